@@ -25,6 +25,7 @@ import yaml
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli import caller, engine, run_fetch
 from device_plugin.cli.engine import EngineError
+from device_plugin.cli.port_forward import ForwardError
 from device_plugin.cli.run_console import Console
 from device_plugin.cli.run_follow import Following
 from device_plugin.cli.run_kubectl import Kubectl
@@ -138,7 +139,7 @@ def _engine(client: KubeClient, args: argparse.Namespace, job: Ref) -> Callable[
             (found,) = json.loads(text)["jobs"]
         except engine.NoEngineError as error:
             return str(error)
-        except (EngineError, ApiError):
+        except (EngineError, ForwardError, ApiError):
             allowed.clear()
             return ""
         except ValueError:  # it has not seen the Job yet

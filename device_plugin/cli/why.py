@@ -1,45 +1,180 @@
-"""`vgpu why JOB`: where a job of a queue is, why, and what changes next, in one paragraph from the job engine.
+"""`vgpu why NAME`: why a pod has no card, or where a job of a queue is, and what would help, in one paragraph.
 
-    vgpu why train
-    vgpu why train -n team-a
+    vgpu why notebook                  # a pod or a job of the namespace
+    vgpu why pod/notebook -n team-a
+    vgpu why job/train -o json
 
-You need kubectl, and the rights of the Role ask-job-engine of docs/jobs.md.
+Of a pod it says what it asks for, what each group of nodes lacks, and what would make room: the fewest pods whose end
+would, moves, a smaller request that fits now. It decides on lists of nodes and pods as the cluster service does, which
+you must be allowed to read. The reservations of the cluster service are known only with the rights of the Role
+ask-allocator of docs/operations.md, and a job's place in its queue with those of ask-job-engine of docs/jobs.md; for
+both you need kubectl.
 """
 
 import argparse
+import json
 from http import HTTPStatus
+from typing import Any
 
 from device_plugin.adapters.kube.client import KubeClient
-from device_plugin.cli import caller, engine
+from device_plugin.adapters.kube.structs import DecodeError
+from device_plugin.adapters.kube.templates import TemplatePod, read_template
+from device_plugin.cli import caller, engine, local_allocator
 from device_plugin.cli.engine import EngineError
+from device_plugin.cli.output import printable
+from device_plugin.cli.port_forward import ForwardError
+from device_plugin.cluster.show.why_pod import PodAnswer, asked_text
 from device_plugin.core.annotations import QUEUE
-from device_plugin.kube.api import Ref
+from device_plugin.core.batch import Job
+from device_plugin.core.errors import RequestError, VgpuError
+from device_plugin.core.http_values import JSON
+from device_plugin.core.pods import Pod
+from device_plugin.core.reasons import Reason
+from device_plugin.core.requests import pod_request
+from device_plugin.kube.api import JOBS, PODS, Ref, Where
+from device_plugin.kube.errors import GoneError, RefusedError
+
+KINDS = {"pod": "pod", "pods": "pod", "po": "pod", "job": "job", "jobs": "job"}
+FORBIDDEN = 403
+JOB_NAME = "batch.kubernetes.io/job-name"
+
+
+class WhyError(VgpuError):
+    """There is no pod or job of this name, or it cannot be read; the text says what to do."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of `vgpu why`."""
-    parser.add_argument("job", metavar="JOB", help="name of the Job, or NAMESPACE/NAME")
+    parser.add_argument(
+        "name", metavar="NAME", help="a pod or a Job: NAME, pod/NAME, job/NAME, or NAMESPACE/NAME"
+    )
+    parser.add_argument("-o", "--output", choices=("json",), help="the answer as JSON")
     caller.add_namespace(parser)
+    local_allocator.add_arguments(parser)
     engine.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the paragraph. Raises EngineError, ApiError, EndpointError."""
+    """Print the paragraph. Raises WhyError, EngineError, ForwardError, ApiError, EndpointError."""
+    first, _, name = args.name.rpartition("/")
+    kind = KINDS.get(first, "")
+    of = Ref(name, first if first and not kind else caller.namespace(args))
     with caller.connected(args) as client:
-        of = engine.named(args)
-        status, text = engine.ask(client, args, "text/plain", job=f"{of.namespace}/{of.name}")
-        if status != HTTPStatus.OK:
-            raise EngineError(_why_unknown(client, of) if status == HTTPStatus.NOT_FOUND else text.strip())
-    # The text may quote what somebody wrote on the Job.
-    print("".join(letter if letter.isprintable() else "?" for letter in text.strip()))
-    return 0
+        if kind != "job" and (found := _pod(client, of)) is not None:
+            return _show(_of_pod(client, args, found), args)
+        if kind == "pod":
+            raise _nothing("pod", of)
+        return _of_job(client, args, of, kind or "pod or job")
 
 
-def _why_unknown(client: KubeClient, of: Ref) -> str:
-    """Why the engine does not know the job, and what to do. Raises EngineError, ApiError."""
-    name, job = f"{of.namespace}/{of.name}", engine.found(client, of)
+def _nothing(kinds: str, of: Ref) -> WhyError:
+    return WhyError(
+        f"there is no {kinds} {of.namespace}/{of.name}: see `kubectl -n {of.namespace} get pods,jobs`"
+    )
+
+
+def _pod(client: KubeClient, of: Ref) -> dict[str, Any] | None:
+    try:
+        return client.get(PODS.json, of)
+    except GoneError:
+        return None
+
+
+def _of_pod(client: KubeClient, args: argparse.Namespace, found: dict[str, Any]) -> dict[str, Any]:
+    """The answer about a pod, whose JSON this is, with its `paragraph`."""
+    of = Ref(found["metadata"]["name"], found["metadata"]["namespace"])
+    try:
+        template = read_template(found, of.namespace)
+        pod = client.get(PODS, of)
+    except DecodeError as error:
+        raise WhyError(f"pod {of.namespace}/{of.name} cannot be read: {error}") from error
+    try:
+        local = local_allocator.read(client, args)
+    except RefusedError as error:
+        if error.status != FORBIDDEN:
+            raise
+        answer, source = _by_its_condition(pod, template), f"From the pod alone: {error}"
+    else:
+        limits = local.limits(template.nodes) if not pod.node else ""
+        nodes = local.allowed(template.nodes)
+        answer, source = local.answers.about(local.view.known(pod), nodes, limits), local.source
+    parts = [answer.as_text(), *_containers(found, answer), source]
+    return {**answer.as_object(), "source": source, "paragraph": ". ".join(parts)}
+
+
+def _by_its_condition(pod: Pod, template: TemplatePod) -> PodAnswer:
+    """The answer by what kube-scheduler wrote into the pod, where the cluster may not be read."""
+    name = caller.named(pod)
+    try:
+        request = pod_request(pod, local_allocator.prefixes_of(template.pod))
+    except RequestError as error:
+        return PodAnswer(name, Reason.MALFORMED.value, text=f"is refused: {error}")
+    asks = asked_text(request) if request is not None else "no slice of a card"
+    if pod.node:
+        return PodAnswer(name, "bound", asks, f"is on {pod.node} (phase {pod.phase})")
+    said = pod.obstacles.said or "kube-scheduler has said nothing of it yet"
+    reasons = [reason for reason in Reason if reason.text in said]
+    advice = reasons[0].advice if reasons else ""
+    return PodAnswer(name, reasons[0].value if reasons else "unknown", asks, f"waits: {said}", advice)
+
+
+def _containers(found: dict[str, Any], answer: PodAnswer) -> list[str]:
+    """Sentences about containers of a bound pod that wait, such as for an image."""
+    if answer.waits:
+        return []
+    statuses = (found.get("status") or {}).get("containerStatuses") or []
+    waiting = [(each["name"], (each.get("state") or {}).get("waiting")) for each in statuses]
+    return [
+        f"Container {name} does not run: {why.get('reason') or 'unknown'}{': ' if why.get('message') else ''}"
+        f"{why.get('message', '')}"
+        for name, why in waiting if why
+    ]  # fmt: skip
+
+
+def _of_job(client: KubeClient, args: argparse.Namespace, of: Ref, kinds: str) -> int:
+    """Print the engine's answer about a job of a queue, or of another job that about its first waiting pod."""
+    name = f"{of.namespace}/{of.name}"
+    try:
+        status, text = engine.ask(client, args, JSON if args.output else "text/plain", job=name)
+    except (EngineError, ForwardError):
+        job = _job(client, of, kinds)
+        if QUEUE in job.labels:
+            raise
+        return _of_first_pod(client, args, of)
+    if status == HTTPStatus.OK:
+        print(json.dumps(json.loads(text), indent=2) if args.output else printable(text.strip()))
+        return 0
+    if status != HTTPStatus.NOT_FOUND:
+        raise EngineError(text.strip())
+    job = _job(client, of, kinds)
     if QUEUE not in job.labels:
-        return f"job {name} is in no queue: give it the label {QUEUE}, such as {QUEUE}=default"
+        return _of_first_pod(client, args, of)
     if job.ended:
-        return f"job {name} has ended: see `kubectl -n {of.namespace} describe job {of.name}`"
-    return f"the job engine has not seen job {name} yet: try again"
+        raise EngineError(f"job {name} has ended: see `kubectl -n {of.namespace} describe job {of.name}`")
+    raise EngineError(f"the job engine has not seen job {name} yet: try again")
+
+
+def _job(client: KubeClient, of: Ref, kinds: str) -> Job:
+    """The job. Raises WhyError if there is none."""
+    try:
+        return client.get(JOBS, of)
+    except GoneError:
+        raise _nothing(kinds, of) from None
+
+
+def _of_first_pod(client: KubeClient, args: argparse.Namespace, of: Ref) -> int:
+    """Print the answer about the first waiting pod of a job that is in no queue. Raises WhyError if none waits."""
+    pods = client.list(PODS, Where(of.namespace, f"{JOB_NAME}={of.name}")).items
+    waiting = sorted(pod.name for pod in pods if not pod.node and not pod.ended)
+    if waiting and (found := _pod(client, Ref(waiting[0], of.namespace))) is not None:
+        return _show(_of_pod(client, args, found), args)
+    raise WhyError(
+        f"no pod of job {of.namespace}/{of.name} waits, and the job is in no queue: to queue it, give it the label"
+        f" {QUEUE}, such as {QUEUE}=default"
+    )
+
+
+def _show(answer: dict[str, Any], args: argparse.Namespace) -> int:
+    # The text may quote what somebody wrote on the pod.
+    print(json.dumps(answer, indent=2) if args.output else printable(answer["paragraph"]))
+    return 0

@@ -38,7 +38,8 @@ _PEOPLE: tuple[Command, ...] = (
     ("uncordon", "let a card get new slices again", "device_plugin.cli.uncordon"),
     ("drain", "cordon a card and evict the pods that hold slices of it", "device_plugin.cli.drain"),
     ("queue", "list the jobs of queues, or start one by hand", "device_plugin.cli.queue"),
-    ("why", "say where a job of a queue is, and why", "device_plugin.cli.why"),
+    ("why", "say why a pod has no card, or where a job of a queue is", "device_plugin.cli.why"),
+    ("fit", "say whether and where a pod would be placed now", "device_plugin.cli.fit"),
     ("run", "run a program on cards, as a job of a queue", "device_plugin.cli.run"),
 )
 _EXAMPLES = """\

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from device_plugin.adapters.kube.client import KubeClient
-from device_plugin.cli import engine, output, queue
+from device_plugin.cli import engine, output, port_forward, queue
 from device_plugin.kube.errors import RefusedError
 from device_plugin.wiring import jobs
 from device_plugin.wiring.commands import main
@@ -137,16 +137,26 @@ def test_why_a_job_waits_is_told_in_one_paragraph(engine_of: Fleet, asked: Calla
     )
 
 
-@pytest.mark.parametrize("command", ["why", "queue admit"])
+@pytest.mark.parametrize(
+    ("command", "absent", "free"),
+    [
+        (
+            "why",
+            "there is no pod or job other/none: see `kubectl -n other get",
+            "default/free waits, and the job",
+        ),
+        ("queue admit", "there is no job other/none: see `kubectl get jobs -A`", "job default/free"),
+    ],
+)
 def test_a_job_that_is_not_there_or_in_no_queue_is_told_what_it_lacks(
-    engine_of: Fleet, capsys: pytest.CaptureFixture[str], command: str
+    engine_of: Fleet, capsys: pytest.CaptureFixture[str], command: str, absent: str, free: str
 ) -> None:
     until(lambda: vgpu(engine_of, "queue") == 0)
     assert vgpu(engine_of, *command.split(), "none", "-n", "other") == 2
-    assert "there is no job other/none: see `kubectl get jobs -A`" in capsys.readouterr().err
+    assert absent in capsys.readouterr().err
     engine_of.post(JOBS, objects.job("free", 1))
     assert vgpu(engine_of, *command.split(), "free") == 2
-    assert "job default/free is in no queue" in capsys.readouterr().err
+    assert f"{free} is in no queue" in capsys.readouterr().err
 
 
 def test_a_job_is_started_by_hand_by_those_who_may(
@@ -173,6 +183,7 @@ def test_a_job_is_started_by_hand_by_those_who_may(
 def test_without_an_engine_it_says_how_to_install_one(
     fleet: Fleet, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    submit(fleet, "train", 1)
     for command in (["queue"], ["why", "train"]):
         assert vgpu(fleet, *command) == 2
         assert capsys.readouterr().err == (
@@ -234,7 +245,7 @@ def test_a_kubectl_that_cannot_forward_is_told_why(
     fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
     script: str, says: str,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(engine, "TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr(port_forward, "TIMEOUT_SECONDS", 0.2)
     kubectl(monkeypatch, tmp_path, script)
     lease(fleet, "")
     assert vgpu(fleet, "queue") == 2

@@ -87,6 +87,8 @@ def random_limits(rng: random.Random, *, small: bool) -> dict[str, str]:
     """Limits of one container."""
     if rng.random() < 0.1:
         return {FAMILY: str(1 if small else rng.randint(1, 3))}
+    if rng.random() < 0.1:
+        return {f"{FAMILY}-percent": str(rng.randint(1, 40 if small else 100))}
     most = 6 if small else 17
     limits = {MEM: str(rng.randint(1, most)), CORES: str(rng.randint(1, 24 if small else 61))}
     left_out = rng.choice((None, None, MEM, CORES))

@@ -1,0 +1,31 @@
+"""Pods as their manifests or controllers' templates have them, before anything made them, and the nodes for them."""
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from device_plugin.adapters.kube import structs
+from device_plugin.adapters.kube.constraints import node_constraints
+from device_plugin.adapters.kube.pods import Resources, template_pod
+from device_plugin.adapters.kube.structs import decoder
+from device_plugin.core.node_constraints import NodeConstraints
+from device_plugin.core.pods import Pod
+
+_decoded = decoder(structs.Template)
+
+
+class TemplatePod(NamedTuple):
+    """A pod that a template makes, without a name, and where it may go."""
+
+    pod: Pod
+    nodes: NodeConstraints
+
+
+def read_template(template: dict[str, Any], namespace: str, resources: Resources = None) -> TemplatePod:
+    """The pod of a template or of a Pod, as JSON. Raises DecodeError."""
+    raw = _decoded(
+        msgspec.json.encode({key: template[key] for key in ("metadata", "spec") if key in template})
+    )
+    pod = template_pod(namespace, raw, resources)
+    asked = sorted({name for container in pod.containers for name in container.limits})
+    return TemplatePod(pod, node_constraints(raw.spec, asked))

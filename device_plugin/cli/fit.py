@@ -1,0 +1,174 @@
+"""`vgpu fit`: would a pod be placed now, on which node and cards, and how many more of these. It changes nothing.
+
+    vgpu fit --mem 4 --cores 15             # a slice of 4 units of memory and 15 core groups
+    vgpu fit --percent 25 --count 8         # eight quarters of a card
+    vgpu fit --cards 2                      # two whole cards
+    vgpu fit train.yaml                     # the pods of a Pod, Deployment, Job ...; `-` reads standard input
+
+It decides on lists of nodes and pods as the cluster service does; you must be allowed to read them. No pod
+is preempted for it. The exit code is 0 if all pods fit, 1 if not.
+"""
+
+import argparse
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from device_plugin.adapters.kube.templates import TemplatePod
+from device_plugin.cli import caller, local_allocator
+from device_plugin.cli.local_allocator import LocalAllocator
+from device_plugin.cli.manifests import ManifestError, Workload, read_manifests
+from device_plugin.cli.output import printable
+from device_plugin.cluster.show.why_pod import PodAnswer, asked_text, grant_text
+from device_plugin.core import annotations
+from device_plugin.core.errors import RequestError
+from device_plugin.core.grants import Grant
+from device_plugin.core.node_constraints import ANYWHERE
+from device_plugin.core.placement import Refusal
+from device_plugin.core.pods import Container, ContainerKind, Pod
+from device_plugin.core.requests import CORES, DEFAULT_PREFIXES, MEM, PERCENT, WHOLE, PodRequest
+
+# Most pods that are placed, and most further ones that are counted.
+MOST, MOST_MORE = 1000, 10_000
+# Most places that are printed.
+SHOWN = 16
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments of `vgpu fit`."""
+    parser.add_argument("file", nargs="?", metavar="FILE", help="manifests of pods; - reads standard input")
+    parser.add_argument("--mem", metavar="UNITS", help="memory units of a slice")
+    parser.add_argument("--cores", metavar="GROUPS", help="core groups of a slice")
+    parser.add_argument("--percent", metavar="PERCENT", help="percent of one card")
+    parser.add_argument("--cards", metavar="N", help="whole cards")
+    parser.add_argument("--count", type=int, metavar="N", help=f"number of pods, at most {MOST}")
+    parser.add_argument(
+        "--prefix", default=DEFAULT_PREFIXES[0], metavar="PREFIX",
+        help=f"resource prefix of the cards (default: {DEFAULT_PREFIXES[0]})",
+    )  # fmt: skip
+    parser.add_argument(
+        "--model", default="", metavar="LIST", help=f"as the annotation {annotations.CARD_MODEL}"
+    )
+    parser.add_argument("-o", "--output", choices=("json",), help="the answer as JSON")
+    caller.add_namespace(parser)
+    local_allocator.add_arguments(parser)
+    caller.add_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the places. Raises ManifestError, ApiError, EndpointError."""
+    workloads = _workloads(args)
+    with caller.connected(args) as client:
+        local = local_allocator.read(client, args)
+    answers = [_fitted(local, workload, number) for number, workload in enumerate(workloads)]
+    if args.output:
+        said = {"workloads": [answer.as_object() for answer in answers], "source": local.source}
+        print(json.dumps(said, indent=2))
+    else:
+        for answer in answers:
+            for line in answer.lines():
+                print(printable(line))
+        print(printable(local.source))
+    return int(any(len(answer.placed) < answer.asked for answer in answers))
+
+
+def _workloads(args: argparse.Namespace) -> Sequence[Workload]:
+    """What the command asks for. Raises ManifestError."""
+    written = {MEM: args.mem, CORES: args.cores, PERCENT: args.percent, WHOLE: args.cards}
+    limits = {f"{args.prefix}{suffix}": text for suffix, text in written.items() if text is not None}
+    if bool(args.file) == bool(limits):
+        raise ManifestError("write either FILE, or what a pod asks for, such as --mem 4 --cores 15")
+    if args.count is not None and not 1 <= args.count <= MOST:
+        raise ManifestError(f"write --count from 1 to {MOST}")
+    if args.file:
+        found = read_manifests(args.file, caller.namespace(args))
+        counted = found if args.count is None else [replace(each, count=args.count) for each in found]
+        return [replace(each, count=min(each.count, MOST)) for each in counted]
+    kept = {annotations.CARD_MODEL: args.model} if args.model else None
+    container = Container("main", ContainerKind.MAIN, limits)
+    pod = Pod(caller.namespace(args), "fit", "", annotations=kept, containers=(container,))
+    return (Workload("fit", TemplatePod(pod, ANYWHERE), args.count or 1),)
+
+
+@dataclass(frozen=True, slots=True)
+class FitAnswer:
+    """Where the pods of one workload would be placed now, and why the first that would not has no card.
+
+    `more` is the number of further ones that fit beside them.
+    """
+
+    name: str
+    asks: str
+    asked: int
+    placed: Sequence[Grant] = ()
+    more: int = 0
+    refused: PodAnswer | None = None
+    problem: str = ""
+
+    def lines(self) -> Iterator[str]:
+        """The answer as text."""
+        if self.problem:
+            yield f"{self.name}: {self.problem}"
+            return
+        yield f"{self.name}: {len(self.placed)} of {self.asked} fit now ({self.asks})"
+        if self.asked == 1 and self.placed:
+            yield f"  {grant_text(self.placed[0])}"
+        else:
+            places = Counter(
+                (grant.node, ", ".join(sorted({s.card for s in grant.slices()}))) for grant in self.placed
+            )
+            yield from (f"  {count} on {node} {cards}" for (node, cards), count in [*places.items()][:SHOWN])
+            if len(places) > SHOWN:
+                yield f"  and {len(places) - SHOWN} more places"
+        if self.refused is not None:
+            yield f"  {self.refused.as_text()}"
+        elif self.placed:
+            least = "at least " if self.more >= MOST_MORE else ""
+            yield f"  room for {least}{self.more} more of these"
+
+    def as_object(self) -> Mapping[str, Any]:
+        """The answer as JSON for programs."""
+        return {
+            "name": self.name, "asks": self.asks, "asked": self.asked, "fit": len(self.placed), "more": self.more,
+            "places": [
+                {"node": grant.node, "cards": sorted({s.card for s in grant.slices()})} for grant in self.placed
+            ],
+            "refused": self.refused.as_object() if self.refused is not None else None, "problem": self.problem,
+        }  # fmt: skip
+
+
+def _fitted(local: LocalAllocator, workload: Workload, number: int) -> FitAnswer:
+    """Place the pods of a workload, which stay placed for the workloads after it."""
+    template = workload.template
+    pods = [
+        replace(template.pod, uid=f"fit-{number}-{index}", name=f"{workload.name}-{index}")
+        for index in range(workload.count)
+    ]
+    name = f"{template.pod.namespace}/{workload.name}"
+    try:
+        request = local.view.pods.request_of(template.pod)
+    except RequestError as error:
+        return FitAnswer(name, "", workload.count, problem=str(error))
+    if request is None:
+        return FitAnswer(name, "", 0, problem="asks for no slice, so vgpu does not place it")
+    return _placed(local, FitAnswer(name, asked_text(request), workload.count), template, request, pods)
+
+
+def _placed(
+    local: LocalAllocator, answer: FitAnswer, template: TemplatePod, request: PodRequest, pods: Sequence[Pod]
+) -> FitAnswer:
+    nodes, limits = local.allowed(template.nodes), local.limits(template.nodes)
+    if request.gang is not None:
+        # A gang is placed once all of its pods are known.
+        for pod in pods:
+            local.view.see_pod(pod, watched=False)
+    placed: list[Grant] = []
+    for pod in pods:
+        found = local.dry.place(pod, replace(request, pod=pod.uid), nodes)
+        if isinstance(found, Refusal):
+            return replace(answer, placed=placed, refused=local.answers.about(pod, nodes, limits))
+        placed.append(found)
+    more = local.dry.more(pods[-1], request, nodes, MOST_MORE) if pods and request.gang is None else 0
+    return replace(answer, placed=placed, more=more)

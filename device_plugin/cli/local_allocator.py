@@ -1,0 +1,144 @@
+"""An allocator made of lists with the caller's rights: it decides as the cluster's own does, and binds nothing.
+
+The reservations and the target workload of the cluster's leader are in its memory only; where the caller may forward a
+port to it, they are taken over.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Iterable, Sequence
+from http import HTTPStatus
+from math import inf
+from typing import Any
+
+from device_plugin.adapters.kube.client import KubeClient
+from device_plugin.cli.port_forward import ForwardError, PodPort, get
+from device_plugin.cluster.lead.leader import Leader
+from device_plugin.cluster.place.counts import Counts
+from device_plugin.cluster.place.reservations import Reservations
+from device_plugin.cluster.place.service import Shared
+from device_plugin.cluster.preempt.search import SearchCopy
+from device_plugin.cluster.show.decisions import Decisions, DecisionsError
+from device_plugin.cluster.show.dry_run import DryRun
+from device_plugin.cluster.show.why_pod import PodAnswers
+from device_plugin.cluster.watch.view import ClusterView
+from device_plugin.core.annotations import QUEUE
+from device_plugin.core.batch import QueuedJob
+from device_plugin.core.errors import AnnotationError
+from device_plugin.core.http_values import JSON
+from device_plugin.core.node_constraints import NodeConstraints, NodeIndex
+from device_plugin.core.pods import Node, Pod
+from device_plugin.core.requests import DEFAULT_PREFIXES, family_of
+from device_plugin.kube.api import NODES, PODS, QUEUED_JOBS, Ref, Where
+from device_plugin.kube.errors import ApiError, GoneError, RefusedError
+from device_plugin.kube.leases import LEASES
+
+NAMESPACE, LEASE, PORT = "vgpu-system", "vgpu-scheduler", 9401
+ASK_FOR = "have an administrator bind the Role ask-allocator of docs/operations.md to you"
+
+
+class LocalAllocator:
+    """The allocator's records and decisions, on nodes, pods and Jobs as they were listed."""
+
+    def __init__(
+        self, nodes: Sequence[Node], pods: Iterable[Pod], jobs: Iterable[QueuedJob], prefixes: Sequence[str]
+    ) -> None:
+        self.view = ClusterView(prefixes, time.monotonic)
+        self.reservations = Reservations(self.view, inf, time.monotonic)
+        shared = Shared(self.view, self.reservations, Leader("", time.monotonic), time.monotonic, Counts())
+        self.decisions = Decisions(shared)
+        self.dry = DryRun(shared)
+        self.answers = PodAnswers(shared, SearchCopy(shared, lambda _: None))
+        self.source = ""
+        """Where the reservations are from, or why they are not known, as a sentence."""
+        self._index = NodeIndex(node.traits() for node in nodes)
+        self.view.sync_nodes(nodes)
+        self.view.sync_pods(pods)
+        self.view.sync_jobs(jobs)
+
+    def allowed(self, constraints: NodeConstraints) -> Sequence[str]:
+        """The nodes with cards where a pod with these constraints may go."""
+        among = self._index.allowed(constraints)
+        return [name for name in self.view.ledger.nodes() if among is None or name in among]
+
+    def limits(self, constraints: NodeConstraints) -> str:
+        """What keeps such a pod from some of the nodes, as a sentence; empty if nothing does."""
+        return self._index.limits(constraints)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the option --allocator-namespace."""
+    parser.add_argument(
+        "--allocator-namespace", metavar="NAMESPACE", default=NAMESPACE,
+        help=f"where the cluster service runs (default: {NAMESPACE})",
+    )  # fmt: skip
+
+
+def read(client: KubeClient, args: argparse.Namespace) -> LocalAllocator:
+    """The allocator of what is listed, with the leader's decisions where it may be asked. Raises ApiError."""
+    nodes = client.list(NODES).items
+    pods = client.list(PODS).items
+    made = LocalAllocator(nodes, pods, _jobs(client), _prefixes(nodes))
+    try:
+        count = made.decisions.take_over(_decided(client, args))
+        made.source = f"From the API server's lists and the allocator's {count} reservations"
+    except (ForwardError, ApiError, DecisionsError) as error:
+        made.dry.learn()
+        made.source = f"From the API server's lists; the allocator's reservations are not known: {error}"
+    return made
+
+
+def _jobs(client: KubeClient) -> Sequence[QueuedJob]:
+    """The Jobs of queues; none where they may not be listed: then it is not known what is kept for which."""
+    try:
+        return client.list(QUEUED_JOBS, Where(labels=QUEUE)).items
+    except (RefusedError, GoneError):
+        return ()
+
+
+def prefixes_of(pod: Pod) -> Sequence[str]:
+    """The prefixes of the pod's extended resources, for a caller who may not read what the cards' prefixes are."""
+    asked = {family_of(name) for container in pod.containers for name in container.limits}
+    return sorted(asked | set(DEFAULT_PREFIXES))
+
+
+def _prefixes(nodes: Iterable[Node]) -> Sequence[str]:
+    """The resource prefixes of all cards that inventories show, and the default ones."""
+    found = set(DEFAULT_PREFIXES)
+    for node in nodes:
+        try:
+            inventory = node.shared()
+        except AnnotationError:
+            continue
+        found |= {card.family for card in inventory.cards} if inventory is not None else set()
+    return sorted(found)
+
+
+def _decided(client: KubeClient, args: argparse.Namespace) -> Any:
+    """The leader's decisions as JSON. Raises ForwardError, ApiError, DecisionsError."""
+    answer = get(args, leader(client, args.allocator_namespace), "/decisions", JSON)
+    if answer.status != HTTPStatus.OK:
+        raise DecisionsError(f"the allocator answers {answer.status}: it is of another version")
+    try:
+        told = json.loads(answer.text)
+    except ValueError as error:
+        raise DecisionsError(f"the allocator's answer is no JSON: {error}") from error
+    if not told.get("leader"):
+        raise DecisionsError("no replica of the allocator leads now: try again")
+    return told
+
+
+def leader(client: KubeClient, namespace: str) -> PodPort:
+    """The port of the replica that places pods. Raises ForwardError, ApiError."""
+    try:
+        holder = client.get(LEASES, Ref(LEASE, namespace)).holder
+    except RefusedError as error:
+        if error.status != HTTPStatus.FORBIDDEN:
+            raise
+        raise ForwardError(f"{error}: {ASK_FOR}") from error
+    # kube-scheduler, which elects, adds its own words to the name of the pod.
+    pod = holder.partition("_")[0]
+    if not pod:
+        raise ForwardError(f"no replica of the allocator leads now: see `kubectl -n {namespace} get pods`")
+    return PodPort("the allocator", namespace, pod, PORT, ASK_FOR)

@@ -1,0 +1,115 @@
+"""Reads the pods that manifests would make: a Pod, a controller with a template of pods, or a List of such."""
+
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from device_plugin.adapters.kube.structs import DecodeError
+from device_plugin.adapters.kube.templates import TemplatePod, read_template
+from device_plugin.core.errors import VgpuError
+
+# Where the template of each kind is, and the number of its pods; what is not named here is looked for at _USUAL.
+_USUAL = ("spec", "template")
+_TEMPLATES: Mapping[str, tuple[str, ...]] = {
+    "Pod": (),
+    "CronJob": ("spec", "jobTemplate", "spec", "template"),
+}
+_COUNTS: Mapping[str, tuple[str, ...]] = {
+    "Job": ("spec", "parallelism"), "CronJob": ("spec", "jobTemplate", "spec", "parallelism"),
+}  # fmt: skip
+_REPLICAS = ("spec", "replicas")
+# Characters of a file, and documents: more is no manifest that anybody wrote.
+MOST_CHARACTERS, MOST_DOCUMENTS = 4 * 1024 * 1024, 1000
+
+
+class ManifestError(VgpuError):
+    """The file is no manifest of pods; the text says what is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """The pods of one manifest: `count` equal ones, named after it."""
+
+    name: str
+    template: TemplatePod
+    count: int = 1
+
+
+def read_manifests(file: str, namespace: str) -> tuple[Workload, ...]:
+    """The workloads of a file, `-` for standard input; other kinds of objects are left out. Raises ManifestError."""
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+        if len(text) > MOST_CHARACTERS:
+            raise ManifestError(f"{file} is longer than {MOST_CHARACTERS} characters")
+        documents = list(yaml.safe_load_all(text))
+    except OSError as error:
+        raise ManifestError(f"{file} cannot be read: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ManifestError(f"{file} is no YAML: {' '.join(str(error).split())}") from error
+    objects = [each for document in documents[:MOST_DOCUMENTS] for each in _objects(document)]
+    found = tuple(made for each in objects if (made := _workload(each, namespace)) is not None)
+    if not found:
+        raise ManifestError(
+            f"{file} has no Pod, and nothing with a template of pods, such as a Deployment or a Job"
+        )
+    return found
+
+
+def _objects(document: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(document, dict):
+        items = document.get("items")
+        yield from (
+            (each for each in items if isinstance(each, dict)) if isinstance(items, list) else [document]
+        )
+
+
+def _workload(found: dict[str, Any], namespace: str) -> Workload | None:
+    kind = str(found.get("kind"))
+    template = _at(found, _TEMPLATES.get(kind, _USUAL))
+    if not isinstance(template, dict) or not isinstance(_at(template, ("spec", "containers")), list):
+        return None
+    name = str(_at(found, ("metadata", "name")) or _at(found, ("metadata", "generateName")) or kind.lower())[
+        :253
+    ]
+    where = str(_at(found, ("metadata", "namespace")) or namespace)
+    try:
+        made = read_template(_with_requests(template), where)
+    except DecodeError as error:
+        raise ManifestError(f"{kind} {name} cannot be read: {error}") from error
+    count = _at(found, _COUNTS.get(kind, _REPLICAS)) if kind != "Pod" else 1
+    return Workload(
+        name, TemplatePod(replace(made.pod, name=name), made.nodes), count if _is_count(count) else 1
+    )
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _at(found: Any, path: tuple[str, ...]) -> Any:
+    for key in path:
+        found = found.get(key) if isinstance(found, dict) else None
+    return found
+
+
+def _with_requests(template: dict[str, Any]) -> dict[str, Any]:
+    """The template as the API server completes it: what a container limits and does not request, it requests."""
+    spec = dict(template["spec"])
+    for key in ("containers", "initContainers"):
+        if isinstance(spec.get(key), list):
+            spec[key] = [_container(each) for each in spec[key]]
+    return {"metadata": template.get("metadata") or {}, "spec": spec}
+
+
+def _container(container: Any) -> Any:
+    resources = _at(container, ("resources",))
+    limits = _at(resources, ("limits",))
+    if not isinstance(limits, dict):
+        return container
+    requests = _at(resources, ("requests",))
+    completed = {**limits, **(requests if isinstance(requests, dict) else {})}
+    return {**container, "resources": {**resources, "requests": completed}}

@@ -1,0 +1,112 @@
+"""Asks a service at a port of its pod's loopback address, through kubectl's port-forward.
+
+/explain and /decisions listen there because they tell of all namespaces: the right to forward a port to the pod is the
+right to ask.
+"""
+
+import argparse
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from http.client import HTTPConnection, HTTPException
+from tempfile import TemporaryFile
+from threading import Timer
+from typing import NamedTuple
+
+from device_plugin.cli import caller
+from device_plugin.core.errors import VgpuError
+
+TIMEOUT_SECONDS = 30.0
+
+
+class ForwardError(VgpuError):
+    """The port of a service cannot be reached through kubectl; the text says why, and what to do."""
+
+
+class PodPort(NamedTuple):
+    """A port of a pod. `service` names what listens there; `advice` is what to do where RBAC forbids to forward."""
+
+    service: str
+    namespace: str
+    pod: str
+    port: int
+    advice: str
+
+
+class Answered(NamedTuple):
+    """Status and body of an answer, and its headers by their names in lower case."""
+
+    status: int
+    text: str
+    headers: Mapping[str, str]
+
+
+def get(args: argparse.Namespace, of: PodPort, target: str, accept: str) -> Answered:
+    """The answer to one GET. Raises ForwardError."""
+    with _forwarded(args, of) as port:
+        connection = HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_SECONDS)
+        try:
+            connection.request("GET", target, headers={"Accept": accept})
+            answer = connection.getresponse()
+            headers = {name.lower(): value for name, value in answer.getheaders()}
+            return Answered(answer.status, answer.read().decode(errors="replace"), headers)
+        except (OSError, HTTPException) as error:
+            raise ForwardError(
+                f"{of.service} in {of.namespace} does not answer ({error}): try again"
+            ) from error
+        finally:
+            connection.close()
+
+
+@contextmanager
+def _forwarded(args: argparse.Namespace, of: PodPort) -> Iterator[int]:
+    """A port of this machine that kubectl forwards to the pod's. Raises ForwardError."""
+    words = [
+        "kubectl", *caller.kubectl_words(args), f"--namespace={of.namespace}",
+        "port-forward", "--address=127.0.0.1", f"pod/{of.pod}", f":{of.port}",
+    ]  # fmt: skip
+    with TemporaryFile("w+") as said:
+        try:
+            process = subprocess.Popen(
+                words, env={**os.environ, "KUBECONFIG": caller.kubeconfig(args)}, text=True,
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said, start_new_session=True,
+            )  # fmt: skip
+        except OSError as error:
+            raise ForwardError(
+                f"kubectl, by which {of.service} is asked, cannot be run ({error.strerror}): install it into a folder"
+                " of $PATH"
+            ) from error
+        with process:
+            try:
+                port = _port(process)
+                if port:
+                    yield port
+            finally:
+                _end(process)
+        if not port:
+            said.seek(0)
+            why = " ".join(said.read().split()) or f"nothing within {TIMEOUT_SECONDS:g} s"
+            if "forbidden" in why:
+                why += f": {of.advice}"
+            raise ForwardError(f"kubectl cannot forward a port to pod {of.namespace}/{of.pod}: it says {why}")
+
+
+def _port(process: subprocess.Popen[str]) -> int:
+    """The port that kubectl says it listens on; 0 if it ends, or says nothing in time."""
+    limit = Timer(TIMEOUT_SECONDS, _end, (process,))
+    limit.start()
+    try:
+        # "Forwarding from 127.0.0.1:40001 -> 9404"
+        found = re.search(r"127\.0\.0\.1:([0-9]+) ", next(iter(process.stdout or ()), ""))
+    finally:
+        limit.cancel()
+    return int(found[1]) if found else 0
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """End kubectl, and the kubectl that it runs where it only chooses a version."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)

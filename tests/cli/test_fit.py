@@ -1,0 +1,129 @@
+"""`vgpu fit` says where pods would go now, and changes nothing."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from device_plugin.wiring.commands import main
+from tests.builders import objects
+from tests.builders.cards import CORES, MEM
+from tests.cli.fleet import Fleet
+
+
+@pytest.fixture
+def half_full(fleet: Fleet) -> Fleet:
+    """A node of two cards; one of them is taken."""
+    fleet.node("n1", 2)
+    fleet.pod("holder", 16, "n1-0")
+    return fleet
+
+
+def fit(fleet: Fleet, *words: str) -> int:
+    return main(["fit", *words, "--kubeconfig", str(fleet.kubeconfig)])
+
+
+def test_a_slice_is_placed_and_more_of_it_are_counted(
+    half_full: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fit(half_full, "--mem", "4", "--cores", "15") == 0
+    assert capsys.readouterr().out.splitlines()[:3] == [
+        "default/fit: 1 of 1 fit now (hygon.com/dcu-mem: 4, hygon.com/dcu-cores: 15)",
+        "  4092 MiB and core groups 0-14 of n1-1 on n1",
+        "  room for 3 more of these",
+    ]
+    assert set(half_full.pods()) == {"holder"}
+
+
+def test_of_too_many_the_first_that_does_not_fit_is_explained(
+    half_full: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fit(half_full, "--percent", "40", "--count", "5") == 1
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "default/fit: 2 of 5 fit now (hygon.com/dcu-percent: 40)"
+    assert said[1] == "  2 on n1 n1-1"
+    assert said[2].startswith(
+        "  default/fit-2 asks for hygon.com/dcu-percent: 40 and fits no node now: 2 cards: "
+    )
+    assert "What would fit now: hygon.com/dcu-percent: 2" in said[2]
+
+
+def test_manifests_are_placed_one_after_the_other(
+    half_full: Fleet, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slices = objects.pod("x", {MEM: "6", CORES: "20"})["spec"]
+    made = {"metadata": {"name": "web"}, "spec": {"replicas": 2, "template": {"spec": slices}}}
+    documents = [
+        {"apiVersion": "apps/v1", "kind": "Deployment", **made},
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "other"}},
+        {"kind": "List", "items": [objects.pod("late", {MEM: "6", CORES: "10"}, {"namespace": "team-a"})]},
+        objects.job("train", 2, pod={"containers": [objects.container(limits={MEM: "2"})]}),
+    ]
+    text = "\n---\n".join(map(json.dumps, documents))
+    file = tmp_path / "all.yaml"
+    file.write_text(text)
+    assert fit(half_full, str(file), "-o", "json") == 1
+    told = json.loads(capsys.readouterr().out)["workloads"]
+    assert [(each["name"], each["fit"], each["asked"], each["more"]) for each in told] == [
+        ("default/web", 2, 2, 0), ("team-a/late", 0, 1, 0), ("default/train", 2, 2, 0),
+    ]  # fmt: skip
+    assert told[1]["refused"]["smaller"] == ["hygon.com/dcu-mem: 4, hygon.com/dcu-cores: 10"]
+    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+    assert fit(half_full, "-") == 1
+
+
+def test_what_a_container_limits_it_requests(
+    half_full: Fleet, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The test's node shows no CPU, so nothing that takes CPU fits."""
+    file = tmp_path / "pod.yaml"
+    file.write_text(json.dumps(objects.pod("p", {MEM: "4", "cpu": "2"})))
+    assert fit(half_full, str(file)) == 1
+    assert "on nodes with too little free CPU, memory or disk" in capsys.readouterr().out
+
+
+def test_a_gang_fits_as_a_whole_or_not_at_all(
+    half_full: Fleet, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "gang.yaml"
+    for size, status in ((2, 0), (3, 1)):
+        labels = {"vgpu.io/group": "g", "vgpu.io/group-size": str(size)}
+        job = objects.job("g", size, pod={"containers": [objects.container(limits={MEM: "8", CORES: "30"})]})
+        job["spec"]["template"]["metadata"] = {"labels": labels}
+        file.write_text(json.dumps(job))
+        assert fit(half_full, str(file)) == status
+    said = capsys.readouterr().out
+    assert "default/g: 2 of 2 fit now" in said
+    assert "default/g: 0 of 3 fit now" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "text", "says"),
+    [
+        ((), "", "write either FILE, or what a pod asks for, such as --mem 4 --cores 15"),
+        (("FILE", "--mem", "4"), "", "write either FILE, or what"),
+        (("--mem", "4", "--count", "0"), "", "write --count from 1 to 1000"),
+        (("FILE",), "kind: ConfigMap", "has no Pod, and nothing with a template of pods"),
+        (("FILE",), "a: [", "is no YAML: "),
+        (("FILE",), '{"kind": "Pod", "spec": {"containers": [1]}}', "pod cannot be read"),
+        (("/nowhere",), "", "/nowhere cannot be read: No such file or directory"),
+    ],
+)
+def test_what_cannot_be_read_is_told(
+    fleet: Fleet,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    words: tuple[str, ...],
+    text: str,
+    says: str,
+) -> None:
+    file = tmp_path / "file.yaml"
+    file.write_text(text)
+    assert fit(fleet, *(str(file) if word == "FILE" else word for word in words)) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_a_malformed_request_is_told(half_full: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    assert fit(half_full, "--mem", "0.5") == 1
+    assert "hygon.com/dcu-mem is '0.5': write a whole number of at least 1" in capsys.readouterr().out

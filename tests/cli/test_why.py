@@ -1,0 +1,152 @@
+"""`vgpu why` of a pod: from lists, with the leader's decisions where they can be asked, and with few rights."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pytest_mock import MockerFixture
+
+from device_plugin.adapters.http.server import Server
+from device_plugin.adapters.kube.client import KubeClient
+from device_plugin.cli import local_allocator
+from device_plugin.core.http_values import HttpAnswer, HttpRequest
+from device_plugin.kube.api import NODES, Kind
+from device_plugin.kube.errors import from_status
+from device_plugin.wiring.commands import main
+from device_plugin.wiring.settings import ClusterSettings
+from tests.builders import objects
+from tests.builders.cards import MEM
+from tests.cli.fleet import Fleet
+from tests.cli.test_queue import LEASES, kubectl
+
+
+def why(fleet: Fleet, *words: str) -> int:
+    return main(["why", *words, "--kubeconfig", str(fleet.kubeconfig)])
+
+
+@pytest.fixture
+def full(fleet: Fleet) -> Fleet:
+    """A node whose two cards hold a slice of 12 units each, and a pod that needs 8."""
+    fleet.node("n1", 2)
+    for number in range(2):
+        fleet.pod(f"holder-{number}", 12, f"n1-{number}")
+    fleet.pod("waits", 8)
+    return fleet
+
+
+def test_a_pod_is_told_what_it_lacks_and_what_would_help(
+    full: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert why(full, "waits") == why(full, "pod/waits") == why(full, "default/waits") == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == said[1] == said[2]
+    assert said[0].startswith(
+        "default/waits asks for hygon.com/dcu-mem: 8 and fits no node now: 2 cards: 2 lack memory (largest free 4 GiB)."
+        " 1 node with Z100 (n1): 2 cards: 2 lack memory"
+    )
+    assert re.search(r"It would fit on n1 once default/holder-[01] has ended", said[0])
+    assert "What would fit now: hygon.com/dcu-mem: 4" in said[0]
+    assert "the allocator's reservations are not known: " in said[0]
+
+
+def test_the_answer_is_json_for_programs(full: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    assert why(full, "waits", "-o", "json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["state"], len(told["ends"]["pods"]), told["nodes"][0]["nodes"]) == ("memory", 1, ["n1"])
+
+
+def test_a_node_selector_leaves_nodes_out(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    fleet.node("n1")
+    fleet.post(
+        "/api/v1/namespaces/default/pods",
+        objects.pod("picky", {MEM: "4"}, schedulerName="vgpu-scheduler", nodeSelector={"zone": "a"}),
+    )
+    assert why(fleet, "picky") == 0
+    said = capsys.readouterr().out
+    assert "its pods go only to nodes with zone=a (0 of 1 nodes)" in said
+    assert "fits no node now" in said
+
+
+@pytest.fixture
+def leader(full: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
+    """What a leader answers at /decisions, which kubectl reaches."""
+    told: dict[str, Any] = {"leader": True, "reserved": [], "workload": []}
+
+    def app(request: HttpRequest) -> HttpAnswer:
+        assert request.path == "/decisions"
+        return HttpAnswer(json.dumps(told), "application/json")
+
+    with Server(app, "127.0.0.1:0", silence=5) as server:
+        forwards = (
+            f'#!/bin/sh\ncase "$*" in *pod/vgpu-cluster-0*:9401*) echo \'Forwarding from 127.0.0.1:{server.port} ->'
+            " 9401';; esac\nexec /bin/sleep 1000\n"
+        )
+        kubectl(monkeypatch, tmp_path, forwards)
+        lease = {"metadata": {"name": "vgpu-scheduler"}, "spec": {"holderIdentity": "vgpu-cluster-0_abc"}}
+        full.post(LEASES, {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", **lease})
+        yield told
+
+
+def test_what_the_leader_has_reserved_counts(
+    full: Fleet, leader: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    full.pod("small", 4)
+    assert why(full, "small", "-o", "json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["state"], told["source"]) == (
+        "fits", "From the API server's lists and the allocator's 0 reservations",
+    )  # fmt: skip
+    for number in range(2):
+        full.pod(f"reserved-{number}", 4)
+        grant = {"v": 1, "gen": 1, "pod": full.pods()[f"reserved-{number}"]["metadata"]["uid"], "node": "n1"}
+        slices = [{"card": f"n1-{number}", "memMiB": 4092, "cores": [*range(45, 60)]}]
+        held = json.dumps({**grant, "containers": {"main": slices}})
+        leader["reserved"].append({"pod": "", "stage": "waiting", "grant": held, "host": {}})
+    assert why(full, "small", "-o", "json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["state"], told["source"]) == (
+        "memory", "From the API server's lists and the allocator's 2 reservations",
+    )  # fmt: skip
+
+
+def test_with_rights_to_the_pod_alone_kube_schedulers_words_are_explained(
+    full: Fleet, capsys: pytest.CaptureFixture[str], mocker: MockerFixture
+) -> None:
+    listed = KubeClient.list
+
+    def refused(client: KubeClient, kind: Kind[Any], *more: Any) -> Any:
+        if kind is NODES:
+            raise from_status(403, "Forbidden", "nodes is forbidden")
+        return listed(client, kind, *more)
+
+    mocker.patch.object(KubeClient, "list", refused)
+    said = "0/1 nodes are available: 1 lack memory (largest free at least 4 GiB)."
+    scheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": said}
+    full.patch("/api/v1/namespaces/default/pods/waits/status", {"status": {"conditions": [scheduled]}})
+    assert why(full, "waits") == 0
+    text = capsys.readouterr().out
+    assert f"default/waits asks for hygon.com/dcu-mem: 8 and waits: {said}" in text
+    assert "wait for slices to end, or ask for less memory" in text
+    assert "From the pod alone: nodes is forbidden" in text
+
+
+def test_a_name_of_nothing_says_where_to_look(full: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    assert why(full, "nobody") == why(full, "pod/nobody") == why(full, "job/nobody", "-n", "team-a") == 2
+    said = capsys.readouterr().err.splitlines()
+    assert said[0] == "vgpu: there is no pod or job default/nobody: see `kubectl -n default get pods,jobs`"
+    assert said[1:] == [
+        "vgpu: there is no pod default/nobody: see `kubectl -n default get pods,jobs`",
+        "vgpu: there is no job team-a/nobody: see `kubectl -n team-a get pods,jobs`",
+    ]
+
+
+def test_the_leader_is_asked_where_it_listens() -> None:
+    settings = ClusterSettings(pod_name="a")
+    assert settings.extender_listen == f"127.0.0.1:{local_allocator.PORT}"
+    assert (settings.lease_name, settings.lease_namespace) == (
+        local_allocator.LEASE,
+        local_allocator.NAMESPACE,
+    )
