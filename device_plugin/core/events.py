@@ -27,6 +27,7 @@ class Event(StrEnum):
     CDI_OFF = "CdiOff"
     CARD_MEMORY_UNACCOUNTED = "CardMemoryUnaccounted"
     CARD_MEMORY_ACCOUNTED = "CardMemoryAccounted"
+    SLICE_UNHEALTHY = "SliceUnhealthy"
     SLICE_COVERED = "SliceCovered"
     COVERED_POD_DELETED = "CoveredPodDeleted"
     SLICE_UNENFORCED = "SliceUnenforced"
@@ -101,6 +102,12 @@ _ABOUT = {
     ),
     Event.CARD_MEMORY_ACCOUNTED: About(
         AGENT, "Node", "The memory of the card has been accounted for again for 30 s.", "Nothing.", warning=False
+    ),
+    Event.SLICE_UNHEALTHY: About(
+        AGENT, "Pod",
+        "The driver reports a fault of a card that the pod holds a slice of, or no longer reports the card. The pod's"
+        " containers are not ended, but not started again while the card is unhealthy. It is posted once for a card.",
+        "Delete the pod if its program no longer works: its owner makes it again on another card.",
     ),
     Event.SLICE_COVERED: About(
         AGENT, "Pod",

@@ -1,6 +1,9 @@
 """The agent's calls of the API server: its node, the inventory on it, its pods, and events."""
 
 import logging
+import threading
+import time
+from collections.abc import Callable
 from typing import Any
 
 from device_plugin.core import annotations
@@ -8,16 +11,22 @@ from device_plugin.core.events import Event
 from device_plugin.core.pods import Node, Pod
 from device_plugin.kube.api import NODES, PODS, Api, Kind, Named, Ref
 from device_plugin.kube.errors import ApiError, GoneError
+from device_plugin.node.event_budget import EventBudget
 
 log = logging.getLogger(__name__)
 
 
 class NodeApi:
-    """Calls for one node. Writes and events that fail are logged, and their caller goes on."""
+    """Calls for one node. Writes and events that fail are logged, and their caller goes on. Safe from any thread.
 
-    def __init__(self, api: Api, name: str) -> None:
+    `clock` is monotonic, in seconds.
+    """
+
+    def __init__(self, api: Api, name: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._api = api
         self._ref = Ref(name)
+        self._lock = threading.Lock()
+        self._budget = EventBudget(clock)
 
     def pod(self, namespace: str, name: str) -> Pod:
         """The pod as it is now. Raises ApiError; UnknownError if the API server gave no clear answer."""
@@ -43,7 +52,13 @@ class NodeApi:
         return True
 
     def node_event(self, event: Event, message: str) -> None:
-        """Write an event about the node. Its UID there is its name, as in the kubelet's own events."""
+        """Write an event about the node, if the event budget has room. Callers log the text too.
+
+        The node's UID there is its name, as in the kubelet's own events.
+        """
+        with self._lock:
+            if not self._budget.take(event):
+                return
         self._post(NODES, Ref(self._ref.name, uid=self._ref.name), event, message)
 
     def pod_event(self, pod: Pod, event: Event, message: str) -> None:

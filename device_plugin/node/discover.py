@@ -14,6 +14,7 @@ from device_plugin.core.cards import Card, Inventory
 from device_plugin.core.enforcement import Enforcement
 from device_plugin.core.errors import AnnotationError
 from device_plugin.core.events import Event
+from device_plugin.core.pods import Pod
 from device_plugin.node.api import NodeApi
 from device_plugin.node.records import Record
 from device_plugin.node.vendors.port import FoundCard, Vendor
@@ -151,6 +152,8 @@ class SharedCards:
         self._api = api
         self._records = records
         self._now: Mapping[str, LocalCard] = {}
+        # UIDs of pods, each with a card of its own that it was told of.
+        self._told: set[tuple[str, str]] = set()
 
     def __call__(self) -> Mapping[str, LocalCard]:
         """Shared cards by uuid."""
@@ -187,6 +190,21 @@ class SharedCards:
         )
         log.warning("%s", text)
         self._api.node_event(Event.CARD_UNHEALTHY, text)
+        self._tell_pods(local)
+
+    def _tell_pods(self, local: LocalCard) -> None:
+        """Post an event about each pod with a slice of the card, once for a pod however often the card is unhealthy."""
+        card, records = local.card, tuple(self._records())
+        self._told &= {(record.pod, s.card) for record in records for s in record.slices}
+        for record in records:
+            if card.uuid in {s.card for s in record.slices} and (record.pod, card.uuid) not in self._told:
+                self._told.add((record.pod, card.uuid))
+                self._api.pod_event(
+                    Pod(record.namespace, record.pod_name, record.pod),
+                    Event.SLICE_UNHEALTHY,
+                    f"its card {card.uuid} at {card.pci} is unhealthy: {local.fault}. Its containers are not started"
+                    " again before the card is healthy: delete the pod if it no longer works",
+                )
 
 
 def _unfit(found: FoundCard[Any]) -> str:

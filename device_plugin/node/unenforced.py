@@ -30,15 +30,16 @@ START_SECONDS = 60.0
 
 @dataclass(slots=True)
 class _ContainerState:
-    """The state of a container since its last start.
+    """The state of a container. `record` is the record of its last start.
 
-    `since` says when each process was first seen to hold the card, `told` which events were posted.
+    `since` says when each process was first seen to hold the card, `told` which events were posted, at any start: a
+    container that starts again and again is to be told of once.
     """
 
     record: Record
+    told: set[Event] = field(default_factory=set)
     since: dict[int, float] = field(default_factory=dict)
     unenforced: bool = False
-    told: set[Event] = field(default_factory=set)
 
 
 class UnenforcedSlices:
@@ -76,8 +77,9 @@ class UnenforcedSlices:
         """Judge all containers."""
         before, found = self._containers, {}
         for record in self._records.all():
-            known = before.get(record.key)
-            each = known if known is not None and known.record is record else _ContainerState(record)
+            each = before.get(record.key) or _ContainerState(record)
+            if each.record is not record:
+                each = _ContainerState(record, each.told)
             found[record.key] = each
             self._judge(each)
         self._containers = found
@@ -103,7 +105,7 @@ class UnenforcedSlices:
             self._tell(container, Event.SLICE_UNENFORCED, _UNENFORCED)
 
     def _tell(self, container: _ContainerState, event: Event, text: str) -> None:
-        """Post an event, once for each start of the container."""
+        """Post an event, once for the container, and log it."""
         record = container.record
         if event in container.told:
             return

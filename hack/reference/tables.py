@@ -8,6 +8,7 @@ import msgspec
 from device_plugin.core.annotations import KEYS
 from device_plugin.core.events import AGENT, CLUSTER, ENGINE, Event
 from device_plugin.core.reasons import Reason
+from device_plugin.node.event_budget import BURST, REFILL_SECONDS
 from device_plugin.wiring.settings import ClusterSettings, JobsSettings, NodeSettings, settings_of
 from vgpu_runtime.paths import SOURCES
 
@@ -88,7 +89,9 @@ def events() -> str:
         "`device_plugin/core/events.py`",
         "What vgpu writes into Kubernetes' events, and what to do about each. Events of a node are in the namespace"
         " `default`, those of a pod or a Job in its own: `kubectl get events -A --field-selector reason=SliceCovered`."
-        f" All are warnings but {', '.join(f'`{event}`' for event in Event if not event.about.warning)}.",
+        f" All are warnings but {', '.join(f'`{event}`' for event in Event if not event.about.warning)}."
+        f" The agent posts at most {BURST} events of one kind about its node at once, and then one in"
+        f" {REFILL_SECONDS / 60:g} minutes; its log has all of them.",
         *(
             f"## From the {service}\n\n"
             + table(

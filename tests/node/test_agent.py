@@ -111,12 +111,25 @@ def test_a_sick_card_is_a_warning_that_names_its_pods_and_a_healthy_one_is_none(
     assert [reason for reason, _ in node.peer.events].count("CardHealthy") == 2
 
 
+def test_a_pod_is_told_once_that_its_card_is_sick(node: Looping) -> None:
+    uuid = node.parts.uuids[0]
+    for _ in range(3):
+        sim.set_health(node.parts.machine, uuid, ok=False)
+        node.turns(5)
+        sim.set_health(node.parts.machine, uuid, ok=True)
+        node.turns(5)
+    ((reason, text),) = [each for each in node.peer.events if each[0].startswith("Slice")]
+    assert reason == "SliceUnhealthy a"
+    assert text.startswith(f"its card {uuid} at ")
+    assert "is unhealthy: uncorrectable memory errors (RAS): 1. Its containers are not started again" in text
+
+
 def test_a_card_that_its_driver_shows_no_more_stays_as_a_sick_one(node: Looping) -> None:
     shutil.rmtree(node.parts.machine / TOPOLOGY / "1")
     node.turns(5)
     assert [card.healthy for card in Inventory.decode(node.peer.inventory).cards] == [False, True]
-    ((reason, text),) = node.peer.events
-    assert reason == "CardUnhealthy"
+    (reason, text), (told, _) = node.peer.events
+    assert (reason, told) == ("CardUnhealthy", "SliceUnhealthy a")
     assert "is unhealthy: its driver does not show it any more; 1 slice on it: default/a." in text
 
 
