@@ -32,6 +32,7 @@ class Event(StrEnum):
     COVERED_POD_DELETED = "CoveredPodDeleted"
     SLICE_UNENFORCED = "SliceUnenforced"
     SLICE_USE_UNKNOWN = "SliceUseUnknown"
+    WRITABLE_FILES_GROWN = "WritableFilesGrown"
     UNENFORCED_POD_DELETED = "UnenforcedPodDeleted"
     SLICE_CONFLICT = "SliceConflict"
     PREEMPTED = "Preempted"
@@ -133,6 +134,12 @@ _ABOUT = {
         "By the kernel's figures processes of the container hold card memory or a queue for 30 s, and its usage region"
         " cannot be read: a program in the container has written into it, or a library of another version.",
         "Create the pod again. If it comes back, see what its programs do with `/var/run/vgpu`.",
+    ),
+    Event.WRITABLE_FILES_GROWN: About(
+        AGENT, "Pod",
+        "A program of the container has made its usage region or its progress file longer, three times. The agent cuts"
+        " them every few seconds. It is posted once.",
+        "See what its programs write to the files that the text names.",
     ),
     Event.UNENFORCED_POD_DELETED: About(
         CLUSTER, "Pod",

@@ -135,6 +135,7 @@ class Allocator:
         if missing := claim.asked - holder.tickets.keys():
             raise NotNowError(f"the kubelet does not show its {min(missing)} yet", waiting=True)
         with self.lock:
+            before = self._records.get(*claim.record.key)
             record = self._admit(claim, holder, carrier)
             record = replace(record, vendor_ids=self._vendor_ids(record))
             try:
@@ -147,7 +148,9 @@ class Allocator:
             self._injector.announce()
         except OSError as error:
             raise NotNowError(f"the runtime cannot be told of its files: {error}") from error
-        log.info("%s gets %s", _who(record), _shown(record.slices))
+        again = before is not None and before.slices == record.slices
+        # A container that starts again and again is to fill no log.
+        log.log(logging.DEBUG if again else logging.INFO, "%s gets %s", _who(record), _shown(record.slices))
 
     def _claim(self, holder: Holder, resource: str, tickets: frozenset[str]) -> Claim:
         """The claim of the container: from the API server, or from its record while the API server does not answer."""

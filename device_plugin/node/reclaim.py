@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from device_plugin.core.cards import AGENT_SECONDS
 from device_plugin.core.events import Event
+from device_plugin.core.pods import Pod
 from device_plugin.kube.errors import ApiError
 from device_plugin.node import claims
 from device_plugin.node.allocate import Allocator
@@ -17,11 +18,14 @@ from device_plugin.node.inject import Injector
 from device_plugin.node.pods import NodePods
 from device_plugin.node.records import Record, Records
 from device_plugin.node.writable import WritableFiles
+from vgpu_runtime.paths import CONTAINER_PROGRESS, CONTAINER_REGION
 
 log = logging.getLogger(__name__)
 
 # Seconds between reads of the grants of damaged records from the API server.
 RETRY_SECONDS = 10.0
+# Times that the files of a container are cut before its pod gets an event.
+TOLD_CUTS = 3
 
 
 class Reclaimer:
@@ -49,6 +53,8 @@ class Reclaimer:
         self._api = api
         self._clock = clock
         self._uncut: set[str] = set()
+        # By pod UID and container name.
+        self._cuts: dict[tuple[str, str], int] = {}
         # By pod UID: the time when a sweep first saw that the pod had ended. None before the first sweep.
         self._ended: dict[str, float] | None = None
         self._outliving: tuple[Record, ...] = ()
@@ -164,6 +170,7 @@ class Reclaimer:
         """Cut the files that tenants have grown back to their size, and fill those that they have shortened."""
         records = self._records.all()
         self._uncut &= {record.pod for record in records}
+        self._cuts = {record.key: self._cuts.get(record.key, 0) for record in records}
         for record in records:
             try:
                 grown = self._writable.cut(record.key)
@@ -178,12 +185,26 @@ class Reclaimer:
                     )
                 continue
             if grown:
-                log.warning(
-                    "pod %s/%s had grown its usage region or progress file",
-                    record.namespace,
-                    record.pod_name,
-                )
+                self._tell_of_growth(record, grown)
         self._writable.restore()
+
+    def _tell_of_growth(self, record: Record, grown: int) -> None:
+        """Log the first time that a container's files were cut, and post an event at TOLD_CUTS; no more after that."""
+        self._cuts[record.key] += 1
+        cuts = self._cuts[record.key]
+        text = (
+            f"container {record.container}: its usage region or its progress file was {grown >> 10} KiB too long, and"
+            " was cut"
+        )
+        if cuts == TOLD_CUTS:
+            text += (
+                f", as often before: see which of its programs writes to {CONTAINER_REGION} or {CONTAINER_PROGRESS}."
+                " The agent goes on with that every few seconds, and says no more of it"
+            )
+            pod = Pod(record.namespace, record.pod_name, record.pod)
+            self._api.pod_event(pod, Event.WRITABLE_FILES_GROWN, text)
+        if cuts in (1, TOLD_CUTS):
+            log.warning("pod %s/%s: %s", record.namespace, record.pod_name, text)
 
     def sweep_strays(self) -> None:
         """Remove specs and writable files of ours that no record names."""

@@ -145,10 +145,9 @@ class WritableFiles:
             for key in {_key(name) for name in held} - set(keys):
                 self._release(key)
 
-    def cut(self, key: Key) -> bool:
-        """Free what the container's files take beyond their size; True if there was anything. Raises OSError."""
-        grown = [self._cut(key, kind) for kind in KINDS]  # each of them
-        return any(grown)
+    def cut(self, key: Key) -> int:
+        """Free what the container's files take beyond their size; returns how many bytes. Raises OSError."""
+        return sum(self._cut(key, kind) for kind in KINDS)
 
     def restore(self) -> None:
         """Notice a tmpfs that was mounted or unmounted, and let its files take every block that is free again.
@@ -247,22 +246,22 @@ class WritableFiles:
         if self._room:
             self._fill()
 
-    def _cut(self, key: Key, kind: FileKind) -> bool:
+    def _cut(self, key: Key, kind: FileKind) -> int:
         path = self.path(key, kind)
         # A file on the disk may have a block for its own list of blocks.
         most = kind.size + (0 if path.parent == self._folder else PAGE)
         try:
             found = path.lstat()
             if found.st_size <= kind.size and found.st_blocks * 512 <= most:
-                return False
+                return 0
             fd = os.open(path, os.O_RDWR | _CAREFUL)
         except FileNotFoundError:  # not claimed yet, or just released
-            return False
+            return 0
         try:
             os.ftruncate(fd, min(found.st_size, kind.size))
         finally:
             os.close(fd)
-        return True
+        return max(found.st_size, found.st_blocks * 512) - kind.size
 
     def _names(self, *begin: str) -> list[str]:
         """The names of the tmpfs that begin with one of these."""
