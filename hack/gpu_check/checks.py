@@ -59,7 +59,7 @@ def kernel() -> str:
     drivers = ("amdgpu", "hycu", "hydcu", "amdkfd")
     loaded = [name for name in drivers if read(f"/sys/module/{name}/initstate") == "live"]
     versions = [f"{name} {read(f'/sys/module/{name}/version') or 'of the kernel'}" for name in loaded]
-    return f"Linux {platform.release()}, {platform.machine()}; driver {', '.join(versions) or 'not found'}"
+    return f"Linux {platform.release()}, {platform.machine()}; driver {', '.join(versions) or 'not loaded as a module'}"
 
 
 def model(bench: Bench) -> str:
