@@ -40,6 +40,7 @@ _PEOPLE: tuple[Command, ...] = (
     ("queue", "list the jobs of queues, or start one by hand", "device_plugin.cli.queue"),
     ("why", "say why a pod has no card, or where a job of a queue is", "device_plugin.cli.why"),
     ("fit", "say whether and where a pod would be placed now", "device_plugin.cli.fit"),
+    ("check", "say whether the installation is sound", "device_plugin.cli.check"),
     ("run", "run a program on cards, as a job of a queue", "device_plugin.cli.run"),
 )
 _EXAMPLES = """\

@@ -1,0 +1,117 @@
+"""`vgpu check`: is the installation sound? Each problem with its cure.
+
+    vgpu check
+    vgpu check -o json
+
+It looks at the services, the admission policies, the agents of all nodes, other device plugins, memory units,
+annotations that cannot be read, Leases and clocks. It changes nothing. What you may not read is said and not checked.
+The exit code is 1 if there is a problem.
+"""
+
+import argparse
+import json
+import time
+from dataclasses import asdict
+from typing import Any
+
+from device_plugin.adapters.kube.client import KubeClient
+from device_plugin.cli import caller
+from device_plugin.cli.install_checks import SYSTEM, CheckState, Finding, Installation, Object, findings
+from device_plugin.cli.output import printable
+from device_plugin.cli.read_cluster import ClusterReader, Scope
+from device_plugin.core.events import Event
+from device_plugin.kube.api import AGENT_LABELS, EVENTS, EVERYWHERE, NODES, PODS, Kind, Where
+from device_plugin.kube.errors import GoneError, RefusedError
+from device_plugin.kube.leases import LEASES
+
+FORBIDDEN = 403
+OURS = "app.kubernetes.io/name=vgpu"
+_ADMISSION = "admissionregistration.k8s.io"
+
+
+def _json(group: str, plural: str, name: str) -> Kind[dict[str, Any]]:
+    return Kind(group, "v1", plural, name, dict)
+
+
+# Each list with the kind and the selection that it is made of.
+_LISTS: dict[str, tuple[Kind[Any], Where]] = {
+    "nodes": (NODES, EVERYWHERE),
+    "agents": (PODS.json, Where(SYSTEM, AGENT_LABELS)),
+    "policies": (_json(_ADMISSION, "validatingadmissionpolicies", "ValidatingAdmissionPolicy"), EVERYWHERE),
+    "bindings": (
+        _json(_ADMISSION, "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding"), EVERYWHERE,
+    ),
+    "mutating": (_json(_ADMISSION, "mutatingadmissionpolicies", "MutatingAdmissionPolicy"), EVERYWHERE),
+    "mutating_bindings": (
+        _json(_ADMISSION, "mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding"), EVERYWHERE,
+    ),
+    "leases": (LEASES.json, Where(SYSTEM)),
+    "node_leases": (LEASES.json, Where("kube-node-lease")),
+    "notices": (EVENTS, Where("default", fields=f"reason={Event.PREFLIGHT}")),
+}  # fmt: skip
+_WORKLOADS = (_json("apps", "deployments", "Deployment"), _json("apps", "daemonsets", "DaemonSet"))
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments of `vgpu check`."""
+    parser.add_argument(
+        "--vgpu-namespace",
+        metavar="NAMESPACE",
+        default=SYSTEM,
+        help=f"where vgpu is installed (default: {SYSTEM})",
+    )
+    parser.add_argument("-o", "--output", choices=("json",), help="the findings as JSON")
+    caller.add_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the findings. Raises ApiError, EndpointError."""
+    with caller.connected(args) as client:
+        found = findings(read_installation(client, args.vgpu_namespace), time.time())
+    if args.output:
+        told = [{**asdict(each), "state": each.state.value} for each in found]
+        print(json.dumps({"findings": told}, indent=2))
+    else:
+        for each in found:
+            print(printable(_line(each)))
+    return int(any(each.state is CheckState.PROBLEM for each in found))
+
+
+def _line(finding: Finding) -> str:
+    cure = f": {finding.cure}" if finding.cure else ""
+    return f"{finding.state.value:8} {finding.check:12} {finding.text}{cure}"
+
+
+def read_installation(client: KubeClient, namespace: str) -> Installation:
+    """What the caller may read of the installation. Raises ApiError for other problems than missing rights."""
+    read: dict[str, Any] = {}
+    missing: dict[str, str] = {}
+    for name, (kind, where) in _LISTS.items():
+        here = Where(namespace, where.labels, where.fields) if where.namespace == SYSTEM else where
+        read[name] = _listed(client, name, kind, here, missing)
+    workloads = [_listed(client, "workloads", kind, Where(namespace, OURS), missing) for kind in _WORKLOADS]
+    known = None if None in workloads else [each for listed in workloads for each in listed or ()]
+    mutating = read["mutating"] is not None or "mutating" in missing
+    return Installation(
+        ClusterReader(client, Scope()).read(), workloads=known, has_mutating=mutating, missing=missing,
+        namespace=namespace, **read,
+    )  # fmt: skip
+
+
+def _listed(
+    client: KubeClient, name: str, kind: Kind[Any], where: Where, missing: dict[str, str]
+) -> list[Object] | None:
+    """The objects; None if they may not be read, which is noted in `missing`, or if the API server has no such kind."""
+    try:
+        return [*client.list(kind, where).items]
+    except GoneError:
+        return None
+    except RefusedError as error:
+        if error.status != FORBIDDEN:
+            raise
+        of = f" of namespace {where.namespace}" if where.namespace else ""
+        missing[name] = (
+            f"you may not list {kind.plural}{of}. A rule that allows it: apiGroups: [{kind.group or chr(34) * 2}],"
+            f" resources: [{kind.plural}], verbs: [list]"
+        )
+        return None

@@ -1,0 +1,209 @@
+"""`vgpu check` finds what is wrong with an installation, and says the cure."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import yaml
+
+from device_plugin.adapters.kube.client import KubeClient
+from device_plugin.cli import install_checks
+from device_plugin.cli.cluster_reading import AnnotationFault, ClusterReading
+from device_plugin.cli.install_checks import CheckState, Finding, Installation, findings
+from device_plugin.core.cards import Inventory
+from device_plugin.core.jobs.resize import api_time
+from device_plugin.core.pods import Node
+from device_plugin.kube.api import EVERYWHERE, Kind, Where
+from device_plugin.kube.errors import from_status
+from device_plugin.wiring.commands import main
+from tests.builders.cards import FAMILY, card, inventory
+from tests.cli.fleet import Fleet
+from vgpu_runtime.paths import SOURCES
+
+NOW = 1_800_000_000.0
+MANIFESTS = SOURCES.parent / "manifests"
+
+
+def named(name: str, **more: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name}, **more}
+
+
+def service(name: str, container: str, ready: int = 2, image: str = "vgpu:1") -> dict[str, Any]:
+    containers = [{"name": container, "image": image}, {"name": "scheduler", "image": "kube-scheduler:1"}]
+    spec = {"replicas": 2, "template": {"spec": {"containers": containers}}}
+    return named(name, spec=spec, status={"readyReplicas": ready})
+
+
+def node(name: str, shown: Inventory | None = None, count: str = "2") -> Node:
+    text = (shown or inventory(name)).encode()
+    return Node(name, text, capacity={FAMILY: count})
+
+
+def agent(name: str, ready: str = "True") -> dict[str, Any]:
+    conditions = [{"type": "Ready", "status": ready}]
+    return named(f"vgpu-node-{name}", spec={"nodeName": name}, status={"conditions": conditions})
+
+
+def lease(name: str, age: float) -> dict[str, Any]:
+    return named(name, spec={"holderIdentity": "a_b", "renewTime": api_time(NOW - age)})
+
+
+def bound(names: tuple[str, ...], **spec: Any) -> list[dict[str, Any]]:
+    return [named(name, spec={"policyName": name, "validationActions": ["Deny"], **spec}) for name in names]
+
+
+CHANGING = [named(name, spec={"policyName": name}) for name in install_checks.MUTATING]
+SOUND = Installation(
+    ClusterReading({}, ()),
+    nodes=[node("n1"), node("n2")],
+    workloads=[service("vgpu-cluster", "allocator"), service("vgpu-node", "agent")],
+    agents=[agent("n1"), agent("n2")],
+    policies=bound(install_checks.POLICIES),
+    bindings=bound(install_checks.POLICIES),
+    mutating=CHANGING,
+    mutating_bindings=CHANGING,
+    leases=[lease("vgpu-scheduler", 1)],
+    node_leases=[lease("n1", 2), lease("n2", 9)],
+    notices=[],
+)
+
+
+def problems(installed: Installation) -> list[Finding]:
+    return [each for each in findings(installed, NOW) if each.state is CheckState.PROBLEM]
+
+
+def test_of_a_sound_installation_each_check_says_so() -> None:
+    found = findings(SOUND, NOW)
+    assert [each.check for each in found] == list(install_checks.CHECKS)
+    assert {each.state for each in found} == {CheckState.OK}
+
+
+UNIT = Inventory((replace(card("n2-0"), units=32, unit_mib=512),))
+NOTICE = {"involvedObject": {"name": "n2"}, "message": "cdiDir cannot be written", "lastTimestamp": "2"}
+WARNING = {"status": {"typeChecking": {"expressionWarnings": [{"warning": "undefined field x"}]}}}
+
+
+@pytest.mark.parametrize(
+    ("change", "check", "text"),
+    [
+        ({"workloads": [service("vgpu-node", "agent")]}, "services", "vgpu-cluster is not installed"),
+        (
+            {"workloads": [service("vgpu-cluster", "allocator", 1), service("vgpu-node", "agent")]},
+            "services", "vgpu-cluster: 1 of 2 pods are Ready",
+        ),
+        (
+            {"workloads": [service("vgpu-cluster", "allocator"), service("vgpu-node", "agent", image="vgpu:2")]},
+            "services", "different images: vgpu:1: vgpu-cluster; vgpu:2: vgpu-node",
+        ),
+        ({"policies": SOUND.policies[1:]}, "admission", "policy vgpu-cdi-annotations is missing"),  # type: ignore[index]
+        ({"bindings": SOUND.bindings[:-1]}, "admission", "policy vgpu-selectors is not bound"),  # type: ignore[index]
+        ({"mutating": CHANGING[:1]}, "admission", "policy vgpu-scheduler-name is missing"),
+        (
+            {"bindings": bound(install_checks.POLICIES, validationActions=["Audit"])},
+            "admission", "policy vgpu-cdi-annotations refuses nothing",
+        ),
+        (
+            {"policies": [*SOUND.policies[:-1], {**named("vgpu-selectors"), **WARNING}]},  # type: ignore[index]
+            "admission", "finds errors in policy vgpu-selectors: undefined field x",
+        ),
+        (
+            {"nodes": [node("n1"), node("n2", replace(inventory("n2"), serving=False))]},
+            "agents", "not serving: n2; these nodes get no new slices",
+        ),
+        ({"agents": [agent("n1")]}, "agents", "no agent is Ready on n2, so their inventories may be out of date"),
+        ({"nodes": [node("n1")]}, "agents", "no inventory of n2 can be read, though agents run there"),
+        (
+            {"agents": [agent("n1"), agent("n2", "False")], "notices": [NOTICE]},
+            "agents", "n2: cdiDir cannot be written",
+        ),
+        ({"nodes": [node("n1", count="3"), node("n2")]}, "plugins", "n1: the kubelet counts 3 of hygon.com/dcu"),
+        (
+            {"nodes": [replace(node("n1"), capacity={}), node("n2")]},
+            "plugins", "n1: the kubelet does not know hygon.com/dcu",
+        ),
+        (
+            {"nodes": [node("n1"), node("n2", UNIT, "1")]},
+            "units", "one hygon.com/dcu-mem is 512 MiB on n2; 1024 MiB on n1",
+        ),
+        (
+            {"reading": ClusterReading({}, (), (AnnotationFault("default/p", "grant: void"),))},
+            "annotations", "default/p: grant: void",
+        ),
+        ({"leases": []}, "clocks", "no replica of the cluster service leads"),
+        ({"leases": [lease("vgpu-scheduler", 60)]}, "clocks", "leading replica was renewed 60 s ago"),
+        ({"node_leases": [lease("n1", 3), lease("n2", -60)]}, "clocks", "the clocks of n2 are ahead"),
+        ({"node_leases": [lease("n1", 3), lease("n2", 90)]}, "clocks", "the kubelets of n2 have not renewed"),
+        (
+            {"node_leases": [lease("n1", 90), lease("n2", 99)]},
+            "clocks", "the Leases of all nodes were renewed 90 s ago",
+        ),
+    ],
+)  # fmt: skip
+def test_each_problem_is_found_with_its_cure(change: dict[str, Any], check: str, text: str) -> None:
+    found = [each for each in problems(replace(SOUND, **change)) if text in each.text]
+    assert [each.check for each in found[:1]] == [check]
+    assert found[0].cure
+
+
+def test_without_mutating_policies_one_policy_may_only_warn() -> None:
+    old = replace(SOUND, mutating=None, mutating_bindings=None, has_mutating=False)
+    warning = [
+        named(
+            name,
+            spec={
+                "policyName": name,
+                "validationActions": ["Warn" if name == "vgpu-confinement" else "Deny"],
+            },
+        )
+        for name in install_checks.POLICIES
+    ]
+    assert problems(replace(old, bindings=warning)) == []
+
+
+def test_the_policies_of_the_job_engine_are_wanted_where_it_is_installed() -> None:
+    with_jobs = replace(SOUND, workloads=[*(SOUND.workloads or ()), service("vgpu-jobs", "engine")])
+    assert len(problems(with_jobs)) == len(install_checks.JOB_POLICIES) + len(install_checks.JOB_MUTATING)
+
+
+def test_the_policies_are_those_of_the_manifests() -> None:
+    found: dict[str, set[str]] = {}
+    for folder, kept in ((MANIFESTS / "admission", "base"), (MANIFESTS / "components/jobs", "jobs")):
+        for file in folder.glob("*.yaml"):
+            for each in yaml.safe_load_all(file.read_text()):
+                if each["kind"].endswith("AdmissionPolicy"):
+                    found.setdefault(f"{kept} {each['kind']}", set()).add(each["metadata"]["name"])
+    assert found == {
+        "base ValidatingAdmissionPolicy": set(install_checks.POLICIES),
+        "base MutatingAdmissionPolicy": set(install_checks.MUTATING),
+        "jobs ValidatingAdmissionPolicy": set(install_checks.JOB_POLICIES),
+        "jobs MutatingAdmissionPolicy": set(install_checks.JOB_MUTATING),
+    }
+
+
+def test_what_may_not_be_read_is_said_and_the_rest_is_checked(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stand-in serves no policies, and the caller may not list Leases."""
+    fleet.node("n1")
+    listed = KubeClient.list
+
+    def limited(client: KubeClient, kind: Kind[Any], where: Where = EVERYWHERE) -> Any:
+        if kind.plural == "leases":
+            raise from_status(403, "Forbidden", "no")
+        return listed(client, kind, where)
+
+    monkeypatch.setattr(KubeClient, "list", limited)
+    assert main(["check", "--kubeconfig", str(fleet.kubeconfig)]) == 1
+    said = capsys.readouterr().out
+    assert (
+        "unknown  clocks       you may not list leases of namespace vgpu-system. A rule that allows it: "
+        in said
+    )
+    assert (
+        "problem  agents       no agent is Ready on n1, so their inventories may be out of date: see why"
+        in said
+    )
+    assert main(["check", "-o", "json", "--kubeconfig", str(fleet.kubeconfig)]) == 1
+    told = json.loads(capsys.readouterr().out)["findings"]
+    assert {each["state"] for each in told} == {"ok", "problem", "unknown"}
