@@ -27,7 +27,8 @@ TESTS = {
         "tests/cluster/place/test_last_slices.py", {"--rounds": 10_000}, "LAST_SLICES",
     ),
     "packings": LongTest(
-        "Pack each kind of card at random: no two slices may share a compute unit, and each mask must obey the rules of"
+        "Pack each kind of card at random, and let pods that ask for whole cards, memory, core groups, percent and"
+        " several slices come and end: no two slices may share a compute unit, and each mask must obey the rules of"
         " its card.",
         "tests/core/placement/test_packings.py", {"--packings": 100_000}, "PACKINGS",
     ),

@@ -21,6 +21,7 @@ CORDONED = "vgpu.io/cordoned"
 TOUCHED = "vgpu.io/touched"
 APP_TYPE = "vgpu.io/app-type"
 ROLE_ORDER = "vgpu.io/role-order"
+SLICES = "vgpu.io/slices"
 
 # Annotations of Jobs.
 MIN_REPLICAS = "vgpu.io/min-replicas"
@@ -87,6 +88,9 @@ KEYS = (
     Key(ROLE_ORDER, "Pod", "annotation", _AUTHOR,
         "For the policy `node-score`: the roles of the group in the order in which they choose, `master,ps,worker`; one"
         " order on all pods of the group."),
+    Key(SLICES, "Pod", "annotation", _AUTHOR,
+        "Of how many cards the one container that asks gets a slice, 1 to 16; its limits are the sum of all slices, and"
+        " divide evenly."),
     Key(GROUP, "Pod", "label", _AUTHOR, "The name of the group, in its namespace, that the pod belongs to."),
     Key(GROUP_SIZE, "Pod", "label", _AUTHOR,
         "How many pods of the group must run together, 1 to 1024: they get their cards at once or not at all."),

@@ -32,6 +32,7 @@ class Card:
     `unit_mib` MiB by its node's setting, `core_groups` its core groups of `group_units` compute units each;
     `max_slices` is how many slices the vendor's driver can keep apart. A `cordoned` card gets no new slices; an
     operator sets this, not the node. `known_as` is the name that an agent uses if it is not `uuid`: see card_names.
+    Cards of one `hive` are linked by XGMI; it is empty if the card has no such link.
     """
 
     uuid: str
@@ -49,6 +50,7 @@ class Card:
     cordoned: bool = False
     unit_mib: int = DEFAULT_UNIT_MIB
     known_as: str = ""
+    hive: str = ""
 
     @property
     def open(self) -> bool:
@@ -198,6 +200,7 @@ def _card_object(card: Card) -> dict[str, object]:
         "maxSlices": card.max_slices,
         "numa": card.numa,
         "healthy": card.healthy,
+        **({"hive": card.hive} if card.hive else {}),
     }
 
 
@@ -253,6 +256,7 @@ def _card(fields: Fields) -> Card:
             if fields.has("memUnitMiB")
             else units.unit_mib(mem_mib, unit_count)  # an agent before this key
         ),
+        hive=fields.text("hive") if fields.has("hive") else "",
     )
     if card.compute_units > MAX_COMPUTE_UNITS or card.core_groups * card.group_units > card.compute_units:
         raise AnnotationError(

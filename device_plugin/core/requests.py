@@ -27,7 +27,7 @@ MAX_CONTAINER_CARDS = 16
 LABELS = (annotations.GROUP, annotations.GROUP_SIZE, annotations.ROLE)
 ANNOTATIONS = (
     annotations.APP_TYPE, annotations.CARD_MODEL, annotations.CARD_UUID, annotations.POLICY,
-    annotations.ROLE_ORDER,
+    annotations.ROLE_ORDER, annotations.SLICES,
 )  # fmt: skip
 # Characters of a list of cards, and of any other annotation: Kubernetes would keep 256 Ki of them. A refusal repeats
 # what it refuses for each of thousands of nodes.
@@ -55,8 +55,9 @@ class Request:
     """The request of one container to one card family: `whole` cards, or a slice.
 
     A slice is `mem` units and `cores` groups, or `percent` of both. Of the two, what is missing is None: `place`
-    completes it from the chosen card. `max_slices` is how many slices each of the whole cards can give, as far as the
-    author wrote it; only such cards will do.
+    completes it from the chosen card. A container gets `count` such slices, each of another card of one node.
+    `max_slices` is how many slices each of the whole cards can give, as far as the author wrote it; only such cards
+    will do.
     """
 
     family: str
@@ -65,16 +66,24 @@ class Request:
     cores: int | None = None
     percent: int | None = None
     max_slices: int | None = None
+    count: int = 1
+
+    @property
+    def cards(self) -> int:
+        """The number of cards of one node that the container needs; 1 where it asks for nothing."""
+        return self.whole or self.count
 
     def __str__(self) -> str:
         """The request as its author wrote it: `hygon.com/dcu-mem: 4, hygon.com/dcu-cores: 15`."""
         slices = None if self.max_slices is None else self.max_slices * self.whole
-        counts = (self.whole or None, self.mem, self.cores, self.percent, slices)
-        return ", ".join(
+        each = (self.mem, self.cores, self.percent)
+        counts = (self.whole or None, *(None if n is None else n * self.count for n in each), slices)
+        text = ", ".join(
             f"{self.family}{suffix}: {count}"
             for suffix, count in zip(SUFFIXES, counts, strict=True)
             if count is not None
         )
+        return text if self.count == 1 else f"{text} on {self.count} cards"
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,8 +218,9 @@ def family_of(resource: str) -> str:
 def pod_request(pod: Pod, prefixes: Collection[str]) -> PodRequest | None:
     """The request of `pod`, or None if no container asks. Raises RequestError if anything of it is malformed."""
     asking: list[tuple[str, Request]] = []
+    count = _slices(pod)
     for container in pod.containers:
-        request = container_request(container.name, container.limits, prefixes)
+        request = container_request(container.name, container.limits, prefixes, count)
         if request is None:
             continue
         if container.kind is ContainerKind.INIT:
@@ -221,6 +231,11 @@ def pod_request(pod: Pod, prefixes: Collection[str]) -> PodRequest | None:
         asking.append((container.name, request))
     if not asking:
         return None
+    if len(asking) > 1 and pod.annotation(annotations.SLICES):
+        raise RequestError(
+            f"annotation {annotations.SLICES}: {len(asking)} containers ask for slices: leave it out, or ask in one"
+            " container alone"
+        )
     _check_places(pod)
     if problem := order_problem(pod):
         raise RequestError(problem)
@@ -262,6 +277,17 @@ def _annotation(pod: Pod, key: str, most: int) -> str:
     return text
 
 
+def _slices(pod: Pod) -> int:
+    """The number of cards of which a pod's one asking container wants a slice."""
+    text = pod.annotation(annotations.SLICES)
+    if text and not (_SIZE.fullmatch(text) and int(text) <= MAX_CONTAINER_CARDS):
+        raise RequestError(
+            f"annotation {annotations.SLICES} is {text[:MAX_WORD]!r}: write a whole number from 1 to"
+            f" {MAX_CONTAINER_CARDS}"
+        )
+    return int(text) if text else 1
+
+
 def _gang(pod: Pod) -> Gang | None:
     size, group = pod.label(annotations.GROUP_SIZE), pod.label(annotations.GROUP)
     if not size:
@@ -277,8 +303,13 @@ def _gang(pod: Pod) -> Gang | None:
     return Gang(group, int(size))
 
 
-def container_request(name: str, limits: Mapping[str, str], prefixes: Collection[str]) -> Request | None:
-    """The request in one container's limits, or None. Raises RequestError with what to write instead."""
+def container_request(
+    name: str, limits: Mapping[str, str], prefixes: Collection[str], count: int = 1
+) -> Request | None:
+    """The request of `count` slices in one container's limits, or None.
+
+    Raises RequestError with what to write instead.
+    """
     asked: dict[str, dict[str, int]] = {}
     for prefix in prefixes:
         for suffix in SUFFIXES:
@@ -292,15 +323,19 @@ def container_request(name: str, limits: Mapping[str, str], prefixes: Collection
             f"container {name} asks for {' and '.join(sorted(asked))}: ask for one kind of card"
         )
     ((prefix, counts),) = asked.items()
-    _check(f"container {name}", prefix, counts)
+    where = f"container {name}"
+    _check_amounts(where, prefix, counts, count)
+    _check_slices(where, prefix, counts, count)
     whole, slices = counts.get(WHOLE, 0), counts.get(SLICES)
-    max_slices = slices // whole if whole and slices is not None else None
-    return Request(prefix, whole, counts.get(MEM), counts.get(CORES), counts.get(PERCENT), max_slices)
+    if whole:
+        return Request(prefix, whole, max_slices=None if slices is None else slices // whole)
+    mem, cores, share = (counts[s] // count if s in counts else None for s in (MEM, CORES, PERCENT))
+    return Request(prefix, 0, mem, cores, share, count=count)
 
 
-def _check(where: str, prefix: str, counts: Mapping[str, int]) -> None:
-    """Raise RequestError where the amounts by suffix do not go together."""
-    whole, share, slices = counts.get(WHOLE, 0), counts.get(PERCENT, 0), counts.get(SLICES)
+def _check_amounts(where: str, prefix: str, counts: Mapping[str, int], slices: int) -> None:
+    """Raise RequestError where the amounts by suffix do not go together, or do not make so many equal `slices`."""
+    whole, share = counts.get(WHOLE, 0), counts.get(PERCENT, 0)
     if whole and counts.keys() - {WHOLE, SLICES}:
         raise RequestError(
             f"{where} asks for whole cards and a slice: write either {prefix}: N (whole cards)"
@@ -316,11 +351,26 @@ def _check(where: str, prefix: str, counts: Mapping[str, int]) -> None:
             f"{where} asks for {prefix}{PERCENT} beside {prefix}{MEM} or {prefix}{CORES}: percent counts for both;"
             f" write either {prefix}{PERCENT}, or {prefix}{MEM} and {prefix}{CORES}"
         )
-    if share > percent.MOST:
+    if whole and slices > 1:
+        raise RequestError(
+            f"{where} asks for whole cards: leave out the annotation {annotations.SLICES}; {prefix}: N is their number"
+        )
+    uneven = [f"{prefix}{s} is {counts[s]}" for s in (MEM, CORES, PERCENT) if counts.get(s, 0) % slices]
+    if uneven:
+        raise RequestError(
+            f"{where}: {' and '.join(uneven)} for {slices} slices (annotation {annotations.SLICES}): write the sum of"
+            f" equal slices, a multiple of {slices}"
+        )
+    if share > percent.MOST * slices:
         raise RequestError(
             f"{where}: {prefix}{PERCENT} is {share}: write 1 to {percent.MOST}, the percent of one card, or {prefix}:"
             " N for whole cards"
         )
+
+
+def _check_slices(where: str, prefix: str, counts: Mapping[str, int], count: int) -> None:
+    """Raise RequestError if SLICES is written, and not as the number of slices that the container will hold."""
+    whole, slices = counts.get(WHOLE, 0), counts.get(SLICES)
     if slices is None:
         return
     if counts.keys() == {SLICES}:
@@ -328,8 +378,9 @@ def _check(where: str, prefix: str, counts: Mapping[str, int]) -> None:
             f"{where} asks for {prefix}{SLICES} alone, which only counts slices for a quota: write also what the slice"
             f" is to be, {prefix}{MEM} and {prefix}{CORES}, or {prefix}{PERCENT}"
         )
-    if not whole and slices != 1:
-        raise RequestError(f"{where}: {prefix}{SLICES} is {slices}, and it asks for one slice: write 1")
+    if not whole and slices != count:
+        held = "one slice" if count == 1 else f"{count} slices"
+        raise RequestError(f"{where}: {prefix}{SLICES} is {slices}, and it asks for {held}: write {count}")
     if whole and slices % whole:
         raise RequestError(
             f"{where}: {prefix}{SLICES} is {slices} for {whole} whole cards: write all slices that these cards can"

@@ -130,6 +130,7 @@ class Discovery:
             numa=found.numa,
             healthy=not found.fault,
             unit_mib=self._unit_mib,
+            hive=found.hive,
         )
 
     def _refuse(self, uuid: str, pci: str, why: str) -> None:

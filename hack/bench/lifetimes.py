@@ -155,7 +155,7 @@ class Freed:
             return True
         asked = request.containers[0][1]
         cards = (card for card in self._cards if request.models.accepts_model(card.card.model))
-        return sum(fit(card, asked) is not None for card in cards) >= max(1, asked.whole)
+        return sum(fit(card, asked) is not None for card in cards) >= asked.cards
 
 
 def _kind(job: Job) -> object:

@@ -104,6 +104,55 @@ def test_requests_that_can_never_be_granted(
     refused(answer, "vgpu-requests", *words)
 
 
+SEVERAL = "vgpu.io/slices"
+
+
+@pytest.mark.parametrize(
+    ("slices", "limits"),
+    [
+        ("2", {MEM: "8", CORES: "30", SLICES: "2"}),
+        ("2", {PERCENT: "150"}),
+        ("16", {PERCENT: "1600", SLICES: "16"}),
+        ("1", {MEM: "3"}),
+    ],
+)
+def test_slices_of_several_cards(name: str, accepted: Any, slices: str, limits: dict[str, str]) -> None:
+    body = asking(name, containers=[container(limits=limits)])
+    body["metadata"]["annotations"] = {SEVERAL: slices}
+    accepted(body)
+
+
+@pytest.mark.parametrize(
+    ("slices", "limits", "words"),
+    [
+        (
+            "2",
+            {MEM: "7"},
+            "hygon.com/dcu-mem is 7 for 2 slices (annotation vgpu.io/slices): write the sum of equal",
+        ),
+        ("3", {MEM: "6", CORES: "10"}, "main: hygon.com/dcu-cores is 10 for 3 slices"),
+        ("2", {PERCENT: "202"}, "hygon.com/dcu-percent: 202: write 1 to 100, the percent of one card"),
+        ("2", {FAMILY: "2"}, "main asks for whole cards: leave out the annotation vgpu.io/slices"),
+        ("2", {MEM: "4", SLICES: "1"}, "dcu-slices is 1: write 2, as it asks for so many slices"),
+        ("17", {MEM: "17"}, "annotation vgpu.io/slices is 17: write a whole number from 1 to 16"),
+        ("", {MEM: "0"}, "write a whole number of at least 1"),
+        ("two", {MEM: "4"}, "annotation vgpu.io/slices is two: write"),
+    ],
+)
+def test_slices_of_several_cards_that_are_not_equal(
+    cluster: Cluster, name: str, slices: str, limits: dict[str, str], words: str
+) -> None:
+    body = asking(name, containers=[container(limits=limits)])
+    body["metadata"]["annotations"] = {SEVERAL: slices}
+    refused(cluster.post(PODS, body, "tenant"), "vgpu-requests", words)
+
+
+def test_slices_of_several_cards_are_of_one_container(cluster: Cluster, name: str) -> None:
+    body = asking(name, containers=[container("a"), container("b")])
+    body["metadata"]["annotations"] = {SEVERAL: "2"}
+    refused(cluster.post(PODS, body, "tenant"), "vgpu-requests", "2 containers ask for slices: leave it out")
+
+
 @pytest.mark.parametrize(
     ("amount", "rule"), [("-1", "must be greater than or equal to 0"), ("1.5", "must be an integer")]
 )

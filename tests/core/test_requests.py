@@ -109,6 +109,64 @@ def test_amounts_that_do_not_go_together_are_refused_with_the_cure(
         pod_request(pod({DCU + suffix: count for suffix, count in limits.items()}), DEFAULT_PREFIXES)
 
 
+@pytest.mark.parametrize(
+    ("slices", "limits", "request_"),
+    [
+        ("2", {"-mem": "8", "-cores": "30"}, Request(DCU, 0, 4, 15, count=2)),
+        ("2", {"-percent": "150", "-slices": "2"}, Request(DCU, percent=75, count=2)),
+        ("16", {"-percent": "1600"}, Request(DCU, percent=100, count=16)),
+        ("1", {"-mem": "3"}, Request(DCU, 0, 3)),
+    ],
+)
+def test_limits_of_several_slices_are_their_sum(
+    slices: str, limits: Mapping[str, str], request_: Request
+) -> None:
+    asked = pod_request(
+        pod(
+            {DCU + suffix: count for suffix, count in limits.items()}, annotations={"vgpu.io/slices": slices}
+        ),
+        DEFAULT_PREFIXES,
+    )
+    assert asked is not None
+    assert asked.containers == (("main", request_),)
+
+
+@pytest.mark.parametrize(
+    ("slices", "limits", "words"),
+    [
+        (
+            "2",
+            {"-mem": "7"},
+            r"hygon.com/dcu-mem is 7 for 2 slices \(annotation vgpu.io/slices\): write the sum",
+        ),
+        ("3", {"-mem": "6", "-cores": "10", "-slices": "3"}, "dcu-cores is 10 for 3 slices"),
+        ("2", {"-percent": "201"}, "dcu-percent is 201 for 2 slices"),
+        ("2", {"-percent": "202"}, "dcu-percent is 202: write 1 to 100"),
+        ("2", {"": "2"}, "asks for whole cards: leave out the annotation vgpu.io/slices"),
+        ("2", {"-mem": "4", "-slices": "1"}, "-slices is 1, and it asks for 2 slices: write 2"),
+        ("17", {"-mem": "17"}, "vgpu.io/slices is '17': write a whole number from 1 to 16"),
+        ("0", {"-mem": "4"}, "write a whole number from 1 to 16"),
+        ("two" * 1000, {"-mem": "4"}, "write a whole number from 1 to 16"),
+    ],
+)
+def test_several_slices_that_are_not_equal_are_refused(
+    slices: str, limits: Mapping[str, str], words: str
+) -> None:
+    body = pod(
+        {DCU + suffix: count for suffix, count in limits.items()}, annotations={"vgpu.io/slices": slices}
+    )
+    with pytest.raises(RequestError, match=words) as refused:
+        pod_request(body, DEFAULT_PREFIXES)
+    assert len(str(refused.value)) < 300
+
+
+def test_several_slices_are_of_one_container() -> None:
+    containers = tuple(Container(name, ContainerKind.MAIN, {f"{DCU}-mem": "4"}) for name in ("a", "b"))
+    body = replace(pod({}, annotations={"vgpu.io/slices": "2"}), containers=containers)
+    with pytest.raises(RequestError, match="2 containers ask for slices: leave it out, or ask in one"):
+        pod_request(body, DEFAULT_PREFIXES)
+
+
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_the_family_of_each_of_its_resources(suffix: str) -> None:
     assert family_of(DCU + suffix) == DCU
@@ -120,6 +178,7 @@ def test_the_family_of_each_of_its_resources(suffix: str) -> None:
         (Request(DCU, 0, 4, 15), f"{DCU}-mem: 4, {DCU}-cores: 15"),
         (Request(DCU, percent=25), f"{DCU}-percent: 25"),
         (Request(DCU, 2, max_slices=4), f"{DCU}: 2, {DCU}-slices: 8"),
+        (Request(DCU, 0, 4, 15, count=2), f"{DCU}-mem: 8, {DCU}-cores: 30 on 2 cards"),
     ],
 )
 def test_a_request_is_shown_as_it_was_written(request_: Request, text: str) -> None:

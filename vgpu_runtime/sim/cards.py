@@ -12,7 +12,8 @@ An example, with everything optional but `version` and each card's `preset`::
       - preset: nvidia       # a foreign card: in DRM, not in KFD
 
 Keys of a card: `name`, `vendor`, `device` (PCI ids), `memoryMiB`, `computeUnits`, `xcc`, `gfx` ("9.0.6"; from
-10 on it is RDNA, whose units come in pairs), `kfd` (false: another driver's card), `pci`, `numa`, `uniqueId`.
+10 on it is RDNA, whose units come in pairs), `kfd` (false: another driver's card), `pci`, `numa`, `uniqueId`,
+`hive` (cards of one number are linked by XGMI).
 """
 
 import dataclasses
@@ -57,6 +58,7 @@ class SimCard:
     pci: str = ""
     numa: int = 0
     unique_id: int = 0
+    hive: int = 0
 
     @property
     def gfx_version(self) -> Gfx:
@@ -111,7 +113,7 @@ PRESETS: Mapping[str, SimCard] = {
 _KEYS = {
     "name": "name", "vendor": "vendor", "device": "device", "memoryMiB": "memory_mib",
     "computeUnits": "compute_units", "xcc": "xcc", "gfx": "gfx", "kfd": "kfd", "pci": "pci", "numa": "numa",
-    "uniqueId": "unique_id",
+    "uniqueId": "unique_id", "hive": "hive",
 }  # fmt: skip
 
 

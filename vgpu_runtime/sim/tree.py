@@ -156,6 +156,7 @@ def _identity(card: SimCard, minor: int) -> dict[str, int]:
         "location_id": bus << 8 | slot << 3 | function,
         "domain": domain,
         "drm_render_minor": minor,
+        "hive_id": card.hive,
         "num_sdma_engines": 2,
         "num_sdma_queues_per_engine": 8,
         "num_cp_queues": 24,

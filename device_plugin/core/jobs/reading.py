@@ -79,7 +79,9 @@ def job_spec(
         most=most,
         request=replace(request, pod="") if request else PodRequest("", (), host=job.template.host),
         nodes=job.nodes,
-        cards=sum(asks.whole or share(asks) for _, asks in request.containers) if request else 0.0,
+        cards=sum(asks.whole or asks.count * share(asks) for _, asks in request.containers)
+        if request
+        else 0.0,
         queue=queue,
         user=job.namespace,
         group=group,

@@ -296,7 +296,7 @@ class _Demand(NamedTuple):
             if not fitting.any():
                 return cls(0, 1.0, 1.0)
             used |= fitting
-            wanted = times * max(1, asked.whole)
+            wanted = times * asked.cards
             memory += wanted * float((size.mib[fitting] / table.mib[fitting]).min())
             cores += wanted * float((size.cores[fitting] / table.groups[fitting]).min())
         return cls(int(np.count_nonzero(used)), memory, cores)

@@ -7,11 +7,13 @@ computed them, until all new scores are ready.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from device_plugin.core.placement.fit import CardFit, KindSizes
+from device_plugin.core.placement.near import near
 from device_plugin.core.placement.table import Floats, Ints, Mask, NodeTable, NodeView, RowCache, kinds_where
 from device_plugin.core.requests import ANYTHING, Shape
 
@@ -75,6 +77,7 @@ class NodeScores(RowCache):
         self.used = 0
         """The number of the cache's latest use of these scores: those with the lowest number were used longest ago."""
         self.shape = shape
+        self._count = shape.request.count
         self.value: Floats = np.zeros(0)
         # The index of the best card in its row.
         self._card: Places = np.zeros(0, dtype=np.int16)
@@ -103,9 +106,16 @@ class NodeScores(RowCache):
 
     def cells(self, position: int) -> list[int]:
         """The indexes of the cards that the shape takes in the row at `position`."""
-        if self.shape.is_slice:
+        if self.shape.is_slice and self._count == 1:
             return [int(self._card[position])]
-        return np.flatnonzero(self._taken(NodeView(self._table, np.array([position])))[0]).tolist()
+        view = NodeView(self._table, np.array([position]))
+        if not self.shape.is_slice:
+            return np.flatnonzero(self._taken(view)[0]).tolist()
+        values = self._of_cards(view)[0]
+        slots = np.flatnonzero(values > -np.inf)
+        cards = self._table.cards(position)
+        chosen = near([cards[slot].card for slot in slots], values[slots].tolist(), self._count)
+        return slots[chosen].tolist()
 
     def _lay_out(self) -> None:
         nodes, kinds, shape = len(self._table.nodes), self._table.kinds, self.shape
@@ -117,6 +127,9 @@ class NodeScores(RowCache):
         self._all_kinds = bool(self._accepted[:-1].all())
         bounds = self.policy.bounds
         self._bound = None if bounds is None else bounds.of(shape, self._sizes, self._accepted)
+        if self._bound is not None and self._count > 1:
+            # The sum of the best cards' scores is at most the best one's, as often as there are slices.
+            self._bound = partial(_times, self._count, self._bound)
 
     def _compute(self, positions: Ints) -> None:
         bound = None if len(positions) <= AT_ONCE else self._bound
@@ -146,14 +159,9 @@ class NodeScores(RowCache):
     def _score(self, positions: Ints) -> None:
         view, shape = NodeView(self._table, positions), self.shape
         if shape.is_slice:
-            need = CardFit(view, self._sizes)
-            fits = self._open(view) & need.fits()
-            if not fits.any():
-                self.value[positions] = -np.inf
-                return
-            values = np.where(fits, self.policy.slices(view, need, shape), -np.inf)
+            values = self._of_cards(view)
             self._card[positions] = values.argmax(axis=1)
-            self.value[positions] = values.max(axis=1)
+            self.value[positions] = values.max(axis=1) if self._count == 1 else self._sums(values)
             return
         taken = self._taken(view)
         enough = taken.sum(axis=1) == shape.request.whole
@@ -161,6 +169,20 @@ class NodeScores(RowCache):
             self.value[positions] = -np.inf
             return
         self.value[positions] = np.where(enough, self.policy.whole(view, taken, shape), -np.inf)
+
+    def _of_cards(self, view: NodeView) -> Floats:
+        """The score of each card for a slice, minus infinity where it does not fit; shape (nodes, cards)."""
+        need = CardFit(view, self._sizes)
+        fits = self._open(view) & need.fits()
+        if not fits.any():
+            return np.full(fits.shape, -np.inf)
+        return np.where(fits, self.policy.slices(view, need, self.shape), -np.inf)
+
+    def _sums(self, values: Floats) -> Floats:
+        """The sum of each node's best scores, one for each slice; minus infinity where too few cards fit."""
+        if values.shape[1] < self._count:
+            return np.full(len(values), -np.inf)
+        return np.sort(values, axis=1)[:, -self._count :].sum(axis=1)
 
     def _taken(self, view: NodeView) -> Mask:
         """Of each node the first wholly free cards, as many as are asked for; fewer where there are not enough."""
@@ -175,6 +197,10 @@ class NodeScores(RowCache):
         if self.shape.uuids != ANYTHING:
             cards = cards & self._table.named(self.shape.uuids)[view.where]
         return cards
+
+
+def _times(count: int, bound: Bound, positions: Ints) -> Floats:
+    return count * bound(positions)
 
 
 class ScoreCache:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -234,6 +234,10 @@ def _choices(
             return
         if state.card.family == request.family and (given := fit(state, request)):
             yield ((position, given),)
+            least = size_on(state.card, request)
+            if least is not None and least.cores < len(given.cores):
+                # Rounded up, a slice in percent may leave too little for the next container.
+                yield ((position, replace(given, cores=choose_cores(state.free_cores, least.cores))),)
 
 
 def _free_cards(cards: Sequence[CardState], request: Request) -> Mapping[object, list[tuple[int, Slice]]]:
@@ -343,13 +347,14 @@ def fits_by_node(table: NodeTable, request: PodRequest, allowed: Mask) -> Iterat
     for asked, times in Counter(asked for _, asked in request.containers).items():
         copies = CardFit(table, KindSizes(table.kinds, asked)).copies()
         counts: Ints = np.where(allowed, copies, 0).sum(axis=1)
-        yield times * max(1, asked.whole), counts
+        yield times * asked.cards, counts
 
 
 def at_most(table: NodeTable, request: PodRequest, nodes: Sequence[str] | None = None) -> int:
-    """An upper bound of the number of such pods that fit on `nodes` (None: all); exact for a pod of one container.
+    """An upper bound of the number of such pods that fit on `nodes` (None: all); exact for a slice, and whole cards.
 
-    Of a pod of several containers each is counted as if it were alone. The table must be up to date.
+    Of a pod of several containers each is counted as if it were alone, and several slices as if they could be of one
+    card. Slices in percent are counted as if all were rounded down. The table must be up to date.
     """
     allowed = allowed_cards(table, request)
     counts = np.min([count // wanted for wanted, count in fits_by_node(table, request, allowed)], axis=0)

@@ -207,7 +207,7 @@ class Placer:
         fitting = fits[table.states.code]
         if cells is not None:
             fitting = fitting & cells
-        return bool(fitting.any() if asked.whole <= 1 else (fitting.sum(axis=1) >= asked.whole).any())
+        return bool(fitting.any() if asked.cards <= 1 else (fitting.sum(axis=1) >= asked.cards).any())
 
     def gain(self, request: PodRequest, node: str, than: str) -> float:
         """The expected fill that placing the request on `node` saves, compared with `than`, in thousandths of a card.

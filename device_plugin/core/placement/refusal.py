@@ -194,11 +194,12 @@ class Causes:
         for reason in cards:
             if reason in _DETAILED:
                 exact[reason], about[reason] = self._texts(family, reason, (ranks == _RANK[reason]) & offered)
-        asked = [asked.whole for _, asked in self._request.containers]
-        if Reason.TOGETHER in cards and len(asked) == 1 and asked[0] > 1:
-            needs = about[Reason.TOGETHER] = f"needs {asked[0]} free cards on one node"
+        asked = [asked for _, asked in self._request.containers]
+        if Reason.TOGETHER in cards and len(asked) == 1 and asked[0].cards > 1:
+            what = "free cards" if asked[0].whole else "cards with room for a slice"
+            needs = about[Reason.TOGETHER] = f"needs {asked[0].cards} {what} on one node"
             most = self._most_together((ranks == _RANK[Reason.TOGETHER]) & offered)
-            exact[Reason.TOGETHER] = f"{needs}; the most free: {most}"
+            exact[Reason.TOGETHER] = f"{needs}; the most: {most}"
         return exact, about
 
     def _texts(self, family: str, reason: Reason, cells: Mask) -> tuple[str, str]:

@@ -98,7 +98,7 @@ def _order(shape: Shape) -> tuple[object, ...]:
     models = sorted(shape.models.include), sorted(shape.models.exclude)
     return (
         request.family, request.whole, request.mem or 0, request.cores or 0, request.percent or 0,
-        request.max_slices or 0, models,
+        request.max_slices or 0, request.count, models,
         host.cpu_milli, host.memory_mib, host.disk_mib,
     )  # fmt: skip
 
@@ -122,7 +122,9 @@ class Demand:
         self.slice: Mask = np.array([each.is_slice for each in asked], dtype=bool)
         self.cpu: Ints = np.array([each.host.cpu_milli for each in asked], dtype=np.int64)
         self.memory: Ints = np.array([each.host.memory_mib for each in asked], dtype=np.int64)
-        self.count: Floats = np.array([weighted.count for weighted in shapes], dtype=np.float64)
+        # A pod of several slices counts as so many pods.
+        counts = [weighted.count * weighted.shape.request.count for weighted in shapes]
+        self.count: Floats = np.array(counts, dtype=np.float64)
         free = Columns.free(kinds)
         for number, each in enumerate(asked):
             if not (each.is_slice or each.request.whole):

@@ -74,7 +74,7 @@ def fewest(cards: Iterable[SharedCard], request: PodRequest, ranks: Ranks) -> Vi
         if shared.state.card.family == asked.family
     ]
     sets = [pods for pods in found if pods is not None]
-    return _together(sets, max(1, asked.whole), ranks)
+    return _together(sets, asked.cards, ranks)
 
 
 def _accepts(request: PodRequest, state: CardState) -> bool:

@@ -58,7 +58,7 @@ class Planner:
             taken = size_on(kinds[0], asked) if kinds else None
             if taken is not None:
                 share = max(taken.mem_mib / kinds[0].mem_mib, taken.cores / kinds[0].core_groups)
-                total += share * max(1, asked.whole)
+                total += share * asked.cards
         return total
 
     def _cards(self, node: str) -> Sequence[CardState]:
@@ -131,6 +131,6 @@ class Planner:
 def size(request: PodRequest) -> int:
     """The size of a pod's request, to sort pods by: one whole card counts more than any slice."""
     return sum(
-        (asked.whole << 40) + ((asked.mem or asked.percent or 0) << 10) + (asked.cores or 0)
+        (asked.whole << 40) + asked.count * (((asked.mem or asked.percent or 0) << 10) + (asked.cores or 0))
         for _, asked in request.containers
     )

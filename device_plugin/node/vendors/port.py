@@ -43,7 +43,7 @@ class FoundCard(Generic[P]):
     """A card as its driver describes it. `fault` says why it is unhealthy, `unfit` why it cannot be shared.
 
     The driver's `uuid` is made unique in the cluster by discover (see card_names). `group_units` compute units are
-    granted together.
+    granted together. Cards of one `hive` are linked by XGMI.
     """
 
     uuid: str
@@ -57,6 +57,7 @@ class FoundCard(Generic[P]):
     payload: P
     fault: str = ""
     unfit: str = ""
+    hive: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,7 +146,7 @@ class Rocm(Vendor[KfdCard]):
 
     def _card(self, node: str, values: Mapping[str, int], pci: str) -> FoundCard[KfdCard]:
         """The card of a topology node."""
-        unique = values.get("unique_id", 0)
+        unique, hive = values.get("unique_id", 0), values.get("hive_id", 0)
         payload = KfdCard(
             gpu_id=self._integer(f"{node}/gpu_id"),
             render_minor=_number(values, "drm_render_minor", node),
@@ -167,6 +167,7 @@ class Rocm(Vendor[KfdCard]):
             payload=payload,
             fault=self._fault(pci) if payload.gpu_id else "its driver gives it no gpu_id",
             unfit=self._unfit(units, payload),
+            hive=f"{hive:x}" if hive else "",
         )
 
     def _model(self, node: str, values: Mapping[str, int], pci: str) -> str:

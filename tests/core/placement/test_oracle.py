@@ -41,8 +41,14 @@ def mixed_request(rng: random.Random, pod: str) -> PodRequest:
     for i in range(rng.choice([1, 1, 1, 2, 3])):
         cores = rng.choice([None, rng.randint(1, 40)])
         mem = rng.randint(1, 18) if cores is None else rng.choice([None, rng.randint(1, 18)])
-        asked = Request(family, rng.randint(1, 3)) if rng.random() < 0.2 else Request(family, 0, mem, cores)
+        asked = Request(family, 0, mem, cores)
+        if (kind := rng.random()) < 0.2:
+            asked = Request(family, rng.randint(1, 3), max_slices=rng.choice((None, None, 2, 4)))
+        elif kind < 0.4:
+            asked = Request(family, percent=rng.choice((1, 5, 10, 25, 33, 50, 75, 100)))
         containers.append((f"c{i}", asked))
+    if len(containers) == 1 and not containers[0][1].whole:
+        containers = [(name, replace(asked, count=rng.choice((1, 1, 2, 3)))) for name, asked in containers]
     models = rng.choice([Selector()] * 3 + [Selector("X"), Selector("!X")])
     uuids = rng.choice([Selector()] * 3 + [Selector("!a-0,!b-0")])
     return PodRequest(pod, tuple(containers), models, uuids, rng.choice(REPEATABLE))
@@ -72,12 +78,17 @@ def size(card: Card, asked: Request) -> tuple[int, int]:
     """MiB and core groups as the docs define them, apart from the code."""
     if asked.whole:
         return card.mem_mib, card.core_groups
+    if asked.percent:
+        return max(1, asked.percent * card.mem_mib // 100), max(1, asked.percent * card.core_groups // 100)
     mem = asked.mem or -(-(asked.cores or 0) * card.units // card.core_groups)
     return mem * card.mem_mib // card.units, asked.cores or -(-mem * card.core_groups // card.units)
 
 
 def ways(rests: list[Rest], asked: Request) -> Iterator[tuple[Rest, ...]]:
-    for chosen in combinations([r for r in rests if r.card.family == asked.family], max(1, asked.whole)):
+    wanted = [
+        r for r in rests if r.card.family == asked.family and asked.max_slices in (None, r.card.max_slices)
+    ]
+    for chosen in combinations(wanted, asked.cards):
         sizes = [size(r.card, asked) for r in chosen]
         if all(
             mib <= r.mib and cores <= r.cores and r.slices > 0 and (r.untouched or not asked.whole)
@@ -115,8 +126,13 @@ def assert_obeys(grant: Grant, request: PodRequest, known: Inventory) -> None:
     assert list(grant.containers) == [name for name, _ in request.containers]
     for name, asked in request.containers:
         slices = grant.containers[name]
-        assert len({s.card for s in slices}) == max(1, asked.whole)
-        assert [(s.mem_mib, len(s.cores)) for s in slices] == [size(cards[s.card], asked) for s in slices]
+        assert len({s.card for s in slices}) == asked.cards
+        for s in slices:
+            mib, cores = size(cards[s.card], asked)
+            # A slice in percent may be rounded up.
+            most = max(cores, -(-(asked.percent or 0) * cards[s.card].core_groups // 100))
+            assert s.mem_mib == mib
+            assert cores <= len(s.cores) <= most
         assert all(s.cores[-1] < cards[s.card].core_groups for s in slices)
     assert Grant.decode(grant.encode()) == grant
 

@@ -170,7 +170,7 @@ def test_whole_cards_are_wholly_free_and_take_everything(ledger: Ledger) -> None
     assert grant.node == "n2"
     assert [(s.mem_mib, len(s.cores)) for s in grant.slices()] == [(16368, 60)] * 2
     assert refusal(ledger, whole_request("v", 2)).text == (
-        "4 cards: 1 fit a part of the pod, but no node fits all of it (needs 2 free cards on one node; the most free:"
+        "4 cards: 1 fit a part of the pod, but no node fits all of it (needs 2 free cards on one node; the most:"
         " n1 with 1), 3 not wholly free"
     )
 

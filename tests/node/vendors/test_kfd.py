@@ -46,6 +46,12 @@ def machine(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def test_cards_of_one_hive_are_told_from_those_without(tmp_path: Path) -> None:
+    entry = "{preset: amd-304cu-192gib, count: 2"
+    sim.build(sim.parse(f"version: v1\ncards: [{entry}, hive: 27}}, {entry}}}]"), tmp_path)
+    assert [card.hive for card in scan(tmp_path).cards] == ["1b", "1b", "", ""]
+
+
 def test_a_card_is_what_its_driver_says_of_it(machine: Path) -> None:
     found = scan(machine)
     assert not found.problems
