@@ -137,7 +137,7 @@ class AgentLoop:
     def _offered(self) -> list[Card]:
         """The cards as the cluster may use them: those of a withdrawn family, and those closed, get no new slices."""
         cards = self._cards.cards()
-        closed = self._reclaimer.closed([card.uuid for card in cards])
+        closed = self._reclaimer.closed([card.uuid for card in cards]) | self._cards.excluded()
         return [
             replace(
                 card,

@@ -31,7 +31,8 @@ NAMED = 3
 class LocalCard:
     """A card that the agent shares: its `card` in the inventory, its vendor, and the vendor's own `payload`.
 
-    `fault` is the reason why it is unhealthy, empty if it is not. `enforcement` is the mode of its family.
+    `fault` is the reason why it is unhealthy, empty if it is not. `enforcement` is the mode of its family. A card that
+    is `excluded` is shared as long as a container holds a slice of it, and gets no new ones.
     """
 
     card: Card
@@ -39,6 +40,7 @@ class LocalCard:
     payload: Any
     fault: str = ""
     enforcement: Enforcement = Enforcement.OBSERVE
+    excluded: bool = False
 
     def sick(self, fault: str) -> "LocalCard":
         """A copy, marked unhealthy."""
@@ -69,11 +71,18 @@ class Discovery:
         self._exclude = frozenset(exclude)
         self._said: set[str] = set()
 
-    def scan(self) -> tuple[LocalCard, ...]:
-        """The cards of the machine that we share, by uuid. What is left out, and what is broken, is logged once."""
+    def scan(self, held: Collection[str] = ()) -> tuple[LocalCard, ...]:
+        """The cards of the machine that we share, by uuid; excluded ones only if `held` names them.
+
+        What is left out, and what is broken, is logged once.
+        """
         shared: dict[str, LocalCard] = {}
-        for local in self._candidates():
+        for local in self._candidates(held):
             card = local.card
+            if local.excluded:
+                self._say(
+                    logging.INFO, f"card {card.uuid} is excluded by the settings, once its slices have ended"
+                )
             if card.uuid in shared:
                 self._refuse(
                     card.uuid,
@@ -87,7 +96,7 @@ class Discovery:
             self._refuse(local.card.uuid, local.card.pci, f"a node shares at most {MAX_CARDS}")
         return tuple(ordered[:MAX_CARDS])
 
-    def _candidates(self) -> Iterator[LocalCard]:
+    def _candidates(self, held: Collection[str]) -> Iterator[LocalCard]:
         makers = {vendor.PCI_VENDOR for vendor in self._vendors}
         for vendor in self._vendors:
             scan = vendor.scan()
@@ -101,7 +110,7 @@ class Discovery:
                 found = replace(each, uuid=unique(each.uuid, self._node))
                 if prefix is None:
                     self._foreign(found.pci, vendor.PCI_VENDOR)
-                elif {each.uuid, found.uuid, found.pci} & self._exclude:
+                elif (excluded := self._excludes(each, found)) and found.uuid not in held:
                     self._say(logging.INFO, f"card {found.uuid} at {found.pci} is excluded by the settings")
                 elif why := _unfit(found):
                     self._refuse(found.uuid, found.pci, why)
@@ -113,7 +122,10 @@ class Discovery:
                     )
                 else:
                     mode = self._modes.get(vendor.PCI_VENDOR, Enforcement.OBSERVE)
-                    yield LocalCard(card, vendor, found.payload, found.fault, mode)
+                    yield LocalCard(card, vendor, found.payload, found.fault, mode, excluded)
+
+    def _excludes(self, *names: FoundCard[Any]) -> bool:
+        return not self._exclude.isdisjoint(name for card in names for name in (card.uuid, card.pci))
 
     def _card(self, found: FoundCard[Any], prefix: str) -> Card:
         return Card(
@@ -164,15 +176,21 @@ class SharedCards:
         """The shared cards, by uuid."""
         return [local.card for local in self._now.values()]
 
+    def excluded(self) -> frozenset[str]:
+        """The uuids of excluded cards of which slices are still held."""
+        return frozenset(uuid for uuid, local in self._now.items() if local.excluded)
+
     def look(self) -> None:
         """Scan the machine; changes of health are logged and written as events.
 
-        A card that has vanished stays, unhealthy: containers may still be on it.
+        A card that has vanished stays, unhealthy: containers may still be on it. An excluded one goes with its slices.
         """
         before = self._now
-        now = {local.card.uuid: local for local in self._discovery.scan()}
+        held = {held.card for record in self._records() for held in record.slices}
+        now = {local.card.uuid: local for local in self._discovery.scan(held)}
         for uuid, local in before.items():
-            now.setdefault(uuid, local.sick("its driver does not show it any more"))
+            if not local.excluded or uuid in held:
+                now.setdefault(uuid, local.sick("its driver does not show it any more"))
         self._now = dict(sorted(now.items()))
         for uuid, local in self._now.items():
             was = before[uuid].card.healthy if uuid in before else True

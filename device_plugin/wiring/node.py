@@ -50,6 +50,7 @@ from device_plugin.node.vendors.hygon import Hygon
 from device_plugin.node.vendors.port import Machine, Vendor
 from device_plugin.node.vendors.rocm import Rocm
 from device_plugin.node.writable import WritableFiles
+from device_plugin.wiring import nodes_file
 from device_plugin.wiring.build_info import with_build_info
 from device_plugin.wiring.settings import NodeSettings, SettingsError
 from device_plugin.wiring.threads import Threads
@@ -96,6 +97,7 @@ class NodeService:
         resources = [name for prefix in settings.prefixes.values() for name in resource_names(prefix)]
         self._client = KubeClient(endpoint, COMPONENT, resources=resources)
         self._api = NodeApi(self._client, settings.node_name)
+        settings, self._nodes_problem = self._own(settings)
         vendors = tuple(vendor(host.machine, _mounts(settings, vendor)) for vendor in (Hygon, Rocm))
         self._records = Records(state, settings.node_name)
         self._cards = SharedCards(_discovery(settings, vendors), self._api, self._records.all)
@@ -134,6 +136,14 @@ class NodeService:
             self._agent.inventory_age,
         )  # fmt: skip
         self._pods = ListWatch(self._client, PODS, Where(fields=f"spec.nodeName={settings.node_name}"))
+
+    def _own(self, settings: NodeSettings) -> tuple[NodeSettings, str]:
+        """The settings with what the file `nodesFile` says of this node, and the problem with it, if there is one."""
+        node = self._api.node() if settings.nodes_file else None
+        try:
+            return nodes_file.applied(settings, (node.labels or {}) if node else None)
+        except OSError as error:
+            raise SettingsError(f"cannot use {error.filename}: {error.strerror} (stateDir)") from error
 
     def _loop(self, host: Host, figures: KernelFigures, unaccounted: UnaccountedMemory) -> AgentLoop:
         """The agent's loop, with the stages that it calls in turn."""
@@ -189,7 +199,7 @@ class NodeService:
                 self._others.expect(node.capacity or {}, ours)
 
     def _problems(self, found: Iterable[str]) -> Iterator[str]:
-        yield from filter(None, found)
+        yield from filter(None, (self._nodes_problem, *found))
         yield from not_advertised(self._cards.cards())
         yield from self._others.problems()
         for vendor in {local.vendor for local in self._cards().values()}:

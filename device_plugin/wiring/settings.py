@@ -100,6 +100,12 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel", f
             examples=[{"1002": "kill"}],
         ),
     ] = msgspec.field(default_factory=dict)
+    nodes_file: Annotated[
+        str,
+        Meta(
+            description="file with excludeCards and enforcement of some nodes, by their labels (docs/install.md)"
+        ),
+    ] = ""
     unaccounted_mib: Annotated[
         int,
         Meta(
@@ -335,7 +341,7 @@ def load(kind: type[Settings], flags: Mapping[str, Any], environ: Mapping[str, s
     Raises SettingsError with the key and its source.
     """
     file = flags.get("config") or environ.get("VGPU_CONFIG") or ""
-    values = _read_file(Path(file)) if file else {}
+    values = read_file(Path(file)) if file else {}
     settings = _convert(values, kind, f"settings file {file}")
     for setting in settings_of(kind):
         for source, text in (
@@ -363,7 +369,8 @@ def require(value: str, key: str) -> None:
         raise SettingsError(f"{key} is missing: give {setting.flag} or {setting.variable}")
 
 
-def _read_file(file: Path) -> dict[str, Any]:
+def read_file(file: Path) -> dict[str, Any]:
+    """The keys of a settings file, without its version. Raises SettingsError."""
     try:
         values = _yaml(file.read_text(encoding="utf-8"), f"settings file {file}")
     except OSError as error:

@@ -175,9 +175,11 @@ def _secrets(indent: str, start: str, name: str) -> str:
     return _block(f"with .Values.{name}", f"{indent}{start.rstrip()}\n{entries}")
 
 
-def _cards(indent: str, start: str, name: str) -> str:
-    cards = f"cards: {{{{- toYaml .Values.{name} | nindent {len(indent) + 2} }}}}"
-    return f"{indent}{start}|\n{indent}  version: v1\n{indent}  {cards}"
+def _listed(indent: str, start: str, name: str) -> str:
+    """A settings file whose only key is a list."""
+    key = name.rpartition(".")[2]
+    entries = f"{key}: {{{{- toYaml .Values.{name} | nindent {len(indent) + 2} }}}}"
+    return f"{indent}{start}|\n{indent}  version: v1\n{indent}  {entries}"
 
 
 def _block(head: str, text: str) -> str:
@@ -185,7 +187,7 @@ def _block(head: str, text: str) -> str:
 
 
 BLOCKS: Mapping[str, Callable[[str, str, str], str]] = {
-    "part": _part, "optional": _optional, "environment": _environment, "secrets": _secrets, "cards": _cards,
+    "part": _part, "optional": _optional, "environment": _environment, "secrets": _secrets, "listed": _listed,
 }  # fmt: skip
 INLINE: Mapping[str, Callable[[str], str]] = {
     "parameter": expression,

@@ -99,7 +99,9 @@ ENVIRONMENTS = {
     "cluster.env": ("Deployment", "vgpu-cluster", ALLOCATOR, "{VGPU_COVERED_PODS: delete}"),
     "jobs.env": ("Deployment", "vgpu-jobs", ENGINE, "{VGPU_COOLDOWN_SECONDS: 60}"),
 }
-# Components of manifests/: the value that adds each, and its meaning. The component amd is a matter of parameters.
+# Components of manifests/: the value that adds each, and its meaning. The component amd is a matter of parameters. All
+# but LISTS are switches.
+LISTS = {"node-settings": "nodes"}
 COMPONENTS = {
     "jobs": ("jobs.enabled", "The job engine: Jobs that wait in queues, shrink and grow."),
     "monitoring": ("monitoring", "Objects of Prometheus' operator, which must be there."),
@@ -112,6 +114,10 @@ COMPONENTS = {
     "render-work": (
         "renderWork",
         "Programs that have a part of a card work through its render node are found; needs SYS_PTRACE.",
+    ),
+    "node-settings": (
+        "nodes",
+        "Settings of some nodes only, such as {labels: {pool: display}, excludeCards: [GPU-1]}; also enforcement.",
     ),
     "simulated-cards": (
         "simulatedCards.enabled",
@@ -196,7 +202,10 @@ def values(defaults: Defaults) -> Sequence[Value]:
     found = [*_images(defaults.images), *_parameters(defaults.parameters)]
     off = False
     found.append(Value("amd", "AMD's cards as amd.com/gpu; not beside AMD's own device plugin.", SWITCH, off))
-    found += [Value(key, text, SWITCH, off) for key, text in COMPONENTS.values()]
+    found += [
+        Value(key, text, LIST, []) if name in LISTS else Value(key, text, SWITCH, off)
+        for name, (key, text) in COMPONENTS.items()
+    ]
     for part in PARTS:
         empty: object = [] if part.schema is LIST else {}
         found.append(Value(part.key, part.text, part.schema, defaults.parts.get(part.key) or empty))

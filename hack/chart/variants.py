@@ -127,7 +127,9 @@ class _Places:
             found["imagePullSecrets"] = marker("secrets", "imagePullSecrets")
         if key(found) == ("ConfigMap", "vgpu-simulated-cards"):
             self.cards = yaml.safe_load(found["data"]["cards.yaml"])["cards"]
-            found["data"]["cards.yaml"] = marker("cards", "simulatedCards.cards")
+            found["data"]["cards.yaml"] = marker("listed", "simulatedCards.cards")
+        if key(found) == ("ConfigMap", "vgpu-nodes"):
+            found["data"]["nodes.yaml"] = marker("listed", "nodes")
         for container in _containers(found):
             repository, _, tag = container["image"].rpartition(":")
             (name,) = (name for name, known in IMAGES.items() if known == repository)

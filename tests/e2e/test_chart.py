@@ -7,9 +7,9 @@ import subprocess
 import pytest
 
 from hack.testbed.install import CHART, RELEASE
-from tests.e2e import service
+from tests.e2e import nodes, service
 from tests.e2e.kubectl import Kubectl
-from tests.e2e.slices import held
+from tests.e2e.slices import held, inventory
 from tests.e2e.test_restarts import life
 from tests.e2e.waiting import eventually
 from tests.e2e.workloads import slice_pod
@@ -51,12 +51,18 @@ def test_slices_notice_neither_an_upgrade_nor_a_rollback(kubectl: Kubectl) -> No
         (agent,) = [c for c in daemons["spec"]["template"]["spec"]["containers"] if c["name"] == "agent"]
         return next((e["value"] for e in agent["env"] if e["name"] == "VGPU_DRAIN_SECONDS"), None)
 
-    helm("upgrade", str(CHART), "--reset-then-reuse-values", "--set=node.env.VGPU_DRAIN_SECONDS=1")
+    node, *_ = (other for other in nodes.names() if other != kubectl.pod("a")["spec"]["nodeName"])
+    spared, *left = (card["uuid"] for card in inventory(node)["cards"])
+    own = [{"labels": {"kubernetes.io/hostname": node}, "excludeCards": [spared]}]
+    given = ("--set=node.env.VGPU_DRAIN_SECONDS=1", f"--set-json=nodes={json.dumps(own)}")
+    helm("upgrade", str(CHART), "--reset-then-reuse-values", *given)
     assert drain() == "1"
     settled()
+    assert eventually(lambda: [card["uuid"] for card in inventory(node)["cards"]] == left, 30)
     helm("rollback")
     assert drain() is None
     settled()
+    assert eventually(lambda: [card["uuid"] for card in inventory(node)["cards"]] == [spared, *left], 30)
     assert (life(kubectl, "a"), held(kubectl, "a")) == before
     assert eventually(lambda: kubectl.pod("a")["metadata"]["uid"] in holders(), 60)
 

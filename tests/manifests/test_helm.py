@@ -21,6 +21,7 @@ from tests.manifests.conftest import MANIFESTS, Object, kustomize
 from tests.requirement import require
 
 CHART = MANIFESTS / "chart"
+NODES = [{"labels": {"pool": "display"}, "excludeCards": ["0000:03:00.0"]}]
 SWITCHES = {name: key for name, (key, _) in COMPONENTS.items()} | {"amd": "amd"}
 # As a person would list them: `amd` before the engine, whose policies have its prefix too.
 ALL = ("amd", *COMPONENTS)
@@ -51,7 +52,12 @@ def objects(values: Mapping[str, object]) -> list[Object]:
 @cache
 def everything() -> str:
     """The chart with everything switched on, which every other value changes."""
-    return template(dict.fromkeys(SWITCHES.values(), True)).stdout
+    return template(on(*SWITCHES)).stdout
+
+
+def on(*components: str) -> dict[str, object]:
+    """The values that add these components."""
+    return {SWITCHES[name]: NODES if name == "node-settings" else True for name in components}
 
 
 def wanted(manifests: Path, base: str, *components: str) -> list[Object]:
@@ -70,14 +76,15 @@ def manifests(tmp_path: Path) -> Path:
 def by_name(found: list[Object]) -> dict[tuple[str, str], Object]:
     named: dict[tuple[str, str], Any] = {(item["kind"], item["metadata"]["name"]): item for item in found}
     assert len(named) == len(found)
-    if cards := named.get(("ConfigMap", "vgpu-simulated-cards")):
-        cards["data"]["cards.yaml"] = yaml.safe_load(cards["data"]["cards.yaml"])
+    for name, file in (("vgpu-simulated-cards", "cards.yaml"), ("vgpu-nodes", "nodes.yaml")):
+        if found_file := named.get(("ConfigMap", name)):
+            found_file["data"][file] = yaml.safe_load(found_file["data"][file])
     return named
 
 
 @pytest.mark.parametrize("components", [(), *((name,) for name in SWITCHES), ALL], ids="-".join)
 def test_the_chart_is_the_same_objects_as_the_overlay(manifests: Path, components: tuple[str, ...]) -> None:
-    made = objects({SWITCHES[name]: True for name in components})
+    made = objects(on(*components))
     assert by_name(made) == by_name(wanted(manifests, "default", *components))
 
 
@@ -126,8 +133,8 @@ def another(schema: Mapping[str, Any], default: object) -> object:
 
 @pytest.mark.parametrize(("key", "schema", "default"), list(leaves()), ids=[key for key, _, _ in leaves()])
 def test_every_value_changes_what_is_installed(key: str, schema: Mapping[str, Any], default: object) -> None:
-    changed = False if key in SWITCHES.values() else another(schema, default)
-    done = template({**dict.fromkeys(SWITCHES.values(), True), key: changed})
+    changed = default if key in SWITCHES.values() else another(schema, default)
+    done = template({**on(*SWITCHES), key: changed})
     assert done.returncode == 0, done.stderr
     assert done.stdout != everything()
 

@@ -99,8 +99,8 @@ class Host:
 class Looping:
     """An agent that follows `peer`. The kubelet and the container `a` are there once the test starts them."""
 
-    def __init__(self, folder: Path, peer: Peer | None = None) -> None:
-        self.parts = Parts(folder, peer or Peer())
+    def __init__(self, folder: Path, peer: Peer | None = None, exclude: Sequence[str] = ()) -> None:
+        self.parts = Parts(folder, peer or Peer(), exclude=exclude)
         self.peer, self.host = self.parts.peer, Host()
         self.socket = folder / "kubelet.sock"
         (folder / "pod-resources").mkdir(exist_ok=True)

@@ -105,8 +105,9 @@ class Parts:
     """One life of an agent on the machine in `folder`; make another to restart it."""
 
     def __init__(
-        self, folder: Path, peer: Peer, cards: str = CARDS, room: Callable[[Path], int] = room
-    ) -> None:
+        self, folder: Path, peer: Peer, cards: str = CARDS, room: Callable[[Path], int] = room,
+        exclude: Sequence[str] = (),
+    ) -> None:  # fmt: skip
         self.machine, self.state, self.cdi = folder / "machine", folder / "state", folder / "cdi"
         if not self.machine.exists():
             sim.build(sim.parse(cards), self.machine)
@@ -121,7 +122,7 @@ class Parts:
         self.less: Mapping[str, Any] = {}
         families = vendors(SimulatedMachine(self.machine))
         self.records = Records(self.state, "n1")
-        self.shared = SharedCards(Discovery("n1", families, PREFIXES, 1024, ()), peer, self.records.all)
+        self.shared = SharedCards(Discovery("n1", families, PREFIXES, 1024, exclude), peer, self.records.all)
         self.shared.look()
         self.writable = WritableFiles(self.state, self.records.folder, room)
         self.injector = Injector(

@@ -150,6 +150,20 @@ def test_cards_of_a_damaged_record_are_not_offered_while_its_processes_run(
     assert [card.healthy for card in Inventory.decode(node.peer.inventory).cards] == [True, True]
 
 
+def test_an_excluded_card_gets_no_new_slice_and_goes_with_its_last_one(node: Looping, tmp_path: Path) -> None:
+    both = node.parts.uuids
+    after = Looping(tmp_path, node.peer, exclude=both)
+    after.kubelet()
+    after.parts.start()
+    after.turns(5)
+    (left,) = Inventory.decode(node.peer.inventory).cards
+    assert (left.uuid, left.healthy) == (both[0], False)
+    after.parts.end(node.peer.pods["default", "a"])
+    after.turns(60)
+    assert not Inventory.decode(node.peer.inventory).cards
+    assert not after.peer.events
+
+
 def test_the_text_about_a_sick_card_has_room_for_some_of_its_pods_only(node: Looping) -> None:
     card = node.parts.shared.cards()[0]
     held = (Slice(card.uuid, 1, (0,)),)

@@ -89,6 +89,13 @@ def test_cards_that_are_excluded_or_unfit_are_left_out(
     assert [each.uuid for each in shared(found, other, exclude=exclude)] == ["GPU-2"]
 
 
+def test_an_excluded_card_stays_while_slices_of_it_are_held() -> None:
+    discovery = Discovery("n1", [Listed(FOUND)], PREFIXES, 1024, ["0000:19:00.0"])
+    (local,) = discovery.scan({"GPU-1"})
+    assert (local.card.uuid, local.excluded, local.card.healthy) == ("GPU-1", True, True)
+    assert not discovery.scan({"GPU-2"})
+
+
 def test_cards_of_a_vendor_without_a_prefix_are_left_out_and_named_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -1,0 +1,113 @@
+"""Settings of some nodes only: a file whose entries change settings of `vgpu node` on nodes that have certain labels.
+
+    version: v1
+    nodes:
+    - labels: {pool: display}
+      excludeCards: ["0000:03:00.0"]
+    - labels: {kubernetes.io/hostname: gpu-7}
+      enforcement: {"1d94": observe}
+
+Of several entries that match a node, the later ones count. The agent reads the file when it starts, and keeps what was
+true for its node in its state folder. That holds on where the file is wrong later, or the node's labels cannot be read:
+no card is offered because of a typing error.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from device_plugin.core.enforcement import Enforcement
+from device_plugin.wiring import settings_checks
+from device_plugin.wiring.settings import NodeSettings, SettingsError, read_file
+
+KEPT = "node-settings.json"
+
+
+class Changed(msgspec.Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
+    """The settings that differ on a node."""
+
+    exclude_cards: list[str] | UnsetType = UNSET
+    enforcement: dict[str, Enforcement] | UnsetType = UNSET
+
+    def over(self, settings: NodeSettings) -> NodeSettings:
+        """A copy of the settings with these in place of the general ones."""
+        return msgspec.structs.replace(settings, **self.given())
+
+    def given(self) -> dict[str, object]:
+        """Those that are set, by the names of their fields."""
+        values = ((name, getattr(self, name)) for name in Changed.__struct_fields__)
+        return {name: value for name, value in values if value is not UNSET}
+
+
+class Entry(Changed, frozen=True, kw_only=True):
+    """What differs on the nodes that have all of `labels`."""
+
+    labels: dict[str, str]
+
+
+class NodesFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """The file, without its version."""
+
+    nodes: list[Entry]
+
+
+def applied(settings: NodeSettings, labels: Mapping[str, str] | None) -> tuple[NodeSettings, str]:
+    """The settings of the node with these labels, and a problem with the file as text; empty if there is none.
+
+    `labels` is None where the node cannot be read.
+    """
+    kept = Path(settings.state_dir) / KEPT
+    file = Path(settings.nodes_file)
+    if not settings.nodes_file or not file.exists():
+        kept.unlink(missing_ok=True)
+        return settings, ""
+    problem = ""
+    if labels is not None:
+        try:
+            changed = _changed(file, labels)
+            found = changed.over(settings)
+            for wrong in settings_checks.node(found):
+                raise SettingsError(f"settings file {file}: {wrong}")
+        except SettingsError as error:
+            problem = (
+                f"{error}. Until that is corrected, and the agent started again, what was true before holds"
+            )
+        else:
+            _keep(changed, kept)
+            return found, ""
+    return _kept(kept).over(settings), problem
+
+
+def _changed(file: Path, labels: Mapping[str, str]) -> Changed:
+    """What the file says of a node with these labels. Raises SettingsError."""
+    try:
+        entries = msgspec.convert(read_file(file), NodesFile).nodes
+    except msgspec.ValidationError as error:
+        raise SettingsError(f"settings file {file}: {error}") from None
+    made = Changed()
+    for number, entry in enumerate(entries):
+        if not entry.labels:
+            raise SettingsError(
+                f"settings file {file}: nodes[{number}] has no labels: write those of its nodes"
+            )
+        if entry.labels.items() <= labels.items():
+            made = msgspec.structs.replace(made, **entry.given())
+    return made
+
+
+def _kept(kept: Path) -> Changed:
+    try:
+        return msgspec.json.decode(kept.read_bytes(), type=Changed)
+    except (OSError, msgspec.DecodeError):
+        return Changed()
+
+
+def _keep(changed: Changed, kept: Path) -> None:
+    """Write it by a rename, so that it is either whole or as before."""
+    if changed != _kept(kept):
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        fresh = kept.with_suffix(".new")
+        fresh.write_bytes(msgspec.json.encode(changed))
+        fresh.rename(kept)
