@@ -41,6 +41,7 @@ _PEOPLE: tuple[Command, ...] = (
     ("why", "say why a pod has no card, or where a job of a queue is", "device_plugin.cli.why"),
     ("fit", "say whether and where a pod would be placed now", "device_plugin.cli.fit"),
     ("check", "say whether the installation is sound", "device_plugin.cli.check"),
+    ("ui", "a page with every card, its holders, and the pods that wait", "device_plugin.cli.ui.command"),
     ("run", "run a program on cards, as a job of a queue", "device_plugin.cli.run"),
 )
 _EXAMPLES = """\

@@ -11,7 +11,7 @@ from hack.testbed.images.layers import archive, layer
 
 NAME, SIMULATED = "vgpu.io/vgpu", "vgpu.io/vgpu-simulated"
 TAG = "0.1.0"
-SUFFIXES = (".py", ".yaml")
+SUFFIXES = (".py", ".yaml", ".html", ".css", ".js", ".svg")
 # A folder of vgpu_runtime that belongs to the image with simulated cards.
 SIMULATION = Path("vgpu_runtime/sim")
 _HERE = Path(__file__).parent

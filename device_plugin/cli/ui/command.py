@@ -1,0 +1,87 @@
+"""`vgpu ui`: a page for the browser that shows every card, who holds what of it, and why pods wait.
+
+    vgpu ui                    # prints an address: open it in a browser on this machine
+    vgpu ui --open             # opens it
+    vgpu ui -n team-a          # the pods of one namespace only
+    vgpu ui --prometheus http://localhost:9090    # with the use of cards over time
+
+The page changes nothing in the cluster, and shows what your kubeconfig may read, as it changes. It ends with Ctrl-C.
+"""
+
+import argparse
+import logging
+import signal
+import threading
+import webbrowser
+from collections.abc import Mapping
+
+from device_plugin.adapters.http.server import MOST_PORT
+from device_plugin.cli import caller
+from device_plugin.cli.ui.entries import PageEntries
+from device_plugin.cli.ui.follow import ClusterFollower
+from device_plugin.cli.ui.server import Answer, PageServer
+from device_plugin.cli.ui.usage import CardUse, PrometheusError
+from device_plugin.core.errors import VgpuError
+from device_plugin.core.requests import DEFAULT_PREFIXES
+
+SCHEDULER = "vgpu-scheduler"
+
+
+class PageError(VgpuError):
+    """The page cannot be served."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments of `vgpu ui`."""
+    parser.add_argument("--open", action="store_true", help="open the page in the browser")
+    parser.add_argument(
+        "--port", type=int, default=0, metavar="PORT", help="port of 127.0.0.1 (default: any that is free)"
+    )
+    parser.add_argument("--prometheus", metavar="URL", help="a Prometheus that scrapes the node agents")
+    parser.add_argument(
+        "--prefixes",
+        default=",".join(DEFAULT_PREFIXES),
+        metavar="P,P",
+        help=f"resource prefixes of the cluster service (default: {','.join(DEFAULT_PREFIXES)})",
+    )
+    parser.add_argument(
+        "--scheduler-name", default=SCHEDULER, metavar="NAME", help=f"of waiting pods (default: {SCHEDULER})"
+    )
+    caller.add_namespace(parser)
+    caller.add_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve the page until SIGINT or SIGTERM. Raises PageError, EndpointError."""
+    if not 0 <= args.port <= MOST_PORT:
+        raise PageError(f"--port {args.port} is out of range: write 0 to {MOST_PORT}")
+    # What the watches miss stands on the page.
+    logging.getLogger("device_plugin").setLevel(logging.ERROR)
+    entries = PageEntries()
+    try:
+        use = CardUse(args.prometheus, entries) if args.prometheus else None
+    except PrometheusError as error:
+        raise PageError(f"--prometheus {error}") from error
+    answers: Mapping[str, Answer] = {"/use": use.answer} if use else {}
+    entries.put("about", {"page": {"use": use is not None}})
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    with caller.connected(args) as client:
+        follower = ClusterFollower(
+            client, entries, args.prefixes.split(","), scheduler=args.scheduler_name,
+            namespace=caller.namespace(args), only_namespace=bool(args.namespace),
+        )  # fmt: skip
+        try:
+            server = PageServer(entries, answers, args.port)
+        except OSError as error:
+            raise PageError(f"port {args.port} cannot be had ({error.strerror}): leave out --port") from error
+        threading.Thread(target=server.serve_forever, name="ui-page", daemon=True).start()
+        follower.start()
+        print(f"{server.address}\nThe page shows the cluster as it changes. Ctrl-C ends it.", flush=True)
+        if args.open and not webbrowser.open(server.address):
+            print("no browser can be opened here: open that address yourself", flush=True)
+        stop.wait()
+        follower.close()
+        server.close()
+    return 0

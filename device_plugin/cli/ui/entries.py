@@ -1,0 +1,93 @@
+"""What the page shows, as entries with versions: each browser gets the entries that changed since it last asked.
+
+No queue is kept for a browser. One that is slow gets the newest value of each entry and none of those between, so that
+any number of changes costs the memory of the entries alone.
+"""
+
+import json
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+# Entries that were removed are remembered so that browsers hear of it; one that is further behind loads all anew.
+MOST_REMOVED = 1000
+Name = tuple[str, str]
+"""The kind of an entry, such as `node`, and its key among those."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Texts of entries that changed before `version`; with `anew` they are all that there are."""
+
+    version: int
+    anew: bool
+    texts: Sequence[str]
+
+
+class PageEntries:
+    """The entries by name, each as the JSON text `[kind, key, value]`. Safe from any thread."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        # Newest change last. The value of a removed entry is null.
+        self._entries: dict[Name, tuple[int, str]] = {}
+        self._removed: dict[Name, None] = {}
+        self._version = 0
+        self._forgotten = 0
+
+    def put(self, kind: str, values: Mapping[str, object]) -> None:
+        """Set entries of a kind; None removes one. Values that are equal to those of before change nothing."""
+        texts = {key: None if value is None else _text(kind, key, value) for key, value in values.items()}
+        with self._changed:
+            before = self._version
+            for key, text in texts.items():
+                self._set((kind, key), text)
+            if self._version != before:
+                self._changed.notify_all()
+
+    def replace(self, kind: str, values: Mapping[str, object]) -> None:
+        """Set the entries of a kind to exactly these."""
+        with self._changed:
+            gone = [name[1] for name in self._entries if name[0] == kind and name[1] not in values]
+        self.put(kind, {**dict.fromkeys(gone), **values})
+
+    def keys(self, kind: str) -> set[str]:
+        """The keys of the entries of a kind."""
+        with self._changed:
+            return {key for of, key in self._entries.keys() - self._removed.keys() if of == kind}
+
+    def since(self, version: int, seconds: float) -> Changes:
+        """What changed after `version` (0: everything); waits at most `seconds` for the first change."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._version > version, seconds)
+            anew = version < self._forgotten or not version
+            found = list(self._after(0 if anew else version))
+            return Changes(self._version, anew, found[::-1])
+
+    def _after(self, version: int) -> Iterable[str]:
+        for changed, text in reversed(self._entries.values()):
+            if changed <= version:
+                return
+            yield text
+
+    def _set(self, name: Name, text: str | None) -> None:
+        known = self._entries.get(name)
+        if text is None:
+            if known is None or name in self._removed:
+                return
+            self._removed[name] = None
+        elif known is not None and known[1] == text:
+            return
+        else:
+            self._removed.pop(name, None)
+        self._version += 1
+        self._entries.pop(name, None)
+        self._entries[name] = (self._version, _text(*name, None) if text is None else text)
+        if len(self._removed) > MOST_REMOVED:
+            oldest = next(iter(self._removed))
+            del self._removed[oldest]
+            self._forgotten, _ = self._entries.pop(oldest)
+
+
+def _text(kind: str, key: str, value: object) -> str:
+    return json.dumps([kind, key, value], separators=(",", ":"))

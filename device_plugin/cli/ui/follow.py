@@ -1,0 +1,300 @@
+"""Follows the cluster with the caller's rights, and keeps the page's entries as the cluster is.
+
+Pods, nodes and Jobs of queues are watched into a ClusterView, so that cards and reasons come from the same code as in
+the cluster service. Who may not read nodes sees the cards that grants name; who may read the pods of one namespace only
+sees those.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from http import HTTPStatus
+from typing import Any
+
+from device_plugin.adapters.kube.client import KubeClient
+from device_plugin.adapters.kube.watch import ListWatch
+from device_plugin.cli.cluster_reading import MissingRight
+from device_plugin.cli.ui import rows
+from device_plugin.cli.ui.entries import PageEntries
+from device_plugin.cluster.lead.leader import Leader
+from device_plugin.cluster.place.counts import Counts
+from device_plugin.cluster.place.reservations import Reservations
+from device_plugin.cluster.place.service import Shared
+from device_plugin.cluster.show.explain import Explainer
+from device_plugin.cluster.watch.view import ClusterView
+from device_plugin.core.annotations import GROUP, QUEUE, RESIZE
+from device_plugin.core.batch import Job, QueuedJob
+from device_plugin.core.errors import RequestError
+from device_plugin.core.ledger import NodeState
+from device_plugin.core.pods import Node, Pod
+from device_plugin.kube.api import EVERYWHERE, JOBS, NODES, PODS, Change, Kind, Where
+from device_plugin.kube.errors import ApiError, RefusedError
+
+# Seconds in which changes are gathered, so that a burst costs one look at what changed.
+GATHER_SECONDS = 0.05
+# Reasons are computed anew at most this often, and for at most one part of the time in LEISURE.
+REASONS_SECONDS, LEISURE = 0.25, 4
+# Seconds after which what depends on time alone is looked at.
+TURN_SECONDS = 1.0
+# Waiting pods, Jobs and faults that the page gets; a tenant can make thousands.
+MOST_WAITING = MOST_JOBS = 2000
+MOST_FAULTS = 100
+
+
+class _ForbiddenError(Exception):
+    """The caller may not read what is followed."""
+
+
+class ClusterFollower:
+    """Keeps `entries` as the cluster is, from `start` until `close`."""
+
+    def __init__(
+        self, client: KubeClient, entries: PageEntries, prefixes: Sequence[str], *,
+        scheduler: str, namespace: str, only_namespace: bool,
+    ) -> None:  # fmt: skip
+        """`namespace` is followed alone if `only_namespace` is true, or the caller may not read all."""
+        clock = time.monotonic
+        self._client = client
+        self._entries = entries
+        self._prefixes = tuple(prefixes)
+        self._scheduler = scheduler
+        self._namespace = namespace
+        self._where = Where(namespace) if only_namespace else EVERYWHERE
+        self._view = ClusterView(prefixes, clock)
+        self._reservations = Reservations(self._view, 0.0, clock)
+        self._stop = threading.Event()
+        shared = Shared(self._view, self._reservations, Leader("", clock), clock, Counts())
+        self._explainer = Explainer(shared, scheduler, self._stop.wait)
+        self._changed, self._asked = threading.Event(), threading.Event()
+        self._seen: Mapping[str, NodeState] = {}
+        self._jobs: dict[str, Job] = {}
+        self._jobs_lock = threading.Lock()
+        self._nodes_hidden = False
+        self._watches: list[ListWatch[Any]] = []
+        self._watches_lock = threading.Lock()
+
+    def start(self) -> None:
+        """Begin to follow, in threads."""
+        for name, work in {
+            "nodes": partial(self._follow, NODES, EVERYWHERE, self._view.sync_nodes, self._on_node),
+            "pods": self._follow_pods,
+            "jobs": self._follow_jobs,
+            "rows": self._rows,
+            "reasons": self._reasons,
+        }.items():
+            threading.Thread(target=self._guarded, args=(work,), name=f"ui-{name}", daemon=True).start()
+
+    def close(self) -> None:
+        """Stop following."""
+        self._stop.set()
+        for event in (self._changed, self._asked):
+            event.set()
+        with self._watches_lock:
+            for watch in self._watches:
+                watch.interrupt()
+
+    # Watches
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception as error:
+            self._note(
+                "broken", f"this page stands still ({type(error).__name__}: {error}): start `vgpu ui` again"
+            )
+            raise
+
+    def _follow_pods(self) -> None:
+        follow = partial(self._follow, PODS, sync=self._view.sync_pods, on_change=self._on_pod)
+        if not follow(self._where) and not self._where.namespace:
+            self._where = Where(self._namespace)
+            follow(self._where)
+
+    def _follow_jobs(self) -> None:
+        """Follow the Jobs of queues; without the right to, those of the namespace."""
+        follow = partial(self._follow, JOBS, sync=self._sync_jobs, on_change=self._on_job)
+        if not follow(Where(self._where.namespace, QUEUE)):
+            self._view.work_without_jobs()
+            if not self._where.namespace:
+                follow(Where(self._namespace, QUEUE))
+
+    def _follow(
+        self, kind: Kind[Any], where: Where, sync: Callable[[Sequence[Any]], None],
+        on_change: Callable[[Change, Any], None],
+    ) -> bool:  # fmt: skip
+        """Follow a kind until the end; returns false at once if the caller may not read it there."""
+        watch: ListWatch[Any] = ListWatch(self._client, kind, where)
+        with self._watches_lock:
+            self._watches.append(watch)
+
+        def synced(items: Sequence[Any]) -> None:
+            sync(items)
+            self._entries.put("notice", {f"late-{kind.plural}": None})
+            self._touch()
+
+        def changed(change: Change, item: Any) -> None:
+            on_change(change, item)
+            self._touch()
+
+        try:
+            watch.run(synced, changed, self._stop, partial(self._on_error, kind))
+        except _ForbiddenError:
+            self._note(f"read-{kind.plural}", self._missing(kind, where))
+            if kind is NODES:
+                self._nodes_hidden = True
+                self._touch()
+            return False
+        return True
+
+    def _missing(self, kind: Kind[Any], where: Where) -> str:
+        """The right that the caller lacks, what is unknown without it, and what allows it, as text."""
+        unknown, role = "cards are known only as grants name them", "a ClusterRole"
+        if where.namespace:
+            unknown, role = "none are shown", f"a Role of namespace {where.namespace}"
+        elif kind is not NODES:
+            unknown = f"those of namespace {self._namespace} are shown"
+        rule = f'apiGroups: ["{kind.group}"], resources: [{kind.plural}], verbs: [list, watch], in {role}'
+        of = f"in namespace {where.namespace}" if where.namespace else "of the cluster"
+        return str(MissingRight(f"list the {kind.plural} {of}", unknown, rule))
+
+    def _on_error(self, kind: Kind[Any], error: ApiError) -> None:
+        if isinstance(error, RefusedError) and error.status == HTTPStatus.FORBIDDEN:
+            raise _ForbiddenError from error
+        self._note(f"late-{kind.plural}", f"{kind.plural} may be out of date: {error}")
+
+    def _on_node(self, change: Change, node: Node) -> None:
+        if change is Change.DELETED:
+            self._view.forget_node(node.name)
+        else:
+            self._view.see_node(node)
+
+    def _on_pod(self, change: Change, pod: Pod) -> None:
+        if change is Change.DELETED:
+            self._view.forget_pod(pod.uid, ended=pod.ended)
+        else:
+            self._view.see_pod(pod, watched=True)
+
+    def _sync_jobs(self, jobs: Sequence[Job]) -> None:
+        self._view.sync_jobs(map(_kept, jobs))
+        with self._jobs_lock:
+            self._jobs = {job.uid: job for job in jobs}
+
+    def _on_job(self, change: Change, job: Job) -> None:
+        if change is Change.DELETED:
+            self._view.forget_job(job.uid)
+        else:
+            self._view.see_job(_kept(job))
+        with self._jobs_lock:
+            self._jobs.pop(job.uid, None)
+            if change is not Change.DELETED:
+                self._jobs[job.uid] = job
+
+    def _touch(self) -> None:
+        self._changed.set()
+        self._asked.set()
+
+    def _note(self, key: str, text: str) -> None:
+        self._entries.put("notice", {key: {"text": text}})
+
+    # Cards
+
+    def _rows(self) -> None:
+        while not self._stop.is_set():
+            self._changed.wait(TURN_SECONDS)
+            self._changed.clear()
+            self._view.expire()
+            if self._shown():
+                self._put_nodes()
+            self._stop.wait(GATHER_SECONDS)
+
+    def _shown(self) -> bool:
+        return (self._view.nodes_listed or self._nodes_hidden) and self._view.pods_listed
+
+    def _put_nodes(self) -> None:
+        """Set the entries of the nodes whose records in the ledger changed."""
+        snapshot = self._view.snapshot()
+        records = snapshot.records()
+        changed = {name: record for name, record in records.items() if self._seen.get(name) is not record}
+        gone = self._seen.keys() - records.keys()
+        # While a pod is unbound its object may change without the ledger: here bound ones alone are read.
+        known = {pod.uid: pod for pod in self._view.pods.all()} if changed else {}
+        bound = rows.bound_times(known.values())
+        found: dict[str, rows.Row | None] = dict.fromkeys(gone)
+        for name, record in changed.items():
+            if record.inventory is not None:
+                found[name] = rows.node_row(self._explainer, snapshot, name, bound)
+            else:
+                row = rows.granted_row(record, known) if self._nodes_hidden else {}
+                found[name] = row if row.get("cards") else None
+        self._entries.put("node", found)
+        self._seen = records
+        self._entries.put("about", {"cluster": {"read": True}})
+
+    # Reasons
+
+    def _reasons(self) -> None:
+        while not self._stop.is_set():
+            self._asked.wait()
+            self._asked.clear()
+            began = time.monotonic()
+            if self._shown():
+                self._put_reasons()
+            took = time.monotonic() - began
+            self._stop.wait(max(REASONS_SECONDS, LEISURE * took))
+
+    def _put_reasons(self) -> None:
+        with self._view.lock:
+            gangs = [asdict(gang) for gang in self._reservations.gangs.statuses()]
+            faults = self._view.faults.standing()
+        with self._jobs_lock:
+            jobs = [job for job in self._jobs.values() if not job.ended][:MOST_JOBS]
+        waiting = self._waiting()
+        self._entries.replace("waiting", {f"{row['namespace']}/{row['pod']}": row for row in waiting})
+        self._entries.replace("gang", {f"{gang['namespace']}/{gang['group']}": gang for gang in gangs})
+        self._entries.replace("job", {f"{job.namespace}/{job.name}": rows.job_row(job) for job in jobs})
+        self._entries.replace(
+            "fault",
+            {
+                f"{each.kind} {each.subject}": {"text": f"{each.kind} of {each.subject}: {each.text}"}
+                for each in faults
+            },
+        )
+
+    def _waiting(self) -> list[rows.Row]:
+        """The pods that wait for a card. Without the nodes nothing is computed: kube-scheduler's message is shown."""
+        pods = {(pod.namespace, pod.name): pod for pod in self._view.pods.all() if self._waits(pod)}
+        if self._nodes_hidden:
+            return [
+                rows.waiting_row(
+                    pod,
+                    pod.obstacles.said or "kube-scheduler has said nothing of it yet",
+                    "",
+                    "said",
+                    self._prefixes,
+                )
+                for pod in list(pods.values())[:MOST_WAITING]
+            ]
+        return [
+            rows.waiting_row(
+                pods[entry.namespace, entry.pod], entry.text, entry.advice, entry.reason, self._prefixes
+            )
+            for entry in self._explainer.waiting()[:MOST_WAITING]
+            if (entry.namespace, entry.pod) in pods
+        ]
+
+    def _waits(self, pod: Pod) -> bool:
+        if pod.node or pod.ended or pod.deleting or pod.scheduler != self._scheduler:
+            return False
+        try:
+            return self._view.pods.request_of(pod) is not None
+        except RequestError:
+            return True
+
+
+def _kept(job: Job) -> QueuedJob:
+    """The part of a Job that says what is kept for it."""
+    return QueuedJob(
+        job.namespace, job.name, job.uid, job.labels.get(GROUP, ""), job.annotations.get(RESIZE, "")
+    )

@@ -1,0 +1,116 @@
+// What the page knows of the cluster: the entries that the server sends, and what is derived from each node.
+
+// Digits that a number in a name is filled up to, so that gpu-10 comes after gpu-9.
+const DIGITS = 10;
+
+export class Cluster {
+  constructor() {
+    this.nodes = new Map();
+    this.waiting = new Map();
+    this.gangs = new Map();
+    this.jobs = new Map();
+    this.notices = new Map();
+    this.about = new Map();
+    this.models = new Map();
+    this.namespaces = new Map();
+    this.names = [];
+    this.sorted = true;
+  }
+
+  /** Take entries; returns the names of nodes that changed. */
+  take(entries) {
+    const changed = [];
+    for (const [kind, key, value] of entries) {
+      if (kind === "node") {
+        this.takeNode(key, value);
+        changed.push(key);
+        continue;
+      }
+      const into = {
+        waiting: this.waiting, gang: this.gangs, job: this.jobs, about: this.about, notice: this.notices, fault: this.notices,
+      }[kind];
+      if (value === null) into?.delete(key);
+      else into?.set(key, value);
+    }
+    return changed;
+  }
+
+  takeNode(name, value) {
+    const before = this.nodes.get(name);
+    if (before) this.tally(before, -1);
+    if (value === null) {
+      this.nodes.delete(name);
+      this.sorted = false;
+      return;
+    }
+    if (!before) this.sorted = false;
+    const node = derived(name, value);
+    this.nodes.set(name, node);
+    this.tally(node, 1);
+  }
+
+  tally(node, sign) {
+    for (const [counts, names] of [[this.models, node.models], [this.namespaces, node.namespaces]]) {
+      for (const each of names) {
+        const number = (counts.get(each) ?? 0) + sign;
+        if (number) counts.set(each, number);
+        else counts.delete(each);
+      }
+    }
+  }
+
+  /** The nodes of a place's filter, in its order. */
+  matching(place) {
+    if (!this.sorted) {
+      const nodes = [...this.nodes.values()].sort((one, other) => (one.order < other.order ? -1 : 1));
+      this.names = nodes.map((node) => node.name);
+      this.sorted = true;
+    }
+    const all = this.names.map((name) => this.nodes.get(name));
+    const found = place.name || place.model || place.namespace ? all.filter((node) => fits(node, place)) : all;
+    if (place.sort === "room") found.sort((one, other) => other.room - one.room);
+    return found;
+  }
+}
+
+/** True if a node has to do with what the filter names: itself or a pod on it, a model, a namespace. */
+function fits(node, { name, model, namespace }) {
+  if (model && !node.models.has(model)) return false;
+  if (namespace && ![...node.namespaces].some((each) => each.startsWith(namespace))) return false;
+  return !name || node.name.includes(name) || node.cards.some((card) => card.slices.some((slice) => slice.pod.includes(name)));
+}
+
+/** True if a slice is one of those that the filter names; all are without a filter of pods. */
+export function wanted(slice, { name, namespace }, node) {
+  return slice.namespace.startsWith(namespace) && (!name || node.includes(name) || slice.pod.includes(name));
+}
+
+/** The share of a card that can still be given: the smaller one of memory and core groups, 0 if it is closed. */
+export function room(card) {
+  if (card.state || !card.free || !card.mib || !card.groups) return 0;
+  return Math.min(card.freeMiB / card.mib, card.freeGroups / card.groups);
+}
+
+function derived(name, value) {
+  const node = {
+    name, order: `${name.replace(/\d+/g, (digits) => digits.padStart(DIGITS, "0"))} ${name}`, serving: value.serving, complete: value.complete, cards: value.cards,
+    mib: 0, freeMiB: 0, groups: 0, freeGroups: 0, slices: 0, roomy: 0, room: 0, largest: null,
+    models: new Set(), namespaces: new Set(),
+  };
+  for (const card of value.cards) {
+    card.room = value.serving ? room(card) : 0;
+    node.mib += card.mib;
+    node.groups += card.groups;
+    node.slices += card.slices.length;
+    if (card.room) {
+      node.freeMiB += card.freeMiB;
+      node.freeGroups += card.freeGroups;
+      node.roomy += 1;
+      node.room += card.room;
+      if (!node.largest || card.freeMiB > node.largest.freeMiB) node.largest = card;
+    }
+    if (card.model) node.models.add(card.model);
+    for (const slice of card.slices) node.namespaces.add(slice.namespace);
+  }
+  return node;
+}

@@ -1,0 +1,111 @@
+// Waiting pods, gangs and jobs as lists; each entry is an element that stays as long as it is shown.
+
+import { paint } from "./bars.js";
+import { age, count, element, named, say, span } from "./text.js";
+
+const FEW = 100;
+
+export class List {
+  constructor(root, more) {
+    this.root = root;
+    this.more = more;
+    this.items = new Map();
+    this.most = FEW;
+    more.addEventListener("click", () => {
+      this.most += FEW;
+      this.again();
+    });
+  }
+
+  /** Show entries of a view: pairs of key and value, in their order. */
+  show(view, entries) {
+    if (view !== this.view) {
+      this.root.replaceChildren();
+      this.items.clear();
+      this.most = FEW;
+      this.view = view;
+    }
+    this.again = () => this.show(view, entries);
+    const seen = entries.slice(0, this.most);
+    const keys = new Set(seen.map(([key]) => key));
+    for (const [key, item] of this.items) {
+      if (!keys.has(key)) {
+        item.root.remove();
+        this.items.delete(key);
+      }
+    }
+    let before = null;
+    for (const [key, value] of seen) {
+      let item = this.items.get(key);
+      if (!item || item.value !== value) {
+        const root = MAKERS[view](value);
+        item?.root.replaceWith(root);
+        item = { root, value };
+        this.items.set(key, item);
+      }
+      const next = before ? before.nextSibling : this.root.firstChild;
+      if (next !== item.root) this.root.insertBefore(item.root, next);
+      before = item.root;
+    }
+    this.more.hidden = entries.length <= this.most;
+    say(this.more, `Show more of ${entries.length.toLocaleString("en")}`);
+  }
+}
+
+function item(title, of, chip, end) {
+  const root = element("li", "item");
+  const head = element("h2");
+  head.append(named("span", "", title), named("span", "of", of));
+  if (chip) head.append(named("span", "chip", chip));
+  if (end) head.append(element("span", "end", end));
+  root.append(head);
+  return root;
+}
+
+function line(root, name, text) {
+  if (text) root.append(named("p", name, text));
+}
+
+const MAKERS = {
+  waiting(pod) {
+    const root = item(pod.pod, pod.namespace, "", age(pod.since) && `waits for ${age(pod.since)}`);
+    line(root, "", sentence(pod.text));
+    line(root, "soft", pod.advice && `What helps: ${pod.advice}.`);
+    line(root, "soft", pod.asks && `Asks for ${pod.asks}.`);
+    return root;
+  },
+  gangs(gang) {
+    const root = item(gang.group, gang.namespace, gang.why ? "waiting" : "complete", "");
+    const sizes = gang.sizes.join(" or ");
+    line(root, "", `${gang.pods.length} of ${sizes} pods exist, ${gang.bound} are bound, ${gang.finished} have finished.`);
+    line(root, "soft", sentence(gang.why));
+    bar(root, gang.bound + gang.finished, Math.max(...gang.sizes, 1), "bound");
+    return root;
+  },
+  jobs(job) {
+    const place = job.place ? `, number ${job.place}` : "";
+    const root = item(job.name, `${job.namespace}, queue ${job.queue || "(none)"}${place}`, job.phase, age(job.since));
+    const bounds = job.min || job.max ? `, between ${job.min || 1} and ${job.max || "any number"}` : "";
+    const waits = job.waitsFor ? ` It waits for ${job.waitsFor}.` : "";
+    line(root, "", `${count(Number(job.width), "pod")} at a time${bounds}.${waits}`);
+    if (job.progress?.total) {
+      const left = job.secondsLeft ? `, about ${span(job.secondsLeft)} left` : "";
+      line(root, "soft", `${job.progress.done} of ${job.progress.total} done${left}.`);
+      bar(root, job.progress.done, job.progress.total, "done");
+    }
+    line(root, "soft", sentence(job.why));
+    return root;
+  },
+};
+
+function bar(root, part, whole, name) {
+  const made = element("div", "meter");
+  made.setAttribute("role", "img");
+  made.setAttribute("aria-label", `${part} of ${whole} ${name}`);
+  paint(made, [[0, part, "a"]], whole);
+  root.append(made);
+}
+
+function sentence(text) {
+  return text ? `${text[0].toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}` : "";
+}

@@ -1,0 +1,362 @@
+// Joins the parts: what the stream says goes into the cluster, and once a frame what changed is drawn.
+
+import { Cluster } from "./cluster.js";
+import { paint } from "./bars.js";
+import { Grid } from "./grid.js";
+import { List } from "./lists.js";
+import { CardMap } from "./map.js";
+import { Panel } from "./panel.js";
+import { link, read } from "./place.js";
+import { ask, follow } from "./stream.js";
+import { count, element, memory, say } from "./text.js";
+import { findToken } from "./token.js";
+
+const TITLES = { cards: "Cards", waiting: "Waiting pods", gangs: "Gangs", jobs: "Jobs in queues" };
+const NOTHING = {
+  cards: "No node shows cards yet.",
+  waiting: "No pod waits for a card.",
+  gangs: "There are no gangs.",
+  jobs: "No job is in a queue.",
+};
+const LIVE = {
+  wait: "connecting", live: "live", lost: "the command has ended, or does not answer", busy: "too many pages are open",
+  refused: "open the address that vgpu ui printed last",
+};
+const NAMES = { cards: "node or pod", waiting: "pod", gangs: "group", jobs: "job" };
+const MOST_NOTICES = 20;
+const MOST_NAMESPACES = 200;
+// Milliseconds between changes of what depends on the whole cluster: totals, the map, the lists of the filter.
+const WHOLE = 250;
+// Milliseconds after which ages are drawn anew.
+const AGES = 30000;
+
+const byId = (id) => document.getElementById(id);
+let cluster = new Cluster();
+let coming = null;
+let place = read();
+let token = "";
+// What the next frame draws: all of it, or only nodes that changed and the whole's figures.
+let all = true;
+let whole = true;
+let names = new Set();
+let arrived = 0;
+let framed = false;
+let drawn = 0;
+let opener = null;
+// The nodes that the map is to show in a moment.
+let mapped = null;
+// The timer of the next draw of the whole.
+let later = 0;
+
+const grid = new Grid(byId("grid"), (node, index) => {
+  const card = cluster.nodes.get(node)?.cards[index];
+  if (!card) return;
+  opener = { node, index };
+  go({ ...place, node, card: card.uuid });
+  panel.focus();
+});
+const map = new CardMap(byId("map-canvas"), (name) => grid.focus(name, 0));
+const list = new List(byId("list"), byId("more"));
+const panel = new Panel(byId("panel"), closePanel, (node, card) =>
+  cluster.about.get("page")?.use ? ask(token, "/use", { node, card }).catch(() => ({ problem: "Prometheus was not asked." })) : null);
+
+function closePanel() {
+  go({ ...place, node: "", card: "" });
+  if (opener) grid.focus(opener.node, opener.index);
+  else byId("main").focus();
+  opener = null;
+}
+
+/** Go to a place; the address says it, and Back leads away from it. */
+function go(next, replace = false) {
+  history[replace ? "replaceState" : "pushState"](null, "", link(next));
+  arrive();
+}
+
+function arrive() {
+  if (location.hash === "#main") {
+    history.replaceState(null, "", link(place));
+    byId("main").focus();
+    return;
+  }
+  const before = place;
+  place = read();
+  if (before.view !== place.view) scrollTo(0, 0);
+  for (const [id, field] of [["filter-name", "name"], ["filter-namespace", "namespace"], ["filter-sort", "sort"]]) {
+    if (byId(id).value !== place[field]) byId(id).value = place[field];
+  }
+  all = true;
+  draw();
+  if (place.card && before.card !== place.card) grid.reveal(place.node);
+  if (before.view !== place.view) announce(TITLES[place.view]);
+}
+
+// Drawing
+
+function frame() {
+  if (framed) return;
+  framed = true;
+  requestAnimationFrame(() => {
+    framed = false;
+    draw();
+    const since = arrived;
+    arrived = 0;
+    // After the frame is painted; whoever measures the page listens.
+    if (since) setTimeout(() => document.dispatchEvent(new CustomEvent("painted", { detail: performance.now() - since })));
+  });
+}
+
+function draw() {
+  const now = performance.now();
+  const wholeNow = all || (whole && now - drawn > WHOLE);
+  if (wholeNow) {
+    drawn = now;
+    drawWhole();
+    whole = false;
+  } else {
+    // Figures and rows come from the same objects: rows of a changed node are drawn at once.
+    grid.nodes.forEach((node, i) => {
+      if (names.has(node.name)) grid.nodes[i] = cluster.nodes.get(node.name) ?? node;
+    });
+    grid.update(names);
+    if (whole && !later) {
+      later = setTimeout(() => {
+        later = 0;
+        frame();
+      }, WHOLE);
+    }
+  }
+  drawPanel();
+  all = false;
+  names = new Set();
+}
+
+function drawWhole() {
+
+  const { view } = place;
+  const read = cluster.about.get("cluster")?.read;
+  document.title = `${TITLES[view]} · vgpu`;
+  say(byId("title"), TITLES[view]);
+  byId("cards-view").hidden = view !== "cards" || !cluster.nodes.size;
+  byId("list-view").hidden = view === "cards";
+  byId("filter-name").placeholder = NAMES[view];
+  byId("sort-field").hidden = view !== "cards";
+  byId("filter-model").parentElement.hidden = view !== "cards";
+  drawFilter();
+  drawNotices();
+  const shown = view === "cards" ? drawCards() : drawList(view);
+  const filtered = place.name || place.namespace || (view === "cards" && place.model);
+  byId("empty").hidden = shown > 0;
+  say(byId("empty"), !read ? "Reading the cluster…" : filtered ? "Nothing fits the filter." : NOTHING[view]);
+  for (const anchor of document.querySelectorAll("nav a")) {
+    const here = anchor.dataset.view === view;
+    const href = link({ ...place, node: "", card: "", view: anchor.dataset.view });
+    if (anchor.getAttribute("href") !== href) anchor.setAttribute("href", href);
+    if (here) anchor.setAttribute("aria-current", "page");
+    else anchor.removeAttribute("aria-current");
+  }
+  let cards = 0;
+  for (const node of cluster.nodes.values()) cards += node.cards.length;
+  const counts = { cards, waiting: cluster.waiting.size, gangs: cluster.gangs.size, jobs: cluster.jobs.size };
+  for (const span of document.querySelectorAll("[data-count]")) {
+    const number = counts[span.dataset.count];
+    say(span, number ? number.toLocaleString("en") : "");
+  }
+}
+
+function drawCards() {
+  if (!cluster.nodes.size) return 0;
+  const nodes = cluster.matching(place);
+  const sum = { mib: 0, freeMiB: 0, groups: 0, freeGroups: 0, cards: 0, roomy: 0, slices: 0, largest: null };
+  for (const node of nodes) {
+    for (const key of ["mib", "freeMiB", "groups", "freeGroups", "roomy", "slices"]) sum[key] += node[key];
+    sum.cards += node.cards.length;
+    if (node.largest && (!sum.largest || node.largest.freeMiB > sum.largest.freeMiB)) sum.largest = node.largest;
+  }
+  const complete = nodes.every((node) => node.complete);
+  totals(complete
+    ? [
+        ["Memory free", memory(sum.freeMiB), `of ${memory(sum.mib)}`, sum.mib - sum.freeMiB, sum.mib],
+        ["Core groups free", sum.freeGroups.toLocaleString("en"), `of ${sum.groups.toLocaleString("en")}`, sum.groups - sum.freeGroups, sum.groups],
+        ["Cards with room", sum.roomy.toLocaleString("en"), `of ${sum.cards.toLocaleString("en")}`, sum.cards - sum.roomy, sum.cards],
+        ["Largest free slice", sum.largest ? memory(sum.largest.freeMiB) : "none", sum.largest ? count(sum.largest.freeGroups, "core group") : "", 0, 0],
+      ]
+    : [["Cards that grants name", String(sum.cards), "", 0, 0], ["Slices", String(sum.slices), "", 0, 0]]);
+  say(byId("map-text"), `${count(nodes.length, "node")}, ${count(sum.cards, "card")}, ${count(sum.slices, "slice")}`);
+  byId("cards-view").hidden = !nodes.length;
+  drawMap(nodes);
+  grid.show(nodes, place);
+  return nodes.length;
+}
+
+/** The map has a turn of its own, so that no task is long. */
+function drawMap(nodes) {
+  if (!mapped) {
+    setTimeout(() => {
+      map.show(mapped);
+      mapped = null;
+    });
+  }
+  mapped = nodes;
+}
+
+function totals(entries) {
+  const root = byId("totals");
+  while (root.childElementCount > entries.length) root.lastChild.remove();
+  entries.forEach(([name, value, of, part, total], i) => {
+    let box = root.children[i];
+    if (!box) {
+      box = element("div");
+      const amount = element("dd");
+      amount.append(element("span"), element("small"));
+      const meter = element("div", "meter");
+      meter.setAttribute("aria-hidden", "true");
+      amount.append(meter);
+      box.append(element("dt"), amount);
+      root.append(box);
+    }
+    say(box.firstChild, name);
+    const [figure, small, meter] = box.lastChild.children;
+    say(figure, value);
+    say(small, of);
+    meter.hidden = !total;
+    paint(meter, part ? [[0, part, "a"]] : [], total);
+  });
+}
+
+function drawList(view) {
+  const { name, namespace } = place;
+  const entries = [...{ waiting: cluster.waiting, gangs: cluster.gangs, jobs: cluster.jobs }[view]]
+    .filter(([, value]) => value.namespace.startsWith(namespace) && (value.pod ?? value.group ?? value.name).includes(name));
+  entries.sort(([, one], [, other]) => order(view, one, other));
+  list.show(view, entries);
+  return entries.length;
+}
+
+/** Pods by how long they wait; jobs as their queue has them; else by name. */
+function order(view, one, other) {
+  if (view === "waiting" && one.since !== other.since) return one.since < other.since ? -1 : 1;
+  if (view === "jobs" && one.queue !== other.queue) return one.queue < other.queue ? -1 : 1;
+  if (view === "jobs" && (one.place || Infinity) !== (other.place || Infinity)) return (one.place || Infinity) - (other.place || Infinity);
+  const [a, b] = [one, other].map((each) => `${each.namespace}/${each.pod ?? each.group ?? each.name}`);
+  return a < b ? -1 : a > b ? 1 : 0;
+}
+
+function drawPanel() {
+  const node = place.view === "cards" && cluster.nodes.get(place.node);
+  const card = node && node.cards.find((each) => each.uuid === place.card);
+  if (!card) {
+    if (!byId("panel").hidden) panel.hide();
+    return;
+  }
+  const appears = byId("panel").hidden;
+  panel.show(node, card, place);
+  if (appears) grid.show(grid.nodes, place);
+}
+
+function drawFilter() {
+  options(byId("filter-model"), [...cluster.models.keys()].sort(), ["", "all"], place.model);
+  options(byId("namespaces"), [...cluster.namespaces.keys()].sort().slice(0, MOST_NAMESPACES));
+}
+
+function options(root, values, first = null, chosen = "") {
+  const wanted = chosen && !values.includes(chosen) ? [...values, chosen] : values;
+  const key = JSON.stringify(wanted);
+  if (root.key !== key) {
+    root.key = key;
+    const made = wanted.map((value) => {
+      const option = element("option", "", value);
+      option.value = value;
+      return option;
+    });
+    if (first) {
+      const option = element("option", "", first[1]);
+      option.value = first[0];
+      made.unshift(option);
+    }
+    root.replaceChildren(...made);
+  }
+  if (first && root.value !== chosen) root.value = chosen;
+}
+
+function drawNotices() {
+  const texts = [...cluster.notices.values()].map((notice) => notice.text);
+  const key = JSON.stringify(texts.slice(0, MOST_NOTICES + 1));
+  const root = byId("notices");
+  if (root.key === key) return;
+  root.key = key;
+  const left = texts.length - MOST_NOTICES;
+  const more = left > 0 ? [element("p", "soft", `and ${count(left, "more notice")}`)] : [];
+  root.replaceChildren(...texts.slice(0, MOST_NOTICES).map((text) => element("p", "notice", text)), ...more);
+  root.hidden = !texts.length;
+}
+
+function announce(text) {
+  say(byId("said"), text);
+}
+
+// What comes from the server
+
+function hear(event, value, at) {
+  if (event === "anew") {
+    // After a break all comes anew, and is shown once it is whole.
+    coming = new Cluster();
+  } else if (event === "ready") {
+    cluster = coming ?? cluster;
+    coming = null;
+    all = true;
+    frame();
+  } else if (event === "change") {
+    // At the beginning there is nothing to keep, so that what has come is shown at once.
+    if (coming && !cluster.nodes.size && !cluster.about.size) cluster = coming;
+    const into = coming ?? cluster;
+    for (const name of into.take(value)) names.add(name);
+    if (into !== cluster) return;
+    whole = true;
+    arrived ||= at;
+    frame();
+  }
+}
+
+function tell(state) {
+  byId("live").dataset.state = state === "busy" || state === "refused" ? "lost" : state;
+  say(byId("live-text"), LIVE[state]);
+  if (state !== "live") announce(LIVE[state]);
+  if (state === "refused" || state === "busy") {
+    byId("empty").hidden = false;
+    say(byId("empty"), `${LIVE[state][0].toUpperCase()}${LIVE[state].slice(1)}.`);
+  }
+}
+
+// What a person does
+
+for (const [id, field] of [["filter-name", "name"], ["filter-namespace", "namespace"], ["filter-model", "model"], ["filter-sort", "sort"]]) {
+  byId(id).addEventListener("input", (event) => go({ ...place, [field]: event.target.value }, true));
+}
+byId("filter").addEventListener("change", () => {
+  const shown = place.view === "cards" ? count(grid.nodes.length, "node") : count(list.items.size, "entry", "entries");
+  announce(`${shown} fit the filter`);
+});
+byId("filter").addEventListener("submit", (event) => event.preventDefault());
+addEventListener("hashchange", arrive);
+addEventListener("popstate", arrive);
+addEventListener("scroll", () => place.view === "cards" && grid.draw(), { passive: true });
+addEventListener("resize", () => {
+  all = true;
+  frame();
+});
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+  all = true;
+  frame();
+});
+setInterval(() => {
+  list.view = "";
+  panel.card = null;
+  all = true;
+  frame();
+}, AGES);
+
+token = await findToken();
+arrive();
+if (token) follow(token, hear, tell);
+else tell("refused");

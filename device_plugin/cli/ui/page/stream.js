@@ -1,0 +1,68 @@
+// The stream of changes: server-sent events, read with fetch, because only fetch sends the token in a header.
+
+const FIRST_DELAY = 300;
+const LAST_DELAY = 5000;
+// Milliseconds of silence after which the stream counts as lost: it says every 5 s that it lives.
+const SILENCE = 15000;
+// Milliseconds of work after which the page gets a turn to paint and to hear keys.
+const TURN = 8;
+
+const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+/** Read the stream for ever. `hear(event, value, at)` gets each message and when it came; `tell` gets the state. */
+export async function follow(token, hear, tell) {
+  let delay = FIRST_DELAY;
+  for (;;) {
+    try {
+      const answer = await fetch("/changes", { headers: { Authorization: `Bearer ${token}` }, cache: "no-store" });
+      if (answer.status === 401) return tell("refused");
+      if (answer.status === 503) {
+        tell("busy");
+      } else if (answer.ok) {
+        delay = FIRST_DELAY;
+        tell("live");
+        await read(answer.body.getReader(), hear);
+        tell("lost");
+      } else {
+        tell("lost");
+      }
+    } catch {
+      tell("lost");
+    }
+    await pause(delay);
+    delay = Math.min(delay * 2, LAST_DELAY);
+  }
+}
+
+async function read(reader, hear) {
+  const decoder = new TextDecoder();
+  let rest = "";
+  let began = performance.now();
+  for (;;) {
+    const watch = setTimeout(() => reader.cancel(), SILENCE);
+    const { value, done } = await reader.read();
+    clearTimeout(watch);
+    if (done) return;
+    const at = performance.now();
+    const parts = (rest + decoder.decode(value, { stream: true })).split("\n\n");
+    rest = parts.pop();
+    for (const part of parts) {
+      if (performance.now() - began > TURN) {
+        await pause(0);
+        began = performance.now();
+      }
+      const message = /^event: (\w+)\ndata: (.*)$/s.exec(part);
+      if (message) hear(message[1], JSON.parse(message[2]), at);
+    }
+  }
+}
+
+/** An answer for one card or pod. */
+export async function ask(token, path, query) {
+  const answer = await fetch(`${path}?${new URLSearchParams(query)}`, {
+    headers: { Authorization: `Bearer ${token}` },
+    cache: "no-store",
+  });
+  if (!answer.ok) throw new Error(`HTTP ${answer.status}`);
+  return answer.json();
+}

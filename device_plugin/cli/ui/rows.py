@@ -1,0 +1,140 @@
+"""The page's entries, as objects for JSON, from a snapshot of the ledger and the pods that are known."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from device_plugin.cluster.show.explain import Explainer
+from device_plugin.core.annotations import MAX_COMPUTE_UNITS, MAX_REPLICAS, MIN_REPLICAS, QUEUE
+from device_plugin.core.batch import Job
+from device_plugin.core.grants import CardSize, Grant, Slice
+from device_plugin.core.ledger import NodeState, Snapshot
+from device_plugin.core.pods import Pod
+from device_plugin.core.requests import resource_names
+
+Row = Mapping[str, Any]
+# States of a slice beside "bound", in the order in which they are named if several hold.
+_STATES = ("outliving", "covered", "unenforced")
+
+
+def node_row(explainer: Explainer, snapshot: Snapshot, name: str, bound: Mapping[str, str]) -> Row:
+    """A node with an inventory. `bound` has the time of binding of each pod, by UID."""
+    node = explainer.node(snapshot, name)
+    return {
+        "serving": node["serving"],
+        "complete": True,
+        "cards": [_card(card, bound) for card in node["cards"]],
+    }
+
+
+def granted_row(record: NodeState, pods: Mapping[str, Pod]) -> Row:
+    """A node whose inventory is not known: its cards are those that grants of the known pods name."""
+    held: dict[str, list[dict[str, Any]]] = {}
+    sizes: dict[str, CardSize] = {}
+    for holder, holding in record.holdings.items():
+        pod, grant = pods.get(str(holder)), holding.grant
+        if pod is None or grant is None:
+            continue
+        sizes.update(grant.cards)
+        for uuid, container, taken in _taken(grant):
+            held.setdefault(uuid, []).append(_slice(pod, container, taken))
+    return {
+        "serving": True,
+        "complete": False,
+        "cards": [
+            _granted_card(uuid, sizes.get(uuid), sorted(slices, key=_slice_order))
+            for uuid, slices in sorted(held.items())
+        ],
+    }
+
+
+def waiting_row(pod: Pod, text: str, advice: str, reason: str, prefixes: Sequence[str]) -> Row:
+    """A pod that waits for a card, and why."""
+    return {
+        "namespace": pod.namespace, "pod": pod.name, "asks": asks(pod, prefixes), "since": pod.created,
+        "reason": reason, "text": text, "advice": advice,
+    }  # fmt: skip
+
+
+def job_row(job: Job) -> Row:
+    """A Job of a queue as the object itself shows it, with the keys of the job engine's answer about it."""
+    total = job.completions if job.completions and job.completions > job.width else 0
+    return {
+        "namespace": job.namespace, "name": job.name, "queue": job.labels.get(QUEUE, ""), "place": None,
+        "phase": "waiting" if job.suspend else "running" if job.active else "starting",
+        "width": job.active, "min": job.annotations.get(MIN_REPLICAS, ""), "max": job.annotations.get(MAX_REPLICAS, ""),
+        "progress": {"done": job.succeeded, "total": total} if total else None, "waitsFor": "",
+        "nextChange": None, "why": "", "since": 0,
+    }  # fmt: skip
+
+
+def asks(pod: Pod, prefixes: Sequence[str]) -> str:
+    """What the pod asks of cards as its limits say it, summed over its containers: `4 dcu-mem, 15 dcu-cores`."""
+    names = [name for prefix in prefixes for name in resource_names(prefix)]
+    sums = dict.fromkeys(names, 0)
+    for container in pod.containers:
+        for name, amount in container.limits.items():
+            if name in sums and amount.isascii() and amount.isdecimal() and len(amount) <= 9:
+                sums[name] += int(amount)
+    return ", ".join(f"{amount} {name.partition('/')[2]}" for name, amount in sums.items() if amount)
+
+
+def bound_times(pods: Iterable[Pod]) -> dict[str, str]:
+    """The time of binding of each pod, by UID."""
+    return {pod.uid: pod.bound for pod in pods}
+
+
+def runs(ids: Sequence[int]) -> list[list[int]]:
+    """Ascending ids as runs of first and last: `[[0, 14], [20, 20]]`."""
+    found: list[list[int]] = []
+    for i in ids:
+        if found and found[-1][1] == i - 1:
+            found[-1][1] = i
+        else:
+            found.append([i, i])
+    return found
+
+
+def _card(card: Mapping[str, Any], bound: Mapping[str, str]) -> Row:
+    closed = "short" if card["short"] else "cordoned" if card["cordoned"] else ""
+    return {
+        "uuid": card["uuid"], "model": card["model"], "family": card["family"], "mib": card["memMiB"],
+        "freeMiB": card["freeMiB"], "groups": card["coreGroups"], "freeGroups": card["freeCoreGroups"],
+        "most": card["maxSlices"], "free": card["freeSlices"],
+        "state": closed if card["healthy"] else "unhealthy",
+        "slices": [
+            {
+                "namespace": s["namespace"], "pod": s["pod"], "container": s["container"], "mib": s["memMiB"],
+                "cores": runs(s["cores"]), "since": bound.get(s["uid"], ""),
+                "state": next((state for state in _STATES if s[state]), "" if s["bound"] else "reserved"),
+            }
+            for s in card["slices"]
+        ],
+    }  # fmt: skip
+
+
+def _granted_card(uuid: str, size: CardSize | None, slices: Sequence[Row]) -> Row:
+    """A card of which only grants tell: nothing is known of its model, and of what others hold of it."""
+    mib = size.mem_mib if size else sum(s["mib"] for s in slices)
+    last = max((run[1] for s in slices for run in s["cores"]), default=0)
+    return {
+        "uuid": uuid, "model": "", "family": "", "mib": mib, "freeMiB": 0, "freeGroups": 0,
+        "groups": min(last + 1, MAX_COMPUTE_UNITS), "most": size.max_slices if size else len(slices),
+        "free": 0, "state": "", "slices": slices,
+    }  # fmt: skip
+
+
+def _slice(pod: Pod, container: str, taken: Slice) -> dict[str, Any]:
+    return {
+        "namespace": pod.namespace, "pod": pod.name, "container": container, "mib": taken.mem_mib,
+        "cores": runs(taken.cores), "since": pod.bound, "state": "",
+    }  # fmt: skip
+
+
+def _taken(grant: Grant) -> Iterator[tuple[str, str, Slice]]:
+    for container, slices in sorted(grant.containers.items()):
+        for each in slices:
+            yield each.card, container, each
+
+
+def _slice_order(row: Row) -> tuple[str, str, str]:
+    return row["namespace"], row["pod"], row["container"]

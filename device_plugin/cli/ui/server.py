@@ -1,0 +1,197 @@
+"""Serves the page on a loopback address: files, the stream of changes, and answers about one pod or card.
+
+What it knows is for the person who started it. So every request must name our own address (against DNS rebinding)
+and come from our own page, and all but the page's files need the token that the command prints. The token stands
+behind `#`, which no browser sends; the page sends it in a header.
+"""
+
+import hmac
+import json
+import secrets
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from device_plugin.cli.ui.entries import PageEntries
+
+PAGE = Path(__file__).parent / "page"
+_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none';"
+    " form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+)
+_HEADERS = {
+    "Content-Security-Policy": _POLICY,
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+# Connections at a time, each in a thread, and browsers' streams among them. A browser opens six.
+MOST_CONNECTIONS, MOST_STREAMS = 48, 12
+# Seconds for a request to come, and for a browser to take what it is sent.
+TIMEOUT_SECONDS = 20.0
+# Seconds after which a stream without changes says that it lives.
+ALIVE_SECONDS = 5.0
+# Bytes of a message at most, unless one entry is larger: the page takes many small ones without a stutter.
+MOST_BYTES = 32 << 10
+Answer = Callable[[Mapping[str, str]], object]
+"""An answer for JSON to the parameters of a request. Raises LookupError for what does not exist."""
+
+
+class PageServer(ThreadingHTTPServer):
+    """Listens on 127.0.0.1, on a port that is free unless one is given; `address` is what the browser opens."""
+
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 64
+
+    def __init__(self, entries: PageEntries, answers: Mapping[str, Answer], port: int = 0) -> None:
+        """`answers` are by path, such as `/why`. Raises OSError if the port cannot be had."""
+        super().__init__(("127.0.0.1", port), _Handler)
+        self.entries = entries
+        self.answers = answers
+        self.token = secrets.token_urlsafe(32)
+        self.port = int(self.server_address[1])
+        self.hosts = {f"{name}:{self.port}" for name in ("127.0.0.1", "localhost")}
+        self.address = f"http://127.0.0.1:{self.port}/#token={self.token}"
+        self.files = {
+            "/" if path.name == "index.html" else f"/{path.name}": (_TYPES[path.suffix], path.read_bytes())
+            for path in PAGE.iterdir()
+            if path.suffix in _TYPES
+        }
+        self.ending = threading.Event()
+        self.streams = threading.BoundedSemaphore(MOST_STREAMS)
+        self._connections = threading.BoundedSemaphore(MOST_CONNECTIONS)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serve a connection in a thread, or close it if it is one too many."""
+        if self._connections.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Serve a connection until it ends."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._connections.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of a browser that went away."""
+
+    def close(self) -> None:
+        """End every stream, and the server; `serve_forever` must run in another thread."""
+        self.ending.set()
+        self.shutdown()
+        self.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One connection of a browser."""
+
+    protocol_version = "HTTP/1.1"
+    server_version, sys_version = "vgpu", ""
+    timeout = TIMEOUT_SECONDS
+    server: PageServer
+
+    def do_GET(self) -> None:
+        """Answer a request."""
+        if why := self._foreign():
+            self._send(HTTPStatus.FORBIDDEN, "text/plain", f"{why}\n".encode())
+            return
+        target = urlsplit(self.path)
+        if target.path in self.server.files:
+            content, body = self.server.files[target.path]
+            self._send(HTTPStatus.OK, f"{content}; charset=utf-8", body)
+        elif not self._known():
+            self._send(
+                HTTPStatus.UNAUTHORIZED, "text/plain", b"open the address that `vgpu ui` printed last\n"
+            )
+        elif target.path == "/changes":
+            self._stream()
+        elif (answer := self.server.answers.get(target.path)) is not None:
+            self._answer(answer, {key: values[-1] for key, values in parse_qs(target.query).items()})
+        else:
+            self._send(HTTPStatus.NOT_FOUND, "text/plain", b"nothing is here\n")
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - http.server names it
+        """Log nothing: the address of a request may hold a pod's name, and nobody reads it."""
+
+    def _foreign(self) -> str:
+        """Why the request is refused whatever it asks, as text; empty for one of our page."""
+        if self.headers.get("Host") not in self.server.hosts:
+            return "this address is not ours"
+        origin = self.headers.get("Origin")
+        if origin is not None and origin.removeprefix("http://") not in self.server.hosts:
+            return "another page asks"
+        # A person who types the address, or opens it from a terminal, comes from none.
+        if self.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
+            return "another page asks"
+        return ""
+
+    def _known(self) -> bool:
+        given = self.headers.get("Authorization", "")
+        return hmac.compare_digest(given.encode(), f"Bearer {self.server.token}".encode())
+
+    def _answer(self, answer: Answer, query: Mapping[str, str]) -> None:
+        try:
+            status, found = HTTPStatus.OK, answer(query)
+        except LookupError as error:
+            status, found = HTTPStatus.NOT_FOUND, {"problem": str(error.args[0])}
+        self._send(status, "application/json", json.dumps(found).encode())
+
+    def _stream(self) -> None:
+        """Send every entry, and then those that change, as server-sent events, until the browser goes."""
+        if not self.server.streams.acquire(blocking=False):
+            self._send(HTTPStatus.SERVICE_UNAVAILABLE, "text/plain", b"too many pages are open: close one\n")
+            return
+        try:
+            self.close_connection = True
+            self._head(HTTPStatus.OK, "text/event-stream", {"Connection": "close"})
+            with suppress(OSError):
+                self._follow()
+        finally:
+            self.server.streams.release()
+
+    def _follow(self) -> None:
+        version = 0
+        while not self.server.ending.is_set():
+            changes = self.server.entries.since(version, ALIVE_SECONDS)
+            version = changes.version
+            anew = changes.anew and bool(changes.texts)
+            message = bytearray(b"event: anew\ndata: 0\n\n" if anew else b"")
+            part = list[str]()
+            size = 0
+            for text in changes.texts:
+                if part and size + len(text) > MOST_BYTES:
+                    self.wfile.write(message + _event(part))
+                    message.clear()
+                    part, size = [], 0
+                part.append(text)
+                size += len(text)
+            message += _event(part) if part else b": alive\n\n"
+            self.wfile.write(message + (b"event: ready\ndata: 0\n\n" if anew else b""))
+
+    def _send(self, status: HTTPStatus, content: str, body: bytes) -> None:
+        self._head(status, content, {"Content-Length": str(len(body))})
+        self.wfile.write(body)
+
+    def _head(self, status: HTTPStatus, content: str, more: Mapping[str, str]) -> None:
+        self.send_response(status)
+        for name, value in {"Content-Type": content, **_HEADERS, **more}.items():
+            self.send_header(name, value)
+        self.end_headers()
+
+
+def _event(texts: list[str]) -> bytes:
+    """A message with these entries. JSON has no line breaks, so one line holds it."""
+    return f"event: change\ndata: [{','.join(texts)}]\n\n".encode()

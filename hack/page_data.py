@@ -1,0 +1,90 @@
+"""Generates a cluster for the page of `vgpu ui`, as the entries that its server sends."""
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+from device_plugin.cli.ui.entries import PageEntries
+
+Row = dict[str, Any]
+MODELS = (("Z100", 16368, 60, 4), ("Z100L", 32752, 60, 4), ("K100", 65520, 120, 4), ("BW1000", 65520, 80, 4))
+NAMESPACES = ("team-vision", "team-speech", "research", "serving", "notebooks", "batch")
+PODS = ("trainer", "notebook", "inference", "evaluate", "tokenizer", "serve-llm")
+MOST_SLICES = 3
+
+
+def fill(entries: PageEntries, nodes: int, cards: int = 8, seed: int = 1) -> Mapping[str, Row]:
+    """Put a cluster of so many nodes into the entries; returns the nodes by name."""
+    rng = random.Random(seed)
+    made = {f"gpu-{number:04}": node(rng, f"{number:04x}", cards) for number in range(1, nodes + 1)}
+    entries.put("about", {"page": {"use": False}, "cluster": {"read": True}})
+    entries.put("node", made)
+    entries.put("waiting", {f"research/sweep-{i}": waiting(i) for i in range(12)})
+    entries.put("gang", {f"batch/llama-{i}": gang(i) for i in range(3)})
+    entries.put("job", {f"batch/pretrain-{i}": job(i) for i in range(7)})
+    return made
+
+
+def node(rng: random.Random, mark: str, cards: int) -> Row:
+    """A node whose cards are of one model, each with random slices."""
+    model = rng.choice(MODELS)
+    fullness = rng.random()
+    return {
+        "serving": rng.random() > 0.004,
+        "complete": True,
+        "cards": [card(rng, f"GPU-{mark}0000000{i:x}", model, fullness) for i in range(cards)],
+    }
+
+
+def card(rng: random.Random, uuid: str, model: tuple[str, int, int, int], fullness: float) -> Row:
+    """A card with slices of quarters."""
+    name, mib, groups, most = model
+    slices: list[Row] = []
+    quarter = 0
+    while quarter < 4 and rng.random() < fullness:
+        size = rng.randint(1, 4 - quarter)
+        first, last = quarter * groups // 4, (quarter + size) * groups // 4 - 1
+        slices.append({
+            "namespace": rng.choice(NAMESPACES), "pod": f"{rng.choice(PODS)}-{rng.randrange(16**5):05x}",
+            "container": "main", "mib": size * mib // 4, "cores": [[first, last]],
+            "since": f"2026-11-{rng.randint(10, 22)}T{rng.randrange(24):02}:{rng.randrange(60):02}:00Z",
+            "state": "outliving" if rng.random() < 0.002 else "",
+        })  # fmt: skip
+        quarter += size
+    taken = sum(s["mib"] for s in slices)
+    return {
+        "uuid": uuid, "model": name, "family": "hygon.com/dcu", "mib": mib, "freeMiB": mib - taken,
+        "groups": groups, "freeGroups": groups - quarter * groups // 4, "most": most, "free": most - len(slices),
+        "state": rng.choices(("", "unhealthy", "cordoned"), (300, 1, 2))[0], "slices": slices,
+    }  # fmt: skip
+
+
+def waiting(number: int) -> Row:
+    """A pod that waits."""
+    return {
+        "namespace": "research", "pod": f"sweep-{number}", "asks": "48 dcu-mem, 60 dcu-cores",
+        "since": f"2026-11-22T{number:02}:10:00Z", "reason": "memory",
+        "text": "no card fits: 312 cards have less free memory than 48 units, 40 cards are of another model",
+        "advice": "wait until slices end, or ask for less memory",
+    }  # fmt: skip
+
+
+def gang(number: int) -> Row:
+    """A gang."""
+    why = "" if number else "no room for all 8 pods: 6 fit now"
+    return {
+        "namespace": "batch", "group": f"llama-{number}", "sizes": [8], "reserved": 0, "finished": 0, "why": why,
+        "pods": [f"llama-{number}-{i}" for i in range(8)], "bound": 8 if number else 0,
+    }  # fmt: skip
+
+
+def job(number: int) -> Row:
+    """A job of a queue."""
+    waits = number > 3
+    return {
+        "namespace": "batch", "name": f"pretrain-{number}", "queue": "default", "place": number - 3 if waits else None,
+        "phase": "waiting" if waits else "running", "width": 0 if waits else 4, "min": 1, "max": 8,
+        "progress": None if waits else {"done": 1200 * (number + 1), "total": 6000},
+        "secondsLeft": None if waits else 5400, "waitsFor": "room for 4 pods" if waits else "",
+        "since": 1795300000 + number * 900, "nextChange": None, "why": "",
+    }  # fmt: skip

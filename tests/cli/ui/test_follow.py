@@ -1,0 +1,133 @@
+"""The page's entries follow the cluster, as far as the caller may read it."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from typing import Any
+
+import pytest
+
+from device_plugin.cli.ui.entries import PageEntries
+from device_plugin.cli.ui.follow import ClusterFollower
+from device_plugin.core.annotations import MAX_REPLICAS, QUEUE
+from device_plugin.core.requests import DEFAULT_PREFIXES
+from tests.builders import objects
+from tests.cli.fleet import Fleet
+from tests.cli.test_read_cluster import client
+from tests.deadline import eventually
+
+ALL = {"nodes": ("",), "pods": ("",), "jobs": ("",)}
+SECONDS = 20
+
+
+@contextmanager
+def followed(
+    fleet: Fleet, allowed: Mapping[str, Sequence[str]] = ALL, *, only: bool = False
+) -> Iterator[PageEntries]:
+    entries = PageEntries()
+    with closing(client(fleet, allowed)) as api:
+        follower = ClusterFollower(
+            api,
+            entries,
+            DEFAULT_PREFIXES,
+            scheduler="vgpu-scheduler",
+            namespace="default",
+            only_namespace=only,
+        )
+        follower.start()
+        yield entries
+        follower.close()
+
+
+def shown(entries: PageEntries, kind: str) -> dict[str, Any]:
+    found = [json.loads(text) for text in entries.since(0, 0).texts]
+    return {key: value for of, key, value in found if of == kind and value is not None}
+
+
+def held(entries: PageEntries) -> dict[str, list[list[str]]]:
+    return {
+        name: [[s["pod"] for s in card["slices"]] for card in node["cards"]]
+        for name, node in shown(entries, "node").items()
+    }
+
+
+def test_cards_and_holders_as_they_come_and_go(fleet: Fleet) -> None:
+    fleet.node("n1", 2)
+    fleet.pod("a", 4, "n1-0")
+    with followed(fleet) as entries:
+        assert eventually(lambda: held(entries) == {"n1": [["a"], []]}, SECONDS)
+        card = shown(entries, "node")["n1"]["cards"][0]
+        assert (card["mib"], card["freeMiB"], card["groups"], card["freeGroups"]) == (
+            16368,
+            16368 - 4092,
+            60,
+            45,
+        )
+        (taken,) = card["slices"]
+        assert (taken["namespace"], taken["container"], taken["mib"]) == ("default", "main", 4092)
+        assert (taken["cores"], taken["state"]) == ([[0, 14]], "")
+        assert taken["since"]
+        fleet.pod("b", 8, "n1-1")
+        fleet.node("n2", 1)
+        assert eventually(lambda: held(entries) == {"n1": [["a"], ["b"]], "n2": [[]]}, SECONDS)
+        fleet.patch("/api/v1/namespaces/default/pods/a/status", {"status": {"phase": "Succeeded"}})
+        fleet.outlived("n1", "gone")
+        assert eventually(lambda: held(entries)["n1"] == [["gone"], ["b"]], SECONDS)
+        assert shown(entries, "node")["n1"]["cards"][0]["slices"][0]["state"] == "outliving"
+        fleet.delete("/api/v1/nodes/n2")
+        assert eventually(lambda: "n2" not in held(entries), SECONDS)
+        assert shown(entries, "notice") == {}
+
+
+def test_a_pod_waits_with_its_reason_until_it_is_placed(fleet: Fleet) -> None:
+    fleet.node("n1", 1)
+    fleet.pod("big", 17)
+    fleet.pod("small", 2)
+    with followed(fleet) as entries:
+        assert eventually(lambda: len(shown(entries, "waiting")) == 2, SECONDS)
+        found = shown(entries, "waiting")
+        assert found["default/big"]["reason"] == "too-large" or "17" in found["default/big"]["text"], found
+        assert found["default/big"]["asks"] == "17 dcu-mem"
+        assert "fits on node n1" in found["default/small"]["text"]
+        fleet.remove("big")
+        assert eventually(lambda: shown(entries, "waiting").keys() == {"default/small"}, SECONDS)
+
+
+def test_jobs_of_queues_as_the_objects_show_them(fleet: Fleet) -> None:
+    job = objects.job("train", 4, suspend=True)
+    job["metadata"] |= {"labels": {QUEUE: "default"}, "annotations": {MAX_REPLICAS: "8"}}
+    fleet.post("/apis/batch/v1/namespaces/default/jobs", job)
+    fleet.post("/apis/batch/v1/namespaces/default/jobs", objects.job("in-no-queue"))
+    with followed(fleet) as entries:
+        assert eventually(lambda: shown(entries, "job"), SECONDS)
+        (found,) = shown(entries, "job").values()
+        assert (found["name"], found["queue"], found["phase"], found["max"]) == (
+            "train",
+            "default",
+            "waiting",
+            "8",
+        )
+
+
+@pytest.mark.parametrize("only", [False, True])
+def test_rights_of_one_namespace_show_the_cards_of_its_grants(fleet: Fleet, *, only: bool) -> None:
+    fleet.node("n1", 2)
+    fleet.pod("a", 4, "n1-0")
+    fleet.pod("b", 4)
+    with followed(fleet, {"pods": ("default",), "jobs": ("default",)}, only=only) as entries:
+        assert eventually(lambda: held(entries) == {"n1": [["a"]]}, SECONDS)
+        node = shown(entries, "node")["n1"]
+        assert (node["complete"], node["cards"][0]["freeMiB"]) == (False, 0)
+        assert eventually(lambda: "default/b" in shown(entries, "waiting"), SECONDS)
+        texts = " ".join(each["text"] for each in shown(entries, "notice").values())
+        assert "you may not list the nodes of the cluster: cards are known only as grants name them" in texts
+        assert ("list the pods of the cluster" in texts) is not only
+
+
+def test_no_rights_at_all_are_said(fleet: Fleet) -> None:
+    with followed(fleet, {}) as entries:
+        lacks = {"read-nodes", "read-pods", "read-jobs"}
+        assert eventually(lambda: shown(entries, "notice").keys() == lacks, SECONDS)
+        assert eventually(
+            lambda: "in namespace default" in shown(entries, "notice")["read-pods"]["text"], SECONDS
+        )

@@ -1,0 +1,337 @@
+"""The page in a real browser, over a generated cluster: content, hostile names, keys, sizes, what it may not do."""
+
+import random
+import re
+import threading
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import pytest
+
+from device_plugin.cli.ui.entries import PageEntries
+from device_plugin.cli.ui.server import PageServer
+from hack import page_data
+from tests.requirement import require
+
+try:
+    from axe_playwright_python.sync_playwright import Axe
+    from playwright.sync_api import Browser, Page, Route, expect
+
+    from hack.chromium import NoChromiumError, chromium
+except ImportError as error:
+    pytest.fail(f"{error}: run make setup")
+
+# Counting lines of a browser's server, which test_server.py does, would only slow the browser down.
+pytestmark = pytest.mark.no_cover
+NODES = 5000
+HOSTILE = '<img src=x onerror="document.title=1">&lt;b&gt;{{7*7}}'
+TURNED = "team\u202etxt.exe\u2066\u200f\u0007\u001b[31m\n"
+LONG = "a" * 253
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    try:
+        with chromium() as found:
+            yield found
+    except NoChromiumError as error:
+        require(condition=False, reason=str(error))
+
+
+class Shown:
+    """The page over a cluster; it fails where the page says an error, or asks anybody else for anything."""
+
+    def __init__(self, browser: Browser, nodes: int, answers: Any = None) -> None:
+        self.entries = PageEntries()
+        self.truth = dict(page_data.fill(self.entries, nodes))
+        self.server = PageServer(self.entries, answers or {})
+        self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01})
+        self.thread.start()
+        self.context = browser.new_context(viewport={"width": 1400, "height": 900})
+        self.errors: list[str] = []
+        self.foreign: list[str] = []
+        self.urls: list[str] = []
+        self.context.route("**/*", self._route)
+        self.page = self.tab()
+
+    def tab(self) -> Page:
+        page = self.context.new_page()
+        page.on("console", lambda said: self.errors.append(said.text) if said.type == "error" else None)
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        return page
+
+    def _route(self, route: Route) -> None:
+        self.urls.append(route.request.url)
+        if route.request.url.startswith(f"http://127.0.0.1:{self.server.port}/"):
+            route.continue_()
+        else:
+            self.foreign.append(route.request.url)
+            route.abort()
+
+    def open(self) -> Page:
+        self.page.goto(self.server.address)
+        self.page.locator(".card").first.wait_for()
+        expect(self.page.locator("#map-text")).to_have_text(re.compile(f"^{len(self.truth):,} nodes?, "))
+        return self.page
+
+    def end(self) -> None:
+        self.context.close()
+        self.server.close()
+        self.thread.join()
+
+
+@pytest.fixture
+def small(browser: Browser) -> Iterator[Shown]:
+    made = Shown(browser, 6)
+    yield made
+    made.end()
+    assert (made.errors, made.foreign) == ([], [])
+
+
+@pytest.fixture(scope="module")
+def large(browser: Browser) -> Iterator[Shown]:
+    made = Shown(browser, NODES)
+    made.open()
+    yield made
+    made.end()
+    assert (made.errors, made.foreign) == ([], [])
+
+
+def labels(page: Page) -> dict[str, list[str]]:
+    """By node, what each of its cards that are in sight says."""
+    found: dict[str, list[str]] = page.evaluate(
+        "Object.fromEntries([...document.querySelectorAll('.row')].map((row) => [row.dataset.node,"
+        " [...row.querySelectorAll('.card')].map((card) => card.getAttribute('aria-label'))]))"
+    )
+    return found
+
+
+def wanted(card: page_data.Row) -> list[str]:
+    """What the label of a card must hold."""
+    return [
+        f"and {card['freeGroups']} of {card['groups']} core group",
+        f"{len(card['slices'])} slice",
+        card["state"],
+    ]
+
+
+def test_what_is_in_sight_is_the_cluster_and_little_else_is_made(large: Shown) -> None:
+    page = large.page
+    for height in (0.0, 0.31, 0.77, 1.0):
+        page.evaluate("share => scrollTo(0, share * (document.body.scrollHeight - innerHeight))", height)
+        page.wait_for_timeout(60)
+        found = labels(page)
+        assert 8 <= len(found) <= 60
+        for name, cards in found.items():
+            truth = large.truth[name]["cards"]
+            assert len(cards) == len(truth)
+            for label, card in zip(cards, truth, strict=True):
+                assert all(text in label for text in wanted(card)), (label, card)
+    assert page.evaluate("document.querySelectorAll('*').length") < 3000
+    free = sum(
+        card["freeMiB"]
+        for node in large.truth.values()
+        for card in node["cards"]
+        if node["serving"] and not card["state"] and card["free"] and card["freeMiB"] and card["freeGroups"]
+    )
+    assert f"{free / 1048576:.0f} TiB" in page.locator("#totals").inner_text().replace(",", "")
+    page.evaluate("scrollTo(0, 0)")
+
+
+def test_filters_show_what_they_name_and_the_address_holds_them(large: Shown) -> None:
+    page = large.page
+    page.get_by_label("Model").select_option("K100")
+    page.get_by_label("Namespace").fill("team-vision")
+    among = [
+        name
+        for name, node in large.truth.items()
+        if any(card["model"] == "K100" for card in node["cards"])
+        and any(s["namespace"] == "team-vision" for card in node["cards"] for s in card["slices"])
+    ]
+    expect(page.locator("#map-text")).to_have_text(re.compile(f"^{len(among):,} nodes, "))
+    assert set(labels(page)) <= set(among)
+    address = page.url
+    assert ("model=K100" in address, "namespace=team-vision" in address) == (True, True)
+    assert large.server.token not in address
+    # The link works in another tab of this browser: an open one gives it the token.
+    other = large.tab()
+    other.goto(address)
+    expect(other.locator("#map-text")).to_have_text(re.compile(f"^{len(among):,} nodes, "))
+    other.close()
+    page.get_by_label("Model").select_option("")
+    page.get_by_label("Namespace").fill("")
+    page.get_by_label("Name", exact=True).fill("gpu-0777")
+    expect(page.locator("#map-text")).to_have_text(re.compile("^1 node, "))
+    page.get_by_label("Name", exact=True).fill("")
+
+
+def test_the_token_is_in_no_request_and_no_history(small: Shown) -> None:
+    page = small.open()
+    page.goto("about:blank")
+    page.go_back()
+    page.locator(".card").first.wait_for()
+    assert all(small.server.token not in url for url in small.urls)
+    assert small.server.token not in page.url
+    stranger = small.context.browser.new_context() if small.context.browser else None
+    assert stranger is not None
+    lost = stranger.new_page()
+    lost.goto(page.url)
+    expect(lost.locator("#empty")).to_contain_text("Open the address that vgpu ui printed")
+    stranger.close()
+
+
+def test_a_change_is_shown_on_the_row_the_panel_and_the_totals(small: Shown) -> None:
+    page = small.open()
+    page.locator(".card").first.click()
+    panel = page.locator("#panel")
+    expect(panel.locator("h2")).to_have_text(small.truth["gpu-0001"]["cards"][0]["uuid"])
+    slice_ = {
+        "namespace": "new", "pod": "comes-now", "container": "main", "mib": 1024, "cores": [[0, 3], [8, 8]],
+        "since": "", "state": "covered",
+    }  # fmt: skip
+    node = small.truth["gpu-0001"]
+    card = {**node["cards"][0], "slices": [slice_], "freeMiB": 1024, "freeGroups": 2, "free": 1, "state": ""}
+    small.entries.put("node", {"gpu-0001": {**node, "serving": True, "cards": [card, *node["cards"][1:]]}})
+    expect(panel).to_contain_text("comes-now")
+    expect(panel).to_contain_text("something covers the files that limit it")
+    expect(panel.locator(".units .tint-warn")).to_have_count(5)
+    expect(page.locator(".card").first).to_have_attribute(
+        "aria-label", re.compile("free 1 GiB .* 2 of .* 1 slice")
+    )
+    small.entries.put("node", {"gpu-0001": None})
+    expect(panel).to_be_hidden()
+    expect(page.locator("#map-text")).to_have_text(re.compile("^5 nodes, 40 cards"))
+
+
+def test_lists_of_what_waits_of_gangs_and_of_jobs(small: Shown) -> None:
+    page = small.open()
+    for view, title, count, text in (
+        ("waiting", "sweep-0", 12, "No card fits: 312 cards have less free memory"),
+        ("gangs", "llama-0", 3, "0 are bound"),
+        ("jobs", "pretrain-0", 7, "1200 of 6000 done, about 1h30m left"),
+    ):
+        page.locator(f"nav a[data-view={view}]").click()
+        expect(page.locator(".item")).to_have_count(count)
+        expect(page.locator(".item", has_text=title)).to_contain_text(text)
+    page.get_by_label("Name", exact=True).fill("pretrain-3")
+    expect(page.locator(".item")).to_have_count(1)
+    small.entries.put("job", {"batch/pretrain-3": None})
+    expect(page.locator("#empty")).to_have_text("Nothing fits the filter.")
+    page.go_back()
+
+
+def test_hostile_names_stay_text(small: Shown) -> None:
+    page = small.open()
+    for text in (HOSTILE, TURNED, LONG):
+        for kind, value in hostile(text).items():
+            small.entries.put(kind, {text: value})
+    expect(page.locator("#map-text")).to_have_text(re.compile("^9 nodes, "))
+    for name in (HOSTILE, TURNED, LONG):
+        page.get_by_label("Name", exact=True).fill(name[:8])
+        page.locator(".row").filter(has_text=_clean(name)[:16]).locator(".card").first.click()
+        expect(page.locator("#panel h2")).to_have_text(_clean(name))
+        expect(page.locator("#panel .slice b")).to_have_text(_clean(name))
+        assert wider(page) == []
+    page.get_by_label("Name", exact=True).fill("")
+    for view in ("waiting", "gangs", "jobs"):
+        page.locator(f"nav a[data-view={view}]").click()
+        for name in (HOSTILE, TURNED, LONG):
+            expect(page.locator(".item", has_text=_clean(name)[:40])).to_have_count(1)
+        assert wider(page) == []
+    assert page.locator("img").count() == 0
+    assert page.title() == "Jobs in queues · vgpu"
+
+
+def wider(page: Page) -> list[str]:
+    """What is wider than the window."""
+    found: list[str] = page.evaluate(
+        "document.documentElement.scrollWidth <= innerWidth ? [] : [...document.querySelectorAll('main *, header *')]"
+        ".filter((each) => each.getBoundingClientRect().right > innerWidth).map((each) => each.outerHTML.slice(0, 120))"
+    )
+    return found
+
+
+def hostile(text: str) -> dict[str, page_data.Row]:
+    """An entry of each kind whose texts are all this one."""
+    node = page_data.node(random.Random(3), "ffff", 1)
+    words = dict.fromkeys(("namespace", "pod", "container", "since", "state"), text)
+    node["cards"][0] |= {
+        **dict.fromkeys(("model", "uuid", "family"), text),
+        "slices": [{**words, "mib": 1, "cores": [[0, 0]]}],
+    }
+    return {
+        "node": node,
+        "waiting": _all_texts(page_data.waiting(0), text),
+        "gang": {**_all_texts(page_data.gang(0), text), "why": text},
+        "job": {**_all_texts(page_data.job(0), text), "why": text, "waitsFor": text},
+        "notice": {"text": text},
+    }
+
+
+def _all_texts(row: page_data.Row, text: str) -> page_data.Row:
+    return {key: text if isinstance(value, str) else value for key, value in row.items()}
+
+
+def _clean(name: str) -> str:
+    return re.sub("[\u202e\u2066\u200f\u0007\u001b\n]", "\ufffd", name)
+
+
+def test_everything_is_reached_by_keys_alone(small: Shown) -> None:
+    page = small.open()
+    keys = page.keyboard
+
+    def focused() -> str:
+        found: str = page.evaluate(
+            "(({ ariaLabel, id, textContent }) => ariaLabel || id || textContent)(document.activeElement)"
+        )
+        return found
+
+    box = "document.activeElement.getBoundingClientRect()"
+    in_sight = f"(({{ top, bottom }}) => top >= 0 && bottom <= innerHeight)({box})"
+
+    keys.press("Tab")
+    assert focused() == "skip"
+    keys.press("Enter")
+    assert focused() == "main"
+    for _ in range(12):
+        keys.press("Tab")
+        if focused().startswith("Card "):
+            break
+    assert focused().startswith("Card 1 of gpu-0001")
+    for key, at in (
+        ("ArrowRight", "Card 2 of gpu-0001"), ("ArrowDown", "Card 2 of gpu-0002"), ("End", "Card 1 of gpu-0006"),
+        ("ArrowDown", "Card 1 of gpu-0006"), ("ArrowUp", "Card 1 of gpu-0005"), ("Shift+End", "Card 8 of gpu-0005"),
+        ("Home", "Card 1 of gpu-0001"), ("ArrowLeft", "Card 1 of gpu-0001"), ("PageDown", "Card 1 of gpu-0006"),
+    ):  # fmt: skip
+        keys.press(key)
+        assert focused().startswith(at), key
+        assert page.evaluate(in_sight), f"{key}: the focus is out of sight"
+    outline = "getComputedStyle(document.activeElement).outlineStyle"
+    assert page.evaluate(outline) == "solid"
+    keys.press("Enter")
+    assert focused() == "panel-title"
+    keys.press("Tab")
+    assert focused() == "Close the card"
+    keys.press("Escape")
+    assert focused().startswith("Card 1 of gpu-0006")
+    assert page.locator("#panel").is_hidden()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(400, "dark"), (2000, "light")])
+def test_axe_finds_nothing_serious(small: Shown, width: int, scheme: Literal["dark", "light"]) -> None:
+    page = small.page
+    page.set_viewport_size({"width": width, "height": 1000})
+    page.emulate_media(color_scheme=scheme)
+    small.open()
+    for view in ("cards", "waiting", "jobs"):
+        page.locator(f"nav a[data-view={view}]").click()
+        if view == "cards":
+            page.locator(".card").nth(1).click()
+        page.wait_for_timeout(200)  # colours fade for 0.12 s
+        found = Axe().run(page).response["violations"]
+        grave = [each for each in found if each["impact"] in ("serious", "critical")]
+        told = [(each["id"], [node["html"] for node in each["nodes"]][:3]) for each in grave]
+        assert told == [], view
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        if view == "cards":
+            page.keyboard.press("Escape")

@@ -1,0 +1,182 @@
+"""Who gets what from the page's server: only our own page, on our own address, with the token."""
+
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from http.client import HTTPConnection, HTTPResponse
+
+import pytest
+
+from device_plugin.cli.ui import server as module
+from device_plugin.cli.ui.entries import PageEntries
+from device_plugin.cli.ui.server import PAGE, PageServer
+from tests.deadline import eventually
+
+FILES = sorted(path.name for path in PAGE.iterdir())
+
+
+def answer(query: Mapping[str, str]) -> object:
+    if query.get("card") != "a&b":
+        raise LookupError("this card is not shown")
+    return {"values": [1, 2]}
+
+
+@pytest.fixture
+def entries() -> PageEntries:
+    return PageEntries()
+
+
+@pytest.fixture
+def server(entries: PageEntries) -> Iterator[PageServer]:
+    made = PageServer(entries, {"/use": answer})
+    thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield made
+    made.close()
+    thread.join()
+
+
+def known(server: PageServer) -> dict[str, str]:
+    return {"Authorization": f"Bearer {server.token}"}
+
+
+def get(
+    server: PageServer, path: str, headers: Mapping[str, str] | None = None, method: str = "GET"
+) -> HTTPResponse:
+    connection = HTTPConnection("127.0.0.1", server.port, timeout=20)
+    connection.request(method, path, headers=dict(headers or {}))
+    response = connection.getresponse()
+    if response.getheader("Content-Length"):
+        with closing(connection):
+            response.text = response.read().decode()  # type: ignore[attr-defined]
+    return response
+
+
+def test_files_need_no_token_and_everything_else_does(server: PageServer) -> None:
+    assert get(server, "/").status == 200
+    for name in FILES:
+        response = get(server, "/" if name == "index.html" else f"/{name}")
+        assert response.status == 200, name
+        policy = response.getheader("Content-Security-Policy") or ""
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert response.getheader("Referrer-Policy") == "no-referrer"
+        assert response.getheader("Set-Cookie") is None
+    for path in (
+        "/changes",
+        "/use?card=a%26b",
+        "/none",
+        f"/?token={server.token}x/../changes",
+        "/../server.py",
+    ):
+        status = get(server, path).status
+        assert status == (200 if path.startswith("/?") else 401), path
+    for token in ("", "Bearer ", "Bearer x", server.token, f"bearer {server.token}", "Bearer ü"):
+        assert get(server, "/changes", {"Authorization": token.encode().decode("latin-1")}).status == 401
+    assert get(server, "/none", known(server)).status == 404
+
+
+def test_the_token_is_new_each_time_and_stands_where_no_browser_sends_it(server: PageServer) -> None:
+    with closing(PageServer(PageEntries(), {}).socket):
+        pass
+    other = PageServer(PageEntries(), {})
+    other.server_close()
+    assert other.token != server.token
+    assert len(server.token) >= 43
+    assert server.address == f"http://127.0.0.1:{server.port}/#token={server.token}"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Host": "rebound.example.com:{port}"},
+        {"Host": "127.0.0.1"},
+        {"Host": "127.0.0.1:1"},
+        {"Origin": "http://example.com"},
+        {"Origin": "null"},
+        {"Origin": "https://127.0.0.1:{port}"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+    ],
+    ids=str,
+)
+def test_another_page_and_another_name_of_this_machine_get_nothing(
+    server: PageServer, headers: dict[str, str]
+) -> None:
+    sent = {key: value.format(port=server.port) for key, value in headers.items()}
+    for path in ("/", "/changes", "/use?card=a%26b"):
+        assert get(server, path, {**known(server), **sent}).status == 403
+
+
+def test_our_own_page_is_heard_by_both_names(server: PageServer) -> None:
+    for name in ("127.0.0.1", "localhost"):
+        own = {"Host": f"{name}:{server.port}", "Origin": f"http://{name}:{server.port}"}
+        sent = {**known(server), **own, "Sec-Fetch-Site": "same-origin"}
+        response = get(server, "/use?card=a%26b", sent)
+        assert (response.status, json.loads(response.text)) == (200, {"values": [1, 2]})  # type: ignore[attr-defined]
+    assert get(server, "/use?card=b", known(server)).status == 404
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD"])
+def test_nothing_can_be_changed(server: PageServer, method: str) -> None:
+    assert get(server, "/changes", known(server), method).status == 501
+
+
+def messages(response: HTTPResponse) -> Iterator[tuple[str, object]]:
+    event = ""
+    while line := response.readline().decode().rstrip("\n"):
+        event = line.removeprefix("event: ")
+        data = response.readline().decode().removeprefix("data: ")
+        assert response.readline() == b"\n"
+        yield event, json.loads(data)
+
+
+def test_the_stream_sends_all_and_then_what_changes(server: PageServer, entries: PageEntries) -> None:
+    nodes = {f"n{i}": "x" * 1000 for i in range(100)}
+    entries.put("node", nodes)
+    stream = messages(get(server, "/changes", known(server)))
+    assert next(stream) == ("anew", 0)
+    got: list[list[object]] = []
+    while (message := next(stream))[0] == "change":
+        part = message[1]
+        assert isinstance(part, list)
+        assert sum(len(json.dumps(each)) for each in part) <= module.MOST_BYTES
+        got += part
+    assert (message[0], got) == ("ready", [["node", name, text] for name, text in nodes.items()])
+    entries.put("node", {"n7": "new\n\ndata: 1", "n8": None})
+    assert next(stream) == ("change", [["node", "n7", "new\n\ndata: 1"], ["node", "n8", None]])
+
+
+def test_streams_and_connections_are_bounded(
+    server: PageServer, entries: PageEntries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entries.put("node", {"n1": 1})
+    streams = [get(server, "/changes", known(server)) for _ in range(module.MOST_STREAMS)]
+    assert {stream.status for stream in streams} == {200}
+    assert get(server, "/changes", known(server)).status == 503
+    # A closed page gives its place back once the server next writes to it.
+    monkeypatch.setattr(module, "ALIVE_SECONDS", 0.01)
+    streams.pop().close()
+
+    def again() -> bool:
+        entries.put("node", {"n1": object.__hash__(object())})
+        response = get(server, "/changes", known(server))
+        streams.append(response)
+        return response.status == 200
+
+    assert eventually(again, 20)
+    idle = [HTTPConnection("127.0.0.1", server.port, timeout=20) for _ in range(module.MOST_CONNECTIONS)]
+    for connection in idle:
+        connection.connect()
+    assert eventually(lambda: not _reached(server), 20)
+    for connection in idle:
+        connection.close()
+    assert eventually(lambda: _reached(server), 20)
+
+
+def _reached(server: PageServer) -> bool:
+    try:
+        return get(server, "/").status == 200
+    except ConnectionError:
+        return False

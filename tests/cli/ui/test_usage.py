@@ -1,0 +1,81 @@
+"""What Prometheus is asked about a card, and what is shown of its answer."""
+
+import json
+from collections.abc import Iterator
+from urllib.parse import parse_qs
+
+import pytest
+
+from device_plugin.adapters.http.server import Server
+from device_plugin.cli.ui.entries import PageEntries
+from device_plugin.cli.ui.usage import CardUse, PrometheusError
+from device_plugin.core.http_values import HttpAnswer, HttpRequest
+
+
+class StandIn:
+    """Answers every query with `body`, and keeps what was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[dict[str, list[str]]] = []
+        self.body: object = {
+            "status": "success",
+            "data": {"result": [{"values": [[1.0, "0.25"], [2.0, "NaN"], [3.0, "+Inf"], [4.0, "0.5"]]}]},
+        }
+        self.status = 200
+
+    def __call__(self, request: HttpRequest) -> HttpAnswer:
+        assert request.path == "/prom/api/v1/query_range"
+        self.asked.append(parse_qs(request.query))
+        return HttpAnswer(json.dumps(self.body), status=self.status)
+
+
+@pytest.fixture
+def stand_in() -> StandIn:
+    return StandIn()
+
+
+@pytest.fixture
+def use(stand_in: StandIn) -> Iterator[CardUse]:
+    entries = PageEntries()
+    entries.put("node", {"n1": {}})
+    with Server(stand_in, "127.0.0.1:0") as server:
+        yield CardUse(f"http://{server.address}/prom/", entries)
+
+
+def test_the_use_of_one_card(use: CardUse, stand_in: StandIn) -> None:
+    found = use.answer({"node": "n1", "card": 'x"} or {y="'})
+    assert isinstance(found, dict)
+    assert found["series"] == {name: [[1.0, 0.25], [4.0, 0.5]] for name in ("memory used", "computing")}
+    for asked in stand_in.asked:
+        assert '{node="n1",card="x\\"} or {y=\\""}' in asked["query"][0]
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "problem"),
+    [
+        (503, {}, "answers 503"),
+        (200, [], "no result"),
+        (200, {"status": "error"}, ""),
+        (200, {"status": "success", "data": {"result": []}}, ""),
+    ],
+)
+def test_what_is_no_answer_is_said(
+    use: CardUse, stand_in: StandIn, status: int, body: object, problem: str
+) -> None:
+    stand_in.status, stand_in.body = status, body
+    found = use.answer({"node": "n1", "card": "c"})
+    assert isinstance(found, dict)
+    assert problem in found.get("problem", "")
+    assert ("problem" in found) is bool(problem)
+
+
+def test_nothing_is_asked_of_nodes_that_are_not_shown(use: CardUse, stand_in: StandIn) -> None:
+    with pytest.raises(LookupError):
+        use.answer({"node": "other", "card": "c"})
+    assert stand_in.asked == []
+
+
+@pytest.mark.parametrize("url", ["localhost:9090", "file:///etc/passwd", ""])
+def test_what_is_no_url_is_refused(url: str) -> None:
+    with pytest.raises(PrometheusError, match="is no URL"):
+        CardUse(url, PageEntries())
