@@ -61,9 +61,11 @@ native: $(STAMP)
 protos: setup
 	$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. --grpc_python_out=. $(PB)/*.proto
 
-# Generated reference pages are committed; a test holds them to the code.
+# Generated reference pages and pictures are committed; tests hold them to the code, and to docs/pictures/*.dot.
 docs: setup
 	$(BIN)/python -m hack.reference
+	@command -v dot >/dev/null || { echo 'to draw docs/pictures: apt install graphviz' >&2; exit 1; }
+	@for picture in docs/pictures/*.dot; do dot -Tsvg "$$picture" -o "$${picture%.dot}.svg"; done
 
 # The chart is generated from the other manifests (needs kubectl) and committed; a test holds it to them.
 chart: setup

@@ -23,7 +23,9 @@ PARTS = {
         "device_plugin.wiring.cluster",
         "device_plugin.wiring.fitting",
     ),
-    "cli": tuple(f"device_plugin.cli.{name}" for name in ("cordon", "uncordon", "drain", "defrag")),
+    "cli": tuple(
+        f"device_plugin.cli.{name}" for name in ("cordon", "uncordon", "drain", "defrag", "convert")
+    ),
 }
 # Loaded only where a kubeconfig is read.
 LATER = {"kubernetes", "pyyaml"}

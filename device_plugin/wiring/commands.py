@@ -42,6 +42,7 @@ _PEOPLE: tuple[Command, ...] = (
     ("fit", "say whether and where a pod would be placed now", "device_plugin.cli.fit"),
     ("check", "say whether the installation is sound", "device_plugin.cli.check"),
     ("ui", "a page with every card, its holders, and the pods that wait", "device_plugin.cli.ui.command"),
+    ("convert", "rewrite pods that ask other products for a share of a card", "device_plugin.cli.convert"),
     ("run", "run a program on cards, as a job of a queue", "device_plugin.cli.run"),
 )
 _EXAMPLES = """\

@@ -1,5 +1,6 @@
 """The site of docs/: links between its pages hold, and files of the project that a page links to are pages."""
 
+import html
 import os
 import re
 import subprocess
@@ -55,3 +56,17 @@ def test_a_broken_link_fails_the_build(tmp_path: Path) -> None:
     broken = build(config, tmp_path / "site")
     assert broken.returncode != 0
     assert "gone.md" in broken.stderr + broken.stdout
+
+
+@pytest.mark.parametrize(
+    "source", sorted((PROJECT / "docs/pictures").glob("*.dot")), ids=lambda path: path.stem
+)
+def test_a_picture_is_drawn_from_its_text(source: Path) -> None:
+    """The drawing program is not everywhere; every word of the text is in what it drew."""
+    drawn = html.unescape(source.with_suffix(".svg").read_text())
+    words = {
+        word
+        for label in re.findall(r'label="([^"]*)"', source.read_text())
+        for word in re.split(r"\s|\\n", label)
+    }
+    assert [word for word in sorted(words) if word not in drawn] == []

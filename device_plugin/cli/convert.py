@@ -1,0 +1,123 @@
+"""`vgpu convert`: rewrite pods that ask HAMi, gpushare, KAI, Volcano or NVIDIA's plugin for a share of a card.
+
+    vgpu convert pod.yaml > ours.yaml                     # what has no counterpart is said on stderr
+    vgpu convert --core-groups 60 pod.yaml                # a card has 60: percents of compute become core groups
+    vgpu convert --prefix amd.com/gpu --in-place *.yaml
+    kubectl get deployment web -o yaml | vgpu convert -
+
+It finds pods and pod templates at any depth of any kind of object, and keeps comments and order. The exit status is 1
+if a request could not be converted.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from device_plugin.cli.convert_pods import Conversion, Target, templates
+from device_plugin.core.errors import VgpuError
+from device_plugin.core.requests import DEFAULT_PREFIXES
+
+STDIN = "-"
+
+
+class ConvertError(VgpuError):
+    """A file cannot be read, or is no YAML."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments of `vgpu convert`."""
+    parser.add_argument("files", nargs="+", metavar="FILE", help="YAML or JSON; - reads stdin")
+    parser.add_argument(
+        "--prefix", default=DEFAULT_PREFIXES[0], metavar="P",
+        help=f"card family to ask for (default: {DEFAULT_PREFIXES[0]})",
+    )  # fmt: skip
+    parser.add_argument(
+        "--mem-unit-mib",
+        type=int,
+        default=1024,
+        metavar="MIB",
+        help="memory unit of the cluster (default: 1024)",
+    )
+    parser.add_argument(
+        "--core-groups", type=int, default=0, metavar="N",
+        help="core groups of a card, by which a percentage of its compute units is converted",
+    )  # fmt: skip
+    parser.add_argument(
+        "-i", "--in-place", action="store_true", help="write each file anew in place of stdout"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print or write the converted files. Raises ConvertError."""
+    if args.mem_unit_mib < 1 or args.core_groups < 0:
+        raise ConvertError("--mem-unit-mib and --core-groups: write whole numbers of at least 1")
+    if args.in_place and STDIN in args.files:
+        raise ConvertError("--in-place needs files: stdin has no place")
+    target = Target(args.prefix, args.mem_unit_mib, args.core_groups)
+    # All are read before one is written.
+    read = [(name, _documents(name)) for name in args.files]
+    failed = False
+    for number, (name, documents) in enumerate(read):
+        failed |= _convert(name, documents, target)
+        text = _as_text(documents)
+        if args.in_place:
+            Path(name).write_text(text, encoding="utf-8")
+        else:
+            print("---\n" * bool(number) + text, end="")
+    return int(failed)
+
+
+def _documents(name: str) -> list[Any]:
+    """The documents of a file. Raises ConvertError."""
+    try:
+        text = sys.stdin.read() if name == STDIN else Path(name).read_text(encoding="utf-8")
+        return list(_yaml().load_all(text))
+    except (OSError, UnicodeDecodeError, YAMLError) as error:
+        raise ConvertError(f"{name}: {error}") from error
+
+
+def _convert(name: str, documents: Sequence[Any], target: Target) -> bool:
+    """Convert a file's documents in place, and print remarks; returns True if something could not be converted."""
+    found = [(template, document) for document in documents for template in templates(document)]
+    if not found:
+        print(f"{name}: no pod and no pod template", file=sys.stderr)
+    failed = False
+    for template, document in found:
+        conversion = Conversion(target)
+        conversion.run(template)
+        where = f"{name}: {_named(template if document is template else document)}"
+        if not conversion.converted and not conversion.open:
+            print(f"{where}: asks no other product for a card; unchanged", file=sys.stderr)
+        for remark in conversion.remarks:
+            print(f"{where}: {remark}", file=sys.stderr)
+        for problem in conversion.open:
+            print(f"{where}: not converted: {problem}", file=sys.stderr)
+        failed |= bool(conversion.open)
+    return failed
+
+
+def _named(document: Any) -> str:
+    """Kind and name of an object, `Deployment web`."""
+    metadata = document.get("metadata") or {} if isinstance(document, dict) else {}
+    kind = document.get("kind", "object") if isinstance(document, dict) else "list"
+    return f"{kind} {metadata.get('name') or metadata.get('generateName') or '?'}"
+
+
+def _as_text(documents: Sequence[Any]) -> str:
+    written = StringIO()
+    _yaml().dump_all(documents, written)
+    return written.getvalue()
+
+
+def _yaml() -> YAML:
+    """A reader and writer that keeps comments, quotes and the order of keys."""
+    yaml = YAML()
+    yaml.preserve_quotes = True
+    yaml.width = 4096
+    return yaml
