@@ -61,9 +61,11 @@ native: $(STAMP)
 protos: setup
 	$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. --grpc_python_out=. $(PB)/*.proto
 
-# Generated reference pages and pictures are committed; tests hold them to the code, and to docs/pictures/*.dot.
+# Generated reference pages, pictures, rules, alerts and boards are committed; tests hold them to the code, and to
+# docs/pictures/*.dot.
 docs: setup
 	$(BIN)/python -m hack.reference
+	$(BIN)/python -m hack.monitoring
 	@command -v dot >/dev/null || { echo 'to draw docs/pictures: apt install graphviz' >&2; exit 1; }
 	@for picture in docs/pictures/*.dot; do dot -Tsvg "$$picture" -o "$${picture%.dot}.svg"; done
 

@@ -13,8 +13,8 @@ APART = ("device_plugin.__main__", "device_plugin.cli")
 
 INTRODUCTION = (
     "All services serve `/metrics` in Prometheus' text format. Each fact has one exporter, so a sum over all scraped"
-    " pods counts nothing twice. A metric whose source is missing has no sample. `manifests/components/monitoring`"
-    " scrapes them."
+    " pods counts nothing twice. A metric whose source is missing has no sample. [Monitoring](../monitoring.md) has"
+    " rules, alerts and boards."
 )
 ABOUT = {
     Exporter.AGENT: "Of its own node. `vgpu node`, port 9400.",

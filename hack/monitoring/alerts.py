@@ -1,0 +1,114 @@
+"""The alerts. Each has a page in docs/alerts/ that says what it means, what to look at and what to do."""
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+from hack.monitoring.queries import each, either, total
+
+PAGES = "docs/alerts"
+
+
+class Severity(Enum):
+    """The label `severity`: how soon a person should look."""
+
+    CRITICAL = "critical"
+    """Pods that ask for a slice fail or wait now, or limits do not hold."""
+    WARNING = "warning"
+    """A part of the cluster has stopped working; the rest goes on."""
+    INFO = "info"
+    """Nothing is broken; somebody may want to act before it becomes tight."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """An alert that fires when `expr` has had a result for `lasts`, a duration such as 5m."""
+
+    name: str
+    severity: Severity
+    lasts: str
+    expr: str
+    summary: str
+    description: str
+
+    @property
+    def page(self) -> str:
+        """The path of its page: docs/alerts/agent-down.md for VgpuAgentDown."""
+        words = re.findall("[A-Z][a-z]+", self.name.removeprefix("Vgpu"))
+        return f"{PAGES}/{'-'.join(words).lower()}.md"
+
+
+AGENT = each("vgpu_inventory_age_seconds")
+_SERVING = each("vgpu_inventory_serving")
+
+ALERTS = (
+    Alert(
+        "VgpuAgentDown", Severity.CRITICAL, "10m",
+        either(f"({_SERVING} == 1 unless on (node) {AGENT})", f"({_SERVING} == 0)"),
+        "The node agent on {{ $labels.node }} does not serve.",
+        "{{ if eq $value 0.0 }}The inventory of node {{ $labels.node }} says that its agent does not serve"
+        "{{ else }}Node {{ $labels.node }} offers cards, and no agent there is scraped{{ end }}: pods with slices"
+        " cannot start there, and the use of its cards is not known. Pods that run go on.",
+    ),
+    Alert(
+        "VgpuCardUnhealthy", Severity.WARNING, "1m",
+        "min by (node, card) (vgpu_card_healthy) == 0",
+        "Card {{ $labels.card }} on {{ $labels.node }} is unhealthy.",
+        "The driver reports a fault of card {{ $labels.card }} on node {{ $labels.node }}. It gets no new slices; the"
+        " pods that hold slices of it may fail.",
+    ),
+    Alert(
+        "VgpuOverlap", Severity.CRITICAL, "2m",
+        either(
+            each("vgpu_crowded_cards", where='cause="overlap"') + " > 0",
+            f"{total('vgpu_slice_core_groups', by='node, card')} > on (node, card) {each('vgpu_card_core_groups')}",
+        ),
+        "Slices of a card overlap.",
+        "{{ if $labels.card }}Containers hold more core groups of card {{ $labels.card }} on node {{ $labels.node }}"
+        " than it has{{ else }}On {{ $value }} cards two grants conflict{{ end }}. This should never happen: the pod"
+        " that was bound later is deleted within seconds.",
+    ),
+    Alert(
+        "VgpuSliceUnenforced", Severity.CRITICAL, "2m",
+        each("vgpu_reported_slices", where='state=~"unenforced|covered"') + " > 0",
+        "{{ $value }} containers on {{ $labels.node }} use a card without its limits ({{ $labels.state }}).",
+        "On node {{ $labels.node }}, {{ $value }} containers have slices whose limits may not hold:"
+        ' {{ if eq $labels.state "covered" }}a mount hides the files that limit them{{ else }}they use a card past the'
+        " library, without a slot in the usage region{{ end }}. Other pods on the card may run out of memory.",
+    ),
+    Alert(
+        "VgpuAllocationHigh", Severity.INFO, "30m",
+        either("vgpu:model_memory_granted:ratio > 0.95", "vgpu:model_core_groups_granted:ratio > 0.95"),
+        "{{ $value | humanizePercentage }} of the {{ $labels.model }} cards is granted.",
+        "Of the memory or the core groups of all cards of model {{ $labels.model }} ({{ $labels.family }}),"
+        " {{ $value | humanizePercentage }} has been granted for half an hour: larger requests will wait.",
+    ),
+    Alert(
+        "VgpuPodsWaiting", Severity.WARNING, "5m",
+        each("vgpu_unplaced_oldest_seconds", where='reason!="held"') + " > 1800",
+        "A pod has waited {{ $value | humanizeDuration }} for a slice ({{ $labels.reason }}).",
+        "The oldest pod that waits for a slice for the reason {{ $labels.reason }} was created"
+        " {{ $value | humanizeDuration }} ago.",
+    ),
+    Alert(
+        "VgpuNoLeader", Severity.CRITICAL, "2m",
+        "absent(vgpu_leader == 1)",
+        "No replica of the cluster service leads.",
+        "No replica of vgpu-cluster has led for 2 minutes, or none is scraped: pods that ask for a slice wait. Pods"
+        " that run go on.",
+    ),
+    Alert(
+        "VgpuInventoryStale", Severity.WARNING, "3m",
+        f"{AGENT} > 120",
+        "The inventory of {{ $labels.node }} is {{ $value | humanizeDuration }} old.",
+        "The agent on node {{ $labels.node }} has not been able to compare or write its node's inventory for"
+        " {{ $value | humanizeDuration }}: a change of its cards is not known to the cluster.",
+    ),
+    Alert(
+        "VgpuJobEngineNoLeader", Severity.WARNING, "5m",
+        "max (max_over_time(vgpu_job_engine_leader[6h])) >= 0 unless max (vgpu_job_engine_leader) == 1",
+        "No replica of the job engine leads.",
+        "The job engine was there in the last 6 hours, and no replica of it has led for 5 minutes: Jobs in queues"
+        " neither start nor change their width. Jobs that run go on.",
+    ),
+)  # fmt: skip

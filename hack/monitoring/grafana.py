@@ -1,0 +1,200 @@
+"""Boards and their panels as Grafana's JSON (schema 39, Grafana 10 and newer)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+Json = dict[str, Any]
+WIDTH = 24
+SOURCE: Json = {"type": "prometheus", "uid": "${datasource}"}
+# The colours of a share: room, getting tight, nearly all.
+STEPS = [("green", None), ("yellow", 0.75), ("red", 0.95)]
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A query of a panel and the name of its series. `empty` says why there may be no result on a healthy cluster."""
+
+    expr: str
+    legend: str = ""
+    empty: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """A panel: `kind` is Grafana's name of its type, `about` the text behind its title.
+
+    `unit` is one of Grafana's units; a `percentunit` has the bounds 0 and 1, and colours where it is not over time.
+    A table has one row for each set of values of `keys`, and one column for each query, called by its legend. `links`
+    are the boards that a column's values lead to, by column.
+    """
+
+    title: str
+    kind: str
+    queries: tuple[Query, ...]
+    unit: str = "short"
+    width: int = 12
+    height: int = 8
+    about: str = ""
+    keys: tuple[str, ...] = ()
+    units: Mapping[str, str] = field(default_factory=dict)
+    stacked: bool = False
+    links: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A choice at the top of a board: the values of `label` in the series of `query`, several or all."""
+
+    label: str
+    query: str
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """A board: rows of panels, each with a title. `name` is the name of its file."""
+
+    name: str
+    title: str
+    about: str
+    variables: tuple[Variable, ...]
+    rows: tuple[tuple[str, tuple[Panel, ...]], ...]
+
+    def panels(self) -> list[Panel]:
+        """All panels, in order."""
+        return [panel for _, panels in self.rows for panel in panels]
+
+    def json(self) -> Json:
+        """The board as Grafana imports it."""
+        return {
+            "uid": f"vgpu-{self.name}",
+            "title": self.title,
+            "description": self.about,
+            "tags": ["vgpu"],
+            "schemaVersion": 39,
+            "editable": True,
+            "refresh": "30s",
+            "time": {"from": "now-6h", "to": "now"},
+            "links": [
+                {"type": "dashboards", "title": "vgpu", "tags": ["vgpu"], "asDropdown": True, "keepTime": True}
+            ],
+            "templating": {"list": [_source(), *map(_variable, self.variables)]},
+            "panels": _placed(self.rows),
+        }  # fmt: skip
+
+
+def _source() -> Json:
+    return {"name": "datasource", "label": "Prometheus", "type": "datasource", "query": "prometheus"}
+
+
+def _variable(variable: Variable) -> Json:
+    query = f"label_values({variable.query}, {variable.label})"
+    return {
+        "name": variable.label, "type": "query", "datasource": SOURCE,
+        "query": {"query": query, "refId": variable.label},
+        "definition": query, "refresh": 2, "sort": 1, "multi": True, "includeAll": True, "allValue": ".*",
+        "current": {"text": ["All"], "value": ["$__all"]},
+    }  # fmt: skip
+
+
+def _placed(rows: Sequence[tuple[str, Sequence[Panel]]]) -> list[Json]:
+    """Rows and panels from left to right and from top to bottom, with their ids."""
+    ids, y, found = count(1), 0, []
+    for title, panels in rows:
+        found.append({"id": next(ids), "type": "row", "title": title, "collapsed": False, "panels": [],
+                      "gridPos": {"x": 0, "y": y, "w": WIDTH, "h": 1}})  # fmt: skip
+        x, y, tallest = 0, y + 1, 0
+        for panel in panels:
+            if x + panel.width > WIDTH:
+                x, y, tallest = 0, y + tallest, 0
+            where = {"x": x, "y": y, "w": panel.width, "h": panel.height}
+            found.append({"id": next(ids), "gridPos": where, **_panel(panel)})
+            x, tallest = x + panel.width, max(tallest, panel.height)
+        y += tallest
+    return found
+
+
+def _panel(panel: Panel) -> Json:
+    made: Json = {
+        "type": panel.kind,
+        "title": panel.title,
+        "description": panel.about,
+        "datasource": SOURCE,
+        "targets": [_target(panel, query, chr(ord("A") + i)) for i, query in enumerate(panel.queries)],
+        "fieldConfig": {"defaults": _defaults(panel), "overrides": _overrides(panel)},
+        "options": _OPTIONS[panel.kind],
+    }
+    if panel.kind == "table":
+        made["transformations"] = _table(panel)
+    return made
+
+
+def _target(panel: Panel, query: Query, ref: str) -> Json:
+    over_time = panel.kind == "timeseries"
+    return {
+        "refId": ref, "datasource": SOURCE, "expr": query.expr, "legendFormat": query.legend or "__auto",
+        "instant": not over_time, "range": over_time, "format": "table" if panel.kind == "table" else "time_series",
+    }  # fmt: skip
+
+
+def _defaults(panel: Panel) -> Json:
+    found: Json = {"unit": panel.unit}
+    if panel.unit == "percentunit":
+        found |= {"min": 0, "max": 1}
+        found["thresholds"] = {
+            "mode": "absolute",
+            "steps": [{"color": colour, "value": value} for colour, value in STEPS],
+        }
+    if panel.kind == "timeseries":
+        stack = {"mode": "normal" if panel.stacked else "none", "group": "A"}
+        found["custom"] = {
+            "fillOpacity": 30 if panel.stacked else 0,
+            "stacking": stack,
+            "showPoints": "never",
+        }
+    return found
+
+
+def _overrides(panel: Panel) -> list[Json]:
+    """The unit of each column that has its own, bars for shares, and what a column's values lead to."""
+    found = []
+    for column, unit in panel.units.items():
+        properties: list[Json] = [{"id": "unit", "value": unit}]
+        if unit == "percentunit":
+            properties += [{"id": "custom.cellOptions", "value": {"type": "gauge", "mode": "basic"}},
+                           {"id": "min", "value": 0}, {"id": "max", "value": 1}]  # fmt: skip
+        found.append({"matcher": {"id": "byName", "options": column}, "properties": properties})
+    for column, board in panel.links.items():
+        url = f"/d/vgpu-{board}?var-{column}=${{__value.raw}}"
+        link = {"id": "links", "value": [{"title": f"open the board {board}", "url": url}]}
+        found.append({"matcher": {"id": "byName", "options": column}, "properties": [link]})
+    return found
+
+
+def _table(panel: Panel) -> list[Json]:
+    """One row for each set of values of the keys: the other labels and the time go, each query is a column."""
+    names = {f"Value #{chr(ord('A') + i)}": query.legend for i, query in enumerate(panel.queries)}
+    columns = [*panel.keys, *names]
+    if len(panel.queries) == 1:
+        # With one query Grafana calls the column Value.
+        names, columns = {"Value": panel.queries[0].legend}, [*panel.keys, "Value"]
+    return [
+        {"id": "merge", "options": {}},
+        {"id": "filterFieldsByName", "options": {"include": {"names": columns}}},
+        {"id": "organize", "options": {
+            "indexByName": {column: i for i, column in enumerate(columns)}, "renameByName": names,
+        }},
+    ]  # fmt: skip
+
+
+_LAST: Json = {"calcs": ["lastNotNull"], "fields": "", "values": False}
+_OPTIONS: Mapping[str, Json] = {
+    "stat": {"reduceOptions": _LAST, "colorMode": "value", "graphMode": "none", "textMode": "auto"},
+    "bargauge": {"reduceOptions": _LAST, "orientation": "horizontal", "displayMode": "basic"},
+    "timeseries": {
+        "legend": {"displayMode": "list", "placement": "bottom"},
+        "tooltip": {"mode": "multi", "sort": "desc"},
+    },
+    "table": {"showHeader": True, "cellHeight": "sm"},
+}  # fmt: skip
