@@ -26,6 +26,9 @@ log = logging.getLogger(__name__)
 PULL_SECONDS = 1800.0
 # Seconds that a registered kubelet may take to open its stream before we register again.
 STREAM_SECONDS = 3.0
+# The reason for not serving at each start, which is no fault; then one for a kubelet that does not open its stream.
+WAITING = "registered; waiting for the kubelet to listen"
+SILENT = f"registered again, because the kubelet did not listen for {STREAM_SECONDS:g} s: see its log"
 # Seconds between questions to the kubelet about other plugins' devices: a few milliseconds of CPU with 8 cards.
 OTHERS_SECONDS = 10.0
 
@@ -54,6 +57,7 @@ class Advertiser:
         self._plugins: dict[str, Plugin] = {}
         self._registered: tuple[int, int] | None = None
         self._since = 0.0
+        self._silent = False
         self._said = ""
         self.why_not = "not registered with the kubelet yet"
 
@@ -78,7 +82,7 @@ class Advertiser:
         if self.why_not != self._said:
             self._said = self.why_not
             log.log(
-                logging.WARNING if self.why_not else logging.INFO,
+                logging.INFO if self.why_not in ("", WAITING) else logging.WARNING,
                 "%s",
                 self.why_not or "registered with the kubelet",
             )
@@ -144,12 +148,14 @@ class Advertiser:
         if missing or self._registered != kubelet or (silent and late):
             # Registering takes a resource away from any other plugin that serves it, so look first.
             self._look()
+            self._silent = not missing and self._registered == kubelet
             for plugin in self._ours().values():
                 plugin.register()
             self._registered = kubelet
             self._since = self._clock()
         if silent or missing:
-            raise KubeletError("registered; waiting for the kubelet to listen")
+            raise KubeletError(SILENT if self._silent else WAITING)
+        self._silent = False
 
 
 def _identity(socket: Path) -> tuple[int, int] | None:

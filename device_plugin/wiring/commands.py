@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Collection, Sequence
 
 from device_plugin.core.errors import VgpuError
@@ -139,3 +140,9 @@ def run_service(service: Callable[[threading.Event], int]) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     return service(stop)
+
+
+def say_listening(addresses: str) -> None:
+    """Print where a service listens, with the time: a line on stdout, for the program or the person that started it."""
+    now = time.strftime("%Y-%m-%d %H:%M:%S")
+    print(f"{now} listening {addresses}", flush=True)  # noqa: T201 - part of the contract

@@ -52,6 +52,7 @@ from device_plugin.node.vendors.rocm import Rocm
 from device_plugin.node.writable import WritableFiles
 from device_plugin.wiring import nodes_file
 from device_plugin.wiring.build_info import with_build_info
+from device_plugin.wiring.commands import say_listening
 from device_plugin.wiring.settings import NodeSettings, SettingsError
 from device_plugin.wiring.threads import Threads
 from vgpu_runtime.paths import LIBRARY, SMI, TELL
@@ -218,7 +219,7 @@ class NodeService:
             probing = stack.enter_context(http.Server(app, listen, silence=http.STRANGERS_SECONDS))
         except (OSError, ValueError) as error:
             raise SettingsError(f"cannot listen on {listen}: {error}") from error
-        print(f"listening http={probing.address}", flush=True)  # noqa: T201 - part of the contract
+        say_listening(f"http={probing.address}")
 
     def _server(self, resource: str) -> PluginServer:
         return PluginServer(resource, self._plugins, self._allocator)

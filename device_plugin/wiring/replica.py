@@ -23,6 +23,7 @@ from device_plugin.core.http_values import App
 from device_plugin.core.pods import Agent, Node, Pod
 from device_plugin.core.requests import resource_names
 from device_plugin.kube.api import AGENT_LABELS, AGENTS, NODES, PODS, Change, Where
+from device_plugin.wiring.commands import say_listening
 from device_plugin.wiring.loop_health import LoopHealth
 from device_plugin.wiring.memory import MemoryReturn, malloc_trim
 from device_plugin.wiring.settings import ClusterSettings, JobsSettings, SettingsError
@@ -83,7 +84,7 @@ class Replica(ABC):
             stack.callback(self._join)
             for name, run in {**self._common_loops(), **self._loops()}.items():
                 self._threads.spawn(name, run)
-            print(f"listening {shown}", flush=True)  # noqa: T201 - part of the contract
+            say_listening(shown)
             self._stop.wait()
         return 1 if self._threads.failed else 0
 

@@ -92,8 +92,8 @@ class ServiceProcess:
         with process.stdout as lines:
             for line in lines:
                 words = line.split()
-                if words[:1] == ["listening"]:
-                    self.addresses = dict(word.split("=", 1) for word in words[1:])
+                if "listening" in words:
+                    self.addresses = dict(word.split("=", 1) for word in words if "=" in word)
                     self._listening.set()
         self._listening.set()
 

@@ -1,12 +1,13 @@
 """Advertising against plugins and a kubelet socket that do what the test says, in virtual time."""
 
+import logging
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from device_plugin.core.grants import Slice
-from device_plugin.node.advertise import OTHERS_SECONDS, STREAM_SECONDS
+from device_plugin.node.advertise import OTHERS_SECONDS, SILENT, STREAM_SECONDS
 from device_plugin.node.other_plugins import RETURN_SECONDS
 from tests.builders.cards import CORES, MEM, PERCENT, SLICES
 from tests.node.looping import Looping, Plugin
@@ -59,6 +60,22 @@ def test_a_stream_that_is_lost_is_asked_for_again_after_a_while(node: Looping) -
     assert node.made[MEM].registrations == 2
     node.advertise()
     assert node.advertiser.serving
+
+
+def test_a_start_logs_no_warning_and_a_kubelet_that_does_not_listen_is_one(
+    node: Looping, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "device_plugin.node.advertise")
+    node.kubelet()
+    node.advertise()
+    node.advertise()
+    assert [record.levelname for record in caplog.records] == ["INFO", "INFO"]
+    caplog.clear()
+    node.made[MEM].deaf, node.made[MEM].streaming = True, False
+    for _ in range(40):
+        node.advertise()
+    assert [(record.levelname, record.message) for record in caplog.records][-1:] == [("WARNING", SILENT)]
+    assert len(caplog.records) <= 2
 
 
 def test_a_kubelet_that_does_not_listen_is_not_asked_at_every_turn(node: Looping) -> None:

@@ -46,7 +46,7 @@ def running(capsys: pytest.CaptureFixture[str]) -> Running:
         thread.start()
         try:
             line = eventually(lambda: capsys.readouterr().out, SECONDS)
-            yield dict(word.split("=") for word in line.split()[1:])
+            yield dict(word.split("=") for word in line.split() if "=" in word)
         finally:
             stop.set()
             thread.join(SECONDS)

@@ -122,7 +122,7 @@ def test_sigterm_ends_the_process_well(api: EmbeddedApiServer) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         assert process.stdout is not None
         try:
-            assert process.stdout.readline().startswith("listening extender=127.0.0.1:")
+            assert " listening extender=127.0.0.1:" in process.stdout.readline()
             os.kill(process.pid, signal.SIGTERM)
             assert process.wait(SECONDS) == 0
         finally:

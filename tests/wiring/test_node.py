@@ -1,5 +1,6 @@
 """Settings that the node agent cannot work with end it at once, with a message that says which."""
 
+import re
 import socket
 import threading
 from pathlib import Path
@@ -40,7 +41,7 @@ def test_an_agent_that_is_told_to_stop_at_once_ends_well(
     settings: dict[str, object], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert _run(settings) == 0
-    assert capsys.readouterr().out.startswith("listening http=127.0.0.1:")
+    assert re.match(r"[0-9-]{10} [0-9:]{8} listening http=127\.0\.0\.1:", capsys.readouterr().out)
 
 
 @pytest.mark.parametrize(
