@@ -53,6 +53,7 @@ QUEUE = "vgpu.io/queue"
 SPLIT_OF = "vgpu.io/split-of"
 PART = "vgpu.io/part"
 QUEUE_REQUIRED = "vgpu.io/queue-required"
+QUOTA = "vgpu.io/quota"
 # Labels of Kubeflow's training operator (github.com/kubeflow/common, pkg/apis/common/v1/constants.go).
 REPLICA_TYPE = "training.kubeflow.org/replica-type"
 REPLICA_INDEX = "training.kubeflow.org/replica-index"
@@ -140,6 +141,9 @@ KEYS = (
     Key(QUEUE_REQUIRED, "Namespace", "label", _OPERATOR,
         "`true` where Jobs that ask for cards must have vgpu.io/queue, and pods must belong to a Job or another"
         " controller."),
+    Key(QUOTA, "Namespace", "label", _OPERATOR,
+        "`strict` where pods must write all that a quota may count: both memory and core groups, or percent, and the"
+        " number of slices."),
     Key(CARDS, "Node", "annotation", _AGENT, "The inventory: the node's cards, and slices to report, as JSON."),
     Key(GRANT, "Pod", "annotation", _CLUSTER,
         "The grant: card, memory and core groups of each container, as JSON. Written with the Binding, never changed by"

@@ -44,7 +44,16 @@ def agree(made: Installation, prefixes: list[str], vendors: dict[str, str], sche
     known = {name: set(_prefixes(spec)) for name, spec in policies.items() if _prefixes(spec)}
     for name in ("vgpu-scheduler-name", "vgpu-confinement-defaults"):  # which Kubernetes 1.31 does not have
         assert known.pop(name, {",".join(prefixes)}) == {",".join(prefixes)}
-    asked = ["cdi-annotations", "confinement", "deletions", "grace", "isolation", "names", "requests"]
+    asked = [
+        "cdi-annotations",
+        "confinement",
+        "deletions",
+        "grace",
+        "isolation",
+        "names",
+        "quota",
+        "requests",
+    ]
     if "vgpu-jobs" in policies:
         asked += ["jobs", "queue-required-jobs", "queue-required-pods"]
         assert load(JobsSettings, {}, made.environment("vgpu-jobs", "engine")).prefixes == prefixes
@@ -162,6 +171,7 @@ def test_bounds_that_are_written_there_reach_everybody(manifests: Path) -> None:
     for key, before, after in (
         ("memUnitMiB", "1024", "333"),
         ("mostMemGiB", "1024", "555,amd.com/gpu=777"),
+        ("maxSlices", "4", "8"),
         ("mostGraceSeconds", "3600", "999"),
     ):
         assert f'{key}: "{before}"' in text
@@ -172,6 +182,7 @@ def test_bounds_that_are_written_there_reach_everybody(manifests: Path) -> None:
     assert 'int(\\"333\\")' in made["vgpu-requests"]
     assert load(NodeSettings, {}, installation.environment("vgpu-node", "agent")).mem_unit_mib == 333
     assert '\\"555,amd.com/gpu=777\\".split' in made["vgpu-requests"]
+    assert '\\"8\\".split' in made["vgpu-quota"]
     times = {name: spec.count('int(\\"999\\")') for name, spec in made.items()}
     assert {name: count for name, count in times.items() if count} == {
         "vgpu-grace": 1, "vgpu-deletions": 2, "vgpu-evictions": 2
