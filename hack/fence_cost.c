@@ -3,7 +3,8 @@
  * the nanoseconds of each of TURNS calls, less those of reading the clock, as 64-bit numbers.
  *
  * `allocation` asks for card memory, and frees it when the time is taken. `other-request` sends a request that is none of
- * the driver's, `other-device` one with a number of the driver's to a pipe.
+ * the driver's, `other-device` one with a number of the driver's to a pipe. `fence_cost hold` is a neighbour: it allocates a
+ * page, writes a line, and ends with its standard input.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -52,12 +53,26 @@ static uint64_t time_calls(unsigned calls)
 	return (began > clock ? began - clock : 0) / calls;
 }
 
+static int hold(void)
+{
+	struct kfd_alloc_memory memory;
+
+	device = open("/dev/null", O_RDWR);
+	request = _IOWR(KFD_IOC_TYPE, KFD_NR_ALLOC_MEMORY, struct kfd_alloc_memory);
+	call(&memory);
+	puts("");
+	fflush(stdout);
+	return getchar() == EOF ? 0 : 1;
+}
+
 int main(int count, char **words)
 {
 	unsigned long turns = count == 3 ? strtoul(words[2], NULL, 10) : 0;
 	unsigned calls = 1;
 	int ends[2];
 
+	if (count == 2 && !strcmp(words[1], "hold"))
+		return hold();
 	if (!turns || pipe(ends))
 		return 2;
 	device = open("/dev/null", O_RDWR);

@@ -1,9 +1,10 @@
 """Time what the library costs a program, in pairs of runs without and with it.
 
 `hack/fence-cost` prints, as medians of the pairs, what the library adds to an allocation of card memory (p50 and p99),
-to an ioctl that is none of the driver's, to one with a number of the driver's on another device, to the CPU time of a
-program that does nothing, and to the wall time of 64 such programs at once. A library stands for the driver; it grants
-what it is asked for. The usage region lies on a tmpfs, as on a node.
+to an allocation beside another process that holds some, to an ioctl that is none of the driver's, to one with a number
+of the driver's on another device, to the CPU time of a program that does nothing, and to the wall time of 64 such
+programs at once. A library stands for the driver; it grants what it is asked for. The usage region lies on a tmpfs, as
+on a node.
 """
 
 import argparse
@@ -88,6 +89,8 @@ def _report(folder: Path, count: int) -> None:
     ):
         found = pairs.on_driver(driver).measure(partial(_call, program, what, share))
         _print(f"{what}, p{share * 100:.0f}", "ns", *found)
+    beside = partial(_beside, program, partial(_call, program, "allocation", 0.5))
+    _print("allocation beside another, p50", "ns", *pairs.on_driver(driver).measure(beside))
     _print("start of a program, CPU", "µs", *pairs.measure(_start_cpu))
     _print(f"{AT_ONCE} programs at once, wall", "ms", *pairs.measure(_at_once))
 
@@ -120,6 +123,20 @@ def _call(program: Path, what: str, share: float, environment: Environment) -> f
     done = subprocess.run([program, what, str(CALLS)], env=environment, stdout=subprocess.PIPE, check=True)
     values = sorted(value for (value,) in struct.iter_unpack("<Q", done.stdout))
     return float(values[int(share * (len(values) - 1))])
+
+
+def _beside(program: Path, call: Callable[[Environment], float], environment: Environment) -> float:
+    """What `call` finds while another process holds memory."""
+    ready, told = os.pipe()
+    with subprocess.Popen(
+        [program, "hold"], env=environment, stdin=subprocess.PIPE, stdout=told
+    ) as neighbour:
+        os.close(told)
+        os.read(ready, 1)
+        os.close(ready)
+        found = call(environment)
+        neighbour.communicate()
+    return found
 
 
 def _start_cpu(environment: Environment) -> float:

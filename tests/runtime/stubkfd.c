@@ -195,6 +195,23 @@ void vgpu_test_before_write(void)
 	usleep((unsigned)rand_r(&seed) % 400);
 }
 
+/* $STUB_TAKEN_BACK is an offset in the region: there a neighbour, which a test plays, takes its charge back. */
+void vgpu_test_before_pause(void)
+{
+	const char *at = getenv("STUB_TAKEN_BACK");
+	uint64_t nothing = 0;
+	char path[4096];
+	int fd;
+
+	if (!at)
+		return;
+	snprintf(path, sizeof path, "%s/usage", getenv("VGPU_TEST_FOLDER"));
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (pwrite(fd, &nothing, sizeof nothing, (off_t)strtoull(at, NULL, 10)) != sizeof nothing)
+		abort();
+	close(fd);
+}
+
 static int kfd_number(void)
 {
 	static const char text[] = "240:0\n";

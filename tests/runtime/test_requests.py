@@ -113,11 +113,23 @@ def test_arguments_of_any_size_are_as_the_kernel_takes_them(machine: SimSlice) -
 def test_other_devices_requests_with_the_same_numbers_pass(machine: SimSlice) -> None:
     script = (
         "kfd.device = os.open('/dev/null', os.O_RDWR)\n"
-        f"print(attempt(kfd.request({ALLOC}, {ALLOC_BYTES}), ctypes.byref(memory(1 << 50))))\n"
+        f"print(attempt(kfd.request({ALLOC}, {ALLOC_BYTES}, 0x58), ctypes.byref(memory(1 << 50))))\n"
+        f"print(attempt(kfd.request({ALLOC}, {ALLOC_BYTES} - 8), ctypes.byref(memory(1 << 50))))\n"
         "kfd.device = os.pipe()[0]\n"
-        f"print(attempt(kfd.request({CREATE_QUEUE}, {QUEUE_BYTES}), None))"
+        f"print(attempt(kfd.request({CREATE_QUEUE}, {QUEUE_BYTES}, 0x58), None))"
     )
-    assert output(machine, script) == [NOT_A_DEVICE, NOT_A_DEVICE]
+    assert output(machine, script) == [NOT_A_DEVICE] * 3
+
+
+def test_kfds_own_request_is_not_charged_where_another_device_refuses_it(machine: SimSlice) -> None:
+    """What is KFD's in letter, number, direction and size is decided without a look at the descriptor."""
+    script = (
+        "device = kfd.device\n"
+        "kfd.device = os.open('/dev/null', os.O_RDWR)\n"
+        f"print(attempt(kfd.request({ALLOC}, {ALLOC_BYTES}), ctypes.byref(memory(MIB))))\n"
+        f"kfd.device = device; print(kfd.available(GPU) // MIB - {LIMIT_MIB})"
+    )
+    assert output(machine, script) == [NOT_A_DEVICE, "0"]
 
 
 ADDRESSES = {

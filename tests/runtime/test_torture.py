@@ -78,3 +78,24 @@ def test_racing_admissions_stay_within_limit_and_reserve(shipped: Slice, seed: i
     assert over <= 0
     assert (held.now, sum(usage.used_bytes), usage.live_slots) == (0, 0, 0)
     assert held.peak > LIMIT - 32 * MIB, "the processes never came near the limit: nothing was tried"
+
+
+@pytest.mark.timeout(max(120, ADMISSIONS // 1000))
+def test_racing_processes_that_were_alone_stay_within_the_limit(shipped: Slice, seed: int) -> None:
+    """Each holds more than half of the limit, or nothing: admissions without the lock meet."""
+    shipped.configure(card(mem_bytes=LIMIT))
+    file = shipped.folder / "peak"
+    file.write_bytes(bytes(16))
+    environment = shipped.environment(STUB_PEAK=str(file))
+    environment.pop("STUB_LOG")
+    command: Command = [shipped.stub.parent / "churn", str(GPU)]
+    turns = 2 * ADMISSIONS
+    assert set(race(command, environment, 3, turns, seed, "300")) == {0}
+
+    held, usage = Held.read(file), region.read(shipped.region)
+    print(
+        f"alone in turns {3 * turns}, peak {held.peak // MIB} MiB of {LIMIT // MIB}, denied {usage.denied[0]}"
+    )
+    assert held.peak == 300 * MIB
+    assert (held.now, sum(usage.used_bytes), usage.live_slots) == (0, 0, 0)
+    assert usage.denied[0] > 0, "the processes never met: nothing was tried"

@@ -59,11 +59,12 @@ def violations(truth: Path) -> int:
 
 
 def race(
-    command: Command, environment: Mapping[str, str], processes: int, turns: int, seed: int
+    command: Command, environment: Mapping[str, str], processes: int, turns: int, seed: int, *more: str
 ) -> list[int]:
-    """The exit statuses of `processes` runs of `command` at once, each with a seed and `turns` appended."""
+    """The exit statuses of `processes` runs of `command` at once, each with a seed, `turns` and `more` appended."""
     running = [
-        subprocess.Popen([*command, str(seed + i), str(turns)], env=environment) for i in range(processes)
+        subprocess.Popen([*command, str(seed + i), str(turns), *more], env=environment)
+        for i in range(processes)
     ]
     return [process.wait() for process in running]
 

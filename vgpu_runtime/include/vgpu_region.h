@@ -9,10 +9,13 @@
  *
  * A process owns one slot and is the only writer of its cells. A total is the sum over live slots
  * and is never stored, so a process that dies at any instruction cannot leave it wrong. Liveness is an OFD write
- * lock on byte LOCK_SLOT + slot, which the kernel drops with the process's memory; charges are added while holding
- * the file's flock, so that two processes cannot both take the last free bytes. The bytes lie behind the end of the
+ * lock on byte LOCK_SLOT + slot, which the kernel drops with the process's memory. The lock's bytes lie behind the end of the
  * file: OFD locks do not need the byte to exist. Used cells of a dead slot count for nothing; its denied
  * cells keep counting, and the slot's next owner goes on from them.
+ *
+ * A process publishes a charge in its cell before it adds up the others, and takes it back where the sum is too much: so
+ * two processes cannot both take the last free bytes. It decides with the file's flock held, unless it knows of no other
+ * process that holds memory and sees none.
  *
  * Version 1 had no pids, and zeroes in their place. Readers of regions know it, because a container keeps its region while
  * its agent gets another version; the library does not, because it and its region come from one agent.

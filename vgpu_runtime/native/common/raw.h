@@ -59,6 +59,14 @@ static inline int raw_poll(struct pollfd *stream)
 	return (int)raw_call(SYS_ppoll, (long)(uintptr_t)stream, 1, (long)(uintptr_t)&at_once, 0, 0, 0);
 }
 
+/* Less than a second; shorter where a signal is handled. */
+static inline void raw_sleep(long nanoseconds)
+{
+	struct timespec pause = {.tv_nsec = nanoseconds};
+
+	raw_call(SYS_nanosleep, (long)(uintptr_t)&pause, 0, 0, 0, 0, 0);
+}
+
 static inline ssize_t raw_getdents(int folder, void *records, size_t size)
 {
 	return raw_call(SYS_getdents64, folder, (long)(uintptr_t)records, (long)size, 0, 0, 0);

@@ -13,6 +13,7 @@
 /* High, so that programs that close or reuse low descriptors by number do not meet ours. */
 #define FIRST_FD 512
 #define MAPPED_BYTES 4096 /* of the region, and of no use but to hold the slot's lock */
+#define PAUSE_NANOSECONDS 1000000
 #define OWN_SIGNAL SIGPWR /* of F_SETSIG: tells open files of this library from others, and is never sent */
 
 /*
@@ -27,18 +28,31 @@ static void *claimed;
 static int slot;
 static dev_t device; /* of the file in which the slot is */
 static ino_t inode;
+static bool alone[VGPU_REGION_CARDS]; /* on the card no other process held memory when the cells were last read */
 
 #ifdef VGPU_TEST_BUILD /* a test's driver waits here: another process may run now, or this one may be killed */
 #pragma weak vgpu_test_before_write
+#pragma weak vgpu_test_before_pause
 void vgpu_test_before_write(void);
+void vgpu_test_before_pause(void);
 
 static void before_write(void)
 {
 	if (vgpu_test_before_write)
 		vgpu_test_before_write();
 }
+
+static void before_pause(void)
+{
+	if (vgpu_test_before_pause)
+		vgpu_test_before_pause();
+}
 #else
 static void before_write(void)
+{
+}
+
+static void before_pause(void)
 {
 }
 #endif
@@ -170,6 +184,7 @@ static bool claim(struct usage *usage)
 {
 	if (!take_slot() || !write_cell(pid_at(slot), (uint64_t)raw_getpid()))
 		return false;
+	memset(alone, 0, sizeof alone);
 	for (unsigned card = 0; card < VGPU_REGION_CARDS; card++)
 		if (!write_cell(used_at(card, slot), usage->used[card]) ||
 		    raw_pread(fd, &usage->denied[card], 8, denied_at(card, slot)) != 8)
@@ -225,18 +240,13 @@ bool region_attach(struct usage *usage)
 	return false;
 }
 
-/*
- * Adds up the other slots of `card`; with `reap`, dead ones are emptied and not counted. This process's own cell is
- * written anew where somebody else has changed it. False: truncated file.
- */
-static bool others(const struct usage *usage, unsigned card, bool reap, uint64_t *sum)
+/* Adds up the other slots of `card`; with `reap`, dead ones are emptied and not counted. False: truncated file. */
+static bool others(unsigned card, bool reap, uint64_t *sum)
 {
 	uint64_t cells[VGPU_REGION_SLOTS];
 
 	*sum = 0;
 	if (raw_pread(fd, cells, sizeof cells, used_at(card, 0)) != sizeof cells)
-		return false;
-	if (cells[slot] != usage->used[card] && !write_cell(used_at(card, slot), usage->used[card]))
 		return false;
 	for (int i = 0; i < VGPU_REGION_SLOTS; i++) {
 		if (i == slot || !cells[i])
@@ -257,35 +267,80 @@ static bool fits(uint64_t sum, uint64_t mine, uint64_t bytes, uint64_t allowed)
 	return !__builtin_add_overflow(sum, mine, &sum) && !__builtin_add_overflow(sum, bytes, &sum) && sum <= allowed;
 }
 
-/* Held: the admission lock. */
-static enum admission admit(struct usage *usage, unsigned card, uint64_t bytes, uint64_t allowed)
+/*
+ * Publishes a charge and then adds up the others. Of all processes that do so, the last to publish sees the charges of
+ * all, so the limit holds with or without the admission lock: the store is visible before anything is read.
+ */
+static bool publish(const struct usage *usage, unsigned card, uint64_t bytes, uint64_t *sum)
+{
+	if (!write_cell(used_at(card, slot), usage->used[card] + bytes))
+		return false;
+	__sync_synchronize();
+	return others(card, false, sum);
+}
+
+/* Held: the admission lock. What does not fit stays published. */
+static enum admission admit(const struct usage *usage, unsigned card, uint64_t bytes, uint64_t allowed)
 {
 	uint64_t sum;
 
-	if (!others(usage, card, false, &sum))
+	if (!publish(usage, card, bytes, &sum))
 		return REGION_BROKEN;
-	if (!fits(sum, usage->used[card], bytes, allowed)) {
-		if (!others(usage, card, true, &sum))
-			return REGION_BROKEN;
-		if (!fits(sum, usage->used[card], bytes, allowed)) {
-			write_cell(denied_at(card, slot), ++usage->denied[card]);
-			return OVER_LIMIT;
-		}
-	}
-	if (!write_cell(used_at(card, slot), usage->used[card] + bytes))
+	alone[card] = sum == 0;
+	if (fits(sum, usage->used[card], bytes, allowed))
+		return ADMITTED;
+	if (!others(card, true, &sum))
 		return REGION_BROKEN;
-	usage->used[card] += bytes;
-	return ADMITTED;
+	return fits(sum, usage->used[card], bytes, allowed) ? ADMITTED : OVER_LIMIT;
 }
 
-enum admission region_charge(struct usage *usage, unsigned card, uint64_t bytes, uint64_t allowed)
+static enum admission admit_locked(const struct usage *usage, unsigned card, uint64_t bytes, uint64_t allowed)
 {
 	enum admission admission;
 
-	if (!region_attach(usage) || !lock_admission())
+	if (!lock_admission())
 		return REGION_BROKEN;
 	admission = admit(usage, card, bytes, allowed);
+	if (admission != ADMITTED)
+		write_cell(used_at(card, slot), usage->used[card]);
 	unlock_admission();
+	return admission;
+}
+
+/*
+ * With the lock, a process sees charges that are decided, but for one: of a process that was alone when it last looked
+ * and has not seen the others yet. If it has to take that charge back, it does so at once. So a refusal that others'
+ * charges cause is decided again after a pause: nobody is refused for a charge that is being taken back.
+ */
+static enum admission decide(const struct usage *usage, unsigned card, uint64_t bytes, uint64_t allowed)
+{
+	enum admission admission = admit_locked(usage, card, bytes, allowed);
+
+	if (admission != OVER_LIMIT)
+		return admission;
+	before_pause();
+	raw_sleep(PAUSE_NANOSECONDS);
+	return admit_locked(usage, card, bytes, allowed);
+}
+
+/* The lock, half of an admission's time, is left out where the other processes held nothing at the last admission. */
+enum admission region_charge(struct usage *usage, unsigned card, uint64_t bytes, uint64_t allowed)
+{
+	enum admission admission;
+	uint64_t sum;
+
+	if (!region_attach(usage))
+		return REGION_BROKEN;
+	if (!fits(0, usage->used[card], bytes, allowed)) /* whatever the others hold */
+		admission = OVER_LIMIT;
+	else if (alone[card] && publish(usage, card, bytes, &sum) && sum == 0)
+		admission = ADMITTED;
+	else
+		admission = decide(usage, card, bytes, allowed);
+	if (admission == ADMITTED)
+		usage->used[card] += bytes;
+	if (admission == OVER_LIMIT)
+		write_cell(denied_at(card, slot), ++usage->denied[card]);
 	return admission;
 }
 
@@ -301,7 +356,8 @@ uint64_t region_used(struct usage *usage, unsigned card)
 	uint64_t sum = 0;
 
 	if (region_attach(usage) && lock_admission()) {
-		if (!others(usage, card, true, &sum))
+		write_cell(used_at(card, slot), usage->used[card]); /* somebody may have changed it */
+		if (!others(card, true, &sum))
 			sum = 0;
 		unlock_admission();
 	}

@@ -16,31 +16,18 @@
 #define PAGE_BYTES UINT64_C(4096)
 #define MAX_CHUNKS 256 /* of a submission; libdrm and Mesa send fewer than 20 */
 
-/* The size of a hooked request's arguments; 0 for any other request. */
-static unsigned own_size(unsigned number)
-{
-	switch (number) {
-	case DRM_NR_GEM_CLOSE:
-	case DRM_NR_GEM_FLINK:
-		return sizeof(struct drm_handle);
-	case DRM_NR_PRIME_HANDLE_TO_FD:
-	case DRM_NR_PRIME_FD_TO_HANDLE:
-		return sizeof(struct drm_prime);
-	case DRM_NR_AMDGPU_GEM_CREATE:
-	case DRM_NR_MODE_CREATE_DUMB:
-		return sizeof(union amdgpu_gem_create);
-	case DRM_NR_AMDGPU_CS:
-		return sizeof(struct amdgpu_cs);
-	case DRM_NR_AMDGPU_INFO:
-		return sizeof(struct amdgpu_info);
-	case DRM_NR_AMDGPU_GEM_OP:
-		return sizeof(struct amdgpu_gem_op);
-	case DRM_NR_AMDGPU_USERQ:
-		return sizeof(struct amdgpu_userq);
-	default:
-		return 0;
-	}
-}
+const unsigned char gem_sizes[1 << _IOC_NRBITS] = {
+	[DRM_NR_GEM_CLOSE] = sizeof(struct drm_handle),
+	[DRM_NR_GEM_FLINK] = sizeof(struct drm_handle),
+	[DRM_NR_PRIME_HANDLE_TO_FD] = sizeof(struct drm_prime),
+	[DRM_NR_PRIME_FD_TO_HANDLE] = sizeof(struct drm_prime),
+	[DRM_NR_AMDGPU_GEM_CREATE] = sizeof(union amdgpu_gem_create),
+	[DRM_NR_MODE_CREATE_DUMB] = sizeof(union amdgpu_gem_create),
+	[DRM_NR_AMDGPU_CS] = sizeof(struct amdgpu_cs),
+	[DRM_NR_AMDGPU_INFO] = sizeof(struct amdgpu_info),
+	[DRM_NR_AMDGPU_GEM_OP] = sizeof(struct amdgpu_gem_op),
+	[DRM_NR_AMDGPU_USERQ] = sizeof(struct amdgpu_userq),
+};
 
 static int create(struct request *request, int card)
 {
@@ -261,11 +248,6 @@ static int closed(struct request *request)
 	}
 }
 
-bool gem_hooks(unsigned number)
-{
-	return own_size(number) != 0;
-}
-
 /* The node of another card may be another driver's, whose numbers mean other requests. */
 int gem_request(int fd, unsigned code, void *arguments, const struct device *device)
 {
@@ -277,7 +259,7 @@ int gem_request(int fd, unsigned code, void *arguments, const struct device *dev
 
 	if (enforcement == NONE || (enforcement == ENFORCED && card < 0))
 		return REAL(ioctl, ioctl_fn)(fd, code, arguments);
-	if (!request_take(&request, fd, code, arguments, own_size(_IOC_NR(code)), _IOC_DIR(code) & _IOC_WRITE))
+	if (!request_take(&request, fd, code, arguments, gem_sizes[_IOC_NR(code)], _IOC_DIR(code) & _IOC_WRITE))
 		return -1;
 	result = enforcement == CLOSED ? closed(&request) : enforced(&request, card);
 	if (result < 0)

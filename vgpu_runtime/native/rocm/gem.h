@@ -2,12 +2,11 @@
 #ifndef VGPU_GEM_H
 #define VGPU_GEM_H
 
-#include <stdbool.h>
-
 #include "device.h"
+#include "vgpu_drm.h"
 
-/* Whether requests with this number are looked at. */
-bool gem_hooks(unsigned number);
+/* As kfd_sizes (kfd.h). */
+extern const unsigned char gem_sizes[1 << _IOC_NRBITS];
 
 /* Result as of ioctl(2). */
 int gem_request(int fd, unsigned code, void *arguments, const struct device *device);

@@ -6,29 +6,37 @@
 #include "held.h"
 #include "kfd.h"
 #include "real.h"
-#include "vgpu_kfd.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* All requests pass here. The descriptor is looked at only for numbers that are hooked. */
-EXPORT int ioctl(int fd, unsigned long request, ...)
+/* Of a number that is hooked. The descriptor decides whose it is, where the request does not. */
+static int request_of(int fd, unsigned long request, void *argument)
 {
 	unsigned code = (unsigned)request; /* some callers sign-extend */
 	unsigned number = _IOC_NR(code);
-	struct device device;
+	struct device device = {.kind = DEVICE_KFD};
+
+	if (!kfd_owns(code))
+		device = device_of(fd, _IOC_TYPE(code));
+	if (device.kind == DEVICE_KFD && kfd_sizes[number])
+		return kfd_request(fd, code, argument);
+	if (device.kind == DEVICE_DRM && gem_sizes[number])
+		return gem_request(fd, code, argument, &device);
+	return REAL(ioctl, ioctl_fn)(fd, request, argument);
+}
+
+/* All requests pass here. */
+EXPORT int ioctl(int fd, unsigned long request, ...)
+{
+	unsigned number = _IOC_NR(request);
 	va_list rest;
 	void *argument;
 
 	va_start(rest, request);
 	argument = va_arg(rest, void *);
 	va_end(rest);
-	if (kfd_hooks(number) || gem_hooks(number)) {
-		device = device_of(fd, _IOC_TYPE(code));
-		if (device.kind == DEVICE_KFD && kfd_hooks(number))
-			return kfd_request(fd, code, argument);
-		if (device.kind == DEVICE_DRM && gem_hooks(number))
-			return gem_request(fd, code, argument, &device);
-	}
+	if (kfd_sizes[number] | gem_sizes[number])
+		return request_of(fd, request, argument);
 	return REAL(ioctl, ioctl_fn)(fd, request, argument);
 }
 

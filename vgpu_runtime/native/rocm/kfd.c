@@ -7,34 +7,18 @@
 #include "slice.h"
 #include "svm.h"
 
-/* The size of a hooked request's arguments; 0 for any other request. */
-static unsigned own_size(unsigned number)
-{
-	switch (number) {
-	case KFD_NR_CREATE_QUEUE:
-		return sizeof(struct kfd_create_queue);
-	case KFD_NR_DESTROY_QUEUE:
-		return sizeof(struct kfd_destroy_queue);
-	case KFD_NR_SET_CU_MASK:
-		return sizeof(struct kfd_set_cu_mask);
-	case KFD_NR_ALLOC_MEMORY:
-		return sizeof(struct kfd_alloc_memory);
-	case KFD_NR_FREE_MEMORY:
-		return sizeof(struct kfd_free_memory);
-	case KFD_NR_IMPORT_DMABUF:
-		return sizeof(struct kfd_import_dmabuf);
-	case KFD_NR_SVM:
-		return sizeof(struct kfd_svm);
-	case KFD_NR_SET_XNACK_MODE:
-		return sizeof(struct kfd_xnack_mode);
-	case KFD_NR_AVAILABLE_MEMORY:
-		return sizeof(struct kfd_available_memory);
-	case KFD_NR_EXPORT_DMABUF:
-		return sizeof(struct kfd_export_dmabuf);
-	default:
-		return 0;
-	}
-}
+const unsigned char kfd_sizes[1 << _IOC_NRBITS] = {
+	[KFD_NR_CREATE_QUEUE] = sizeof(struct kfd_create_queue),
+	[KFD_NR_DESTROY_QUEUE] = sizeof(struct kfd_destroy_queue),
+	[KFD_NR_SET_CU_MASK] = sizeof(struct kfd_set_cu_mask),
+	[KFD_NR_ALLOC_MEMORY] = sizeof(struct kfd_alloc_memory),
+	[KFD_NR_FREE_MEMORY] = sizeof(struct kfd_free_memory),
+	[KFD_NR_IMPORT_DMABUF] = sizeof(struct kfd_import_dmabuf),
+	[KFD_NR_SVM] = sizeof(struct kfd_svm),
+	[KFD_NR_SET_XNACK_MODE] = sizeof(struct kfd_xnack_mode),
+	[KFD_NR_AVAILABLE_MEMORY] = sizeof(struct kfd_available_memory),
+	[KFD_NR_EXPORT_DMABUF] = sizeof(struct kfd_export_dmabuf),
+};
 
 static bool has_results(unsigned number)
 {
@@ -80,11 +64,6 @@ static int closed(struct request *request)
 	return number == KFD_NR_SET_XNACK_MODE ? svm_set_xnack(request) : request_send(request);
 }
 
-bool kfd_hooks(unsigned number)
-{
-	return own_size(number) != 0;
-}
-
 int kfd_request(int fd, unsigned code, void *arguments)
 {
 	enum enforcement enforcement = slice_enforcement();
@@ -95,7 +74,7 @@ int kfd_request(int fd, unsigned code, void *arguments)
 
 	if (enforcement == NONE)
 		return REAL(ioctl, ioctl_fn)(fd, code, arguments);
-	if (!request_take(&request, fd, code, arguments, own_size(number), true))
+	if (!request_take(&request, fd, code, arguments, kfd_sizes[number], true))
 		return -1;
 	result = enforcement == CLOSED ? closed(&request) : enforced(&request);
 	if (result < 0)

@@ -4,8 +4,16 @@
 
 #include <stdbool.h>
 
-/* Whether requests with this number are looked at. */
-bool kfd_hooks(unsigned number);
+#include "vgpu_kfd.h"
+
+/* Bytes of a request's arguments, by its number; 0: it is not hooked. A table, for every ioctl of a program is looked up. */
+extern const unsigned char kfd_sizes[1 << _IOC_NRBITS];
+
+/* Whether the request is KFD's by letter, number, direction and size: no other device of Linux has one like it. */
+static inline bool kfd_owns(unsigned code)
+{
+	return _IOC_TYPE(code) == KFD_IOC_TYPE && _IOC_DIR(code) & _IOC_WRITE && _IOC_SIZE(code) == kfd_sizes[_IOC_NR(code)];
+}
 
 /* Result as of ioctl(2). */
 int kfd_request(int fd, unsigned code, void *arguments);
