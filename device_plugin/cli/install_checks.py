@@ -311,16 +311,16 @@ def _clock(installed: Installation, now: float) -> Iterator[Finding]:
 
 
 def _leader(installed: Installation, now: float) -> Iterator[Finding]:
-    cure = f"see the pods of vgpu-cluster: kubectl -n {installed.namespace} get pods"
+    pods = f"see the pods of vgpu-cluster: kubectl -n {installed.namespace} get pods"
     lease = next((each for each in installed.leases or () if _name(each) == SCHEDULER_LEASE), None)
     spec = (lease or {}).get("spec") or {}
     if not spec.get("holderIdentity"):
-        yield _problem("clocks", "no replica of the cluster service leads, so no pod is placed", cure)
+        yield _problem("clocks", "no replica of the cluster service leads, so no pod is placed", pods)
         return
     age = now - seconds(str(spec.get("renewTime") or ""), now)
     if age > LEASE_SECONDS or age < -AHEAD_SECONDS:
         yield _problem(
-            "clocks", f"the Lease of the leading replica was renewed {_ago(age)}", f"{cure}; or set a clock"
+            "clocks", f"the Lease of the leading replica was renewed {_ago(age)}", f"{pods}; or set a clock"
         )
 
 

@@ -28,6 +28,7 @@ from device_plugin.core.annotations import QUEUE
 from device_plugin.core.batch import Job
 from device_plugin.core.errors import RequestError, VgpuError
 from device_plugin.core.http_values import JSON
+from device_plugin.core.pod_states import PodState
 from device_plugin.core.pods import Pod
 from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import pod_request
@@ -111,7 +112,7 @@ def _by_its_condition(pod: Pod, template: TemplatePod) -> PodAnswer:
         return PodAnswer(name, Reason.MALFORMED.value, text=f"is refused: {error}")
     asks = asked_text(request) if request is not None else "no slice of a card"
     if pod.node:
-        return PodAnswer(name, "bound", asks, f"is on {pod.node} (phase {pod.phase})")
+        return PodAnswer(name, PodState.BOUND.value, asks, f"is on {pod.node} (phase {pod.phase})")
     said = pod.obstacles.said or "kube-scheduler has said nothing of it yet"
     reasons = [reason for reason in Reason if reason.text in said]
     advice = reasons[0].advice if reasons else ""

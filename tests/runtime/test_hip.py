@@ -68,6 +68,15 @@ def test_over_the_limit_every_way_of_allocating_is_refused(machine: Machine, pro
     assert region.read(slice_.folder / "usage").denied[0] >= len(WAYS), "the runtime refused by itself"
 
 
+def test_more_than_the_whole_slice_hip_refuses_by_itself(machine: Machine, program: Path) -> None:
+    """No call says so: there is no line on stderr for it, nor a count, and the documentation says that."""
+    slice_ = machine(ONE)
+    done = slice_.run(program, str(LIMIT_MIB + 1))
+    ways = WAYS[:3]
+    assert [f"{way} {OUT_OF_MEMORY}" in done.stdout.splitlines() for way in ways] == [True] * 3
+    assert region.read(slice_.folder / "usage").denied[0] <= len(WAYS) - len(ways), done.stderr
+
+
 @pytest.mark.parametrize("skip", ["0", "1"])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_queues_carry_the_grant_whatever_the_program_sets(

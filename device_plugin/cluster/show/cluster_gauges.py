@@ -12,11 +12,12 @@ from device_plugin.cluster.gangs import offered
 from device_plugin.cluster.place import learning
 from device_plugin.cluster.place.reservations import Reservations
 from device_plugin.cluster.place.service import ReplicaService, Shared
-from device_plugin.cluster.show.explain import FITS, HELD, PREEMPTING, Explainer
+from device_plugin.cluster.show.explain import Explainer
 from device_plugin.cluster.show.ledger_gauges import ledger_readings
 from device_plugin.core.ledger import Holder
 from device_plugin.core.metrics import Exporter, Metric, MetricType, Reading
 from device_plugin.core.placement import workload
+from device_plugin.core.pod_states import WAITING_STATES
 from device_plugin.core.reasons import Reason
 from device_plugin.core.timestamps import seconds
 
@@ -132,7 +133,7 @@ class ClusterGauges(ReplicaService):
         waiting = [
             (entry, max(0.0, now - seconds(entry.created, now))) for entry in self._explainer.waiting()
         ]
-        reasons = [FITS, HELD, PREEMPTING, *(reason.value for reason in Reason)]
+        reasons = [*(state.value for state in WAITING_STATES), *(reason.value for reason in Reason)]
         ages = {reason: [age for entry, age in waiting if entry.reason == reason] for reason in reasons}
         yield Reading(UNPLACED, [((reason,), float(len(found))) for reason, found in ages.items()])
         yield Reading(

@@ -17,13 +17,13 @@ from device_plugin.core.ledger.view import LedgerView
 from device_plugin.core.placement import Refusal
 from device_plugin.core.placement.policies import NODE_SCORE
 from device_plugin.core.placement.refusal import MOVING
+from device_plugin.core.pod_states import PodState
 from device_plugin.core.pods import Pod
 from device_plugin.core.rearrange import Planner
 from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import PodRequest, resource_names
 
 View = Mapping[str, Any]
-FITS, HELD, PREEMPTING = "fits", "held", "preempting"
 # Most nodes that are named where memory units differ.
 NODES = 16
 
@@ -32,8 +32,7 @@ NODES = 16
 class UnplacedPod:
     """An unbound pod that asks for slices.
 
-    `reason` is a Reason's value, FITS if there is room now, HELD if something beside cards keeps the pod from it, or
-    PREEMPTING if others are leaving for it. `created` is its creation time.
+    `reason` is the value of a Reason, or of a PodState of WAITING_STATES. `created` is its creation time.
     """
 
     namespace: str
@@ -59,7 +58,7 @@ class Explainer(ReplicaService):
             faults = [asdict(fault) for fault in self._view.faults.standing()]
             promises = [_promise(promise) for promise in self._view.promises.statuses()]
         snapshot = self._view.snapshot()
-        nodes = [self.node(snapshot, name) for name in self._search.paced(snapshot.nodes())]
+        nodes = [self._node(snapshot, name) for name in self._search.paced(snapshot.nodes())]
         waiting = [asdict(entry) for entry in self.waiting()]
         why_not = self._leader.why_not()
         view = {
@@ -79,13 +78,6 @@ class Explainer(ReplicaService):
                 replace(self._waiting(pod, planner, answers), created=pod.created)
                 for pod in self._search.paced(unplaced)
             ]
-
-    def node(self, snapshot: Snapshot, name: str) -> dict[str, Any]:
-        """A node's cards and the holders of their slices, from a snapshot."""
-        state = snapshot.node(name)
-        cards = [self._card(snapshot, name, card) for card in state.cards] if state is not None else []
-        serving = state is not None and state.serving
-        return {"name": name, "serving": serving, "loads": self._loads(name), "cards": cards}
 
     def _moves(self, wanted: str) -> list[str]:
         """The moves that would make room for one pod. They take too long to compute for all pods."""
@@ -116,7 +108,7 @@ class Explainer(ReplicaService):
             malformed = Reason.MALFORMED
             return UnplacedPod(pod.namespace, pod.name, str(error), malformed.advice, malformed.value)
         if request is None:
-            return UnplacedPod(pod.namespace, pod.name, "asks for no slice", "nothing to wait for", FITS)
+            return _entry(pod, PodState.NO_SLICE.text, PodState.NO_SLICE)
         if wrong := self._wrong_in_group(pod):
             return UnplacedPod(
                 pod.namespace, pod.name, wrong, Reason.MALFORMED.advice, Reason.MALFORMED.value
@@ -137,13 +129,9 @@ class Explainer(ReplicaService):
             return UnplacedPod(pod.namespace, pod.name, text, answer.advice, answer.main.value)
         if held := pod.obstacles.text:
             place = f"a card is free on {answer.node}" if answer else "all pods of its group exist"
-            advice = "remove the gate" if pod.obstacles.gates else "change the pod, or add what it requires"
-            return UnplacedPod(pod.namespace, pod.name, f"{place}; the pod is held by: {held}", advice, HELD)
+            return _entry(pod, f"{place}; {PodState.HELD.text}: {held}", PodState.HELD)
         fits = f"fits on node {answer.node}" if answer else "all pods of its group exist"
-        return UnplacedPod(
-            pod.namespace, pod.name, f"{fits}; kube-scheduler has not tried it yet",
-            "wait some minutes, then see the events of the pod and the log of kube-scheduler", FITS,
-        )  # fmt: skip
+        return _entry(pod, f"{fits}; {PodState.FITS.text}", PodState.FITS)
 
     def _kept(self, refusal: Refusal) -> list[str]:
         """Texts about slices that outlive their pod or are kept for a job, if they may be the cause of the refusal."""
@@ -177,16 +165,21 @@ class Explainer(ReplicaService):
         leaving = sorted(self._name(conflict.other) for conflict in ledger.in_the_way(grant))
         cards = sorted({s.card for s in grant.slices()})
         kept = f"card {cards[0]}" if len(cards) == 1 else f"{len(cards)} cards ({', '.join(cards)})"
-        text = f"{kept} of {grant.node} {'is' if len(cards) == 1 else 'are'} kept for it"
-        advice = "wait: kube-scheduler tries it again within seconds"
-        if leaving:
-            text += f" and still used by {', '.join(dict.fromkeys(leaving))}"
-            advice = "wait until these pods have ended; if one does not end, see kubectl describe pod"
-        return UnplacedPod(pod.namespace, pod.name, text, advice, PREEMPTING)
+        where = f"{kept} of {grant.node} {'is' if len(cards) == 1 else 'are'}"
+        if not leaving:
+            return _entry(pod, f"{where} {PodState.KEPT.text}", PodState.KEPT)
+        text = f"{where} {PodState.PREEMPTING.text} {', '.join(dict.fromkeys(leaving))}"
+        return _entry(pod, text, PodState.PREEMPTING)
 
     def _name(self, holder: Holder) -> str:
         whose = self._view.pods.get(holder) or self._view.reports.outliving(holder)
         return f"{whose.namespace}/{whose.name}" if whose else str(holder)
+
+    def _node(self, snapshot: Snapshot, name: str) -> dict[str, Any]:
+        state = snapshot.node(name)
+        cards = [self._card(snapshot, name, card) for card in state.cards] if state is not None else []
+        serving = state is not None and state.serving
+        return {"name": name, "serving": serving, "loads": self._loads(name), "cards": cards}
 
     def _loads(self, node: str) -> str:
         age = self._view.measured.age(node)
@@ -238,6 +231,10 @@ class Explainer(ReplicaService):
                             "outliving": left is not None, "covered": container in covered,
                             "unenforced": container in unenforced,
                         }  # fmt: skip
+
+
+def _entry(pod: Pod, text: str, state: PodState) -> UnplacedPod:
+    return UnplacedPod(pod.namespace, pod.name, text, state.advice, state.value)
 
 
 def _is_placed(held: Holding | None) -> bool:

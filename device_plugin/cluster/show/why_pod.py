@@ -12,20 +12,22 @@ from device_plugin.cluster.place.service import ReplicaService, Shared
 from device_plugin.cluster.preempt.openings import ending, moves_as_text, opening
 from device_plugin.cluster.preempt.search import SearchCopy
 from device_plugin.cluster.show.dry_run import DryRun
-from device_plugin.cluster.show.explain import FITS, HELD
 from device_plugin.core.errors import RequestError
 from device_plugin.core.grants import Grant, ranges
 from device_plugin.core.placement import Refusal
 from device_plugin.core.placement.groups import RefusingNodes, refusing_nodes
 from device_plugin.core.placement.smaller import smaller
+from device_plugin.core.pod_states import PodState
 from device_plugin.core.pods import Pod
 from device_plugin.core.rearrange import MovePlan
 from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import PodRequest, Request
 
-BOUND, ENDED, NO_SLICE = "bound", "ended", "no-slice"
 # Most groups of nodes, and names of one group, that a paragraph has.
 GROUPS, NAMES = 6, 4
+
+
+_SETTLED = {state.value for state in (PodState.BOUND, PodState.ENDED, PodState.NO_SLICE)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +45,8 @@ class Room:
 class PodAnswer:
     """Where a pod is, or why it has no card.
 
-    `state` is a Reason's value for a pod that is refused; FITS if there is room now; HELD if something beside cards
-    keeps the pod from it; BOUND, ENDED or NO_SLICE. `grant` is what it holds, or would get now.
+    `state` is the value of a Reason for a pod that is refused, or of a PodState. `grant` is what it holds, or would get
+    now.
     """
 
     pod: str
@@ -60,7 +62,7 @@ class PodAnswer:
     @property
     def waits(self) -> bool:
         """True for a pod that asks for a slice and has none."""
-        return self.state not in (BOUND, ENDED, NO_SLICE)
+        return self.state not in _SETTLED
 
     def as_text(self) -> str:
         """One paragraph for people."""
@@ -122,14 +124,18 @@ class PodAnswers(ReplicaService):
         except RequestError as error:
             return PodAnswer(name, Reason.MALFORMED.value, text=f"is refused: {error}")
         if request is None:
-            return PodAnswer(name, NO_SLICE, text="asks for no slice, so vgpu does not place it")
+            return PodAnswer(name, PodState.NO_SLICE.value, text=PodState.NO_SLICE.text)
         asks = asked_text(request)
         if pod.ended:
-            return PodAnswer(name, ENDED, asks, f"has ended ({pod.phase}): it holds nothing any more")
+            return PodAnswer(name, PodState.ENDED.value, asks, f"{PodState.ENDED.text} ({pod.phase})")
         if pod.node:
             grant = self._view.ledger.grant(pod.uid)
-            held = f"holds {grant_text(grant)}" if grant else f"is on {pod.node} without a grant of vgpu"
-            return PodAnswer(name, BOUND, asks, f"{held} (phase {pod.phase})", grant=grant)
+            held = (
+                f"{PodState.BOUND.text} {grant_text(grant)}"
+                if grant
+                else f"is on {pod.node} without a grant of vgpu"
+            )
+            return PodAnswer(name, PodState.BOUND.value, asks, f"{held} (phase {pod.phase})", grant=grant)
         return self._unbound(pod, name, asks, request, nodes, limits)
 
     def _unbound(
@@ -150,11 +156,10 @@ class PodAnswers(ReplicaService):
 
     def _fitting(self, pod: Pod, name: str, asks: str, grant: Grant) -> PodAnswer:
         where = f"fits on node {grant.node} now ({grant_text(grant)})"
+        state, text = PodState.FITS, PodState.FITS.text
         if held := pod.obstacles.text:
-            advice = "Remove the gate" if pod.obstacles.gates else "Change the pod, or add what it requires"
-            return PodAnswer(name, HELD, asks, f"{where}, but it is held by: {held}", advice, grant)
-        advice = "If it stays so for minutes, see the pod's events and the log of kube-scheduler"
-        return PodAnswer(name, FITS, asks, f"{where}; kube-scheduler has not tried it yet", advice, grant)
+            state, text = PodState.HELD, f"{PodState.HELD.text}: {held}"
+        return PodAnswer(name, state.value, asks, f"{where}; {text}", _sentence(state.advice), grant)
 
     def _notes(self) -> list[str]:
         """Texts about slices that outlive their pod or are kept for a job."""

@@ -103,7 +103,7 @@ def test_a_pod_with_room_says_what_else_holds_it(world: World, one: Replica, ans
     assert state(answers.about(free))[0] == "fits"
     gated = world.pod("gated", 4, obstacles=Obstacles(gates=("x/y",)))
     assert state(answers.about(gated))[0] == "held"
-    assert "it is held by: scheduling gate x/y. Remove the gate" in answers.about(gated).as_text()
+    assert "the pod is held by: scheduling gate x/y. Remove the gate" in answers.about(gated).as_text()
     assert one.free() == [16368, 16368], "nothing stays reserved"
 
 

@@ -1,0 +1,103 @@
+"""The page of messages has every message of the source, and what it finds is what people read."""
+
+import re
+
+import pytest
+import yaml
+
+from device_plugin.cli.install_checks import CHECKS
+from device_plugin.core.events import Event
+from device_plugin.core.pod_states import PodState
+from device_plugin.core.reasons import Reason
+from hack.reference import messages
+from hack.reference.__main__ import FOLDER
+from hack.reference.cel_text import text_of
+from hack.reference.messages import ROOT, calls, complaints, error_classes, policy_messages, sentences
+
+PAGE = (FOLDER / "messages.md").read_text(encoding="utf-8")
+# Errors that pass on the text of another error or function, by file. What these say is on the page by itself.
+PASSED_ON = {
+    "device_plugin/adapters/kube/client.py": 1,
+    "device_plugin/cli/run_objects.py": 1,
+    "device_plugin/cli/why.py": 1,
+    "device_plugin/core/requests.py": 1,
+    "device_plugin/node/allocate.py": 2,
+    "device_plugin/wiring/settings.py": 1,
+}
+
+
+def test_every_reason_state_and_event_is_there() -> None:
+    for each in (*Reason, *PodState):
+        assert each.text in PAGE
+        assert each.advice in PAGE
+    assert all(f"| `{event}` |" in PAGE for event in Event)
+    assert len(messages.refusals()) > 5
+    assert all(messages.shown(each) in PAGE for each in messages.refusals())
+
+
+def test_every_error_that_is_made_is_there_or_passes_on_another_text() -> None:
+    found = list(calls(tuple(error_classes())))
+    unread: dict[str, int] = {}
+    for each in found:
+        if each.text is None:
+            unread[each.file] = unread.get(each.file, 0) + 1
+        else:
+            assert messages.shown(each.text) in PAGE, f"{each.file}:{each.line}: run `make docs`"
+    assert unread == PASSED_ON, "write the text where the error is made, or name the file here"
+    # The source is searched in another way: no class of errors that is raised anywhere is overlooked.
+    raised = {
+        name
+        for file in (ROOT / "device_plugin").rglob("*.py")
+        for name in re.findall(r"raise (\w+Error)\(", file.read_text(encoding="utf-8"))
+    }
+    assert raised & error_classes().keys() <= {each.maker for each in found}
+
+
+def test_every_policy_says_something_for_each_of_its_validations() -> None:
+    count = 0
+    for folder in messages.POLICIES:
+        for file in (ROOT / folder).glob("*.yaml"):
+            for policy in yaml.safe_load_all(file.read_text(encoding="utf-8")):
+                if policy["kind"] == "ValidatingAdmissionPolicy":
+                    for text in policy_messages(policy):
+                        count += 1
+                        assert len(re.findall(r"\w{2,}", text)) >= 3, f"{file.name}: {text}"
+                        assert messages.shown(text) in PAGE
+    assert count > 50
+
+
+@pytest.mark.parametrize("file", [file for files in messages.PROBLEMS.values() for file in files])
+def test_every_problem_is_there(file: str) -> None:
+    found = list(sentences(file))
+    assert found
+    assert all(messages.shown(each) in PAGE for each in found)
+
+
+def test_every_line_of_the_library_is_there() -> None:
+    found = list(complaints())
+    assert len(found) >= 4
+    assert all(messages.shown(each) in PAGE for each in found)
+
+
+def test_every_check_has_a_message_with_a_cure() -> None:
+    rows = [
+        line
+        for line in PAGE.partition("## Checks of")[2].partition("\n## ")[0].splitlines()
+        if line[:3] == "| `"
+    ]
+    assert len(rows) > len(CHECKS)
+    assert all("| `…` |" not in row for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("expression", "text"),
+    [
+        ('"container " + c.name + ": write 1"', "container …: write 1"),
+        ("'a \"b\" ' + x.join(', ')", 'a "b" …'),
+        ('"n is " + (a > 1 ? "many" : "few: " + s) + "!"', "n is many/few: …!"),
+        ('"x" + (a ? "1" : b ? "2" : "3")', "x1/2/3"),
+        ('v.found[0].map(e, "on " + e[0] + ": " + e[1])[0]', "on …: …"),
+    ],
+)
+def test_the_text_of_an_expression_is_read(expression: str, text: str) -> None:
+    assert text_of(expression) == text
