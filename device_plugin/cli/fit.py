@@ -31,7 +31,7 @@ from device_plugin.core.pods import Container, ContainerKind, Pod
 from device_plugin.core.requests import CORES, DEFAULT_PREFIXES, MEM, PERCENT, WHOLE, PodRequest
 
 # Most pods that are placed, and most further ones that are counted.
-MOST, MOST_MORE = 1000, 10_000
+MOST, MOST_MORE = 1000, 2000
 # Most places that are printed.
 SHOWN = 16
 
@@ -43,6 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cores", metavar="GROUPS", help="core groups of a slice")
     parser.add_argument("--percent", metavar="PERCENT", help="percent of one card")
     parser.add_argument("--cards", metavar="N", help="whole cards")
+    parser.add_argument(
+        "--slices", default="", metavar="N", help="the amounts are the sum over slices of N cards of one node"
+    )
     parser.add_argument("--count", type=int, metavar="N", help=f"number of pods, at most {MOST}")
     parser.add_argument(
         "--prefix", default=DEFAULT_PREFIXES[0], metavar="PREFIX",
@@ -76,8 +79,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _workloads(args: argparse.Namespace) -> Sequence[Workload]:
     """What the command asks for. Raises ManifestError."""
-    written = {MEM: args.mem, CORES: args.cores, PERCENT: args.percent, WHOLE: args.cards}
-    limits = {f"{args.prefix}{suffix}": text for suffix, text in written.items() if text is not None}
+    amounts = {MEM: args.mem, CORES: args.cores, PERCENT: args.percent, WHOLE: args.cards}
+    limits = {f"{args.prefix}{suffix}": text for suffix, text in amounts.items() if text is not None}
     if bool(args.file) == bool(limits):
         raise ManifestError("write either FILE, or what a pod asks for, such as --mem 4 --cores 15")
     if args.count is not None and not 1 <= args.count <= MOST:
@@ -86,7 +89,8 @@ def _workloads(args: argparse.Namespace) -> Sequence[Workload]:
         found = read_manifests(args.file, caller.namespace(args))
         counted = found if args.count is None else [replace(each, count=args.count) for each in found]
         return [replace(each, count=min(each.count, MOST)) for each in counted]
-    kept = {annotations.CARD_MODEL: args.model} if args.model else None
+    written = {annotations.CARD_MODEL: args.model, annotations.SLICES: args.slices}
+    kept = {key: text for key, text in written.items() if text} or None
     container = Container("main", ContainerKind.MAIN, limits)
     pod = Pod(caller.namespace(args), "fit", "", annotations=kept, containers=(container,))
     return (Workload("fit", TemplatePod(pod, ANYWHERE), args.count or 1),)

@@ -27,6 +27,8 @@ from vgpu_runtime.paths import SOURCES
 
 ROOT = SOURCES.parent
 POLICIES = ("manifests/admission", "manifests/components/jobs")
+# Modules whose functions return or yield sentences of an answer.
+ANSWERS = ("cluster/show/why_pod.py", "cli/fit.py", "cli/cluster_reading.py")
 # Modules whose functions return or yield what is wrong.
 PROBLEMS = {
     "Of groups and roles": ("core/roles.py", "cluster/gangs/groups.py"),
@@ -37,6 +39,9 @@ PROBLEMS = {
 _WORDS, FEWEST_WORDS = re.compile(r"[A-Za-z]{2,}"), 3
 _COMPLAINT = re.compile(r"slice_complain\(\s*((?:\"[^\"]*\"|[^;])*?)\);")
 _COMMENT = re.compile(r"\A((?:#.*\n)+)")
+# A function that builds a line of its own: slice_complain_refused.
+_BUILDER = re.compile(r"^void slice_complain_\w+\(.*?^}", re.M | re.S)
+_ADDED = re.compile(r"\badd(_number)?\(&line, ([^;]*)\);")
 _DEFINED = re.compile(r"#define (\w+) (\".*\")")
 _C_TOKEN = re.compile(r"\"(?:[^\"\\]|\\.)*\"|\w+|,")
 
@@ -67,6 +72,8 @@ def page() -> str:
         "## Where a pod is",
         "In `vgpu why`.",
         table(("message", "what to do"), ((each.text, each.advice) for each in PodState)),
+        "`vgpu why` and `vgpu fit` go on with what would help, and with what they could not read:",
+        table(("message",), ((shown(each),) for file in ANSWERS for each in sentences(file))),
         "## Events",
         table(
             ("event", "cause", "what to do"),
@@ -251,6 +258,14 @@ def complaints() -> Iterator[str]:
         for call in _COMPLAINT.finditer(text):
             if '"' in call[1]:
                 yield f"vgpu: {_c_text(call[1], defined)}"
+        for body in _BUILDER.findall(text):
+            yield "".join(_added(kind, argument) for kind, argument in _ADDED.findall(body))
+
+
+def _added(kind: str, argument: str) -> str:
+    """A part of a line that is built of several: a number, or the last of the texts to choose from."""
+    found = re.findall(r"\"([^\"]*)\"", argument)
+    return UNKNOWN if kind else found[-1]
 
 
 def _c_text(arguments: str, defined: Mapping[str, str]) -> str:

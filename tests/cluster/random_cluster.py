@@ -75,6 +75,10 @@ def random_pod(rng: random.Random, name: str, *, small: bool = False) -> Pod:
         wanted["vgpu.io/card-model"] = rng.choice((*MODELS, "!Z100", "MI300X"))
     if rng.random() < 0.1:
         wanted["vgpu.io/card-uuid"] = f"{rng.choice(('', '!'))}n0-0"
+    if len(containers) == 1 and FAMILY not in containers[0].limits and rng.random() < 0.1:
+        wanted["vgpu.io/slices"] = "2"
+        doubled = {name: str(2 * int(count)) for name, count in containers[0].limits.items()}
+        containers = (main(doubled, "c0"),)
     group = {"vgpu.io/group": f"g{rng.randrange(3)}"} if rng.random() < 0.2 else None
     host = HostAmounts(rng.choice((0, 500, 2_000)), rng.choice((0, 1_024)))
     kept = {key: text for key, text in wanted.items() if text}

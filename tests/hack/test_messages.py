@@ -66,7 +66,9 @@ def test_every_policy_says_something_for_each_of_its_validations() -> None:
     assert count > 50
 
 
-@pytest.mark.parametrize("file", [file for files in messages.PROBLEMS.values() for file in files])
+@pytest.mark.parametrize(
+    "file", [*messages.ANSWERS, *(file for files in messages.PROBLEMS.values() for file in files)]
+)
 def test_every_problem_is_there(file: str) -> None:
     found = list(sentences(file))
     assert found

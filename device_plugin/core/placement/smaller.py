@@ -13,7 +13,7 @@ def smaller(request: PodRequest, fits: Fits) -> tuple[Request, ...]:
     """The largest requests that fit now, each smaller than the pod's own in one way; empty if none fits.
 
     A slice is made smaller in memory alone, in core groups alone, and only if neither fits in both; one in percent in
-    that, and whole cards in their number. Only for a pod with one asking container: of several it is not known which
+    that, and cards in their number. Only for a pod with one asking container: of several it is not known which
     can ask for less. `fits` must be true for every request that is smaller than one that fits.
     """
     if len(request.containers) != 1:
@@ -32,12 +32,13 @@ def smaller(request: PodRequest, fits: Fits) -> tuple[Request, ...]:
 
 
 def _single(asked: Request, fitting: Callable[[Request], bool]) -> Iterator[Request]:
-    """The largest requests with less of one amount, in the order memory, core groups, percent, whole cards."""
+    """The largest requests with less of one amount, in the order memory, core groups, percent, cards."""
     ways: tuple[tuple[int | None, Callable[[int], Request]], ...] = (
         (asked.mem, lambda units: replace(asked, mem=units)),
         (asked.cores, lambda groups: replace(asked, cores=groups)),
         (asked.percent, lambda share: replace(asked, percent=share)),
         (asked.whole, lambda cards: replace(asked, whole=cards)),
+        (asked.count, lambda cards: replace(asked, count=cards)),
     )
     for most, less in ways:
         if most and (left := _largest(most, partial(_fits_with, fitting, less))):

@@ -5,10 +5,13 @@ import random
 import pytest
 
 from device_plugin.cluster.place.refit import FIRST, Refit
+from device_plugin.cluster.preempt.search import SearchCopy
 from device_plugin.cluster.show.dry_run import DryRun
+from device_plugin.cluster.show.why_pod import PodAnswers
 from device_plugin.core.grants import Grant
 from device_plugin.core.placement import Refusal
 from device_plugin.core.placement.policies import WorkloadTables
+from device_plugin.core.pod_states import PodState
 from device_plugin.core.pods import Pod
 from tests.cluster.random_cluster import allocator_of, offered, random_cluster, random_pod
 from tests.cluster.world import Clock, FakeApi, Memory, Replica, World
@@ -60,6 +63,21 @@ def test_a_thousand_forecasts_are_what_the_allocator_then_does(rng: random.Rando
             placed += agrees(allocator, made, forecast(of_lists(api, clock), made))
             count += 1
     assert 200 < placed < 800
+
+
+def test_why_says_that_a_pod_fits_if_the_allocator_then_places_it(rng: random.Random) -> None:
+    clock, fits = Clock(), 0
+    for _ in range(40):
+        api = random_cluster(rng, clock, rng.randint(0, 20))
+        made, allocator = api.put(random_pod(rng, "new")), allocator_of(api, clock)
+        local = of_lists(api, clock)
+        answer = PodAnswers(local.shared, SearchCopy(local.shared, lambda _: None)).about(made)
+        nodes = allocator.filter(made, offered(allocator, made)).nodes
+        assert (answer.state == PodState.FITS.value, answer.grant is not None) == (bool(nodes), bool(nodes))
+        if answer.grant is not None:
+            assert allocator.view.ledger.grant(made.uid) == answer.grant
+            fits += 1
+    assert 0 < fits < 40
 
 
 def test_forecasts_agree_with_an_allocator_that_has_learnt(rng: random.Random) -> None:

@@ -51,3 +51,10 @@ def test_fewer_whole_cards_are_found_and_nothing_for_several_containers() -> Non
     assert smaller(whole_request("p", 4), fits(0, 0, 3)) == (Request(FAMILY, 3),)
     two = PodRequest("p", (("a", Request(FAMILY, 0, 4)), ("b", Request(FAMILY, 0, 4))))
     assert smaller(two, fits(16, 60)) == ()
+
+
+def test_slices_of_fewer_cards_are_found() -> None:
+    three = PodRequest("p", (("main", Request(FAMILY, 0, 4, 15, count=3)),))
+    assert smaller(three, lambda less: less.containers[0][1].count <= 2) == (
+        Request(FAMILY, 0, 4, 15, count=2),
+    )
