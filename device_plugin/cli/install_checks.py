@@ -16,7 +16,7 @@ SYSTEM, SCHEDULER_LEASE = "vgpu-system", "vgpu-scheduler"
 # The admission policies of manifests/admission, and those of its component jobs.
 POLICIES = (
     "vgpu-cdi-annotations", "vgpu-confinement", "vgpu-deletions", "vgpu-evictions", "vgpu-grace", "vgpu-grants",
-    "vgpu-inventories", "vgpu-isolation", "vgpu-job-resizes", "vgpu-names", "vgpu-requests", "vgpu-selectors",
+    "vgpu-inventories", "vgpu-isolation", "vgpu-job-resizes", "vgpu-names", "vgpu-quota", "vgpu-requests", "vgpu-selectors",
 )  # fmt: skip
 JOB_POLICIES = (
     "vgpu-job-checkpoint-requests", "vgpu-job-checkpoints", "vgpu-job-starts", "vgpu-jobs", "vgpu-queue-required-jobs",
@@ -117,7 +117,7 @@ def _unknown(installed: Installation, check: str, *lists: str) -> Iterator[Findi
 
 
 def _services(installed: Installation, _now: float) -> Iterator[Finding]:
-    """The Deployments and the DaemonSet run, all with one image."""
+    """The Deployments and the DaemonSet run, all in one version."""
     yield from _unknown(installed, "services", "workloads")
     if installed.workloads is None:
         return
@@ -137,27 +137,30 @@ def _services(installed: Installation, _now: float) -> Iterator[Finding]:
                 "services", f"{_name(each)}: {ready} of {wanted} pods are Ready",
                 f"see {where} get pods, and what /readyz of those that are not says: {where} describe pod",
             )  # fmt: skip
-    images: dict[str, list[str]] = {}
+    versions: dict[str, set[str]] = {}
     for each in installed.workloads:
-        for image in _images(each):
-            images.setdefault(image, []).append(_name(each))
-    if len(images) > 1:
+        for version in _versions(each):
+            versions.setdefault(version, set()).add(_name(each))
+    if len(versions) > 1:
         told = "; ".join(
-            f"{image}: {', '.join(sorted(set(names)))}" for image, names in sorted(images.items())
+            f"{version}: {', '.join(sorted(names))}" for version, names in sorted(versions.items())
         )
         yield _problem(
-            "services", f"the services run different images: {told}", "apply one overlay for all of them"
+            "services", f"the services have different versions: {told}", "apply one overlay for all of them"
         )
 
 
-def _images(workload: Object) -> set[str]:
-    """The images of a service of ours; that of the kube-scheduler beside it is another's."""
-    containers = (((workload.get("spec") or {}).get("template") or {}).get("spec") or {}).get(
-        "containers"
-    ) or []
-    return {
-        str(each.get("image")) for each in containers if each.get("name") in ("agent", "allocator", "engine")
-    }
+def _versions(workload: Object) -> Iterator[str]:
+    """The tags of the images of a service of ours; an image named by its digest alone tells nothing.
+
+    The kube-scheduler beside the allocator is another's, and agents with simulated cards have an image of their own.
+    """
+    template = (workload.get("spec") or {}).get("template") or {}
+    for container in (template.get("spec") or {}).get("containers") or []:
+        if container.get("name") in ("agent", "allocator", "engine"):
+            _, _, tag = str(container.get("image")).partition("@")[0].rpartition("/")[2].partition(":")
+            if tag:
+                yield tag
 
 
 def _admission(installed: Installation, _now: float) -> Iterator[Finding]:
@@ -329,7 +332,7 @@ CHECKS: Mapping[str, Check] = {
     "annotations": _faults, "clocks": _clock,
 }  # fmt: skip
 _FINE = {
-    "services": "all services run, with one image",
+    "services": "all services run, in one version",
     "admission": "all policies are present and bound",
     "agents": "every node with cards has an agent that serves",
     "plugins": "every kubelet counts what the inventories show",

@@ -57,7 +57,10 @@ CHANGING = [named(name, spec={"policyName": name}) for name in install_checks.MU
 SOUND = Installation(
     ClusterReading({}, ()),
     nodes=[node("n1"), node("n2")],
-    workloads=[service("vgpu-cluster", "allocator"), service("vgpu-node", "agent")],
+    workloads=[
+        service("vgpu-cluster", "allocator"),
+        service("vgpu-node", "agent", image="r:5/simulated:1@sha256:0"),
+    ],
     agents=[agent("n1"), agent("n2")],
     policies=bound(install_checks.POLICIES),
     bindings=bound(install_checks.POLICIES),
@@ -94,7 +97,7 @@ WARNING = {"status": {"typeChecking": {"expressionWarnings": [{"warning": "undef
         ),
         (
             {"workloads": [service("vgpu-cluster", "allocator"), service("vgpu-node", "agent", image="vgpu:2")]},
-            "services", "different images: vgpu:1: vgpu-cluster; vgpu:2: vgpu-node",
+            "services", "different versions: 1: vgpu-cluster; 2: vgpu-node",
         ),
         ({"policies": SOUND.policies[1:]}, "admission", "policy vgpu-cdi-annotations is missing"),  # type: ignore[index]
         ({"bindings": SOUND.bindings[:-1]}, "admission", "policy vgpu-selectors is not bound"),  # type: ignore[index]

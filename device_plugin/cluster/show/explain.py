@@ -58,7 +58,7 @@ class Explainer(ReplicaService):
             faults = [asdict(fault) for fault in self._view.faults.standing()]
             promises = [_promise(promise) for promise in self._view.promises.statuses()]
         snapshot = self._view.snapshot()
-        nodes = [self._node(snapshot, name) for name in self._search.paced(snapshot.nodes())]
+        nodes = [self.node(snapshot, name) for name in self._search.paced(snapshot.nodes())]
         waiting = [asdict(entry) for entry in self.waiting()]
         why_not = self._leader.why_not()
         view = {
@@ -66,6 +66,13 @@ class Explainer(ReplicaService):
             "promises": promises, "faults": faults, "units": list(_mixed_units(snapshot.inventories())),
         }  # fmt: skip
         return {**_only(view, pod), "moves": self._moves(pod)} if pod else view
+
+    def node(self, snapshot: Snapshot, name: str) -> dict[str, Any]:
+        """A node's cards and the holders of their slices, from a snapshot."""
+        state = snapshot.node(name)
+        cards = [self._card(snapshot, name, card) for card in state.cards] if state is not None else []
+        serving = state is not None and state.serving
+        return {"name": name, "serving": serving, "loads": self._loads(name), "cards": cards}
 
     def waiting(self) -> list[UnplacedPod]:
         """Unbound pods of our scheduler without a reservation, by namespace and name."""
@@ -174,12 +181,6 @@ class Explainer(ReplicaService):
     def _name(self, holder: Holder) -> str:
         whose = self._view.pods.get(holder) or self._view.reports.outliving(holder)
         return f"{whose.namespace}/{whose.name}" if whose else str(holder)
-
-    def _node(self, snapshot: Snapshot, name: str) -> dict[str, Any]:
-        state = snapshot.node(name)
-        cards = [self._card(snapshot, name, card) for card in state.cards] if state is not None else []
-        serving = state is not None and state.serving
-        return {"name": name, "serving": serving, "loads": self._loads(name), "cards": cards}
 
     def _loads(self, node: str) -> str:
         age = self._view.measured.age(node)
