@@ -14,6 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from pathlib import Path
 
 from hack.testbed import archives, images, install, layout, previous, programs, rbac
@@ -26,23 +27,30 @@ PYTEST = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--timeout=9
 AT_ONCE = 4
 
 
+class Installed(Enum):
+    """What of the product a cluster has before its tests: all of it, by kustomize or helm; its policies; nothing."""
+
+    OVERLAY = "overlay"
+    CHART = "chart"
+    ADMISSION = "admission"
+    NOTHING = "nothing"
+
+
 @dataclass(frozen=True)
 class Lane:
-    """Tests that run one after another on one cluster; with `product` our services are installed there.
+    """Tests that run one after another on one cluster, and what is installed there before.
 
     The cluster has the images named here beside those that every cluster has, and the product has these components.
-    `settings` are environment variables of the job engine, if it is one of them. With `chart` helm installs it all, in
-    place of kustomize.
+    `settings` are environment variables of the job engine, if it is one of them.
     """
 
     name: str
     nodes: int
     tests: tuple[str, ...]
-    product: bool = True
+    installed: Installed = Installed.OVERLAY
     images: tuple[str, ...] = ()
     components: tuple[str, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
-    chart: bool = False
 
 
 # Tests that wait for most of their time. The last one of WAITING takes a node's power.
@@ -56,18 +64,28 @@ JOBS = tuple(
 )
 # With the job engine too, on several nodes. The last one takes a node's power.
 STRANDED = ("tests/e2e/test_chart.py", "tests/e2e/test_job_pools.py", "tests/e2e/test_stranded_jobs.py")
+# A page for newcomers, which installs the product and removes it.
+START = ("tests/e2e/test_start.py",)
 # Jobs grow back at once, and the speed of a model is known.
 QUICK = {"VGPU_COOLDOWN_SECONDS": "1", "VGPU_RATES": '["resnet50 Z100 100"]'}
-ELSEWHERE = tuple(f"--ignore={file}" for file in (*LEADERS, *WAITING, *JOBS, *STRANDED))
+ELSEWHERE = tuple(f"--ignore={file}" for file in (*LEADERS, *WAITING, *JOBS, *STRANDED, *START))
 # The longest first; the last starts when the shortest of the others, the contract's, has ended.
 LANES = (
     Lane("running", 3, ("tests/e2e", *ELSEWHERE, "-m", "not disturbs")),
     Lane("leaders", 3, LEADERS),
     Lane("waiting", 3, WAITING),
     Lane("jobs", 1, JOBS, images=("trainer",), components=("jobs",), settings=QUICK),
-    Lane("contract", 1, ("tests/contract", "tests/manifests/test_helm.py"), product=False),
+    Lane("contract", 1, ("tests/contract", "tests/manifests/test_helm.py"), Installed.ADMISSION),
     Lane("disturbed", 3, ("tests/e2e", *ELSEWHERE, "-m", "disturbs")),
-    Lane("stranded", 2, STRANDED, components=("jobs",), settings={"VGPU_STRANDED_SECONDS": "5"}, chart=True),
+    Lane(
+        "stranded",
+        2,
+        STRANDED,
+        Installed.CHART,
+        components=("jobs",),
+        settings={"VGPU_STRANDED_SECONDS": "5"},
+    ),
+    Lane("start", 2, START, Installed.NOTHING),
 )
 
 
@@ -93,7 +111,7 @@ def main() -> int:
     os.environ["VGPU_E2E_PREVIOUS"] = str(earlier.source)
     if rest or arguments.keep:
         chosen = Lane("chosen", 3, tuple(rest or ["tests/e2e"]))
-        special = (lane for lane in LANES if lane.components)
+        special = (lane for lane in LANES if lane.components or lane.installed is Installed.NOTHING)
         jobs = next((lane for lane in special if any(word.startswith(lane.tests) for word in rest)), None)
         if jobs is not None:
             chosen = replace(jobs, name=chosen.name, tests=chosen.tests, images=images.SPECIAL)
@@ -113,10 +131,17 @@ def _all_lanes(found: programs.Programs, built: Sequence[Path]) -> int:
 
 
 def _install(lane: Lane, cluster: Cluster, overlay: Path | None) -> None:
-    if lane.chart:
-        install.chart(cluster, {"jobs": {"enabled": "jobs" in lane.components, "env": dict(lane.settings)}})
-    else:
-        (product if lane.product else admission)(cluster, overlay or _overlay(lane, cluster.layout))
+    match lane.installed:
+        case Installed.OVERLAY:
+            product(cluster, overlay or _overlay(lane, cluster.layout))
+        case Installed.CHART:
+            install.chart(
+                cluster, {"jobs": {"enabled": "jobs" in lane.components, "env": dict(lane.settings)}}
+            )
+        case Installed.ADMISSION:
+            admission(cluster, overlay or _overlay(lane, cluster.layout))
+        case Installed.NOTHING:
+            pass
 
 
 def _overlay(lane: Lane, where: Layout) -> Path:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from hack.testbed import images, layout, programs
 from hack.testbed.cluster import PROJECT, Cluster
-from hack.testbed.e2e import Lane, LaneResult, run
+from hack.testbed.e2e import Installed, Lane, LaneResult, run
 from hack.testbed.install import overlay
 from hack.testbed.layout import Layout
 
@@ -24,7 +24,7 @@ SEEDS, EVENTS = range(20), 100_000
 # Pods of test_reuse.py.
 REUSES = 300
 LANES = (
-    Lane("contract", 1, ("tests/contract",), product=False),
+    Lane("contract", 1, ("tests/contract",), Installed.ADMISSION),
     Lane(
         "older",
         3,
