@@ -5,9 +5,15 @@ import os
 import re
 import subprocess
 import sys
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+
+from hack.chromium import NoChromiumError, chromium
+from tests.requirement import require
 
 PROJECT = Path(__file__).parents[2]
 _CALL = (sys.executable, "-m", "mkdocs", "build", "--config-file")
@@ -44,6 +50,38 @@ def test_no_page_loads_anything_from_elsewhere(site: Path) -> None:
         assert not re.findall(
             r"<(?:script|img|link|iframe)[^>]*(?:src|href)=[\"']?(?:https?:)?//", page.read_text()
         ), page
+
+
+@pytest.mark.no_cover
+def test_pages_ask_nobody_else_for_anything(site: Path) -> None:
+    """In a browser: scripts could ask for more than the text of the pages names."""
+    foreign: list[str] = []
+    errors: list[str] = []
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, format: str, *args: object) -> None: ...  # noqa: A002 - as the base class names it
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site)))
+    address = f"http://127.0.0.1:{server.server_port}/"
+    serving = threading.Thread(target=server.serve_forever)
+    serving.start()
+    try:
+        with chromium() as browser:
+            page = browser.new_page()
+            page.on("request", lambda request: request.url.startswith(address) or foreign.append(request.url))
+            page.on("console", lambda said: said.type != "error" or errors.append(said.text))
+            for shown in sorted(site.rglob("*.html")):
+                if shown.name != "404.html" and "files" not in shown.relative_to(site).parts:
+                    page.goto(address + str(shown.relative_to(site)))
+            page.locator("[data-md-component=search-query]").first.fill("ledger")
+            page.locator(".md-search-result__item").first.wait_for()
+    except NoChromiumError as error:
+        require(condition=False, reason=str(error))
+    finally:
+        server.shutdown()
+        serving.join()
+        server.server_close()
+    assert (foreign, errors) == ([], [])
 
 
 def test_a_broken_link_fails_the_build(tmp_path: Path) -> None:
