@@ -149,7 +149,13 @@ def test_prometheus_reads_it_whatever_the_labels_hold() -> None:
         ],
     )
     found = {family.name: family for family in text_string_to_metric_families(scrape(app).decode())}
-    assert set(found) == {"vgpu_many", "vgpu_one", "vgpu_placement_seconds", "vgpu_binds"}
+    assert set(found) == {
+        "vgpu_many",
+        "vgpu_one",
+        "vgpu_placement_seconds",
+        "vgpu_binds",
+        "vgpu_pod_bind_wait_seconds",
+    }
     assert [(sample.labels, sample.value) for sample in found["vgpu_binds"].samples] == [
         ({"outcome": "fenced"}, 1.0)
     ]
