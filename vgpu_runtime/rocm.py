@@ -97,11 +97,11 @@ def parse(text: str) -> SliceConfig[RocmLimit]:
 def environment(limits: Sequence[RocmLimit]) -> dict[str, str]:
     """Variables that tell programs of their slice: to HIP, the number of its units.
 
-    HIP has one value for all cards, so only a slice of one card has it; several are whole cards, and need none. It is
+    HIP has one value for all cards, so slices of several cards have it if they are equal; whole cards need none. It is
     a hint: the masks of queues are what holds a program to its units. native/rocm/units.c says the same.
     """
     units = limits[0].mask.bit_count()
-    if len(limits) > 1 or units == limits[0].compute_units:
+    if any(limit.mask.bit_count() != units or limit.compute_units == units for limit in limits):
         return {}
     return {UNITS_VARIABLE: f"{(1 << units) - 1:#x}"}
 

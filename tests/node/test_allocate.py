@@ -10,7 +10,7 @@ from device_plugin.node import allocate
 from device_plugin.node.claims import NotNowError
 from device_plugin.node.inject import CARD_VARIABLES
 from hack.embedded.runtime.cdi import Edits
-from tests.builders.cards import CORES, MEM
+from tests.builders.cards import CORES, MEM, PERCENT, SLICES
 from tests.node.parts import Parts, Peer, config_of
 from vgpu_runtime import rocm
 
@@ -58,6 +58,28 @@ def test_memory_carries_the_slice_whichever_resource_comes_first(
     *cards, (_, guard) = parts.spec(MEM, T4).devices
     assert [target for _, target in cards] == ["/dev/kfd", f"/dev/dri/renderD{minor}"]
     assert guard.startswith("/dev/vgpu/")
+
+
+@pytest.mark.parametrize("order", [(PERCENT, SLICES), (SLICES, PERCENT)])
+def test_percent_carries_the_slices_of_several_cards(parts: Parts, order: tuple[str, str]) -> None:
+    slices = [Slice(uuid, 8184, tuple(range(30)), 50) for uuid in parts.uuids]
+    pod = parts.bind("a", slices, {PERCENT: "100", SLICES: "2"})
+    tickets = {
+        PERCENT: [f"dcu-percent-{number}" for number in range(100)],
+        SLICES: ["dcu-slices-0", "dcu-slices-1"],
+    }
+    parts.hold(pod, tickets)
+    for resource in order:
+        parts.allocator.pre_start(resource, tickets[resource])
+    cards = rocm.parse(config_of(parts.spec(PERCENT, tickets[PERCENT]))).cards
+    assert [(card.uuid, card.mem_bytes >> 20) for card in cards] == [(uuid, 8184) for uuid in parts.uuids]
+    assert {card.family.mask for card in cards} == {(1 << 30) - 1}
+    assert parts.spec(PERCENT, tickets[PERCENT]).env == {
+        "ROC_GLOBAL_CU_MASK": "0x3fffffff",
+        **EVERY_CONTAINER,
+    }
+    assert not parts.spec(SLICES, tickets[SLICES]).mounts
+    assert [record.slices for record in parts.records.all()] == [tuple(slices)]
 
 
 def test_hip_learns_the_number_of_its_units_from_a_variable_that_the_pod_cannot_override(

@@ -22,15 +22,27 @@ static void write_bits(char *text, unsigned units)
 	text[2 + digits] = '\0';
 }
 
-/* HIP has one value for all cards: several are whole cards, and need none. */
+/* The units of each card's slice. HIP has one value for all cards: 0 if they differ, or a card is whole. */
+static unsigned units_of_each(void)
+{
+	unsigned units = slice.config.cards[0].granted_units;
+
+	for (unsigned i = 0; i < slice.config.card_count; i++)
+		if (slice.config.cards[i].granted_units != units || slice.config.cards[i].compute_units == units)
+			return 0;
+	return units;
+}
+
 __attribute__((constructor)) static void tell_units(void)
 {
-	const struct card *card = &slice.config.cards[0];
 	char value[2 + CONFIG_MAX_UNITS / 4 + 1];
+	unsigned units;
 
-	if (environment_value(NAME) || slice_look() != ENFORCED || slice.config.card_count != 1 ||
-	    card->granted_units == card->compute_units)
+	if (environment_value(NAME) || slice_look() != ENFORCED)
 		return;
-	write_bits(value, card->granted_units);
+	units = units_of_each();
+	if (!units)
+		return;
+	write_bits(value, units);
 	REAL(setenv, setenv_fn)(NAME, value, 0); /* libc's: a shell has one of its own, for its variables */
 }
