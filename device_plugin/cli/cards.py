@@ -12,7 +12,7 @@ your pods' grants name, and a card's other slices are not known.
 import argparse
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from device_plugin.cli import caller, output, show_reading
@@ -20,7 +20,7 @@ from device_plugin.cli.cluster_reading import CardHolder, CardReading, ClusterRe
 from device_plugin.cli.output import Column, Listing, age_since, in_gib
 from device_plugin.cli.read_cluster import Scope
 from device_plugin.core.cards import SliceState
-from device_plugin.core.grants import ranges
+from device_plugin.core.grants import Slice, ranges
 
 _STATES = {
     SliceState.OUTLIVING: "its pod has ended, its processes have not",
@@ -29,11 +29,17 @@ _STATES = {
 }
 
 
+# Most slices of a cluster have one of few sets of core groups.
+_ranges = lru_cache(1024)(ranges)
+
+
 class CardRow(NamedTuple):
-    """A card in a table, on its node."""
+    """A card in a table, on its node. `mib` and `groups` are what is held of its memory and core groups."""
 
     node: NodeReading
     card: CardReading
+    mib: int
+    groups: int
 
 
 def memory_text(held: int, total: int) -> str:
@@ -66,16 +72,20 @@ def state(row: CardRow) -> str:
 
 def holder_line(card: CardReading, holder: CardHolder, now: float) -> str:
     """`    default/notebook main: 4 GiB, core groups 0-14, 2h`."""
-    part = (
-        "all of it"
-        if card.whole(holder)
-        else f"{in_gib(holder.slice.mem_mib)} GiB, core groups {ranges(holder.slice.cores)}"
-    )
-    marks = [age_since(holder.created, now)] if holder.created else []
-    marks += ["ends"] if holder.deleting else []
-    marks += [] if holder.running or holder.state is not None else ["does not run"]
-    marks += [_STATES[holder.state]] if holder.state is not None else []
-    return f"    {holder.namespace}/{holder.pod} {holder.container}: {', '.join([part, *marks])}"
+    marks = ["all of it"] if card.whole(holder) else _amounts(holder.slice)
+    if holder.created:
+        marks.append(age_since(holder.created, now))
+    if holder.deleting:
+        marks.append("ends")
+    if holder.state is not None:
+        marks.append(_STATES[holder.state])
+    elif not holder.running:
+        marks.append("does not run")
+    return f"    {holder.namespace}/{holder.pod} {holder.container}: {', '.join(marks)}"
+
+
+def _amounts(part: Slice) -> list[str]:
+    return [f"{in_gib(part.mem_mib)} GiB", f"core groups {_ranges(part.cores)}"]
 
 
 def _below(row: CardRow) -> Iterator[str]:
@@ -116,12 +126,12 @@ LISTING: Listing[CardRow] = Listing(
         Column("NODE", lambda row: row.card.node),
         Column("CARD", lambda row: row.card.uuid),
         Column("MODEL", lambda row: row.card.card.model if row.card.card else output.NONE, wide=True),
-        Column("MEMORY", lambda row: memory_text(row.card.held_mib, row.card.mem_mib),
-               key=lambda row: _full(row.card.held_mib, row.card.mem_mib),
-               share=lambda row: share(row.card.held_mib, row.card.mem_mib)),
-        Column("CORE GROUPS", lambda row: groups_text(row.card.held_groups, row.card.core_groups),
-               key=lambda row: _full(row.card.held_groups, row.card.core_groups),
-               share=lambda row: share(row.card.held_groups, row.card.core_groups)),
+        Column("MEMORY", lambda row: memory_text(row.mib, row.card.mem_mib),
+               key=lambda row: _full(row.mib, row.card.mem_mib),
+               share=lambda row: share(row.mib, row.card.mem_mib)),
+        Column("CORE GROUPS", lambda row: groups_text(row.groups, row.card.core_groups),
+               key=lambda row: _full(row.groups, row.card.core_groups),
+               share=lambda row: share(row.groups, row.card.core_groups)),
         Column("SLICES", lambda row: groups_text(len(row.card.holders), row.card.max_slices),
                key=lambda row: len(row.card.holders)),
         Column("PCI", lambda row: row.card.card.pci if row.card.card else output.NONE, wide=True),
@@ -156,7 +166,7 @@ def run(args: argparse.Namespace) -> int:
 def _rows(reading: ClusterReading, namespace: str) -> Sequence[CardRow]:
     """The cards; with a namespace only those that its pods hold slices of."""
     return [
-        CardRow(node, card)
+        CardRow(node, card, card.held_mib, card.held_groups)
         for node in reading.nodes.values()
         for card in node.cards
         if not namespace or any(holder.namespace == namespace for holder in card.holders)

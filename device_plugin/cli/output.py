@@ -9,9 +9,10 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import pairwise
 from typing import Any, Generic, TextIO, TypeVar
 
 import yaml
@@ -24,8 +25,6 @@ FORMATS = ("wide", "json", "yaml", "name")
 # Characters of a bar, and between two columns of a table.
 LONGEST_BAR, SHORTEST_BAR, GAP = 10, 4, 2
 SHORTEST_TEXT = 12
-# Rows that are joined to one write.
-BATCH = 4096
 # Notes of one kind that are printed.
 MOST_NOTES = 3
 NONE = "<none>"
@@ -124,7 +123,8 @@ class ListPrinter(Generic[Row]):
         self._terminal = self._out.isatty()
         self._colour = self._terminal and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
         self._width = shutil.get_terminal_size().columns if self._terminal else 0
-        self._bars = _bar_letters(self._out)
+        self._letters = _bar_letters(self._out)
+        self._bars: dict[tuple[int, int], str] = {}
         self._widths: list[int] = []
         self._bar = LONGEST_BAR
         self._shown: dict[str, Mapping[str, Any]] = {}
@@ -170,14 +170,7 @@ class ListPrinter(Generic[Row]):
         return listed[::-1] if self._backwards else listed
 
     def _write(self, lines: Iterable[str]) -> None:
-        batch = list[str]()
-        for line in lines:
-            batch.append(line)
-            if len(batch) == BATCH:
-                self._out.write("\n".join([*batch, ""]))
-                batch.clear()
-        if batch:
-            self._out.write("\n".join([*batch, ""]))
+        self._out.writelines([f"{line}\n" for line in lines])
 
     def _write_object(self, value: Mapping[str, Any]) -> None:
         if self._format == "json":
@@ -200,7 +193,8 @@ class ListPrinter(Generic[Row]):
             self._fit(cells)
             titles = [column.title.ljust(w) for column, w in zip(self._columns, self._widths, strict=True)]
             self._write([self._painted("".join(titles).rstrip(), _BOLD)])
-        self._write(line for row, texts in zip(rows, cells, strict=True) for line in self._lines(row, texts))
+        for row, texts in zip(rows, cells, strict=True):
+            self._write((self._line(row, texts), *self._below(row)))
 
     def _fit(self, cells: Sequence[Sequence[str]]) -> None:
         """Choose the width of each column, with the gap after it, so that a row fits the terminal."""
@@ -226,18 +220,20 @@ class ListPrinter(Generic[Row]):
                 return
             self._widths[widest] = max(self._widths[widest] - over, SHORTEST_TEXT + GAP)
 
-    def _lines(self, row: Row, texts: Sequence[str]) -> Iterable[str]:
-        parts = []
+    def _line(self, row: Row, texts: Sequence[str]) -> str:
+        parts = list[str]()
         for column, text, width in zip(self._columns, texts, self._widths, strict=True):
             if column.share is not None:
-                parts.append(self._drawn(column.share(row)) + " " + text.ljust(width - self._bar - 1))
+                parts += (self._drawn(column.share(row)), " ", text.ljust(width - self._bar - 1))
                 continue
             if self._width and len(text) > width - GAP:
                 text = text[: width - GAP - 1] + "\N{HORIZONTAL ELLIPSIS}"
             padded = text.ljust(width)
             noticed = self._colour and column.warning is not None and column.warning(row)
             parts.append(self._painted(padded, _YELLOW) if noticed else padded)
-        yield "".join(parts).rstrip()
+        return "".join(parts).rstrip()
+
+    def _below(self, row: Row) -> Iterator[str]:
         for line in self._listing.below(row):
             shown = printable(line)
             yield self._painted(shown[: self._width] if self._width else shown, _DIM)
@@ -245,10 +241,13 @@ class ListPrinter(Generic[Row]):
     def _drawn(self, share: float | None) -> str:
         if share is None:
             return "?".ljust(self._bar)
-        full, empty = self._bars
         # Never full or empty unless it is so.
         filled = self._bar if share >= 1 else min(max(round(share * self._bar), share > 0), self._bar - 1)
-        return self._painted(full * filled, _CYAN) + self._painted(empty * (self._bar - filled), _DIM)
+        if (drawn := self._bars.get((self._bar, filled))) is None:
+            full, empty = self._letters
+            drawn = self._painted(full * filled, _CYAN) + self._painted(empty * (self._bar - filled), _DIM)
+            self._bars[self._bar, filled] = drawn
+        return drawn
 
     def _painted(self, text: str, colour: str) -> str:
         return f"{colour}{text}{_RESET}" if self._colour and text else text
@@ -269,14 +268,12 @@ def in_gib(mib: float) -> str:
 
 def age(seconds: float) -> str:
     """A time as kubectl shows ages, of at most two units: `90s` is `1m30s`."""
-    left, parts = max(0, int(seconds)), list[str]()
-    for unit, size in _UNITS:
-        if left >= size and len(parts) < 2:
-            parts.append(f"{left // size}{unit}")
-            left %= size
-        elif parts:
-            break
-    return "".join(parts) or "0s"
+    left = max(0, int(seconds))
+    for (unit, size), (smaller, part) in pairwise(_UNITS):
+        if left >= size:
+            few = left % size // part
+            return f"{left // size}{unit}" + (f"{few}{smaller}" if few else "")
+    return f"{left}s"
 
 
 def age_since(created: str, now: float) -> str:

@@ -1,6 +1,7 @@
 """Prints lists that are made of a reading of the cluster, and goes on as it changes."""
 
 import argparse
+import gc
 import sys
 import threading
 import time
@@ -27,6 +28,9 @@ def run_list(
 ) -> int:
     """Print the rows of a reading, and with --watch those that change. Raises ApiError, EndpointError, SortError."""
     printer = ListPrinter(args, listing)
+    if not args.watch:
+        # Nothing of it is garbage before the end: with 68,000 slices looking for some costs 0.5 s.
+        gc.disable()
     with caller.connected(args) as client:
         reader = ClusterReader(client, scope)
         reading = reader.read()

@@ -195,7 +195,12 @@ class Fields:
 
     def integer(self, key: str, *, least: int = 0) -> int:
         """The integer under `key`, from `least` to MAX_INT; `true` is not an integer."""
-        return checked_int(self._value.get(key), f"{self._where}: {key}", least=least)
+        value = self._value.get(key)
+        if (
+            type(value) is int and least <= value <= MAX_INT
+        ):  # nearly always, and where to look need not be said
+            return value
+        return checked_int(value, f"{self._where}: {key}", least=least)
 
     def flag(self, key: str) -> bool:
         """The JSON boolean under `key`."""

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from urllib.parse import urlencode
 
 import msgspec
@@ -21,6 +21,7 @@ from device_plugin.kube.api import (
     PODS,
     Kind,
     Listed,
+    Metadata,
     Named,
     Object,
     Where,
@@ -102,6 +103,9 @@ class KubeClient:
     ) -> tuple[Sequence[Item], str, str]:
         """The objects of a page, its version, and the token for the next page. Its text is dropped."""
         text = self._request("GET", _folder(kind, where.namespace), query=query, accept=_accept(kind, "List"))
+        if kind.item is Metadata:
+            with suppress(DecodeError):
+                return cast("tuple[Sequence[Item], str, str]", decode.metadata_listed(text))
         try:
             page = decode.listed(text)
         except DecodeError as error:

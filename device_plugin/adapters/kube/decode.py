@@ -1,7 +1,6 @@
 """Kubernetes' JSON into the types that kinds are read as, and the parts of lists, watch events and errors."""
 
-from collections.abc import Callable, Mapping
-from itertools import islice
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import msgspec
@@ -18,6 +17,7 @@ from device_plugin.kube.api import Kind, Metadata
 
 _read_node, _read_any = decoder(structs.Node), decoder(structs.Whole)
 _read_list, _read_event, _read_status = decoder(structs.List), decoder(structs.Event), decoder(structs.Status)
+_read_metadata_list = decoder(structs.MetadataList)
 _read_versioned, _read_json = decoder(structs.Versioned), decoder(dict[str, Any])
 
 
@@ -43,7 +43,10 @@ def node(text: Text) -> Node:
 
 def metadata(text: Text) -> Metadata:
     """The metadata of an object of any kind, which may be all that the text has. Raises DecodeError."""
-    raw = _read_any(text).metadata
+    return _metadata(_read_any(text).metadata)
+
+
+def _metadata(raw: structs.BareMeta) -> Metadata:
     return Metadata(
         raw.name, raw.namespace, raw.uid, raw.resource_version, raw.generation, raw.creation_timestamp or "",
         raw.deletion_timestamp is not None, _prefixed(raw.labels), _prefixed(raw.annotations),
@@ -86,6 +89,19 @@ def listed(text: Text) -> Page:
     return Page(raw.items or [], raw.metadata.resource_version, raw.metadata.rest)
 
 
+def metadata_listed(text: Text) -> tuple[Sequence[Metadata], str, str]:
+    """Like `listed`, with the items read as Metadata: at once, because large clusters have 200 MB of them.
+
+    Raises DecodeError if one of them cannot be read.
+    """
+    raw = _read_metadata_list(text)
+    return (
+        [_metadata(each.metadata) for each in raw.items or ()],
+        raw.metadata.resource_version,
+        raw.metadata.rest,
+    )
+
+
 def event(line: bytes) -> tuple[str, msgspec.Raw]:
     """Type and object of a watch event. Raises DecodeError."""
     raw = _read_event(line)
@@ -108,5 +124,8 @@ def status(text: Text) -> tuple[int, str, str]:
 
 def _prefixed(kept: Mapping[str, str] | None) -> Mapping[str, str]:
     """The annotations or labels with our prefix, of any kind of object: MOST_KEYS at most, each cut as a grant is."""
-    ours = {key: text for key, text in (kept or {}).items() if key.startswith(PREFIX)}
-    return {key: text[: annotations.MAX_BYTES + 1] for key, text in islice(ours.items(), MOST_KEYS)}
+    found: dict[str, str] = {}
+    for key, text in (kept or {}).items():
+        if key.startswith(PREFIX) and len(found) < MOST_KEYS:
+            found[key] = text[: annotations.MAX_BYTES + 1]
+    return found

@@ -218,8 +218,20 @@ class Version(Struct):
     resource_version: str = ""
 
 
+class BareMeta(Struct):
+    name: str
+    uid: str = ""
+    namespace: str = ""
+    resource_version: str = ""
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    generation: int = 0
+    annotations: dict[str, str] | None = None
+    labels: dict[str, str] | None = None
+
+
 class Whole(Struct):
-    metadata: Meta
+    metadata: BareMeta
 
 
 class Versioned(Struct):
@@ -234,6 +246,11 @@ class Part(Version):
 class List(Struct):
     metadata: Part
     items: list[msgspec.Raw] | None = None
+
+
+class MetadataList(Struct):
+    metadata: Part
+    items: list[Whole] | None = None
 
 
 class Event(Struct):
