@@ -10,7 +10,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import pairwise
 from typing import Any, Generic, TextIO, TypeVar
@@ -73,6 +73,10 @@ class Listing(Generic[Row]):
             if _word(column) == title:
                 return column
         raise SortError(f"--sort-by: there is no column {title!r}: write one of {', '.join(self.words())}")
+
+    def without(self, column: Column[Row]) -> "Listing[Row]":
+        """The list without one of its columns."""
+        return replace(self, columns=[each for each in self.columns if each is not column])
 
     def words(self) -> list[str]:
         """The columns as --sort-by names them."""

@@ -1,4 +1,4 @@
-"""Prints lists that are made of a reading of the cluster, and goes on as it changes."""
+"""Prints lists that are made of a reading of the cluster or of one kind of object, and goes on as they change."""
 
 import argparse
 import gc
@@ -8,12 +8,16 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from device_plugin.adapters.kube.client import KubeClient
+from device_plugin.adapters.kube.watch import ListWatch
 from device_plugin.cli import caller, output
 from device_plugin.cli.cluster_reading import ClusterReading
 from device_plugin.cli.output import Listing, ListPrinter
 from device_plugin.cli.read_cluster import ClusterReader, Scope
+from device_plugin.kube.api import Change, Kind, Where
 
 Row = TypeVar("Row")
+Item = TypeVar("Item", bound=tuple[Any, ...])
 # A pause after each change, in seconds and in times of what the last reading took: changes come together.
 PAUSE_SECONDS, PAUSE_TIMES = 0.2, 3.0
 INTERRUPTED = 130
@@ -45,19 +49,77 @@ def run_list(
 
 
 def _follow(reader: ClusterReader, show: Callable[[], None]) -> int:
-    """Call `show` after changes, until the command is interrupted."""
-    sys.stdout.flush()
+    """Call `show` after changes of what `reader` has read, until the command is interrupted."""
     changed = threading.Event()
     with reader.following(lambda _: changed.set()):
-        try:
-            while changed.wait():
-                changed.clear()
-                began = time.monotonic()
-                show()
-                time.sleep(max(PAUSE_SECONDS, PAUSE_TIMES * (time.monotonic() - began)))
-        except KeyboardInterrupt:
-            return INTERRUPTED
+        return _show_changes(changed, show)
+
+
+def _show_changes(changed: threading.Event, show: Callable[[], None]) -> int:
+    """Call `show` whenever `changed` is set, until the command is interrupted."""
+    sys.stdout.flush()
+    try:
+        while changed.wait():
+            changed.clear()
+            began = time.monotonic()
+            show()
+            time.sleep(max(PAUSE_SECONDS, PAUSE_TIMES * (time.monotonic() - began)))
+    except KeyboardInterrupt:
+        return INTERRUPTED
     return 0
+
+
+def follow_list(
+    args: argparse.Namespace,
+    printer: ListPrinter[Row],
+    client: KubeClient,
+    kind: Kind[Item],
+    where: Where,
+    rows: Callable[[Sequence[Item]], tuple[Sequence[Row], Sequence[str]]],
+    empty: str,
+) -> int:
+    """Print the rows that `rows` makes of one list, with what is to be said beside; with --watch, go on.
+
+    Items are told apart by their first two fields, namespace and name. Raises ApiError.
+    """
+    listed = client.list(kind, where)
+    found, notes = rows(listed.items)
+    printer.show(found, {"faults": list(notes)}, empty)
+    if args.output not in ("json", "yaml"):
+        output.note(notes)
+    if not args.watch:
+        return 0
+    printer.remember(found)
+    known = {item[:2]: item for item in listed.items}
+    changed, stop, lock = threading.Event(), threading.Event(), threading.Lock()
+
+    def sync(items: Sequence[Item]) -> None:
+        with lock:
+            known.clear()
+            known.update({item[:2]: item for item in items})
+        changed.set()
+
+    def see(change: Change, item: Item) -> None:
+        with lock:
+            known.pop(item[:2], None)
+            if change is not Change.DELETED:
+                known[item[:2]] = item
+        changed.set()
+
+    def show() -> None:
+        with lock:
+            items = [*known.values()]
+        printer.show_changes(rows(items)[0])
+
+    watch = ListWatch(client, kind, where, version=listed.version)
+    thread = threading.Thread(target=watch.run, args=(sync, see, stop), daemon=True)
+    thread.start()
+    try:
+        return _show_changes(changed, show)
+    finally:
+        stop.set()
+        watch.interrupt()
+        thread.join()
 
 
 def beside(reading: ClusterReading) -> Mapping[str, Any]:

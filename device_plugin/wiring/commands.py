@@ -34,6 +34,8 @@ _SERVICES: tuple[Command, ...] = (
 _PEOPLE: tuple[Command, ...] = (
     ("nodes", "list nodes with cards, and how much of each is granted", "device_plugin.cli.nodes"),
     ("cards", "list cards with their free room, and who holds slices of each", "device_plugin.cli.cards"),
+    ("pods", "list pods that hold slices, and those of them that do not run", "device_plugin.cli.pods"),
+    ("quota", "list the ResourceQuotas on cards, and how much of each is used", "device_plugin.cli.quota"),
     ("defrag", "move a few pods so that waiting pods fit", "device_plugin.cli.defrag"),
     ("cordon", "give a card no new slices", "device_plugin.cli.cordon"),
     ("uncordon", "let a card get new slices again", "device_plugin.cli.uncordon"),

@@ -88,3 +88,47 @@ def test_without_cards_it_says_so(fleet: Fleet, capsys: pytest.CaptureFixture[st
     assert vgpu(fleet, "cards") == vgpu(fleet, "cards", "n9") == vgpu(fleet, "nodes") == 0
     said = capsys.readouterr()
     assert (said.out, said.err) == ("", "no node has cards\nnode n9 has no cards\nno node has cards\n")
+
+
+def test_pods_that_hold_cards_and_do_not_run_say_why(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    filled(fleet)
+    fleet.pod("waits", 4)
+    waiting = [{"name": "main", "state": {"waiting": {"reason": "CrashLoopBackOff"}}}]
+    fleet.patch("/api/v1/namespaces/default/pods/b/status", {"status": {"containerStatuses": waiting}})
+    assert vgpu(fleet, "pods") == 0
+    header, first, second = capsys.readouterr().out.splitlines()
+    assert header.split() == ["NAME", "NODE", "CARD", "MEMORY", "GROUPS", "SINCE", "STATUS"]
+    assert re.fullmatch(r"a +n1 +n1-0 +4 GiB +15 +\d+s +Running", first)
+    assert re.fullmatch(r"b +n1 +n1-1 +8 GiB +30 +\d+s +CrashLoopBackOff", second)
+    assert vgpu(fleet, "pods", "-n", "team-a") == 0
+    assert capsys.readouterr().err == "no pod of namespace team-a holds a slice\n"
+    assert vgpu(fleet, "pods", "-A", "-o", "json", "--sort-by=-memory") == 0
+    found = json.loads(capsys.readouterr().out)["pods"]
+    assert [(pod["name"], pod["runs"], pod["memMiB"]) for pod in found] == [
+        ("b", False, 8184),
+        ("a", True, 4092),
+    ]
+
+
+def test_quotas_on_cards_with_what_is_used(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    hard = {"requests.hygon.com/dcu-mem": "16", "requests.hygon.com/dcu-cores": "1k", "pods": "10"}
+    body = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "cards"},
+        "spec": {"hard": hard},
+    }
+    fleet.post("/api/v1/namespaces/default/resourcequotas", body)
+    used = {"status": {"hard": hard, "used": {"requests.hygon.com/dcu-mem": "12"}}}
+    fleet.patch("/api/v1/namespaces/default/resourcequotas/cards", used)
+    assert vgpu(fleet, "quota") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split() for line in lines] == [
+        ["QUOTA", "RESOURCE", "USED"],
+        ["cards", "hygon.com/dcu-cores", "░" * 10, "0/1k"],
+        ["cards", "hygon.com/dcu-mem", "████████░░", "12/16"],
+    ]
+    assert vgpu(fleet, "quota", "-n", "team-a") == 0
+    assert "no ResourceQuota of namespace team-a limits cards" in capsys.readouterr().err

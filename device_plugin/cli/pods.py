@@ -1,0 +1,136 @@
+"""`vgpu pods`: the pods that hold slices: card, memory, core groups, node, since when, and whether they run.
+
+    vgpu pods                      # of your namespace
+    vgpu pods -A --sort-by=-memory # of all namespaces, those with most memory first
+    vgpu pods -l app=notebook -w   # and again as they change
+
+A pod holds its slices from its binding until it has ended, whether it runs or not: STATUS says which do not run, with
+the reason that the kubelet gives (ImagePullBackOff, CrashLoopBackOff, CreateContainerConfigError).
+"""
+
+import argparse
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from device_plugin.cli import caller, output
+from device_plugin.cli.output import Column, Listing, ListPrinter, age_since, in_gib
+from device_plugin.cli.show_reading import follow_list
+from device_plugin.core import annotations
+from device_plugin.core.errors import AnnotationError
+from device_plugin.core.grants import Grant, Slice, ranges
+from device_plugin.kube.api import Kind, Object, Where
+
+BOUND = "status.phase!=Succeeded,status.phase!=Failed,spec.nodeName!="
+RUNNING, ENDING = "Running", "Terminating"
+
+
+class HoldingPod(NamedTuple):
+    """A bound pod with its slices, and its condition as people see it. `since` is the time of its binding."""
+
+    namespace: str
+    name: str
+    node: str
+    since: str
+    status: str
+    slices: tuple[Slice, ...]
+    fault: str = ""
+
+    @property
+    def mib(self) -> int:
+        """MiB on all of its cards."""
+        return sum(part.mem_mib for part in self.slices)
+
+    @property
+    def groups(self) -> int:
+        """Core groups on all of its cards."""
+        return sum(len(part.cores) for part in self.slices)
+
+
+def read_pod(pod: Object) -> HoldingPod:
+    """A pod as it holds slices; without any if it has no grant. Of a grant that is not its own `fault` says why."""
+    metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status") or {}
+    text = (metadata.get("annotations") or {}).get(annotations.GRANT, "")
+    slices, fault = tuple[Slice, ...](), ""
+    if text:
+        try:
+            grant = Grant.decode(text)
+            slices = tuple(grant.slices()) if grant.pod == metadata["uid"] else ()
+            fault = "" if slices else f"grant: written for pod {grant.pod[:63]}: void"
+        except AnnotationError as error:
+            fault = str(error)
+    bound: Object = next((c for c in status.get("conditions") or () if c.get("type") == "PodScheduled"), {})
+    return HoldingPod(
+        str(metadata.get("namespace") or ""), str(metadata["name"]), str(spec.get("nodeName") or ""),
+        str(bound.get("lastTransitionTime") or metadata.get("creationTimestamp") or ""), _status(metadata, status),
+        slices, fault,
+    )  # fmt: skip
+
+
+def _status(metadata: Object, status: Object) -> str:
+    """Why the pod does not run, else its phase."""
+    if metadata.get("deletionTimestamp"):
+        return ENDING
+    containers = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+    for container in containers:
+        waiting = (container.get("state") or {}).get("waiting") or {}
+        if waiting.get("reason") not in (None, "PodInitializing"):
+            return str(waiting["reason"])
+    return str(status.get("phase") or "Pending")
+
+
+HOLDING_PODS = Kind("", "v1", "pods", "Pod", HoldingPod, read_pod)
+"""Pods, read as what they hold and why they do not run."""
+
+
+def _cards(pod: HoldingPod) -> str:
+    return pod.slices[0].card if len(pod.slices) == 1 else f"{len(pod.slices)} cards"
+
+
+def _object(pod: HoldingPod) -> Mapping[str, Any]:
+    return {
+        "namespace": pod.namespace, "name": pod.name, "node": pod.node, "since": pod.since or None,
+        "status": pod.status, "runs": pod.status == RUNNING, "memMiB": pod.mib, "coreGroups": pod.groups,
+        "slices": [{"card": s.card, "memMiB": s.mem_mib, "cores": [*s.cores]} for s in pod.slices],
+    }  # fmt: skip
+
+
+_NAMESPACE: Column[HoldingPod] = Column("NAMESPACE", lambda pod: pod.namespace)
+_COLUMNS: tuple[Column[HoldingPod], ...] = (
+    Column("NAME", lambda pod: pod.name),
+    Column("NODE", lambda pod: pod.node),
+    Column("CARD", _cards),
+    Column("MEMORY", lambda pod: f"{in_gib(pod.mib)} GiB", key=lambda pod: pod.mib),
+    Column("GROUPS", lambda pod: str(pod.groups), key=lambda pod: pod.groups),
+    Column("CORE GROUPS", lambda pod: "; ".join(ranges(s.cores) for s in pod.slices), wide=True),
+    Column("ALL CARDS", lambda pod: ",".join(s.card for s in pod.slices), wide=True),
+    Column("SINCE", lambda pod: age_since(pod.since, time.time()), key=lambda pod: pod.since),
+    Column("STATUS", lambda pod: pod.status, warning=lambda pod: pod.status != RUNNING),
+)
+LISTING: Listing[HoldingPod] = Listing(
+    "pods", (_NAMESPACE, *_COLUMNS), name=lambda pod: f"pod/{pod.namespace}/{pod.name}", object=_object
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments of `vgpu pods`."""
+    caller.add_namespaces(parser)
+    output.add_arguments(parser, LISTING)
+    output.add_selector(parser, "pods")
+    caller.add_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the pods. Raises ApiError, EndpointError, SortError."""
+    namespace = "" if args.all_namespaces else caller.namespace(args)
+    listing = LISTING if args.all_namespaces else LISTING.without(_NAMESPACE)
+    where = Where(namespace, args.selector, BOUND)
+    empty = f"no pod of namespace {namespace} holds a slice" if namespace else "no pod holds a slice"
+    with caller.connected(args) as client:
+        return follow_list(args, ListPrinter(args, listing), client, HOLDING_PODS, where, holding, empty)
+
+
+def holding(pods: Sequence[HoldingPod]) -> tuple[Sequence[HoldingPod], Sequence[str]]:
+    """Those that hold slices, by name, and what is to be said of the others."""
+    found = sorted((pod for pod in pods if pod.slices), key=lambda pod: (pod.namespace, pod.name))
+    return found, [f"ignored, of {pod.namespace}/{pod.name}: {pod.fault}" for pod in pods if pod.fault]

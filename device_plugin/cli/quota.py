@@ -1,0 +1,120 @@
+"""`vgpu quota`: the ResourceQuotas on cards: what is used of each, and the share.
+
+    vgpu quota -n team-a
+    vgpu quota -A --sort-by=-used    # the fullest first
+    vgpu quota -o json
+
+Amounts are in the resource's own units: memory units, core groups, percent of a card, whole cards.
+"""
+
+import argparse
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from device_plugin.cli import caller, output
+from device_plugin.cli.output import Column, Listing, ListPrinter
+from device_plugin.cli.show_reading import follow_list
+from device_plugin.core.requests import DEFAULT_PREFIXES, parse_quantity, resource_names
+from device_plugin.kube.api import Kind, Object, Where
+
+# Card families of docs/install.md: a quota on one of them is shown, whether cards of it are here or not.
+FAMILIES = (*DEFAULT_PREFIXES, "amd.com/gpu", "nvidia.com/gpu")
+# A quota counts requests, and Kubernetes makes those of extended resources equal to the limits.
+REQUESTS = "requests."
+
+
+class QuotaLine(NamedTuple):
+    """One resource of a ResourceQuota, with amounts as Kubernetes writes them."""
+
+    namespace: str
+    quota: str
+    resource: str
+    used: str
+    hard: str
+
+    @property
+    def share(self) -> float | None:
+        """The used share; more than 1 where the quota was lowered later, None where it cannot be read."""
+        used, hard = parse_quantity(self.used), parse_quantity(self.hard)
+        if used is None or hard is None:
+            return None
+        return float(used / hard) if hard else float(used > 0)
+
+
+class ReadQuota(NamedTuple):
+    """The lines of a ResourceQuota."""
+
+    namespace: str
+    name: str
+    lines: tuple[QuotaLine, ...]
+
+
+def read_quota(quota: Object) -> ReadQuota:
+    """The hard and used amounts of a ResourceQuota."""
+    metadata, status = quota["metadata"], quota.get("status") or {}
+    hard = status.get("hard") or (quota.get("spec") or {}).get("hard") or {}
+    used = status.get("used") or {}
+    return ReadQuota(metadata["namespace"], metadata["name"], tuple(
+        QuotaLine(metadata["namespace"], metadata["name"], name, str(used.get(name, "0")), str(amount))
+        for name, amount in hard.items()
+    ))  # fmt: skip
+
+
+QUOTAS = Kind("", "v1", "resourcequotas", "ResourceQuota", ReadQuota, read_quota)
+
+
+def _share(line: QuotaLine) -> float | None:
+    return None if line.share is None else min(line.share, 1.0)
+
+
+_NAMESPACE: Column[QuotaLine] = Column("NAMESPACE", lambda line: line.namespace)
+LISTING: Listing[QuotaLine] = Listing(
+    "quotas",
+    (
+        _NAMESPACE,
+        Column("QUOTA", lambda line: line.quota),
+        Column("RESOURCE", lambda line: line.resource.removeprefix(REQUESTS)),
+        Column(
+            "USED", lambda line: f"{line.used}/{line.hard}", key=lambda line: line.share or 0.0, share=_share,
+            warning=lambda line: (line.share or 0.0) >= 1,
+        ),
+    ),
+    name=lambda line: f"resourcequota/{line.namespace}/{line.quota}/{line.resource}",
+    object=lambda line: {**line._asdict(), "share": line.share},
+)  # fmt: skip
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments of `vgpu quota`."""
+    caller.add_namespaces(parser)
+    parser.add_argument(
+        "--prefixes", default=",".join(FAMILIES), metavar="P,P",
+        help=f"resource prefixes of the cluster service (default: {','.join(FAMILIES)})",
+    )  # fmt: skip
+    output.add_arguments(parser, LISTING)
+    output.add_selector(parser, "ResourceQuotas")
+    caller.add_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the quotas. Raises ApiError, EndpointError, SortError."""
+    namespace = "" if args.all_namespaces else caller.namespace(args)
+    listing = LISTING if args.all_namespaces else LISTING.without(_NAMESPACE)
+    names = frozenset(name for prefix in args.prefixes.split(",") for name in resource_names(prefix))
+
+    def lines(quotas: Sequence[ReadQuota]) -> tuple[Sequence[QuotaLine], Sequence[str]]:
+        return [*_ours(quotas, names)], ()
+
+    where = f"of namespace {namespace} " if namespace else ""
+    with caller.connected(args) as client:
+        return follow_list(
+            args, ListPrinter(args, listing), client, QUOTAS, Where(namespace, args.selector), lines,
+            f"no ResourceQuota {where}limits cards: see docs/quota.md",
+        )  # fmt: skip
+
+
+def _ours(quotas: Sequence[ReadQuota], names: frozenset[str]) -> Iterator[QuotaLine]:
+    """The lines on resources of cards, by namespace, quota and resource."""
+    for line in sorted(line for quota in quotas for line in quota.lines):
+        if line.resource.removeprefix(REQUESTS) in names:
+            yield line
