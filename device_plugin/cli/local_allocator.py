@@ -133,6 +133,10 @@ def leader(client: KubeClient, namespace: str) -> PodPort:
     """The port of the replica that places pods. Raises ForwardError, ApiError."""
     try:
         holder = client.get(LEASES, Ref(LEASE, namespace)).holder
+    except GoneError:
+        raise ForwardError(
+            f"no cluster service is installed in namespace {namespace}: name its namespace with --allocator-namespace"
+        ) from None
     except RefusedError as error:
         if error.status != HTTPStatus.FORBIDDEN:
             raise

@@ -49,7 +49,10 @@ def test_a_pod_is_told_what_it_lacks_and_what_would_help(
     )
     assert re.search(r"It would fit on n1 once default/holder-[01] has ended", said[0])
     assert "What would fit now: hygon.com/dcu-mem: 4" in said[0]
-    assert "the allocator's reservations are not known: " in said[0]
+    assert (
+        "the allocator's reservations are not known: no cluster service is installed in namespace vgpu-sys"
+        in said[0]
+    )
 
 
 def test_the_answer_is_json_for_programs(full: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
@@ -110,6 +113,22 @@ def test_what_the_leader_has_reserved_counts(
     assert (told["state"], told["source"]) == (
         "memory", "From the API server's lists and the allocator's 2 reservations",
     )  # fmt: skip
+
+
+def test_a_pod_for_which_the_leader_keeps_slices_is_told_who_leaves(
+    full: Fleet, leader: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    uid = full.pods()["waits"]["metadata"]["uid"]
+    slices = [{"card": "n1-0", "memMiB": 8184, "cores": [*range(30)]}]
+    grant = {"v": 1, "gen": 1, "pod": uid, "node": "n1", "containers": {"main": slices}}
+    leader["reserved"].append({"pod": "", "stage": "nominated", "grant": json.dumps(grant), "host": {}})
+    assert why(full, "waits") == 0
+    said = capsys.readouterr().out
+    assert (
+        "waits: 8184 MiB and core groups 0-29 of n1-0 on n1 is kept for it and still used by default/holder-0"
+        in said
+    )
+    assert "Wait until these pods have ended" in said
 
 
 def test_with_rights_to_the_pod_alone_kube_schedulers_words_are_explained(

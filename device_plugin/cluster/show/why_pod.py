@@ -136,7 +136,18 @@ class PodAnswers(ReplicaService):
                 else f"is on {pod.node} without a grant of vgpu"
             )
             return PodAnswer(name, PodState.BOUND.value, asks, f"{held} (phase {pod.phase})", grant=grant)
+        if (reserved := self._view.ledger.grant(pod.uid)) is not None:
+            return self._reserved(pod, asks, reserved)
         return self._unbound(pod, name, asks, request, nodes, limits)
+
+    def _reserved(self, pod: Pod, asks: str, grant: Grant) -> PodAnswer:
+        """The answer about a pod for which the leader keeps slices, with the pods that still hold some of them."""
+        others = (self._view.pods.get(each.other) for each in self._view.ledger.in_the_way(grant, pod.uid))
+        leaving = sorted({f"{other.namespace}/{other.name}" for other in others if other is not None})
+        state = PodState.PREEMPTING if leaving else PodState.KEPT
+        text = " ".join(("waits:", grant_text(grant), "is", state.text, _few(leaving))).rstrip()
+        name = f"{pod.namespace}/{pod.name}"
+        return PodAnswer(name, state.value, asks, text, _sentence(state.advice), grant)
 
     def _unbound(
         self, pod: Pod, name: str, asks: str, request: PodRequest, nodes: Sequence[str] | None, limits: str
