@@ -28,7 +28,8 @@ COPY device_plugin /opt/vgpu/device_plugin
 COPY vgpu_runtime /opt/vgpu/vgpu_runtime
 COPY hack/__init__.py /opt/vgpu/hack/__init__.py
 COPY hack/simulated /opt/vgpu/hack/simulated
-RUN find /opt/vgpu/device_plugin /opt/vgpu/vgpu_runtime /opt/vgpu/hack -type f ! -name '*.py' ! -name '*.yaml' -delete \
+RUN find /opt/vgpu/device_plugin /opt/vgpu/vgpu_runtime /opt/vgpu/hack -type f \
+        ! -name '*.py' ! -name '*.yaml' ! -name '*.html' ! -name '*.css' ! -name '*.js' ! -name '*.svg' -delete \
     && find /opt/vgpu/device_plugin /opt/vgpu/vgpu_runtime /opt/vgpu/hack -type d -empty -delete \
     && python3.11 -m compileall -q --invalidation-mode unchecked-hash \
         /opt/vgpu/device_plugin /opt/vgpu/vgpu_runtime /opt/vgpu/hack \

@@ -1,0 +1,100 @@
+"""The page of `vgpu ui` in a real browser: it shows what the API server has, within a second of each change."""
+
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from device_plugin.core.annotations import CORDONED
+from device_plugin.kube.api import NODES, Ref
+from hack.chromium import NoChromiumError, chromium
+from tests.e2e import nodes
+from tests.e2e.kubectl import Kubectl, api
+from tests.e2e.slices import cards, grant
+from tests.e2e.waiting import eventually
+from tests.e2e.workloads import slice_pod
+from tests.pages import PROJECT
+from tests.requirement import require
+
+PROMISED_SECONDS = 1.0
+
+
+@pytest.fixture
+def page() -> Iterator[Page]:
+    """The page of the administrator, in a browser."""
+    command = [sys.executable, "-m", "device_plugin", "ui", "--kubeconfig", os.environ["KUBECONFIG"]]
+    with subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, text=True) as serving:
+        try:
+            assert serving.stdout is not None
+            address = serving.stdout.readline().strip()
+            with chromium() as browser:
+                made = browser.new_page(viewport={"width": 1600, "height": 2000})
+                errors: list[str] = []
+                made.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
+                made.on("pageerror", lambda error: errors.append(str(error)))
+                made.goto(address)
+                made.locator(".card").first.wait_for()
+                yield made
+                assert errors == []
+        except NoChromiumError as error:
+            require(condition=False, reason=str(error))
+        finally:
+            serving.terminate()
+    assert serving.returncode == 0
+
+
+def shown(page: Page) -> dict[str, int]:
+    """The number of cards of each node on the page."""
+    found: dict[str, int] = page.evaluate(
+        "Object.fromEntries([...document.querySelectorAll('.row')].map((row) => [row.dataset.node,"
+        " row.querySelectorAll('.card').length]))"
+    )
+    return found
+
+
+def test_the_page_is_the_cluster_and_follows_it_within_a_second(kubectl: Kubectl, page: Page) -> None:
+    known = cards()
+    names = {card["node"] for card in known.values()}
+    wanted = {name: sum(card["node"] == name for card in known.values()) for name in names}
+    assert eventually(lambda: shown(page) == wanted, 20), (shown(page), wanted)
+
+    kubectl.create(slice_pod("holder", mem=4, cores=15, **nodes.on(nodes.first())))
+    kubectl.create(slice_pod("too-large", mem=4000))
+    given = eventually(lambda: grant(kubectl, "holder"), 60)
+    (taken,) = given["containers"]["main"]
+    page.get_by_label("Namespace").fill(kubectl.namespace)
+    row = page.locator(".row")
+    expect(row).to_have_count(1)
+    uuids = [uuid for uuid, card in known.items() if card["node"] == nodes.first()]
+    row.locator(".card").nth(uuids.index(taken["card"])).click()
+    panel = page.locator("#panel")
+    expect(panel.locator("h2")).to_have_text(taken["card"])
+    line = panel.locator(".slice", has_text="holder")
+    expect(line).to_contain_text(f"{kubectl.namespace}, container main")
+    expect(line).to_contain_text(f"{len(taken['cores'])} groups")
+
+    times = []
+    for turn in range(7):
+        text = "" if turn % 2 else taken["card"]
+        api().patch(NODES, Ref(nodes.first()), {"metadata": {"annotations": {CORDONED: text or None}}})
+        began = time.monotonic()
+        state = panel.locator(".state")
+        (expect(state).to_be_hidden if turn % 2 else expect(state).to_contain_text)(
+            *(() if turn % 2 else ("Cordoned",)), timeout=20_000
+        )
+        times.append(time.monotonic() - began)
+    api().patch(NODES, Ref(nodes.first()), {"metadata": {"annotations": {CORDONED: None}}})
+    print(f"seconds from the write to the page: {sorted(round(each, 3) for each in times)}")
+    assert statistics.median(times) < PROMISED_SECONDS
+
+    page.locator("nav a[data-view=waiting]").click()
+    expect(page.locator(".item")).to_have_count(1)
+    expect(page.locator(".item")).to_contain_text("too-large")
+    expect(page.locator(".item")).to_contain_text("Asks for 4000 dcu-mem")
+    kubectl("delete", "pod", "too-large", "--wait=false")
+    expect(page.locator("#empty")).to_be_visible()
