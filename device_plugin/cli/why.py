@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     of = Ref(name, first if first and not kind else caller.namespace(args))
     with caller.connected(args) as client:
         if kind != "job" and (found := _pod(client, of)) is not None:
-            return _show(_of_pod(client, args, found), args)
+            return _show(about_pod(client, args, found), args)
         if kind == "pod":
             raise _nothing("pod", of)
         return _of_job(client, args, of, kind or "pod or job")
@@ -81,7 +81,7 @@ def _pod(client: KubeClient, of: Ref) -> dict[str, Any] | None:
         return None
 
 
-def _of_pod(client: KubeClient, args: argparse.Namespace, found: dict[str, Any]) -> dict[str, Any]:
+def about_pod(client: KubeClient, args: argparse.Namespace, found: dict[str, Any]) -> dict[str, Any]:
     """The answer about a pod, whose JSON this is, with its `paragraph`."""
     of = Ref(found["metadata"]["name"], found["metadata"]["namespace"])
     try:
@@ -168,7 +168,7 @@ def _of_first_pod(client: KubeClient, args: argparse.Namespace, of: Ref) -> int:
     pods = client.list(PODS, Where(of.namespace, f"{JOB_NAME}={of.name}")).items
     waiting = sorted(pod.name for pod in pods if not pod.node and not pod.ended)
     if waiting and (found := _pod(client, Ref(waiting[0], of.namespace))) is not None:
-        return _show(_of_pod(client, args, found), args)
+        return _show(about_pod(client, args, found), args)
     raise WhyError(
         f"no pod of job {of.namespace}/{of.name} waits, and the job is in no queue: to queue it, give it the label"
         f" {QUEUE}, such as {QUEUE}=default"

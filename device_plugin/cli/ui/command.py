@@ -13,13 +13,13 @@ import logging
 import signal
 import threading
 import webbrowser
-from collections.abc import Mapping
 
 from device_plugin.adapters.http.server import MOST_PORT
-from device_plugin.cli import caller
+from device_plugin.cli import caller, engine, local_allocator
 from device_plugin.cli.ui.entries import PageEntries
 from device_plugin.cli.ui.follow import ClusterFollower
 from device_plugin.cli.ui.server import Answer, PageServer
+from device_plugin.cli.ui.services import JobPlans, PodWhy
 from device_plugin.cli.ui.usage import CardUse, PrometheusError
 from device_plugin.core.errors import VgpuError
 from device_plugin.core.requests import DEFAULT_PREFIXES
@@ -48,7 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--scheduler-name", default=SCHEDULER, metavar="NAME", help=f"of waiting pods (default: {SCHEDULER})"
     )
     caller.add_namespace(parser)
-    caller.add_arguments(parser)
+    local_allocator.add_arguments(parser)
+    engine.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -62,7 +63,6 @@ def run(args: argparse.Namespace) -> int:
         use = CardUse(args.prometheus, entries) if args.prometheus else None
     except PrometheusError as error:
         raise PageError(f"--prometheus {error}") from error
-    answers: Mapping[str, Answer] = {"/use": use.answer} if use else {}
     entries.put("about", {"page": {"use": use is not None}})
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -72,16 +72,22 @@ def run(args: argparse.Namespace) -> int:
             client, entries, args.prefixes.split(","), scheduler=args.scheduler_name,
             namespace=caller.namespace(args), only_namespace=bool(args.namespace),
         )  # fmt: skip
+        answers: dict[str, Answer] = {"/why": PodWhy(client, args, entries).answer}
+        if use:
+            answers["/use"] = use.answer
         try:
             server = PageServer(entries, answers, args.port)
         except OSError as error:
             raise PageError(f"port {args.port} cannot be had ({error.strerror}): leave out --port") from error
         threading.Thread(target=server.serve_forever, name="ui-page", daemon=True).start()
         follower.start()
+        plans = JobPlans.of(client, args, follower.take_plans, server.is_open)
+        plans.start()
         print(f"{server.address}\nThe page shows the cluster as it changes. Ctrl-C ends it.", flush=True)
         if args.open and not webbrowser.open(server.address):
             print("no browser can be opened here: open that address yourself", flush=True)
         stop.wait()
+        plans.close()
         follower.close()
         server.close()
     return 0

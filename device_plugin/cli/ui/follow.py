@@ -70,6 +70,7 @@ class ClusterFollower:
         self._changed, self._asked = threading.Event(), threading.Event()
         self._seen: Mapping[str, NodeState] = {}
         self._jobs: dict[str, Job] = {}
+        self._plans: Mapping[tuple[str, str], rows.Row] = {}
         self._jobs_lock = threading.Lock()
         self._nodes_hidden = False
         self._watches: list[ListWatch[Any]] = []
@@ -94,6 +95,13 @@ class ClusterFollower:
         with self._watches_lock:
             for watch in self._watches:
                 watch.interrupt()
+
+    def take_plans(self, plans: Sequence[rows.Row], source: str) -> None:
+        """Show these answers of the job engine instead of what Jobs alone say; `source` says where they are from."""
+        with self._jobs_lock:
+            self._plans = {(plan["namespace"], plan["name"]): plan for plan in plans}
+        self._entries.put("about", {"jobs": {"source": source}})
+        self._asked.set()
 
     # Watches
 
@@ -250,10 +258,15 @@ class ClusterFollower:
             faults = self._view.faults.standing()
         with self._jobs_lock:
             jobs = [job for job in self._jobs.values() if not job.ended][:MOST_JOBS]
+            plans = self._plans
         waiting = self._waiting()
         self._entries.replace("waiting", {f"{row['namespace']}/{row['pod']}": row for row in waiting})
         self._entries.replace("gang", {f"{gang['namespace']}/{gang['group']}": gang for gang in gangs})
-        self._entries.replace("job", {f"{job.namespace}/{job.name}": rows.job_row(job) for job in jobs})
+        told = {
+            (job.namespace, job.name): plans.get((job.namespace, job.name)) or rows.job_row(job)
+            for job in jobs
+        }
+        self._entries.replace("job", {"/".join(name): row for name, row in told.items()})
         self._entries.replace(
             "fault",
             {

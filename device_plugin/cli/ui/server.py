@@ -69,6 +69,7 @@ class PageServer(ThreadingHTTPServer):
         }
         self.ending = threading.Event()
         self.streams = threading.BoundedSemaphore(MOST_STREAMS)
+        self.readers = set[int]()
         self._connections = threading.BoundedSemaphore(MOST_CONNECTIONS)
 
     def process_request(self, request: Any, client_address: Any) -> None:
@@ -87,6 +88,10 @@ class PageServer(ThreadingHTTPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing of a browser that went away."""
+
+    def is_open(self) -> bool:
+        """True while a browser follows the changes."""
+        return bool(self.readers)
 
     def close(self) -> None:
         """End every stream, and the server; `serve_forever` must run in another thread."""
@@ -157,9 +162,11 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             self.close_connection = True
             self._head(HTTPStatus.OK, "text/event-stream", {"Connection": "close"})
+            self.server.readers.add(threading.get_ident())
             with suppress(OSError):
                 self._follow()
         finally:
+            self.server.readers.discard(threading.get_ident())
             self.server.streams.release()
 
     def _follow(self) -> None:

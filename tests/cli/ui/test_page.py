@@ -203,6 +203,20 @@ def test_a_change_is_shown_on_the_row_the_panel_and_the_totals(small: Shown) -> 
     expect(page.locator("#map-text")).to_have_text(re.compile("^5 nodes, 40 cards"))
 
 
+def test_why_a_pod_waits_is_told_in_full_in_the_place_of_its_button(browser: Browser) -> None:
+    answers = {"/why": lambda query: {"paragraph": f"{query['pod']} needs <b>48</b> units"}}
+    shown = Shown(browser, 2, answers)
+    try:
+        page = shown.open()
+        page.locator("nav a[data-view=waiting]").click()
+        page.get_by_role("button", name="Why sweep-3 waits, in full").press("Enter")
+        expect(page.locator(".told")).to_have_text("research/sweep-3 needs <b>48</b> units")
+        expect(page.locator(".told")).to_be_focused()
+        assert shown.errors == []
+    finally:
+        shown.end()
+
+
 def test_lists_of_what_waits_of_gangs_and_of_jobs(small: Shown) -> None:
     page = small.open()
     for view, title, count, text in (

@@ -1,16 +1,21 @@
 // Waiting pods, gangs and jobs as lists; each entry is an element that stays as long as it is shown.
 
 import { paint } from "./bars.js";
-import { age, count, element, named, say, span } from "./text.js";
+import { aged, count, element, named, say, span } from "./text.js";
 
 const FEW = 100;
 
 export class List {
-  constructor(root, more) {
+  /** `why(pod)` gives a paragraph about a waiting pod. */
+  constructor(root, more, why) {
     this.root = root;
     this.more = more;
     this.items = new Map();
     this.most = FEW;
+    root.addEventListener("click", (event) => {
+      const button = event.target.closest(".why");
+      if (button) explain(button, why);
+    });
     more.addEventListener("click", () => {
       this.most += FEW;
       this.again();
@@ -52,12 +57,23 @@ export class List {
   }
 }
 
+/** Put the whole answer about a pod in the place of its button. It may take seconds. */
+async function explain(button, why) {
+  button.disabled = true;
+  say(button, "asking…");
+  const answer = await why(button.pod);
+  const told = named("p", "told", answer.paragraph ?? answer.problem);
+  told.tabIndex = -1;
+  button.replaceWith(told);
+  told.focus();
+}
+
 function item(title, of, chip, end) {
   const root = element("li", "item");
   const head = element("h2");
   head.append(named("span", "", title), named("span", "of", of));
   if (chip) head.append(named("span", "chip", chip));
-  if (end) head.append(element("span", "end", end));
+  if (end) head.append(end);
   root.append(head);
   return root;
 }
@@ -68,14 +84,19 @@ function line(root, name, text) {
 
 const MAKERS = {
   waiting(pod) {
-    const root = item(pod.pod, pod.namespace, "", age(pod.since) && `waits for ${age(pod.since)}`);
+    const root = item(pod.pod, pod.namespace, "", aged("span", "end", pod.since, "waits for "));
     line(root, "", sentence(pod.text));
     line(root, "soft", pod.advice && `What helps: ${pod.advice}.`);
     line(root, "soft", pod.asks && `Asks for ${pod.asks}.`);
+    const button = element("button", "plain why", "Why, in full");
+    button.type = "button";
+    button.pod = `${pod.namespace}/${pod.pod}`;
+    button.setAttribute("aria-label", `Why ${pod.pod} waits, in full`);
+    root.append(button);
     return root;
   },
   gangs(gang) {
-    const root = item(gang.group, gang.namespace, gang.why ? "waiting" : "complete", "");
+    const root = item(gang.group, gang.namespace, gang.why ? "waiting" : "complete");
     const sizes = gang.sizes.join(" or ");
     line(root, "", `${gang.pods.length} of ${sizes} pods exist, ${gang.bound} are bound, ${gang.finished} have finished.`);
     line(root, "soft", sentence(gang.why));
@@ -84,7 +105,7 @@ const MAKERS = {
   },
   jobs(job) {
     const place = job.place ? `, number ${job.place}` : "";
-    const root = item(job.name, `${job.namespace}, queue ${job.queue || "(none)"}${place}`, job.phase, age(job.since));
+    const root = item(job.name, `${job.namespace}, queue ${job.queue || "(none)"}${place}`, job.phase, aged("span", "end", job.since));
     const bounds = job.min || job.max ? `, between ${job.min || 1} and ${job.max || "any number"}` : "";
     const waits = job.waitsFor ? ` It waits for ${job.waitsFor}.` : "";
     line(root, "", `${count(Number(job.width), "pod")} at a time${bounds}.${waits}`);

@@ -8,7 +8,7 @@ import { CardMap } from "./map.js";
 import { Panel } from "./panel.js";
 import { link, read } from "./place.js";
 import { ask, follow } from "./stream.js";
-import { count, element, memory, say } from "./text.js";
+import { ages, count, element, memory, say } from "./text.js";
 import { findToken } from "./token.js";
 
 const TITLES = { cards: "Cards", waiting: "Waiting pods", gangs: "Gangs", jobs: "Jobs in queues" };
@@ -56,7 +56,8 @@ const grid = new Grid(byId("grid"), (node, index) => {
   panel.focus();
 });
 const map = new CardMap(byId("map-canvas"), (name) => grid.focus(name, 0));
-const list = new List(byId("list"), byId("more"));
+const list = new List(byId("list"), byId("more"), (pod) =>
+  ask(token, "/why", { pod }).catch((error) => ({ problem: `No answer: ${error.message}` })));
 const panel = new Panel(byId("panel"), closePanel, (node, card) =>
   cluster.about.get("page")?.use ? ask(token, "/use", { node, card }).catch(() => ({ problem: "Prometheus was not asked." })) : null);
 
@@ -145,6 +146,9 @@ function drawWhole() {
   drawFilter();
   drawNotices();
   const shown = view === "cards" ? drawCards() : drawList(view);
+  const source = view === "jobs" ? cluster.about.get("jobs")?.source : "";
+  say(byId("source"), source ?? "");
+  byId("source").hidden = !source;
   const filtered = place.name || place.namespace || (view === "cards" && place.model);
   byId("empty").hidden = shown > 0;
   say(byId("empty"), !read ? "Reading the cluster…" : filtered ? "Nothing fits the filter." : NOTHING[view]);
@@ -349,12 +353,7 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
   all = true;
   frame();
 });
-setInterval(() => {
-  list.view = "";
-  panel.card = null;
-  all = true;
-  frame();
-}, AGES);
+setInterval(ages, AGES);
 
 token = await findToken();
 arrive();

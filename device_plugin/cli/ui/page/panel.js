@@ -1,7 +1,7 @@
 // One card at large: what it has, its core groups one by one, who holds what of it, and its use over time.
 
 import { groupParts, memoryParts, paint, tint } from "./bars.js";
-import { age, count, element, memory, named, ranges, say } from "./text.js";
+import { aged, count, element, memory, named, ranges, say } from "./text.js";
 
 const STATES = {
   reserved: "reserved, not bound yet",
@@ -122,7 +122,7 @@ function sliceLine(slice, name) {
   if (slice.state) whose.append(element("div", "warn", STATES[slice.state] ?? slice.state));
   const amount = element("div", "amount", memory(slice.mib));
   const groups = slice.cores.reduce((sum, [first, last]) => sum + last - first + 1, 0);
-  amount.append(element("div", "soft", count(groups, "group")), element("div", "soft", age(slice.since)));
+  amount.append(element("div", "soft", count(groups, "group")), aged("div", "soft", slice.since));
   amount.title = `core groups ${ranges(slice.cores)}`;
   root.append(mark, whose, amount);
   return root;

@@ -50,6 +50,21 @@ export function age(text) {
   return Number.isFinite(began) && began > 0 ? span((Date.now() - began) / 1000) : "";
 }
 
+/** An element that says how long ago a time was, after some words; `ages` brings it up to date. */
+export function aged(tag, name, since, words = "") {
+  const made = element(tag, `${name} aged`, age(since) && `${words}${age(since)}`);
+  made.age = { since, words };
+  return made;
+}
+
+/** Bring all ages of the page up to date. */
+export function ages() {
+  for (const node of document.querySelectorAll(".aged")) {
+    const { since, words } = node.age;
+    say(node, age(since) && `${words}${age(since)}`);
+  }
+}
+
 export function span(seconds) {
   let left = Math.max(0, Math.floor(seconds));
   const parts = [];
