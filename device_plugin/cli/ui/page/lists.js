@@ -1,7 +1,7 @@
 // Waiting pods, gangs and jobs as lists; each entry is an element that stays as long as it is shown.
 
 import { paint } from "./bars.js";
-import { aged, count, element, named, say, span } from "./text.js";
+import { aged, count, element, named, say, sentence, span } from "./text.js";
 
 const FEW = 100;
 
@@ -125,8 +125,4 @@ function bar(root, part, whole, name) {
   made.setAttribute("aria-label", `${part} of ${whole} ${name}`);
   paint(made, [[0, part, "a"]], whole);
   root.append(made);
-}
-
-function sentence(text) {
-  return text ? `${text[0].toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}` : "";
 }

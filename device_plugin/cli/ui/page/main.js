@@ -8,7 +8,7 @@ import { CardMap } from "./map.js";
 import { Panel } from "./panel.js";
 import { link, read } from "./place.js";
 import { ask, follow } from "./stream.js";
-import { ages, count, element, memory, say } from "./text.js";
+import { ages, count, element, memory, say, sentence } from "./text.js";
 import { findToken } from "./token.js";
 
 const TITLES = { cards: "Cards", waiting: "Waiting pods", gangs: "Gangs", jobs: "Jobs in queues" };
@@ -291,7 +291,7 @@ function drawNotices() {
   root.key = key;
   const left = texts.length - MOST_NOTICES;
   const more = left > 0 ? [element("p", "soft", `and ${count(left, "more notice")}`)] : [];
-  root.replaceChildren(...texts.slice(0, MOST_NOTICES).map((text) => element("p", "notice", text)), ...more);
+  root.replaceChildren(...texts.slice(0, MOST_NOTICES).map((text) => element("p", "notice", sentence(text))), ...more);
   root.hidden = !texts.length;
 }
 
@@ -328,7 +328,7 @@ function tell(state) {
   if (state !== "live") announce(LIVE[state]);
   if (state === "refused" || state === "busy") {
     byId("empty").hidden = false;
-    say(byId("empty"), `${LIVE[state][0].toUpperCase()}${LIVE[state].slice(1)}.`);
+    say(byId("empty"), sentence(LIVE[state]));
   }
 }
 

@@ -81,3 +81,8 @@ export function span(seconds) {
 export function ranges(runs) {
   return runs.map(([first, last]) => (first === last ? `${first}` : `${first}-${last}`)).join(", ");
 }
+
+/** The text as a sentence. */
+export function sentence(text) {
+  return text ? `${text[0].toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}` : "";
+}
