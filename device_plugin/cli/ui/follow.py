@@ -226,19 +226,24 @@ class ClusterFollower:
         records = snapshot.records()
         changed = {name: record for name, record in records.items() if self._seen.get(name) is not record}
         gone = self._seen.keys() - records.keys()
-        # While a pod is unbound its object may change without the ledger: here bound ones alone are read.
-        known = {pod.uid: pod for pod in self._view.pods.all()} if changed else {}
-        bound = rows.bound_times(known.values())
+        # A snapshot of these nodes alone: one of all would look at every pod of the cluster for each change.
+        few = snapshot.of(changed)
         found: dict[str, rows.Row | None] = dict.fromkeys(gone)
         for name, record in changed.items():
+            pods = self._pods_of(record)
             if record.inventory is not None:
-                found[name] = rows.node_row(self._explainer, snapshot, name, bound)
+                found[name] = rows.node_row(self._explainer, few, name, rows.bound_times(pods.values()))
             else:
-                row = rows.granted_row(record, known) if self._nodes_hidden else {}
+                row = rows.granted_row(record, pods) if self._nodes_hidden else {}
                 found[name] = row if row.get("cards") else None
         self._entries.put("node", found)
         self._seen = records
         self._entries.put("about", {"cluster": {"read": True}})
+
+    def _pods_of(self, record: NodeState) -> Mapping[str, Pod]:
+        """The pods that hold something on a node, by UID."""
+        known = ((holder, self._view.pods.get(holder)) for holder in record.holdings)
+        return {str(holder): pod for holder, pod in known if pod is not None}
 
     # Reasons
 
