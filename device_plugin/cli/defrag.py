@@ -18,18 +18,15 @@ from collections.abc import Sequence
 from itertools import product
 
 from device_plugin.adapters.kube.client import KubeClient
-from device_plugin.cli import caller
+from device_plugin.cli import caller, local_allocator
 from device_plugin.cli.caller import evicted, named, still_there
 from device_plugin.cluster.place.reservations import Reservations
 from device_plugin.cluster.preempt.openings import movable
 from device_plugin.cluster.watch.view import ClusterView
-from device_plugin.core.annotations import QUEUE
 from device_plugin.core.errors import RequestError, VgpuError
 from device_plugin.core.grants import Grant
 from device_plugin.core.rearrange import MovePlan, Ranked, defragment
 from device_plugin.core.requests import DEFAULT_PREFIXES
-from device_plugin.kube.api import NODES, PODS, QUEUED_JOBS, Where
-from device_plugin.kube.errors import GoneError, RefusedError
 
 MOST = 10
 # Seconds that a step waits for its pods to end before the next step begins.
@@ -65,24 +62,15 @@ def run(args: argparse.Namespace) -> int:
     if unnamed := [prefix for prefix in prefixes if not all(prefix.partition("/"))]:
         raise DefragError(f"--prefixes: {unnamed[0]!r} names no resource: write {DEFAULT_PREFIXES[0]}")
     with caller.connected(args) as client:
-        view = ClusterView(prefixes, time.monotonic)
-        reservations = Reservations(view, 0.0, time.monotonic)
-        view.sync_nodes(client.list(NODES).items)
-        view.sync_pods(client.list(PODS).items)
-        _sync_jobs(client, view)
-        steps = planned(view, reservations, args.max_moves)
+        local = local_allocator.listed(client, prefixes)
+        if local.unknown:
+            print(local.unknown, file=sys.stderr)
+        view = local.view
+        steps = planned(view, local.reservations, args.max_moves)
         print(as_text(view, steps))
         if not args.apply:
             return 0
         return int(not all(_done(client, view, step) for step in steps if step.moves))
-
-
-def _sync_jobs(client: KubeClient, view: ClusterView) -> None:
-    """Take the Jobs of queues; without the right to list them it is not known what is kept for which."""
-    try:
-        view.sync_jobs(client.list(QUEUED_JOBS, Where(labels=QUEUE)).items)
-    except (RefusedError, GoneError) as error:
-        print(f"what is kept for jobs is not known: {error}", file=sys.stderr)
 
 
 def planned(view: ClusterView, reservations: Reservations, most: int) -> Sequence[MovePlan]:

@@ -52,6 +52,8 @@ class LocalAllocator:
         self.answers = PodAnswers(shared, SearchCopy(shared, lambda _: None))
         self.source = ""
         """Where the reservations are from, or why they are not known, as a sentence."""
+        self.unknown = ""
+        """What could not be listed, as a sentence; empty if everything was."""
         self._index = NodeIndex(node.traits() for node in nodes)
         self.view.sync_nodes(nodes)
         self.view.sync_pods(pods)
@@ -75,26 +77,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def read(client: KubeClient, args: argparse.Namespace) -> LocalAllocator:
-    """The allocator of what is listed, with the leader's decisions where it may be asked. Raises ApiError."""
-    nodes = client.list(NODES).items
-    pods = client.list(PODS).items
-    made = LocalAllocator(nodes, pods, _jobs(client), _prefixes(nodes))
+def listed(client: KubeClient, prefixes: Sequence[str] = ()) -> LocalAllocator:
+    """The allocator of what is listed, for these resource prefixes or all that inventories name. Raises ApiError.
+
+    Without the right to list Jobs it is not known what is kept for which: then `unknown` says so.
+    """
+    nodes, pods = client.list(NODES).items, client.list(PODS).items
+    jobs: Sequence[QueuedJob] = ()
+    unknown = ""
     try:
-        count = made.decisions.take_over(_decided(client, args))
-        made.source = f"From the API server's lists and the allocator's {count} reservations"
-    except (ForwardError, ApiError, DecisionsError) as error:
-        made.dry.learn()
-        made.source = f"From the API server's lists; the allocator's reservations are not known: {error}"
+        jobs = client.list(QUEUED_JOBS, Where(labels=QUEUE)).items
+    except (RefusedError, GoneError) as error:
+        unknown = f"what is kept for jobs is not known: {error}"
+    made = LocalAllocator(nodes, pods, jobs, prefixes or _prefixes(nodes))
+    made.unknown = unknown
     return made
 
 
-def _jobs(client: KubeClient) -> Sequence[QueuedJob]:
-    """The Jobs of queues; none where they may not be listed: then it is not known what is kept for which."""
+def read(client: KubeClient, args: argparse.Namespace) -> LocalAllocator:
+    """The allocator of what is listed, with the leader's decisions where it may be asked. Raises ApiError."""
+    made = listed(client)
     try:
-        return client.list(QUEUED_JOBS, Where(labels=QUEUE)).items
-    except (RefusedError, GoneError):
-        return ()
+        count = made.decisions.take_over(_decided(client, args))
+        source = f"From the API server's lists and the allocator's {count} reservations"
+    except (ForwardError, ApiError, DecisionsError) as error:
+        made.dry.learn()
+        source = f"From the API server's lists; the allocator's reservations are not known: {error}"
+    made.source = "; ".join(filter(None, (source, made.unknown)))
+    return made
 
 
 def prefixes_of(pod: Pod) -> Sequence[str]:
@@ -124,7 +134,7 @@ def _decided(client: KubeClient, args: argparse.Namespace) -> Any:
         told = json.loads(answer.text)
     except ValueError as error:
         raise DecisionsError(f"the allocator's answer is no JSON: {error}") from error
-    if not told.get("leader"):
+    if not isinstance(told, dict) or not told.get("leader"):
         raise DecisionsError("no replica of the allocator leads now: try again")
     return told
 
