@@ -54,6 +54,7 @@ SPLIT_OF = "vgpu.io/split-of"
 PART = "vgpu.io/part"
 QUEUE_REQUIRED = "vgpu.io/queue-required"
 QUOTA = "vgpu.io/quota"
+ADMISSION = "vgpu.io/admission"
 # Labels of Kubeflow's training operator (github.com/kubeflow/common, pkg/apis/common/v1/constants.go).
 REPLICA_TYPE = "training.kubeflow.org/replica-type"
 REPLICA_INDEX = "training.kubeflow.org/replica-index"
@@ -144,6 +145,8 @@ KEYS = (
     Key(QUOTA, "Namespace", "label", _OPERATOR,
         "`strict` where pods must write all that a quota may count: both memory and core groups, or percent, and the"
         " number of slices."),
+    Key(ADMISSION, "Namespace", "label", _OPERATOR,
+        "`ignore` where no pod gets a card: one that asks is refused, and all others pass untouched, as everywhere."),
     Key(CARDS, "Node", "annotation", _AGENT, "The inventory: the node's cards, and slices to report, as JSON."),
     Key(GRANT, "Pod", "annotation", _CLUSTER,
         "The grant: card, memory and core groups of each container, as JSON. Written with the Binding, never changed by"

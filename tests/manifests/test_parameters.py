@@ -51,6 +51,7 @@ def agree(made: Installation, prefixes: list[str], vendors: dict[str, str], sche
         "grace",
         "isolation",
         "names",
+        "opted-out",
         "quota",
         "requests",
     ]
