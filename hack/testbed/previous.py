@@ -1,4 +1,4 @@
-"""The previous commit, from which tests upgrade a cluster: its files and its images."""
+"""An earlier commit, from which tests upgrade a cluster and to which they go back: its files and its images."""
 
 import subprocess
 import sys
@@ -10,10 +10,10 @@ from hack.testbed.cluster import PROJECT
 from vgpu_runtime.sim.hip import default_cache
 
 TAG = "0.1.0-previous"
+# Names the commit.
+FILE = PROJECT / "hack/testbed/upgrade-from"
 # The images that have a tag.
 OURS = {"vgpu", "simulated"}
-# Files of the previous commit that an upgrade needs; without them there is nothing to upgrade from.
-NEEDED = "manifests/overlays/simulated/kustomization.yaml"
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Previous:
 
 
 def prepare() -> Previous:
-    """Unpack and build it; where there is no earlier commit (no history), this checkout stands in for it."""
+    """Unpack and build it; in a clone without its history this checkout stands in for it."""
     source = _unpacked() or PROJECT
     listed = {line.split()[0] for line in _image(source, "list").splitlines()}
     built = _image(source, "build", *sorted(OURS & listed), f"--tag={TAG}")
@@ -38,22 +38,20 @@ def _image(source: Path, *words: str) -> str:
     return subprocess.run(command, cwd=source, stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
+def commit() -> str:
+    """The commit that the file names."""
+    (named,) = (line for line in FILE.read_text().splitlines() if not line.startswith("#"))
+    return named
+
+
 def _unpacked() -> Path | None:
-    asked = subprocess.run(
-        ["git", "rev-parse", "--verify", "--quiet", "HEAD~1"],
-        cwd=PROJECT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    commit = asked.stdout.strip()
-    if not commit:
-        return None
-    folder = default_cache() / "previous" / commit
+    folder = default_cache() / "previous" / commit()
     if not folder.exists():
-        packed = subprocess.run(
-            ["git", "archive", commit], cwd=PROJECT, capture_output=True, check=True
-        ).stdout
+        asked = ("git", "archive", commit())
+        packed = subprocess.run(asked, cwd=PROJECT, capture_output=True, check=False)
+        if packed.returncode:
+            print(f"no commit {commit()} in this clone: it is upgraded from itself", file=sys.stderr)
+            return None
         folder.mkdir(parents=True)
-        subprocess.run(["tar", "--extract", "--directory", folder], input=packed, check=True)
-    return folder if (folder / NEEDED).exists() else None
+        subprocess.run(["tar", "--extract", "--directory", folder], input=packed.stdout, check=True)
+    return folder

@@ -37,9 +37,9 @@ def apply(source: Path = PROJECT, tag: str = "") -> None:
 
 @pytest.fixture
 def previous(machines: Machines) -> tuple[Path, str]:
-    """The checkout of the commit before this one, and the tag under which all nodes have its images."""
+    """The checkout of an earlier commit (hack/testbed/upgrade-from), and the tag of its images on all nodes."""
     source = os.environ.get("VGPU_E2E_PREVIOUS")
-    require(source, "needs the images of the previous commit, which make e2e builds")
+    require(source, "needs the images of an earlier commit, which make e2e builds")
     assert source
     assert machines, "nobody else's cluster has them"
     return Path(source), TAG
@@ -85,14 +85,21 @@ def test_slices_outlive_the_product_and_are_taken_up_again(kubectl: Kubectl, mac
 
 
 @pytest.mark.usefixtures("installed")
-def test_an_upgrade_leaves_running_slices_alone(kubectl: Kubectl, previous: tuple[Path, str]) -> None:
-    apply(*previous)
+def test_an_older_version_and_the_upgrade_from_it_leave_running_slices_alone(
+    kubectl: Kubectl, previous: tuple[Path, str]
+) -> None:
     fill(kubectl, "a", "b", "c")
+    before = sitting(kubectl)
+    apply(*previous)
+    assert sitting(kubectl) == before
+    assert eventually(lambda: ledger_has(kubectl, "a", "b", "c"), 60)
+    fill(kubectl, "d")
+    check_disjoint([one for name in "abcd" for one in held(kubectl, name)])
+
     before = sitting(kubectl)
     apply()
     assert sitting(kubectl) == before
-    assert ledger_has(kubectl, "a", "b", "c")
-    fill(kubectl, "d")
-    check_disjoint([one for name in "abcd" for one in held(kubectl, name)])
+    assert ledger_has(kubectl, "a", "b", "c", "d")
     kubectl.gone("a")
     fill(kubectl, "e")
+    check_disjoint([one for name in "bcde" for one in held(kubectl, name)])
