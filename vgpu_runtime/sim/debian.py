@@ -20,11 +20,11 @@ class DebianUnavailableError(RuntimeError):
 class Apt:
     """apt, working in the folder `scratch`, with package lists that offer the package `sought`.
 
-    `release` is Debian's codename of the packages; by default they are of the machine's own release. Raises
-    DebianUnavailableError, as its methods do.
+    `release` is Debian's codename of the packages, `architecture` Debian's name of the machines that they are for; by
+    default both are this machine's own. Raises DebianUnavailableError, as its methods do.
     """
 
-    def __init__(self, scratch: Path, sought: str, release: str = "") -> None:
+    def __init__(self, scratch: Path, sought: str, release: str = "", architecture: str = "") -> None:
         missing = [tool for tool in ("apt-get", "dpkg-deb") if shutil.which(tool) is None]
         if missing:
             raise DebianUnavailableError(
@@ -33,8 +33,10 @@ class Apt:
         self._scratch = scratch
         self._options: list[str] = []
         own = platform.freedesktop_os_release().get("VERSION_CODENAME", "")
-        if release not in ("", own) or not _offered(sought):
+        if release not in ("", own) or architecture or not _offered(sought):
             self._options = _own_lists(scratch)
+            if architecture:
+                self._options += _for(architecture)
             if release not in ("", own):
                 self._options += self._only(release, own)
             self._run(["apt-get", *self._options, "--quiet", "update"], "fetching package lists")
@@ -100,6 +102,12 @@ def _offered(package: str) -> bool:
     """Whether the machine's own package lists name it."""
     command = ["apt-cache", "show", "--no-all-versions", package]
     return subprocess.run(command, capture_output=True, check=False, timeout=_TIMEOUT_SECONDS).returncode == 0
+
+
+def _for(architecture: str) -> list[str]:
+    """Options that make apt look at packages of this architecture alone."""
+    names = ("APT::Architecture", "APT::Architectures")
+    return [part for name in names for part in ("-o", f"{name}={architecture}")]
 
 
 def _own_lists(scratch: Path) -> list[str]:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from hack.testbed.images import busybox, ours, scheduler, trainer
+from hack.testbed.images import busybox, oci, ours, scheduler, trainer
 from vgpu_runtime.paths import SOURCES
 
 NAMES = {
@@ -18,14 +18,18 @@ SPECIAL = ("trainer",)
 PROJECT = SOURCES.parent
 
 
-def build(name: str, *, source: Path = PROJECT, tag: str = ours.TAG) -> Path:
+def build(
+    name: str, *, source: Path = PROJECT, tag: str = ours.TAG, architecture: str = oci.ARCHITECTURE
+) -> Path:
     """The archive of one image, in the cache; nothing is done if it was made from the same before.
+
+    Only `vgpu` is made for another architecture than this machine's.
 
     Raises DebianUnavailableError, MissingError, CalledProcessError.
     """
     match name:
         case "vgpu":
-            return ours.build(source, tag)
+            return ours.build(source, tag, architecture)
         case "simulated":
             return ours.build_simulated(source, tag)
         case "scheduler":

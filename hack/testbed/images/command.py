@@ -3,6 +3,7 @@
 hack/image list
 hack/image build                    # all of them; prints where the archives are
 hack/image build vgpu --tag 0.0.9   # one of them
+hack/image build vgpu --architecture arm64
 """
 
 import argparse
@@ -24,7 +25,10 @@ def main() -> int:
         return 0
     try:
         with contextlib.redirect_stdout(sys.stderr):  # callers read paths from stdout
-            archives = [images.build(name, tag=arguments.tag) for name in arguments.name or images.NAMES]
+            archives = [
+                images.build(name, tag=arguments.tag, architecture=arguments.architecture)
+                for name in arguments.name or images.NAMES
+            ]
     except (DebianUnavailableError, programs.MissingError) as error:
         print(f"hack/image: {error}", file=sys.stderr)
         return 1
@@ -46,6 +50,10 @@ def _parser() -> argparse.ArgumentParser:
     build.add_argument(
         "--tag", default=ours.TAG, help="of the images vgpu and simulated (default: %(default)s)"
     )
+    build.add_argument(
+        "--architecture", choices=ours.MACHINES, default="amd64",
+        help="of the machines that the image vgpu is for (default: %(default)s)",
+    )  # fmt: skip
     return parser
 
 

@@ -15,27 +15,31 @@ _LISTS = Path("/var/lib/apt/lists")
 _UNUSED = ("usr/share/man", "usr/share/locale", "usr/share/info", "usr/share/lintian", "usr/share/bug")
 
 
-def versions(*packages: str) -> Mapping[str, str]:
+def versions(*packages: str, architecture: str = "") -> Mapping[str, str]:
     """The packages and all that they need down to libc, with the versions that the machine's package lists offer.
 
-    apt is asked once a day, and after each update of the lists: it takes seconds.
+    `architecture` is Debian's name of another one than this machine's, whose lists are fetched for that. apt is asked
+    once a day, and after each update of the lists: it takes seconds.
     """
-    asked = cache.fingerprint(packages, time.strftime("%F"), _LISTS.exists() and _LISTS.stat().st_mtime_ns)
+    asked = cache.fingerprint(
+        packages, architecture, time.strftime("%F"), _LISTS.exists() and _LISTS.stat().st_mtime_ns
+    )
 
     def ask(answer: Path) -> None:
         with tempfile.TemporaryDirectory() as scratch:
-            needs = Apt(Path(scratch), packages[0]).needs(*packages, bare=True)
+            apt = Apt(Path(scratch), packages[0], architecture=architecture)
+            needs = apt.needs(*packages, bare=True)
         answer.write_text(json.dumps(needs))
 
-    answer = cache.keep(cache.folder() / "versions" / f"{packages[0]}-{asked}", ask)
+    answer = cache.keep(cache.folder() / "versions" / f"{packages[0]}{architecture}-{asked}", ask)
     found: dict[str, str] = json.loads(answer.read_text())
     return found
 
 
-def unpack(packages: Mapping[str, str], root: Path) -> None:
+def unpack(packages: Mapping[str, str], root: Path, architecture: str = "") -> None:
     """Unpack these packages into the new folder `root`. No script of theirs runs."""
     with tempfile.TemporaryDirectory() as scratch:
-        apt = Apt(Path(scratch), next(iter(packages)))
+        apt = Apt(Path(scratch), next(iter(packages)), architecture=architecture)
         apt.unpack([f"{name}={version}" for name, version in packages.items()], root)
     for name in _UNUSED:
         shutil.rmtree(root / name, ignore_errors=True)

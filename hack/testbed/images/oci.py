@@ -10,16 +10,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _TYPES = "application/vnd.oci.image"
-ARCHITECTURE = "amd64"  # the only one that ROCm runs on
+ARCHITECTURE = "amd64"
 
 
 @dataclass(frozen=True)
 class Image:
-    """A container image: its full name with the tag, its layers from the lowest up (tar files), and its settings."""
+    """A container image: its full name with the tag, its layers from the lowest up (tar files), and its settings.
+
+    `architecture` is Go's name of the machines that it is for.
+    """
 
     reference: str
     layers: Sequence[Path]
     config: Mapping[str, object]
+    architecture: str = ARCHITECTURE
 
 
 def write_layer(tree: Path, target: Path) -> None:
@@ -44,7 +48,7 @@ def write_archive(image: Image, target: Path) -> None:
     layers = [_File.of(layer) for layer in image.layers]
     config = _json(
         {
-            "architecture": ARCHITECTURE,
+            "architecture": image.architecture,
             "os": "linux",
             "config": image.config,
             "rootfs": {"type": "layers", "diff_ids": [layer.digest for layer in layers]},

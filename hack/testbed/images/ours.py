@@ -12,38 +12,46 @@ from hack.testbed.images.layers import archive, layer
 NAME, SIMULATED = "vgpu.io/vgpu", "vgpu.io/vgpu-simulated"
 TAG = "0.1.0"
 SUFFIXES = (".py", ".yaml", ".html", ".css", ".js", ".svg")
+# The names of compilers for Go's names of architectures.
+MACHINES = {"amd64": "x86_64", python.ARM: "aarch64"}
 # A folder of vgpu_runtime that belongs to the image with simulated cards.
 SIMULATION = Path("vgpu_runtime/sim")
 _HERE = Path(__file__).parent
 
 
-def build(source: Path, tag: str) -> Path:
+def build(source: Path, tag: str, architecture: str = oci.ARCHITECTURE) -> Path:
     """The archive of the image with the product of the checkout `source`."""
-    native(source)
-    return archive("vgpu", _product(source, tag))
+    return archive("vgpu", product(source, tag, architecture))
+
+
+def product(source: Path, tag: str, architecture: str = oci.ARCHITECTURE) -> oci.Image:
+    """The image with the product of the checkout `source`, for machines of this architecture."""
+    native(source, architecture)
+    root = python.tree(architecture)
+    layers = (python.layer(root), _layer("ours", product_files(source, architecture)))
+    return oci.Image(f"{NAME}:{tag}", layers, dockerfile.config({"VERSION": tag}), architecture)
 
 
 def build_simulated(source: Path, tag: str) -> Path:
     """The archive of the product image with one more layer: the simulated cards of the checkout."""
-    native(source)
-    product = _product(source, tag)
-    layers = (*product.layers, _layer("simulated", simulated_files(source)))
-    return archive("simulated", oci.Image(f"{SIMULATED}:{tag}", layers, product.config))
+    plain = product(source, tag)
+    layers = (*plain.layers, _layer("simulated", simulated_files(source)))
+    return archive("simulated", oci.Image(f"{SIMULATED}:{tag}", layers, plain.config))
 
 
-def native(source: Path) -> None:
-    """Build the native half of a checkout; make skips files that are up to date."""
+def native(source: Path, architecture: str = oci.ARCHITECTURE) -> None:
+    """Build the native half of a checkout, for Arm by Debian's cross compiler; make skips files that are up to date."""
     command = ["make", "--no-print-directory", "-C", str(source / "vgpu_runtime")]
+    if architecture != oci.ARCHITECTURE:
+        command += [f"ARCH={MACHINES[architecture]}", *map(str, _native_files(source, architecture).values())]
     subprocess.run(command, check=True, stdout=sys.stderr)
 
 
-def product_files(source: Path) -> Mapping[str, Path]:
+def product_files(source: Path, architecture: str = oci.ARCHITECTURE) -> Mapping[str, Path]:
     """The files of the product by their path in the image, without compiled Python."""
     packages = (*_files(source, "device_plugin"), *_files(source, "vgpu_runtime"))
     return {
-        "opt/vgpu/build/libvgpu.so": source / "build/libvgpu.so",
-        "opt/vgpu/build/vgpu-tell": source / "build/vgpu-tell",
-        "opt/vgpu/build/vgpu-smi": source / "build/vgpu-smi",
+        **_native_files(source, architecture),
         **{f"opt/vgpu/{file}": source / file for file in packages if not file.is_relative_to(SIMULATION)},
         "usr/local/bin/vgpu": _HERE / "vgpu",
     }
@@ -66,9 +74,11 @@ def copy(files: Mapping[str, Path], folder: Path) -> None:
         shutil.copy(file, folder / place)
 
 
-def _product(source: Path, tag: str) -> oci.Image:
-    layers = (python.layer(python.tree()), _layer("ours", product_files(source)))
-    return oci.Image(f"{NAME}:{tag}", layers, dockerfile.config({"VERSION": tag}))
+def _native_files(source: Path, architecture: str) -> Mapping[str, Path]:
+    folder = source / "build"
+    if architecture != oci.ARCHITECTURE:
+        folder /= MACHINES[architecture]
+    return {f"opt/vgpu/build/{name}": folder / name for name in ("libvgpu.so", "vgpu-tell", "vgpu-smi")}
 
 
 def _layer(name: str, files: Mapping[str, Path]) -> Path:

@@ -1,4 +1,4 @@
-"""Debian's Python with the locked packages, as a folder that stands for /."""
+"""Debian's Python with the locked packages, as a folder that stands for /, for this machine or for Arm (arm64)."""
 
 import importlib.util
 import os
@@ -14,6 +14,12 @@ LOCK = SOURCES.parent / "requirements" / "run.lock"
 PACKAGES = Path("opt/vgpu/packages")
 _PYTHON = "python3.11"
 _STANDARD_LIBRARY = f"usr/lib/{_PYTHON}"
+# What pip takes for Arm's wheels of Linux, and Debian for its packages.
+ARM = "arm64"
+_ARM_WHEELS = (
+    "--python-version=3.11",
+    *(f"--platform={tag}_aarch64" for tag in ("manylinux2014", "manylinux_2_28")),
+)
 DEBIAN = (_PYTHON, "libstdc++6")  # gRPC's is the only wheel without a C++ library of its own
 PIP = (
     *("install", "--quiet", "--root-user-action=ignore"),
@@ -21,20 +27,24 @@ PIP = (
 )
 
 
-def tree() -> Path:
+def tree(architecture: str = oci.ARCHITECTURE) -> Path:
     """The folder, kept in the cache; made in about a minute the first time."""
-    packages = debian.versions(*DEBIAN)
-    final = cache.folder() / "trees" / f"python-{cache.fingerprint(packages, LOCK)}"
+    other = "" if architecture == oci.ARCHITECTURE else architecture
+    packages = debian.versions(*DEBIAN, architecture=other)
+    final = cache.folder() / "trees" / f"python{other}-{cache.fingerprint(packages, LOCK)}"
 
     def make(root: Path) -> None:
-        debian.unpack(packages, root)
+        debian.unpack(packages, root, other)
+        # A Python for another machine does not run here; ours of the same version takes its place.
+        runs = tree() if other else root
         specification = importlib.util.find_spec("pip")
         if specification is None or not specification.submodule_search_locations:
             raise ModuleNotFoundError(f"pip, for {sys.executable}")
         pip = specification.submodule_search_locations[0]
-        run(root, pip, *PIP, "--target", str(root / PACKAGES), "--requirement", str(LOCK))
+        wheels = _ARM_WHEELS if other else ()
+        run(runs, pip, *PIP, *wheels, "--target", str(root / PACKAGES), "--requirement", str(LOCK))
         _drop_unused(root / PACKAGES)
-        compile_all(root, root, _STANDARD_LIBRARY, str(PACKAGES))
+        compile_all(runs, root, _STANDARD_LIBRARY, str(PACKAGES))
 
     return cache.keep(final, make)
 
