@@ -182,6 +182,23 @@ def figures(bench: Bench) -> str:
     return f"kernel {int(text) // MIB} MiB, library {charged // MIB} MiB"
 
 
+def render_files(bench: Bench) -> str:
+    """The kernel's text on an open render node has the memory too: the agent reads it with the setting renderWork."""
+    with holding(bench, 512) as process:
+        folder = f"/proc/{process}/fdinfo"
+        texts = [read(f"{folder}/{name}") for name in os.listdir(folder)]  # noqa: PTH208 - as the driver's files
+    lines = [line for text in texts if f"drm-pdev:\t{bench.card.pci}" in text for line in text.splitlines()]
+    found = {key: value.strip() for key, _, value in (line.partition(":") for line in lines) if "vram" in key}
+    if not found:
+        raise ImpossibleError("the kernel's texts on the process's open files name no memory of the card")
+    shown = ", ".join(f"{key} {value}" for key, value in sorted(found.items()))
+    units = {"KiB": 1 << 10, "MiB": 1 << 20}
+    most = max(int(value.split()[0]) * units.get(value.split()[-1], 1) for value in found.values())
+    if most < 512 * MIB:
+        raise FailedError(f"512 MiB are held, and the texts say: {shown}")
+    return shown
+
+
 def dmem(bench: Bench) -> str:
     """The kernel's own limit of card memory refuses, or moves memory out of the card. Needs root and cgroup v2."""
     region = f"drm/{bench.card.pci}/vram"
@@ -250,6 +267,7 @@ CHECKS: dict[str, Callable[[Bench], str]] = {
     "masks by HW_ID": masks,
     "two slices disjoint": disjoint,
     "kernel's figures": figures,
+    "render node's text": render_files,
     "dmem.max": dmem,
     "ioctl path": trace,
     "overhead": overhead,

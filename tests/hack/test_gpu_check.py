@@ -20,7 +20,8 @@ from vgpu_runtime.sim import Kernel, number, tree
 SCRIPT = SOURCES.parent / "hack/gpu-check"
 # Of a simulated card: its requests never reach a kernel, and it runs no kernels.
 NOT_SIMULATED = {
-    "memory limit, PyTorch", "masks by HW_ID", "two slices disjoint", "kernel's figures", "dmem.max", "ioctl path",
+    "memory limit, PyTorch", "masks by HW_ID", "two slices disjoint", "kernel's figures", "render node's text",
+    "dmem.max", "ioctl path",
 }  # fmt: skip
 CARD = cards.Card(14290, "0000:19:00.0", "1d94:54b7", "Z100", 90006, 60, 1, 128)
 
