@@ -7,6 +7,7 @@ of a pod hold slices, the mounts of a process tell which of them it is in.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from device_plugin.core.grants import Slice
@@ -99,9 +100,12 @@ class KernelFigures:
             by_pod.setdefault(record.pod, []).append(record)
         listed = _listed({local.vendor for local in cards.values()})
         self._names.keep(by_pod)
-        members = self._members({process for found in listed.values() for process in found}, by_pod)
+        cgroup_of = cache(self._processes.container)  # most processes are in both lists
+        members = self._members(
+            {process for found in listed.values() for process in found}, by_pod, cgroup_of
+        )
         files = self._render.look(by_pod) if self._render is not None else {}
-        openers = self._members(files, by_pod)
+        openers = self._members(files, by_pod, cgroup_of)
         self._found = {
             record.key: _use(
                 record,
@@ -129,12 +133,15 @@ class KernelFigures:
         return sum(known) if known or not found else None
 
     def _members(
-        self, processes: Iterable[int], by_pod: Mapping[str, Sequence[Record]]
+        self,
+        processes: Iterable[int],
+        by_pod: Mapping[str, Sequence[Record]],
+        cgroup_of: Callable[[int], Cgroup | None],
     ) -> Mapping[tuple[str, str], Sequence[int]]:
         """By pod UID and container name, the processes of each container with slices."""
         cgroups: dict[Cgroup, list[int]] = {}
         for process in sorted(processes)[:MACHINE_PROCESSES]:
-            cgroup = self._processes.container(process)
+            cgroup = cgroup_of(process)
             if cgroup is not None and cgroup[0] in by_pod:
                 cgroups.setdefault(cgroup, []).append(process)
         found: dict[tuple[str, str], list[int]] = {}
