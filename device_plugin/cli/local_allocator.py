@@ -66,7 +66,7 @@ class LocalAllocator:
 
     def limits(self, constraints: NodeConstraints) -> str:
         """What keeps such a pod from some of the nodes, as a sentence; empty if nothing does."""
-        return self._index.limits(constraints)
+        return self._index.limits(constraints, of_pod=True)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

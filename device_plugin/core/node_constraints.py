@@ -199,16 +199,18 @@ class NodeIndex:
         """By node: the value of its label of this key, for those that have it."""
         return {node.name: node.labels[key] for node in self._nodes if key in node.labels}
 
-    def limits(self, constraints: NodeConstraints) -> str:
-        """What keeps a pod from some of the nodes, as a sentence for people; empty if nothing does."""
+    def limits(self, constraints: NodeConstraints, *, of_pod: bool = False) -> str:
+        """What keeps pods from some of the nodes, as a sentence for people; empty if nothing does.
+
+        About the pods of a job (`its pods go only to ...`), or if `of_pod` about one pod (`it goes only to ...`).
+        """
+        goes, does = ("it goes", "it does") if of_pod else ("its pods go", "its pods do")
         selected, parts = self._selected(constraints), list[str]()
         count = selected.bit_count()
         if text := constraints.text:
-            parts.append(f"its pods go only to nodes with {text} ({count} of {len(self.names)} nodes)")
+            parts.append(f"{goes} only to nodes with {text} ({count} of {len(self.names)} nodes)")
         if barred := (selected & self._barred(constraints)).bit_count():
-            parts.append(
-                f"{barred} of {count} nodes are cordoned or have a taint that its pods do not tolerate"
-            )
+            parts.append(f"{barred} of {count} nodes are cordoned or have a taint that {does} not tolerate")
         return "; ".join(parts)
 
     def _set(self, bits: int) -> NodeSet:

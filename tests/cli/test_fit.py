@@ -44,7 +44,7 @@ def test_of_too_many_the_first_that_does_not_fit_is_explained(
     assert said[0] == "default/fit: 2 of 5 fit now (hygon.com/dcu-percent: 40)"
     assert said[1] == "  2 on n1 n1-1"
     assert said[2].startswith(
-        "  default/fit-2 asks for hygon.com/dcu-percent: 40 and fits no node now: 2 cards: "
+        "  default/fit-2 asks for hygon.com/dcu-percent: 40 and fits no node now. 1 node with "
     )
     assert "What would fit now: hygon.com/dcu-percent: 2" in said[2]
 

@@ -156,13 +156,15 @@ class PodAnswers(ReplicaService):
         with self._dry.placed(pod, request, among) as answer:
             if isinstance(answer, Grant):
                 return self._fitting(pod, name, asks, answer)
+        groups = self._groups(answer, pod, request, among)
+        # One group says all that the whole says.
+        whole = [] if len(groups) == 1 else [answer.text]
         notes = self._notes() if answer.cards or request.gang else []
-        text = f"fits no node now: {'; '.join((answer.text, *notes))}"
-        if pod.obstacles.gates:
-            text += f"; it is held by {pod.obstacles.gated} as well"
+        held = [f"it is held by {pod.obstacles.gated} as well"] if pod.obstacles.gates else []
+        told = "; ".join((*whole, *notes, *held))
         return PodAnswer(
-            name, answer.main.value, asks, text, _sentence(answer.advice), limits=limits,
-            groups=self._groups(answer, pod, request, among), room=self._room(pod, request, nodes),
+            name, answer.main.value, asks, f"fits no node now{': ' if told else ''}{told}", _sentence(answer.advice),
+            groups=groups, limits=_sentence(limits), room=self._room(pod, request, nodes),
         )  # fmt: skip
 
     def _fitting(self, pod: Pod, name: str, asks: str, grant: Grant) -> PodAnswer:

@@ -73,11 +73,9 @@ def test_only_nodes_where_the_pod_may_go_are_compared(
     one.view.sync_nodes(world.api.nodes())
     for number in range(2):
         bound(world, f"p{number}", 16)
-    answer = answers.about(
-        world.pod("late", 4), ["n1"], "its pods go only to nodes with zone=a (1 of 2 nodes)"
-    )
+    answer = answers.about(world.pod("late", 4), ["n1"], "it goes only to nodes with zone=a (1 of 2 nodes)")
     assert [group.nodes for group in answer.groups] == [("n1",)]
-    assert ". its pods go only to nodes with zone=a (1 of 2 nodes). " in answer.as_text()
+    assert ". It goes only to nodes with zone=a (1 of 2 nodes). " in answer.as_text()
     assert answer.room.moves == "default/p0 from n1-0 on n1 to n2-0 on n2"
 
 
