@@ -74,9 +74,9 @@ def kubectl_words(args: argparse.Namespace) -> Sequence[str]:
 
 
 @contextmanager
-def connected(args: argparse.Namespace) -> Iterator[KubeClient]:
+def connected(args: argparse.Namespace, timeout: float = TIMEOUT_SECONDS) -> Iterator[KubeClient]:
     """A client for the cluster that the kubeconfig names. Raises EndpointError."""
-    client = KubeClient(_endpoint(args), COMPONENT, timeout=TIMEOUT_SECONDS, metadata_items=METADATA_ITEMS)
+    client = KubeClient(_endpoint(args), COMPONENT, timeout=timeout, metadata_items=METADATA_ITEMS)
     try:
         yield client
     finally:

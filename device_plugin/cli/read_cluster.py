@@ -72,6 +72,11 @@ class ClusterReader:
         self._pods(RUNNING, running=True)
         return self.reading()
 
+    def read_nodes(self) -> ClusterReading:
+        """List nodes only, and so no holders. Raises ApiError for other problems than missing rights."""
+        self._nodes()
+        return self.reading()
+
     def reading(self) -> ClusterReading:
         """Everything that is known now."""
         with self._lock:

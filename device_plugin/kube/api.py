@@ -105,6 +105,7 @@ def _failed_creation(event: Object) -> FailedCreation:
 
 PODS = Kind("", "v1", "pods", "Pod", Pod)
 NODES = Kind("", "v1", "nodes", "Node", Node)
+NAMESPACES = Kind("", "v1", "namespaces", "Namespace", Metadata, partial=True)
 JOBS = Kind("batch", "v1", "jobs", "Job", Job)
 QUEUED_JOBS = Kind("batch", "v1", "jobs", "Job", QueuedJob, _queued, partial=True)
 """Jobs of queues, read as what the allocator needs of them."""

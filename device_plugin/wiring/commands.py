@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
 
 from device_plugin.core.errors import VgpuError
 
@@ -46,6 +47,7 @@ _PEOPLE: tuple[Command, ...] = (
     ("check", "say whether the installation is sound", "device_plugin.cli.check"),
     ("ui", "a page with every card, its holders, and the pods that wait", "device_plugin.cli.ui.command"),
     ("convert", "rewrite pods that ask other products for a share of a card", "device_plugin.cli.convert"),
+    ("completion", "print what a shell reads to complete these commands", "device_plugin.wiring.completion"),
     ("run", "run a program on cards, as a job of a queue", "device_plugin.cli.run"),
 )
 _EXAMPLES = """\
@@ -63,6 +65,7 @@ _ABOUT = (
 # Entry points of this group are tuples of further commands: a development install adds `demo` and `bench`.
 _GROUP = "vgpu.commands"
 _KUBECONFIG = "kubernetes"
+_COMPLETE = "__complete"
 
 
 def main(argv: Sequence[str] | None = None, more: Sequence[Command] = ()) -> int:
@@ -70,7 +73,10 @@ def main(argv: Sequence[str] | None = None, more: Sequence[Command] = ()) -> int
 
     A command in `more` replaces the product's command of that name.
     """
-    args = parse(sys.argv[1:] if argv is None else argv, more)
+    words = sys.argv[1:] if argv is None else argv
+    if words[:1] == [_COMPLETE]:
+        return _complete(words[1:], more)
+    args = parse(words, more)
     try:
         status: int = args.run(args)
     except VgpuError as error:
@@ -87,7 +93,7 @@ def parse(words: Sequence[str], more: Sequence[Command] = ()) -> argparse.Namesp
     people = importlib.util.find_spec(_KUBECONFIG) is not None
     about = _EXAMPLES + _ABOUT if people else _ABOUT
     parser = argparse.ArgumentParser(
-        prog="vgpu", description=about, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog=_program(), description=about, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--version", action="version", version=f"vgpu {VERSION}")
     chosen = parser
@@ -110,6 +116,27 @@ def parse(words: Sequence[str], more: Sequence[Command] = ()) -> argparse.Namesp
         missing = ": write -- before the program" if "program" in args and end == len(words) else ""
         chosen.error(f"unrecognized arguments: {' '.join(unknown)}{missing}")
     return args
+
+
+def _complete(words: Sequence[str], more: Sequence[Command]) -> int:
+    """Print what the last of the words may become, for a shell that asks."""
+    from device_plugin.wiring.completion import print_candidates
+
+    offered = {name: (text, module) for name, text, module in (*_PEOPLE, *_SERVICES, *more)}
+
+    def parser_of(name: str) -> argparse.ArgumentParser | None:
+        if name not in offered:
+            return None
+        parser = argparse.ArgumentParser(prog=name)
+        importlib.import_module(offered[name][1]).add_arguments(parser)
+        return parser
+
+    return print_candidates(words, [(name, text) for name, (text, _) in offered.items()], parser_of)
+
+
+def _program() -> str:
+    """The words that a person writes for this program: kubectl runs it as a plugin under another name."""
+    return "kubectl vgpu" if Path(sys.argv[0]).name == "kubectl-vgpu" else "vgpu"
 
 
 def _offered(chosen: Sequence[str], more: Sequence[Command], *, people: bool) -> Collection[Command]:

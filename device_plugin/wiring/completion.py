@@ -1,0 +1,166 @@
+"""Completion of the command line for shells, and for kubectl, which asks the program kubectl_complete-vgpu.
+
+Both ask with the words that were written, the one to complete last, and read candidates, one a line with a tab before
+its description, and `:DIRECTIVE` in the last line: 4 for nothing but these, 0 where files fit too
+(cobra's ShellCompDirective, which kubectl's plugin completion takes over).
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+
+from device_plugin.cli import caller
+from device_plugin.cli.read_cluster import ClusterReader, Scope
+from device_plugin.core.errors import VgpuError
+from device_plugin.kube.api import NAMESPACES
+
+NO_FILES, FILES = 4, 0
+# Seconds to wait for the API server: a person waits for the answer.
+TIMEOUT_SECONDS = 3.0
+# Most candidates: more help nobody.
+MOST = 500
+SHELLS: Mapping[str, str] = {
+    "bash": """\
+_vgpu() {
+    local line IFS=$'\\n'
+    COMPREPLY=()
+    for line in $(vgpu __complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null); do
+        case $line in
+            :0) compopt -o default ;;
+            :*) ;;
+            *) COMPREPLY+=("${line%%$'\\t'*}") ;;
+        esac
+    done
+}
+complete -F _vgpu vgpu
+""",
+    "zsh": """\
+#compdef vgpu
+_vgpu() {
+    local -a lines
+    lines=("${(@f)$(vgpu __complete "${(@)words[2,CURRENT]}" 2>/dev/null)}")
+    local directive=${lines[-1]}
+    lines=("${(@)lines[1,-2]//:/\\\\:}")
+    lines=("${(@)lines//$'\\t'/:}")
+    (( $#lines )) && _describe vgpu lines
+    [[ $directive == :0 ]] && _files
+}
+compdef _vgpu vgpu
+""",
+    "fish": """\
+complete -c vgpu -f -a '(vgpu __complete (commandline -opc)[2..] (commandline -ct) 2>/dev/null | string match -rv "^:")'
+""",
+}
+# By the name of an argument: what it names in the cluster.
+_NAMES: Mapping[str, str] = {"node": "nodes", "card": "cards", "namespace": "namespaces"}
+_FILE_ARGUMENTS = frozenset({"kubeconfig", "file", "files"})
+_OWN_PROGRAM = "--"
+
+Parsers = Callable[[str], argparse.ArgumentParser | None]
+"""A command's parser by its name, None if there is no such command."""
+
+
+def print_candidates(words: Sequence[str], commands: Iterable[tuple[str, str]], parser_of: Parsers) -> int:
+    """Print what the last of `words` may become. `commands` are names and descriptions. Never fails."""
+    found, directive = [*commands], NO_FILES
+    *before, last = words or ("",)
+    candidates: Iterable[tuple[str, str]] = found
+    if before:
+        candidates = ()
+        # A command that cannot be imported, and a cluster that cannot be reached, have no candidates.
+        with suppress(VgpuError, ImportError, OSError, SystemExit):
+            parser = parser_of(before[0])
+            if parser is not None and _OWN_PROGRAM not in before:
+                listed, directive = _after(parser, before[1:], last)
+                candidates = [*listed]
+    shown = [(name, about) for name, about in candidates if name.startswith(last.rpartition("=")[2])]
+    for name, about in shown[:MOST]:
+        sys.stdout.write(f"{name}\t{about}\n" if about else f"{name}\n")
+    sys.stdout.write(f":{directive}\n")
+    return 0
+
+
+def _after(
+    parser: argparse.ArgumentParser, before: Sequence[str], last: str
+) -> tuple[Iterable[tuple[str, str]], int]:
+    """The candidates after these words of a command, and whether files fit."""
+    actions = parser._actions  # argparse has no public way to its arguments
+    options = {name: action for action in actions for name in action.option_strings}
+    written, _, _ = last.partition("=")
+    asked = options.get(written) if "=" in last else options.get(before[-1]) if before else None
+    if asked is not None and (asked.nargs is None or "=" in last):
+        return _values(asked, before)
+    if last.startswith("-"):
+        return [
+            (name, (action.help or "").partition("\n")[0]) for name, action in sorted(options.items())
+        ], NO_FILES
+    positional = [action for action in actions if not action.option_strings]
+    return _values(positional[0], before) if positional else ((), NO_FILES)
+
+
+def _values(asked: argparse.Action, before: Sequence[str]) -> tuple[Iterable[tuple[str, str]], int]:
+    if asked.choices is not None:
+        return [(str(choice), "") for choice in asked.choices], NO_FILES
+    if asked.dest in _FILE_ARGUMENTS:
+        return (), FILES
+    if asked.dest == "sort_by":
+        words = (asked.help or "").partition(";")[0].split(", ")
+        return [(word, "") for word in words], NO_FILES
+    if asked.dest == "context":
+        return _contexts(before), NO_FILES
+    if (what := _NAMES.get(asked.dest)) is not None:
+        return _in_cluster(what, before), NO_FILES
+    return (), NO_FILES
+
+
+def _caller(before: Sequence[str]) -> argparse.Namespace:
+    """The options of these words that say which cluster is meant; all others are passed over."""
+    parser = argparse.ArgumentParser(add_help=False, exit_on_error=False, allow_abbrev=False)
+    caller.add_arguments(parser)
+    caller.add_namespace(parser)
+    try:
+        return parser.parse_known_args(before)[0]
+    except argparse.ArgumentError:  # the last word is an option whose value is asked for
+        return parser.parse_known_args(before[:-1])[0]
+
+
+def _contexts(before: Sequence[str]) -> Iterator[tuple[str, str]]:
+    from kubernetes import config
+
+    path = caller.kubeconfig(_caller(before))
+    with suppress(config.ConfigException):
+        contexts, _ = config.list_kube_config_contexts(path)  # type: ignore[no-untyped-call]
+        yield from ((str(context["name"]), "") for context in contexts)
+
+
+def _in_cluster(what: str, before: Sequence[str]) -> Iterator[tuple[str, str]]:
+    with caller.connected(_caller(before), TIMEOUT_SECONDS) as client:
+        if what == "namespaces":
+            yield from ((each.name, "") for each in client.list(NAMESPACES).items)
+            return
+        reading = ClusterReader(client, Scope()).read_nodes()
+        for node in reading.nodes.values():
+            if what == "nodes":
+                yield node.name, f"{len(node.cards)} cards"
+            else:
+                yield from ((card.uuid, f"on {node.name}") for card in node.cards)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments of `vgpu completion`."""
+    parser.description = "Print what a shell reads to complete `vgpu`: source <(vgpu completion bash)"
+    parser.add_argument("shell", choices=sorted(SHELLS))
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print what the shell reads."""
+    sys.stdout.write(SHELLS[args.shell])
+    return 0
+
+
+def main() -> int:
+    """`kubectl_complete-vgpu WORDS...`: completion for `kubectl vgpu`."""
+    from device_plugin.wiring.commands import main as vgpu
+
+    return vgpu(["__complete", *sys.argv[1:]])
