@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the places. Raises ManifestError, ApiError, EndpointError."""
+    """Print the places. Raises ManifestError, MissingListError, ApiError, EndpointError."""
     workloads = _workloads(args)
     with caller.connected(args) as client:
         local = local_allocator.read(client, args)

@@ -25,7 +25,7 @@ from device_plugin.cluster.show.why_pod import PodAnswers
 from device_plugin.cluster.watch.view import ClusterView
 from device_plugin.core.annotations import QUEUE
 from device_plugin.core.batch import QueuedJob
-from device_plugin.core.errors import AnnotationError
+from device_plugin.core.errors import AnnotationError, VgpuError
 from device_plugin.core.http_values import JSON
 from device_plugin.core.node_constraints import NodeConstraints, NodeIndex
 from device_plugin.core.pods import Node, Pod
@@ -36,6 +36,10 @@ from device_plugin.kube.leases import LEASES
 
 NAMESPACE, LEASE, PORT = "vgpu-system", "vgpu-scheduler", 9401
 ASK_FOR = "have an administrator bind the Role ask-allocator of docs/operations.md to you"
+
+
+class MissingListError(VgpuError):
+    """The caller may not list the nodes, or the pods of all namespaces, by which a decision is made."""
 
 
 class LocalAllocator:
@@ -78,11 +82,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def listed(client: KubeClient, prefixes: Sequence[str] = ()) -> LocalAllocator:
-    """The allocator of what is listed, for these resource prefixes or all that inventories name. Raises ApiError.
+    """The allocator of what is listed, for these resource prefixes or all that inventories name.
 
-    Without the right to list Jobs it is not known what is kept for which: then `unknown` says so.
+    Without the right to list Jobs it is not known what is kept for which: then `unknown` says so. Raises
+    MissingListError, ApiError.
     """
-    nodes, pods = client.list(NODES).items, client.list(PODS).items
+    try:
+        nodes, pods = client.list(NODES).items, client.list(PODS).items
+    except RefusedError as error:
+        if error.status != HTTPStatus.FORBIDDEN:
+            raise
+        raise MissingListError(
+            f"{error}: have an administrator bind the ClusterRole vgpu-reader of docs/kubectl.md to you"
+        ) from error
     jobs: Sequence[QueuedJob] = ()
     unknown = ""
     try:
@@ -95,7 +107,10 @@ def listed(client: KubeClient, prefixes: Sequence[str] = ()) -> LocalAllocator:
 
 
 def read(client: KubeClient, args: argparse.Namespace) -> LocalAllocator:
-    """The allocator of what is listed, with the leader's decisions where it may be asked. Raises ApiError."""
+    """The allocator of what is listed, with the leader's decisions where it may be asked.
+
+    Raises MissingListError, ApiError.
+    """
     made = listed(client)
     try:
         count = made.decisions.take_over(_decided(client, args))

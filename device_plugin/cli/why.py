@@ -21,6 +21,7 @@ from device_plugin.adapters.kube.structs import DecodeError
 from device_plugin.adapters.kube.templates import TemplatePod, read_template
 from device_plugin.cli import caller, engine, local_allocator
 from device_plugin.cli.engine import EngineError
+from device_plugin.cli.local_allocator import MissingListError
 from device_plugin.cli.output import printable
 from device_plugin.cli.port_forward import ForwardError
 from device_plugin.cluster.show.why_pod import PodAnswer, asked_text
@@ -33,10 +34,9 @@ from device_plugin.core.pods import Pod
 from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import pod_request
 from device_plugin.kube.api import JOBS, PODS, Ref, Where
-from device_plugin.kube.errors import GoneError, RefusedError
+from device_plugin.kube.errors import GoneError
 
 KINDS = {"pod": "pod", "pods": "pod", "po": "pod", "job": "job", "jobs": "job"}
-FORBIDDEN = 403
 JOB_NAME = "batch.kubernetes.io/job-name"
 
 
@@ -91,9 +91,7 @@ def about_pod(client: KubeClient, args: argparse.Namespace, found: dict[str, Any
         raise WhyError(f"pod {of.namespace}/{of.name} cannot be read: {error}") from error
     try:
         local = local_allocator.read(client, args)
-    except RefusedError as error:
-        if error.status != FORBIDDEN:
-            raise
+    except MissingListError as error:
         answer, source = _by_its_condition(pod, template), f"From the pod alone: {error}"
     else:
         limits = local.limits(template.nodes) if not pod.node else ""

@@ -5,7 +5,10 @@ import json
 from pathlib import Path
 
 import pytest
+from pytest_mock import MockerFixture
 
+from device_plugin.adapters.kube.client import KubeClient
+from device_plugin.kube.errors import from_status
 from device_plugin.wiring.commands import main
 from tests.builders import objects
 from tests.builders.cards import CORES, MEM
@@ -122,6 +125,17 @@ def test_what_cannot_be_read_is_told(
     file.write_text(text)
     assert fit(fleet, *(str(file) if word == "FILE" else word for word in words)) == 2
     assert says in capsys.readouterr().err
+
+
+def test_without_the_right_to_list_it_says_what_to_ask_for(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str], mocker: MockerFixture
+) -> None:
+    mocker.patch.object(KubeClient, "list", side_effect=from_status(403, "Forbidden", "nodes is forbidden"))
+    assert fit(fleet, "--mem", "4") == 2
+    assert (
+        "nodes is forbidden (403 Forbidden): have an administrator bind the ClusterRole"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_malformed_request_is_told(half_full: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
