@@ -9,7 +9,7 @@ from typing import Any
 from device_plugin.cli import caller, engine
 from device_plugin.cli.run_objects import MOST_SCRIPT_BYTES, NewJob, RunError
 from device_plugin.core import annotations as keys
-from device_plugin.core.requests import CORES, DEFAULT_PREFIXES, MEM
+from device_plugin.core.requests import CORES, DEFAULT_PREFIXES, MEM, PERCENT
 
 _ENV = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 _DIGITS = re.compile(r"[0-9]{1,9}")
@@ -54,6 +54,12 @@ def _add_cards(group: Any) -> None:
         help="memory units (of 1 GiB unless configured otherwise) of one card, for each replica",
     )
     add("--cores", type=_count, metavar="N", help="core groups of one card, for each replica")
+    add(
+        "--percent",
+        type=_count,
+        metavar="P",
+        help="percent of one card, of its memory and core groups alike, for each replica",
+    )
     add("--scheduler", default="", metavar="NAME", help="before Kubernetes 1.36: vgpu-scheduler")
     add("--prefix", default=DEFAULT_PREFIXES[0], help=f"the cards' resource (default: {DEFAULT_PREFIXES[0]})")
     add("--card-model", default="", metavar="MODELS", help="only these models of cards, Z100,Z100L")
@@ -125,7 +131,10 @@ def new_job(args: argparse.Namespace) -> NewJob:
     scripts = tuple(map(_script, args.split.split(","))) if args.split else ()
     _check_together(args)
     replicas, cards = _replicas(args)
-    limits = {args.prefix: cards, args.prefix + MEM: args.mem, args.prefix + CORES: args.cores}
+    limits = {
+        args.prefix: cards, args.prefix + MEM: args.mem, args.prefix + CORES: args.cores,
+        args.prefix + PERCENT: args.percent,
+    }  # fmt: skip
     return NewJob(
         args.name, args.image, tuple(args.program), {name: str(n) for name, n in limits.items() if n}, cards, replicas,
         least=args.min, most=args.max, namespace=args.namespace or "", queue=args.queue,
@@ -143,15 +152,26 @@ def fetched(args: argparse.Namespace) -> Mapping[str, str]:
 
 def _check_together(args: argparse.Namespace) -> None:
     """Raise RunError for options that exclude each other."""
-    if args.mem or args.cores:
+    if args.percent and (args.mem or args.cores):
+        raise RunError(
+            "--percent counts for memory and core groups: write either --percent, or --mem and --cores"
+        )
+    if _slice(args):
         if args.cards:
-            raise RunError("whole cards and a slice: write either --cards, or --mem and --cores")
+            raise RunError(
+                "whole cards and a slice: write either --cards, or --mem and --cores, or --percent"
+            )
         if args.samples:
             raise RunError(
-                "--samples: write --cards in place of --mem and --cores, as rates are of whole cards"
+                "--samples: write --cards in place of --mem, --cores and --percent, as rates are of whole cards"
             )
     if args.samples and args.split:
         raise RunError("--samples: leave it out, because as many scripts run as there is room for")
+
+
+def _slice(args: argparse.Namespace) -> bool:
+    """True if a slice of one card is asked for."""
+    return bool(args.mem or args.cores or args.percent)
 
 
 def _replicas(args: argparse.Namespace) -> tuple[int, int]:
@@ -164,11 +184,13 @@ def _replicas(args: argparse.Namespace) -> tuple[int, int]:
                 "--min and --max: leave them out, because as many scripts run as there is room for"
             )
         return 1, args.cards or 0
-    if not (args.cards or args.mem or args.cores) and args.samples:
+    if not (args.cards or _slice(args)) and args.samples:
         return args.replicas or args.min or 1, 1
     if not args.cards:
-        if not (args.mem or args.cores):
-            raise RunError("no card: write --cards with whole cards, or --mem with memory units of one card")
+        if not _slice(args):
+            raise RunError(
+                "no card: write --cards with whole cards, or --mem with memory units or --percent of one card"
+            )
         return args.replicas or args.max or args.min or 1, 0
     replicas = args.replicas or args.cards
     if args.cards % replicas:

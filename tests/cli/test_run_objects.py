@@ -44,6 +44,12 @@ def environment(job: dict[str, Any]) -> dict[str, str]:
     return {each["name"]: each.get("value", "") for each in container(job).get("env", ())}
 
 
+def test_a_slice_in_percent(printed: Printed) -> None:
+    (job,) = printed("--percent=25", "--", "x")
+    assert container(job)["resources"] == {"limits": {f"{FAMILY}-percent": "25"}}
+    assert spec_of(job) is not None
+
+
 def test_a_program_on_a_slice_is_one_pod_that_is_not_tried_again(printed: Printed) -> None:
     (job,) = printed("--mem=4", "--cores=15", "--", "python", "-c", "print(1)")
     assert container(job)["resources"] == {"limits": {f"{FAMILY}-mem": "4", f"{FAMILY}-cores": "15"}}
@@ -216,7 +222,12 @@ def test_json_is_one_object(capsys: pytest.CaptureFixture[str]) -> None:
         ("t --image I --mem 1 --max 1025 -- x", "write a whole number from 1 to 1024"),
         ("t --image I --cards 3 --replicas 2 -- x", "write --cards as a multiple of 2"),
         ("t --image I --cards 17 --replicas 1 -- x", "a container can hold at most 16"),
-        ("t --image I --cards 1 --mem 4 -- x", "write either --cards, or --mem and --cores"),
+        ("t --image I --cards 1 --mem 4 -- x", "write either --cards, or --mem and --cores, or --percent"),
+        (
+            "t --image I --cards 1 --percent 25 -- x",
+            "write either --cards, or --mem and --cores, or --percent",
+        ),
+        ("t --image I --percent 25 --mem 4 -- x", "write either --percent, or --mem and --cores"),
         ("t --image I --cards 1 --duration 8 -- x", "--duration is '8': write a time of at most 366 days"),
         ("t --image I --samples 8 -- x", "lacks --duration, --model: write --duration, --model too"),
         (
