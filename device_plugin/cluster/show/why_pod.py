@@ -31,7 +31,7 @@ _SETTLED = {state.value for state in (PodState.BOUND, PodState.ENDED, PodState.N
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class Cures:
     """What would make room for a refused pod: the fewest ends, moves, and smaller requests that fit now."""
 
     ends_on: str = ""
@@ -57,7 +57,7 @@ class PodAnswer:
     grant: Grant | None = None
     groups: tuple[RefusingNodes, ...] = ()
     limits: str = ""
-    room: Room = Room()
+    cures: Cures = Cures()
 
     @property
     def waits(self) -> bool:
@@ -76,14 +76,14 @@ class PodAnswer:
         )
 
     def _help(self) -> Iterator[str]:
-        room = self.room
-        if room.ends:
-            verb = "has" if len(room.ends) == 1 else "have"
-            yield f"It would fit on {room.ends_on} once {_few(room.ends)} {verb} ended"
-        if room.moves:
-            yield f"It would fit on {room.moves_to} after moving {room.moves}: see vgpu defrag"
-        if room.smaller:
-            yield f"What would fit now: {'; or '.join(map(str, room.smaller))}"
+        cures = self.cures
+        if cures.ends:
+            verb = "has" if len(cures.ends) == 1 else "have"
+            yield f"It would fit on {cures.ends_on} once {_few(cures.ends)} {verb} ended"
+        if cures.moves:
+            yield f"It would fit on {cures.moves_to} after moving {cures.moves}: see vgpu defrag"
+        if cures.smaller:
+            yield f"What would fit now: {'; or '.join(map(str, cures.smaller))}"
 
     def as_object(self) -> Mapping[str, Any]:
         """The answer as JSON for programs."""
@@ -99,9 +99,9 @@ class PodAnswer:
                 for group in self.groups
             ],
             "limits": self.limits,
-            "ends": {"node": self.room.ends_on, "pods": list(self.room.ends)},
-            "moves": {"node": self.room.moves_to, "text": self.room.moves},
-            "smaller": [str(asked) for asked in self.room.smaller],
+            "ends": {"node": self.cures.ends_on, "pods": list(self.cures.ends)},
+            "moves": {"node": self.cures.moves_to, "text": self.cures.moves},
+            "smaller": [str(asked) for asked in self.cures.smaller],
         }  # fmt: skip
 
 
@@ -164,7 +164,7 @@ class PodAnswers(ReplicaService):
         told = "; ".join((*whole, *notes, *held))
         return PodAnswer(
             name, answer.main.value, asks, f"fits no node now{': ' if told else ''}{told}", _sentence(answer.advice),
-            groups=groups, limits=_sentence(limits), room=self._room(pod, request, nodes),
+            groups=groups, limits=_sentence(limits), cures=self._cures(pod, request, nodes),
         )  # fmt: skip
 
     def _fitting(self, pod: Pod, name: str, asks: str, grant: Grant) -> PodAnswer:
@@ -195,14 +195,14 @@ class PodAnswers(ReplicaService):
         state = self._view.ledger.node(node)
         return tuple(sorted({card.card.model for card in state.cards})) if state is not None else ()
 
-    def _room(self, pod: Pod, request: PodRequest, nodes: Sequence[str] | None) -> Room:
+    def _cures(self, pod: Pod, request: PodRequest, nodes: Sequence[str] | None) -> Cures:
         if request.gang is not None:
-            return Room()
+            return Cures()
         ends = ending(self._view, self._search, pod, nodes)
         moves = opening(self._view, self._search, pod, nodes)
         with self._search.planner(pod) as planner:
             smaller_ones = smaller(request, lambda less: planner.placer.find(less, nodes) is not None)
-        return Room(
+        return Cures(
             ends.places[0].node if ends else "", self._names(ends), moves.places[0].node if moves else "",
             moves_as_text(self._view, moves) if moves else "", smaller_ones,
         )  # fmt: skip

@@ -62,7 +62,7 @@ def test_moves_are_named_where_they_make_room(world: World, answers: PodAnswers)
     for name, mem in (("left", 4), ("right", 6)):
         bound(world, name, mem, annotations={"vgpu.io/policy": "spread"})
     answer = answers.about(world.pod("large", 16, None))
-    assert answer.room.moves == "default/left from n1-0 on n1 to n1-1 on n1"
+    assert answer.cures.moves == "default/left from n1-0 on n1 to n1-1 on n1"
     assert "It would fit on n1 after moving default/left from n1-0" in answer.as_text()
 
 
@@ -76,7 +76,7 @@ def test_only_nodes_where_the_pod_may_go_are_compared(
     answer = answers.about(world.pod("late", 4), ["n1"], "it goes only to nodes with zone=a (1 of 2 nodes)")
     assert [group.nodes for group in answer.groups] == [("n1",)]
     assert ". It goes only to nodes with zone=a (1 of 2 nodes). " in answer.as_text()
-    assert answer.room.moves == "default/p0 from n1-0 on n1 to n2-0 on n2"
+    assert answer.cures.moves == "default/p0 from n1-0 on n1 to n2-0 on n2"
 
 
 def state(answer: PodAnswer) -> tuple[str, str]:
