@@ -104,7 +104,10 @@ ENVIRONMENTS = {
 LISTS = {"node-settings": "nodes"}
 COMPONENTS = {
     "jobs": ("jobs.enabled", "The job engine: Jobs that wait in queues, shrink and grow."),
-    "monitoring": ("monitoring", "Objects of Prometheus' operator, which must be there."),
+    "monitoring": (
+        "monitoring",
+        "A PodMonitor and alerts for Prometheus' operator, which must be there, and boards for Grafana.",
+    ),
     "network-policy": ("networkPolicy.enabled", "A NetworkPolicy: only named peers read the metrics."),
     "hygon-stack": (
         "hygonStack",

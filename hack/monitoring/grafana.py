@@ -14,7 +14,7 @@ STEPS = [("green", None), ("yellow", 0.75), ("red", 0.95)]
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query of a panel and the name of its series. `empty` says why there may be no result on a healthy cluster."""
+    """A query of a panel and the name of its series. `empty` says what a cluster must have for a result."""
 
     expr: str
     legend: str = ""
@@ -119,7 +119,7 @@ def _panel(panel: Panel) -> Json:
     made: Json = {
         "type": panel.kind,
         "title": panel.title,
-        "description": panel.about,
+        "description": " ".join(filter(None, (panel.about, *_missing(panel)))),
         "datasource": SOURCE,
         "targets": [_target(panel, query, chr(ord("A") + i)) for i, query in enumerate(panel.queries)],
         "fieldConfig": {"defaults": _defaults(panel), "overrides": _overrides(panel)},
@@ -128,6 +128,13 @@ def _panel(panel: Panel) -> Json:
     if panel.kind == "table":
         made["transformations"] = _table(panel)
     return made
+
+
+def _missing(panel: Panel) -> list[str]:
+    """A sentence for each thing without which the panel, or a part of it, has no data."""
+    return [
+        f"If it is empty: {text}." for text in dict.fromkeys(query.empty for query in panel.queries) if text
+    ]
 
 
 def _target(panel: Panel, query: Query, ref: str) -> Json:

@@ -7,7 +7,6 @@ of which no agent says how large they are, because it is down, count in no share
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hack.monitoring.boards.panels import NO_KERNEL, NO_QUOTA
 from hack.monitoring.queries import each, ratio, total, with_model
 
 # Amounts by card: the name of their rule, and the metric.
@@ -36,14 +35,10 @@ QUOTED = 'resource=~"requests[.][a-z0-9.-]+/(dcu|hcu|gpu)(-mem|-cores|-percent|-
 
 @dataclass(frozen=True, slots=True)
 class RecordingRule:
-    """A rule that stores the result of `expr` as the series `record`.
-
-    `empty` says why there may be no result on a healthy cluster.
-    """
+    """A rule that stores the result of `expr` as the series `record`."""
 
     record: str
     expr: str
-    empty: str = ""
 
 
 def recording_rules() -> Iterator[RecordingRule]:
@@ -58,11 +53,9 @@ def recording_rules() -> Iterator[RecordingRule]:
         "vgpu:namespace_memory_used:bytes", total("vgpu_slice_memory_used_bytes", by="namespace")
     )
     slices, groups = each("vgpu_slice_compute_ratio"), each("vgpu_slice_core_groups")
-    yield RecordingRule(
-        "vgpu:namespace_core_groups_busy:sum", f"sum by (namespace) ({slices} * {groups})", NO_KERNEL
-    )
+    yield RecordingRule("vgpu:namespace_core_groups_busy:sum", f"sum by (namespace) ({slices} * {groups})")
     quota = ratio(_quota("used"), _quota("hard"), "namespace, resourcequota, resource")
-    yield RecordingRule("vgpu:namespace_quota_used:ratio", quota, NO_QUOTA)
+    yield RecordingRule("vgpu:namespace_quota_used:ratio", quota)
 
 
 def _sum(amount: str, by: str) -> str:

@@ -1,4 +1,4 @@
-"""Panels that several boards have, and why a query may have no result on a healthy cluster."""
+"""Panels that several boards have, and what a cluster must have for a query to give a result."""
 
 from hack.monitoring.grafana import Panel, Query
 from hack.monitoring.queries import each

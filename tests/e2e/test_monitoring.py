@@ -1,0 +1,131 @@
+"""Every query of the boards and of the rules gives a result on a real Prometheus that scrapes the cluster."""
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from device_plugin.kube.api import Kind
+from hack.monitoring.alerts import ALERTS
+from hack.monitoring.boards import BOARDS
+from hack.monitoring.rules import recording_rules
+from tests.e2e import nodes, service
+from tests.e2e.kubectl import Kubectl
+from tests.e2e.prometheus import INTERVAL, Prometheus, monitored, scraping
+from tests.e2e.queued_jobs import queued, running
+from tests.e2e.slices import held
+from tests.e2e.waiting import eventually
+from tests.e2e.workloads import PREFIX, slice_pod
+from tests.hack.monitoring.queries import metrics_in, runnable
+
+QUOTAS = Kind("", "v1", "resourcequotas", "ResourceQuota", dict)
+# What the test cannot bring about in its time: 64 pods that ask, and a Job that has made no progress for 10 minutes.
+EMPTY = ("vgpu_fragmentation_ratio", "vgpu_job_stuck_seconds")
+SAYS = """printf '%-63s\\n' "40 100" 1<>"$VGPU_PROGRESS" """
+
+
+def test_every_query_of_boards_and_rules_gives_a_result(kubectl: Kubectl, tmp_path: Path) -> None:
+    workload(kubectl)
+    with (
+        busy(kubectl),
+        quota_metrics(kubectl) as quotas,
+        scraping(tmp_path, [*monitored(), quotas]) as prometheus,
+    ):
+        expected = {
+            name: query for name, query in named_queries().items() if not metrics_in(query) & {*EMPTY}
+        }
+        assert len(expected) > 60
+
+        def without_result() -> list[str]:
+            return [name for name, query in expected.items() if not prometheus.query(query)]
+
+        assert eventually(lambda: not without_result(), 60), without_result()
+        assert not [target for target in prometheus.targets() if target["health"] != "up"]
+        assert not [rule for rule in prometheus.rules() if rule["health"] != "ok"]
+        check_sums(prometheus, kubectl)
+
+
+def workload(kubectl: Kubectl) -> None:
+    """A slice in use whose program tells its progress, a pod that waits, and a Job of a queue."""
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"},
+             "spec": {"hard": {f"requests.{PREFIX}-mem": "200"}}}  # fmt: skip
+    kubectl.create(
+        quota, slice_pod("used", 4, 15, **nodes.on(nodes.first())), slice_pod("waits", 99), queued("job", 1)
+    )
+    kubectl.running("used")
+    assert eventually(lambda: running(kubectl, "job", 1), 60)
+    kubectl.inside("used", "sh", "-c", SAYS)
+
+
+@contextmanager
+def busy(kubectl: Kubectl) -> Iterator[None]:
+    """The driver says that the pod's program and its card compute, for as long as the block runs."""
+    (card,) = held(kubectl, "used")
+    (process,) = service.processes(str(kubectl.pod("used")["metadata"]["uid"]), "sleep 100000 & wait")
+    simulate("process", str(process), card.card, "--busy-units", "5")
+    simulate("busy", card.card, "--percent", "25")
+    yield
+    simulate("busy", card.card)
+
+
+def simulate(*words: str) -> None:
+    """Have the driver of the first node say this."""
+    folder = ("--folder", "/var/lib/vgpu-sim")
+    service.SYSTEM.inside(
+        service.agent(nodes.first()), "vgpu", "simulate", *words, *folder, container="agent"
+    )
+
+
+def named_queries() -> Mapping[str, str]:
+    """Of each query of a board, of each rule's series, and of each metric that an alert looks at: what it is for."""
+    found = {
+        f"{board.name}: {panel.title}: {query.legend}": runnable(query.expr, f"{5 * INTERVAL}s")
+        for board in BOARDS
+        for panel in board.panels()
+        for query in panel.queries
+    }
+    found |= {f"rule {rule.record}": rule.record for rule in recording_rules()}
+    return found | {f"{alert.name}: {name}": name for alert in ALERTS for name in metrics_in(alert.expr)}
+
+
+def check_sums(prometheus: Prometheus, kubectl: Kubectl) -> None:
+    """Both views of the ledger have the same sum, and the pods of this test are in them."""
+
+    def value(query: str) -> float:
+        (series,) = prometheus.query(query)
+        return float(series["value"][1])
+
+    here = f'{{namespace="{kubectl.namespace}"}}'
+    assert value("sum(vgpu_namespace_granted_slices)") == value("sum(vgpu_card_granted_slices)")
+    assert value(f"vgpu_namespace_granted_slices{here}") == 2
+    assert value(f"vgpu_namespace_unplaced_pods{here}") == 1
+    assert value(f"vgpu:namespace_core_groups_busy:sum{here}") == 5
+
+
+@contextmanager
+def quota_metrics(kubectl: Kubectl) -> Iterator[Mapping[str, Any]]:
+    """A target that exports the namespace's ResourceQuotas as kube-state-metrics does."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = "".join(
+                f'kube_resourcequota{{namespace="{kubectl.namespace}", resourcequota="{quota["metadata"]["name"]}",'
+                f' resource="{resource}", type="{kind}"}} {amount}\n'
+                for quota in kubectl.items(QUOTAS)
+                for kind in ("hard", "used")
+                for resource, amount in quota["status"].get(kind, {}).items()
+            )
+            self.send_response(200)
+            self.send_header("Content-Type", "text/plain; version=0.0.4")
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, *_: object) -> None:
+            """Prometheus says what it could not scrape."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield {"targets": [f"127.0.0.1:{server.server_address[1]}"], "labels": {"job": "kube-state-metrics"}}
+        server.shutdown()
