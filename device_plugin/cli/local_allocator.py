@@ -123,7 +123,7 @@ def read(client: KubeClient, args: argparse.Namespace) -> LocalAllocator:
 
 
 def prefixes_of(pod: Pod) -> Sequence[str]:
-    """The prefixes of the pod's extended resources, for a caller who may not read what the cards' prefixes are."""
+    """The prefixes of the pod's extended resources, for a caller that may not read the nodes."""
     asked = {family_of(name) for container in pod.containers for name in container.limits}
     return sorted(asked | set(DEFAULT_PREFIXES))
 

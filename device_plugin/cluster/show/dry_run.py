@@ -1,7 +1,7 @@
 """Dry run: decide as the allocator would, on records of one's own, and take every decision back.
 
 The decisions are those of `Reservations`, which /filter asks too. kube-scheduler offers only nodes whose hosts have the
-CPU, memory and disk that a pod requests; here nobody has asked it, so such nodes are left out before the decision.
+CPU, memory and disk that a pod requests; a dry run leaves out the others itself.
 """
 
 from collections.abc import Iterator, Sequence

@@ -106,7 +106,7 @@ class PodAnswer:
 
 
 class PodAnswers(ReplicaService):
-    """Answers about single pods. Use it where nobody else decides on the same records."""
+    """Answers about single pods. Each answer decides on the records and takes the decision back."""
 
     def __init__(self, shared: Shared, search: SearchCopy) -> None:
         super().__init__(shared)

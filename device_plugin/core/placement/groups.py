@@ -11,7 +11,7 @@ Models = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class RefusingNodes:
-    """Nodes with cards of the same models that refuse a request for the same first reason, and their own refusal."""
+    """Nodes with equal models of cards and one first reason to refuse a request, and the refusal by these alone."""
 
     nodes: tuple[str, ...]
     models: Models
@@ -25,7 +25,7 @@ def refusing_nodes(
 ) -> tuple[RefusingNodes, ...]:  # fmt: skip
     """The groups of `nodes`, those first whose reason is easiest to cure; empty if no card was compared.
 
-    `refuse` gives the refusal of the same request where only some nodes are offered.
+    `refuse` gives the refusal of the request where only some nodes are offered.
     """
     if refusal.said:
         return ()
