@@ -4,7 +4,9 @@ import argparse
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from getpass import getuser
 from pathlib import Path
+from typing import Any
 
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.endpoint import (
@@ -15,10 +17,13 @@ from device_plugin.adapters.kube.endpoint import (
     from_settings,
 )
 from device_plugin.core.pods import Pod
-from device_plugin.kube.api import PODS
-from device_plugin.kube.errors import GoneError, RefusedError
+from device_plugin.kube.api import PODS, Kind
+from device_plugin.kube.errors import ApiError, GoneError, RefusedError
 
 COMPONENT = "vgpu-cli"
+WHO_AM_I: Kind[dict[str, Any]] = Kind(
+    "authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", dict
+)
 # Seconds for one call: the list of pods of a large cluster takes seconds.
 TIMEOUT_SECONDS = 30.0
 # Metadata of a page, as kubectl asks for objects: 2 KiB each, and at most 256 KiB of annotations.
@@ -93,6 +98,15 @@ def _in_pod(args: argparse.Namespace, environ: Mapping[str, str] = os.environ) -
     """True where no kubeconfig is named or found, and a service account is there instead."""
     named = args.kubeconfig or args.context or environ.get("KUBECONFIG")
     return not named and "KUBERNETES_SERVICE_HOST" in environ and not Path(kubeconfig(args)).exists()
+
+
+def user(client: KubeClient) -> str:
+    """The name by which the API server knows the caller; that of this machine's user where it does not say."""
+    try:
+        answer = client.create(WHO_AM_I, {"apiVersion": WHO_AM_I.api_version, "kind": WHO_AM_I.name})
+        return str(answer["status"]["userInfo"]["username"])
+    except (ApiError, KeyError, TypeError):
+        return getuser()
 
 
 def evicted(client: KubeClient, pod: Pod, *, dry: bool = False) -> str:

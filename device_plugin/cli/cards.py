@@ -20,6 +20,7 @@ from device_plugin.cli.cluster_reading import CardHolder, CardReading, ClusterRe
 from device_plugin.cli.output import Column, Listing, age_since, in_gib
 from device_plugin.cli.read_cluster import Scope
 from device_plugin.core.cards import SliceState
+from device_plugin.core.cordons import CordonNote
 from device_plugin.core.grants import Slice, ranges
 
 _STATES = {
@@ -90,7 +91,9 @@ def _amounts(part: Slice) -> list[str]:
 
 def _below(row: CardRow) -> Iterator[str]:
     now = time.time()
-    return (holder_line(row.card, holder, now) for holder in row.card.holders)
+    if row.card.card is not None and row.card.card.cordoned and (note := row.node.notes.get(row.card.uuid)):
+        yield f"    cordoned {age_since(note.at, now)} ago: {note}"
+    yield from (holder_line(row.card, holder, now) for holder in row.card.holders)
 
 
 def card_object(node: NodeReading, card: CardReading) -> Mapping[str, Any]:
@@ -101,10 +104,15 @@ def card_object(node: NodeReading, card: CardReading) -> Mapping[str, Any]:
         "family": shown.family if shown else None, "model": shown.model if shown else None,
         "pci": shown.pci if shown else None, "healthy": shown.healthy if shown else None,
         "cordoned": shown.cordoned if shown else None, "serving": node.serving,
+        "cordonNote": _note_object(node.notes.get(card.uuid)),
         "memMiB": card.mem_mib or None, "coreGroups": card.core_groups or None, "maxSlices": card.max_slices or None,
         "heldMiB": card.held_mib, "heldCoreGroups": card.held_groups,
         "holders": [_holder_object(card, holder) for holder in card.holders],
     }  # fmt: skip
+
+
+def _note_object(note: CordonNote | None) -> Mapping[str, str] | None:
+    return {"reason": note.reason, "by": note.by, "at": note.at} if note is not None else None
 
 
 def _holder_object(card: CardReading, holder: CardHolder) -> Mapping[str, Any]:

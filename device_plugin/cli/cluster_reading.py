@@ -5,12 +5,14 @@ one namespace only sees no nodes; then cards are known only as the grants of tha
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import NamedTuple
 
 from device_plugin.core import annotations
+from device_plugin.core.card_names import unique
 from device_plugin.core.cards import Card, Inventory, ReportedSlice, SliceState
+from device_plugin.core.cordons import CordonNote, read_notes
 from device_plugin.core.errors import AnnotationError
 from device_plugin.core.grants import CardSize, Grant, Slice
 from device_plugin.core.pods import Node
@@ -112,12 +114,16 @@ class CardReading:
 
 @dataclass(frozen=True, slots=True)
 class NodeReading:
-    """A node with cards. `serving` is false while its agent serves no Allocate, None if that is not known."""
+    """A node with cards. `serving` is false while its agent serves no Allocate, None if that is not known.
+
+    `notes` say of cordoned cards why they are.
+    """
 
     name: str
     serving: bool | None
     cards: tuple[CardReading, ...]
     fault: str = ""
+    notes: Mapping[str, CordonNote] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +240,7 @@ class KnownCluster:
         if not cards and not known.fault:
             return None
         serving = known.inventory.serving if known.inventory is not None else None
-        return NodeReading(name, serving, tuple(cards), known.fault)
+        return NodeReading(name, serving, tuple(cards), known.fault, known.notes)
 
     def reading(
         self, missing: Iterable[MissingRight] = (), namespace: str = "", *, selected: bool = False
@@ -267,13 +273,17 @@ class _NodeCards:
     name: str
     inventory: Inventory | None = None
     fault: str = ""
+    notes: Mapping[str, CordonNote] = field(default_factory=dict)
 
 
 def _node_cards(metadata: Metadata) -> _NodeCards:
     kept = metadata.annotations
     node = Node(metadata.name, kept.get(annotations.CARDS, ""), cordoned=kept.get(annotations.CORDONED, ""))
     try:
-        return _NodeCards(node.name, node.shared())
+        notes = read_notes(kept.get(annotations.CORDON_NOTES, ""))
+        return _NodeCards(
+            node.name, node.shared(), notes={unique(each, node.name): n for each, n in notes.items()}
+        )
     except AnnotationError as error:
         return _NodeCards(node.name, fault=str(error))
 

@@ -1,13 +1,14 @@
 """`vgpu cordon CARD`: the card gets no new slices; pods that hold slices of it keep them.
 
     vgpu cordon GPU-1122334455000001
-    vgpu cordon gpu-1/0000:19:00.0
+    vgpu cordon gpu-1/0000:19:00.0 --reason 'fan is replaced on Monday'
 
 The cordon is written into the annotation vgpu.io/cordoned of the card's node, so it outlives every restart. `vgpu
-uncordon` ends it.
+uncordon` ends it. `vgpu cards` shows why, when and by whom a card was cordoned.
 """
 
 import argparse
+from datetime import UTC, datetime
 
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli import caller, targets
@@ -15,6 +16,7 @@ from device_plugin.cli.targets import NodeCard
 from device_plugin.core import annotations
 from device_plugin.core.card_names import unique
 from device_plugin.core.cards import card_list
+from device_plugin.core.cordons import MAX_REASON, CordonNote, read_notes, write_notes
 from device_plugin.core.errors import VgpuError
 from device_plugin.kube.api import NODES, Ref
 
@@ -28,6 +30,12 @@ class CordonError(VgpuError):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of `vgpu cordon`."""
+    add_card(parser)
+    add_reason(parser)
+
+
+def add_card(parser: argparse.ArgumentParser) -> None:
+    """Add the card, and the options of the caller."""
     parser.add_argument(
         "card", metavar="[NODE/]CARD",
         help="uuid of the card, as /explain shows it, or its PCI address; with its node if several cards share that",
@@ -35,10 +43,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     caller.add_arguments(parser)
 
 
+def add_reason(parser: argparse.ArgumentParser) -> None:
+    """Add the option --reason."""
+    parser.add_argument(
+        "--reason", default="", metavar="TEXT", help="why, for the others: `vgpu cards` shows it"
+    )
+
+
+def note(client: KubeClient, args: argparse.Namespace) -> CordonNote:
+    """The note of a cordon that is made now. Raises CordonError for a reason that cannot be kept."""
+    if len(args.reason) > MAX_REASON or not (args.reason or "-").isprintable():
+        raise CordonError(f"--reason: write at most {MAX_REASON} printable characters")
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return CordonNote(args.reason, caller.user(client)[:MAX_REASON], now)
+
+
 def run(args: argparse.Namespace) -> int:
     """Let the card get no new slices. Raises CardError, CordonError, ApiError, EndpointError."""
     with caller.connected(args) as client:
-        write(client, found(client, args.card), cordoned=True)
+        write(client, found(client, args.card), note(client, args))
     return 0
 
 
@@ -47,17 +70,28 @@ def found(client: KubeClient, card: str) -> NodeCard:
     return targets.find(client.list(NODES).items, card)
 
 
-def write(client: KubeClient, target: NodeCard, *, cordoned: bool) -> None:
-    """Cordon or uncordon the card, on its own node only, and print the result. Raises CordonError, ApiError."""
-    node = target.node
+def write(client: KubeClient, target: NodeCard, why: CordonNote | None) -> None:
+    """Cordon the card with a note, or uncordon it without one, on its own node only, and print the result.
+
+    A card that is cordoned already keeps its note unless `why` has a reason. Raises CordonError, ApiError.
+    """
+    node, cordoned, already = target.node, why is not None, "already "
     for _ in range(TRIES):
-        if (target.uuid in node.cordons()) == cordoned:
-            print(f"{target.uuid} on {node.name} is {'cordoned' if cordoned else 'in service'}")
+        renewed = already and why is not None and why.reason
+        if (target.uuid in node.cordons()) == cordoned and not renewed:
+            state = f"{already}cordoned" if cordoned else f"{already}in service"
+            print(f"{target.uuid} on {node.name} is {state}")
             return
         others = {each for each in card_list(node.cordoned) if unique(each, node.name) != target.uuid}
         after = others | {target.known_as} if cordoned else others
-        value = ",".join(sorted(after)) or None
-        client.patch(NODES, Ref(node.name), {"metadata": {"annotations": {annotations.CORDONED: value}}})
+        notes = {uuid: each for uuid, each in read_notes(node.cordon_notes).items() if uuid in after}
+        notes |= {target.known_as: why} if why is not None else {}
+        kept = {
+            annotations.CORDONED: ",".join(sorted(after)) or None,
+            annotations.CORDON_NOTES: write_notes(notes) or None,
+        }
+        client.patch(NODES, Ref(node.name), {"metadata": {"annotations": kept}})
+        already = ""
         node = client.get(NODES, Ref(node.name))
     raise CordonError(
         f"another program keeps writing annotation {annotations.CORDONED} of node {node.name}: try again"

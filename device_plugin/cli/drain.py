@@ -31,7 +31,8 @@ TIMEOUT_SECONDS = 300.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of `vgpu drain`."""
-    cordon.add_arguments(parser)
+    cordon.add_card(parser)
+    cordon.add_reason(parser)
     parser.add_argument(
         "--force", action="store_true", help="evict pods without an owner too, which nothing creates again"
     )
@@ -51,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     with caller.connected(args) as client:
         target = cordon.found(client, args.card)
         _check_owners(_holders(client, target), force=args.force)  # before anything is changed
-        cordon.write(client, target, cordoned=True)
+        cordon.write(client, target, cordon.note(client, args))
         deadline = time.monotonic() + args.timeout
         # A pod that was placed before the cordon may be bound after it.
         for again in count():

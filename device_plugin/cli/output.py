@@ -284,7 +284,10 @@ def age_since(created: str, now: float) -> str:
     """The age of what has this time in RFC 3339, `<none>` without one."""
     if not created:
         return NONE
-    return age(now - datetime.fromisoformat(created.replace("Z", "+00:00")).timestamp())
+    try:
+        return age(now - datetime.fromisoformat(created.replace("Z", "+00:00")).timestamp())
+    except (ValueError, OverflowError):  # somebody wrote it by hand
+        return NONE
 
 
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)

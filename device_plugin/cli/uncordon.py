@@ -13,11 +13,11 @@ from device_plugin.cli import caller, cordon
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of `vgpu uncordon`."""
-    cordon.add_arguments(parser)
+    cordon.add_card(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Let the card get slices again. Raises CardError, CordonError, ApiError, EndpointError."""
     with caller.connected(args) as client:
-        cordon.write(client, cordon.found(client, args.card), cordoned=False)
+        cordon.write(client, cordon.found(client, args.card), None)
     return 0

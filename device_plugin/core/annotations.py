@@ -18,6 +18,7 @@ CARD_MODEL = "vgpu.io/card-model"
 CARD_UUID = "vgpu.io/card-uuid"
 POLICY = "vgpu.io/policy"
 CORDONED = "vgpu.io/cordoned"
+CORDON_NOTES = "vgpu.io/cordon-notes"
 TOUCHED = "vgpu.io/touched"
 APP_TYPE = "vgpu.io/app-type"
 ROLE_ORDER = "vgpu.io/role-order"
@@ -157,6 +158,8 @@ KEYS = (
     Key(TOUCHED, "Pod", "annotation", _CLUSTER,
         "When the cluster service last made kube-scheduler try the pod again. Nothing reads it."),
     Key(CORDONED, "Node", "annotation", "an operator, by `vgpu cordon`", "Cards that get no new slices, by uuid."),
+    Key(CORDON_NOTES, "Node", "annotation", "an operator, by `vgpu cordon`",
+        "Why, when and by whom cards were cordoned, as JSON. `vgpu cards` shows it; nothing else reads it."),
     Key(POOL, "Node", "label", _OPERATOR,
         "The pool of the node's cards, for the job engine. It counts where all nodes with cards of a family have it."),
     Key("vgpu.io/node", "Node", "label", _OPERATOR, "`true` on the nodes where the node agent is to run."),

@@ -109,10 +109,10 @@ class Pod:
 class Node:
     """A node as the API server shows it; `inventory` and `cordoned` are the raw texts of annotations, empty if absent.
 
-    `room` is its allocatable CPU, memory and disk. `kubelet` and `runtime` are their versions (`v1.36.3`,
-    `containerd://2.2.0`), `capacity` its extended resources. Of its taints those are kept that keep pods away; a cordon
-    is one of them. `version` is the number that grows with each change of the object, 0 if it is not known; it does not
-    make two nodes different.
+    So is `cordon_notes`, which is for people and does not make two nodes different. `room` is its allocatable CPU,
+    memory and disk. `kubelet` and `runtime` are their versions (`v1.36.3`, `containerd://2.2.0`), `capacity` its
+    extended resources. Of its taints those are kept that keep pods away; a cordon is one of them. `version` is the
+    number that grows with each change of the object, 0 if it is not known; it does not make two nodes different.
     """
 
     name: str
@@ -126,6 +126,7 @@ class Node:
     labels: Mapping[str, str] | None = None
     taints: tuple[Taint, ...] = ()
     version: int = field(default=0, compare=False)
+    cordon_notes: str = field(default="", compare=False)
 
     def shared(self) -> Inventory | None:
         """The node's cards, by their names in the cluster and with the operators' cordons.

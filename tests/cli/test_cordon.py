@@ -1,7 +1,9 @@
 """Cards out of service and back, by a person with a kubeconfig."""
 
+import re
 import threading
 import time
+from getpass import getuser
 from itertools import count
 from pathlib import Path
 
@@ -192,7 +194,7 @@ def test_drain_waits_for_processes_that_outlive_their_pod(
     monkeypatch.setattr(time, "sleep", lambda _: fleet.outlived("n1", *next(looks)))
     assert vgpu(fleet, "drain", "n1-0") == 0
     assert capsys.readouterr().out.splitlines() == [
-        "n1-0 on n1 is cordoned",
+        "n1-0 on n1 is already cordoned",
         "waiting for processes on node n1 that outlive their pods: default/old, default/older",
         "waiting for processes on node n1 that outlive their pods: default/old",
         "n1-0 is empty",
@@ -263,3 +265,32 @@ def test_help_begins_with_an_example(command: str, capsys: pytest.CaptureFixture
     with pytest.raises(SystemExit):
         main([command, "--help"])
     assert f"\n    vgpu {command} " in capsys.readouterr().out
+
+
+def test_a_card_that_is_cordoned_already_says_so_and_keeps_why_it_is(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fleet.node("n1", 2)
+    assert vgpu(fleet, "cordon", "n1-0", "--reason", "a fan") == 0
+    assert vgpu(fleet, "cordon", "n1-0") == vgpu(fleet, "uncordon", "n1-1") == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "n1-0 on n1 is cordoned",
+        "n1-0 on n1 is already cordoned",
+        "n1-1 on n1 is already in service",
+    ]
+    assert vgpu(fleet, "cards") == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "a fan" in line]
+    assert re.fullmatch(rf"    cordoned \d+s ago: a fan, by {getuser()}", line)
+    assert vgpu(fleet, "cordon", "n1-0", "--reason", "the other fan") == 0
+    assert vgpu(fleet, "uncordon", "n1-0") == 0
+    assert "the other fan" not in str(fleet.get("/api/v1/nodes/n1"))
+
+
+@pytest.mark.parametrize("reason", ["a" * 201, "a\nb"])
+def test_a_reason_that_cannot_be_kept_is_refused(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str], reason: str
+) -> None:
+    fleet.node("n1")
+    assert vgpu(fleet, "cordon", "n1-0", "--reason", reason) == 2
+    assert "at most 200 printable characters" in capsys.readouterr().err
+    assert fleet.cordoned("n1") == ""

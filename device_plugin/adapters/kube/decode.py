@@ -35,6 +35,7 @@ def node(text: Text) -> Node:
         capacity={name: str(amount) for name, amount in capacity.items() if "/" in name},
         room=pod_requests.offered(raw.status.allocatable or {}),
         cordoned=kept.get(annotations.CORDONED, ""),
+        cordon_notes=kept.get(annotations.CORDON_NOTES, ""),
         labels=raw.metadata.labels,
         taints=node_taints(raw.spec),
         version=int(number) if number.isdecimal() else 0,
