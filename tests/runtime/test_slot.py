@@ -80,6 +80,26 @@ def test_program_that_has_no_descriptor_left_for_us(container: Slice) -> None:
     )
     done = container.run(TRY + script)
     assert (done.returncode, done.stdout.splitlines()) == (0, [REFUSED, "True"])
+    assert done.stderr == (
+        "vgpu: card memory is refused: no file descriptor is left to open the usage region /var/run/vgpu/usage with\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("harm", "trouble"),
+    [
+        ("os.unlink(path)", "is missing"),
+        ("os.truncate(path, 100)", "is damaged"),
+        (f"fcntl.fcntl(other, 37, struct.pack('hhqqi4x', 1, 0, {region.LOCK_SLOT}, 0, 0))",
+         "is full: 128 processes use cards"),
+    ],
+    ids=["missing", "damaged", "full"],
+)  # fmt: skip
+def test_what_is_wrong_with_the_region_is_said(container: Slice, harm: str, trouble: str) -> None:
+    script = f"import fcntl, struct; path = {str(container.region)!r}; other = open(path, 'r+b')\n{harm}\n"
+    done = container.run(TRY + script + "print(attempt(MIB))")
+    assert done.stdout == f"{REFUSED}\n"
+    assert done.stderr == f"vgpu: card memory is refused: the usage region /var/run/vgpu/usage {trouble}\n"
 
 
 @pytest.mark.parametrize("admission", ["attempt(4096)", "attempt(500 * MIB)", "kfd.available(GPU)"])

@@ -1,5 +1,6 @@
 """Total memory, as programs read it from the KFD topology."""
 
+import errno
 import subprocess
 from pathlib import Path
 
@@ -82,3 +83,13 @@ def test_other_files_are_opened_on_a_small_stack(container: Slice, native: Path,
     container.configure()
     preload = container.environment(LD_PRELOAD=str(native / "libvgpu-test.so"))
     assert subprocess.run([built / "small_stack"], env=preload, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("call", ["open(8, 0)", "open64(8, 0)", "openat(-100, 8, 0)", "fopen(8, b'r')"])
+def test_a_path_that_cannot_be_read_is_answered(container: Slice, native: Path, call: str) -> None:
+    """Without the stub driver, which reads paths itself."""
+    container.configure()
+    script = f"import ctypes; print(kfd.libc.{call}, ctypes.get_errno())"
+    result = 0 if "fopen" in call else -1
+    only = str(native / "libvgpu-test.so")
+    assert container.output(script, LD_PRELOAD=only) == [f"{result} {errno.EFAULT}"]

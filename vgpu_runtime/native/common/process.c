@@ -24,10 +24,13 @@ static union {
 	struct {
 		pthread_mutex_t mutex;
 		bool known;
-		int pid; /* used only where the kernel cannot wipe */
+		int pid;
 	};
 	char bytes[PAGE_BYTES];
 } process __attribute__((aligned(PAGE_BYTES)));
+
+/* In the library's static memory: a signal handler can ask, and no allocation is made for a thread. */
+static __thread bool locking __attribute__((tls_model("initial-exec")));
 
 static enum recognised { UNTRIED, WIPED, COMPARED } recognised_by;
 
@@ -65,15 +68,31 @@ bool process_lock(void)
 	}
 	if (by == COMPARED)
 		compare();
+	locking = true;
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	pthread_mutex_lock(&process.mutex);
 	first = !process.known;
 	process.known = true;
+	if (first)
+		__atomic_store_n(&process.pid, raw_getpid(), __ATOMIC_RELEASE);
 	return first;
 }
 
 void process_unlock(void)
 {
 	pthread_mutex_unlock(&process.mutex);
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	locking = false;
+}
+
+bool process_lock_is_own(void)
+{
+	return locking;
+}
+
+bool process_is_itself(void)
+{
+	return __atomic_load_n(&process.pid, __ATOMIC_ACQUIRE) == raw_getpid();
 }
 
 /*

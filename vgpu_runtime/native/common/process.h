@@ -14,6 +14,12 @@
 bool process_lock(void);
 void process_unlock(void);
 
+/* Whether this thread has the lock or is about to: then this is one of its signal handlers, which must not wait for it. */
+bool process_lock_is_own(void);
+
+/* False in a child of vfork, which has this memory and descriptors of its own. For a process that has taken the lock. */
+bool process_is_itself(void);
+
 /* Has `child` called in each child that the C library's fork makes. Other children do without. */
 void process_on_fork(void (*child)(void));
 

@@ -72,6 +72,12 @@ static inline ssize_t raw_getdents(int folder, void *records, size_t size)
 	return raw_call(SYS_getdents64, folder, (long)(uintptr_t)records, (long)size, 0, 0, 0);
 }
 
+/* Does not end the text with a zero. */
+static inline ssize_t raw_readlink(const char *link, char *text, size_t size)
+{
+	return raw_call(SYS_readlinkat, AT_FDCWD, (long)(uintptr_t)link, (long)(uintptr_t)text, (long)size, 0, 0);
+}
+
 static inline ssize_t raw_pread(int fd, void *data, size_t size, off_t at)
 {
 	return raw_call(SYS_pread64, fd, (long)(uintptr_t)data, (long)size, at, 0, 0);

@@ -9,11 +9,13 @@
 #include "paths.h"
 #include "raw.h"
 #include "region.h"
+#include "vgpu_paths.h"
 
 /* High, so that programs that close or reuse low descriptors by number do not meet ours. */
 #define FIRST_FD 512
 #define MAPPED_BYTES 4096 /* of the region, and of no use but to hold the slot's lock */
 #define PAUSE_NANOSECONDS 1000000
+#define UNREADABLE "the usage region " VGPU_REGION_PATH " cannot be read and written"
 #define OWN_SIGNAL SIGPWR /* of F_SETSIG: tells open files of this library from others, and is never sent */
 
 /*
@@ -28,6 +30,7 @@ static void *claimed;
 static int slot;
 static dev_t device; /* of the file in which the slot is */
 static ino_t inode;
+static const char *trouble; /* why the file could not be used */
 static bool alone[VGPU_REGION_CARDS]; /* on the card no other process held memory when the cells were last read */
 
 #ifdef VGPU_TEST_BUILD /* a test's driver waits here: another process may run now, or this one may be killed */
@@ -119,6 +122,20 @@ static bool has_slot(const struct stat *file)
 	return file->st_dev == device && file->st_ino == inode;
 }
 
+const char *region_trouble(void)
+{
+	return trouble ? trouble : UNREADABLE;
+}
+
+static const char *trouble_of_open(int error)
+{
+	if (error == -EMFILE || error == -ENFILE)
+		return "no file descriptor is left to open the usage region " VGPU_REGION_PATH " with";
+	if (error == -ENOENT || error == -ENOTDIR)
+		return "the usage region " VGPU_REGION_PATH " is missing";
+	return UNREADABLE;
+}
+
 /* A descriptor of the file, or a negative number. */
 static int open_file(void)
 {
@@ -130,15 +147,20 @@ static int open_file(void)
 	int low = raw_open(region_path(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	int high = low < 0 ? low : raw_fcntl(low, F_DUPFD_CLOEXEC, FIRST_FD);
 
-	if (low < 0)
+	if (low < 0) {
+		trouble = trouble_of_open(low);
 		return low;
+	}
 	if (high < 0) /* a small descriptor limit: the low number will do */
 		high = low;
 	else
 		raw_close(low);
 	if (raw_pread(high, &header, sizeof header, 0) == sizeof header && !memcmp(&header, &expected, sizeof header) &&
-	    raw_pread(high, &last, 1, VGPU_REGION_SIZE - 1) == 1 && raw_fcntl(high, F_SETSIG, OWN_SIGNAL) == 0)
+	    raw_pread(high, &last, 1, VGPU_REGION_SIZE - 1) == 1 && raw_fcntl(high, F_SETSIG, OWN_SIGNAL) == 0) {
+		trouble = NULL;
 		return high;
+	}
+	trouble = "the usage region " VGPU_REGION_PATH " is damaged";
 	raw_close(high);
 	return -1;
 }
@@ -148,6 +170,7 @@ static bool lock_free_slot(void)
 	for (slot = 0; slot < VGPU_REGION_SLOTS; slot++)
 		if (lock(claiming, F_WRLCK, VGPU_REGION_LOCK_SLOT + slot, F_OFD_SETLK))
 			return true;
+	trouble = "the usage region " VGPU_REGION_PATH " is full: 128 processes use cards";
 	return false;
 }
 

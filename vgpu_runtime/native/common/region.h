@@ -19,6 +19,9 @@ enum admission {
 	REGION_BROKEN, /* the region cannot be used: nothing is charged */
 };
 
+/* Why the region could not be used the last time; not NULL. */
+const char *region_trouble(void);
+
 /* Claims a slot where this process has none, so that the agent sees it use the card. False: region broken. */
 bool region_attach(struct usage *usage);
 

@@ -21,6 +21,20 @@ static size_t find(const struct table *table, uint64_t key)
 	return at;
 }
 
+/* A child may be forked at any instruction: its table never leads to memory that is gone, nor beyond its end. */
+static void replace(struct table *table, const struct table *by)
+{
+	struct table old = *table;
+
+	if (by->capacity < old.capacity)
+		__atomic_store_n(&table->capacity, by->capacity, __ATOMIC_RELEASE);
+	__atomic_store_n(&table->entries, by->entries, __ATOMIC_RELEASE);
+	__atomic_store_n(&table->capacity, by->capacity, __ATOMIC_RELEASE);
+	table->count = by->count;
+	if (old.entries)
+		munmap(old.entries, old.capacity * sizeof *old.entries);
+}
+
 static bool grow(struct table *table)
 {
 	struct table larger = {.capacity = table->capacity ? 2 * table->capacity : FIRST_CAPACITY};
@@ -33,9 +47,7 @@ static bool grow(struct table *table)
 		if (table->entries[i].used)
 			larger.entries[find(&larger, table->entries[i].key)] = table->entries[i];
 	larger.count = table->count;
-	if (table->entries)
-		munmap(table->entries, table->capacity * sizeof *table->entries);
-	*table = larger;
+	replace(table, &larger);
 	return true;
 }
 
@@ -96,7 +108,5 @@ bool table_take(struct table *table, uint64_t key, struct entry *taken)
 
 void table_clear(struct table *table)
 {
-	if (table->entries)
-		munmap(table->entries, table->capacity * sizeof *table->entries);
-	*table = (struct table){0};
+	replace(table, &(struct table){0});
 }

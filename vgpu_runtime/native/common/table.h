@@ -16,6 +16,7 @@ struct entry {
 	uint64_t share; /* the key of what it is a part of in another table; 0: of nothing */
 	uint32_t card;
 	uint32_t used;
+	int fd; /* of shared memory: where it was seen last; it is asked first */
 };
 
 struct table {

@@ -7,6 +7,7 @@
 
 #define FILES 64    /* nobody opens as many to make memory in each: further ones are refused */
 #define NODES 16
+#define PATH_BYTES 128
 #define FIRST_FD 512 /* as in region.c */
 
 /* The offset of the marks: no program locks bytes so far into a device. */
@@ -18,10 +19,11 @@ static struct node {
 	int fd; /* this library's own */
 	dev_t dev;
 	ino_t ino;
+	char path[PATH_BYTES]; /* to open it again when the program has closed `fd`; empty: too long */
 } nodes[NODES];
 
 static struct file {
-	const struct node *node; /* NULL: the place is free */
+	struct node *node; /* NULL: the place is free */
 	uint64_t mark;
 } files[FILES];
 static unsigned count; /* of files; read without the lock */
@@ -33,13 +35,49 @@ static bool refers_to(int fd, const struct node *node)
 	return raw_fstat(fd, &status) == 0 && status.st_dev == node->dev && status.st_ino == node->ino;
 }
 
+/* A new open file, by a high descriptor, or a negative number. */
+static int open_high(const char *path)
+{
+	int low = raw_open(path, O_RDONLY | O_CLOEXEC);
+	int high = low < 0 ? low : raw_fcntl(low, F_DUPFD_CLOEXEC, FIRST_FD);
+
+	if (high < 0) /* a small descriptor limit: the low number will do */
+		return low;
+	raw_close(low);
+	return high;
+}
+
+static void learn_path(struct node *node, const char *link)
+{
+	ssize_t length = raw_readlink(link, node->path, sizeof node->path);
+
+	node->path[length < 0 || (size_t)length == sizeof node->path ? 0 : length] = '\0';
+}
+
+/* Has an open file of the node, a new one where the program has closed the last. False: it cannot be opened by its path. */
+static bool renew(struct node *node)
+{
+	int fd;
+
+	if (refers_to(node->fd, node))
+		return true;
+	fd = node->path[0] ? open_high(node->path) : -1;
+	if (fd < 0)
+		return false;
+	if (!refers_to(fd, node)) {
+		raw_close(fd);
+		return false;
+	}
+	node->fd = fd;
+	return true;
+}
+
 /* A second open file of the node that `fd` refers to, or NULL. */
-static const struct node *node_of(int fd)
+static struct node *node_of(int fd)
 {
 	struct node *free_place = NULL, seen;
 	struct stat status;
-	char path[32];
-	int opened;
+	char link[32];
 
 	if (raw_fstat(fd, &status) < 0)
 		return NULL;
@@ -56,15 +94,11 @@ static const struct node *node_of(int fd)
 	}
 	if (!free_place)
 		return NULL;
-	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-	opened = raw_open(path, O_RDONLY | O_CLOEXEC);
-	if (opened < 0)
-		return NULL;
-	seen.fd = raw_fcntl(opened, F_DUPFD_CLOEXEC, FIRST_FD);
+	snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+	seen.fd = open_high(link);
 	if (seen.fd < 0)
-		seen.fd = opened;
-	else
-		raw_close(opened);
+		return NULL;
+	learn_path(&seen, link);
 	*free_place = seen;
 	return free_place;
 }
@@ -85,7 +119,7 @@ static uint64_t new_mark(void)
 	return MARK_BASE + (bits & MARK_BITS);
 }
 
-static int add(int fd, const struct node *node)
+static int add(int fd, struct node *node)
 {
 	struct flock range = {.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = (off_t)new_mark(), .l_len = 1};
 	int place = 0;
@@ -101,7 +135,7 @@ static int add(int fd, const struct node *node)
 
 int files_find(int fd, bool mark)
 {
-	const struct node *node;
+	struct node *node;
 
 	if (!mark && !count)
 		return -1;
@@ -114,10 +148,10 @@ int files_find(int fd, bool mark)
 	return mark ? add(fd, node) : -1;
 }
 
-/* A node whose own descriptor the program has closed cannot be asked: its files count as open until it is renewed. */
+/* A node that cannot be opened again cannot be asked: its files count as open. */
 static bool is_closed(const struct file *file)
 {
-	return refers_to(file->node->fd, file->node) && !is_elsewhere(file->node->fd, file->mark);
+	return renew(file->node) && !is_elsewhere(file->node->fd, file->mark);
 }
 
 bool files_look(void)

@@ -4,11 +4,11 @@
 #include "device.h"
 #include "files.h"
 #include "held.h"
+#include "process.h"
 #include "raw.h"
 #include "real.h"
 #include "slice.h"
 #include "sysfs.h"
-#include "vgpu_paths.h"
 
 /* At exactly the limit a runtime could not even create a queue, so small allocations may use a hidden reserve. */
 #define SMALL_BYTES (UINT64_C(64) << 10)
@@ -18,22 +18,43 @@
 
 /* In slice.shared, `bytes` and `card` are the memory's, `share` counts its names but for descriptors. */
 static unsigned nameless; /* how many have no such name; read without the lock */
+static dev_t dmabufs;     /* the device of all DMA-bufs */
 
 static bool is_nameless(const struct entry *memory)
 {
 	return memory->share == 0;
 }
 
-static void mark(int fd)
+/* The shared memory whose DMA-buf the descriptor is, or NULL. Files of other devices may have the number of its inode. */
+static struct entry *shared_memory(int fd)
 {
 	struct stat status;
-	struct entry *memory;
 
-	if (!device_identify(fd, &status) || S_ISCHR(status.st_mode))
-		return;
-	memory = table_get(&slice.shared, status.st_ino);
-	if (memory)
+	if (!device_identify(fd, &status) || S_ISCHR(status.st_mode) || status.st_dev != dmabufs)
+		return NULL;
+	return table_get(&slice.shared, status.st_ino);
+}
+
+static void mark(int fd)
+{
+	struct entry *memory = shared_memory(fd);
+
+	if (memory) {
 		memory->used |= SEEN;
+		memory->fd = fd;
+	}
+}
+
+/* Whether each DMA-buf without another name is open where it was seen last: then no other descriptor needs a look. */
+static bool all_in_place(void)
+{
+	const struct table *shared = &slice.shared;
+
+	for (size_t i = 0; i < shared->capacity; i++)
+		if (shared->entries[i].used && is_nameless(&shared->entries[i]) &&
+		    shared_memory(shared->entries[i].fd) != &shared->entries[i])
+			return false;
+	return true;
 }
 
 /*
@@ -117,11 +138,14 @@ static void look_at_files(void)
 	}
 }
 
+/* Not in a child of vfork: what it has closed is open in its parent, whose memory this is. */
 static void look(void)
 {
+	if ((!files_any() && !__atomic_load_n(&nameless, __ATOMIC_RELAXED)) || !process_is_itself())
+		return;
 	if (files_look())
 		look_at_files();
-	if (__atomic_load_n(&nameless, __ATOMIC_RELAXED))
+	if (__atomic_load_n(&nameless, __ATOMIC_RELAXED) && !all_in_place())
 		look_at_descriptors();
 }
 
@@ -141,6 +165,7 @@ bool held_charge(struct table *names, int card, uint64_t bytes)
 	uint64_t limit = slice.config.cards[card].mem_bytes, used = 0;
 	uint64_t allowed = limit + (bytes <= SMALL_BYTES ? RESERVE_BYTES : 0);
 	enum admission admission = REGION_BROKEN;
+	const char *trouble;
 
 	slice_lock();
 	look();
@@ -151,11 +176,12 @@ bool held_charge(struct table *names, int card, uint64_t bytes)
 		if (admission == OVER_LIMIT)
 			used = region_used(&slice.usage, (unsigned)card);
 	}
+	trouble = region_trouble();
 	slice_unlock();
 	if (admission == OVER_LIMIT)
 		slice_complain_refused(bytes, limit, used);
 	if (admission == REGION_BROKEN)
-		slice_complain("card memory is refused", "the usage region " VGPU_REGION_PATH " is missing, damaged or full");
+		slice_complain("card memory is refused", trouble);
 	return admission == ADMITTED;
 }
 
@@ -201,22 +227,25 @@ void held_exported(const struct table *names, uint64_t key, int dmabuf)
 	struct stat status;
 
 	if (!entry || entry->share || !device_identify(dmabuf, &status) || table_get(&slice.shared, status.st_ino) ||
-	    !table_reserve(&slice.shared))
+	    (slice.shared.count && status.st_dev != dmabufs) || !table_reserve(&slice.shared))
 		return;
+	dmabufs = status.st_dev;
 	entry->share = status.st_ino;
-	table_put(&slice.shared, (struct entry){
-					 .key = entry->share, .bytes = entry->bytes, .card = entry->card, .share = 1});
+	table_put(&slice.shared,
+		  (struct entry){
+			  .key = entry->share, .bytes = entry->bytes, .card = entry->card, .share = 1, .fd = dmabuf});
 }
 
 uint64_t held_import(struct table *names, int dmabuf)
 {
-	struct stat status;
+	const struct entry *memory;
 	uint64_t share = 0;
 	int saved = errno;
 
 	slice_lock();
-	if (device_identify(dmabuf, &status) && table_get(&slice.shared, status.st_ino))
-		share = table_reserve(names) ? status.st_ino : HELD_NO_ROOM;
+	memory = shared_memory(dmabuf);
+	if (memory)
+		share = table_reserve(names) ? memory->key : HELD_NO_ROOM;
 	slice_unlock();
 	errno = saved;
 	return share;
@@ -254,25 +283,24 @@ uint64_t held_used(int card)
 /* Only a render node or a DMA-buf whose memory has no other name is worth a look. */
 static bool worth_a_look(int fd)
 {
-	struct stat status;
 	const struct entry *memory;
 	bool worth;
 
-	if (!device_identify(fd, &status))
-		return false;
-	if (S_ISCHR(status.st_mode))
-		return device_of(fd, 0).kind == DEVICE_DRM;
+	if (device_of(fd, 0).kind == DEVICE_DRM)
+		return true;
 	slice_lock();
-	memory = table_get(&slice.shared, status.st_ino);
+	memory = shared_memory(fd);
 	worth = memory && is_nameless(memory);
 	slice_unlock();
 	return worth;
 }
 
+/* A signal handler that interrupts the lock's owner leaves what it closes to the next look. */
 int held_close(int fd)
 {
 	int saved = errno;
-	bool worth = (__atomic_load_n(&nameless, __ATOMIC_RELAXED) || files_any()) && worth_a_look(fd);
+	bool worth = (__atomic_load_n(&nameless, __ATOMIC_RELAXED) || files_any()) && !process_lock_is_own() &&
+		     worth_a_look(fd);
 	int result, failure;
 
 	errno = saved;

@@ -27,52 +27,61 @@ EXPORT int __openat64_2(int folder, const char *path, int flags);
 		va_end(rest);                                                \
 	} while (0)
 
+/* The real open comes first: it answers a path that cannot be read, and what it opened of sysfs may be replaced. */
+static int replaced(int opened, const char *path)
+{
+	int fd = opened < 0 ? -1 : rewritten_open(path);
+
+	if (fd < 0)
+		return opened;
+	raw_close(opened);
+	return fd;
+}
+
 /* `plain`: the function for a libc that has no names with 64, as musl since 1.2.4. */
-#define DEFINE_OPEN(name, plain)                                                        \
-	EXPORT int name(const char *path, int flags, ...)                               \
-	{                                                                               \
-		mode_t mode = 0;                                                        \
-		int fd = rewritten_open(path);                                          \
-                                                                                        \
-		MODE_AFTER(flags, mode);                                                \
-		return fd >= 0 ? fd : REAL_OR(name, plain, open_fn)(path, flags, mode); \
+#define DEFINE_OPEN(name, plain)                                                      \
+	EXPORT int name(const char *path, int flags, ...)                             \
+	{                                                                             \
+		mode_t mode = 0;                                                      \
+                                                                                      \
+		MODE_AFTER(flags, mode);                                              \
+		return replaced(REAL_OR(name, plain, open_fn)(path, flags, mode), path); \
 	}
 
-#define DEFINE_OPENAT(name, plain)                                                                \
-	EXPORT int name(int folder, const char *path, int flags, ...)                             \
-	{                                                                                         \
-		mode_t mode = 0;                                                                  \
-		int fd = rewritten_open(path);                                                    \
-                                                                                                  \
-		MODE_AFTER(flags, mode);                                                          \
-		return fd >= 0 ? fd : REAL_OR(name, plain, openat_fn)(folder, path, flags, mode); \
+#define DEFINE_OPENAT(name, plain)                                                              \
+	EXPORT int name(int folder, const char *path, int flags, ...)                           \
+	{                                                                                       \
+		mode_t mode = 0;                                                                \
+                                                                                                \
+		MODE_AFTER(flags, mode);                                                        \
+		return replaced(REAL_OR(name, plain, openat_fn)(folder, path, flags, mode), path); \
 	}
 
-#define DEFINE_OPEN_2(name)                                               \
-	EXPORT int name(const char *path, int flags)                      \
-	{                                                                 \
-		int fd = rewritten_open(path);                            \
-                                                                          \
-		return fd >= 0 ? fd : REAL(name, open_2_fn)(path, flags); \
+#define DEFINE_OPEN_2(name)                                                   \
+	EXPORT int name(const char *path, int flags)                          \
+	{                                                                     \
+		return replaced(REAL(name, open_2_fn)(path, flags), path);    \
 	}
 
-#define DEFINE_OPENAT_2(name)                                                       \
-	EXPORT int name(int folder, const char *path, int flags)                    \
-	{                                                                           \
-		int fd = rewritten_open(path);                                      \
-                                                                                    \
-		return fd >= 0 ? fd : REAL(name, openat_2_fn)(folder, path, flags); \
+#define DEFINE_OPENAT_2(name)                                                        \
+	EXPORT int name(int folder, const char *path, int flags)                     \
+	{                                                                            \
+		return replaced(REAL(name, openat_2_fn)(folder, path, flags), path); \
 	}
 
-#define DEFINE_FOPEN(name, plain)                                                   \
-	EXPORT FILE *name(const char *path, const char *mode)                       \
-	{                                                                           \
-		int fd = rewritten_open(path);                                      \
-		FILE *file = fd >= 0 ? fdopen(fd, mode) : NULL;                     \
-                                                                                    \
-		if (fd >= 0 && !file)                                               \
-			raw_close(fd);                                               \
-		return fd >= 0 ? file : REAL_OR(name, plain, fopen_fn)(path, mode); \
+#define DEFINE_FOPEN(name, plain)                                             \
+	EXPORT FILE *name(const char *path, const char *mode)                 \
+	{                                                                     \
+		FILE *opened = REAL_OR(name, plain, fopen_fn)(path, mode);    \
+		int fd = opened ? rewritten_open(path) : -1;                  \
+		FILE *file = fd >= 0 ? fdopen(fd, mode) : NULL;               \
+                                                                              \
+		if (fd < 0)                                                   \
+			return opened;                                        \
+		if (!file)                                                    \
+			raw_close(fd);                                        \
+		fclose(opened);                                               \
+		return file;                                                  \
 	}
 
 DEFINE_OPEN(open, open)

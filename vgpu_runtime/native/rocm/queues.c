@@ -5,7 +5,6 @@
 #include "real.h"
 #include "slice.h"
 #include "user_memory.h"
-#include "vgpu_paths.h"
 
 static int set_mask(int fd, uint32_t queue, const struct card *card, const struct mask *mask)
 {
@@ -49,7 +48,7 @@ static bool prepare(void)
 	slice_lock();
 	ready = region_attach(&slice.usage);
 	if (!ready)
-		slice_complain("queues are refused", "the usage region " VGPU_REGION_PATH " is missing, damaged or full");
+		slice_complain("queues are refused", region_trouble());
 	ready = ready && table_reserve(&slice.queues);
 	slice_unlock();
 	return ready;

@@ -1,0 +1,56 @@
+/* A library between the fence and the simulated driver: it does at a certain moment what a test asks for by a call. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int to_close = -1, twin = -1, calls;
+static struct stat twins;
+
+/* As a signal handler of the thread would: with the fence's lock held. */
+void close_while_locked(int fd)
+{
+	to_close = fd;
+}
+
+void vgpu_test_before_write(void)
+{
+	int fd = to_close;
+
+	to_close = -1;
+	if (fd >= 0)
+		close(fd);
+}
+
+/* A child that has this memory, and descriptors of its own. */
+void close_in_child(int fd)
+{
+	if (!vfork()) {
+		close(fd);
+		_exit(0);
+	}
+}
+
+/* `fd` gets the inode number of another file, on another device. */
+void make_twin(int fd, int of)
+{
+	fstat(of, &twins);
+	twins.st_dev++;
+	twin = fd;
+}
+
+int stat_calls(void)
+{
+	return calls;
+}
+
+int fstat(int fd, struct stat *status)
+{
+	int (*next)(int, struct stat *) = (int (*)(int, struct stat *))dlsym(RTLD_NEXT, "fstat");
+
+	calls++;
+	if (fd != twin)
+		return next(fd, status);
+	*status = twins;
+	return 0;
+}
