@@ -1,6 +1,7 @@
 """Requests of pods, their shapes, and workloads of them."""
 
 import random
+from dataclasses import replace
 
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.placement.table import CardKind
@@ -28,7 +29,7 @@ def percent_request(pod: str, *percents: int) -> PodRequest:
 
 
 def random_request(rng: random.Random, pod: str) -> PodRequest:
-    """One to three containers with slices of any size, some larger than a card; or whole cards."""
+    """One to three containers with slices of any size, some larger than a card; one of two cards, or whole cards."""
     if rng.random() < 0.1:
         asked = Request(FAMILY, rng.choice((1, 1, 2)), max_slices=rng.choice((None, None, 4, 5)))
         return PodRequest(pod, (("main", asked),))
@@ -40,6 +41,9 @@ def random_request(rng: random.Random, pod: str) -> PodRequest:
         mem = rng.choice((None, rng.randint(1, 17)))
         cores = rng.randint(1, 61) if mem is None else rng.choice((None, rng.randint(1, 30)))
         requests.append((f"c{i}", Request(FAMILY, 0, mem, cores)))
+    if len(requests) == 1 and rng.random() < 0.1:
+        ((name, asked),) = requests
+        requests = [(name, replace(asked, count=2))]
     return PodRequest(pod, tuple(requests))
 
 

@@ -346,15 +346,30 @@ def fits_by_node(table: NodeTable, request: PodRequest, allowed: Mask) -> Iterat
     """
     for asked, times in Counter(asked for _, asked in request.containers).items():
         copies = CardFit(table, KindSizes(table.kinds, asked)).copies()
-        counts: Ints = np.where(allowed, copies, 0).sum(axis=1)
+        copies = np.where(allowed, copies, 0)
+        counts: Ints = copies.sum(axis=1) if asked.count == 1 else asked.count * _pods(copies, asked.count)
         yield times * asked.cards, counts
+
+
+def _pods(copies: Ints, count: int) -> Ints:
+    """The most pods that each node has room for if each takes a slice of `count` different cards; shape (nodes,).
+
+    As many fit if, with at most one slice of each card for each pod, there are `count` slices for each.
+    """
+    pods: Ints = np.zeros(len(copies), dtype=np.int64)
+    for number in range(1, int(copies.sum(axis=1).max(initial=0)) // count + 1):
+        enough = np.minimum(copies, number).sum(axis=1) >= count * number
+        if not enough.any():
+            break
+        pods[enough] = number
+    return pods
 
 
 def at_most(table: NodeTable, request: PodRequest, nodes: Sequence[str] | None = None) -> int:
     """An upper bound of the number of such pods that fit on `nodes` (None: all); exact for a slice, and whole cards.
 
-    Of a pod of several containers each is counted as if it were alone, and several slices as if they could be of one
-    card. Slices in percent are counted as if all were rounded down. The table must be up to date.
+    Of a pod of several containers each is counted as if it were alone. Slices in percent are counted as if all were
+    rounded down. The table must be up to date.
     """
     allowed = allowed_cards(table, request)
     counts = np.min([count // wanted for wanted, count in fits_by_node(table, request, allowed)], axis=0)

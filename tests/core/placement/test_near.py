@@ -9,6 +9,7 @@ from device_plugin.core.cards import Inventory
 from device_plugin.core.grants import Grant, Slice
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement import Placer, Refusal
+from device_plugin.core.placement.fit import at_most
 from device_plugin.core.placement.near import near
 from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import PodRequest, Request
@@ -49,6 +50,32 @@ def placed(ledger: Ledger, request: PodRequest) -> Sequence[Slice]:
 
 def several(pod: str, count: int, percent: int = 50) -> PodRequest:
     return PodRequest(pod, (("main", Request(FAMILY, percent=percent, count=count)),))
+
+
+@pytest.mark.parametrize(
+    ("held", "count", "pods"),
+    [
+        ([0, 0, 0], 2, 6),  # 4 quarters of each card
+        ([0, 0, 0], 3, 4),
+        ([0, 3, 3], 2, 2),  # 4, 1 and 1 quarters are left
+        ([0, 4, 4], 2, 0),  # two slices of one card are not what is asked for
+        ([4, 4, 4], 2, 0),
+        ([0, 0, 0], 4, 0),
+    ],
+)
+def test_no_more_pods_are_counted_than_have_slices_of_different_cards(
+    held: list[int], count: int, pods: int
+) -> None:
+    ledger = Ledger()
+    ledger.set_node("n", Inventory(tuple(card(f"c{i}") for i in range(len(held)))))
+    for i, slices in enumerate(held):
+        for number in range(slices):
+            cores = tuple(range(15 * number, 15 * number + 15))
+            ledger.hold(Grant(f"{i}-{number}", "n", {"main": (Slice(f"c{i}", 4092, cores),)}))
+    placer = Placer(ledger)
+    request = several("p", count, 25)
+    assert at_most(placer.table, request) == pods
+    assert isinstance(placer.place(request), Grant) is (pods > 0)
 
 
 def test_each_slice_is_of_another_card_and_near_the_others() -> None:
