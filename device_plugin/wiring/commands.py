@@ -36,6 +36,7 @@ _PEOPLE: tuple[Command, ...] = (
     ("nodes", "list nodes with cards, and how much of each is granted", "device_plugin.cli.nodes"),
     ("cards", "list cards with their free room, and who holds slices of each", "device_plugin.cli.cards"),
     ("pods", "list pods that hold slices, and those of them that do not run", "device_plugin.cli.pods"),
+    ("top", "list what pods use of their slices, most first", "device_plugin.cli.top"),
     ("quota", "list the ResourceQuotas on cards, and how much of each is used", "device_plugin.cli.quota"),
     ("defrag", "move a few pods so that waiting pods fit", "device_plugin.cli.defrag"),
     ("cordon", "give a card no new slices", "device_plugin.cli.cordon"),

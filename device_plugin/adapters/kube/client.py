@@ -137,6 +137,10 @@ class KubeClient:
             raise self._unreachable(error) from error
         return stream
 
+    def text(self, path: str) -> str:
+        """The text of a GET of `path`, such as what a pod answers through the API server's proxy."""
+        return self._request("GET", path, accept="*/*").decode(errors="replace")
+
     def create(self, kind: Kind[Item], body: Object, namespace: str = "") -> Item:
         """Create an object; returns it as stored."""
         return self._decoded(

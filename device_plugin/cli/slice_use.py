@@ -1,0 +1,141 @@
+"""What containers use of their slices, as the node agents export it: asked of the agents, or of a Prometheus."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPException
+from typing import NamedTuple
+from urllib.error import URLError
+from urllib.parse import urlencode, urlsplit
+from urllib.request import urlopen
+
+from device_plugin.adapters.kube.client import KubeClient
+from device_plugin.core.errors import VgpuError
+from device_plugin.core.pods import Agent
+from device_plugin.kube.api import AGENT_LABELS, AGENTS, Where
+from device_plugin.kube.errors import ApiError, RefusedError
+
+USED, LIMIT, COMPUTE = (
+    "vgpu_slice_memory_used_bytes",
+    "vgpu_slice_memory_limit_bytes",
+    "vgpu_slice_compute_ratio",
+)
+# Agents that are asked at a time.
+AT_A_TIME = 16
+TIMEOUT_SECONDS = 10.0
+# The API server of a large cluster's Prometheus answers with 200 bytes a sample.
+MOST_BYTES = 64 << 20
+FORBIDDEN = 403
+_SAMPLE = re.compile(rf"^({USED}|{LIMIT}|{COMPUTE})\{{([^\n]*)\}} ([0-9.e+-]{{1,30}})$", re.MULTILINE)
+_LABEL = re.compile(r'([a-z_]+)="((?:[^"\\\n]|\\.)*)"')
+
+
+class UseUnknownError(VgpuError):
+    """The use of slices cannot be asked for; the text says why, and what would allow it."""
+
+
+class SliceUse(NamedTuple):
+    """A container's use of its slice of a card: bytes of memory and their limit, and its busy share of core groups.
+
+    None is what is not known.
+    """
+
+    namespace: str
+    pod: str
+    container: str
+    node: str
+    card: str
+    used: float | None
+    limit: float | None
+    compute: float | None
+
+
+_Sample = tuple[str, Mapping[str, str], float]
+"""A metric's name, its labels, and its value."""
+
+
+def from_agents(client: KubeClient, agents: str, namespace: str) -> tuple[Sequence[SliceUse], list[str]]:
+    """The use that the agents in namespace `agents` tell, of pods of `namespace` (empty: all), and who did not answer.
+
+    Raises UseUnknownError where the caller may not ask them; ApiError.
+    """
+    try:
+        found = [
+            agent for agent in client.list(AGENTS, Where(agents, labels=AGENT_LABELS)).items if agent.address
+        ]
+    except RefusedError as error:
+        raise UseUnknownError(_unknown(agents, error)) from error
+    if not found:
+        raise UseUnknownError(f"use is not known: no node agent runs in namespace {agents}")
+    samples, failed = list[_Sample](), list[str]()
+    with ThreadPoolExecutor(AT_A_TIME) as pool:
+        for agent, answer in zip(
+            found, pool.map(lambda agent: _asked(client, agents, agent), found), strict=True
+        ):
+            if isinstance(answer, RefusedError) and answer.status == FORBIDDEN:
+                raise UseUnknownError(_unknown(agents, answer))
+            if isinstance(answer, ApiError):
+                failed.append(f"the agent of {agent.node} does not answer: {answer}")
+            else:
+                samples += _samples(answer)
+    return _uses(samples, namespace), failed
+
+
+def from_prometheus(url: str, namespace: str) -> Sequence[SliceUse]:
+    """The use that a Prometheus knows, of pods of `namespace` (empty: all). Raises UseUnknownError."""
+    if urlsplit(url).scheme not in ("http", "https"):
+        raise UseUnknownError(f"--prometheus: {url} is no address: write http://HOST:PORT")
+    query = urlencode({"query": f'{{__name__=~"{USED}|{LIMIT}|{COMPUTE}"}}'})
+    try:
+        with urlopen(f"{url.rstrip('/')}/api/v1/query?{query}", timeout=TIMEOUT_SECONDS) as answer:  # noqa: S310 - http
+            results = json.loads(answer.read(MOST_BYTES))["data"]["result"]
+        samples = [(each["metric"]["__name__"], each["metric"], float(each["value"][1])) for each in results]
+    except (URLError, OSError, HTTPException, ValueError, LookupError, TypeError) as error:
+        raise UseUnknownError(f"the Prometheus at {url} does not answer as one ({error})") from error
+    return _uses(samples, namespace)
+
+
+def _unknown(agents: str, error: ApiError) -> str:
+    rule = (
+        f'apiGroups: [""], resources: [pods, pods/proxy], verbs: [list, get], in a Role of namespace {agents}'
+    )
+    return f"use is not known, and what is granted is shown: {error}. A rule that allows to ask: {rule}"
+
+
+def _asked(client: KubeClient, namespace: str, agent: Agent) -> str | ApiError:
+    """The metrics of an agent, or why there are none."""
+    port = agent.address.rpartition(":")[2]
+    try:
+        return client.text(f"/api/v1/namespaces/{namespace}/pods/{agent.pod}:{port}/proxy/metrics")
+    except ApiError as error:
+        return error
+
+
+def _samples(text: str) -> Iterator[_Sample]:
+    for name, labels, value in _SAMPLE.findall(text):
+        yield name, dict(_LABEL.findall(labels)), float(value)
+
+
+def _uses(samples: Iterable[_Sample], namespace: str) -> Sequence[SliceUse]:
+    """The samples by slice."""
+    found: dict[tuple[str, str, str, str, str], dict[str, float]] = {}
+    for name, labels, value in samples:
+        # Prometheus keeps the slice's own labels under these names where it was not told to honour them.
+        its = {
+            key: labels.get(f"exported_{key}", labels.get(key, ""))
+            for key in ("namespace", "pod", "container")
+        }
+        if namespace in ("", its["namespace"]):
+            key = (
+                its["namespace"],
+                its["pod"],
+                its["container"],
+                labels.get("node", ""),
+                labels.get("card", ""),
+            )
+            found.setdefault(key, {})[name] = value
+    return [
+        SliceUse(*key, values.get(USED), values.get(LIMIT), values.get(COMPUTE))
+        for key, values in sorted(found.items())
+    ]

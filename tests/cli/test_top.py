@@ -1,0 +1,143 @@
+"""What pods use of their slices, by the agents, by a Prometheus, and without either."""
+
+import json
+import threading
+from collections.abc import Iterator, Sequence
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from device_plugin.adapters.kube.client import KubeClient
+from device_plugin.cli.slice_use import SliceUse, UseUnknownError, from_agents, from_prometheus
+from device_plugin.core.pods import Agent
+from device_plugin.kube.api import EVERYWHERE, Kind, Listed, Where
+from device_plugin.kube.errors import RefusedError, UnknownError
+from device_plugin.wiring.commands import main
+from tests.cli.fleet import Fleet
+
+LABELS = 'node="n1",card="n1-0",namespace="{}",pod="a",container="main"'
+MIB = 2.0**20
+USE = SliceUse("default", "a", "main", "n1", "n1-0", 512 * MIB, 4092 * MIB, 0.5)
+
+
+def metrics(namespace: str = "default") -> str:
+    labels = LABELS.format(namespace)
+    return (
+        "# HELP vgpu_slice_memory_used_bytes Memory.\n"
+        f"vgpu_slice_memory_used_bytes{{{labels}}} {512 * MIB}\n"
+        f"vgpu_slice_memory_limit_bytes{{{labels}}} {4092 * MIB:.10e}\n"
+        f"vgpu_slice_compute_ratio{{{labels}}} 0.5\n"
+        f"vgpu_slice_processes{{{labels}}} 1.0\n"
+    )
+
+
+class Agents(KubeClient):
+    """A client of a cluster with these agents: what each answers, or why it does not."""
+
+    def __init__(self, answers: Sequence[str | Exception]) -> None:
+        self._answers = {f"vgpu-node-{i}": answer for i, answer in enumerate(answers)}
+
+    def list(self, kind: Kind[Any], where: Where = EVERYWHERE) -> Listed[Any]:
+        assert (kind.item, where.namespace) == (Agent, "vgpu-system")
+        return Listed([Agent(pod, f"n{i}", "10.0.0.1:9400") for i, pod in enumerate(self._answers, 1)])
+
+    def text(self, path: str) -> str:
+        *_, pod, proxy, last = path.split("/")
+        assert (proxy, last, pod.partition(":")[2]) == ("proxy", "metrics", "9400")
+        answer = self._answers[pod.partition(":")[0]]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+@pytest.mark.parametrize(("namespace", "found"), [("", 2), ("default", 1), ("team-a", 1), ("team-b", 0)])
+def test_agents_tell_the_use_of_their_slices(namespace: str, found: int) -> None:
+    uses, failed = from_agents(Agents([metrics(), metrics("team-a")]), "vgpu-system", namespace)
+    assert len(uses) == found
+    assert failed == []
+    assert (USE in uses) == (namespace in ("", "default"))
+
+
+def test_an_agent_that_does_not_answer_is_named_and_the_others_are_shown() -> None:
+    uses, failed = from_agents(Agents([metrics(), UnknownError("timed out")]), "vgpu-system", "")
+    assert uses == [USE]
+    assert failed == ["the agent of n2 does not answer: timed out"]
+
+
+@pytest.mark.parametrize(
+    ("answers", "says"),
+    [
+        ([RefusedError("pods/proxy is forbidden", 403, "Forbidden")], "pods/proxy], verbs: .list, get."),
+        ([], "no node agent runs in namespace vgpu-system"),
+    ],
+)
+def test_where_agents_cannot_be_asked_the_text_says_what_would_help(
+    answers: Sequence[str | Exception], says: str
+) -> None:
+    with pytest.raises(UseUnknownError, match=says):
+        from_agents(Agents(answers), "vgpu-system", "")
+
+
+@pytest.fixture
+def prometheus() -> Iterator[str]:
+    """A server that answers as the query API of Prometheus does (prometheus.io/docs/prometheus/latest/querying/api)."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            url = urlsplit(self.path)
+            assert url.path == "/api/v1/query"
+            (query,) = parse_qs(url.query)["query"]
+            own = {"exported_namespace": "default", "exported_pod": "a", "exported_container": "main"}
+            labels = {**own, "namespace": "vgpu-system", "pod": "vgpu-node-0", "node": "n1", "card": "n1-0"}
+            values = {"memory_used_bytes": 512 * MIB, "memory_limit_bytes": 4092 * MIB, "compute_ratio": 0.5}
+            result = [
+                {"metric": labels | {"__name__": f"vgpu_slice_{name}"}, "value": [1.5, str(value)]}
+                for name, value in values.items()
+                if f"vgpu_slice_{name}" in query
+            ]
+            body = json.dumps(
+                {"status": "success", "data": {"resultType": "vector", "result": result}}
+            ).encode()
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_a_prometheus_is_asked_instead_also_where_it_renamed_labels(prometheus: str) -> None:
+    assert from_prometheus(prometheus, "default") == [USE]
+    assert from_prometheus(prometheus, "team-a") == []
+
+
+@pytest.mark.parametrize(
+    ("url", "says"), [("file:///etc/passwd", "is no address"), ("http://127.0.0.1:1", "does not answer")]
+)
+def test_an_address_that_is_no_prometheus_is_refused(url: str, says: str) -> None:
+    with pytest.raises(UseUnknownError, match=says):
+        from_prometheus(url, "")
+
+
+def test_without_agents_grants_are_shown_and_that_their_use_is_not_known(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fleet.node("n1")
+    fleet.pod("a", 4, "n1-0")
+    assert main(["top", "--kubeconfig", str(fleet.kubeconfig)]) == 0
+    said = capsys.readouterr()
+    assert [line.split() for line in said.out.splitlines()] == [
+        ["POD", "NODE", "MEMORY", "COMPUTE"],
+        ["a", "n1", "?", "?/4", "GiB", "?", "?"],
+    ]
+    assert said.err == "use is not known: no node agent runs in namespace vgpu-system\n"
