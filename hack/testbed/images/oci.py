@@ -43,19 +43,56 @@ def write_layer(tree: Path, target: Path) -> None:
                 layer.addfile(entry)
 
 
-def write_archive(image: Image, target: Path) -> None:
-    """Write the image into one file."""
-    layers = [_File.of(layer) for layer in image.layers]
-    config = _json(
-        {
-            "architecture": image.architecture,
-            "os": "linux",
-            "config": image.config,
-            "rootfs": {"type": "layers", "diff_ids": [layer.digest for layer in layers]},
-        }
-    )
-    manifest = _json(
-        {
+def write_archive(image: Image, target: Path, *others: Image) -> None:
+    """Write the image into one file; `others` are the same for other architectures."""
+    manifests = [_Manifest.of(each) for each in (image, *others)]
+    if others:
+        listed = [{**manifest.descriptor, "platform": manifest.platform} for manifest in manifests]
+        whole = _json({"schemaVersion": 2, "mediaType": f"{_TYPES}.index.v1+json", "manifests": listed})
+        entry, blobs = _descriptor("index.v1+json", whole), [whole]
+    else:
+        entry, blobs = manifests[0].descriptor, []
+    names = {
+        "io.containerd.image.name": image.reference,
+        "org.opencontainers.image.ref.name": image.reference.rpartition(":")[2],
+    }
+    index = {
+        "schemaVersion": 2,
+        "mediaType": f"{_TYPES}.index.v1+json",
+        "manifests": [{**entry, "annotations": names}],
+    }
+    with tarfile.open(target, "w", format=tarfile.GNU_FORMAT) as archive:
+        _add(archive, "oci-layout", _json({"imageLayoutVersion": "1.0.0"}))
+        _add(archive, "index.json", _json(index))
+        for blob in (*blobs, *(blob for each in manifests for blob in (each.content, each.config))):
+            _add(archive, _blob(_digest(blob)), blob)
+        for layer in {layer.digest: layer for each in manifests for layer in each.layers}.values():
+            entry_of_layer = tarfile.TarInfo(_blob(layer.digest))
+            entry_of_layer.size = layer.size
+            with layer.path.open("rb") as content:
+                archive.addfile(entry_of_layer, content)
+
+
+@dataclass(frozen=True)
+class _Manifest:
+    """The manifest of an image as text, with what it refers to."""
+
+    content: bytes
+    config: bytes
+    layers: "Sequence[_File]"
+    platform: Mapping[str, str]
+
+    @property
+    def descriptor(self) -> dict[str, object]:
+        return _descriptor("manifest.v1+json", self.content)
+
+    @classmethod
+    def of(cls, image: Image) -> "_Manifest":
+        layers = [_File.of(layer) for layer in image.layers]
+        platform = {"architecture": image.architecture, "os": "linux"}
+        rootfs = {"type": "layers", "diff_ids": [layer.digest for layer in layers]}
+        config = _json({**platform, "config": image.config, "rootfs": rootfs})
+        manifest = {
             "schemaVersion": 2,
             "mediaType": f"{_TYPES}.manifest.v1+json",
             "config": _descriptor("config.v1+json", config),
@@ -64,26 +101,7 @@ def write_archive(image: Image, target: Path) -> None:
                 for layer in layers
             ],
         }
-    )
-    names = {
-        "io.containerd.image.name": image.reference,
-        "org.opencontainers.image.ref.name": image.reference.rpartition(":")[2],
-    }
-    index = {
-        "schemaVersion": 2,
-        "mediaType": f"{_TYPES}.index.v1+json",
-        "manifests": [{**_descriptor("manifest.v1+json", manifest), "annotations": names}],
-    }
-    with tarfile.open(target, "w", format=tarfile.GNU_FORMAT) as archive:
-        _add(archive, "oci-layout", _json({"imageLayoutVersion": "1.0.0"}))
-        _add(archive, "index.json", _json(index))
-        _add(archive, _blob(_digest(manifest)), manifest)
-        _add(archive, _blob(_digest(config)), config)
-        for layer in {layer.digest: layer for layer in layers}.values():
-            entry = tarfile.TarInfo(_blob(layer.digest))
-            entry.size = layer.size
-            with layer.path.open("rb") as content:
-                archive.addfile(entry, content)
+        return cls(_json(manifest), config, layers, platform)
 
 
 @dataclass(frozen=True)
