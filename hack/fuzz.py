@@ -5,9 +5,10 @@ hack/fuzz --seconds 60 config    # one of them
 hack/fuzz --input FILE kfd       # once, with an input that found something
 
 The targets in C run under libFuzzer, with clang's sanitizers for addresses and undefined behaviour: the parser of
-vgpu.conf; and, over the simulated driver, requests to KFD, requests to DRM, and a usage region that the program itself
-changes. Those in Python: the agent's reader of such a region, and its parser, which has to accept what the library
-accepts. A line tells how each ended; where one found something, the line names the file with the input.
+vgpu.conf; over the simulated driver, requests to KFD, requests to DRM, and a usage region that the program itself
+changes; and vgpu-smi's reader of such a region. Those in Python: the agent's reader of the region, and its parser of
+vgpu.conf, which has to accept what the library accepts. A line tells how each ended; where one found something, the
+line names the file with the input.
 """
 
 import argparse
@@ -27,6 +28,7 @@ from pathlib import Path
 from tests.runtime import regions
 from tests.runtime.slices import LIMIT_MIB, SHAPES, make
 from tests.runtime.test_config import FINE
+from vgpu_runtime import region
 from vgpu_runtime.config import ConfigError
 from vgpu_runtime.paths import BUILD, SOURCES
 from vgpu_runtime.rocm import parse
@@ -109,6 +111,13 @@ class Session:
             }
             return self._libfuzzer(target, environment, corpus, "-max_len=1024")
 
+    def smi(self) -> Outcome:
+        """Fuzz vgpu-smi's reader of regions."""
+        with tempfile.TemporaryDirectory() as folder:
+            (corpus := Path(folder) / "corpus").mkdir()
+            region.create(Path(folder) / "usage")
+            return self._libfuzzer("smi", {"VGPU_TEST_FOLDER": folder}, corpus, "-max_len=1024")
+
     def agent(self) -> Outcome:
         """Fuzz the agent's reader of regions."""
         rng, until, runs = random.Random(self.seed), time.monotonic() + self.seconds, 0
@@ -123,7 +132,7 @@ class Session:
 
     def _libfuzzer(self, target: str, environment: Mapping[str, str], corpus: Path, *options: str) -> Outcome:
         FINDINGS.mkdir(exist_ok=True)
-        program = self.programs / ("config" if target == "config" else "calls")
+        program = self.programs / (target if target in ("config", "smi") else "calls")
         limits = (
             f"-max_total_time={self.seconds}",
             f"-seed={self.seed}",
@@ -174,6 +183,7 @@ def compile_programs(folder: Path) -> None:
     commands: Mapping[str, Sequence[str | Path]] = {
         "config": [*COMPILE, HARNESSES / "config.c", parser],
         "calls": [*COMPILE, HARNESSES / "calls.c", *own, *driver],
+        "smi": [*COMPILE, f"-I{SOURCES / 'tools'}", HARNESSES / "smi.c"],
         "parse": [*parse_only, HARNESSES.parent / "parse.c", parser],
     }
     for name, command in commands.items():
@@ -189,6 +199,7 @@ def compile_programs(folder: Path) -> None:
 TARGETS: Mapping[str, Callable[[Session], Outcome]] = {
     "config": Session.config,
     **{name: partial(Session.calls, target=name) for name in ("region", "kfd", "drm")},
+    "smi": Session.smi,
     "agent": Session.agent,
 }
 
