@@ -96,5 +96,7 @@ def test_the_page_is_the_cluster_and_follows_it_within_a_second(kubectl: Kubectl
     expect(page.locator(".item")).to_have_count(1)
     expect(page.locator(".item")).to_contain_text("too-large")
     expect(page.locator(".item")).to_contain_text("Asks for 4000 dcu-mem")
+    page.get_by_role("button", name="Why too-large waits").click()
+    expect(page.locator(".told")).to_contain_text("and the allocator's", timeout=90_000)
     kubectl("delete", "pod", "too-large", "--wait=false")
     expect(page.locator("#empty")).to_be_visible()

@@ -217,6 +217,34 @@ def test_why_a_pod_waits_is_told_in_full_in_the_place_of_its_button(browser: Bro
         shown.end()
 
 
+def test_the_use_of_a_card_over_time_is_drawn_where_prometheus_is_given(small: Shown) -> None:
+    series = {"memory used": [[0.0, 0.2], [50.0, 0.9], [100.0, 0.4]], "computing": []}
+    small.server.answers = {"/use": lambda _: {"from": 0.0, "to": 100.0, "series": series}}
+    small.entries.put("about", {"page": {"use": True}})
+    page = small.open()
+    page.locator(".card").first.click()
+    panel = page.locator("#panel")
+    expect(panel).to_contain_text("memory used: now 40 %")
+    expect(panel).to_contain_text("computing: no values")
+    expect(panel.locator(".chart path")).to_have_attribute("d", "M0.0 71.2L300.0 12.4L600.0 54.4")
+    small.server.answers = {"/use": lambda _: {"problem": "Prometheus answers 503"}}
+    page.locator(".card").nth(1).click()
+    expect(panel).to_contain_text("Prometheus answers 503")
+
+
+def test_a_page_whose_command_has_ended_says_so_and_keeps_what_it_showed(browser: Browser) -> None:
+    shown = Shown(browser, 2)
+    page = shown.open()
+    expect(page.locator("#live-text")).to_have_text("live")
+    shown.server.close()
+    expect(page.locator("#live-text")).to_have_text(
+        "the command has ended, or does not answer", timeout=15_000
+    )
+    expect(page.locator(".row")).to_have_count(2)
+    shown.context.close()
+    shown.thread.join()
+
+
 def test_lists_of_what_waits_of_gangs_and_of_jobs(small: Shown) -> None:
     page = small.open()
     for view, title, count, text in (
