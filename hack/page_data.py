@@ -62,7 +62,7 @@ def card(rng: random.Random, uuid: str, model: tuple[str, int, int, int], fullne
 def waiting(number: int) -> Row:
     """A pod that waits."""
     return {
-        "namespace": "research", "pod": f"sweep-{number}", "asks": "48 dcu-mem, 60 dcu-cores",
+        "namespace": "research", "pod": f"sweep-{number}", "asks": "hygon.com/dcu-mem: 48, hygon.com/dcu-cores: 60",
         "since": f"2026-11-22T{number:02}:10:00Z", "reason": "memory",
         "text": "no card fits: 312 cards have less free memory than 48 units, 40 cards are of another model",
         "advice": "wait until slices end, or ask for less memory",

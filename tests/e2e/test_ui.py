@@ -64,7 +64,7 @@ def test_the_page_is_the_cluster_and_follows_it_within_a_second(kubectl: Kubectl
     assert eventually(lambda: shown(page) == wanted, 20), (shown(page), wanted)
 
     kubectl.create(slice_pod("holder", mem=4, cores=15, **nodes.on(nodes.first())))
-    kubectl.create(slice_pod("too-large", mem=4000))
+    kubectl.create(slice_pod("too-large", mem=512))
     given = eventually(lambda: grant(kubectl, "holder"), 60)
     (taken,) = given["containers"]["main"]
     page.get_by_label("Namespace").fill(kubectl.namespace)
@@ -95,7 +95,7 @@ def test_the_page_is_the_cluster_and_follows_it_within_a_second(kubectl: Kubectl
     page.locator("nav a[data-view=waiting]").click()
     expect(page.locator(".item")).to_have_count(1)
     expect(page.locator(".item")).to_contain_text("too-large")
-    expect(page.locator(".item")).to_contain_text("Asks for 4000 dcu-mem")
+    expect(page.locator(".item")).to_contain_text("Asks for hygon.com/dcu-mem: 512")
     page.get_by_role("button", name="Why too-large waits").click()
     expect(page.locator(".told")).to_contain_text("and the allocator's", timeout=90_000)
     kubectl("delete", "pod", "too-large", "--wait=false")

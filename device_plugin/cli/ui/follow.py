@@ -23,6 +23,7 @@ from device_plugin.cluster.place.counts import Counts
 from device_plugin.cluster.place.reservations import Reservations
 from device_plugin.cluster.place.service import Shared
 from device_plugin.cluster.show.explain import Explainer
+from device_plugin.cluster.show.why_pod import asked_text
 from device_plugin.cluster.watch.view import ClusterView
 from device_plugin.core.annotations import GROUP, QUEUE, RESIZE
 from device_plugin.core.batch import Job, QueuedJob
@@ -58,7 +59,6 @@ class ClusterFollower:
         clock = time.monotonic
         self._client = client
         self._entries = entries
-        self._prefixes = tuple(prefixes)
         self._scheduler = scheduler
         self._namespace = namespace
         self._where = Where(namespace) if only_namespace else EVERYWHERE
@@ -284,23 +284,26 @@ class ClusterFollower:
         """The pods that wait for a card. Without the nodes nothing is computed: kube-scheduler's message is shown."""
         pods = {(pod.namespace, pod.name): pod for pod in self._view.pods.all() if self._waits(pod)}
         if self._nodes_hidden:
+            few = [*pods.values()][:MOST_WAITING]
+            nothing = "kube-scheduler has said nothing of it yet"
             return [
-                rows.waiting_row(
-                    pod,
-                    pod.obstacles.said or "kube-scheduler has said nothing of it yet",
-                    "",
-                    "said",
-                    self._prefixes,
-                )
-                for pod in list(pods.values())[:MOST_WAITING]
+                rows.waiting_row(pod, self._asks(pod), pod.obstacles.said or nothing, "", "said")
+                for pod in few
             ]
+        found = [entry for entry in self._explainer.waiting() if (entry.namespace, entry.pod) in pods]
         return [
-            rows.waiting_row(
-                pods[entry.namespace, entry.pod], entry.text, entry.advice, entry.reason, self._prefixes
-            )
-            for entry in self._explainer.waiting()[:MOST_WAITING]
-            if (entry.namespace, entry.pod) in pods
+            rows.waiting_row(pod, self._asks(pod), entry.text, entry.advice, entry.reason)
+            for entry in found[:MOST_WAITING]
+            for pod in (pods[entry.namespace, entry.pod],)
         ]
+
+    def _asks(self, pod: Pod) -> str:
+        """What the pod asks for, as text; empty if that is malformed, which its reason says."""
+        try:
+            request = self._view.pods.request_of(pod)
+        except RequestError:
+            return ""
+        return asked_text(request) if request is not None else ""
 
     def _waits(self, pod: Pod) -> bool:
         if pod.node or pod.ended or pod.deleting or pod.scheduler != self._scheduler:

@@ -9,7 +9,6 @@ from device_plugin.core.batch import Job
 from device_plugin.core.grants import CardSize, Grant, Slice
 from device_plugin.core.ledger import NodeState, Snapshot
 from device_plugin.core.pods import Pod
-from device_plugin.core.requests import resource_names
 
 Row = Mapping[str, Any]
 # States of a slice beside "bound", in the order in which they are named if several hold.
@@ -47,10 +46,10 @@ def granted_row(record: NodeState, pods: Mapping[str, Pod]) -> Row:
     }
 
 
-def waiting_row(pod: Pod, text: str, advice: str, reason: str, prefixes: Sequence[str]) -> Row:
-    """A pod that waits for a card, and why."""
+def waiting_row(pod: Pod, asks: str, text: str, advice: str, reason: str) -> Row:
+    """A pod that waits for a card, what it asks for, and why it waits."""
     return {
-        "namespace": pod.namespace, "pod": pod.name, "asks": asks(pod, prefixes), "since": pod.created,
+        "namespace": pod.namespace, "pod": pod.name, "asks": asks, "since": pod.created,
         "reason": reason, "text": text, "advice": advice,
     }  # fmt: skip
 
@@ -65,17 +64,6 @@ def job_row(job: Job) -> Row:
         "progress": {"done": job.succeeded, "total": total} if total else None, "waitsFor": "",
         "nextChange": None, "why": "", "since": 0,
     }  # fmt: skip
-
-
-def asks(pod: Pod, prefixes: Sequence[str]) -> str:
-    """What the pod asks of cards as its limits say it, summed over its containers: `4 dcu-mem, 15 dcu-cores`."""
-    names = [name for prefix in prefixes for name in resource_names(prefix)]
-    sums = dict.fromkeys(names, 0)
-    for container in pod.containers:
-        for name, amount in container.limits.items():
-            if name in sums and amount.isascii() and amount.isdecimal() and len(amount) <= 9:
-                sums[name] += int(amount)
-    return ", ".join(f"{amount} {name.partition('/')[2]}" for name, amount in sums.items() if amount)
 
 
 def bound_times(pods: Iterable[Pod]) -> dict[str, str]:

@@ -87,7 +87,7 @@ def test_a_pod_waits_with_its_reason_until_it_is_placed(fleet: Fleet) -> None:
         assert eventually(lambda: len(shown(entries, "waiting")) == 2, SECONDS)
         found = shown(entries, "waiting")
         assert found["default/big"]["reason"] == "too-large" or "17" in found["default/big"]["text"], found
-        assert found["default/big"]["asks"] == "17 dcu-mem"
+        assert found["default/big"]["asks"] == "hygon.com/dcu-mem: 17"
         assert "fits on node n1" in found["default/small"]["text"]
         fleet.remove("big")
         assert eventually(lambda: shown(entries, "waiting").keys() == {"default/small"}, SECONDS)
