@@ -20,6 +20,8 @@ _QUERIES = {
     "memory used": "vgpu_card_memory_used_bytes{0} / vgpu_card_memory_bytes{0}",
     "computing": "vgpu_card_busy_ratio{0}",
 }
+# Prometheus keeps the agent's own label under the second name where it was not told to honour it.
+_NODE_LABELS = ("node", "exported_node")
 
 
 class PrometheusError(VgpuError):
@@ -42,10 +44,13 @@ class CardUse:
         if node not in self._entries.keys("node"):
             raise LookupError("this node is not shown")
         # A JSON text is a text of PromQL too.
-        labels = f"{{node={json.dumps(node)},card={json.dumps(card)}}}"
+        among = [f"{{{label}={json.dumps(node)},card={json.dumps(card)}}}" for label in _NODE_LABELS]
         end = time.time()
         try:
-            series = {name: self._series(text.format(labels), end) for name, text in _QUERIES.items()}
+            series = {
+                name: self._series(" or ".join(text.format(labels) for labels in among), end)
+                for name, text in _QUERIES.items()
+            }
         except PrometheusError as error:
             return {"problem": str(error)}
         return {"from": end - HOURS * 3600, "to": end, "series": series}
@@ -59,8 +64,11 @@ class CardUse:
             "step": STEP_SECONDS,
         }
         found = self._asked(f"{self._url.path.rstrip('/')}/api/v1/query_range?{urlencode(words)}")
-        result = found.get("data", {}).get("result", []) if found.get("status") == "success" else []
-        pairs = ((float(at), float(value)) for one in result[:1] for at, value in one["values"])
+        try:
+            result = found["data"]["result"] if found.get("status") == "success" else []
+            pairs = [(float(at), float(value)) for one in result[:1] for at, value in one["values"]]
+        except (LookupError, TypeError, ValueError) as error:
+            raise PrometheusError("Prometheus answers what is no result") from error
         return [[at, value] for at, value in pairs if 0 <= value < 1e6]
 
     def _asked(self, target: str) -> Mapping[str, Any]:

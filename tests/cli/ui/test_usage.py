@@ -47,7 +47,8 @@ def test_the_use_of_one_card(use: CardUse, stand_in: StandIn) -> None:
     assert isinstance(found, dict)
     assert found["series"] == {name: [[1.0, 0.25], [4.0, 0.5]] for name in ("memory used", "computing")}
     for asked in stand_in.asked:
-        assert '{node="n1",card="x\\"} or {y=\\""}' in asked["query"][0]
+        for label in ("node", "exported_node"):
+            assert f'{{{label}="n1",card="x\\"}} or {{y=\\""}}' in asked["query"][0]
 
 
 @pytest.mark.parametrize(
@@ -55,6 +56,7 @@ def test_the_use_of_one_card(use: CardUse, stand_in: StandIn) -> None:
     [
         (503, {}, "answers 503"),
         (200, [], "no result"),
+        (200, {"status": "success", "data": {"result": [{"values": [[1]]}]}}, "no result"),
         (200, {"status": "error"}, ""),
         (200, {"status": "success", "data": {"result": []}}, ""),
     ],
