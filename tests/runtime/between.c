@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int to_close = -1, twin = -1, calls;
+static int to_close = -1, twin = -1, calls, forks;
 static struct stat twins;
 
 /* As a signal handler of the thread would: with the fence's lock held. */
@@ -37,6 +37,24 @@ void make_twin(int fd, int of)
 	fstat(of, &twins);
 	twins.st_dev++;
 	twin = fd;
+}
+
+/* Another thread's fork, while the slot's mapping is made. The child lives until its standard input ends. */
+void fork_while_mapping(void)
+{
+	forks = 1;
+}
+
+void vgpu_test_after_mapping(void)
+{
+	char byte;
+
+	if (forks && !fork()) {
+		while (read(0, &byte, 1) > 0)
+			;
+		_exit(0);
+	}
+	forks = 0;
 }
 
 int stat_calls(void)

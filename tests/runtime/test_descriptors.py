@@ -2,6 +2,7 @@
 
 import dataclasses
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from tests.runtime import slices
 from tests.runtime.conftest import HERE, STRICT, own
 from tests.runtime.slices import LIMIT_MIB, SHAPES, SimSlice
+from vgpu_runtime import region
 from vgpu_runtime.paths import SOURCES
 from vgpu_runtime.sim import Kernel
 
@@ -59,6 +61,18 @@ def test_few_descriptors_are_looked_at_for_an_admission(machine: SimSlice) -> No
         f"moved = os.dup(dmabuf); os.close(dmabuf)\n{LEFT}os.close(moved)\n{LEFT}"
     )
     assert output(machine, script) == ["True", str(LIMIT_MIB - 1501), str(LIMIT_MIB - 1)]
+
+
+def test_a_child_that_is_forked_while_a_slot_is_claimed_does_not_hold_it(machine: SimSlice) -> None:
+    script = (
+        f"import os; from tests.runtime import kfd; kfd.use({machine.card.gpu_id}); kfd.libc.fork_while_mapping()\n"
+        f"kfd.alloc({machine.card.gpu_id}, 4096); os._exit(0)"
+    )
+    environment = machine.environment | {"PYTHONPATH": str(slices.REPOSITORY)}
+    command = [sys.executable, "-S", "-c", script]
+    with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE) as process:
+        assert process.wait(timeout=30) == 0
+        assert region.read(machine.folder / "usage").live_slots == 0
 
 
 def test_a_render_nodes_end_is_seen_though_the_library_has_lost_its_own(tmp_path: Path) -> None:

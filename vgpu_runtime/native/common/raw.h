@@ -8,8 +8,10 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <time.h>
@@ -94,6 +96,14 @@ static inline void *raw_mmap(size_t size, int protection, int flags, int fd)
 	long result = raw_call(SYS_mmap, 0, (long)size, protection, flags, fd, 0);
 
 	return result < 0 && result > -4096 ? NULL : (void *)(uintptr_t)result;
+}
+
+/* In place of what is mapped there. False where the kernel refuses. */
+static inline bool raw_mmap_over(void *place, size_t size, int protection, int flags, int fd)
+{
+	long result = raw_call(SYS_mmap, (long)(uintptr_t)place, (long)size, protection, flags | MAP_FIXED, fd, 0);
+
+	return result == (long)(uintptr_t)place;
 }
 
 static inline int raw_munmap(void *address, size_t size)

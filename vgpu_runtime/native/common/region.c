@@ -27,6 +27,7 @@
 static int fd = -1;
 static int claiming = -1; /* the mapping's descriptor, where there is one */
 static void *claimed;
+static bool inherited; /* a child forked now has the mapping too */
 static int slot;
 static dev_t device; /* of the file in which the slot is */
 static ino_t inode;
@@ -36,8 +37,10 @@ static bool alone[VGPU_REGION_CARDS]; /* on the card no other process held memor
 #ifdef VGPU_TEST_BUILD /* a test's driver waits here: another process may run now, or this one may be killed */
 #pragma weak vgpu_test_before_write
 #pragma weak vgpu_test_before_pause
+#pragma weak vgpu_test_after_mapping
 void vgpu_test_before_write(void);
 void vgpu_test_before_pause(void);
+void vgpu_test_after_mapping(void);
 
 static void before_write(void)
 {
@@ -50,12 +53,22 @@ static void before_pause(void)
 	if (vgpu_test_before_pause)
 		vgpu_test_before_pause();
 }
+
+static void after_mapping(void)
+{
+	if (vgpu_test_after_mapping)
+		vgpu_test_after_mapping();
+}
 #else
 static void before_write(void)
 {
 }
 
 static void before_pause(void)
+{
+}
+
+static void after_mapping(void)
 {
 }
 #endif
@@ -189,13 +202,29 @@ static bool open_claiming(void)
 	return claiming >= 0 && raw_fstat(claiming, &file) == 0 && has_slot(&file);
 }
 
+/* The mapping's place is known before the file is mapped there: a child that is forked meanwhile takes it away. */
+static bool map_claiming(void)
+{
+	bool private;
+
+	claimed = raw_mmap(MAPPED_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	if (!claimed)
+		return false;
+	__atomic_store_n(&inherited, true, __ATOMIC_RELEASE);
+	if (!raw_mmap_over(claimed, MAPPED_BYTES, PROT_NONE, MAP_SHARED, claiming))
+		return false;
+	after_mapping();
+	private = raw_madvise(claimed, MAPPED_BYTES, MADV_DONTFORK) == 0;
+	__atomic_store_n(&inherited, !private, __ATOMIC_RELEASE);
+	return private;
+}
+
 /* Held: the admission lock. Locks a slot that nobody has, whatever its cells say, and leaves the lock to a mapping. */
 static bool take_slot(void)
 {
 	if (!open_claiming() || !lock_free_slot())
 		return false;
-	claimed = raw_mmap(MAPPED_BYTES, PROT_NONE, MAP_SHARED, claiming);
-	if (!claimed || raw_madvise(claimed, MAPPED_BYTES, MADV_DONTFORK))
+	if (!map_claiming())
 		return false;
 	close_claiming();
 	return lock(fd, F_WRLCK, VGPU_REGION_LOCK_SLOT + slot, F_OFD_GETLK) ||
@@ -225,6 +254,7 @@ static void give_up(void)
 	if (claimed)
 		raw_munmap(claimed, MAPPED_BYTES);
 	claimed = NULL;
+	inherited = false;
 	close_claiming();
 }
 
@@ -409,5 +439,8 @@ void region_forget(void)
 		raw_close(fd);
 	fd = -1;
 	close_claiming(); /* another thread of the parent may have been about to */
-	claimed = NULL;   /* the parent's memory: there is none here */
+	if (inherited)
+		raw_munmap(claimed, MAPPED_BYTES);
+	inherited = false;
+	claimed = NULL;
 }
