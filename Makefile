@@ -80,6 +80,8 @@ lock:
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 		--all-extras -c requirements/run.lock -o requirements/dev.lock \
 		pyproject.toml hack/pyproject.toml
+	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+		--extra cli -c requirements/dev.lock -o requirements/cli.lock pyproject.toml
 
 clean:
 	rm -rf $(VENV) build

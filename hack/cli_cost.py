@@ -328,7 +328,7 @@ def served(node_count: int, slices: int) -> Iterator[tuple[str, int, float]]:
 def main() -> int:
     """Measure both, in pairs; the exit status is 1 where `vgpu cards` costs more than it may."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="hack/cli-cost", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--slices", type=int, default=68_000)

@@ -40,7 +40,7 @@ UNTIL_PAINTED = """
 def main() -> int:
     """Measure, and print what was found."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="hack/ui-paint", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--nodes", type=int, default=5000, metavar="N")
     parser.add_argument("--changes", type=int, default=CHANGES, metavar="N")

@@ -1,4 +1,4 @@
-"""hack/release: the files of a release: chart, image for x86-64 and Arm, bill of materials, notes, checksums.
+"""hack/release: the files of a release: chart, image for x86-64 and Arm, kubectl plugin, bill of materials, notes.
 
 hack/release                                           # into build/release; prints the paths
 hack/release --push registry.example.com/vgpu          # then push the image there, as VERSION
@@ -16,7 +16,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from hack.releases import notes, sbom, tarballs
+from hack.releases import krew, notes, sbom, tarballs
 from hack.releases.registry import Registry, RegistryError
 from hack.testbed import programs
 from hack.testbed.images import cache, debian, oci, ours, python
@@ -42,6 +42,11 @@ def main() -> int:
         prog="hack/release", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--out", type=Path, default=PROJECT / "build/release", help="default: %(default)s")
+    parser.add_argument(
+        "--url",
+        default=f"https://example.com/vgpu/{VERSION}",
+        help="where the archives of the kubectl plugin will be",
+    )
     parser.add_argument("--image", type=Path, help="only push this OCI archive")
     parser.add_argument(
         "--push", metavar="REGISTRY/NAME", help="push the image there, with the version as its tag"
@@ -51,7 +56,7 @@ def main() -> int:
     try:
         image = arguments.image or _image()
         if not arguments.image:
-            print(*release(arguments.out, image), sep="\n")
+            print(*release(arguments.out, image, arguments.url), sep="\n")
         if arguments.push:
             host, _, repository = arguments.push.partition("/")
             digest = Registry(host, plain=arguments.plain_http).push(image, repository, VERSION)
@@ -75,10 +80,16 @@ def _image() -> Path:
     )
 
 
-def release(out: Path, image: Path) -> Sequence[Path]:
-    """Write all files into the folder `out`; their paths."""
+def release(out: Path, image: Path, url: str) -> Sequence[Path]:
+    """Write all files into the folder `out`; their paths. `url` is where the plugin's archives will be."""
     out.mkdir(parents=True, exist_ok=True)
+    plugins = {
+        each: krew.archive(out / f"kubectl-vgpu-{VERSION}-linux-{each}.tar.gz", each)
+        for each in ours.MACHINES
+    }
     made = [
+        *plugins.values(),
+        _written(out / "krew.yaml", krew.manifest(VERSION, url, plugins)),
         _copied(image, out / f"vgpu-{VERSION}.oci.tar"),
         tarballs.write(out / f"vgpu-{VERSION}.tgz", chart()),
         _written(out / f"vgpu-{VERSION}.spdx.json", json.dumps(bill(), indent=1) + "\n"),
