@@ -9,9 +9,10 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Generic, TextIO, TypeVar
 
@@ -113,6 +114,10 @@ def printable(text: str) -> str:
     )
 
 
+def _all_printable(texts: list[str]) -> list[str]:
+    return texts if "".join(texts).isprintable() else [printable(text) for text in texts]
+
+
 class ListPrinter(Generic[Row]):
     """Prints the rows of a list as the options say, and after that the rows that changed."""
 
@@ -192,17 +197,29 @@ class ListPrinter(Generic[Row]):
             )
 
     def _write_table(self, rows: Sequence[Row], *, header: bool) -> None:
-        cells = [[printable(column.text(row)) for column in self._columns] for row in rows]
+        if not rows:
+            return
+        # By column, because a table may have 40,000 rows.
+        texts = [_all_printable([column.text(row) for row in rows]) for column in self._columns]
         if header:
-            self._fit(cells)
+            self._fit([max(map(len, column)) for column in texts])
             titles = [column.title.ljust(w) for column, w in zip(self._columns, self._widths, strict=True)]
             self._write([self._painted("".join(titles).rstrip(), _BOLD)])
-        for row, texts in zip(rows, cells, strict=True):
-            self._write((self._line(row, texts), *self._below(row)))
+        shown = zip(self._columns, texts, self._widths, strict=True)
+        cells = [self._cells(column, rows, its, width) for column, its, width in shown]
+        lines = list[str]()
+        for row, line in zip(rows, zip(*cells, strict=True), strict=True):
+            lines.append("".join(line).rstrip())
+            for below in self._listing.below(row):
+                clear = printable(below)
+                lines.append(self._painted(clear[: self._width] if self._width else clear, _DIM))
+        self._write(lines)
 
-    def _fit(self, cells: Sequence[Sequence[str]]) -> None:
-        """Choose the width of each column, with the gap after it, so that a row fits the terminal."""
-        longest = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    def _fit(self, longest: Sequence[int]) -> None:
+        """Choose the width of each column, with the gap after it, so that a row fits the terminal.
+
+        `longest` has the length of the longest text of each column.
+        """
         bars = sum(column.share is not None for column in self._columns)
 
         def widths(bar: int) -> list[int]:
@@ -224,23 +241,22 @@ class ListPrinter(Generic[Row]):
                 return
             self._widths[widest] = max(self._widths[widest] - over, SHORTEST_TEXT + GAP)
 
-    def _line(self, row: Row, texts: Sequence[str]) -> str:
-        parts = list[str]()
-        for column, text, width in zip(self._columns, texts, self._widths, strict=True):
-            if column.share is not None:
-                parts += (self._drawn(column.share(row)), " ", text.ljust(width - self._bar - 1))
-                continue
-            if self._width and len(text) > width - GAP:
-                text = text[: width - GAP - 1] + "\N{HORIZONTAL ELLIPSIS}"
-            padded = text.ljust(width)
-            noticed = self._colour and column.warning is not None and column.warning(row)
-            parts.append(self._painted(padded, _YELLOW) if noticed else padded)
-        return "".join(parts).rstrip()
-
-    def _below(self, row: Row) -> Iterator[str]:
-        for line in self._listing.below(row):
-            shown = printable(line)
-            yield self._painted(shown[: self._width] if self._width else shown, _DIM)
+    def _cells(self, column: Column[Row], rows: Sequence[Row], texts: Sequence[str], width: int) -> list[str]:
+        """The cells of a column, as wide as it is."""
+        if (share := column.share) is not None:
+            rest = width - self._bar - 1
+            shown = zip(rows, texts, strict=True)
+            return [f"{self._drawn(share(row))} {text.ljust(rest)}" for row, text in shown]
+        if self._width:
+            texts = [
+                t if len(t) <= width - GAP else t[: width - GAP - 1] + "\N{HORIZONTAL ELLIPSIS}"
+                for t in texts
+            ]
+        cells = [text.ljust(width) for text in texts]
+        if (warning := column.warning) is not None and self._colour:
+            shown = zip(rows, cells, strict=True)
+            return [self._painted(cell, _YELLOW) if warning(row) else cell for row, cell in shown]
+        return cells
 
     def _drawn(self, share: float | None) -> str:
         if share is None:
@@ -265,6 +281,7 @@ def note(lines: Sequence[str]) -> None:
         print(f"and {len(lines) - MOST_NOTES} more: see -o json", file=sys.stderr)
 
 
+@lru_cache(4096)
 def in_gib(mib: float) -> str:
     """MiB as GiB with at most one digit after the point: 4092 MiB is `4`."""
     return f"{mib / 1024:.1f}".removesuffix(".0")
