@@ -65,7 +65,7 @@ def from_agents(client: KubeClient, agents: str, namespace: str) -> tuple[Sequen
             agent for agent in client.list(AGENTS, Where(agents, labels=AGENT_LABELS)).items if agent.address
         ]
     except RefusedError as error:
-        raise UseUnknownError(_unknown(agents, error)) from error
+        raise _forbidden(agents, error) from error
     if not found:
         raise UseUnknownError(f"use is not known: no node agent runs in namespace {agents}")
     samples, failed = list[_Sample](), list[str]()
@@ -74,7 +74,7 @@ def from_agents(client: KubeClient, agents: str, namespace: str) -> tuple[Sequen
             found, pool.map(lambda agent: _asked(client, agents, agent), found), strict=True
         ):
             if isinstance(answer, RefusedError) and answer.status == FORBIDDEN:
-                raise UseUnknownError(_unknown(agents, answer))
+                raise _forbidden(agents, answer)
             if isinstance(answer, ApiError):
                 failed.append(f"the agent of {agent.node} does not answer: {answer}")
             else:
@@ -96,11 +96,11 @@ def from_prometheus(url: str, namespace: str) -> Sequence[SliceUse]:
     return _uses(samples, namespace)
 
 
-def _unknown(agents: str, error: ApiError) -> str:
-    rule = (
-        f'apiGroups: [""], resources: [pods, pods/proxy], verbs: [list, get], in a Role of namespace {agents}'
+def _forbidden(agents: str, error: ApiError) -> UseUnknownError:
+    return UseUnknownError(
+        f"use is not known, and what is granted is shown: {error}. A rule that allows to ask:"
+        f' apiGroups: [""], resources: [pods, pods/proxy], verbs: [list, get], in a Role of namespace {agents}'
     )
-    return f"use is not known, and what is granted is shown: {error}. A rule that allows to ask: {rule}"
 
 
 def _asked(client: KubeClient, namespace: str, agent: Agent) -> str | ApiError:

@@ -49,7 +49,7 @@ _PEOPLE: tuple[Command, ...] = (
     ("ui", "a page with every card, its holders, and the pods that wait", "device_plugin.cli.ui.command"),
     ("convert", "rewrite pods that ask other products for a share of a card", "device_plugin.cli.convert"),
     ("completion", "print what a shell reads to complete these commands", "device_plugin.wiring.completion"),
-    ("run", "run a program on cards, as a job of a queue", "device_plugin.cli.run"),
+    ("run", "run a program on cards, as a job of a queue", "device_plugin.cli.run.command"),
 )
 _EXAMPLES = """\
     vgpu cards                          # every card with its free room, and who holds slices of it

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from device_plugin.cli import run_follow
+from device_plugin.cli.run import follow
 from device_plugin.kube.api import JOBS, PODS, Kind
 from device_plugin.wiring.commands import main
 from tests.e2e import nodes
@@ -81,7 +81,7 @@ def test_a_program_is_followed_and_its_result_fetched_when_its_cards_are_free(
     kubectl: Kubectl, machines: Machines, volume: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(run_follow, "LINE_SECONDS", 0.5)
+    monkeypatch.setattr(follow, "LINE_SECONDS", 0.5)
     program = """
         /usr/local/vgpu/vgpu-progress 5 10
         until [ -e /data/seen ]; do sleep 0.1; done

@@ -18,7 +18,7 @@ PAGE = (FOLDER / "messages.md").read_text(encoding="utf-8")
 # Errors that pass on the text of another error or function, by file. What these say is on the page by itself.
 PASSED_ON = {
     "device_plugin/adapters/kube/client.py": 1,
-    "device_plugin/cli/run_objects.py": 1,
+    "device_plugin/cli/run/objects.py": 1,
     "device_plugin/cli/why.py": 1,
     "device_plugin/core/requests.py": 1,
     "device_plugin/node/allocate.py": 2,

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from device_plugin.cli import run_follow
+from device_plugin.cli.run import follow
 from device_plugin.kube.api import JOBS
 from device_plugin.wiring.commands import main
 from hack.embedded.cluster import Options
@@ -53,7 +53,7 @@ def person() -> Iterator[Person]:
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """It looks more often than people need."""
-    monkeypatch.setattr(run_follow, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(follow, "LOOK_SECONDS", 0.1)
 
 
 def run(name: str, *options: str, program: str) -> int:

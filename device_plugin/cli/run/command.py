@@ -23,14 +23,15 @@ from typing import Any
 import yaml
 
 from device_plugin.adapters.kube.client import KubeClient
-from device_plugin.cli import caller, engine, run_fetch
+from device_plugin.cli import caller, engine
 from device_plugin.cli.engine import EngineError
 from device_plugin.cli.port_forward import ForwardError
-from device_plugin.cli.run_console import Console
-from device_plugin.cli.run_follow import Following
-from device_plugin.cli.run_kubectl import Kubectl
-from device_plugin.cli.run_objects import NewJob, Objects, RunError, objects, owned_by
-from device_plugin.cli.run_options import add_arguments, fetched, new_job
+from device_plugin.cli.run import fetch
+from device_plugin.cli.run.console import Console
+from device_plugin.cli.run.follow import Following
+from device_plugin.cli.run.kubectl import Kubectl
+from device_plugin.cli.run.objects import NewJob, Objects, RunError, objects, owned_by
+from device_plugin.cli.run.options import add_arguments, fetched, new_job
 from device_plugin.kube.api import JOBS, Kind, Ref
 from device_plugin.kube.errors import ApiError, ConflictError, GoneError
 
@@ -52,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     new = new_job(args)
     made = objects(new, args.prefix)
     paths = fetched(args)
-    run_fetch.check(new, paths)
+    fetch.check(new, paths)
     if args.output and not args.dry_run:
         raise RunError("-o says how --dry-run prints: write --dry-run too")
     if args.detach and (args.rm or paths):
@@ -122,7 +123,7 @@ def _followed(
         return end.code
     console.say(f"{job.name}: done")
     if paths:
-        run_fetch.fetch(client, kubectl, new, job, paths)
+        fetch.fetch(client, kubectl, new, job, paths)
         console.say(f"{job.name}: fetched {', '.join(paths.values())}")
     return 0
 

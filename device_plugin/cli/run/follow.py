@@ -6,11 +6,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from device_plugin.adapters.kube.client import KubeClient
-from device_plugin.cli.run_console import Console, progress_bar, progress_text
-from device_plugin.cli.run_kubectl import Kubectl
-from device_plugin.cli.run_logs import Logs
-from device_plugin.cli.run_objects import INDEX, JOB_NAME, NOT_STARTED, RunError
-from device_plugin.cli.run_pods import JOB_PODS, JobPod, first_failure, printable, text_of
+from device_plugin.cli.run.console import Console, progress_bar, progress_text
+from device_plugin.cli.run.kubectl import Kubectl
+from device_plugin.cli.run.logs import Logs
+from device_plugin.cli.run.objects import INDEX, JOB_NAME, NOT_STARTED, RunError
+from device_plugin.cli.run.pods import JOB_PODS, JobPod, first_failure, printable, text_of
 from device_plugin.core.batch import Job
 from device_plugin.core.jobs.progress import BYTES, Progress, progress_of
 from device_plugin.kube.api import EVENTS, JOBS, Ref, Where

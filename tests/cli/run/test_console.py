@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from device_plugin.cli.run_console import Console, progress_bar, progress_text
+from device_plugin.cli.run.console import Console, progress_bar, progress_text
 from device_plugin.core.jobs.progress import Progress
 
 CLEAR = "\r\x1b[K"

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, BinaryIO, cast
 
-from device_plugin.cli.run_console import Console
-from device_plugin.cli.run_kubectl import Kubectl, as_line
-from device_plugin.cli.run_objects import RunError
-from device_plugin.cli.run_pods import JobPod
+from device_plugin.cli.run.console import Console
+from device_plugin.cli.run.kubectl import Kubectl, as_line
+from device_plugin.cli.run.objects import RunError
+from device_plugin.cli.run.pods import JobPod
 
 # Pods that are read at a time; others have their turn when these have ended.
 MOST_AT_ONCE = 20

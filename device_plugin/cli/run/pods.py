@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from device_plugin.cli.run_objects import CONTAINER, INDEX, NOT_STARTED
+from device_plugin.cli.run.objects import CONTAINER, INDEX, NOT_STARTED
 from device_plugin.kube.api import Kind, Object
 
 MOST_TEXT = 1024

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from device_plugin.adapters.kube.client import KubeClient
-from device_plugin.cli import run_fetch, run_follow, run_logs
-from device_plugin.cli.run_follow import Speed
-from device_plugin.cli.run_pods import JobPod, first_failure
+from device_plugin.cli.run import fetch, follow, logs
+from device_plugin.cli.run.follow import Speed
+from device_plugin.cli.run.pods import JobPod, first_failure
 from device_plugin.core.jobs.progress import Progress
 from device_plugin.kube.api import JOBS as JOB
 from device_plugin.kube.api import Kind, Named
@@ -45,10 +45,10 @@ def policies(policies: list[Path]) -> list[Path]:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(run_follow, "LOOK_SECONDS", 0.02)
-    monkeypatch.setattr(run_fetch, "LOOK_SECONDS", 0.02)
-    monkeypatch.setattr(run_follow, "LINE_SECONDS", 0.0)
-    monkeypatch.setattr(run_logs, "AGAIN_SECONDS", 0.05)
+    monkeypatch.setattr(follow, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(fetch, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(follow, "LINE_SECONDS", 0.0)
+    monkeypatch.setattr(logs, "AGAIN_SECONDS", 0.05)
     programs = tmp_path / "programs"
     programs.mkdir()
     (programs / "kubectl").write_text(KUBECTL.format(tmp_path))
@@ -315,7 +315,7 @@ def test_output_that_cannot_be_read_is_said_once(
 def test_output_that_does_not_come_is_not_waited_for_for_ever(
     fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(run_follow, "OUTPUT_SECONDS", 0.1)
+    monkeypatch.setattr(follow, "OUTPUT_SECONDS", 0.1)
     (tmp_path / "slow").touch()
     run = Run(fleet, "train", "--mem=1", "--", "x")
     told(fleet, start(fleet, run.job("train")), "Succeeded", terminated={"exitCode": 0})
@@ -386,7 +386,7 @@ def test_while_the_api_server_is_away_it_goes_on_looking(
 def test_why_the_replicas_are_fewer_is_said(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(run_follow, "NEWS_SECONDS", 0.01)
+    monkeypatch.setattr(follow, "NEWS_SECONDS", 0.01)
     run = Run(fleet, "train", "--cards=3", "--min=1", "--", "x")
     job = run.job("train")
     start(fleet, job)

@@ -11,10 +11,10 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from device_plugin.adapters.kube.client import KubeClient
-from device_plugin.cli.run_follow import LOOK_SECONDS
-from device_plugin.cli.run_kubectl import Kubectl
-from device_plugin.cli.run_objects import CONTAINER, NewJob, RunError, owned_by
-from device_plugin.cli.run_pods import JOB_PODS, JobPod
+from device_plugin.cli.run.follow import LOOK_SECONDS
+from device_plugin.cli.run.kubectl import Kubectl
+from device_plugin.cli.run.objects import CONTAINER, NewJob, RunError, owned_by
+from device_plugin.cli.run.pods import JOB_PODS, JobPod
 from device_plugin.kube.api import Ref
 from device_plugin.kube.errors import GoneError
 

@@ -4,7 +4,7 @@ import os
 import subprocess
 from collections.abc import Sequence
 
-from device_plugin.cli.run_objects import CONTAINER, RunError
+from device_plugin.cli.run.objects import CONTAINER, RunError
 
 SECONDS = 30.0
 
