@@ -70,7 +70,7 @@ def engine_of(
     thread = threading.Thread(target=jobs.run, args=(settings, stop))
     thread.start()
     line = eventually(lambda: capsys.readouterr().out, 10)
-    port = line.split()[1].rpartition(":")[2]
+    port = line.partition("listening")[2].split()[0].rpartition(":")[2]
     kubectl(monkeypatch, tmp_path, FORWARDS.format(tmp_path, port))
     yield fleet
     stop.set()
