@@ -16,8 +16,8 @@ SYSTEM, SCHEDULER_LEASE = "vgpu-system", "vgpu-scheduler"
 # The admission policies of manifests/admission, and those of its component jobs.
 POLICIES = (
     "vgpu-cdi-annotations", "vgpu-confinement", "vgpu-deletions", "vgpu-evictions", "vgpu-grace", "vgpu-grants",
-    "vgpu-inventories", "vgpu-isolation", "vgpu-job-resizes", "vgpu-names", "vgpu-quota", "vgpu-requests",
-    "vgpu-selectors",
+    "vgpu-inventories", "vgpu-isolation", "vgpu-job-resizes", "vgpu-names", "vgpu-opted-out", "vgpu-quota",
+    "vgpu-requests", "vgpu-selectors",
 )  # fmt: skip
 JOB_POLICIES = (
     "vgpu-job-checkpoint-requests", "vgpu-job-checkpoints", "vgpu-job-starts", "vgpu-jobs", "vgpu-queue-required-jobs",
