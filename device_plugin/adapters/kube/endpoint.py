@@ -70,7 +70,14 @@ def from_settings(
 
 def from_kubeconfig(path: str, context: str = "") -> Endpoint:
     """The endpoint of a context of a kubeconfig, else of its current one. Raises EndpointError."""
-    # Imported here: with a service account neither its 126 MB on disk nor its 20 MiB of memory are needed.
+    # Imported here: with a service account neither this is needed, nor the library with its 126 MB on disk.
+    from device_plugin.adapters.kube.kubeconfig import read_plain
+
+    if (plain := read_plain(path, context)) is not None:
+        try:
+            return plain.endpoint()
+        except ValueError as error:
+            raise EndpointError(f"kubeconfig {path}: {error}") from error
     try:
         from kubernetes import config
         from kubernetes.client import Configuration
@@ -115,6 +122,10 @@ def context_namespace(path: str, context: str = "") -> str:
 
     Raises EndpointError.
     """
+    from device_plugin.adapters.kube.kubeconfig import read_plain
+
+    if (plain := read_plain(path, context)) is not None:
+        return plain.namespace
     from kubernetes import config
 
     try:
