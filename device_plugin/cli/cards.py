@@ -11,7 +11,7 @@ your pods' grants name, and a card's other slices are not known.
 
 import argparse
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -21,17 +21,13 @@ from device_plugin.cli.output import Column, Listing, age_since, in_gib
 from device_plugin.cli.read_cluster import Scope
 from device_plugin.core.cards import SliceState
 from device_plugin.core.cordons import CordonNote
-from device_plugin.core.grants import Slice, ranges
+from device_plugin.core.grants import ranges
 
 _STATES = {
     SliceState.OUTLIVING: "its pod has ended, its processes have not",
     SliceState.COVERED: "something covers the files that limit it",
     SliceState.UNENFORCED: "uses the card past the library that limits it",
 }
-
-
-# Most slices of a cluster have one of few sets of core groups.
-_ranges = lru_cache(1024)(ranges)
 
 
 class CardRow(NamedTuple):
@@ -71,29 +67,34 @@ def state(row: CardRow) -> str:
     return ", ".join(found)
 
 
-def holder_line(card: CardReading, holder: CardHolder, now: float) -> str:
+def holder_line(card: CardReading, holder: CardHolder, now: int) -> str:
     """`    default/notebook main: 4 GiB, core groups 0-14, 2h`."""
-    marks = ["all of it"] if card.whole(holder) else _amounts(holder.slice)
-    if holder.created:
-        marks.append(age_since(holder.created, now))
-    if holder.deleting:
-        marks.append("ends")
+    part = holder.slice
+    held = "all of it" if card.whole(holder) else _amounts(part.mem_mib, part.cores)
+    since = f", {_age(holder.created, now)}" if holder.created else ""
+    marks = ", ends" if holder.deleting else ""
     if holder.state is not None:
-        marks.append(_STATES[holder.state])
+        marks += f", {_STATES[holder.state]}"
     elif not holder.running:
-        marks.append("does not run")
-    return f"    {holder.namespace}/{holder.pod} {holder.container}: {', '.join(marks)}"
+        marks += ", does not run"
+    return f"    {holder.namespace}/{holder.pod} {holder.container}: {held}{since}{marks}"
 
 
-def _amounts(part: Slice) -> list[str]:
-    return [f"{in_gib(part.mem_mib)} GiB", f"core groups {_ranges(part.cores)}"]
+# Most slices of a cluster have one of few sizes and sets of core groups, and many pods one age.
+@lru_cache(4096)
+def _amounts(mem_mib: int, cores: tuple[int, ...]) -> str:
+    return f"{in_gib(mem_mib)} GiB, core groups {ranges(cores)}"
 
 
-def _below(row: CardRow) -> Iterator[str]:
-    now = time.time()
-    if row.card.card is not None and row.card.card.cordoned and (note := row.node.notes.get(row.card.uuid)):
-        yield f"    cordoned {age_since(note.at, now)} ago: {note}"
-    yield from (holder_line(row.card, holder, now) for holder in row.card.holders)
+_age = lru_cache(4096)(age_since)
+
+
+def _below(row: CardRow) -> list[str]:
+    now, card = int(time.time()), row.card
+    lines = [holder_line(card, holder, now) for holder in card.holders]
+    if card.card is not None and card.card.cordoned and (note := row.node.notes.get(card.uuid)):
+        return [f"    cordoned {age_since(note.at, now)} ago: {note}", *lines]
+    return lines
 
 
 def card_object(node: NodeReading, card: CardReading) -> Mapping[str, Any]:

@@ -150,17 +150,32 @@ class ClusterReading:
             yield from node.cards
 
 
+@dataclass(frozen=True, slots=True)
+class _NodeCards:
+    """A node with its inventory, None if it has none that can be read; then `fault` may say why."""
+
+    name: str
+    inventory: Inventory | None = None
+    fault: str = ""
+    notes: Mapping[str, CordonNote] = field(default_factory=dict)
+
+
 class KnownCluster:
     """The nodes, and the pods that hold slices, as lists and watches have shown them so far; makes readings of them.
 
-    `decode` reads a grant as Grant.decode does, perhaps faster.
+    `grant` and `inventory` read annotations as Grant.decode and Inventory.decode do, perhaps faster.
 
     A pod that begins to run leaves one watch and comes in the other, in any order: `running` names the one, and the pod
     counts as running while it is there. A reading of all nodes is made anew each time; that of one node costs little.
     """
 
-    def __init__(self, decode: Callable[[str], Grant] = Grant.decode) -> None:
-        self._decode = decode
+    def __init__(
+        self,
+        grant: Callable[[str], Grant] = Grant.decode,
+        inventory: Callable[[str], Inventory] = Inventory.decode,
+    ) -> None:
+        self._grant = grant
+        self._inventory = inventory
         self._nodes: dict[str, _NodeCards] = {}
         # Those that run, and those that do not, by uid.
         self._pods: dict[bool, dict[str, GrantedPod]] = {True: {}, False: {}}
@@ -170,7 +185,7 @@ class KnownCluster:
 
     def see_node(self, metadata: Metadata) -> None:
         """Take a node as it is now."""
-        made = _node_cards(metadata)
+        made = self._node_cards(metadata)
         self.forget_node(metadata.name)
         if made.fault:
             self._faults["node", made.name] = AnnotationFault(made.name, made.fault)
@@ -189,7 +204,7 @@ class KnownCluster:
         if not (text := metadata.annotations.get(annotations.GRANT)):
             return before
         try:
-            grant = self._decode(text)
+            grant = self._grant(text)
             if grant.pod != uid:
                 raise AnnotationError(f"grant: written for pod {grant.pod[:63]}: void")
         except AnnotationError as error:
@@ -255,6 +270,18 @@ class KnownCluster:
         faults = tuple(sorted(self._faults.values(), key=lambda fault: fault.subject))
         return ClusterReading(read, pods, faults, tuple(missing), namespace)
 
+    def _node_cards(self, metadata: Metadata) -> _NodeCards:
+        kept, name = metadata.annotations, metadata.name
+        if not (text := kept.get(annotations.CARDS)):
+            return _NodeCards(name)
+        node = Node(name, cordoned=kept.get(annotations.CORDONED, ""))
+        notes = read_notes(kept.get(annotations.CORDON_NOTES, ""))
+        try:
+            inventory = self._inventory(text).named(name).cordon(node.cordons())
+        except AnnotationError as error:
+            return _NodeCards(name, fault=str(error))
+        return _NodeCards(name, inventory, notes={unique(uuid, name): note for uuid, note in notes.items()})
+
     def _place(self, uid: str, node: str) -> None:
         """Show the pod on its node as the watches have it now."""
         pod = self._pods[True].get(uid) or self._pods[False].get(uid)
@@ -264,28 +291,6 @@ class KnownCluster:
             on_node.pop(uid, None)
             if not on_node:
                 del self._on_node[node]
-
-
-@dataclass(frozen=True, slots=True)
-class _NodeCards:
-    """A node with its inventory, None if it has none that can be read; then `fault` may say why."""
-
-    name: str
-    inventory: Inventory | None = None
-    fault: str = ""
-    notes: Mapping[str, CordonNote] = field(default_factory=dict)
-
-
-def _node_cards(metadata: Metadata) -> _NodeCards:
-    kept = metadata.annotations
-    node = Node(metadata.name, kept.get(annotations.CARDS, ""), cordoned=kept.get(annotations.CORDONED, ""))
-    try:
-        notes = read_notes(kept.get(annotations.CORDON_NOTES, ""))
-        return _NodeCards(
-            node.name, node.shared(), notes={unique(each, node.name): n for each, n in notes.items()}
-        )
-    except AnnotationError as error:
-        return _NodeCards(node.name, fault=str(error))
 
 
 _NAME = itemgetter(0, 1, 2)

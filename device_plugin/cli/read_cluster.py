@@ -12,7 +12,7 @@ from functools import partial
 from typing import TypeVar
 
 from device_plugin.adapters.kube.client import KubeClient
-from device_plugin.adapters.kube.grants import read_grant
+from device_plugin.adapters.kube.fast_annotations import read_grant, read_inventory
 from device_plugin.adapters.kube.watch import ListWatch
 from device_plugin.cli.cluster_reading import ClusterReading, KnownCluster, MissingRight, NodeReading
 from device_plugin.core.pods import Pod
@@ -58,7 +58,7 @@ class ClusterReader:
         self._client = client
         self._scope = scope
         self._lock = threading.Lock()
-        self._known = KnownCluster(read_grant)
+        self._known = KnownCluster(read_grant, read_inventory)
         self._missing: list[MissingRight] = []
         self._namespace = scope.namespace
         self._followed: list[_Followed] = []
