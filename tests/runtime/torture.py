@@ -36,15 +36,19 @@ def torture(
     with subprocess.Popen(admit, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as next_one:
         assert next_one.stdin is not None
         assert next_one.stdout is not None
-        for kill in range(kills):
-            while len(running) < PROCESSES:
-                running.append(subprocess.Popen([*command, str(seed + kill + len(running))], env=environment))
-            time.sleep(rng.uniform(0.0003, 0.02))  # when to kill is the random input here, not a wait
-            statuses.append(_end(running.pop(rng.randrange(len(running)))))
-            next_one.stdin.write(b"\n")
-            next_one.stdin.flush()
-            slowest = max(slowest, int(next_one.stdout.readline()))
-        statuses += [_end(process) for process in running]
+        try:
+            for kill in range(kills):
+                while len(running) < PROCESSES:
+                    running.append(
+                        subprocess.Popen([*command, str(seed + kill + len(running))], env=environment)
+                    )
+                time.sleep(rng.uniform(0.0003, 0.02))  # when to kill is the random input here, not a wait
+                statuses.append(_end(running.pop(rng.randrange(len(running)))))
+                next_one.stdin.write(b"\n")
+                next_one.stdin.flush()
+                slowest = max(slowest, int(next_one.stdout.readline()))
+        finally:
+            statuses += [_end(process) for process in running]
     return Torture([status for status in statuses if status != -signal.SIGKILL], slowest / 1e6)
 
 
