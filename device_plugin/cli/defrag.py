@@ -14,11 +14,12 @@ It reads pods, nodes and the Jobs of queues with your kubeconfig and plans on a 
 import argparse
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product
+from typing import Any
 
 from device_plugin.adapters.kube.client import KubeClient
-from device_plugin.cli import caller, local_allocator
+from device_plugin.cli import caller, local_allocator, output
 from device_plugin.cli.caller import evicted, named, still_there
 from device_plugin.cluster.place.reservations import Reservations
 from device_plugin.cluster.preempt.openings import movable
@@ -51,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="P,P",
         help=f"resource prefixes of the cluster service (default: {','.join(DEFAULT_PREFIXES)})",
     )
+    parser.add_argument("-o", "--output", choices=output.OBJECTS, help="the plan for programs")
     caller.add_arguments(parser)
 
 
@@ -67,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
             print(local.unknown, file=sys.stderr)
         view = local.view
         steps = planned(view, local.reservations, args.max_moves)
-        print(as_text(view, steps))
+        print(output.as_text(as_object(view, steps), args.output) if args.output else as_text(view, steps))
         if not args.apply:
             return 0
         return int(not all(_done(client, view, step) for step in steps if step.moves))
@@ -115,6 +117,28 @@ def as_text(view: ClusterView, steps: Sequence[MovePlan]) -> str:
     ]
     placed = sum(len(step.places) for step in steps)
     return "\n".join([*lines, f"pods moved: {len(moves)}, waiting pods that fit then: {placed}"])
+
+
+def as_object(view: ClusterView, steps: Sequence[MovePlan]) -> Mapping[str, Any]:
+    """The steps for programs."""
+    return {
+        "steps": [
+            {
+                "moves": [
+                    {"pod": _name(view, move.source), "from": _place(move.source), "to": _place(move.target)}
+                    for move in step.moves
+                ],
+                "fits": [{"pod": _name(view, grant), **_place(grant)} for grant in step.places],
+            }
+            for step in steps
+        ]
+    }
+
+
+def _place(grant: Grant | None) -> Mapping[str, Any]:
+    if grant is None:
+        return {"node": None, "cards": []}
+    return {"node": grant.node, "cards": sorted({part.card for part in grant.slices()})}
 
 
 def _where(grant: Grant | None) -> str:

@@ -11,6 +11,7 @@ which reports them. `vgpu uncordon` puts the card back.
 import argparse
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import count
 
 from device_plugin.adapters.kube.client import KubeClient
@@ -20,8 +21,10 @@ from device_plugin.cli.cordon import CordonError
 from device_plugin.cli.targets import NodeCard
 from device_plugin.core.cards import REPORT_SECONDS, SliceState
 from device_plugin.core.errors import AnnotationError
+from device_plugin.core.events import Event
 from device_plugin.core.pods import Pod
 from device_plugin.kube.api import NODES, PODS, Ref
+from device_plugin.kube.errors import ApiError
 
 LOOK_SECONDS = 1.0
 # Seconds in which agents report processes that outlive their pod.
@@ -65,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
                     " service runs, and drain it again"
                 )
             _check_owners(holders, force=args.force)
-            _empty(client, holders, deadline)
+            _empty(client, holders, target, deadline)
         _await_processes(client, target, deadline, settle=SETTLE_SECONDS if again else 0.0)
     print(f"{target.uuid} is empty")
     return 0
@@ -95,15 +98,16 @@ def _holds(pod: Pod, target: NodeCard) -> bool:
     return grant is not None and any(s.card == target.uuid for s in grant.slices())
 
 
-def _empty(client: KubeClient, pods: Sequence[Pod], deadline: float) -> None:
+def _empty(client: KubeClient, pods: Sequence[Pod], target: NodeCard, deadline: float) -> None:
     """Evict the pods, again those that a budget protects, and print the pods that are still there."""
     asked = {pod.uid for pod in pods if pod.deleting}
     told: set[str] = set()
     while left := [pod for pod in pods if still_there(client, pod)]:
         for pod in left:
             why = "" if pod.uid in asked else evicted(client, pod)
-            if not why:
+            if not why and pod.uid not in asked:
                 asked.add(pod.uid)
+                _announce(client, pod, target)
             line = f"{named(pod)} stays for now: {why}" if why else f"waiting for {named(pod)} to end"
             if line not in told:
                 told.add(line)
@@ -113,6 +117,13 @@ def _empty(client: KubeClient, pods: Sequence[Pod], deadline: float) -> None:
                 f"still there: {', '.join(map(named, left))}; the card stays cordoned, drain it again"
             )
         time.sleep(LOOK_SECONDS)
+
+
+def _announce(client: KubeClient, pod: Pod, target: NodeCard) -> None:
+    """Say on the pod why it was evicted; not without the right to create events."""
+    text = f"evicted by `vgpu drain` of {caller.user(client)}: card {target.uuid} of node {target.node.name} is emptied"
+    with suppress(ApiError):
+        client.post_event(PODS, pod, Event.CARD_DRAINED, text, warning=False)
 
 
 def _await_processes(client: KubeClient, target: NodeCard, deadline: float, *, settle: float) -> None:

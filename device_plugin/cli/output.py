@@ -23,6 +23,7 @@ from device_plugin.core.errors import VgpuError
 Row = TypeVar("Row")
 
 FORMATS = ("wide", "json", "yaml", "name")
+OBJECTS = ("json", "yaml")
 # Characters of a bar, and between two columns of a table.
 LONGEST_BAR, SHORTEST_BAR, GAP = 10, 4, 2
 SHORTEST_TEXT = 12
@@ -140,8 +141,8 @@ class ListPrinter(Generic[Row]):
 
     def show(self, rows: Iterable[Row], beside: Mapping[str, Any] | None = None, empty: str = "") -> None:
         """Print all rows; `beside` are further keys for programs, and `empty` is said in place of an empty table."""
-        listed = self._sorted(rows)
-        if self._format in ("json", "yaml"):
+        listed = self.ordered(rows)
+        if self._format in OBJECTS:
             objects = [self._listing.object(row) for row in listed]
             self._write_object({self._listing.plural: objects, **(beside or {})})
         elif self._format == "name":
@@ -157,11 +158,11 @@ class ListPrinter(Generic[Row]):
 
     def show_changes(self, rows: Iterable[Row]) -> None:
         """Print the rows that differ from those that were shown before, and those that are gone."""
-        before, listed = self._shown, self._sorted(rows)
+        before, listed = self._shown, self.ordered(rows)
         self.remember(listed)
         gone = [name for name in before if name not in self._shown]
         changed = [row for row in listed if self._listing.object(row) != before.get(self._listing.name(row))]
-        if self._format in ("json", "yaml"):
+        if self._format in OBJECTS:
             for row in changed:
                 type_ = _CHANGED if self._listing.name(row) in before else _NEW
                 self._write_event(type_, self._listing.object(row))
@@ -174,7 +175,8 @@ class ListPrinter(Generic[Row]):
             self._write(f"{printable(name)} is gone" for name in gone)
         self._out.flush()
 
-    def _sorted(self, rows: Iterable[Row]) -> list[Row]:
+    def ordered(self, rows: Iterable[Row]) -> list[Row]:
+        """The rows as --sort-by has them; as they are without it."""
         listed = self._order.sorted(rows) if self._order is not None else [*rows]
         return listed[::-1] if self._backwards else listed
 
@@ -182,19 +184,11 @@ class ListPrinter(Generic[Row]):
         self._out.writelines([f"{line}\n" for line in lines])
 
     def _write_object(self, value: Mapping[str, Any]) -> None:
-        if self._format == "json":
-            self._write([json.dumps(value, indent=2)])
-        else:
-            self._write([yaml.dump(value, Dumper=_DUMPER, sort_keys=False, allow_unicode=True).rstrip()])
+        self._write([as_text(value, self._format)])
 
     def _write_event(self, type_: str, value: Mapping[str, Any]) -> None:
         event = {"type": type_, "object": value}
-        if self._format == "json":
-            self._write([json.dumps(event)])
-        else:
-            self._write(
-                ["---", yaml.dump(event, Dumper=_DUMPER, sort_keys=False, allow_unicode=True).rstrip()]
-            )
+        self._write([json.dumps(event)] if self._format == "json" else ["---", as_text(event, self._format)])
 
     def _write_table(self, rows: Sequence[Row], *, header: bool) -> None:
         if not rows:
@@ -271,6 +265,14 @@ class ListPrinter(Generic[Row]):
 
     def _painted(self, text: str, colour: str) -> str:
         return f"{colour}{text}{_RESET}" if self._colour and text else text
+
+
+def as_text(value: Mapping[str, Any], form: str) -> str:
+    """The value as JSON or YAML, one of OBJECTS."""
+    if form == "json":
+        return json.dumps(value, indent=2)
+    text: str = yaml.dump(value, Dumper=_DUMPER, sort_keys=False, allow_unicode=True)
+    return text.rstrip()
 
 
 def note(lines: Sequence[str]) -> None:

@@ -2,7 +2,7 @@
 
     vgpu queue                  # those of your namespace
     vgpu queue -A               # those of all namespaces
-    vgpu queue -o json
+    vgpu queue --sort-by=-since -o yaml
     vgpu queue admit train      # starts a waiting job by hand, whatever the queue says
 
 You need kubectl, and the rights of the Role ask-job-engine of docs/jobs.md; for `admit` the rights to patch the Job and
@@ -10,15 +10,14 @@ to `admit` jobs of the group vgpu.io in its namespace.
 """
 
 import argparse
-import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from device_plugin.adapters.kube.client import KubeClient
-from device_plugin.cli import caller, engine
+from device_plugin.cli import caller, engine, output
 from device_plugin.cli.engine import EngineError
-from device_plugin.cli.output import age
+from device_plugin.cli.output import Column, Listing, ListPrinter, age
 from device_plugin.core.annotations import KUEUE_QUEUE, QUEUE
 from device_plugin.core.jobs.job import pods
 from device_plugin.kube.api import JOBS, Ref
@@ -33,7 +32,7 @@ NONE = "<none>"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of `vgpu queue`, and of `vgpu queue admit`."""
     parser.add_argument("-A", "--all-namespaces", action="store_true", help="the jobs of all namespaces")
-    parser.add_argument("-o", "--output", choices=("json",), help="for programs")
+    output.add_arguments(parser, LISTING, watch=False)
     caller.add_namespace(parser)
     engine.add_arguments(parser)
     commands = parser.add_subparsers(metavar="[admit JOB]")
@@ -57,13 +56,32 @@ def run(args: argparse.Namespace) -> int:
         found = engine.jobs(client, args)
         namespace = "" if args.all_namespaces else caller.namespace(args)
     jobs = listed(found, namespace)
-    if args.output:
-        print(json.dumps({"jobs": jobs}, indent=2))
+    printer = ListPrinter(args, LISTING)
+    if args.output in (*output.OBJECTS, "name"):
+        printer.show(jobs)
     elif jobs:
-        print(as_table(jobs, time.time(), namespaces=not namespace))
+        print(as_table(printer.ordered(jobs), time.time(), namespaces=not namespace))
     else:
         print(f"no job of namespace {namespace} is in a queue" if namespace else "no job is in a queue")
     return 0
+
+
+def _column(index: int, title: str) -> Column[Mapping[str, Any]]:
+    key = title.lower()
+    numbers = {"place", "width", "min", "max", "since"}
+    return Column(
+        title,
+        lambda job: _cells(job, time.time())[index],
+        key=(lambda job: (job[key] is None, job[key] or 0)) if key in numbers else None,
+    )
+
+
+LISTING: Listing[Mapping[str, Any]] = Listing(
+    "jobs",
+    tuple(_column(index, title) for index, title in enumerate(COLUMNS)),
+    name=lambda job: f"job/{job['namespace']}/{job['name']}",
+    object=lambda job: job,
+)
 
 
 def listed(jobs: Iterable[Mapping[str, Any]], namespace: str) -> list[Mapping[str, Any]]:
@@ -93,7 +111,8 @@ def admitted(client: KubeClient, of: Ref) -> str:
 def as_table(jobs: Sequence[Mapping[str, Any]], now: float, *, namespaces: bool) -> str:
     """The jobs as kubectl shows objects."""
     rows = [COLUMNS, *(_cells(job, now) for job in jobs)]
-    shown = [row[0 if namespaces else 1 :] for row in rows]
+    # Not cut to the terminal's width, as other lists are: what a job waits for is a sentence.
+    shown = [tuple(map(output.printable, row[0 if namespaces else 1 :])) for row in rows]
     widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
     lines = ("   ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) for row in shown)
     return "\n".join(line.rstrip() for line in lines)

@@ -40,7 +40,7 @@ def run_list(
         reading = reader.read()
         found = rows(reading)
         printer.show(found, beside(reading), empty)
-        if args.output not in ("json", "yaml"):
+        if args.output not in output.OBJECTS:
             output.note([*lacking(reading), *ignored(reading)])
         if args.watch:
             printer.remember(found)
@@ -85,7 +85,7 @@ def follow_list(
     listed = client.list(kind, where)
     found, notes = rows(listed.items)
     printer.show(found, {"faults": list(notes)}, empty)
-    if args.output not in ("json", "yaml"):
+    if args.output not in output.OBJECTS:
         output.note(notes)
     if not args.watch:
         return 0

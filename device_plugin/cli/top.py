@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
     beside: Mapping[str, Any] = {"notes": notes}
     where = f"of namespace {namespace} " if namespace else ""
     printer.show(found, beside, f"no container {where}holds a slice")
-    if args.output not in ("json", "yaml"):
+    if args.output not in output.OBJECTS:
         output.note(notes)
     return 0
 

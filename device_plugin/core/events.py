@@ -45,6 +45,7 @@ class Event(StrEnum):
     JOB_REFUSED = "JobRefused"
     PODS_REFUSED = "PodsRefused"
     CHECKPOINT_MISSED = "CheckpointMissed"
+    CARD_DRAINED = "CardDrained"
 
     @property
     def about(self) -> About:
@@ -52,8 +53,15 @@ class Event(StrEnum):
         return _ABOUT[self]
 
 
-AGENT, CLUSTER, ENGINE = "node agent", "cluster service", "job engine"
+AGENT, CLUSTER, ENGINE, COMMANDS = "node agent", "cluster service", "job engine", "commands"
 _ABOUT = {
+    Event.CARD_DRAINED: About(
+        COMMANDS, "Pod",
+        "An operator empties a card that the pod held a slice of, with `vgpu drain`; the text names both. Its owner"
+        " creates it again elsewhere.",
+        "Nothing. `vgpu cards` shows why the card is cordoned.",
+        warning=False,
+    ),
     Event.PREFLIGHT: About(
         AGENT, "Node",
         "The agent lacks something, or another plugin serves a resource of ours; the text says which. The agent serves"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from device_plugin.core.annotations import KEYS
-from device_plugin.core.events import AGENT, CLUSTER, ENGINE, Event
+from device_plugin.core.events import AGENT, CLUSTER, COMMANDS, ENGINE, Event
 from device_plugin.core.reasons import Reason
 from device_plugin.node.event_budget import BURST, REFILL_SECONDS
 from device_plugin.wiring.settings import ClusterSettings, JobsSettings, NodeSettings, settings_of
@@ -102,7 +102,7 @@ def events() -> str:
                     if event.about.service == service
                 ),
             )
-            for service in (AGENT, CLUSTER, ENGINE)
+            for service in (AGENT, CLUSTER, ENGINE, COMMANDS)
         ),
         "kube-scheduler's own event `FailedScheduling` holds the refusals: why no card fits a pod"
         " ([reasons](reasons.md)).",

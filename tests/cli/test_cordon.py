@@ -141,6 +141,10 @@ def test_drain_evicts_the_pods_of_the_card_and_no_others(
     assert capsys.readouterr().out.splitlines() == [
         "n1-0 on n1 is cordoned", "waiting for default/on-it to end", "n1-0 is empty",
     ]  # fmt: skip
+    (event,) = fleet.get("/api/v1/namespaces/default/events")["items"]
+    told = f"evicted by `vgpu drain` of {getuser()}: card n1-0 of node n1 is emptied"
+    assert (event["reason"], event["message"], event["type"]) == ("CardDrained", told, "Normal")
+    assert event["involvedObject"]["name"] == "on-it"
 
 
 def test_drain_leaves_a_pod_alone_that_nobody_would_make_again(

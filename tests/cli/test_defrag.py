@@ -1,5 +1,6 @@
 """`vgpu defrag` plans on what the API server shows, and evicts only what it said."""
 
+import json
 from typing import Any
 
 import pytest
@@ -47,6 +48,16 @@ def test_it_says_which_pod_would_make_room_and_evicts_nobody(
     ]
     assert said[2] == "pods moved: 1, waiting pods that fit then: 1"
     assert set(scattered.pods()) == {"left", "right", "large"}
+
+
+def test_programs_get_the_plan_as_json(scattered: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    assert defrag(scattered, "-o", "json") == 0
+    (step,) = json.loads(capsys.readouterr().out)["steps"]
+    here, there = {"node": "n1", "cards": ["n1-0"]}, {"node": "n2", "cards": ["n2-0"]}
+    assert step == {
+        "moves": [{"pod": "default/left", "from": here, "to": there}],
+        "fits": [{"pod": "default/large", **here}],
+    }
 
 
 def test_apply_evicts_the_pods_of_the_plan(scattered: Fleet, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli import engine, output, port_forward, queue
@@ -122,6 +123,12 @@ def test_the_jobs_of_a_queue_are_listed(
     assert "starting   2       2     2" in first
     found = json.loads(asked("queue", "-o", "json"))["jobs"]
     assert [(job["name"], job["place"]) for job in found] == [("second", 1), ("first", None)]
+    assert asked("queue", "-o", "name", "--sort-by=-name") == "job/default/second\njob/default/first\n"
+    assert asked("queue", "--sort-by=name").splitlines()[1].startswith("first ")
+    assert [job["name"] for job in yaml.safe_load(asked("queue", "-o", "yaml"))["jobs"]] == [
+        "second",
+        "first",
+    ]
     assert asked("queue", "-n", "other") == "no job of namespace other is in a queue\n"
     words = "--namespace=vgpu-system port-forward --address=127.0.0.1 pod/vgpu-jobs-0 :9404"
     assert (tmp_path / "asked").read_text() == f"{engine_of.kubeconfig} {words}\n"
