@@ -38,7 +38,7 @@ def add_card(parser: argparse.ArgumentParser) -> None:
     """Add the card, and the options of the caller."""
     parser.add_argument(
         "card", metavar="[NODE/]CARD",
-        help="uuid of the card, as /explain shows it, or its PCI address; with its node if several cards share that",
+        help="uuid of the card, as `vgpu cards` shows it, or PCI address; with its node if several cards share that",
     )  # fmt: skip
     caller.add_arguments(parser)
 

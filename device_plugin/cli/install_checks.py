@@ -127,7 +127,9 @@ def _services(installed: Installation, _now: float) -> Iterator[Finding]:
     for name in ("vgpu-cluster", "vgpu-node"):
         if name not in names:
             yield _problem(
-                "services", f"{name} is not installed", "apply an overlay of manifests/: docs/install.md"
+                "services",
+                f"{name} is not installed",
+                "use helm install, or kubectl apply -k: docs/install.md",
             )
     for each in installed.workloads:
         status = each.get("status") or {}
@@ -147,7 +149,7 @@ def _services(installed: Installation, _now: float) -> Iterator[Finding]:
             f"{version}: {', '.join(sorted(names))}" for version, names in sorted(versions.items())
         )
         yield _problem(
-            "services", f"the services have different versions: {told}", "apply one overlay for all of them"
+            "services", f"the services have different versions: {told}", "upgrade all: docs/operations.md"
         )
 
 
@@ -180,7 +182,7 @@ def _policies(
 ) -> Iterator[Finding]:
     there = {_name(each): each for each in policies or ()}
     bound = {str(each["spec"].get("policyName")): each["spec"] for each in bindings or ()}
-    cure = "apply manifests/admission again: kubectl apply -k with your overlay"
+    cure = "install the policies again: helm upgrade, or kubectl apply -k your overlay"
     for name in wanted:
         if policies is not None and name not in there:
             yield _problem("admission", f"policy {name} is missing", cure)

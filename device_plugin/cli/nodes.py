@@ -1,8 +1,10 @@
 """`vgpu nodes`: the nodes with cards, and how much of each is granted.
 
-vgpu nodes
-vgpu nodes -l rack=3 --sort-by=-memory    # the fullest first
-vgpu nodes -w                             # and again as they change
+    vgpu nodes
+    vgpu nodes -l rack=3 --sort-by=-memory    # the fullest first
+    vgpu nodes -w                             # and again as they change
+
+A bar shows the granted part of the memory, and of the core groups, of all cards of a node.
 """
 
 import argparse

@@ -44,7 +44,7 @@ def find(nodes: Sequence[Node], text: str) -> NodeCard:
     if not found:
         where = f"node {wanted} has" if wanted else "no node has"
         lack = "no card" if wanted else "a card"
-        raise CardError(f"{where} {lack} {name}: see `/explain` for the uuids")
+        raise CardError(f"{where} {lack} {name}: see `vgpu cards` for the uuids")
     if len(found) > 1:
         more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
         raise CardError(

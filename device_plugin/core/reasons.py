@@ -56,18 +56,18 @@ _TEXT = {
     Reason.SHORT: (
         "reporting less than is granted of them",
         "check the driver: the card reports less memory or fewer core groups than before, and gets new slices"
-        " once enough of its slices have ended (see /explain)",
+        " once enough of its slices have ended (see vgpu cards)",
     ),
     Reason.TOO_LARGE: ("too small for the request", "ask for less"),
     Reason.OTHER_SLICES: (
         "able to give another number of slices than the whole cards that are asked for",
-        "write in -slices all slices that the cards can give (maxSlices in /explain), or ask for another model",
+        "write in -slices all slices that the cards can give (see SLICES in vgpu cards), or ask for another model",
     ),
     Reason.MEMORY: ("lack memory", "wait for slices to end, or ask for less memory"),
     Reason.CORES: ("lack core groups", "wait for slices to end, or ask for fewer core groups"),
     Reason.SLICES: (
         "full",
-        "wait for slices to end: a card holds a limited number of slices, whatever their size (see /explain)",
+        "wait for slices to end: a card holds a limited number of slices, whatever their size (see vgpu cards)",
     ),
     Reason.WHOLE: ("not wholly free", "wait for slices to end, or ask for a slice"),
     Reason.TOGETHER: (

@@ -34,30 +34,30 @@ _SERVICES: tuple[Command, ...] = (
 # Commands that read a kubeconfig. The services' image has no package for that, so there they are not listed.
 _PEOPLE: tuple[Command, ...] = (
     ("nodes", "list nodes with cards, and how much of each is granted", "device_plugin.cli.nodes"),
-    ("cards", "list cards with their free room, and who holds slices of each", "device_plugin.cli.cards"),
+    ("cards", "list cards with their free room, and the pods on each", "device_plugin.cli.cards"),
     ("pods", "list pods that hold slices, and those of them that do not run", "device_plugin.cli.pods"),
     ("top", "list what pods use of their slices, most first", "device_plugin.cli.top"),
+    ("why", "say why a pod has no card, or where a job of a queue is", "device_plugin.cli.why"),
+    ("fit", "say whether and where a pod would be placed now", "device_plugin.cli.fit"),
     ("quota", "list the ResourceQuotas on cards, and how much of each is used", "device_plugin.cli.quota"),
-    ("defrag", "move a few pods so that waiting pods fit", "device_plugin.cli.defrag"),
+    ("queue", "list the jobs of queues, or start one by hand", "device_plugin.cli.queue"),
+    ("run", "run a program on cards, as a job of a queue", "device_plugin.cli.run.command"),
     ("cordon", "give a card no new slices", "device_plugin.cli.cordon"),
     ("uncordon", "let a card get new slices again", "device_plugin.cli.uncordon"),
     ("drain", "cordon a card and evict the pods that hold slices of it", "device_plugin.cli.drain"),
-    ("queue", "list the jobs of queues, or start one by hand", "device_plugin.cli.queue"),
-    ("why", "say why a pod has no card, or where a job of a queue is", "device_plugin.cli.why"),
-    ("fit", "say whether and where a pod would be placed now", "device_plugin.cli.fit"),
+    ("defrag", "move a few pods so that waiting pods fit", "device_plugin.cli.defrag"),
     ("check", "say whether the installation is sound", "device_plugin.cli.check"),
-    ("ui", "a page with every card, its holders, and the pods that wait", "device_plugin.cli.ui.command"),
+    ("ui", "serve a page with every card and the pods that wait", "device_plugin.cli.ui.command"),
     ("convert", "rewrite pods that ask other products for a share of a card", "device_plugin.cli.convert"),
     ("completion", "print what a shell reads to complete these commands", "device_plugin.wiring.completion"),
-    ("run", "run a program on cards, as a job of a queue", "device_plugin.cli.run.command"),
 )
 _EXAMPLES = """\
-    vgpu cards                          # every card with its free room, and who holds slices of it
-    vgpu cordon GPU-1122334455000001    # the card gets no new slices
-    vgpu drain GPU-1122334455000001     # and the pods on it are evicted
-    vgpu defrag --max-moves 20          # which pods to move so that waiting pods fit
-    vgpu queue -A                       # the jobs of all queues
-    vgpu run hello --image I --mem 4 -- echo hello    # a program on a slice of a card
+    vgpu cards                          # every card with its free room, and the pods that hold slices of it
+    vgpu why notebook                   # why a pod waits, and what would help
+    vgpu fit --mem 4 --cores 15         # whether and where such a slice would be placed now
+    vgpu drain GPU-1122334455000001     # the card gets no new slices, and the pods on it are evicted
+    vgpu run hello --image I --mem 4 -- echo hello    # a program on a slice of a card, as a job of a queue
+    vgpu ui                             # all of it in a browser, as it changes
 
 """
 _ABOUT = (
@@ -143,7 +143,7 @@ def _program() -> str:
 def _offered(chosen: Sequence[str], more: Sequence[Command], *, people: bool) -> Collection[Command]:
     """The product's commands and `more`; where none of them was chosen, those of other distributions too."""
     theirs = (command for command in _PEOPLE if people or command[0] in chosen)
-    offered = {command[0]: command for command in (*_SERVICES, *theirs, *more)}
+    offered = {command[0]: command for command in (*theirs, *_SERVICES, *more)}
     if not any(name in offered for name in chosen):
         from importlib.metadata import entry_points  # takes megabytes, so services must not load it
 

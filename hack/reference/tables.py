@@ -57,10 +57,10 @@ def reasons() -> str:
     return page(
         "Reasons",
         "`device_plugin/core/reasons.py`",
-        "Why a pod has no card now. The text stands in the pod's FailedScheduling event, in /explain, where advice"
-        " follows it, and the label `reason` of `vgpu_unplaced_pods` has the first column. Texts in events hold only"
-        " rounded numbers, because kube-scheduler tries a pod again whenever its event changes; /explain has the exact"
-        " ones.",
+        "Why a pod has no card now. The text stands in the pod's FailedScheduling event, and in `vgpu why` and"
+        " /explain, where advice follows it. The label `reason` of `vgpu_unplaced_pods` has the first column. Texts in"
+        " events hold only rounded numbers, because kube-scheduler tries a pod again whenever its event changes;"
+        " `vgpu why` and /explain have the exact ones.",
         table(
             ("reason", "text, after a number of cards or nodes", "what to do"),
             ((f"`{reason.value}`", reason.text, reason.advice) for reason in Reason),

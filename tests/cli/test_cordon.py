@@ -118,7 +118,7 @@ def test_a_card_that_its_node_shows_no_more_is_found_by_the_list(fleet: Fleet) -
 
 @pytest.mark.parametrize(
     ("named", "says"),
-    [("ghost/n1-0", "there is no node ghost"), ("n1/ghost", "node n1 has no card ghost: see `/explain`")],
+    [("ghost/n1-0", "there is no node ghost"), ("n1/ghost", "node n1 has no card ghost: see `vgpu cards`")],
 )
 def test_a_node_or_a_card_of_it_that_there_is_not_is_refused(
     fleet: Fleet, capsys: pytest.CaptureFixture[str], named: str, says: str

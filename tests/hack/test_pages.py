@@ -17,19 +17,23 @@ from device_plugin.wiring.commands import parse
 from tests.deadline import eventually
 from tests.pages import PAGES, PROJECT, blocks
 
-_LINE = re.compile(r"(vgpu|make|hack/[a-z-]+)( |$)")
+_LINE = re.compile(r"(?:\$ )?(?:kubectl )?(vgpu|make|hack/[a-z-]+)( |$)")
 # `vgpu drain` in a sentence names a command; with more words it is one.
-_INLINE = re.compile(r"`((?:vgpu [a-z]+|make|hack/[a-z-]+) [^`…]+)`")
+_INLINE = re.compile(r"`((?:(?:kubectl )?vgpu [a-z]+|make|hack/[a-z-]+) [^`…]+)`")
 
 
 def commands() -> Iterator[tuple[Path, list[str]]]:
     """The words of each line of a block or of inline code that begins with a program of ours, up to a pipe."""
     found = [
-        (page, line) for page, text in blocks("sh", "") for line in text.splitlines() if _LINE.match(line)
+        (page, line)
+        for page, text in blocks("sh", "console", "")
+        for line in text.splitlines()
+        if _LINE.match(line)
     ]
     found += [(page, line) for page in PAGES for line in _INLINE.findall(page.read_text(encoding="utf-8"))]
     for page, line in found:
-        yield page, list(takewhile(lambda word: word not in (">", "|"), shlex.split(line, comments=True)))
+        words = shlex.split(line.removeprefix("$ ").removeprefix("kubectl "), comments=True)
+        yield page, list(takewhile(lambda word: word not in (">", "|", "&&"), words))
 
 
 def of(program: str) -> list[Any]:
