@@ -20,6 +20,8 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from device_plugin.cli.convert_pods import Conversion, Target, templates
+from device_plugin.cli.output import printable
+from device_plugin.cli.yaml_limits import MOST_CHARACTERS, cost_problem
 from device_plugin.core.errors import VgpuError
 from device_plugin.core.requests import DEFAULT_PREFIXES
 
@@ -77,29 +79,43 @@ def _documents(name: str) -> list[Any]:
     """The documents of a file. Raises ConvertError."""
     try:
         text = sys.stdin.read() if name == STDIN else Path(name).read_text(encoding="utf-8")
-        return list(_yaml().load_all(text))
-    except (OSError, UnicodeDecodeError, YAMLError) as error:
+        if len(text) > MOST_CHARACTERS:
+            raise ConvertError(f"{name} is longer than {MOST_CHARACTERS} characters: split it")
+        documents = list(_yaml().load_all(text))
+        problem = cost_problem(documents)
+    except RecursionError as error:
+        raise ConvertError(f"{name} is nested too deeply to be a manifest") from error
+    # A ValueError is of a number or a date that Python does not read, or of bytes that are no text.
+    except (OSError, ValueError, YAMLError) as error:
         raise ConvertError(f"{name}: {error}") from error
+    if problem:
+        raise ConvertError(f"{name}: {problem}")
+    return documents
 
 
 def _convert(name: str, documents: Sequence[Any], target: Target) -> bool:
     """Convert a file's documents in place, and print remarks; returns True if something could not be converted."""
     found = [(template, document) for document in documents for template in templates(document)]
     if not found:
-        print(f"{name}: no pod and no pod template", file=sys.stderr)
+        _say(f"{name}: no pod and no pod template")
     failed = False
     for template, document in found:
         conversion = Conversion(target)
         conversion.run(template)
         where = f"{name}: {_named(template if document is template else document)}"
         if not conversion.converted and not conversion.open:
-            print(f"{where}: asks no other product for a card; unchanged", file=sys.stderr)
+            _say(f"{where}: asks no other product for a card; unchanged")
         for remark in conversion.remarks:
-            print(f"{where}: {remark}", file=sys.stderr)
+            _say(f"{where}: {remark}")
         for problem in conversion.open:
-            print(f"{where}: not converted: {problem}", file=sys.stderr)
+            _say(f"{where}: not converted: {problem}")
         failed |= bool(conversion.open)
     return failed
+
+
+def _say(text: str) -> None:
+    """Print a sentence on stderr. It may quote what the author of the file wrote."""
+    print(printable(text), file=sys.stderr)
 
 
 def _named(document: Any) -> str:

@@ -4,9 +4,10 @@ The names of their resources and annotations are those of each product's documen
 Alibaba Cloud's gpushare, KAI's fractions, Volcano's vGPU, NVIDIA's k8s-device-plugin.
 """
 
+import re
 from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
-from fractions import Fraction
+from decimal import Decimal
 from typing import Any
 
 from device_plugin.core import annotations as ours
@@ -60,6 +61,7 @@ _UNSIZED = {
     "aliyun.com/gpu-count": "it counts cards of a node",
 }
 _MIG = "nvidia.com/mig-"
+_FEW_DIGITS = re.compile("[0-9]{1,4}")
 # KAI's annotations of a pod.
 _FRACTION, _MEMORY, _DEVICES = "gpu-fraction", "gpu-memory", "gpu-fraction-num-devices"
 _FRACTIONS = (_FRACTION, _MEMORY, _DEVICES)
@@ -157,7 +159,7 @@ class Conversion:
         """The request for `nvidia.com/mig-1g.5gb`: 1 of 7 parts of the compute units, 5 GB. Raises RequestError."""
         profile = resource.removeprefix(_MIG).partition(".")
         parts, memory = profile[0].removesuffix("g"), profile[2].partition("gb")[0]
-        if not (parts.isdecimal() and memory.isdecimal()):
+        if not (_FEW_DIGITS.fullmatch(parts) and _FEW_DIGITS.fullmatch(memory)):
             raise RequestError(f"{resource}: not a profile such as {_MIG}1g.5gb")
         self.remarks.append(f"container {name}: {resource} was {parts} of 7 parts of the compute units")
         return _Ask(
@@ -191,12 +193,13 @@ class Conversion:
     def _percent_of(self, text: object) -> int:
         """A fraction of a card in percent, rounded down, so that as many fit as before. Raises RequestError."""
         try:
-            percent = Fraction(str(text)) * WHOLE_CARD
-        except (ValueError, ZeroDivisionError):
-            percent = Fraction(0)
-        if not 1 <= percent <= WHOLE_CARD:
+            # A Decimal keeps its exponent as it is written: a Fraction of 1e999999999 takes all memory.
+            percent = Decimal(str(text)) * WHOLE_CARD
+        except (ArithmeticError, ValueError):
+            percent = Decimal(0)
+        if not percent.is_finite() or not 1 <= percent <= WHOLE_CARD:
             raise RequestError(f"annotation {_FRACTION}: {text}: write a fraction from 0.01 to 1")
-        if percent.denominator > 1:
+        if percent != int(percent):
             self.remarks.append(f"{_FRACTION} {text} is rounded down to {int(percent)} percent")
         return int(percent)
 

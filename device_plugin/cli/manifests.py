@@ -10,6 +10,7 @@ import yaml
 
 from device_plugin.adapters.kube.structs import DecodeError
 from device_plugin.adapters.kube.templates import TemplatePod, read_template
+from device_plugin.cli.yaml_limits import MOST_CHARACTERS, cost_problem
 from device_plugin.core.errors import VgpuError
 
 # Where the template of each kind is, and the number of its pods; what is not named here is looked for at _USUAL.
@@ -22,8 +23,6 @@ _COUNTS: Mapping[str, tuple[str, ...]] = {
     "Job": ("spec", "parallelism"), "CronJob": ("spec", "jobTemplate", "spec", "parallelism"),
 }  # fmt: skip
 _REPLICAS = ("spec", "replicas")
-# Characters of a file, and documents: more is no manifest that anybody wrote.
-MOST_CHARACTERS, MOST_DOCUMENTS = 4 * 1024 * 1024, 1000
 
 
 class ManifestError(VgpuError):
@@ -44,13 +43,19 @@ def read_manifests(file: str, namespace: str) -> tuple[Workload, ...]:
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
         if len(text) > MOST_CHARACTERS:
-            raise ManifestError(f"{file} is longer than {MOST_CHARACTERS} characters")
+            raise ManifestError(f"{file} is longer than {MOST_CHARACTERS} characters: split it")
         documents = list(yaml.safe_load_all(text))
+        problem = cost_problem(documents)
     except OSError as error:
         raise ManifestError(f"{file} cannot be read: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except RecursionError as error:
+        raise ManifestError(f"{file} is nested too deeply to be a manifest") from error
+    # A ValueError is of a number or a date that Python does not read, or of bytes that are no text.
+    except (yaml.YAMLError, ValueError) as error:
         raise ManifestError(f"{file} is no YAML: {' '.join(str(error).split())}") from error
-    objects = [each for document in documents[:MOST_DOCUMENTS] for each in _objects(document)]
+    if problem:
+        raise ManifestError(f"{file}: {problem}")
+    objects = [each for document in documents for each in _objects(document)]
     found = tuple(made for each in objects if (made := _workload(each, namespace)) is not None)
     if not found:
         raise ManifestError(

@@ -204,3 +204,29 @@ def test_the_exit_status_is_1_where_a_request_was_left(
     file.write_text(POD % "        nvidia.com/gpu.shared: 1")
     assert main(["convert", str(file)]) == 1
     assert "Pod demo: not converted: container main: nvidia.com/gpu.shared" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "fraction", ["1e999999999", "-1e999999999", "1e-999999999", "nan", "sNaN", "inf", "9" * 5000]
+)
+def test_a_fraction_that_would_take_all_memory_is_no_fraction(fraction: str) -> None:
+    assert "write a fraction" in converted(pod({}, {"gpu-fraction": fraction})).open[0]
+
+
+def test_a_profile_of_many_digits_is_no_profile() -> None:
+    assert "not a profile" in converted(pod({f"nvidia.com/mig-{'9' * 5000}g.5gb": 1})).open[0]
+
+
+def test_what_the_author_of_a_file_wrote_is_text_on_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "pod.yaml"
+    file.write_text(
+        'kind: Pod\nmetadata: {name: "a\\e]0;x\\a\\u202Eb"}\n'
+        'spec: {containers: [{name: "\\e[2J", resources: {limits: {nvidia.com/gpu: "\\e[31m"}}}]}\n',
+        encoding="utf-8",
+    )
+    assert main(["convert", str(file)]) == 1
+    said = capsys.readouterr().err
+    assert "not converted" in said
+    assert all(line.isprintable() for line in said.splitlines())
