@@ -26,6 +26,7 @@ from device_plugin.cluster.preempt.openings import movable
 from device_plugin.cluster.watch.view import ClusterView
 from device_plugin.core.errors import RequestError, VgpuError
 from device_plugin.core.grants import Grant
+from device_plugin.core.printable import printable
 from device_plugin.core.rearrange import MovePlan, Ranked, defragment
 from device_plugin.core.requests import DEFAULT_PREFIXES
 
@@ -66,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     with caller.connected(args) as client:
         local = local_allocator.listed(client, prefixes)
         if local.unknown:
-            print(local.unknown, file=sys.stderr)
+            print(printable(local.unknown), file=sys.stderr)
         view = local.view
         steps = planned(view, local.reservations, args.max_moves)
         print(output.as_text(as_object(view, steps), args.output) if args.output else as_text(view, steps))
@@ -159,7 +160,7 @@ def _done(client: KubeClient, view: ClusterView, step: MovePlan) -> bool:
     asked = going if len(going) > 1 else ()
     for pod, dry in (*product(asked, (True,)), *product(going, (False,))):
         if why := evicted(client, pod, dry=dry):
-            print(f"{named(pod)} stays: {why}", flush=True)
+            print(f"{named(pod)} stays: {printable(why)}", flush=True)
             return False
         if not dry:
             print(f"evicted {named(pod)}", flush=True)

@@ -23,6 +23,7 @@ from device_plugin.core.cards import REPORT_SECONDS, SliceState
 from device_plugin.core.errors import AnnotationError
 from device_plugin.core.events import Event
 from device_plugin.core.pods import Pod
+from device_plugin.core.printable import printable
 from device_plugin.kube.api import NODES, PODS, Ref
 from device_plugin.kube.errors import ApiError
 
@@ -111,7 +112,7 @@ def _empty(client: KubeClient, pods: Sequence[Pod], target: NodeCard, deadline: 
             line = f"{named(pod)} stays for now: {why}" if why else f"waiting for {named(pod)} to end"
             if line not in told:
                 told.add(line)
-                print(line, flush=True)
+                print(printable(line), flush=True)
         if time.monotonic() >= deadline:
             raise CordonError(
                 f"still there: {', '.join(map(named, left))}; the card stays cordoned, drain it again"
@@ -133,7 +134,7 @@ def _await_processes(client: KubeClient, target: NodeCard, deadline: float, *, s
     while (left := _unsettled(client, target)) or time.monotonic() < settled:
         if left and left != told:
             told = left
-            print(f"waiting for {left}", flush=True)
+            print(printable(f"waiting for {left}"), flush=True)
         if left and time.monotonic() >= deadline:
             raise CordonError(f"waited in vain for {left}; the card stays cordoned, drain it again")
         time.sleep(LOOK_SECONDS)

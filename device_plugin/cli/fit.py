@@ -20,7 +20,6 @@ from device_plugin.adapters.kube.templates import TemplatePod
 from device_plugin.cli import caller, local_allocator
 from device_plugin.cli.local_allocator import LocalAllocator
 from device_plugin.cli.manifests import ManifestError, Workload, read_manifests
-from device_plugin.cli.output import printable
 from device_plugin.cluster.show.why_pod import PodAnswer, asked_text, grant_text
 from device_plugin.core import annotations
 from device_plugin.core.errors import RequestError
@@ -28,6 +27,7 @@ from device_plugin.core.grants import Grant
 from device_plugin.core.node_constraints import ANYWHERE
 from device_plugin.core.placement import Refusal
 from device_plugin.core.pods import Container, ContainerKind, Pod
+from device_plugin.core.printable import printable
 from device_plugin.core.requests import CORES, DEFAULT_PREFIXES, MEM, PERCENT, WHOLE, PodRequest
 
 # Most pods that are placed, and most further ones that are counted.

@@ -19,6 +19,7 @@ from typing import Any, Generic, TextIO, TypeVar
 import yaml
 
 from device_plugin.core.errors import VgpuError
+from device_plugin.core.printable import printable
 
 Row = TypeVar("Row")
 
@@ -106,15 +107,6 @@ def add_selector(parser: argparse.ArgumentParser, of: str) -> None:
     )
 
 
-def printable(text: str) -> str:
-    """The text with every control character and invisible one replaced: it may be a tenant's."""
-    return (
-        text
-        if text.isprintable()
-        else "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
-    )
-
-
 def _all_printable(texts: list[str]) -> list[str]:
     return texts if "".join(texts).isprintable() else [printable(text) for text in texts]
 
@@ -146,7 +138,7 @@ class ListPrinter(Generic[Row]):
             objects = [self._listing.object(row) for row in listed]
             self._write_object({self._listing.plural: objects, **(beside or {})})
         elif self._format == "name":
-            self._write(self._listing.name(row) for row in listed)
+            self._write(_all_printable([self._listing.name(row) for row in listed]))
         elif not listed:
             print(empty or f"no {self._listing.plural}", file=sys.stderr)
         else:
@@ -169,7 +161,7 @@ class ListPrinter(Generic[Row]):
             for name in gone:
                 self._write_event(_GONE, before[name])
         elif self._format == "name":
-            self._write(map(self._listing.name, changed))
+            self._write(_all_printable([self._listing.name(row) for row in changed]))
         else:
             self._write_table(changed, header=not self._widths)
             self._write(f"{printable(name)} is gone" for name in gone)
@@ -271,7 +263,7 @@ def as_text(value: Mapping[str, Any], form: str) -> str:
     """The value as JSON or YAML, one of OBJECTS."""
     if form == "json":
         return json.dumps(value, indent=2)
-    text: str = yaml.dump(value, Dumper=_DUMPER, sort_keys=False, allow_unicode=True)
+    text: str = yaml.dump(value, Dumper=_DUMPER, sort_keys=False)
     return text.rstrip()
 
 

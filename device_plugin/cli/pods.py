@@ -18,10 +18,11 @@ from device_plugin.cli.output import Column, Listing, ListPrinter, age_since, in
 from device_plugin.cli.show_reading import follow_list
 from device_plugin.core import annotations
 from device_plugin.core.errors import AnnotationError
-from device_plugin.core.grants import Grant, Slice, ranges
+from device_plugin.core.grants import Slice, own_grant, ranges
 from device_plugin.kube.api import Kind, Object, Where
 
 BOUND = "status.phase!=Succeeded,status.phase!=Failed,spec.nodeName!="
+_CONTAINERS = ("containers", "initContainers")
 RUNNING, ENDING = "Running", "Terminating"
 
 
@@ -54,9 +55,8 @@ def read_pod(pod: Object) -> HoldingPod:
     slices, fault = tuple[Slice, ...](), ""
     if text:
         try:
-            grant = Grant.decode(text)
-            slices = tuple(grant.slices()) if grant.pod == metadata["uid"] else ()
-            fault = "" if slices else f"grant: written for pod {grant.pod[:63]}: void"
+            names = {each["name"] for key in _CONTAINERS for each in spec.get(key) or ()}
+            slices = tuple(own_grant(text, metadata["uid"], str(spec.get("nodeName") or ""), names).slices())
         except AnnotationError as error:
             fault = str(error)
     bound: Object = next((c for c in status.get("conditions") or () if c.get("type") == "PodScheduled"), {})

@@ -20,6 +20,7 @@ from device_plugin.cli.engine import EngineError
 from device_plugin.cli.output import Column, Listing, ListPrinter, age
 from device_plugin.core.annotations import KUEUE_QUEUE, QUEUE
 from device_plugin.core.jobs.job import pods
+from device_plugin.core.printable import printable
 from device_plugin.kube.api import JOBS, Ref
 
 COLUMNS = (
@@ -112,7 +113,7 @@ def as_table(jobs: Sequence[Mapping[str, Any]], now: float, *, namespaces: bool)
     """The jobs as kubectl shows objects."""
     rows = [COLUMNS, *(_cells(job, now) for job in jobs)]
     # Not cut to the terminal's width, as other lists are: what a job waits for is a sentence.
-    shown = [tuple(map(output.printable, row[0 if namespaces else 1 :])) for row in rows]
+    shown = [tuple(map(printable, row[0 if namespaces else 1 :])) for row in rows]
     widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
     lines = ("   ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) for row in shown)
     return "\n".join(line.rstrip() for line in lines)

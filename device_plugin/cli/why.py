@@ -22,7 +22,6 @@ from device_plugin.adapters.kube.templates import TemplatePod, read_template
 from device_plugin.cli import caller, engine, local_allocator
 from device_plugin.cli.engine import EngineError
 from device_plugin.cli.local_allocator import MissingListError
-from device_plugin.cli.output import printable
 from device_plugin.cli.port_forward import ForwardError
 from device_plugin.cluster.show.why_pod import PodAnswer, asked_text
 from device_plugin.core.annotations import QUEUE
@@ -31,6 +30,7 @@ from device_plugin.core.errors import RequestError, VgpuError
 from device_plugin.core.http_values import JSON
 from device_plugin.core.pod_states import PodState
 from device_plugin.core.pods import Pod
+from device_plugin.core.printable import printable
 from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import pod_request
 from device_plugin.kube.api import JOBS, PODS, Ref, Where

@@ -169,6 +169,8 @@ KEYS = (
 VERSION = 1
 # An inventory of 16 cards is 4 KiB and a grant of 100 containers 12 KiB; Kubernetes allows 256 KiB.
 MAX_BYTES = 64 * 1024
+# Characters of a name or a uuid.
+MAX_TEXT = 253
 # Wide enough for any card or cluster, narrow enough that sums stay exact in a signed 64-bit integer.
 MAX_INT = 2**40
 # Most cards of a node, and so most slices of a container.
@@ -190,14 +192,9 @@ class Fields:
         """True if the object has `key`."""
         return key in self._value
 
-    def text(self, key: str, *, max_length: int = 253) -> str:
+    def text(self, key: str, *, max_length: int = MAX_TEXT) -> str:
         """The string under `key`: 1 to `max_length` printable characters, as it is written to logs and config files."""
-        value = self._value.get(key)
-        if not isinstance(value, str) or not 0 < len(value) <= max_length or not value.isprintable():
-            raise AnnotationError(
-                f"{self._where}: {key} must be a text of 1 to {max_length} printable characters"
-            )
-        return value
+        return checked_text(self._value.get(key), f"{self._where}: {key}", max_length=max_length)
 
     def integer(self, key: str, *, least: int = 0) -> int:
         """The integer under `key`, from `least` to MAX_INT; `true` is not an integer."""
@@ -262,6 +259,13 @@ def checked_int(value: object, where: str, *, least: int) -> int:
     """`value` as an int from `least` to MAX_INT, or AnnotationError."""
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= MAX_INT:
         raise AnnotationError(f"{where} must be an integer of at least {least}, found {_shown(value)}")
+    return value
+
+
+def checked_text(value: object, where: str, *, max_length: int = MAX_TEXT) -> str:
+    """`value` as a text of 1 to `max_length` printable characters, or AnnotationError."""
+    if not isinstance(value, str) or not 0 < len(value) <= max_length or not value.isprintable():
+        raise AnnotationError(f"{where} must be a text of 1 to {max_length} printable characters")
     return value
 
 

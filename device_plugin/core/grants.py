@@ -1,14 +1,16 @@
 """Slices and grants, and the grant as the Pod annotation `vgpu.io/grant` carries it."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from device_plugin.core import annotations
-from device_plugin.core.annotations import MAX_CARDS, MAX_COMPUTE_UNITS, Fields
+from device_plugin.core.annotations import MAX_CARDS, MAX_COMPUTE_UNITS, Fields, checked_text
 from device_plugin.core.card_names import unique
 from device_plugin.core.errors import AnnotationError
 
 MAX_CONTAINERS = 256
+# Characters of a container's name, as Kubernetes has it.
+MAX_CONTAINER_NAME = 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +95,14 @@ class Grant:
         entries = fields.mapping("containers", most=MAX_CONTAINERS)
         if not entries:
             raise AnnotationError("grant: no container holds a slice")
+        for name in entries:
+            checked_text(name, "grant: the name of a container", max_length=MAX_CONTAINER_NAME)
         node = fields.text("node")
         grant = cls(
             pod=fields.text("pod"),
             node=node,
             containers={
-                name: read_slices(value, f"grant: container {name[:63]}", node)
-                for name, value in entries.items()
+                name: read_slices(value, f"grant: container {name}", node) for name, value in entries.items()
             },
             gen=fields.integer("gen", least=1),
             cards=_sizes(fields, node),
@@ -110,12 +113,28 @@ class Grant:
         return grant
 
 
+def own_grant(text: str, pod: str, node: str, containers: Collection[str]) -> Grant:
+    """The grant in the annotation of the pod with this UID, on this node, with these containers.
+
+    Raises AnnotationError if it cannot be this pod's: malformed, written for another pod or node, or naming a
+    container that the pod does not have.
+    """
+    grant = Grant.decode(text)
+    if grant.pod != pod:
+        raise AnnotationError(f"grant: written for pod {grant.pod[:63]}, found on {pod}: void")
+    if grant.node != node:
+        raise AnnotationError(f"grant: written for node {grant.node[:63]}, the pod is on {node!r}: void")
+    if strangers := grant.containers.keys() - containers:
+        raise AnnotationError(f"grant: the pod has no container {min(strangers)}")
+    return grant
+
+
 def _sizes(fields: Fields, node: str) -> Mapping[str, CardSize]:
     if not fields.has("cards"):
         return {}
     sizes = {}
     for uuid, value in fields.mapping("cards", most=MAX_CARDS).items():
-        size = Fields(value, f"grant: card {uuid[:63]}")
+        size = Fields(value, f"grant: card {checked_text(uuid, 'grant: the uuid of a card')}")
         sizes[unique(uuid, node)] = CardSize(
             size.integer("memMiB", least=1), size.integer("maxSlices", least=1)
         )

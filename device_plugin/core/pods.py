@@ -7,8 +7,7 @@ from enum import Enum
 from device_plugin.core import annotations
 from device_plugin.core.card_names import unique
 from device_plugin.core.cards import Inventory, card_list
-from device_plugin.core.errors import AnnotationError
-from device_plugin.core.grants import Grant
+from device_plugin.core.grants import Grant, own_grant
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.node_constraints import NodeTraits, Taint
 from device_plugin.core.obstacles import NONE, Obstacles
@@ -92,17 +91,7 @@ class Pod:
         text = self.annotation(annotations.GRANT)
         if not text:
             return None
-        grant = Grant.decode(text)
-        if grant.pod != self.uid:
-            raise AnnotationError(f"grant: written for pod {grant.pod[:63]}, found on {self.uid}: void")
-        if grant.node != self.node:
-            raise AnnotationError(
-                f"grant: written for node {grant.node[:63]}, the pod is on {self.node!r}: void"
-            )
-        strangers = set(grant.containers) - {container.name for container in self.containers}
-        if strangers:
-            raise AnnotationError(f"grant: the pod has no container {min(strangers)[:63]}")
-        return grant
+        return own_grant(text, self.uid, self.node, {container.name for container in self.containers})
 
 
 @dataclass(frozen=True, slots=True)

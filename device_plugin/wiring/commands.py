@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from device_plugin.core.errors import VgpuError
+from device_plugin.core.printable import printable_lines
 
 VERSION = "0.1.0"
 # Name, help, and the module with add_arguments(parser) and run(args) -> exit status.
@@ -81,7 +82,7 @@ def main(argv: Sequence[str] | None = None, more: Sequence[Command] = ()) -> int
     try:
         status: int = args.run(args)
     except VgpuError as error:
-        print(f"vgpu: {error}", file=sys.stderr)  # noqa: T201 - the one place where a command fails
+        print(f"vgpu: {printable_lines(str(error))}", file=sys.stderr)  # noqa: T201 - the one place where a command fails
         return 2
     return status
 

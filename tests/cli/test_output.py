@@ -87,6 +87,14 @@ def test_control_characters_and_marks_that_turn_text_are_replaced() -> None:
     assert line.startswith("a\ufffd[31m\ufffd\ufffdb ")
 
 
+@pytest.mark.parametrize("form", ["name", "yaml", "json"])
+def test_no_form_writes_a_mark_that_moves_the_cursor_or_turns_text(form: str) -> None:
+    printer = ListPrinter(options("-o", form), LISTING, out := io.StringIO())
+    printer.show([Cup("a\x1b[31m\x9b\u202eb", 0)])
+    printer.show_changes([Cup("c\u2066\x07", 0)])
+    assert all(line.isprintable() for line in out.getvalue().split("\n"))
+
+
 def test_wide_shows_more_columns() -> None:
     assert shown(Cup("a", 0), words=("-o", "wide"))[0].split() == ["NAME", "FILLED", "COLOUR"]
 

@@ -50,3 +50,10 @@ def test_what_stands_after_two_dashes_is_another_programs(capsys: pytest.Capture
     with pytest.raises(SystemExit, match=r"^2$"):
         main(["run", "a", "--image=I", "--cards=1", "sh", "x"])
     assert "unrecognized arguments: sh x: write -- before the program" in capsys.readouterr().err
+
+
+def test_an_error_quotes_what_others_wrote_as_text(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["convert", "/nowhere\x1b]0;title\x07\u202e"]) == 2
+    said = capsys.readouterr().err
+    assert "/nowhere\ufffd]0;title\ufffd\ufffd" in said
+    assert all(line.isprintable() for line in said.splitlines())

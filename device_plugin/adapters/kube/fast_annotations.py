@@ -12,16 +12,14 @@ from device_plugin.core.annotations import (
     MAX_CARDS,
     MAX_COMPUTE_UNITS,
     MAX_INT,
+    MAX_TEXT,
     VERSION,
     write_object,
 )
 from device_plugin.core.card_names import unique
 from device_plugin.core.cards import Card, Inventory
 from device_plugin.core.errors import AnnotationError
-from device_plugin.core.grants import CardSize, Grant, Slice
-
-# Longest text of a contract, as `annotations.Fields.text` has it.
-_LONGEST = 253
+from device_plugin.core.grants import MAX_CONTAINER_NAME, CardSize, Grant, Slice
 
 
 class _Exact(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -95,9 +93,9 @@ def _usual_grant(text: str) -> Grant | None:
     cores = held.cores
     if not cores or sorted(set(cores)) != cores or cores[0] < 0 or cores[-1] >= MAX_COMPUTE_UNITS:
         return None
-    for name in (raw.pod, raw.node, held.card):
-        if not 0 < len(name) <= _LONGEST or not name.isprintable():
-            return None
+    names = (raw.pod, raw.node, held.card, *raw.cards)
+    if not (_is_text(container, MAX_CONTAINER_NAME) and all(map(_is_text, names))):
+        return None
     if not (1 <= held.mem <= MAX_INT and 1 <= raw.gen <= MAX_INT):
         return None
     sizes = {}
@@ -142,7 +140,7 @@ def _usual_inventory(text: str) -> Inventory | None:
             c.hive,
         )
         for name in (c.uuid, c.pci):
-            if not 0 < len(name) <= _LONGEST or not name.isprintable():
+            if not 0 < len(name) <= MAX_TEXT or not name.isprintable():
                 return None
         if kind is None or not -1 <= c.numa <= MAX_INT:
             return None
@@ -172,3 +170,8 @@ def _of_kind(
     except AnnotationError:
         return None
     return found
+
+
+def _is_text(name: str, most: int = MAX_TEXT) -> bool:
+    """True for what `annotations.checked_text` accepts."""
+    return 0 < len(name) <= most and name.isprintable()

@@ -42,6 +42,19 @@ def test_other_grants_are_read_too(grant: Grant) -> None:
     assert read_grant(grant.encode()) == Grant.decode(grant.encode())
 
 
+@pytest.mark.parametrize(
+    "grant",
+    [
+        Grant("uid", NODE, {"\x1b[31m": (Slice("x", 1, (0,)),)}),
+        Grant("uid", NODE, {"c" * 64: (Slice("x", 1, (0,)),)}),
+        Grant("uid", NODE, {"a": (Slice("x", 1, (0,)),)}, cards={"\u202ex": CardSize(1, 1)}),
+    ],
+)
+def test_names_that_nobody_should_print_are_refused_here_too(grant: Grant) -> None:
+    with pytest.raises(AnnotationError, match="printable"):
+        read_grant(grant.encode())
+
+
 REPORT = ReportedSlice("uid", "default", "a", "main", SliceState.OUTLIVING, (Slice("n1-0", 1, (0,)),))
 
 

@@ -1,0 +1,15 @@
+"""Texts for a terminal: what a tenant wrote must not move its cursor, colour it, or turn its direction."""
+
+_SHOWN = "\N{REPLACEMENT CHARACTER}"
+
+
+def printable(text: str) -> str:
+    """The text with every control character and invisible one replaced, line breaks too."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else _SHOWN for each in text)
+
+
+def printable_lines(text: str) -> str:
+    """The text with line breaks kept and every other control character and invisible one replaced."""
+    return "\n".join(map(printable, text.split("\n")))
