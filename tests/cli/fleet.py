@@ -76,9 +76,12 @@ class Fleet:
 
     def pod(
         self, name: str, mem: int, card: str = "", owner: str = "ReplicaSet", grace: int = 0,
-        labels: Mapping[str, str] | None = None, node: str = "",
+        labels: Mapping[str, str] | None = None, node: str = "", grant_of: str = "",
     ) -> None:  # fmt: skip
-        """A pod that asks for `mem` units; with a `card` (of `node`) it holds them there, from core group 0."""
+        """A pod that asks for `mem` units; with a `card` (of `node`) it holds them there, from core group 0.
+
+        With `grant_of`, its grant is that of the pod with this UID.
+        """
         controller = {"apiVersion": "apps/v1", "kind": owner, "name": "owner", "uid": "u", "controller": True}
         metadata = {"labels": labels or {}, "ownerReferences": [controller] if owner else []}
         spec = {"schedulerName": "vgpu-scheduler", "terminationGracePeriodSeconds": grace}
@@ -88,7 +91,7 @@ class Fleet:
         if card:
             node = node or card.partition("-")[0]
             given = Slice(card, mem * 1023, tuple(range(mem * 60 // 16 + (mem * 60 % 16 > 0))))
-            grant = Grant(made.body["metadata"]["uid"], node, {"main": (given,)})
+            grant = Grant(grant_of or made.body["metadata"]["uid"], node, {"main": (given,)})
             bind = objects.binding(name, node, annotations={annotations.GRANT: grant.encode()})
             answer = self._api.post(f"{PODS}/{name}/binding", bind, "allocator")
             assert answer.code == 201, answer.body

@@ -12,10 +12,11 @@ import argparse
 import logging
 import signal
 import threading
-import webbrowser
+from contextlib import nullcontext
 
 from device_plugin.adapters.http.server import MOST_PORT
 from device_plugin.cli import caller, engine, local_allocator
+from device_plugin.cli.ui import browser
 from device_plugin.cli.ui.entries import PageEntries
 from device_plugin.cli.ui.follow import ClusterFollower
 from device_plugin.cli.ui.server import Answer, PageServer
@@ -84,9 +85,10 @@ def run(args: argparse.Namespace) -> int:
         plans = JobPlans.of(client, args, follower.take_plans, server.is_open)
         plans.start()
         print(f"{server.address}\nThe page shows the cluster as it changes. Ctrl-C ends it.", flush=True)
-        if args.open and not webbrowser.open(server.address):
-            print("no browser can be opened here: open that address yourself", flush=True)
-        stop.wait()
+        with browser.opened(server.address) if args.open else nullcontext(enter_result=True) as found:
+            if not found:
+                print("no browser can be opened here: open that address yourself", flush=True)
+            stop.wait()
         plans.close()
         follower.close()
         server.close()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from http import HTTPStatus
+from itertools import islice
 from typing import Any
 
 from device_plugin.adapters.kube.client import KubeClient
@@ -39,8 +40,8 @@ GATHER_SECONDS = 0.05
 REASONS_SECONDS, LEISURE = 0.25, 4
 # Seconds after which what depends on time alone is looked at.
 TURN_SECONDS = 1.0
-# Waiting pods, Jobs and faults that the page gets; a tenant can make thousands.
-MOST_WAITING = MOST_JOBS = 2000
+# Waiting pods, gangs, Jobs and faults that the page gets; a tenant can make thousands.
+MOST_WAITING = MOST_GANGS = MOST_JOBS = 2000
 MOST_FAULTS = 100
 
 
@@ -259,8 +260,8 @@ class ClusterFollower:
 
     def _put_reasons(self) -> None:
         with self._view.lock:
-            gangs = [asdict(gang) for gang in self._reservations.gangs.statuses()]
-            faults = self._view.faults.standing()
+            gangs = [asdict(gang) for gang in islice(self._reservations.gangs.statuses(), MOST_GANGS)]
+            faults = self._view.faults.standing()[:MOST_FAULTS]
         with self._jobs_lock:
             jobs = [job for job in self._jobs.values() if not job.ended][:MOST_JOBS]
             plans = self._plans

@@ -2,7 +2,8 @@
 
 What it knows is for the person who started it. So every request must name our own address (against DNS rebinding)
 and come from our own page, and all but the page's files need the token that the command prints. The token stands
-behind `#`, which no browser sends; the page sends it in a header.
+behind `#`, which no browser sends; the page sends it in a header. Other users of the machine can connect too: where
+there are many connections, those that have not shown the token make room.
 """
 
 import hmac
@@ -14,6 +15,7 @@ from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from socket import SHUT_RDWR, socket
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -36,6 +38,8 @@ _HEADERS = {
 }
 # Connections at a time, each in a thread, and browsers' streams among them. A browser opens six.
 MOST_CONNECTIONS, MOST_STREAMS = 48, 12
+# Seconds for a connection to end that makes room for another.
+DROP_SECONDS = 1.0
 # Seconds for a request to come, and for a browser to take what it is sent.
 TIMEOUT_SECONDS = 20.0
 # Seconds after which a stream without changes says that it lives.
@@ -71,10 +75,17 @@ class PageServer(ThreadingHTTPServer):
         self.streams = threading.BoundedSemaphore(MOST_STREAMS)
         self.readers = set[int]()
         self._connections = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        # Connections that have not shown the token, oldest first.
+        self._strangers: dict[socket, None] = {}
+        self._strangers_lock = threading.Lock()
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Serve a connection in a thread, or close it if it is one too many."""
-        if self._connections.acquire(blocking=False):
+        if self._connections.acquire(blocking=False) or (
+            self._drop_stranger() and self._connections.acquire(timeout=DROP_SECONDS)
+        ):
+            with self._strangers_lock:
+                self._strangers[request] = None
             super().process_request(request, client_address)
         else:
             self.shutdown_request(request)
@@ -84,7 +95,24 @@ class PageServer(ThreadingHTTPServer):
         try:
             super().process_request_thread(request, client_address)
         finally:
+            self.trust(request)
             self._connections.release()
+
+    def trust(self, request: socket) -> None:
+        """The connection has shown the token, or has ended: it need not make room for others."""
+        with self._strangers_lock:
+            self._strangers.pop(request, None)
+
+    def _drop_stranger(self) -> bool:
+        """End the oldest connection that has not shown the token; returns False if all have."""
+        with self._strangers_lock:
+            stranger = next(iter(self._strangers), None)
+            if stranger is None:
+                return False
+            del self._strangers[stranger]
+            with suppress(OSError):
+                stranger.shutdown(SHUT_RDWR)
+        return True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing of a browser that went away."""
@@ -139,13 +167,18 @@ class _Handler(BaseHTTPRequestHandler):
         if origin is not None and origin.removeprefix("http://") not in self.server.hosts:
             return "another page asks"
         # A person who types the address, or opens it from a terminal, comes from none.
-        if self.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
-            return "another page asks"
-        return ""
+        if self.headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin"):
+            return ""
+        # A link, such as the file's of --open, may lead to the page itself: alone it shows nothing.
+        leads = self.headers.get("Sec-Fetch-Mode"), self.headers.get("Sec-Fetch-Dest")
+        return "" if self.path == "/" and leads == ("navigate", "document") else "another page asks"
 
     def _known(self) -> bool:
         given = self.headers.get("Authorization", "")
-        return hmac.compare_digest(given.encode(), f"Bearer {self.server.token}".encode())
+        known = hmac.compare_digest(given.encode(), f"Bearer {self.server.token}".encode())
+        if known:
+            self.server.trust(self.connection)
+        return known
 
     def _answer(self, answer: Answer, query: Mapping[str, str]) -> None:
         try:

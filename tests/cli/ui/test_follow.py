@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from device_plugin.cli.ui import follow
 from device_plugin.cli.ui.entries import PageEntries
 from device_plugin.cli.ui.follow import ClusterFollower
-from device_plugin.core.annotations import MAX_REPLICAS, QUEUE
+from device_plugin.core.annotations import GROUP, GROUP_SIZE, MAX_REPLICAS, QUEUE
 from device_plugin.core.requests import DEFAULT_PREFIXES
 from tests.builders import objects
 from tests.cli.fleet import Fleet
@@ -107,6 +108,20 @@ def test_jobs_of_queues_as_the_objects_show_them(fleet: Fleet) -> None:
             "waiting",
             "8",
         )
+
+
+def test_what_a_tenant_can_make_thousands_of_is_bounded(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "MOST_FAULTS", 1)
+    monkeypatch.setattr(follow, "MOST_GANGS", 1)
+    for name in ("n1", "n2"):
+        fleet.node(name)
+        fleet.pod(f"on-{name}", 4, f"{name}-0", grant_of="another")
+        fleet.pod(f"in-{name}", 4, labels={GROUP: name, GROUP_SIZE: "2"})
+    with followed(fleet) as entries:
+        assert eventually(lambda: len(shown(entries, "waiting")) == 2, SECONDS)
+        assert (len(shown(entries, "fault")), len(shown(entries, "gang"))) == (1, 1)
 
 
 @pytest.mark.parametrize("only", [False, True])

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 import pytest
+from pytest_mock import MockerFixture
 
+from device_plugin.cli.ui.browser import opened
 from device_plugin.cli.ui.entries import PageEntries
 from device_plugin.cli.ui.server import PageServer
 from hack import page_data
@@ -178,6 +180,19 @@ def test_the_token_is_in_no_request_and_no_history(small: Shown) -> None:
     lost.goto(page.url)
     expect(lost.locator("#empty")).to_contain_text("Open the address that vgpu ui printed")
     stranger.close()
+
+
+def test_the_file_that_the_browser_is_given_leads_to_the_page(
+    small: Shown, browser: Browser, mocker: MockerFixture
+) -> None:
+    given = mocker.patch("webbrowser.open")
+    context = browser.new_context()
+    with opened(small.server.address):
+        page = context.new_page()
+        page.goto(given.call_args.args[0])
+        page.locator(".card").first.wait_for()
+        assert small.server.token not in page.url
+    context.close()
 
 
 def test_a_change_is_shown_on_the_row_the_panel_and_the_totals(small: Shown) -> None:

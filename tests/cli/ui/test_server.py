@@ -98,6 +98,8 @@ def test_the_token_is_new_each_time_and_stands_where_no_browser_sends_it(server:
         {"Origin": "https://127.0.0.1:{port}"},
         {"Sec-Fetch-Site": "cross-site"},
         {"Sec-Fetch-Site": "same-site"},
+        {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"},
+        {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "document"},
     ],
     ids=str,
 )
@@ -107,6 +109,13 @@ def test_another_page_and_another_name_of_this_machine_get_nothing(
     sent = {key: value.format(port=server.port) for key, value in headers.items()}
     for path in ("/", "/changes", "/use?card=a%26b"):
         assert get(server, path, {**known(server), **sent}).status == 403
+
+
+def test_a_link_leads_to_the_page_and_to_nothing_else(server: PageServer) -> None:
+    link = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+    assert get(server, "/", link).status == 200
+    for path in ("/main.js", "/changes", "/use?card=a%26b"):
+        assert get(server, path, {**known(server), **link}).status == 403
 
 
 def test_our_own_page_is_heard_by_both_names(server: PageServer) -> None:
@@ -148,7 +157,7 @@ def test_the_stream_sends_all_and_then_what_changes(server: PageServer, entries:
     assert next(stream) == ("change", [["node", "n7", "new\n\ndata: 1"], ["node", "n8", None]])
 
 
-def test_streams_and_connections_are_bounded(
+def test_streams_are_bounded(
     server: PageServer, entries: PageEntries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entries.put("node", {"n1": 1})
@@ -166,13 +175,44 @@ def test_streams_and_connections_are_bounded(
         return response.status == 200
 
     assert eventually(again, 20)
-    idle = [HTTPConnection("127.0.0.1", server.port, timeout=20) for _ in range(module.MOST_CONNECTIONS)]
-    for connection in idle:
-        connection.connect()
-    assert eventually(lambda: not _reached(server), 20)
-    for connection in idle:
+
+
+def test_connections_without_the_token_make_room(server: PageServer, entries: PageEntries) -> None:
+    entries.put("node", {"n1": 1})
+    stream = messages(get(server, "/changes", known(server)))
+    strangers = [_connected(server) for _ in range(2 * module.MOST_CONNECTIONS)]
+    assert get(server, "/use?card=a%26b", known(server)).status == 200
+    assert _ended(strangers[0])
+    entries.put("node", {"n1": 2})
+    assert ("change", [["node", "n1", 2]]) in stream
+    for connection in strangers:
         connection.close()
+
+
+def test_connections_with_the_token_are_bounded(server: PageServer) -> None:
+    pages = [_connected(server) for _ in range(module.MOST_CONNECTIONS)]
+    for page in pages:
+        page.request("GET", "/use?card=a%26b", headers=known(server))
+        assert page.getresponse().read()
+    assert not _reached(server)
+    pages.pop().close()
     assert eventually(lambda: _reached(server), 20)
+    for page in pages:
+        page.close()
+
+
+def _connected(server: PageServer) -> HTTPConnection:
+    made = HTTPConnection("127.0.0.1", server.port, timeout=20)
+    made.connect()
+    return made
+
+
+def _ended(connection: HTTPConnection) -> bool:
+    """True if the server has closed the connection."""
+    try:
+        return connection.sock.recv(1) == b""
+    except ConnectionError:
+        return True
 
 
 def _reached(server: PageServer) -> bool:
