@@ -5,8 +5,8 @@
     vgpu fit --cards 2                      # two whole cards
     vgpu fit train.yaml                     # the pods of a Pod, Deployment, Job ...; `-` reads standard input
 
-It decides on lists of nodes and pods as the cluster service does; you must be allowed to read them. No pod
-is preempted for it. The exit code is 0 if all pods fit, 1 if not.
+It reads the lists of nodes and pods, and decides on them as the cluster service does. No pod is preempted for it. The
+exit code is 0 if all pods fit, 1 if not.
 """
 
 import argparse

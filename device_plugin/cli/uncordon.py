@@ -3,7 +3,7 @@
     vgpu uncordon GPU-1122334455000001
     vgpu uncordon gpu-1/0000:19:00.0
 
-This also ends the cordon of a card that its node does not show any more.
+It also works for a card that its node does not show any more.
 """
 
 import argparse

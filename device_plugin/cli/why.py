@@ -4,11 +4,10 @@
     vgpu why pod/notebook -n team-a
     vgpu why job/train -o json
 
-Of a pod it says what it asks for, what each group of nodes lacks, and what would make room: the fewest pods whose end
-would, moves, a smaller request that fits now. It decides on lists of nodes and pods as the cluster service does, which
-you must be allowed to read. The reservations of the cluster service are known only with the rights of the Role
-ask-allocator of docs/operations.md, and a job's place in its queue with those of ask-job-engine of docs/jobs.md; for
-both you need kubectl.
+Of a pod it says what it asks for, what each group of nodes lacks, and what would help: the end of which pods, which
+moves, which smaller request. It reads the lists of nodes and pods, and decides on them as the cluster service does.
+The cluster service's reservations count only with the rights of the Role ask-allocator of docs/operations.md. A job's
+place in its queue needs those of ask-job-engine of docs/jobs.md. For both you need kubectl.
 """
 
 import argparse

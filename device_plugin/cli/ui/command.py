@@ -1,4 +1,4 @@
-"""`vgpu ui`: a page for the browser that shows every card, who holds what of it, and why pods wait.
+"""`vgpu ui`: a page for the browser that shows every card, the pods on it, and why others wait.
 
     vgpu ui                    # prints an address: open it in a browser on this machine
     vgpu ui --open             # opens it
