@@ -22,9 +22,15 @@ Object = Mapping[str, Any]
 """An object of the API as JSON."""
 
 
+METADATA_ANNOTATIONS = (annotations.CARDS, annotations.CORDONED, annotations.CORDON_NOTES, annotations.GRANT)
+
+
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """The metadata of an object of any kind; of its labels and annotations those whose keys begin with `vgpu.io/`."""
+    """The metadata of an object of any kind; of its labels those whose keys begin with `vgpu.io/`.
+
+    Of its annotations METADATA_ANNOTATIONS are kept.
+    """
 
     name: str
     namespace: str = ""

@@ -1,6 +1,7 @@
 """Kubernetes' JSON into the types that kinds are read as, and the parts of lists, watch events and errors."""
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import Any, NamedTuple, cast
 
 import msgspec
@@ -13,7 +14,7 @@ from device_plugin.adapters.kube.structs import MOST_KEYS, PREFIX, DecodeError, 
 from device_plugin.core import annotations
 from device_plugin.core.batch import Job
 from device_plugin.core.pods import Node, Pod
-from device_plugin.kube.api import Kind, Metadata
+from device_plugin.kube.api import METADATA_ANNOTATIONS, Kind, Metadata
 
 _read_node, _read_any = decoder(structs.Node), decoder(structs.Whole)
 _read_list, _read_event, _read_status = decoder(structs.List), decoder(structs.Event), decoder(structs.Status)
@@ -50,7 +51,7 @@ def metadata(text: Text) -> Metadata:
 def _metadata(raw: structs.BareMeta) -> Metadata:
     return Metadata(
         raw.name, raw.namespace, raw.uid, raw.resource_version, raw.generation, raw.creation_timestamp or "",
-        raw.deletion_timestamp is not None, _prefixed(raw.labels), _prefixed(raw.annotations),
+        raw.deletion_timestamp is not None, _labels(raw.labels), _annotations(raw.annotations),
     )  # fmt: skip
 
 
@@ -123,10 +124,18 @@ def status(text: Text) -> tuple[int, str, str]:
     return raw.code, raw.reason, raw.message
 
 
-def _prefixed(kept: Mapping[str, str] | None) -> Mapping[str, str]:
-    """The annotations or labels with our prefix, of any kind of object: MOST_KEYS at most, each cut as a grant is."""
-    found: dict[str, str] = {}
-    for key, text in (kept or {}).items():
-        if key.startswith(PREFIX) and len(found) < MOST_KEYS:
-            found[key] = text[: annotations.MAX_BYTES + 1]
-    return found
+def _labels(kept: Mapping[str, str] | None) -> Mapping[str, str]:
+    """The labels with our prefix, of any kind of object: MOST_KEYS at most, whose values Kubernetes bounds."""
+    return dict(
+        islice(((key, text) for key, text in (kept or {}).items() if key.startswith(PREFIX)), MOST_KEYS)
+    )
+
+
+def _annotations(kept: Mapping[str, str] | None) -> Mapping[str, str]:
+    """The annotations that readers of metadata need, each cut as a grant is.
+
+    They are looked up by their names: any others, which a tenant may add by the dozen, neither hide them nor are kept.
+    """
+    if not kept:
+        return {}
+    return {key: kept[key][: annotations.MAX_BYTES + 1] for key in METADATA_ANNOTATIONS if key in kept}

@@ -23,6 +23,9 @@ from device_plugin.core.requests import MAX_LIST, MAX_WORD
 
 # Kueue's labels and annotations are kept beside ours. Each is cut one character beyond the longest that is accepted.
 KUEUE_PREFIX = "kueue.x-k8s.io/"
+_READ = frozenset(
+    (*(key.name for key in annotations.KEYS), annotations.KUEUE_QUEUE, annotations.KUEUE_ELASTIC)
+)
 _LONG = {annotations.CARD_MODEL: MAX_LIST + 1, annotations.RESIZE: annotations.MAX_BYTES + 1}
 # Most characters of the indexes of a Job, and most of its conditions.
 _INDEXES, _CONDITIONS = 32 * 1024, 8
@@ -83,9 +86,13 @@ def _number(written: int | None, default: int) -> int:
 
 
 def _of_job(kept: Mapping[str, str] | None) -> Mapping[str, str]:
-    """The labels or annotations of a Job with our prefix or Kueue's: MOST_KEYS at most, each cut."""
-    ours = ((key, text) for key, text in (kept or {}).items() if key.startswith((PREFIX, KUEUE_PREFIX)))
-    return {key: text[: _LONG.get(key, MAX_WORD + 1)] for key, text in islice(ours, MOST_KEYS)}
+    """The labels or annotations of a Job with our prefix or Kueue's: MOST_KEYS at most, each cut.
+
+    Those that are read come first, so that no number of others, which sort before them, hides one.
+    """
+    ours = [(key, text) for key, text in (kept or {}).items() if key.startswith((PREFIX, KUEUE_PREFIX))]
+    ours.sort(key=lambda item: item[0] not in _READ)
+    return {key: text[: _LONG.get(key, MAX_WORD + 1)] for key, text in ours[:MOST_KEYS]}
 
 
 def _indexes(text: str) -> str:

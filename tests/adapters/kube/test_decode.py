@@ -7,10 +7,11 @@ import pytest
 
 from device_plugin.adapters.kube import decode
 from device_plugin.adapters.kube.structs import DecodeError
+from device_plugin.core.annotations import GRANT, MAX_BYTES
 from device_plugin.core.batch import QueuedJob
 from device_plugin.core.jobs.resize import MAX_RECORD
 from device_plugin.core.pods import Agent
-from device_plugin.kube.api import AGENTS, JOBS, QUEUED_JOBS
+from device_plugin.kube.api import AGENTS, JOBS, PODS, QUEUED_JOBS
 
 
 def agent_pod(ports: list[dict[str, Any]], **status: str) -> bytes:
@@ -65,3 +66,12 @@ def test_of_a_job_of_a_queue_only_its_group_and_a_bounded_record_are_read() -> N
 def test_what_is_no_job_of_a_queue_is_an_error_and_no_exception_of_another_kind(metadata: object) -> None:
     with pytest.raises(DecodeError):
         decode.read(QUEUED_JOBS, json.dumps({"metadata": metadata}).encode())
+
+
+def test_no_number_of_other_annotations_hides_a_grant_or_is_kept() -> None:
+    others = {f"vgpu.io/{number:03}": "x" * 3000 for number in range(80)}
+    labels = {f"vgpu.io/{number:03}": "x" for number in range(80)}
+    metadata = {"name": "p", "annotations": {**others, GRANT: "g" * 70_000}, "labels": labels}
+    found = decode.read(PODS.metadata, json.dumps({"metadata": metadata}).encode())
+    assert found.annotations == {GRANT: "g" * (MAX_BYTES + 1)}
+    assert len(found.labels) == 64
