@@ -144,6 +144,8 @@ def test_of_what_anybody_may_write_into_a_job_little_is_kept() -> None:
 
 def test_no_number_of_other_keys_hides_one_that_is_read() -> None:
     others = {f"kueue.x-k8s.io/{number:03}": "x" for number in range(80)}
-    found = read({}, labels={**others, "vgpu.io/queue": "q"}, annotations={**others, "vgpu.io/resize": "r"})
+    found = read(
+        MINIMAL, labels={**others, "vgpu.io/queue": "q"}, annotations={**others, "vgpu.io/resize": "r"}
+    )
     assert (found.labels["vgpu.io/queue"], found.annotations["vgpu.io/resize"]) == ("q", "r")
     assert len(found.labels) == len(found.annotations) == 64
