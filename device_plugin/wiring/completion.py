@@ -6,6 +6,7 @@ its description, and `:DIRECTIVE` in the last line: 4 for nothing but these, 0 w
 """
 
 import argparse
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -13,6 +14,7 @@ from contextlib import suppress
 from device_plugin.cli import caller
 from device_plugin.cli.read_cluster import ClusterReader, Scope
 from device_plugin.core.errors import VgpuError
+from device_plugin.core.printable import printable
 from device_plugin.kube.api import NAMESPACES
 
 NO_FILES, FILES = 4, 0
@@ -55,6 +57,8 @@ complete -c vgpu -f -a '(vgpu __complete (commandline -opc)[2..] (commandline -c
 # By the name of an argument: what it names in the cluster.
 _NAMES: Mapping[str, str] = {"node": "nodes", "card": "cards", "namespace": "namespaces"}
 _FILE_ARGUMENTS = frozenset({"kubeconfig", "file", "files"})
+# A shell takes a candidate as if it had been typed, so one with `$(...)` or a line break would be a command.
+_PLAIN = re.compile(r"[\w.:/@+=,-]+", re.ASCII)
 _OWN_PROGRAM = "--"
 
 Parsers = Callable[[str], argparse.ArgumentParser | None]
@@ -74,9 +78,10 @@ def print_candidates(words: Sequence[str], commands: Iterable[tuple[str, str]], 
             if parser is not None and _OWN_PROGRAM not in before:
                 listed, directive = _after(parser, before[1:], last)
                 candidates = [*listed]
-    shown = [(name, about) for name, about in candidates if name.startswith(last.rpartition("=")[2])]
+    begun = last.rpartition("=")[2]
+    shown = [(name, about) for name, about in candidates if name.startswith(begun) and _PLAIN.fullmatch(name)]
     for name, about in shown[:MOST]:
-        sys.stdout.write(f"{name}\t{about}\n" if about else f"{name}\n")
+        sys.stdout.write(f"{name}\t{printable(about)}\n" if about else f"{name}\n")
     sys.stdout.write(f":{directive}\n")
     return 0
 

@@ -59,6 +59,8 @@ def test_names_come_from_the_cluster_and_from_the_kubeconfig(ask: Ask, tmp_path:
         assert ask("cards", *to, "n2") == ["n2\t1 cards", ":4"]
         assert ask("drain", *to, "n1-") == ["n1-0\ton n1", "n1-1\ton n1", ":4"]
         assert ask("cards", *to, "--context", "") == ["c", ":4"]
+        fleet.node("n3", uuid="$(touch /tmp/owned)")
+        assert "owned" not in "".join(ask("drain", *to, "")), "a shell would run it"
         config = json.loads(fleet.kubeconfig.read_text())
         config["clusters"][0]["cluster"]["server"] = "http://127.0.0.1:1"
         fleet.kubeconfig.write_text(json.dumps(config))
