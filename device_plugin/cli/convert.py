@@ -94,15 +94,21 @@ def _documents(name: str) -> list[Any]:
 
 
 def _convert(name: str, documents: Sequence[Any], target: Target) -> bool:
-    """Convert a file's documents in place, and print remarks; returns True if something could not be converted."""
+    """Convert a file's documents in place, and print remarks; returns True if something could not be converted.
+
+    Raises ConvertError.
+    """
     found = [(template, document) for document in documents for template in templates(document)]
     if not found:
         _say(f"{name}: no pod and no pod template")
     failed = False
     for template, document in found:
         conversion = Conversion(target)
-        conversion.run(template)
         where = f"{name}: {_named(template if document is template else document)}"
+        try:
+            conversion.run(template)
+        except (AttributeError, LookupError, TypeError, ValueError) as error:  # YAML of another form
+            raise ConvertError(f"{where}: a part of its pod is not as Kubernetes has it") from error
         if not conversion.converted and not conversion.open:
             _say(f"{where}: asks no other product for a card; unchanged")
         for remark in conversion.remarks:
@@ -120,8 +126,10 @@ def _say(text: str) -> None:
 
 def _named(document: Any) -> str:
     """Kind and name of an object, `Deployment web`."""
-    metadata = document.get("metadata") or {} if isinstance(document, dict) else {}
-    kind = document.get("kind", "object") if isinstance(document, dict) else "list"
+    if not isinstance(document, dict):
+        return "list ?"
+    kind, metadata = document.get("kind", "object"), document.get("metadata")
+    metadata = metadata if isinstance(metadata, dict) else {}
     return f"{kind} {metadata.get('name') or metadata.get('generateName') or '?'}"
 
 

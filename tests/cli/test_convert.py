@@ -230,3 +230,22 @@ def test_what_the_author_of_a_file_wrote_is_text_on_the_terminal(
     said = capsys.readouterr().err
     assert "not converted" in said
     assert all(line.isprintable() for line in said.splitlines())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{metadata: [1], spec: {containers: [{name: m}]}}",
+        "{metadata: x, spec: {containers: [{resources: {limits: {nvidia.com/gpu: 1}}}]}}",
+        "{spec: {containers: [{resources: x}]}}",
+        "{spec: {containers: [{resources: {limits: [1]}}]}}",
+        "{spec: {containers: [{resources: {limits: {3: 4}}}]}}",
+        "{spec: {nodeSelector: 5, containers: [{resources: {limits: {nvidia.com/gpu: 1}}}]}}",
+    ],
+)
+def test_a_pod_of_another_form_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str) -> None:
+    file = tmp_path / "pod.yaml"
+    file.write_text(text, encoding="utf-8")
+    assert main(["convert", "--in-place", str(file)]) == 2
+    assert "a part of its pod is not as Kubernetes has it" in capsys.readouterr().err
+    assert file.read_text() == text

@@ -11,6 +11,9 @@ from device_plugin.core.ledger import NodeState, Snapshot
 from device_plugin.core.pods import Pod
 
 Row = Mapping[str, Any]
+# Characters of what a waiting pod asks for, and of its reason: 256 containers with lists of cards have 50,000, and the
+# page shows thousands of pods. `vgpu why` and the button of the pod give the whole.
+MOST_TEXT = 500
 # States of a slice beside "bound", in the order in which they are named if several hold.
 _STATES = ("outliving", "covered", "unenforced")
 
@@ -49,9 +52,13 @@ def granted_row(record: NodeState, pods: Mapping[str, Pod]) -> Row:
 def waiting_row(pod: Pod, asks: str, text: str, advice: str, reason: str) -> Row:
     """A pod that waits for a card, what it asks for, and why it waits."""
     return {
-        "namespace": pod.namespace, "pod": pod.name, "asks": asks, "since": pod.created,
-        "reason": reason, "text": text, "advice": advice,
+        "namespace": pod.namespace, "pod": pod.name, "asks": _cut(asks), "since": pod.created,
+        "reason": reason, "text": _cut(text), "advice": advice,
     }  # fmt: skip
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MOST_TEXT else text[: MOST_TEXT - 1] + "\N{HORIZONTAL ELLIPSIS}"
 
 
 def job_row(job: Job) -> Row:

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from device_plugin.cli.ui import follow
+from device_plugin.cli.ui import follow, rows
 from device_plugin.cli.ui.entries import PageEntries
 from device_plugin.cli.ui.follow import ClusterFollower
 from device_plugin.core.annotations import GROUP, GROUP_SIZE, MAX_REPLICAS, QUEUE
+from device_plugin.core.pods import Pod
 from device_plugin.core.requests import DEFAULT_PREFIXES
 from tests.builders import objects
 from tests.cli.fleet import Fleet
@@ -122,6 +123,11 @@ def test_what_a_tenant_can_make_thousands_of_is_bounded(
     with followed(fleet) as entries:
         assert eventually(lambda: len(shown(entries, "waiting")) == 2, SECONDS)
         assert (len(shown(entries, "fault")), len(shown(entries, "gang"))) == (1, 1)
+
+
+def test_what_a_pod_says_of_itself_is_cut() -> None:
+    row = rows.waiting_row(Pod("ns", "p", "u"), "a" * 50_000, "b" * 50_000, "", "cores")
+    assert (row["asks"], row["text"]) == ("a" * 499 + "\u2026", "b" * 499 + "\u2026")
 
 
 @pytest.mark.parametrize("only", [False, True])
