@@ -32,6 +32,8 @@ LEASE_SECONDS, KUBELET_SECONDS = 15.0, 40.0
 AHEAD_SECONDS = 5.0
 # Most names that a text has.
 NAMES = 8
+# Most characters of an event's text, and most annotations that are named: whoever may write them can write many.
+MOST_TEXT, MOST_FAULTS = 500, 20
 Object = Mapping[str, Any]
 Objects = Sequence[Object] | None
 """Objects as JSON; None where they could not be read."""
@@ -228,16 +230,22 @@ def _agents(installed: Installation, _now: float) -> Iterator[Finding]:
             )
     for node, text in _notices(installed, running):
         yield _problem(
-            "agents", f"{node}: {text}", "do what the text says; docs/reference/events.md, Preflight"
-        )
+            "agents", f"an event of {node} says: {text}",
+            f"{logs}, which says it too (whoever may create events in namespace default can write one);"
+            " docs/reference/events.md, Preflight",
+        )  # fmt: skip
 
 
 def _notices(installed: Installation, running: set[str]) -> Iterator[tuple[str, str]]:
-    """The last Preflight event of each node whose agent is not Ready now."""
+    """The last Preflight event of each node with an agent that is not Ready now. Other names are in no true event."""
+    agents = map(_node, installed.agents) if installed.agents is not None else installed.inventories()
+    waiting = {*agents} - running
     last: dict[str, str] = {}
     for event in sorted(installed.notices or (), key=lambda each: str(each.get("lastTimestamp") or "")):
-        last[str((event.get("involvedObject") or {}).get("name"))] = str(event.get("message"))
-    yield from ((node, text) for node, text in sorted(last.items()) if node not in running)
+        node = str((event.get("involvedObject") or {}).get("name"))
+        if node in waiting:
+            last[node] = str(event.get("message"))[:MOST_TEXT]
+    yield from sorted(last.items())
 
 
 def _plugins(installed: Installation, _now: float) -> Iterator[Finding]:
@@ -278,11 +286,16 @@ def _faults(installed: Installation, _now: float) -> Iterator[Finding]:
     """Every inventory and grant can be read."""
     for missing in installed.reading.missing:
         yield Finding("annotations", CheckState.UNKNOWN, str(missing))
-    for fault in installed.reading.faults:
+    faults = installed.reading.faults
+    for fault in faults[:MOST_FAULTS]:
         yield _problem(
             "annotations", f"{fault.subject}: {fault.text}",
             "update all services to one version; of a pod, delete it: its grant is void",
         )  # fmt: skip
+    if len(faults) > MOST_FAULTS:
+        yield _problem(
+            "annotations", f"{len(faults) - MOST_FAULTS} more that cannot be read", "see `vgpu cards -o json`"
+        )
 
 
 def _clock(installed: Installation, now: float) -> Iterator[Finding]:

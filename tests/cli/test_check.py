@@ -76,6 +76,24 @@ def problems(installed: Installation) -> list[Finding]:
     return [each for each in findings(installed, NOW) if each.state is CheckState.PROBLEM]
 
 
+def test_events_that_a_tenant_writes_are_of_no_node_or_short() -> None:
+    forged = [{**NOTICE, "involvedObject": {"name": f"x{number}"}} for number in range(1000)]
+    long = {**NOTICE, "message": "run this " * 1000, "lastTimestamp": "9999"}
+    (_, text) = install_checks._agents(
+        replace(SOUND, agents=[agent("n1"), agent("n2", "False")], notices=[*forged, NOTICE, long]), NOW
+    )
+    assert text.text.startswith("an event of n2 says: run this")
+    assert len(text.text) < 600
+    assert "can write one" in text.cure
+
+
+def test_of_many_annotations_that_cannot_be_read_a_few_are_named() -> None:
+    faults = tuple(AnnotationFault(f"ns/{number}", "grant: void") for number in range(4000))
+    found = problems(replace(SOUND, reading=ClusterReading({}, (), faults)))
+    assert [each.check for each in found] == ["annotations"] * 21
+    assert found[-1].text == "3980 more that cannot be read"
+
+
 def test_of_a_sound_installation_each_check_says_so() -> None:
     found = findings(SOUND, NOW)
     assert [each.check for each in found] == list(install_checks.CHECKS)
@@ -118,7 +136,7 @@ WARNING = {"status": {"typeChecking": {"expressionWarnings": [{"warning": "undef
         ({"nodes": [node("n1")]}, "agents", "no inventory of n2 can be read, though agents run there"),
         (
             {"agents": [agent("n1"), agent("n2", "False")], "notices": [NOTICE]},
-            "agents", "n2: cdiDir cannot be written",
+            "agents", "an event of n2 says: cdiDir cannot be written",
         ),
         ({"nodes": [node("n1", count="3"), node("n2")]}, "plugins", "n1: the kubelet counts 3 of hygon.com/dcu"),
         (
