@@ -57,14 +57,14 @@ def run(args: argparse.Namespace) -> int:
     """Serve the page until SIGINT or SIGTERM. Raises PageError, EndpointError."""
     if not 0 <= args.port <= MOST_PORT:
         raise PageError(f"--port {args.port} is out of range: write 0 to {MOST_PORT}")
-    # What the watches miss stands on the page.
-    logging.getLogger("device_plugin").setLevel(logging.ERROR)
     entries = PageEntries()
     try:
         use = CardUse(args.prometheus, entries) if args.prometheus else None
     except PrometheusError as error:
         raise PageError(f"--prometheus {error}") from error
     entries.put("about", {"page": {"use": use is not None}})
+    # What the watches miss stands on the page.
+    logging.getLogger("device_plugin").setLevel(logging.ERROR)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
