@@ -77,8 +77,7 @@ class CardHolder(NamedTuple):
     state: SliceState | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CardReading:
+class CardReading(NamedTuple):
     """A card of a node and the containers that hold slices of it, by namespace, pod and container.
 
     `card` is None where the inventory does not show the card, or may not be read. Then `mem_mib` and `max_slices` are

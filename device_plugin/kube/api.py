@@ -6,9 +6,10 @@ caller's by a function of its own. So a service that needs one more kind writes 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Generic, Protocol, TypeVar
+from types import MappingProxyType
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from device_plugin.core import annotations
 from device_plugin.core.batch import FailedCreation, Job, QueuedJob
@@ -25,8 +26,7 @@ Object = Mapping[str, Any]
 METADATA_ANNOTATIONS = (annotations.CARDS, annotations.CORDONED, annotations.CORDON_NOTES, annotations.GRANT)
 
 
-@dataclass(frozen=True, slots=True)
-class Metadata:
+class Metadata(NamedTuple):
     """The metadata of an object of any kind; of its labels those whose keys begin with `vgpu.io/`.
 
     Of its annotations METADATA_ANNOTATIONS are kept.
@@ -39,8 +39,8 @@ class Metadata:
     generation: int = 0
     created: str = ""
     deleting: bool = False
-    labels: Mapping[str, str] = field(default_factory=dict)
-    annotations: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = MappingProxyType({})
+    annotations: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,7 @@ def test_a_slice_of_a_card_that_its_node_does_not_show_is_held_all_the_same() ->
 def test_a_grant_that_is_not_the_pods_own_is_a_fault_until_the_pod_is_gone(text: str, said: str) -> None:
     known = KnownCluster()
     known.see_pod(pod("a", "n1-0"), running=True)
-    bad = replace(pod("a", "n1-0"), annotations={annotations.GRANT: text})
+    bad = pod("a", "n1-0")._replace(annotations={annotations.GRANT: text})
     assert known.see_pod(bad, running=True) == "n1"
     (fault,) = known.reading().faults
     assert (fault.subject, said in fault.text) == ("default/a", True)
