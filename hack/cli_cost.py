@@ -151,7 +151,7 @@ def pods(node_count: int, count: int) -> list[dict[str, Any]]:
         "podIP",
         "podIPs",
         "startTime",
-        depth=7,
+        depth=5,
     )
     for p in range(count):
         place, round_ = p % (node_count * CARDS), p // (node_count * CARDS)

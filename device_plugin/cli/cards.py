@@ -39,11 +39,13 @@ class CardRow(NamedTuple):
     groups: int
 
 
+@lru_cache(4096)
 def memory_text(held: int, total: int) -> str:
     """`4/16 GiB`, with a question mark where the total is not known."""
     return f"{in_gib(held)}/{in_gib(total) if total else '?'} GiB"
 
 
+@lru_cache(4096)
 def groups_text(held: int, total: int) -> str:
     """`15/60`, with a question mark where the total is not known."""
     return f"{held}/{total or '?'}"
@@ -56,10 +58,12 @@ def share(held: int, total: int) -> float | None:
 
 def state(row: CardRow) -> str:
     """Why the card gets no new slices; empty if it gets some."""
-    found = []
-    if row.card.card is not None:
-        found += [] if row.card.card.healthy else ["unhealthy"]
-        found += ["cordoned"] if row.card.card.cordoned else []
+    card, found = row.card.card, list[str]()
+    if card is not None:
+        if card.open and row.node.serving:
+            return ""
+        found += [] if card.healthy else ["unhealthy"]
+        found += ["cordoned"] if card.cordoned else []
     elif row.node.serving is not None:
         found.append("not shown by its node")
     if row.node.serving is False:

@@ -104,6 +104,8 @@ class CardReading(NamedTuple):
     @property
     def held_groups(self) -> int:
         """The number of core groups that are granted."""
+        if len(self.holders) == 1:
+            return len(self.holders[0].slice.cores)
         return len(set[int]().union(*[holder.slice.cores for holder in self.holders]))
 
     def whole(self, holder: CardHolder) -> bool:
@@ -333,5 +335,5 @@ def _report(held: _Held, reports: Iterable[ReportedSlice]) -> None:
                     )  # fmt: skip
 
 
-def _ordered(holders: Iterable[CardHolder]) -> tuple[CardHolder, ...]:
-    return tuple(sorted(holders, key=_NAME))
+def _ordered(holders: Sequence[CardHolder]) -> tuple[CardHolder, ...]:
+    return tuple(sorted(holders, key=_NAME) if len(holders) > 1 else holders)

@@ -4,6 +4,7 @@ What is not quite usual, such as a key that is not known here, is left to `decod
 """
 
 from functools import lru_cache
+from typing import Annotated
 
 import msgspec
 
@@ -26,31 +27,36 @@ class _Exact(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     pass
 
 
+_Count = Annotated[int, msgspec.Meta(ge=1, le=MAX_INT)]
+_Text = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TEXT)]
+_ContainerName = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_CONTAINER_NAME)]
+
+
 class _Slice(_Exact):
-    card: str
-    mem: int = msgspec.field(name="memMiB")
-    cores: list[int]
+    card: _Text
+    mem: _Count = msgspec.field(name="memMiB")
+    cores: tuple[int, ...]
 
 
 class _Size(_Exact):
-    mem: int = msgspec.field(name="memMiB")
-    most: int = msgspec.field(name="maxSlices")
+    mem: _Count = msgspec.field(name="memMiB")
+    most: _Count = msgspec.field(name="maxSlices")
 
 
 class _Grant(_Exact):
     v: int
-    gen: int
-    pod: str
-    node: str
-    containers: dict[str, list[_Slice]]
-    cards: dict[str, _Size] = {}
+    gen: _Count
+    pod: _Text
+    node: _Text
+    containers: dict[_ContainerName, list[_Slice]]
+    cards: dict[_Text, _Size] = {}
 
 
 class _Card(_Exact):
-    uuid: str
+    uuid: _Text
     family: str
     model: str
-    pci: str
+    pci: _Text
     mem: int = msgspec.field(name="memMiB")
     units: int
     compute_units: int = msgspec.field(name="computeUnits")
@@ -90,21 +96,24 @@ def _usual_grant(text: str) -> Grant | None:
     if len(slices) != 1:
         return None
     (held,) = slices
-    cores = held.cores
-    if not cores or sorted(set(cores)) != cores or cores[0] < 0 or cores[-1] >= MAX_COMPUTE_UNITS:
+    node = raw.node
+    if not (
+        _sound(held.cores) and all(map(str.isprintable, (container, raw.pod, node, held.card, *raw.cards)))
+    ):
         return None
-    names = (raw.pod, raw.node, held.card, *raw.cards)
-    if not (_is_text(container, MAX_CONTAINER_NAME) and all(map(_is_text, names))):
-        return None
-    if not (1 <= held.mem <= MAX_INT and 1 <= raw.gen <= MAX_INT):
-        return None
-    sizes = {}
-    for uuid, size in raw.cards.items():
-        if not (1 <= size.mem <= MAX_INT and 1 <= size.most <= MAX_INT):
-            return None
-        sizes[unique(uuid, raw.node)] = CardSize(size.mem, size.most)
-    part = Slice(unique(held.card, raw.node), held.mem, tuple(cores))
-    return Grant(raw.pod, raw.node, {container: (part,)}, raw.gen, sizes)
+    sizes = {unique(uuid, node): _size(size.mem, size.most) for uuid, size in raw.cards.items()}
+    part = Slice(unique(held.card, node), held.mem, held.cores)
+    return Grant(raw.pod, node, {container: (part,)}, raw.gen, sizes)
+
+
+# Most slices of a cluster have one of few sets of core groups, and most cards one of few sizes.
+_size = lru_cache(1024)(CardSize)
+
+
+@lru_cache(4096)
+def _sound(cores: tuple[int, ...]) -> bool:
+    """True for ids of core groups, at least one, ascending."""
+    return bool(cores) and (*sorted(set(cores)),) == cores and cores[0] >= 0 and cores[-1] < MAX_COMPUTE_UNITS
 
 
 def read_inventory(text: str) -> Inventory:
@@ -139,10 +148,7 @@ def _usual_inventory(text: str) -> Inventory | None:
             c.unit,
             c.hive,
         )
-        for name in (c.uuid, c.pci):
-            if not 0 < len(name) <= MAX_TEXT or not name.isprintable():
-                return None
-        if kind is None or not -1 <= c.numa <= MAX_INT:
+        if kind is None or not -1 <= c.numa <= MAX_INT or not (c.uuid.isprintable() and c.pci.isprintable()):
             return None
         cards.append(
             Card(
