@@ -176,8 +176,3 @@ def _of_kind(
     except AnnotationError:
         return None
     return found
-
-
-def _is_text(name: str, most: int = MAX_TEXT) -> bool:
-    """True for what `annotations.checked_text` accepts."""
-    return 0 < len(name) <= most and name.isprintable()
