@@ -24,7 +24,7 @@ PARTS = {
         "device_plugin.wiring.fitting",
     ),
     "cli": tuple(
-        f"device_plugin.cli.{name}" for name in ("cordon", "uncordon", "drain", "defrag", "convert")
+        f"device_plugin.cli.{name}" for name in ("cordon", "uncordon", "drain", "defrag", "convert.command")
     ),
 }
 # Loaded only where a kubeconfig is read.

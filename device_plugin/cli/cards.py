@@ -15,10 +15,11 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
-from device_plugin.cli import caller, output, show_reading
-from device_plugin.cli.cluster_reading import CardHolder, CardReading, ClusterReading, NodeReading
-from device_plugin.cli.output import Column, Listing, age_since, in_gib
-from device_plugin.cli.read_cluster import Scope
+from device_plugin.cli.access import caller
+from device_plugin.cli.printing import follow, output
+from device_plugin.cli.printing.output import Column, Listing, age_since, in_gib
+from device_plugin.cli.reading.cluster import CardHolder, CardReading, ClusterReading, NodeReading
+from device_plugin.cli.reading.reader import Scope
 from device_plugin.core.cards import SliceState
 from device_plugin.core.cordons import CordonNote
 from device_plugin.core.grants import ranges
@@ -170,7 +171,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the cards. Raises ApiError, EndpointError, SortError."""
     scope = Scope(own=caller.namespace(args), node_labels=args.selector, node=args.node)
     where = f"node {args.node} has" if args.node else "no node has"
-    return show_reading.run_list(
+    return follow.run_list(
         args, LISTING, scope, partial(_rows, namespace=args.namespace or ""),
         f"{where} no cards" if args.node else f"{where} cards",
     )  # fmt: skip

@@ -11,8 +11,9 @@ import argparse
 from datetime import UTC, datetime
 
 from device_plugin.adapters.kube.client import KubeClient
-from device_plugin.cli import caller, targets
-from device_plugin.cli.targets import NodeCard
+from device_plugin.cli.access import caller
+from device_plugin.cli.reading import targets
+from device_plugin.cli.reading.targets import NodeCard
 from device_plugin.core import annotations
 from device_plugin.core.card_names import unique
 from device_plugin.core.cards import card_list

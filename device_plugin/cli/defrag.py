@@ -19,8 +19,10 @@ from itertools import product
 from typing import Any
 
 from device_plugin.adapters.kube.client import KubeClient
-from device_plugin.cli import caller, local_allocator, output
-from device_plugin.cli.caller import evicted, named, still_there
+from device_plugin.cli.access import caller
+from device_plugin.cli.access.caller import evicted, named, still_there
+from device_plugin.cli.printing import output
+from device_plugin.cli.reading import local_allocator
 from device_plugin.cluster.place.reservations import Reservations
 from device_plugin.cluster.preempt.openings import movable
 from device_plugin.cluster.watch.view import ClusterView

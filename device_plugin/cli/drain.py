@@ -15,10 +15,11 @@ from contextlib import suppress
 from itertools import count
 
 from device_plugin.adapters.kube.client import KubeClient
-from device_plugin.cli import caller, cordon
-from device_plugin.cli.caller import evicted, named, still_there
+from device_plugin.cli import cordon
+from device_plugin.cli.access import caller
+from device_plugin.cli.access.caller import evicted, named, still_there
 from device_plugin.cli.cordon import CordonError
-from device_plugin.cli.targets import NodeCard
+from device_plugin.cli.reading.targets import NodeCard
 from device_plugin.core.cards import REPORT_SECONDS, SliceState
 from device_plugin.core.errors import AnnotationError
 from device_plugin.core.events import Event

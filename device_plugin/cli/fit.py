@@ -17,9 +17,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from device_plugin.adapters.kube.templates import TemplatePod
-from device_plugin.cli import caller, local_allocator
-from device_plugin.cli.local_allocator import LocalAllocator
-from device_plugin.cli.manifests import ManifestError, Workload, read_manifests
+from device_plugin.cli.access import caller
+from device_plugin.cli.reading import local_allocator
+from device_plugin.cli.reading.local_allocator import LocalAllocator
+from device_plugin.cli.reading.manifests import ManifestError, Workload, read_manifests
 from device_plugin.cluster.show.why_pod import PodAnswer, asked_text, grant_text
 from device_plugin.core import annotations
 from device_plugin.core.errors import RequestError

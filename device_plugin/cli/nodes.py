@@ -11,11 +11,12 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from device_plugin.cli import caller, output, show_reading
+from device_plugin.cli.access import caller
 from device_plugin.cli.cards import groups_text, memory_text, share
-from device_plugin.cli.cluster_reading import CardReading, ClusterReading, NodeReading
-from device_plugin.cli.output import Column, Listing
-from device_plugin.cli.read_cluster import Scope
+from device_plugin.cli.printing import follow, output
+from device_plugin.cli.printing.output import Column, Listing
+from device_plugin.cli.reading.cluster import CardReading, ClusterReading, NodeReading
+from device_plugin.cli.reading.reader import Scope
 
 
 def _sum(amount: Callable[[CardReading], int]) -> Callable[[NodeReading], int]:
@@ -94,7 +95,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the nodes. Raises ApiError, EndpointError, SortError."""
     scope = Scope(own=caller.namespace(args), node_labels=args.selector)
-    return show_reading.run_list(args, LISTING, scope, _rows, "no node has cards")
+    return follow.run_list(args, LISTING, scope, _rows, "no node has cards")
 
 
 def _rows(reading: ClusterReading) -> Sequence[NodeReading]:

@@ -13,9 +13,10 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from device_plugin.cli import caller, output
-from device_plugin.cli.output import Column, Listing, ListPrinter, age_since, in_gib
-from device_plugin.cli.show_reading import follow_list
+from device_plugin.cli.access import caller
+from device_plugin.cli.printing import output
+from device_plugin.cli.printing.follow import follow_list
+from device_plugin.cli.printing.output import Column, Listing, ListPrinter, age_since, in_gib
 from device_plugin.core import annotations
 from device_plugin.core.errors import AnnotationError
 from device_plugin.core.grants import Slice, own_grant, ranges

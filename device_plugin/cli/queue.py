@@ -15,9 +15,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from device_plugin.adapters.kube.client import KubeClient
-from device_plugin.cli import caller, engine, output
-from device_plugin.cli.engine import EngineError
-from device_plugin.cli.output import Column, Listing, ListPrinter, age
+from device_plugin.cli.access import caller, engine
+from device_plugin.cli.access.engine import EngineError
+from device_plugin.cli.printing import output
+from device_plugin.cli.printing.output import Column, Listing, ListPrinter, age
 from device_plugin.core.annotations import KUEUE_QUEUE, QUEUE
 from device_plugin.core.jobs.job import pods
 from device_plugin.core.printable import printable

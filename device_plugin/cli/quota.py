@@ -11,9 +11,10 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from device_plugin.cli import caller, output
-from device_plugin.cli.output import Column, Listing, ListPrinter
-from device_plugin.cli.show_reading import follow_list
+from device_plugin.cli.access import caller
+from device_plugin.cli.printing import output
+from device_plugin.cli.printing.follow import follow_list
+from device_plugin.cli.printing.output import Column, Listing, ListPrinter
 from device_plugin.core.requests import DEFAULT_PREFIXES, parse_quantity, resource_names
 from device_plugin.kube.api import Kind, Object, Where
 

@@ -13,10 +13,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from device_plugin.adapters.kube.client import KubeClient
-from device_plugin.cli import caller, output
-from device_plugin.cli.output import Column, Listing, ListPrinter, in_gib
-from device_plugin.cli.read_cluster import ClusterReader, Scope
-from device_plugin.cli.slice_use import SliceUse, UseUnknownError, from_agents, from_prometheus
+from device_plugin.cli.access import caller
+from device_plugin.cli.printing import output
+from device_plugin.cli.printing.output import Column, Listing, ListPrinter, in_gib
+from device_plugin.cli.reading.reader import ClusterReader, Scope
+from device_plugin.cli.reading.slice_use import SliceUse, UseUnknownError, from_agents, from_prometheus
 
 _MIB = 2**20
 

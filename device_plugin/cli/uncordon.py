@@ -8,7 +8,8 @@ It also works for a card that its node does not show any more.
 
 import argparse
 
-from device_plugin.cli import caller, cordon
+from device_plugin.cli import cordon
+from device_plugin.cli.access import caller
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

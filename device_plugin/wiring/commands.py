@@ -47,9 +47,13 @@ _PEOPLE: tuple[Command, ...] = (
     ("uncordon", "let a card get new slices again", "device_plugin.cli.uncordon"),
     ("drain", "cordon a card and evict the pods that hold slices of it", "device_plugin.cli.drain"),
     ("defrag", "move a few pods so that waiting pods fit", "device_plugin.cli.defrag"),
-    ("check", "say whether the installation is sound", "device_plugin.cli.check"),
+    ("check", "say whether the installation is sound", "device_plugin.cli.check.command"),
     ("ui", "serve a page with every card and the pods that wait", "device_plugin.cli.ui.command"),
-    ("convert", "rewrite pods that ask other products for a share of a card", "device_plugin.cli.convert"),
+    (
+        "convert",
+        "rewrite pods that ask other products for a share of a card",
+        "device_plugin.cli.convert.command",
+    ),
     ("completion", "print what a shell reads to complete these commands", "device_plugin.wiring.completion"),
 )
 _EXAMPLES = """\

@@ -11,8 +11,8 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
-from device_plugin.cli import caller
-from device_plugin.cli.read_cluster import ClusterReader, Scope
+from device_plugin.cli.access import caller
+from device_plugin.cli.reading.reader import ClusterReader, Scope
 from device_plugin.core.errors import VgpuError
 from device_plugin.core.printable import printable
 from device_plugin.kube.api import NAMESPACES

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 import yaml
 
-from device_plugin.cli.engine import answered
+from device_plugin.cli.access.engine import answered
 from device_plugin.cli.queue import listed
 from device_plugin.core.http_values import JSON
 from hack.demo.session import DemoError, DemoSession

@@ -28,7 +28,7 @@ from vgpu_runtime.paths import SOURCES
 ROOT = SOURCES.parent
 POLICIES = ("manifests/admission", "manifests/components/jobs")
 # Modules whose functions return or yield sentences of an answer.
-ANSWERS = ("cluster/show/why_pod.py", "cli/fit.py", "cli/cluster_reading.py")
+ANSWERS = ("cluster/show/why_pod.py", "cli/fit.py", "cli/reading/cluster.py")
 # Modules whose functions return or yield what is wrong.
 PROBLEMS = {
     "Of groups and roles": ("core/roles.py", "cluster/gangs/groups.py"),
@@ -222,7 +222,7 @@ def refusals() -> list[str]:
 
 
 def _checks() -> Iterator[tuple[str, str]]:
-    texts, cures = (calls(("_problem",), number, "cli/install_checks.py") for number in (1, 2))
+    texts, cures = (calls(("_problem",), number, "cli/check/checks.py") for number in (1, 2))
     for text, cure in zip(texts, cures, strict=True):
         yield shown(text.text or UNKNOWN), shown(cure.text or UNKNOWN)
 

@@ -11,7 +11,9 @@ import pytest
 import yaml
 
 from device_plugin.adapters.kube.client import KubeClient
-from device_plugin.cli import engine, output, port_forward, queue
+from device_plugin.cli import queue
+from device_plugin.cli.access import engine, port_forward
+from device_plugin.cli.printing import output
 from device_plugin.kube.errors import RefusedError
 from device_plugin.wiring import jobs
 from device_plugin.wiring.commands import main

@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from device_plugin.adapters.kube.client import KubeClient
-from device_plugin.cli.slice_use import SliceUse, UseUnknownError, from_agents, from_prometheus
+from device_plugin.cli.reading.slice_use import SliceUse, UseUnknownError, from_agents, from_prometheus
 from device_plugin.core.pods import Agent
 from device_plugin.kube.api import EVERYWHERE, Kind, Listed, Where
 from device_plugin.kube.errors import RefusedError, UnknownError

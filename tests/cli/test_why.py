@@ -11,7 +11,7 @@ from pytest_mock import MockerFixture
 
 from device_plugin.adapters.http.server import Server
 from device_plugin.adapters.kube.client import KubeClient
-from device_plugin.cli import local_allocator
+from device_plugin.cli.reading import local_allocator
 from device_plugin.core.http_values import HttpAnswer, HttpRequest
 from device_plugin.kube.api import NODES, Kind
 from device_plugin.kube.errors import from_status

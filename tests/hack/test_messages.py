@@ -5,7 +5,7 @@ import re
 import pytest
 import yaml
 
-from device_plugin.cli.install_checks import CHECKS
+from device_plugin.cli.check.checks import CHECKS
 from device_plugin.core.events import Event
 from device_plugin.core.pod_states import PodState
 from device_plugin.core.reasons import Reason

@@ -23,9 +23,9 @@ from typing import Any
 import yaml
 
 from device_plugin.adapters.kube.client import KubeClient
-from device_plugin.cli import caller, engine
-from device_plugin.cli.engine import EngineError
-from device_plugin.cli.port_forward import ForwardError
+from device_plugin.cli.access import caller, engine
+from device_plugin.cli.access.engine import EngineError
+from device_plugin.cli.access.port_forward import ForwardError
 from device_plugin.cli.run import fetch
 from device_plugin.cli.run.console import Console
 from device_plugin.cli.run.follow import Following

@@ -4,7 +4,7 @@ import shutil
 import threading
 from typing import BinaryIO, TextIO
 
-from device_plugin.cli.output import age
+from device_plugin.cli.printing.output import age
 from device_plugin.core.jobs.progress import Progress
 
 BAR = 30

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from device_plugin.cli import caller, engine
+from device_plugin.cli.access import caller, engine
 from device_plugin.cli.run.objects import MOST_SCRIPT_BYTES, NewJob, RunError
 from device_plugin.core import annotations as keys
 from device_plugin.core.requests import CORES, DEFAULT_PREFIXES, MEM, PERCENT

@@ -15,7 +15,8 @@ import threading
 from contextlib import nullcontext
 
 from device_plugin.adapters.http.server import MOST_PORT
-from device_plugin.cli import caller, engine, local_allocator
+from device_plugin.cli.access import caller, engine
+from device_plugin.cli.reading import local_allocator
 from device_plugin.cli.ui import browser
 from device_plugin.cli.ui.entries import PageEntries
 from device_plugin.cli.ui.follow import ClusterFollower

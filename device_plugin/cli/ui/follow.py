@@ -16,7 +16,7 @@ from typing import Any
 
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.watch import ListWatch
-from device_plugin.cli.cluster_reading import MissingRight
+from device_plugin.cli.reading.cluster import MissingRight
 from device_plugin.cli.ui import rows
 from device_plugin.cli.ui.entries import PageEntries
 from device_plugin.cluster.lead.leader import Leader

@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from device_plugin.adapters.kube.client import KubeClient
-from device_plugin.cli import engine, why
-from device_plugin.cli.engine import NoEngineError
+from device_plugin.cli import why
+from device_plugin.cli.access import engine
+from device_plugin.cli.access.engine import NoEngineError
 from device_plugin.cli.ui.entries import PageEntries
 from device_plugin.core.errors import VgpuError
 from device_plugin.kube.api import PODS, Ref

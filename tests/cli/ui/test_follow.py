@@ -15,7 +15,7 @@ from device_plugin.core.pods import Pod
 from device_plugin.core.requests import DEFAULT_PREFIXES
 from tests.builders import objects
 from tests.cli.fleet import Fleet
-from tests.cli.test_read_cluster import client
+from tests.cli.reading.test_reader import client
 from tests.deadline import eventually
 
 ALL = {"nodes": ("",), "pods": ("",), "jobs": ("",)}

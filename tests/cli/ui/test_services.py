@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from device_plugin.cli.engine import EngineError, NoEngineError
+from device_plugin.cli.access.engine import EngineError, NoEngineError
 from device_plugin.cli.ui import services
 from device_plugin.cli.ui.entries import PageEntries
 from device_plugin.cli.ui.services import JobPlans, PodWhy
 from tests.cli.fleet import Fleet
-from tests.cli.test_read_cluster import client
+from tests.cli.reading.test_reader import client
 
 Told = list[tuple[Sequence[Mapping[str, Any]], str]]
 

@@ -8,7 +8,7 @@ import pytest
 
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.endpoint import Endpoint
-from device_plugin.cli.read_cluster import ClusterReader, Scope
+from device_plugin.cli.reading.reader import ClusterReader, Scope
 from device_plugin.kube.api import EVERYWHERE, Kind, Listed, Where
 from device_plugin.kube.errors import RefusedError
 from tests.cli.fleet import ADMIN, Fleet

@@ -13,7 +13,7 @@ from math import inf
 from typing import Any
 
 from device_plugin.adapters.kube.client import KubeClient
-from device_plugin.cli.port_forward import ForwardError, PodPort, get
+from device_plugin.cli.access.port_forward import ForwardError, PodPort, get
 from device_plugin.cluster.lead.leader import Leader
 from device_plugin.cluster.place.counts import Counts
 from device_plugin.cluster.place.reservations import Reservations

@@ -10,7 +10,7 @@ import yaml
 
 from device_plugin.adapters.kube.structs import DecodeError
 from device_plugin.adapters.kube.templates import TemplatePod, read_template
-from device_plugin.cli.yaml_limits import MOST_CHARACTERS, cost_problem
+from device_plugin.cli.reading.yaml_limits import MOST_CHARACTERS, cost_problem
 from device_plugin.core.errors import VgpuError
 
 # Where the template of each kind is, and the number of its pods; what is not named here is looked for at _USUAL.

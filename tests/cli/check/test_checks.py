@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from device_plugin.adapters.kube.client import KubeClient
-from device_plugin.cli import install_checks
-from device_plugin.cli.cluster_reading import AnnotationFault, ClusterReading
-from device_plugin.cli.install_checks import CheckState, Finding, Installation, findings
+from device_plugin.cli.check import checks
+from device_plugin.cli.check.checks import CheckState, Finding, Installation, findings
+from device_plugin.cli.reading.cluster import AnnotationFault, ClusterReading
 from device_plugin.core.cards import Inventory
 from device_plugin.core.jobs.resize import api_time
 from device_plugin.core.pods import Node
@@ -53,7 +53,7 @@ def bound(names: tuple[str, ...], **spec: Any) -> list[dict[str, Any]]:
     return [named(name, spec={"policyName": name, "validationActions": ["Deny"], **spec}) for name in names]
 
 
-CHANGING = [named(name, spec={"policyName": name}) for name in install_checks.MUTATING]
+CHANGING = [named(name, spec={"policyName": name}) for name in checks.MUTATING]
 SOUND = Installation(
     ClusterReading({}, ()),
     nodes=[node("n1"), node("n2")],
@@ -62,8 +62,8 @@ SOUND = Installation(
         service("vgpu-node", "agent", image="r:5/simulated:1@sha256:0"),
     ],
     agents=[agent("n1"), agent("n2")],
-    policies=bound(install_checks.POLICIES),
-    bindings=bound(install_checks.POLICIES),
+    policies=bound(checks.POLICIES),
+    bindings=bound(checks.POLICIES),
     mutating=CHANGING,
     mutating_bindings=CHANGING,
     leases=[lease("vgpu-scheduler", 1)],
@@ -79,7 +79,7 @@ def problems(installed: Installation) -> list[Finding]:
 def test_events_that_a_tenant_writes_are_of_no_node_or_short() -> None:
     forged = [{**NOTICE, "involvedObject": {"name": f"x{number}"}} for number in range(1000)]
     long = {**NOTICE, "message": "run this " * 1000, "lastTimestamp": "9999"}
-    (_, text) = install_checks._agents(
+    (_, text) = checks._agents(
         replace(SOUND, agents=[agent("n1"), agent("n2", "False")], notices=[*forged, NOTICE, long]), NOW
     )
     assert text.text.startswith("an event of n2 says: run this")
@@ -96,7 +96,7 @@ def test_of_many_annotations_that_cannot_be_read_a_few_are_named() -> None:
 
 def test_of_a_sound_installation_each_check_says_so() -> None:
     found = findings(SOUND, NOW)
-    assert [each.check for each in found] == list(install_checks.CHECKS)
+    assert [each.check for each in found] == list(checks.CHECKS)
     assert {each.state for each in found} == {CheckState.OK}
 
 
@@ -121,7 +121,7 @@ WARNING = {"status": {"typeChecking": {"expressionWarnings": [{"warning": "undef
         ({"bindings": SOUND.bindings[:-1]}, "admission", "policy vgpu-selectors is not bound"),  # type: ignore[index]
         ({"mutating": CHANGING[:1]}, "admission", "policy vgpu-scheduler-name is missing"),
         (
-            {"bindings": bound(install_checks.POLICIES, validationActions=["Audit"])},
+            {"bindings": bound(checks.POLICIES, validationActions=["Audit"])},
             "admission", "policy vgpu-cdi-annotations refuses nothing",
         ),
         (
@@ -177,14 +177,14 @@ def test_without_mutating_policies_one_policy_may_only_warn() -> None:
                 "validationActions": ["Warn" if name == "vgpu-confinement" else "Deny"],
             },
         )
-        for name in install_checks.POLICIES
+        for name in checks.POLICIES
     ]
     assert problems(replace(old, bindings=warning)) == []
 
 
 def test_the_policies_of_the_job_engine_are_wanted_where_it_is_installed() -> None:
     with_jobs = replace(SOUND, workloads=[*(SOUND.workloads or ()), service("vgpu-jobs", "engine")])
-    assert len(problems(with_jobs)) == len(install_checks.JOB_POLICIES) + len(install_checks.JOB_MUTATING)
+    assert len(problems(with_jobs)) == len(checks.JOB_POLICIES) + len(checks.JOB_MUTATING)
 
 
 def test_the_policies_are_those_of_the_manifests() -> None:
@@ -195,10 +195,10 @@ def test_the_policies_are_those_of_the_manifests() -> None:
                 if each["kind"].endswith("AdmissionPolicy"):
                     found.setdefault(f"{kept} {each['kind']}", set()).add(each["metadata"]["name"])
     assert found == {
-        "base ValidatingAdmissionPolicy": set(install_checks.POLICIES),
-        "base MutatingAdmissionPolicy": set(install_checks.MUTATING),
-        "jobs ValidatingAdmissionPolicy": set(install_checks.JOB_POLICIES),
-        "jobs MutatingAdmissionPolicy": set(install_checks.JOB_MUTATING),
+        "base ValidatingAdmissionPolicy": set(checks.POLICIES),
+        "base MutatingAdmissionPolicy": set(checks.MUTATING),
+        "jobs ValidatingAdmissionPolicy": set(checks.JOB_POLICIES),
+        "jobs MutatingAdmissionPolicy": set(checks.JOB_MUTATING),
     }
 
 

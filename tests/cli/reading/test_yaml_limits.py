@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from device_plugin.cli import yaml_limits
-from device_plugin.cli.convert import ConvertError, _documents
-from device_plugin.cli.convert_pods import templates
-from device_plugin.cli.manifests import ManifestError, read_manifests
+from device_plugin.cli.convert.command import ConvertError, _documents
+from device_plugin.cli.convert.pods import templates
+from device_plugin.cli.reading import yaml_limits
+from device_plugin.cli.reading.manifests import ManifestError, read_manifests
 
 # Nine levels of ten aliases each: a thousand million values in 600 characters.
 LAUGHS = "\n".join(

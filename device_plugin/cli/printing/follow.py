@@ -10,10 +10,11 @@ from typing import Any, TypeVar
 
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.watch import ListWatch
-from device_plugin.cli import caller, output
-from device_plugin.cli.cluster_reading import ClusterReading
-from device_plugin.cli.output import Listing, ListPrinter
-from device_plugin.cli.read_cluster import ClusterReader, Scope
+from device_plugin.cli.access import caller
+from device_plugin.cli.printing import output
+from device_plugin.cli.printing.output import Listing, ListPrinter
+from device_plugin.cli.reading.cluster import ClusterReading
+from device_plugin.cli.reading.reader import ClusterReader, Scope
 from device_plugin.kube.api import Change, Kind, Where
 
 Row = TypeVar("Row")

@@ -16,7 +16,7 @@ from tempfile import TemporaryFile
 from threading import Timer
 from typing import NamedTuple
 
-from device_plugin.cli import caller
+from device_plugin.cli.access import caller
 from device_plugin.core.errors import VgpuError
 
 TIMEOUT_SECONDS = 30.0

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import yaml
 
-from device_plugin.cli.convert_pods import Conversion, Target, templates
+from device_plugin.cli.convert.pods import Conversion, Target, templates
 from device_plugin.wiring.commands import main
 
 POD = """\

@@ -15,9 +15,9 @@ from dataclasses import asdict
 from typing import Any
 
 from device_plugin.adapters.kube.client import KubeClient
-from device_plugin.cli import caller
-from device_plugin.cli.install_checks import SYSTEM, CheckState, Finding, Installation, Object, findings
-from device_plugin.cli.read_cluster import ClusterReader, Scope
+from device_plugin.cli.access import caller
+from device_plugin.cli.check.checks import SYSTEM, CheckState, Finding, Installation, Object, findings
+from device_plugin.cli.reading.reader import ClusterReader, Scope
 from device_plugin.core.events import Event
 from device_plugin.core.printable import printable
 from device_plugin.kube.api import AGENT_LABELS, EVENTS, EVERYWHERE, NODES, PODS, Kind, Where

@@ -19,8 +19,8 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from device_plugin.cli.convert_pods import Conversion, Target, templates
-from device_plugin.cli.yaml_limits import MOST_CHARACTERS, cost_problem
+from device_plugin.cli.convert.pods import Conversion, Target, templates
+from device_plugin.cli.reading.yaml_limits import MOST_CHARACTERS, cost_problem
 from device_plugin.core.errors import VgpuError
 from device_plugin.core.printable import printable
 from device_plugin.core.requests import DEFAULT_PREFIXES

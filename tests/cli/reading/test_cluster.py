@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from device_plugin.cli.cluster_reading import KnownCluster
+from device_plugin.cli.reading.cluster import KnownCluster
 from device_plugin.core import annotations
 from device_plugin.core.cards import Inventory, ReportedSlice, SliceState
 from device_plugin.core.grants import CardSize, Grant, Slice

@@ -12,8 +12,8 @@ from typing import Any
 from urllib.parse import urlencode
 
 from device_plugin.adapters.kube.client import KubeClient
-from device_plugin.cli import caller
-from device_plugin.cli.port_forward import Answered, PodPort, get
+from device_plugin.cli.access import caller
+from device_plugin.cli.access.port_forward import Answered, PodPort, get
 from device_plugin.core.batch import Job
 from device_plugin.core.errors import VgpuError
 from device_plugin.core.http_values import JSON, PLANNER

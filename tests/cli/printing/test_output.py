@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from device_plugin.cli import output
-from device_plugin.cli.output import Column, Listing, ListPrinter
+from device_plugin.cli.printing import output
+from device_plugin.cli.printing.output import Column, Listing, ListPrinter
 
 
 @dataclass(frozen=True)

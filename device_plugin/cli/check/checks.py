@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from device_plugin.cli.cluster_reading import ClusterReading
+from device_plugin.cli.reading.cluster import ClusterReading
 from device_plugin.core.cards import Inventory, memory_units
 from device_plugin.core.errors import AnnotationError
 from device_plugin.core.pods import Node

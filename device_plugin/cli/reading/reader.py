@@ -14,7 +14,7 @@ from typing import TypeVar
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.fast_annotations import read_grant, read_inventory
 from device_plugin.adapters.kube.watch import ListWatch
-from device_plugin.cli.cluster_reading import ClusterReading, KnownCluster, MissingRight, NodeReading
+from device_plugin.cli.reading.cluster import ClusterReading, KnownCluster, MissingRight, NodeReading
 from device_plugin.core.pods import Pod
 from device_plugin.kube.api import NODES, PODS, Change, Kind, Listed, Metadata, Where
 from device_plugin.kube.errors import RefusedError

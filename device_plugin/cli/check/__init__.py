@@ -1,0 +1,1 @@
+"""`vgpu check`: the checks of an installation, and what they print."""

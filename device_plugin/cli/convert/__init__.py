@@ -1,0 +1,1 @@
+"""`vgpu convert`: pods that ask other products for a card, rewritten."""

@@ -1,0 +1,1 @@
+"""What commands read of the cluster, as values, and an allocator made of it."""
