@@ -36,7 +36,7 @@ def lease(api: KubeClient, name: str) -> Iterator[Ref]:
     meta = {
         "name": name,
         "labels": {"vgpu.io/queue": name, "other": "x"},
-        "annotations": {"vgpu.io/resize": "{}"},
+        "annotations": {"vgpu.io/cordoned": "{}"},
     }
     api.create(LEASES, {"apiVersion": LEASES.api_version, "kind": LEASES.name, "metadata": meta}, "default")
     made = api.get(LEASES.metadata, Ref(name, "default"))
@@ -51,7 +51,10 @@ def test_metadata_are_read_alone_by_label_and_by_field(api: KubeClient, lease: R
     ):
         (found,) = api.list(LEASES.metadata, where).items
         assert (found.namespace, found.name, found.uid) == ("default", lease.name, lease.uid)
-        assert (found.labels, found.annotations) == ({"vgpu.io/queue": lease.name}, {"vgpu.io/resize": "{}"})
+        assert (found.labels, found.annotations) == (
+            {"vgpu.io/queue": lease.name},
+            {"vgpu.io/cordoned": "{}"},
+        )
         assert found.version
         assert not found.deleting
 
@@ -72,24 +75,24 @@ def test_metadata_are_watched(api: KubeClient, lease: Ref) -> None:
     thread = threading.Thread(target=watch.run, args=(on_sync, on_change, stop))
     thread.start()
     assert listed.wait(30)
-    api.patch(LEASES, lease, {"metadata": {"annotations": {"vgpu.io/resize": "{1}"}}})
+    api.patch(LEASES, lease, {"metadata": {"annotations": {"vgpu.io/cordoned": "{1}"}}})
     assert changed.wait(30)
     stop.set()
     watch.interrupt()
     thread.join(30)
     ((change, item),) = seen
-    assert (change, item.annotations) == (Change.MODIFIED, {"vgpu.io/resize": "{1}"})
+    assert (change, item.annotations) == (Change.MODIFIED, {"vgpu.io/cordoned": "{1}"})
 
 
 def test_a_patch_holds_to_the_version_and_the_uid_that_it_names(api: KubeClient, lease: Ref) -> None:
     before = api.get(LEASES.metadata, lease).version
-    change = {"metadata": {"resourceVersion": before, "annotations": {"vgpu.io/resize": "a"}}}
-    assert api.patch(LEASES.metadata, lease, change).annotations == {"vgpu.io/resize": "a"}
+    change = {"metadata": {"resourceVersion": before, "annotations": {"vgpu.io/cordoned": "a"}}}
+    assert api.patch(LEASES.metadata, lease, change).annotations == {"vgpu.io/cordoned": "a"}
     with pytest.raises(ConflictError):
         api.patch(LEASES, lease, change)
     with pytest.raises(ApiError):
         api.patch(LEASES, Ref(lease.name, "default", "another"), {"metadata": {"annotations": {"a": "b"}}})
-    assert api.get(LEASES.metadata, lease).annotations == {"vgpu.io/resize": "a"}
+    assert api.get(LEASES.metadata, lease).annotations == {"vgpu.io/cordoned": "a"}
 
 
 def test_only_the_object_of_this_uid_is_deleted(api: KubeClient, lease: Ref) -> None:

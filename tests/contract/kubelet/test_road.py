@@ -48,13 +48,16 @@ def test_what_is_written_on_a_pod_reaches_its_file(node: Node) -> None:
     source = {"path": "request", "fieldRef": {"fieldPath": "metadata.annotations['example.com/request']"}}
     volume = {"name": "info", "downwardAPI": {"items": [source]}}
     mounts = [{"name": "info", "mountPath": "/var/info"}]
-    script = "cat /var/info/request; until grep -q 7 /var/info/request; do sleep 0.05; done"
+    script = (
+        'echo "at first: $(cat /var/info/request)"; until grep -q 7 /var/info/request; do sleep 0.05; done'
+    )
     container = node.container(command=["sh", "-c", script], volumeMounts=mounts)
     node.create("one", container, volumes=[volume], restartPolicy="Never")
     node.until_phase("one", "Running")
+    node.until(partial(node.log, "one"))
     node.annotate("one", {"example.com/request": "7"})
     node.until_phase("one", "Succeeded")
-    assert node.log("one") == ""
+    assert node.log("one") == "at first: \n"
 
 
 def test_whose_environment_wins(node: Node) -> None:
