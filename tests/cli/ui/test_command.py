@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+from contextlib import closing
 from http.client import HTTPConnection
 from urllib.parse import urlsplit
 
@@ -22,12 +23,12 @@ def test_the_address_that_it_prints_has_the_page_until_ctrl_c(fleet: Fleet) -> N
         connection = HTTPConnection(address.hostname or "", address.port, timeout=20)
         token = address.fragment.removeprefix("token=")
         connection.request("GET", "/changes", headers={"Authorization": f"Bearer {token}"})
-        stream = connection.getresponse()
-        text = b""
-        while b'["node","n1"' not in text:
-            text += stream.readline()
-        serving.send_signal(signal.SIGINT)
-        rest = serving.stdout.read()
+        with closing(connection), closing(connection.getresponse()) as stream:
+            text = b""
+            while b'["node","n1"' not in text:
+                text += stream.readline()
+            serving.send_signal(signal.SIGINT)
+            rest = serving.stdout.read()
     assert (serving.returncode, rest) == (0, "The page shows the cluster as it changes. Ctrl-C ends it.\n")
 
 

@@ -35,6 +35,12 @@ def server(entries: PageEntries) -> Iterator[PageServer]:
     yield made
     made.close()
     thread.join()
+    while OPENED:
+        OPENED.pop().close()
+
+
+# What a test has opened: a stream has no end at which it is closed by itself.
+OPENED: list[HTTPConnection | HTTPResponse] = []
 
 
 def known(server: PageServer) -> dict[str, str]:
@@ -45,8 +51,10 @@ def get(
     server: PageServer, path: str, headers: Mapping[str, str] | None = None, method: str = "GET"
 ) -> HTTPResponse:
     connection = HTTPConnection("127.0.0.1", server.port, timeout=20)
+    OPENED.append(connection)
     connection.request(method, path, headers=dict(headers or {}))
     response = connection.getresponse()
+    OPENED.append(response)
     if response.getheader("Content-Length"):
         with closing(connection):
             response.text = response.read().decode()  # type: ignore[attr-defined]
