@@ -17,7 +17,7 @@ _UNKNOWN = "-"
 
 @dataclass(frozen=True, slots=True)
 class CordonNote:
-    """Who cordoned a card, at which time (RFC 3339), and why; empty texts where that is not known."""
+    """The author, time (RFC 3339) and reason of a cordon; empty texts where they are not known."""
 
     reason: str = ""
     by: str = ""

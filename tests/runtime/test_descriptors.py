@@ -39,7 +39,7 @@ def output(machine: SimSlice, script: str) -> list[str]:
 def test_a_signal_handler_that_closes_does_not_wait_for_the_thread_that_it_interrupts(
     machine: SimSlice,
 ) -> None:
-    """What it closed is found at the next look."""
+    """A descriptor that the child closed is found at the next look at all descriptors."""
     script = f"{NAMELESS}kfd.libc.close_while_locked(dmabuf); kfd.alloc(GPU, 100 * MIB)\n{LEFT}"
     assert output(machine, script) == [str(LIMIT_MIB - 100)]
 

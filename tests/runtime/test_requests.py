@@ -122,7 +122,7 @@ def test_other_devices_requests_with_the_same_numbers_pass(machine: SimSlice) ->
 
 
 def test_kfds_own_request_is_not_charged_where_another_device_refuses_it(machine: SimSlice) -> None:
-    """What is KFD's in letter, number, direction and size is decided without a look at the descriptor."""
+    """A request with KFD's letter, number, direction and size is decided without a look at the descriptor."""
     script = (
         "device = kfd.device\n"
         "kfd.device = os.open('/dev/null', os.O_RDWR)\n"

@@ -29,7 +29,7 @@ class Owner(Struct):
     controller: bool | None = None
 
 
-class Meta(Struct):
+class BareMeta(Struct):
     name: str
     uid: str = ""
     namespace: str = ""
@@ -39,6 +39,9 @@ class Meta(Struct):
     generation: int = 0
     annotations: dict[str, str] | None = None
     labels: dict[str, str] | None = None
+
+
+class Meta(BareMeta):
     owner_references: list[Owner] | None = None
 
 
@@ -216,18 +219,6 @@ class Node(Struct):
 
 class Version(Struct):
     resource_version: str = ""
-
-
-class BareMeta(Struct):
-    name: str
-    uid: str = ""
-    namespace: str = ""
-    resource_version: str = ""
-    creation_timestamp: str | None = None
-    deletion_timestamp: str | None = None
-    generation: int = 0
-    annotations: dict[str, str] | None = None
-    labels: dict[str, str] | None = None
 
 
 class Whole(Struct):

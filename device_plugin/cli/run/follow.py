@@ -10,7 +10,7 @@ from device_plugin.cli.run.console import Console, progress_bar, progress_text
 from device_plugin.cli.run.kubectl import Kubectl
 from device_plugin.cli.run.logs import Logs
 from device_plugin.cli.run.objects import INDEX, JOB_NAME, NOT_STARTED, RunError
-from device_plugin.cli.run.pods import JOB_PODS, JobPod, first_failure, printable, text_of
+from device_plugin.cli.run.pods import JOB_PODS, JobPod, first_failure, shortened, text_of
 from device_plugin.core.batch import Job
 from device_plugin.core.jobs.progress import BYTES, Progress, progress_of
 from device_plugin.kube.api import EVENTS, JOBS, Ref, Where
@@ -154,7 +154,7 @@ class Following:
             newest = max(
                 events, key=lambda e: str(e.get("lastTimestamp") or e.get("eventTime") or ""), default={}
             )
-            return printable(str(newest.get("message") or ""))
+            return shortened(str(newest.get("message") or ""))
         return ""
 
     def _show_progress(self, job: Job, pods: Sequence[JobPod]) -> None:
@@ -190,7 +190,7 @@ class Following:
         with suppress(ApiError):
             where = Where(self._job.namespace, f"{JOB_NAME}={self._job.name}", "status.phase=Failed")
             code, told = first_failure(self._client.list(JOB_PODS, where).items)
-        why = ": ".join(filter(None, (failed.reason, printable(failed.message), told)))
+        why = ": ".join(filter(None, (failed.reason, shortened(failed.message), told)))
         return JobEnd(code, why)
 
 

@@ -5,6 +5,7 @@ import subprocess
 from collections.abc import Sequence
 
 from device_plugin.cli.run.objects import CONTAINER, RunError
+from device_plugin.core.printable import one_line
 
 SECONDS = 30.0
 
@@ -56,4 +57,4 @@ class Kubectl:
 
 def as_line(text: bytes) -> str:
     """A text of kubectl's as one printable line."""
-    return " ".join("".join(c if c.isprintable() else " " for c in text.decode(errors="replace")).split())
+    return one_line(text.decode(errors="replace"))

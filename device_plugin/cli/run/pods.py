@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from device_plugin.cli.run.objects import CONTAINER, INDEX, NOT_STARTED
+from device_plugin.core.printable import one_line
 from device_plugin.kube.api import Kind, Object
 
 MOST_TEXT = 1024
@@ -72,7 +73,7 @@ def _read(pod: Object) -> JobPod:
         each.get("state") for each in status.get("containerStatuses") or () if each["name"] == CONTAINER
     ]
     unplaced = [
-        printable(str(each.get("message") or ""))
+        shortened(str(each.get("message") or ""))
         for each in status.get("conditions") or ()
         if (each["type"], each["status"]) == ("PodScheduled", "False")
     ]
@@ -100,9 +101,9 @@ def first_failure(pods: Sequence[JobPod]) -> tuple[int, str]:
 
 def text_of(found: Mapping[str, Any], *keys: str) -> str:
     """The texts under these keys, in one line."""
-    return ": ".join(filter(None, (printable(str(found.get(key) or "")) for key in keys)))
+    return ": ".join(filter(None, (shortened(str(found.get(key) or "")) for key in keys)))
 
 
-def printable(text: str) -> str:
-    """The text in one line; others may have written parts of it."""
-    return " ".join("".join(c if c.isprintable() else " " for c in text[:MOST_TEXT]).split())
+def shortened(text: str) -> str:
+    """The first MOST_TEXT characters of the text, in one line; others may have written parts of it."""
+    return one_line(text[:MOST_TEXT])

@@ -78,7 +78,7 @@ class ClusterFollower:
         self._watches_lock = threading.Lock()
 
     def start(self) -> None:
-        """Begin to follow, in threads."""
+        """Start the threads that watch the cluster, and those that compute rows and reasons."""
         for name, work in {
             "nodes": partial(self._follow, NODES, EVERYWHERE, self._view.sync_nodes, self._on_node),
             "pods": self._follow_pods,

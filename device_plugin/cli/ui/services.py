@@ -73,7 +73,7 @@ class JobPlans:
         return cls(lambda: engine.jobs(client, args), tell, is_open)
 
     def start(self) -> None:
-        """Begin, in a thread."""
+        """Start a thread that fetches the plans until the page ends."""
         threading.Thread(target=self._run, name="ui-plans", daemon=True).start()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What is read fast is what Grant.decode and Inventory.decode read."""
+"""The fast readers return what Grant.decode and Inventory.decode return."""
 
 import random
 from collections.abc import Callable

@@ -300,7 +300,7 @@ def test_hostile_names_stay_text(small: Shown) -> None:
 
 
 def wider(page: Page) -> list[str]:
-    """What is wider than the window."""
+    """The HTML of each element that reaches beyond the right edge of the window, at most 120 characters."""
     found: list[str] = page.evaluate(
         "document.documentElement.scrollWidth <= innerWidth ? [] : [...document.querySelectorAll('main *, header *')]"
         ".filter((each) => each.getBoundingClientRect().right > innerWidth).map((each) => each.outerHTML.slice(0, 120))"

@@ -1,4 +1,4 @@
-"""Who gets what from the page's server: only our own page, on our own address, with the token."""
+"""The page's server answers only its own page, on its own address, and gives data only for the token."""
 
 import json
 import threading
