@@ -26,11 +26,15 @@ def fill(kubectl: Kubectl, node: str) -> None:
     kubectl.create(*(slice_pod(f"{node}-{i}", *size, **nodes.on(node)) for i, size in enumerate(sizes)))
 
 
-def why_ended(pod: Any) -> str:
-    """The reason that the pod's container has, such as Completed or StartError; the pod's own before it has one."""
-    (status,) = pod["status"].get("containerStatuses") or [{"state": {}}]
-    reason: str = status["state"].get("terminated", {}).get("reason") or pod["status"].get("reason", "")
-    return reason
+def end(pod: Any) -> str:
+    """Completed, or the phase, the reason and the message of a pod that did not complete."""
+    status = pod["status"]
+    (container,) = status.get("containerStatuses") or [{"state": {}}]
+    (state,) = container["state"].values() or [{}]
+    if state.get("reason") == "Completed":
+        return "Completed"
+    told = (state.get("reason") or status.get("reason", ""), state.get("message") or status.get("message", ""))
+    return f"{pod['metadata']['name']} {status['phase']}: {': '.join(told)}"
 
 
 def test_no_start_fails_where_tickets_are_used_again(kubectl: Kubectl) -> None:
@@ -42,7 +46,7 @@ def test_no_start_fails_where_tickets_are_used_again(kubectl: Kubectl) -> None:
     kubectl.create(
         job("short", short, completions=REUSES, parallelism=len(nodes.names()), backoffLimit=REUSES)
     )
+    complete = eventually(lambda: kubectl.get(JOBS, "short")["status"].get("succeeded") == REUSES, 2 * REUSES)
     # Of a pod that ended, only its own start can have failed: nothing restarts it.
-    assert eventually(lambda: kubectl.get(JOBS, "short")["status"].get("succeeded") == REUSES, 2 * REUSES)
-    ends = [why_ended(pod) for pod in kubectl.items(labels="app=short")]
-    assert ends == ["Completed"] * REUSES
+    failed = [told for told in map(end, kubectl.items(labels="app=short")) if told != "Completed"]
+    assert complete and not failed, failed
