@@ -1,7 +1,6 @@
-"""hack/nightly: the contract suite, touches and Jobs on an older Kubernetes; random transactions of more seeds.
+"""hack/nightly: what takes too long for make e2e, in parts, each of which can be run alone.
 
-Installs the overlay kubernetes-1.31: pods name their scheduler themselves. The last line says how it went.
-Needs root and Go.
+The last line says how each part went. Needs root and Go.
 """
 
 import argparse
@@ -10,6 +9,9 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from hack.testbed import images, layout, programs
@@ -18,12 +20,14 @@ from hack.testbed.e2e import Installed, Lane, LaneResult, run
 from hack.testbed.install import overlay
 from hack.testbed.layout import Layout
 
+# Tells tests/e2e/nightly that its tests are wanted.
+WANTED = "VGPU_NIGHTLY"
 RELEASE, OLDER = "1.34", "kubernetes-1.31"
 # Seeds, and random events of each; after every event the ledger must equal a model and its rebuild.
 SEEDS, EVENTS = range(20), 100_000
 # Pods of test_reuse.py.
 REUSES = 300
-LANES = (
+OLDER_LANES = (
     Lane("contract", 1, ("tests/contract",), Installed.ADMISSION),
     Lane(
         "older",
@@ -37,32 +41,82 @@ LANES = (
 )
 
 
-def main() -> int:
-    """0 if all tests passed."""
-    argparse.ArgumentParser(prog="hack/nightly", description=__doc__).parse_args()
-    os.environ |= {programs.RELEASE: RELEASE, "VGPU_E2E": "true", "VGPU_E2E_REUSES": str(REUSES)}
+@dataclass(frozen=True)
+class Ended:
+    """How a part ended: a text without newlines, and True if all of its tests passed."""
+
+    text: str
+    passed: bool
+
+
+def transactions() -> Ended:
+    """Random transactions on the ledger, of more seeds than make test has."""
+    seeds = [sys.executable, "-m", "tests.core.test_transactions", str(EVENTS), *map(str, SEEDS)]
+    passed = subprocess.run(seeds, cwd=PROJECT, check=False).returncode == 0
+    return Ended(f"{len(SEEDS)} seeds {'passed' if passed else 'failed'}", passed)
+
+
+def older() -> Ended:
+    """The contract suite, touches and Jobs on Kubernetes 1.34, where pods name their scheduler themselves."""
+    with kubernetes(RELEASE):
+        return lanes(OLDER_LANES, older_overlay)
+
+
+# Each part's name, and what runs it; the first line of its docstring is its help.
+PARTS: dict[str, Callable[[], Ended]] = {"transactions": transactions, "older": older}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """0 if all tests of the chosen parts passed."""
+    helps = "\n".join(f"  {name:<14}{part.__doc__}" for name, part in PARTS.items())
+    parser = argparse.ArgumentParser(
+        prog="hack/nightly",
+        description=f"{__doc__}\nparts:\n{helps}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("parts", nargs="*", metavar="PART", help="run this part alone (default: all parts)")
+    chosen = parser.parse_args(argv).parts
+    if unknown := sorted(set(chosen) - set(PARTS)):
+        parser.error(f"there is no part {', '.join(unknown)}; there are: {', '.join(PARTS)}")
+    os.environ |= {"VGPU_E2E": "true", "VGPU_E2E_REUSES": str(REUSES), WANTED: "true"}
     begin = time.monotonic()
     try:
-        found = programs.ensure()
+        ended = {name: part() for name, part in PARTS.items() if name in chosen or not chosen}
     except programs.MissingError as error:
         print(error, file=sys.stderr)
         return 1
-    seeds = [sys.executable, "-m", "tests.core.test_transactions", str(EVENTS), *map(str, SEEDS)]
-    transactions = subprocess.run(seeds, cwd=PROJECT, check=False).returncode
+    texts = "; ".join(f"{name}: {end.text}" for name, end in ended.items())
+    print(f"nightly: {texts}; {time.monotonic() - begin:.0f} s")
+    return 0 if all(end.passed for end in ended.values()) else 1
+
+
+@contextmanager
+def kubernetes(release: str) -> Iterator[None]:
+    """Within, programs, images and tests are those of this older Kubernetes."""
+    os.environ[programs.RELEASE] = release
+    try:
+        yield
+    finally:
+        del os.environ[programs.RELEASE]
+
+
+def lanes(chosen: Sequence[Lane], overlay_of: Callable[[Layout], Path] | None = None) -> Ended:
+    """Run these lanes one after another, each on a cluster of its own with the product as `overlay_of` has it.
+
+    Without one the product is installed as in `make e2e`. Raises MissingError.
+    """
+    found = programs.ensure()
     archives = images.build_all()
-    clusters = [Cluster(Layout(layout.here().root / lane.name), found) for lane in LANES]
-    results = [
-        run(lane, cluster, archives, older(cluster.layout))
-        for lane, cluster in zip(LANES, clusters, strict=True)
-    ]
-    ended = "; ".join(f"{lane.name} {summary(r)}" for lane, r in zip(LANES, results, strict=True))
-    release = programs.version("k8s.io/kubernetes")
-    ended += f"; transactions of {len(SEEDS)} seeds {'failed' if transactions else 'passed'}"
-    print(f"nightly on Kubernetes {release}: {ended}; {time.monotonic() - begin:.0f} s")
-    return 1 if transactions or any(result.status for result in results) else 0
+    results = list[LaneResult]()
+    for lane in chosen:
+        cluster = Cluster(Layout(layout.here().root / lane.name), found)
+        results.append(run(lane, cluster, archives, overlay_of(cluster.layout) if overlay_of else None))
+    texts = (f"{lane.name} {summary(result)}" for lane, result in zip(chosen, results, strict=True))
+    text = f"{', '.join(texts)} on Kubernetes {programs.version('k8s.io/kubernetes')}"
+    return Ended(text, not any(result.status for result in results))
 
 
-def older(where: Layout) -> Path:
+def older_overlay(where: Layout) -> Path:
     """The overlay for this release, with simulated cards and its scheduler."""
     scheduler = {"name": "registry.k8s.io/kube-scheduler", "newTag": programs.version("k8s.io/kubernetes")}
     return overlay(where, OLDER, ["simulated-cards"], images=[scheduler])

@@ -1,5 +1,6 @@
-"""hack/nightly: what it installs on an older Kubernetes, and how its last line comes to be."""
+"""hack/nightly: its parts, what it installs on an older Kubernetes, and how its last line comes to be."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,73 @@ from hack.testbed.layout import Layout
 from tests.manifests.conftest import kustomize
 
 
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The parts that were run, of two that can be: the first passes, the second fails."""
+    names = list[str]()
+
+    def part(name: str, *, passed: bool) -> nightly.Ended:
+        names.append(name)
+        return nightly.Ended(f"5 {'passed' if passed else 'failed'}", passed)
+
+    parts = {"good": lambda: part("good", passed=True), "bad": lambda: part("bad", passed=False)}
+    monkeypatch.setattr(nightly, "PARTS", parts)
+    for name in ("VGPU_E2E", "VGPU_E2E_REUSES", nightly.WANTED):
+        monkeypatch.setenv(name, "")
+    return names
+
+
+@pytest.mark.parametrize(
+    ("words", "expected", "status", "texts"),
+    [
+        ([], ["good", "bad"], 1, "good: 5 passed; bad: 5 failed"),
+        (["good"], ["good"], 0, "good: 5 passed"),
+        (["bad"], ["bad"], 1, "bad: 5 failed"),
+    ],
+)
+def test_parts_can_be_chosen(
+    words: list[str],
+    expected: list[str],
+    status: int,
+    texts: str,
+    ran: list[str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert nightly.main(words) == status
+    assert ran == expected
+    assert capsys.readouterr().out == f"nightly: {texts}; 0 s\n"
+
+
+def test_an_unknown_part_is_refused(ran: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        nightly.main(["good", "none"])
+    assert "there is no part none; there are: good, bad" in capsys.readouterr().err
+    assert not ran
+
+
+def test_what_the_machine_lacks_is_said(
+    ran: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def lacks() -> nightly.Ended:
+        raise programs.MissingError("missing: root")
+
+    monkeypatch.setattr(nightly, "PARTS", {"good": lacks})
+    assert nightly.main([]) == 1
+    assert capsys.readouterr().err == "missing: root\n"
+    assert not ran
+
+
+def test_only_one_part_is_of_the_older_kubernetes() -> None:
+    with nightly.kubernetes(nightly.RELEASE):
+        assert programs.version("k8s.io/kubernetes").startswith(f"v{nightly.RELEASE}.")
+    assert programs.RELEASE not in os.environ
+
+
 def test_it_installs_what_the_readme_has_for_this_release(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(programs.RELEASE, nightly.RELEASE)
-    made = kustomize(nightly.older(Layout(tmp_path / "contract")))
+    made = kustomize(nightly.older_overlay(Layout(tmp_path / "contract")))
     assert not made.of("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding")
     assert made.of("ValidatingAdmissionPolicy")
     images = {container["image"] for container in made.containers()}
