@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from device_plugin.adapters.kube.client import KubeClient
-from device_plugin.cli.access import caller
+from device_plugin.cli.access import caller, prometheus
+from device_plugin.cli.access.prometheus import Prometheus
 from device_plugin.cli.printing import output
 from device_plugin.cli.printing.output import Column, Listing, ListPrinter, in_gib
 from device_plugin.cli.reading.reader import ClusterReader, Scope
@@ -55,7 +56,7 @@ LISTING: Listing[SliceUse] = Listing(
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of `vgpu top`."""
     caller.add_namespaces(parser)
-    parser.add_argument("--prometheus", metavar="URL", help="a Prometheus that scrapes the node agents")
+    prometheus.add_argument(parser)
     parser.add_argument(
         "--agents-namespace",
         default="vgpu-system",
@@ -67,14 +68,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the use of slices. Raises ApiError, EndpointError, SortError, UseUnknownError."""
+    """Print the use of slices. Raises ApiError, EndpointError, SortError, PrometheusError."""
     namespace = "" if args.all_namespaces else caller.namespace(args)
     listing = LISTING if args.all_namespaces else LISTING.without(_NAMESPACE)
     args.sort_by = args.sort_by or "-memory"
     printer = ListPrinter(args, listing)
     notes: list[str] = []
     if args.prometheus:
-        found: Sequence[SliceUse] = from_prometheus(args.prometheus, namespace)
+        found: Sequence[SliceUse] = from_prometheus(Prometheus(args.prometheus), namespace)
     else:
         with caller.connected(args) as client:
             try:

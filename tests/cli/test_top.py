@@ -10,6 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from device_plugin.adapters.kube.client import KubeClient
+from device_plugin.cli.access.prometheus import Prometheus
 from device_plugin.cli.reading.slice_use import SliceUse, UseUnknownError, from_agents, from_prometheus
 from device_plugin.core.pods import Agent
 from device_plugin.kube.api import EVERYWHERE, Kind, Listed, Where
@@ -117,16 +118,8 @@ def prometheus() -> Iterator[str]:
 
 
 def test_a_prometheus_is_asked_instead_also_where_it_renamed_labels(prometheus: str) -> None:
-    assert from_prometheus(prometheus, "default") == [USE]
-    assert from_prometheus(prometheus, "team-a") == []
-
-
-@pytest.mark.parametrize(
-    ("url", "says"), [("file:///etc/passwd", "is no address"), ("http://127.0.0.1:1", "does not answer")]
-)
-def test_an_address_that_is_no_prometheus_is_refused(url: str, says: str) -> None:
-    with pytest.raises(UseUnknownError, match=says):
-        from_prometheus(url, "")
+    assert from_prometheus(Prometheus(prometheus), "default") == [USE]
+    assert from_prometheus(Prometheus(prometheus), "team-a") == []
 
 
 def test_without_agents_grants_are_shown_and_that_their_use_is_not_known(

@@ -1,16 +1,12 @@
 """What containers use of their slices, as the node agents export it: asked of the agents, or of a Prometheus."""
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from http.client import HTTPException
 from typing import NamedTuple
-from urllib.error import URLError
-from urllib.parse import urlencode, urlsplit
-from urllib.request import urlopen
 
 from device_plugin.adapters.kube.client import KubeClient
+from device_plugin.cli.access.prometheus import Prometheus
 from device_plugin.core.errors import VgpuError
 from device_plugin.core.pods import Agent
 from device_plugin.kube.api import AGENT_LABELS, AGENTS, Where
@@ -23,9 +19,6 @@ USED, LIMIT, COMPUTE = (
 )
 # Agents that are asked at a time.
 AT_A_TIME = 16
-TIMEOUT_SECONDS = 10.0
-# The API server of a large cluster's Prometheus answers with 200 bytes a sample.
-MOST_BYTES = 64 << 20
 FORBIDDEN = 403
 _SAMPLE = re.compile(rf"^({USED}|{LIMIT}|{COMPUTE})\{{([^\n]*)\}} ([0-9.e+-]{{1,30}})$", re.MULTILINE)
 _LABEL = re.compile(r'([a-z_]+)="((?:[^"\\\n]|\\.)*)"')
@@ -82,18 +75,10 @@ def from_agents(client: KubeClient, agents: str, namespace: str) -> tuple[Sequen
     return _uses(samples, namespace), failed
 
 
-def from_prometheus(url: str, namespace: str) -> Sequence[SliceUse]:
-    """The use that a Prometheus knows, of pods of `namespace` (empty: all). Raises UseUnknownError."""
-    if urlsplit(url).scheme not in ("http", "https"):
-        raise UseUnknownError(f"--prometheus: {url} is no address: write http://HOST:PORT")
-    query = urlencode({"query": f'{{__name__=~"{USED}|{LIMIT}|{COMPUTE}"}}'})
-    try:
-        with urlopen(f"{url.rstrip('/')}/api/v1/query?{query}", timeout=TIMEOUT_SECONDS) as answer:  # noqa: S310 - http
-            results = json.loads(answer.read(MOST_BYTES))["data"]["result"]
-        samples = [(each["metric"]["__name__"], each["metric"], float(each["value"][1])) for each in results]
-    except (URLError, OSError, HTTPException, ValueError, LookupError, TypeError) as error:
-        raise UseUnknownError(f"the Prometheus at {url} does not answer as one ({error})") from error
-    return _uses(samples, namespace)
+def from_prometheus(prometheus: Prometheus, namespace: str) -> Sequence[SliceUse]:
+    """The use that a Prometheus knows, of pods of `namespace` (empty: all). Raises PrometheusError."""
+    found = prometheus.now(f'{{__name__=~"{USED}|{LIMIT}|{COMPUTE}"}}')
+    return _uses(((each.labels["__name__"], each.labels, each.values[-1][1]) for each in found), namespace)
 
 
 def _forbidden(agents: str, error: ApiError) -> UseUnknownError:

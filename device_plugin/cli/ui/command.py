@@ -15,14 +15,15 @@ import threading
 from contextlib import nullcontext
 
 from device_plugin.adapters.http.server import MOST_PORT
-from device_plugin.cli.access import caller, engine
+from device_plugin.cli.access import caller, engine, prometheus
+from device_plugin.cli.access.prometheus import Prometheus
 from device_plugin.cli.reading import local_allocator
 from device_plugin.cli.ui import browser
 from device_plugin.cli.ui.entries import PageEntries
 from device_plugin.cli.ui.follow import ClusterFollower
 from device_plugin.cli.ui.server import Answer, PageServer
 from device_plugin.cli.ui.services import JobPlans, PodWhy
-from device_plugin.cli.ui.usage import CardUse, PrometheusError
+from device_plugin.cli.ui.usage import CardUse
 from device_plugin.core.errors import VgpuError
 from device_plugin.core.requests import DEFAULT_PREFIXES
 
@@ -39,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--port", type=int, default=0, metavar="PORT", help="port of 127.0.0.1 (default: any that is free)"
     )
-    parser.add_argument("--prometheus", metavar="URL", help="a Prometheus that scrapes the node agents")
+    prometheus.add_argument(parser)
     parser.add_argument(
         "--prefixes",
         default=",".join(DEFAULT_PREFIXES),
@@ -55,14 +56,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve the page until SIGINT or SIGTERM. Raises PageError, EndpointError."""
+    """Serve the page until SIGINT or SIGTERM. Raises PageError, PrometheusError, EndpointError."""
     if not 0 <= args.port <= MOST_PORT:
         raise PageError(f"--port {args.port} is out of range: write 0 to {MOST_PORT}")
     entries = PageEntries()
-    try:
-        use = CardUse(args.prometheus, entries) if args.prometheus else None
-    except PrometheusError as error:
-        raise PageError(f"--prometheus {error}") from error
+    use = CardUse(Prometheus(args.prometheus), entries) if args.prometheus else None
     entries.put("about", {"page": {"use": use is not None}})
     # What the watches miss stands on the page.
     logging.getLogger("device_plugin").setLevel(logging.ERROR)
