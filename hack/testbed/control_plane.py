@@ -19,6 +19,8 @@ rules:
 # A silent node counts as lost after seconds, not minutes, because tests kill nodes.
 GRACE_SECONDS = 12
 TOLERATION_SECONDS = 5
+# As whom the API server passes on requests to API servers that others add to it (APIService).
+PROXY = "front-proxy"
 
 
 def prepare(layout: Layout, authority: Authority) -> None:
@@ -27,6 +29,7 @@ def prepare(layout: Layout, authority: Authority) -> None:
     hosts = ["localhost", "kubernetes", "kubernetes.default.svc", "127.0.0.1", GATEWAY, KUBERNETES_SERVICE]
     authority.issue("kube-apiserver", "kube-apiserver", hosts=hosts)
     authority.issue("admin", "admin", "system:masters")
+    authority.issue(PROXY, PROXY)
     authority.issue("kubelet-client", "kube-apiserver-kubelet-client", "system:masters")
     authority.issue("kube-controller-manager", "system:kube-controller-manager")
     authority.issue("kube-scheduler", "system:kube-scheduler")
@@ -64,6 +67,15 @@ def _api_server(layout: Layout, authority: Authority, folder: Path) -> list[str]
         f"--service-account-key-file={authority.file('tokens', 'pub')}",
         f"--service-account-signing-key-file={authority.file('tokens', 'key')}",
         f"--service-cluster-ip-range={SERVICE_NETWORK}",
+        # It reaches pods, but no Service: there is no kube-proxy beside it.
+        "--enable-aggregator-routing=true",
+        f"--proxy-client-cert-file={authority.file(PROXY, 'crt')}",
+        f"--proxy-client-key-file={authority.file(PROXY, 'key')}",
+        f"--requestheader-client-ca-file={authority.certificate}",
+        f"--requestheader-allowed-names={PROXY}",
+        "--requestheader-username-headers=X-Remote-User",
+        "--requestheader-group-headers=X-Remote-Group",
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-",
         "--authorization-mode=Node,RBAC",
         "--enable-admission-plugins=NodeRestriction",
         "--allow-privileged=true",
