@@ -3,7 +3,7 @@
     vgpu cards                      # of all nodes
     vgpu cards gpu-1                # of one node
     vgpu cards -n team-a            # those that pods of this namespace hold slices of
-    vgpu cards --sort-by=-memory    # the fullest first; -o wide: model, PCI address, family
+    vgpu cards --sort-by=-memory    # the fullest first; -o wide: model, free percent, PCI address, family
 
 A bar shows the granted part of the memory and of the core groups. Without the right to list nodes, cards are those that
 your pods' grants name, and a card's other slices are not known.
@@ -73,9 +73,9 @@ def state(row: CardRow) -> str:
 
 
 def holder_line(card: CardReading, holder: CardHolder, now: int) -> str:
-    """`    default/notebook main: 4 GiB, core groups 0-14, 2h`."""
+    """`    default/notebook main: 4 GiB, core groups 0-14, 2h`; with its percent if it was asked for in percent."""
     part = holder.slice
-    held = "all of it" if card.whole(holder) else _amounts(part.mem_mib, part.cores)
+    held = "all of it" if card.whole(holder) else _amounts(part.mem_mib, part.cores, part.percent)
     since = f", {_age(holder.created, now)}" if holder.created else ""
     marks = ", ends" if holder.deleting else ""
     if holder.state is not None:
@@ -87,8 +87,9 @@ def holder_line(card: CardReading, holder: CardHolder, now: int) -> str:
 
 # Most slices of a cluster have one of few sizes and sets of core groups, and many pods one age.
 @lru_cache(4096)
-def _amounts(mem_mib: int, cores: tuple[int, ...]) -> str:
-    return f"{in_gib(mem_mib)} GiB, core groups {ranges(cores)}"
+def _amounts(mem_mib: int, cores: tuple[int, ...], percent: int) -> str:
+    asked = f"{percent} %, " if percent else ""
+    return f"{asked}{in_gib(mem_mib)} GiB, core groups {ranges(cores)}"
 
 
 _age = lru_cache(4096)(age_since)
@@ -112,7 +113,7 @@ def card_object(node: NodeReading, card: CardReading) -> Mapping[str, Any]:
         "cordoned": shown.cordoned if shown else None, "serving": node.serving,
         "cordonNote": _note_object(node.notes.get(card.uuid)),
         "memMiB": card.mem_mib or None, "coreGroups": card.core_groups or None, "maxSlices": card.max_slices or None,
-        "heldMiB": card.held_mib, "heldCoreGroups": card.held_groups,
+        "heldMiB": card.held_mib, "heldCoreGroups": card.held_groups, "freePercent": card.free_percent,
         "holders": [_holder_object(card, holder) for holder in card.holders],
     }  # fmt: skip
 
@@ -124,10 +125,16 @@ def _note_object(note: CordonNote | None) -> Mapping[str, str] | None:
 def _holder_object(card: CardReading, holder: CardHolder) -> Mapping[str, Any]:
     return {
         "namespace": holder.namespace, "pod": holder.pod, "container": holder.container,
-        "memMiB": holder.slice.mem_mib, "cores": [*holder.slice.cores], "whole": card.whole(holder),
+        "memMiB": holder.slice.mem_mib, "cores": [*holder.slice.cores], "percent": holder.slice.percent or None,
+        "whole": card.whole(holder),
         "created": holder.created or None, "running": holder.running, "deleting": holder.deleting,
         "state": holder.state.value if holder.state is not None else None,
     }  # fmt: skip
+
+
+def _free_percent(row: CardRow) -> str:
+    free = row.card.free_percent
+    return "?" if free is None else str(free)
 
 
 def _full(held: int, total: int) -> float:
@@ -148,6 +155,7 @@ LISTING: Listing[CardRow] = Listing(
                share=lambda row: share(row.groups, row.card.core_groups)),
         Column("SLICES", lambda row: groups_text(len(row.card.holders), row.card.max_slices),
                key=lambda row: len(row.card.holders)),
+        Column("FREE PERCENT", _free_percent, key=lambda row: row.card.free_percent or 0, wide=True),
         Column("PCI", lambda row: row.card.card.pci if row.card.card else output.NONE, wide=True),
         Column("FAMILY", lambda row: row.card.card.family if row.card.card else output.NONE, wide=True),
         Column("STATE", state, warning=lambda row: bool(state(row))),

@@ -19,7 +19,8 @@ from device_plugin.core.card_names import unique
 from device_plugin.core.cards import card_list
 from device_plugin.core.cordons import MAX_REASON, CordonNote, read_notes, write_notes
 from device_plugin.core.errors import VgpuError
-from device_plugin.kube.api import NODES, Ref
+from device_plugin.core.pods import Node
+from device_plugin.kube.api import NODES, Metadata, Ref, Where
 
 # Tries: another program may write the annotation between our read and our write.
 TRIES = 5
@@ -67,8 +68,19 @@ def run(args: argparse.Namespace) -> int:
 
 
 def found(client: KubeClient, card: str) -> NodeCard:
-    """The card that the command names. Raises CardError, ApiError."""
-    return targets.find(client.list(NODES).items, card)
+    """The card that the command names, found in metadata of nodes. Raises CardError, ApiError."""
+    name = card.rpartition("/")[0]
+    where = Where(fields=f"metadata.name={name}" if name else "")
+    return targets.find([_node(each) for each in client.list(NODES.metadata, where).items], card)
+
+
+def _node(metadata: Metadata) -> Node:
+    """The node as far as its cards are concerned."""
+    inventory, cordoned, notes = (
+        metadata.annotations.get(key, "")
+        for key in (annotations.CARDS, annotations.CORDONED, annotations.CORDON_NOTES)
+    )
+    return Node(metadata.name, inventory, cordoned=cordoned, cordon_notes=notes)
 
 
 def write(client: KubeClient, target: NodeCard, why: CordonNote | None) -> None:

@@ -22,7 +22,7 @@ from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli.access import caller
 from device_plugin.cli.access.caller import evicted, named, still_there
 from device_plugin.cli.printing import output
-from device_plugin.cli.reading import local_allocator
+from device_plugin.cli.reading import local_allocator, prefixes
 from device_plugin.cluster.place.reservations import Reservations
 from device_plugin.cluster.preempt.openings import movable
 from device_plugin.cluster.watch.view import ClusterView
@@ -30,7 +30,6 @@ from device_plugin.core.errors import RequestError, VgpuError
 from device_plugin.core.grants import Grant
 from device_plugin.core.printable import printable
 from device_plugin.core.rearrange import MovePlan, Ranked, defragment
-from device_plugin.core.requests import DEFAULT_PREFIXES
 
 MOST = 10
 # Seconds that a step waits for its pods to end before the next step begins.
@@ -49,25 +48,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     way = parser.add_mutually_exclusive_group()
     way.add_argument("--dry-run", action="store_true", help="only print the plan (the default)")
     way.add_argument("--apply", action="store_true", help="evict the pods, one step after the other")
-    parser.add_argument(
-        "--prefixes",
-        default=",".join(DEFAULT_PREFIXES),
-        metavar="P,P",
-        help=f"resource prefixes of the cluster service (default: {','.join(DEFAULT_PREFIXES)})",
-    )
+    prefixes.add_arguments(parser)
     parser.add_argument("-o", "--output", choices=output.OBJECTS, help="the plan for programs")
     caller.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Plan, print, and evict if asked to. Raises DefragError, ApiError, EndpointError."""
+    """Plan, print, and evict if asked to. Raises DefragError, PrefixError, ApiError, EndpointError."""
     if args.max_moves < 1:
         raise DefragError("write --max-moves of at least 1")
-    prefixes = tuple(args.prefixes.split(","))
-    if unnamed := [prefix for prefix in prefixes if not all(prefix.partition("/"))]:
-        raise DefragError(f"--prefixes: {unnamed[0]!r} names no resource: write {DEFAULT_PREFIXES[0]}")
     with caller.connected(args) as client:
-        local = local_allocator.listed(client, prefixes)
+        local = local_allocator.listed(client, prefixes.of(client, args))
         if local.unknown:
             print(printable(local.unknown), file=sys.stderr)
         view = local.view

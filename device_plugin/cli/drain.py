@@ -25,13 +25,14 @@ from device_plugin.core.errors import AnnotationError
 from device_plugin.core.events import Event
 from device_plugin.core.pods import Pod
 from device_plugin.core.printable import printable
-from device_plugin.kube.api import NODES, PODS, Ref
+from device_plugin.kube.api import NODES, PODS, Ref, Where
 from device_plugin.kube.errors import ApiError
 
 LOOK_SECONDS = 1.0
 # Seconds in which agents report processes that outlive their pod.
 SETTLE_SECONDS = REPORT_SECONDS
 TIMEOUT_SECONDS = 300.0
+_ON_NODE = "spec.nodeName={},status.phase!=Succeeded,status.phase!=Failed"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -87,12 +88,11 @@ def _check_owners(holders: Sequence[Pod], *, force: bool) -> None:
 
 def _holders(client: KubeClient, target: NodeCard) -> Sequence[Pod]:
     """The pods that hold slices of the card."""
-    return [pod for pod in client.list(PODS).items if _holds(pod, target)]
+    on_node = client.list(PODS, Where(fields=_ON_NODE.format(target.node.name))).items
+    return [pod for pod in on_node if _holds(pod, target)]
 
 
 def _holds(pod: Pod, target: NodeCard) -> bool:
-    if pod.ended or pod.node != target.node.name:
-        return False
     try:
         grant = pod.grant()
     except AnnotationError:

@@ -15,11 +15,10 @@ from device_plugin.cli.access import caller
 from device_plugin.cli.printing import output
 from device_plugin.cli.printing.follow import follow_list
 from device_plugin.cli.printing.output import Column, Listing, ListPrinter
-from device_plugin.core.requests import DEFAULT_PREFIXES, parse_quantity, resource_names
+from device_plugin.cli.reading import prefixes
+from device_plugin.core.requests import parse_quantity, resource_names
 from device_plugin.kube.api import Kind, Object, Where
 
-# Card families of docs/install.md: a quota on one of them is shown, whether cards of it are here or not.
-FAMILIES = (*DEFAULT_PREFIXES, "amd.com/gpu", "nvidia.com/gpu")
 # A quota counts requests, and Kubernetes makes those of extended resources equal to the limits.
 REQUESTS = "requests."
 
@@ -88,26 +87,23 @@ LISTING: Listing[QuotaLine] = Listing(
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of `vgpu quota`."""
     caller.add_namespaces(parser)
-    parser.add_argument(
-        "--prefixes", default=",".join(FAMILIES), metavar="P,P",
-        help=f"resource prefixes of the cluster service (default: {','.join(FAMILIES)})",
-    )  # fmt: skip
+    prefixes.add_arguments(parser)
     output.add_arguments(parser, LISTING)
     output.add_selector(parser, "ResourceQuotas")
     caller.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the quotas. Raises ApiError, EndpointError, SortError."""
+    """Print the quotas. Raises PrefixError, ApiError, EndpointError, SortError."""
     namespace = "" if args.all_namespaces else caller.namespace(args)
     listing = LISTING if args.all_namespaces else LISTING.without(_NAMESPACE)
-    names = frozenset(name for prefix in args.prefixes.split(",") for name in resource_names(prefix))
-
-    def lines(quotas: Sequence[ReadQuota]) -> tuple[Sequence[QuotaLine], Sequence[str]]:
-        return [*_ours(quotas, names)], ()
-
     where = f"of namespace {namespace} " if namespace else ""
     with caller.connected(args) as client:
+        names = frozenset(name for prefix in prefixes.of(client, args) for name in resource_names(prefix))
+
+        def lines(quotas: Sequence[ReadQuota]) -> tuple[Sequence[QuotaLine], Sequence[str]]:
+            return [*_ours(quotas, names)], ()
+
         return follow_list(
             args, ListPrinter(args, listing), client, QUOTAS, Where(namespace, args.selector), lines,
             f"no ResourceQuota {where}limits cards: see docs/quota.md",

@@ -14,6 +14,11 @@ def at_least(percent: int, whole: int) -> int:
     return max(1, percent * whole // MOST)
 
 
+def most(free: int, whole: int) -> int:
+    """The largest percent whose least share of `whole` is not more than `free`; 0 if there is none."""
+    return min(MOST, ((free + 1) * MOST - 1) // whole) if free > 0 and whole > 0 else 0
+
+
 def rounded(percent: int, whole: int, held_percent: int, held: int) -> int:
     """Of `whole` core groups those that `percent` more gets, where `held_percent` percent already hold `held` of them.
 

@@ -76,11 +76,11 @@ class Fleet:
 
     def pod(
         self, name: str, mem: int, card: str = "", owner: str = "ReplicaSet", grace: int = 0,
-        labels: Mapping[str, str] | None = None, node: str = "", grant_of: str = "",
+        labels: Mapping[str, str] | None = None, node: str = "", grant_of: str = "", percent: int = 0,
     ) -> None:  # fmt: skip
         """A pod that asks for `mem` units; with a `card` (of `node`) it holds them there, from core group 0.
 
-        With `grant_of`, its grant is that of the pod with this UID.
+        With `grant_of`, its grant is that of the pod with this UID; with `percent` it says that percent were asked.
         """
         controller = {"apiVersion": "apps/v1", "kind": owner, "name": "owner", "uid": "u", "controller": True}
         metadata = {"labels": labels or {}, "ownerReferences": [controller] if owner else []}
@@ -90,7 +90,7 @@ class Fleet:
         assert made.code == 201, made.body
         if card:
             node = node or card.partition("-")[0]
-            given = Slice(card, mem * 1023, tuple(range(mem * 60 // 16 + (mem * 60 % 16 > 0))))
+            given = Slice(card, mem * 1023, tuple(range(mem * 60 // 16 + (mem * 60 % 16 > 0))), percent)
             grant = Grant(grant_of or made.body["metadata"]["uid"], node, {"main": (given,)})
             bind = objects.binding(name, node, annotations={annotations.GRANT: grant.encode()})
             answer = self._api.post(f"{PODS}/{name}/binding", bind, "allocator")

@@ -36,6 +36,20 @@ def test_cards_with_bars_and_who_holds_what(fleet: Fleet, capsys: pytest.Capture
     assert max(map(len, lines)) <= 80
 
 
+def test_a_slice_that_was_asked_in_percent_says_so_and_how_much_is_free(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fleet.node("n1")
+    fleet.pod("quarter", 4, "n1-0", percent=25)
+    assert vgpu(fleet, "cards", "-o", "wide") == 0
+    header, row, line = capsys.readouterr().out.splitlines()
+    assert row[header.index("FREE PERCENT") :].split()[0] == "75"
+    assert line.startswith("    default/quarter main: 25 %, 4 GiB, core groups 0-14, ")
+    assert vgpu(fleet, "cards", "-o", "json") == 0
+    (card,) = json.loads(capsys.readouterr().out)["cards"]
+    assert (card["freePercent"], [each["percent"] for each in card["holders"]]) == (75, [25])
+
+
 def test_nodes_are_sums_of_their_cards(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
     filled(fleet)
     assert vgpu(fleet, "nodes", "--sort-by=-memory") == 0

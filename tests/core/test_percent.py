@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_plugin.core.percent import MOST, at_least, rounded
+from device_plugin.core.percent import MOST, at_least, most, rounded
 
 PERCENT, GROUPS = st.integers(1, MOST), st.integers(1, 304)
 
@@ -71,3 +71,11 @@ def test_slices_of_one_size_fit_whichever_of_them_end(percent: int) -> None:
 @given(st.lists(PERCENT), st.integers(MOST, 2**40))
 def test_memory_is_never_more_than_its_percent_together(percents: list[int], mem_mib: int) -> None:
     assert sum(at_least(each, mem_mib) for each in percents) <= sum(percents) * mem_mib // MOST
+
+
+@given(st.integers(0, 70_000), st.integers(1, 70_000))
+def test_the_most_that_is_free_fits_and_one_percent_more_does_not(free: int, whole: int) -> None:
+    free = min(free, whole)
+    found = most(free, whole)
+    assert found == 0 or at_least(found, whole) <= free
+    assert found == MOST or at_least(found + 1, whole) > free

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import NamedTuple
 
-from device_plugin.core import annotations
+from device_plugin.core import annotations, percent
 from device_plugin.core.card_names import unique
 from device_plugin.core.cards import Card, Inventory, ReportedSlice, SliceState
 from device_plugin.core.cordons import CordonNote, read_notes
@@ -107,6 +107,16 @@ class CardReading(NamedTuple):
         if len(self.holders) == 1:
             return len(self.holders[0].slice.cores)
         return len(set[int]().union(*[holder.slice.cores for holder in self.holders]))
+
+    @property
+    def free_percent(self) -> int | None:
+        """The largest percent of the card that a slice could have; None if the card is not known."""
+        if self.card is None:
+            return None
+        if len(self.holders) >= self.max_slices:
+            return 0
+        memory = percent.most(self.mem_mib - self.held_mib, self.mem_mib)
+        return min(memory, percent.most(self.core_groups - self.held_groups, self.core_groups))
 
     def whole(self, holder: CardHolder) -> bool:
         """True if the slice is all of the card."""

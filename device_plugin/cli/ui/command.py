@@ -17,7 +17,7 @@ from contextlib import nullcontext
 from device_plugin.adapters.http.server import MOST_PORT
 from device_plugin.cli.access import caller, engine, prometheus
 from device_plugin.cli.access.prometheus import Prometheus
-from device_plugin.cli.reading import local_allocator
+from device_plugin.cli.reading import local_allocator, prefixes
 from device_plugin.cli.ui import browser
 from device_plugin.cli.ui.entries import PageEntries
 from device_plugin.cli.ui.follow import ClusterFollower
@@ -25,7 +25,6 @@ from device_plugin.cli.ui.server import Answer, PageServer
 from device_plugin.cli.ui.services import JobPlans, PodWhy
 from device_plugin.cli.ui.usage import CardUse
 from device_plugin.core.errors import VgpuError
-from device_plugin.core.requests import DEFAULT_PREFIXES
 
 SCHEDULER = "vgpu-scheduler"
 
@@ -41,12 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--port", type=int, default=0, metavar="PORT", help="port of 127.0.0.1 (default: any that is free)"
     )
     prometheus.add_argument(parser)
-    parser.add_argument(
-        "--prefixes",
-        default=",".join(DEFAULT_PREFIXES),
-        metavar="P,P",
-        help=f"resource prefixes of the cluster service (default: {','.join(DEFAULT_PREFIXES)})",
-    )
+    prefixes.add_arguments(parser)
     parser.add_argument(
         "--scheduler-name", default=SCHEDULER, metavar="NAME", help=f"of waiting pods (default: {SCHEDULER})"
     )
@@ -56,7 +50,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve the page until SIGINT or SIGTERM. Raises PageError, PrometheusError, EndpointError."""
+    """Serve the page until SIGINT or SIGTERM.
+
+    Raises PageError, PrometheusError, PrefixError, ApiError, EndpointError.
+    """
     if not 0 <= args.port <= MOST_PORT:
         raise PageError(f"--port {args.port} is out of range: write 0 to {MOST_PORT}")
     entries = PageEntries()
@@ -68,8 +65,9 @@ def run(args: argparse.Namespace) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     with caller.connected(args) as client:
+        families = prefixes.of(client, args, args.allocator_namespace)
         follower = ClusterFollower(
-            client, entries, args.prefixes.split(","), scheduler=args.scheduler_name,
+            client, entries, families, scheduler=args.scheduler_name,
             namespace=caller.namespace(args), only_namespace=bool(args.namespace),
         )  # fmt: skip
         answers: dict[str, Answer] = {"/why": PodWhy(client, args, entries).answer}

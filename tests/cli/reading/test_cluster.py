@@ -9,6 +9,9 @@ from device_plugin.cli.reading.cluster import KnownCluster
 from device_plugin.core import annotations
 from device_plugin.core.cards import Inventory, ReportedSlice, SliceState
 from device_plugin.core.grants import CardSize, Grant, Slice
+from device_plugin.core.ledger import CardState
+from device_plugin.core.placement.fit import fit
+from device_plugin.core.requests import Request
 from device_plugin.kube.api import Metadata
 from tests.builders.cards import card, inventory
 
@@ -46,6 +49,37 @@ def test_cards_have_their_holders_by_name() -> None:
     assert second.card is not None
     assert second.card.cordoned
     assert reading.complete
+
+
+@pytest.mark.parametrize(
+    ("held", "free"),
+    [
+        ([], 100),
+        ([(4092, 15, 25)], 75),
+        ([(4092, 15, 0)], 75),
+        ([(1023, 30, 0)], 51),  # 30.6 core groups, of which the card grants 30
+        ([(16368, 1, 0)], 0),
+        ([(1023, 4, 0)] * 4, 0),  # it gives no fifth slice
+    ],
+)
+def test_the_free_percent_of_a_card_is_the_most_that_would_fit(
+    held: list[tuple[int, int, int]], free: int
+) -> None:
+    known, slices, begin = KnownCluster(), list[Slice](), 0
+    for mem, cores, percent in held:
+        slices.append(Slice("n1-0", mem, tuple(range(begin, begin + cores)), percent))
+        begin += cores
+    known.see_node(node("n1", inventory("n1", 1)))
+    for number, part in enumerate(slices):
+        grant = Grant(f"uid-{number}", "n1", {"main": (part,)})
+        kept = {annotations.GRANT: grant.encode()}
+        known.see_pod(Metadata(str(number), "default", f"uid-{number}", annotations=kept), running=True)
+    (found,) = known.reading().cards()
+    assert found.free_percent == free
+    asked = Request("hygon.com/dcu", percent=max(free, 1))
+    state = CardState.of(card("n1-0"), slices)
+    assert (fit(state, asked) is not None) == (free > 0)
+    assert free == 100 or fit(state, replace(asked, percent=free + 1)) is None
 
 
 def test_without_nodes_cards_are_those_of_grants_with_their_sizes() -> None:
