@@ -1,4 +1,4 @@
-"""Another maker's device plugin, on the wire."""
+"""Another vendor's device plugin, on the wire."""
 
 from collections.abc import Collection, Sequence
 from pathlib import Path

@@ -16,14 +16,14 @@ _CHIPS: Mapping[str, tuple[str, ...]] = {
     ),
 }  # fmt: skip
 # Words before a name that people write or leave out.
-_MAKERS = ("amd ", "hygon ", "radeon ", "instinct ")
+_VENDOR_WORDS = ("amd ", "hygon ", "radeon ", "instinct ")
 
 
 def normal(name: str) -> str:
-    """The name as it is compared: small letters, without its maker's words, spaces for underscores and hyphens."""
+    """The name as it is compared: small letters, without its vendor's words, spaces for underscores and hyphens."""
     text = " ".join(re.split(r"[\s_-]+", name.strip().casefold()))
-    for maker in _MAKERS:
-        text = text.removeprefix(maker)
+    for word in _VENDOR_WORDS:
+        text = text.removeprefix(word)
     return text
 
 

@@ -97,14 +97,14 @@ class Discovery:
         return tuple(ordered[:MAX_CARDS])
 
     def _candidates(self, held: Collection[str]) -> Iterator[LocalCard]:
-        makers = {vendor.PCI_VENDOR for vendor in self._vendors}
+        known = {vendor.PCI_VENDOR for vendor in self._vendors}
         for vendor in self._vendors:
             scan = vendor.scan()
             for problem in scan.problems:
                 self._say(logging.ERROR, problem)
-            for pci, maker in scan.others.items():
-                if maker not in makers:
-                    self._foreign(pci, maker)
+            for pci, pci_vendor in scan.others.items():
+                if pci_vendor not in known:
+                    self._foreign(pci, pci_vendor)
             prefix = self._prefixes.get(vendor.PCI_VENDOR)
             for each in scan.cards:
                 found = replace(each, uuid=unique(each.uuid, self._node))

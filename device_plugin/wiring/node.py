@@ -206,8 +206,8 @@ class NodeService:
         for vendor in {local.vendor for local in self._cards().values()}:
             for path in vendor.missing_mounts():
                 yield (
-                    f"mounts: {path} is not there, or empty, and containers start without it: install the maker's stack"
-                    " on the node, and mount it into the agent's pod at this path"
+                    f"mounts: {path} is not there, or empty, and containers start without it: install the vendor's"
+                    " stack on the node, and mount it into the agent's pod at this path"
                 )
 
     def _listen(self, stack: ExitStack) -> None:

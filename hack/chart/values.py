@@ -154,7 +154,7 @@ PARAMETERS = {
         {**WORDS, "minItems": 1}, lambda text: text.split(","), 'include "vgpu.prefixes" .',
     ),
     "vendors": Parameter(
-        "The prefix under which the agents offer a maker's cards, by the maker's PCI vendor id.",
+        "The prefix under which the agents offer a vendor's cards, by its PCI vendor id.",
         VENDORS, _vendors, 'include "vgpu.vendors" .',
     ),
     "runtimeClasses": Parameter(

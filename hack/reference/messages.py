@@ -51,7 +51,7 @@ class MessageText(NamedTuple):
 
     file: str
     line: int
-    maker: str
+    made_by: str
     text: str | None
 
 
@@ -209,7 +209,7 @@ def _errors() -> Iterator[str]:
     kinds = error_classes()
     found = list(calls(tuple(kinds)))
     for name, kind in kinds.items():
-        texts = sorted({each.text for each in found if each.maker == name and each.text})
+        texts = sorted({each.text for each in found if each.made_by == name and each.text})
         if texts:
             yield f"### {name}"
             yield " ".join((kind.__doc__ or "").split())

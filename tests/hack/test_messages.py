@@ -50,7 +50,7 @@ def test_every_error_that_is_made_is_there_or_passes_on_another_text() -> None:
         for file in (ROOT / "device_plugin").rglob("*.py")
         for name in re.findall(r"raise (\w+Error)\(", file.read_text(encoding="utf-8"))
     }
-    assert raised & error_classes().keys() <= {each.maker for each in found}
+    assert raised & error_classes().keys() <= {each.made_by for each in found}
 
 
 def test_every_policy_says_something_for_each_of_its_validations() -> None:

@@ -49,7 +49,7 @@ def test_a_driver_that_names_no_domain_has_one(tmp_path: Path) -> None:
     assert discovered(tmp_path / "machine")[0].pci == "0000:19:00.0"
 
 
-def test_a_card_of_a_maker_that_we_do_not_know_is_named_at_first_sight(
+def test_a_card_of_a_vendor_that_we_do_not_know_is_named_at_first_sight(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)

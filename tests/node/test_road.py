@@ -183,7 +183,7 @@ THEIRS = ["0000:21:00.0", "0000:22:00.0", "0000:23:00.0"]
 
 @pytest.fixture
 def other() -> Iterator[Callable[[OneNode], OtherPlugin]]:
-    """A function that starts another maker's plugin on a node."""
+    """A function that starts another vendor's plugin on a node."""
     started: list[OtherPlugin] = []
 
     def start(node: OneNode) -> OtherPlugin:

@@ -31,8 +31,8 @@ ANNOTATIONS = (
 )  # fmt: skip
 OURS = (annotations.RESIZE, annotations.POOL)
 KUBERNETES_CONTROLLER = "kubernetes.io/job-controller"
-# Kinds that make Jobs, but do not decide their width afterwards; without an owner the Job is its user's own.
-_MAKERS = ("", "CronJob")
+# Kinds that create Jobs, but do not decide their width afterwards; without an owner the Job is its user's own.
+_CREATORS = ("", "CronJob")
 
 # Most sub-tasks of a split: Kubernetes' own bound for an Indexed Job that runs more than 10,000 pods at once.
 MAX_PARTS = 100_000
@@ -138,7 +138,7 @@ def _check_keys(job: Job) -> None:
 
 def _width_owner(job: Job) -> str:
     """The controller that decides the width in place of the engine; empty if none does."""
-    if job.owner not in _MAKERS:
+    if job.owner not in _CREATORS:
         return job.owner
     elastic = job.annotations.get(annotations.KUEUE_ELASTIC) == "true"
     return "Kueue" if annotations.KUEUE_QUEUE in job.labels and not elastic else ""

@@ -1,8 +1,8 @@
-"""The maker's own files and devices on the node that all containers of a card family get: the setting `mounts`.
+"""The vendor's own files and devices on the node that all containers of a card family get: the setting `mounts`.
 
-The vendor's stack of some makers (Hygon's /opt/hyhal) belongs to the driver's version, so it lies on the node and their
-images expect it. A runtime ends a container for good whose mount has no source, so what is not on the node is left
-out, and said. The agent sees of the node what its own pod mounts.
+The software of some vendors (Hygon's /opt/hyhal) belongs to the driver's version: it is installed on the node, and
+their images expect it there. A runtime ends a container for good if a mount has no source, so what is not on the node
+is left out, and logged. The agent sees of the node what its own pod mounts.
 """
 
 import os

@@ -176,7 +176,7 @@ class Vendor(Protocol[P]):
         """The files, devices and variables for these slices. Raises ConfigError if they cannot be expressed."""
 
     def missing_mounts(self) -> Sequence[str]:
-        """Paths of the maker's stack that the settings give to containers and that are not on the node."""
+        """Paths of the vendor's stack that the settings give to containers and that are not on the node."""
 
     def container_path(self, name: str) -> str | None:
         """The path in the container of the text `name`; None if it is none of this vendor's."""

@@ -77,7 +77,7 @@ class Rocm(Vendor[KfdCard]):
 
     @property
     def figures(self) -> ProcessFigures[KfdCard]:
-        """The KFD's own figures, which are one list for the cards of all makers."""
+        """The KFD's own figures, which are one list for the cards of all vendors."""
         return self._processes
 
     @property
@@ -183,7 +183,7 @@ class Rocm(Vendor[KfdCard]):
         )
 
     def _product(self, pci: str) -> str:
-        """The name that the maker wrote into the card; empty if there is none that can stand in a list of names."""
+        """The name that the vendor wrote into the card; empty if there is none that can stand in a list of names."""
         try:
             text = self._name(f"{PCI_DEVICES}/{pci}/product_name")
         except BrokenFileError:

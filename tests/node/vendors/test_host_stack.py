@@ -1,4 +1,4 @@
-"""The maker's files and devices of the node, for all containers with its cards."""
+"""The vendor's files and devices of the node, for all containers with its cards."""
 
 from collections.abc import Sequence
 from pathlib import Path
