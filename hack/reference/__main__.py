@@ -2,13 +2,14 @@
 
 from pathlib import Path
 
-from hack.reference import chart, messages, metrics, tables
+from hack.reference import chart, images, messages, metrics, tables
 
 FOLDER = Path(__file__).parents[2] / "docs/reference"
 PAGES = {
     "annotations.md": tables.annotations,
     "chart.md": chart.page,
     "events.md": tables.events,
+    "images.md": images.page,
     "messages.md": messages.page,
     "metrics.md": metrics.page,
     "reasons.md": tables.reasons,

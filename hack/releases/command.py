@@ -1,11 +1,13 @@
 """hack/release: the files of a release: chart, image for x86-64 and Arm, kubectl plugin, bill of materials, notes.
 
 hack/release                                           # into build/release; prints the paths
+hack/release --url https://example.com/vgpu/0.1.0      # with krew.yaml: the plugin's archives will be there
+hack/release --scheduler kube-scheduler-v1.36.3.tar    # with kube-scheduler's image, for sites without a network
 hack/release --push registry.example.com/vgpu          # then push the image there, as VERSION
 hack/release --image ARCHIVE --push localhost:5000/vgpu --plain-http
 
 One more file, vgpu-VERSION-offline.tar.gz, holds all others: for sites without a registry. The files depend on the
-commit alone. User and password of a registry: $VGPU_REGISTRY_USER, $VGPU_REGISTRY_PASSWORD.
+commit and these arguments alone. User and password of a registry: $VGPU_REGISTRY_USER, $VGPU_REGISTRY_PASSWORD.
 """
 
 import argparse
@@ -13,10 +15,11 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from hack.releases import krew, notes, sbom, tarballs
+from hack.releases import images, krew, notes, offline, sbom, tarballs
+from hack.releases.offline import NoSchedulerError
 from hack.releases.registry import Registry, RegistryError
 from hack.testbed import programs
 from hack.testbed.images import cache, debian, oci, ours, python
@@ -26,14 +29,6 @@ from vgpu_runtime.sim.debian import DebianUnavailableError
 PROJECT = SOURCES.parent
 CHART = PROJECT / "manifests/chart"
 VERSION = ours.TAG
-OFFLINE = """vgpu {version}, without a registry
-
-On every node:                ctr --namespace k8s.io images import vgpu-{version}.oci.tar
-Once, with the cluster's kubeconfig:
-                              helm install vgpu vgpu-{version}.tgz -n vgpu-system --create-namespace
-kube-scheduler's image (value scheduler.repository) must be on the nodes or in a mirror of yours too.
-To check the files:           sha256sum --check SHA256SUMS
-"""
 
 
 def main() -> int:
@@ -43,9 +38,10 @@ def main() -> int:
     )
     parser.add_argument("--out", type=Path, default=PROJECT / "build/release", help="default: %(default)s")
     parser.add_argument(
-        "--url",
-        default=f"https://example.com/vgpu/{VERSION}",
-        help="where the archives of the kubectl plugin will be",
+        "--url", help="where the archives of the kubectl plugin will be; without it there is no krew.yaml"
+    )
+    parser.add_argument(
+        "--scheduler", type=Path, metavar="ARCHIVE", help="kube-scheduler's image, as docker save writes it"
     )
     parser.add_argument("--image", type=Path, help="only push this OCI archive")
     parser.add_argument(
@@ -56,12 +52,13 @@ def main() -> int:
     try:
         image = arguments.image or _image()
         if not arguments.image:
-            print(*release(arguments.out, image, arguments.url), sep="\n")
+            print(*release(arguments.out, image, arguments.url, arguments.scheduler), sep="\n")
+            print(*left_out(arguments.url, arguments.scheduler), sep="\n", file=sys.stderr)
         if arguments.push:
             host, _, repository = arguments.push.partition("/")
             digest = Registry(host, plain=arguments.plain_http).push(image, repository, VERSION)
             print(f"{arguments.push}:{VERSION}@{digest}")
-    except (DebianUnavailableError, programs.MissingError, RegistryError) as error:
+    except (DebianUnavailableError, programs.MissingError, RegistryError, NoSchedulerError) as error:
         print(f"hack/release: {error}", file=sys.stderr)
         return 1
     except subprocess.CalledProcessError as error:
@@ -80,26 +77,50 @@ def _image() -> Path:
     )
 
 
-def release(out: Path, image: Path, url: str) -> Sequence[Path]:
-    """Write all files into the folder `out`; their paths. `url` is where the plugin's archives will be."""
+def release(out: Path, image: Path, url: str | None, scheduler: Path | None) -> Sequence[Path]:
+    """Write all files into the folder `out`; their paths.
+
+    `url` is where the plugin's archives will be: without it there is no krew.yaml. `scheduler` is an archive with
+    kube-scheduler's image. Raises NoSchedulerError if it has none.
+    """
     out.mkdir(parents=True, exist_ok=True)
+    holding = {f"{ours.NAME}:{VERSION}": _copied(image, out / f"vgpu-{VERSION}.oci.tar")}
+    if scheduler is not None:
+        held = offline.scheduler_in(scheduler)
+        holding[held] = _copied(scheduler, out / offline.file_name(held))
     plugins = {
         each: krew.archive(out / f"kubectl-vgpu-{VERSION}-linux-{each}.tar.gz", each)
         for each in ours.MACHINES
     }
+    manifest = [_written(out / "krew.yaml", krew.manifest(VERSION, url, plugins))] if url else []
+    names = {name: file.name for name, file in holding.items()}
     made = [
         *plugins.values(),
-        _written(out / "krew.yaml", krew.manifest(VERSION, url, plugins)),
-        _copied(image, out / f"vgpu-{VERSION}.oci.tar"),
+        *manifest,
+        *holding.values(),
         tarballs.write(out / f"vgpu-{VERSION}.tgz", chart()),
         _written(out / f"vgpu-{VERSION}.spdx.json", json.dumps(bill(), indent=1) + "\n"),
         _written(out / "NOTES.md", notes.changes(VERSION, notes.subjects(PROJECT))),
         _written(out / "COMPATIBILITY.md", notes.compatibility()),
-        _written(out / "OFFLINE.txt", OFFLINE.format(version=VERSION)),
+        _written(out / "images.txt", images.listed()),
+        _written(out / "OFFLINE.txt", offline.text(VERSION, images.scheduler(), names)),
     ]
     made.append(_written(out / "SHA256SUMS", sbom.checksums(made)))
-    offline = {f"vgpu-{VERSION}/{file.name}": file for file in made}
-    return [*made, tarballs.write(out / f"vgpu-{VERSION}-offline.tar.gz", offline)]
+    packed = {f"vgpu-{VERSION}/{file.name}": file for file in made}
+    return [*made, tarballs.write(out / f"vgpu-{VERSION}-offline.tar.gz", packed)]
+
+
+def left_out(url: str | None, scheduler: Path | None) -> Iterator[str]:
+    """A line for each thing that a release may have and this one has not, with what would add it."""
+    if not url:
+        yield "no krew.yaml: it names the address of the plugin's archives, --url ADDRESS"
+    if scheduler is None:
+        wanted = images.scheduler()
+        yield (
+            f"{wanted} is not in the offline archive: a site must fetch it itself, as OFFLINE.txt says. To add it:"
+            f" docker pull {wanted}; docker save {wanted} -o {offline.file_name(wanted)};"
+            f" hack/release --scheduler {offline.file_name(wanted)}"
+        )
 
 
 def chart() -> tarballs.Content:
@@ -108,10 +129,17 @@ def chart() -> tarballs.Content:
 
 
 def bill() -> Mapping[str, object]:
-    """The bill of materials of the image."""
+    """The bill of materials of the image and of the plugin's archives."""
     created = time.strftime("%FT%TZ", time.gmtime(_commit_time()))
-    lock = sbom.locked(python.LOCK.read_text(encoding="utf-8"))
-    return sbom.document("vgpu", VERSION, created, debian.versions(*python.DEBIAN), lock)
+    debian_packages = sbom.debian(debian.versions(*python.DEBIAN))
+    return sbom.document(
+        VERSION,
+        created,
+        {
+            "vgpu": [*debian_packages, *sbom.locked(python.LOCK, [python.VERSION])],
+            "kubectl-vgpu": sbom.locked(krew.LOCK, krew.PYTHONS),
+        },
+    )
 
 
 def _commit_time() -> float:

@@ -1,62 +1,110 @@
-"""The software bill of materials of an image, as SPDX 2.3 in JSON: Debian's packages and those of the lock file."""
+"""The software bill of materials of a release, as SPDX 2.3 in JSON.
+
+It has an entry for each product, the image and the plugin, which contains Debian's packages and those of its lock file.
+"""
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-# NAME==VERSION, perhaps with a marker, at the start of a line of the lock file.
-_LOCKED = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", re.MULTILINE)
+from packaging.markers import Marker
+
+# NAME==VERSION at the start of a line of a lock file, perhaps with a marker.
+_LOCKED = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)(?: ; ([^\\\n]+))?", re.MULTILINE)
 Document = Mapping[str, object]
 
 
-def locked(lock: str) -> Mapping[str, str]:
-    """The packages of a lock file with their versions."""
-    return dict(_LOCKED.findall(lock))
+@dataclass(frozen=True, order=True)
+class Component:
+    """A package of another project: its kind as in package URLs (deb, pypi), its name and its version."""
+
+    kind: str
+    name: str
+    version: str
+
+    @property
+    def identifier(self) -> str:
+        """Its name in the document."""
+        return _identifier(self.kind, self.name, self.version)
+
+    @property
+    def purl(self) -> str:
+        """Its package URL."""
+        if self.kind == "deb":
+            return f"pkg:deb/debian/{self.name}@{self.version.replace('+', '%2B')}?distro=bookworm"
+        return f"pkg:{self.kind}/{self.name}@{self.version}"
 
 
-def document(
-    name: str, version: str, created: str, debian: Mapping[str, str], python: Mapping[str, str]
-) -> Document:
-    """The bill of one image. `created` is a time as SPDX writes it, 2026-11-23T00:00:00Z."""
-    parts = [
-        *(
-            _package("deb", f"pkg:deb/debian/{each}@{number}?distro=bookworm", each, number)
-            for each, number in debian.items()
-        ),
-        *(_package("pypi", f"pkg:pypi/{each}@{number}", each, number) for each, number in python.items()),
+def debian(versions: Mapping[str, str]) -> Sequence[Component]:
+    """Debian's packages, from their versions by name."""
+    return [Component("deb", name, version) for name, version in versions.items()]
+
+
+def locked(lock: Path, pythons: Iterable[str]) -> Sequence[Component]:
+    """The packages of a lock file that are installed on Linux for one of these versions of Python (3.11)."""
+    environments = [
+        {"python_version": version, "python_full_version": f"{version}.0", "sys_platform": "linux"}
+        for version in pythons
     ]
-    image = {**_package("image", "", name, version), "SPDXID": "SPDXRef-image"}
-    del image["externalRefs"]
-    seed = hashlib.sha256(
-        repr((name, version, created, sorted(debian.items()), sorted(python.items()))).encode()
-    )
+    return [
+        Component("pypi", name, version)
+        for name, version, marker in _LOCKED.findall(lock.read_text(encoding="utf-8"))
+        if not marker or any(Marker(marker).evaluate(each) for each in environments)
+    ]
+
+
+def document(version: str, created: str, products: Mapping[str, Sequence[Component]]) -> Document:
+    """The bill of these products of a release, each with what it contains.
+
+    `created` is a time as SPDX writes it, 2026-11-23T00:00:00Z.
+    """
+    parts = sorted({part for contained in products.values() for part in contained})
+    name = f"vgpu-{version}"
+    seed = hashlib.sha256(repr((name, created, sorted(products.items()))).encode()).hexdigest()
+    described = {product: _identifier("product", product, version) for product in products}
     return {
         "spdxVersion": "SPDX-2.3",
         "dataLicense": "CC0-1.0",
         "SPDXID": "SPDXRef-DOCUMENT",
-        "name": f"{name}-{version}",
-        "documentNamespace": f"https://vgpu.io/spdx/{name}-{version}-{seed.hexdigest()[:16]}",
+        "name": name,
+        "documentNamespace": f"https://vgpu.io/spdx/{name}-{seed[:16]}",
         "creationInfo": {"created": created, "creators": ["Tool: hack/release"]},
-        "packages": [image, *parts],
+        "packages": [
+            *(_package(product, version, described[product]) for product in products),
+            *(
+                {**_package(part.name, part.version, part.identifier), "externalRefs": [_reference(part)]}
+                for part in parts
+            ),
+        ],
         "relationships": [
-            _relationship("SPDXRef-DOCUMENT", "DESCRIBES", "SPDXRef-image"),
-            *(_relationship("SPDXRef-image", "CONTAINS", f"{part['SPDXID']}") for part in parts),
+            *(_relationship("SPDXRef-DOCUMENT", "DESCRIBES", each) for each in described.values()),
+            *(
+                _relationship(described[product], "CONTAINS", part.identifier)
+                for product, contained in products.items()
+                for part in contained
+            ),
         ],
     }
 
 
-def _package(kind: str, purl: str, name: str, version: str) -> dict[str, object]:
-    identifier = re.sub(r"[^A-Za-z0-9.]", "-", f"{kind}-{name}")
-    reference = {"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl", "referenceLocator": purl}
+def _identifier(*words: str) -> str:
+    return "SPDXRef-" + re.sub(r"[^A-Za-z0-9.]", "-", "-".join(words))
+
+
+def _package(name: str, version: str, identifier: str) -> dict[str, object]:
     return {
         "name": name,
-        "SPDXID": f"SPDXRef-{identifier}",
+        "SPDXID": identifier,
         "versionInfo": version,
         "downloadLocation": "NOASSERTION",
         "filesAnalyzed": False,
-        "externalRefs": [reference],
     }
+
+
+def _reference(part: Component) -> Document:
+    return {"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl", "referenceLocator": part.purl}
 
 
 def _relationship(one: str, kind: str, other: str) -> Document:

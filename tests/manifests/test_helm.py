@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from hack.chart.values import COMPONENTS
+from hack.releases import images
 from hack.testbed.programs import installed
 from tests.manifests.conftest import MANIFESTS, Object, kustomize
 from tests.requirement import require
@@ -159,6 +160,14 @@ def test_a_wrong_value_is_refused(key: str, value: object, complaint: str) -> No
     assert done.returncode
     assert key.rpartition(".")[2] in done.stderr
     assert complaint.lower() in done.stderr.lower()
+
+
+def test_its_images_are_those_that_images_txt_lists() -> None:
+    made = [item for item in yaml.safe_load_all(template({"jobs.enabled": True}).stdout) if item]
+    workloads = [item for item in made if item["kind"] in ("Deployment", "DaemonSet", "Pod")]
+    pods = [item["spec"].get("template", item)["spec"] for item in workloads]
+    used = {each["image"] for pod in pods for each in (*pod["containers"], *pod.get("initContainers", ()))}
+    assert used == {*images.listed().splitlines()}
 
 
 def test_in_its_own_namespace_helm_has_made_the_namespace() -> None:

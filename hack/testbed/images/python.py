@@ -12,12 +12,13 @@ from vgpu_runtime.paths import SOURCES
 
 LOCK = SOURCES.parent / "requirements" / "run.lock"
 PACKAGES = Path("opt/vgpu/packages")
-_PYTHON = "python3.11"
+VERSION = "3.11"
+_PYTHON = f"python{VERSION}"
 _STANDARD_LIBRARY = f"usr/lib/{_PYTHON}"
 # What pip takes for Arm's wheels of Linux, and Debian for its packages.
 ARM = "arm64"
 _ARM_WHEELS = (
-    "--python-version=3.11",
+    f"--python-version={VERSION}",
     *(f"--platform={tag}_aarch64" for tag in ("manylinux2014", "manylinux_2_28")),
 )
 DEBIAN = (_PYTHON, "libstdc++6")  # gRPC's is the only wheel without a C++ library of its own

@@ -1,15 +1,16 @@
 """The files of a release: what is in them, and that equal content gives equal bytes."""
 
 import json
-import re
 import subprocess
 import tarfile
 from pathlib import Path
 
 import pytest
+from spdx_tools.spdx.parser.parse_anything import parse_file
+from spdx_tools.spdx.validation.document_validator import validate_full_spdx_document
 
 from device_plugin.core import annotations
-from hack.releases import command, notes, sbom, tarballs
+from hack.releases import command, images, krew, notes, sbom, tarballs
 from hack.testbed.images import python
 
 
@@ -33,26 +34,42 @@ def test_the_chart_is_packed_as_helm_does() -> None:
     assert all(name.startswith("vgpu/") for name in names)
 
 
-def test_the_bill_names_all_that_is_locked_once_and_in_the_image() -> None:
-    locked = sbom.locked(python.LOCK.read_text())
-    assert locked.keys() >= {"grpcio", "msgspec", "pyyaml"}
-    bill = json.loads(
-        json.dumps(sbom.document("vgpu", "1", "2026-01-01T00:00:00Z", {"libc6": "2.36-9"}, locked))
+def test_the_bill_names_what_each_product_contains_and_a_validator_accepts_it(tmp_path: Path) -> None:
+    parts = {
+        "vgpu": [*sbom.debian({"libc6": "2.36-9+deb12u1"}), *sbom.locked(python.LOCK, [python.VERSION])],
+        "kubectl-vgpu": sbom.locked(krew.LOCK, krew.PYTHONS),
+    }
+    (tmp_path / "bill.spdx.json").write_text(json.dumps(sbom.document("1", "2026-01-01T00:00:00Z", parts)))
+    bill = parse_file(str(tmp_path / "bill.spdx.json"))
+    assert not validate_full_spdx_document(bill)
+    names = {each.spdx_id: each.name for each in bill.packages}
+    contained: dict[str, set[str]] = {}
+    for each in bill.relationships:
+        if each.relationship_type.name == "CONTAINS":
+            contained.setdefault(names[each.spdx_element_id], set()).add(
+                names[str(each.related_spdx_element_id)]
+            )
+    assert contained == {product: {part.name for part in found} for product, found in parts.items()}
+    assert contained["vgpu"] >= {"libc6", "grpcio", "msgspec", "pyyaml"}
+    assert contained["kubectl-vgpu"] >= {"kubernetes", "msgspec", "ruamel-yaml"}
+    purls = {each.external_references[0].locator for each in bill.packages if each.external_references}
+    assert "pkg:deb/debian/libc6@2.36-9%2Bdeb12u1?distro=bookworm" in purls
+    assert len(purls) == len({part for found in parts.values() for part in found})
+
+
+def test_a_package_of_another_python_is_not_in_the_bill(tmp_path: Path) -> None:
+    lock = tmp_path / "x.lock"
+    lock.write_text(
+        "a==1 ; python_full_version < '3.12' \\\n    --hash=sha256:0\n"
+        "a==2 ; python_full_version >= '3.12' \\\n    --hash=sha256:0\n"
+        "b==3 ; sys_platform == 'win32' \\\n    --hash=sha256:0\nc==4 \\\n    --hash=sha256:0\n"
     )
-    ids = [package["SPDXID"] for package in bill["packages"]]
-    assert len(set(ids)) == len(ids) == len(locked) + 2
-    assert all(re.fullmatch(r"SPDXRef-[A-Za-z0-9.-]+", each) for each in ids)
-    contained = {
-        each["relatedSpdxElement"] for each in bill["relationships"] if each["relationshipType"] == "CONTAINS"
-    }
-    assert contained == set(ids) - {"SPDXRef-image"}
-    purls = {
-        package["externalRefs"][0]["referenceLocator"]
-        for package in bill["packages"]
-        if "externalRefs" in package
-    }
-    assert "pkg:deb/debian/libc6@2.36-9?distro=bookworm" in purls
-    assert f"pkg:pypi/grpcio@{locked['grpcio']}" in purls
+
+    def found(*pythons: str) -> list[str]:
+        return [f"{each.name}{each.version}" for each in sbom.locked(lock, pythons)]
+
+    assert found("3.11") == ["a1", "c4"]
+    assert found("3.11", "3.13") == ["a1", "a2", "c4"]
 
 
 def test_checksums_are_those_of_sha256sum(tmp_path: Path) -> None:
@@ -60,6 +77,14 @@ def test_checksums_are_those_of_sha256sum(tmp_path: Path) -> None:
         (tmp_path / name).write_text(name)
     (tmp_path / "SUMS").write_text(sbom.checksums([tmp_path / "b", tmp_path / "a"]))
     subprocess.run(["sha256sum", "--check", "--strict", "--quiet", "SUMS"], cwd=tmp_path, check=True)
+
+
+def test_what_a_release_lacks_is_said_with_what_would_add_it() -> None:
+    (manifest, scheduler) = command.left_out(None, None)
+    assert "krew.yaml" in manifest
+    assert "--url" in manifest
+    assert f"docker pull {images.scheduler()}" in scheduler
+    assert not [*command.left_out("https://example.com", Path("x"))]
 
 
 def test_notes_are_by_scope_and_what_has_none_comes_last() -> None:
