@@ -1,6 +1,6 @@
 import pytest
 
-from tests.transcript import Step, difference, files, matches, steps
+from tests.transcript import Step, commands, difference, documents, files, matches, steps
 
 PAGE = """\
 # Page
@@ -16,8 +16,17 @@ line
 $ two
 ```
 ## Second
+```sh
+four five
+six
+```
 ```console
 $ three
+```
+```yaml
+kind: Job
+---
+kind: Service
 ```
 """
 
@@ -27,6 +36,12 @@ def test_steps_and_files_of_a_page() -> None:
         Step("First", "one --more", ("line",)), Step("First", "two", ()), Step("Second", "three", ()),
     ]  # fmt: skip
     assert files(PAGE) == {"a.yaml": "kind: Pod\n"}
+
+
+def test_commands_and_documents_of_a_section() -> None:
+    assert commands(PAGE, "Second") == ["four five", "six"]
+    assert documents(PAGE, "First") == [{"kind": "Pod"}]
+    assert documents(PAGE, "Second") == [{"kind": "Job"}, {"kind": "Service"}]
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,19 @@
-"""Transcripts in pages: blocks of ```console with commands after `$ `, each followed by what it prints.
+"""What tests take from pages: transcripts, files, and what a section says to run and to create.
 
-Printed lines match what is shown by words: spaces, ages (`5s`, `2m10s`) and the length of bars do not matter, and `…`
-stands for anything. Lines that are not shown may not be printed, unless `…` stands in a line of its own.
+A transcript is blocks of ```console with commands after `$ `, each followed by what it prints. Printed lines match what
+is shown by words: spaces, ages (`5s`, `2m10s`) and the length of bars do not matter, and `…` stands for anything. Lines
+that are not shown may not be printed, unless `…` stands in a line of its own.
 """
 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-_BLOCK = re.compile(r"^```(console|yaml)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+import yaml
+
+_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _AGE = re.compile(r"(?<![\w.-])(?:\d+(?:d|h|m|s))+(?![\w.-])")
 _BAR = re.compile(r"[█░▏▎▍▌▋▊▉]+")
 ANYTHING = "…"
@@ -52,6 +56,17 @@ def write_files(page: str, folder: Path) -> None:
     """Write the files that a page shows."""
     for name, text in files(page).items():
         (folder / name).write_text(text, encoding="utf-8")
+
+
+def commands(page: str, section: str) -> list[str]:
+    """The lines of the blocks of ```sh in the section of this heading."""
+    return [line for where, _, text in _blocks(page, "sh") if where == section for line in text.splitlines()]
+
+
+def documents(page: str, section: str) -> list[Any]:
+    """The YAML documents that the section of this heading shows."""
+    shown = (text for where, _, text in _blocks(page, "yaml") if where == section)
+    return [document for text in shown for document in yaml.safe_load_all(text)]
 
 
 def difference(shown: Sequence[str], printed: Sequence[str]) -> str:

@@ -62,8 +62,17 @@ def older() -> Ended:
         return lanes(OLDER_LANES, older_overlay)
 
 
+def deployments() -> Ended:
+    """Rolling updates on full cards and a drained node, as docs/quota.md has them."""
+    return lanes((Lane("deployments", 2, ("tests/e2e/nightly/test_deployments.py",)),))
+
+
 # Each part's name, and what runs it; the first line of its docstring is its help.
-PARTS: dict[str, Callable[[], Ended]] = {"transactions": transactions, "older": older}
+PARTS: dict[str, Callable[[], Ended]] = {
+    "transactions": transactions,
+    "older": older,
+    "deployments": deployments,
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
