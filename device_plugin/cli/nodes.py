@@ -2,6 +2,7 @@
 
     vgpu nodes
     vgpu nodes -l rack=3 --sort-by=-memory    # the fullest first
+    vgpu nodes -n team-a                      # those on which pods of this namespace hold slices
     vgpu nodes -w                             # and again as they change
 
 A bar shows the granted part of the memory, and of the core groups, of all cards of a node.
@@ -9,6 +10,7 @@ A bar shows the granted part of the memory, and of the core groups, of all cards
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from device_plugin.cli.access import caller
@@ -95,8 +97,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the nodes. Raises ApiError, EndpointError, SortError."""
     scope = Scope(own=caller.namespace(args), node_labels=args.selector)
-    return follow.run_list(args, LISTING, scope, _rows, "no node has cards")
+    return follow.run_list(
+        args, LISTING, scope, partial(_rows, namespace=args.namespace or ""), "no node has cards"
+    )
 
 
-def _rows(reading: ClusterReading) -> Sequence[NodeReading]:
-    return [*reading.nodes.values()]
+def _rows(reading: ClusterReading, namespace: str) -> Sequence[NodeReading]:
+    """The nodes; with a namespace only those on which its pods hold slices."""
+    nodes = reading.nodes.values()
+    if not namespace:
+        return [*nodes]
+    holding = {pod.node for pod in reading.pods if pod.namespace == namespace}
+    return [node for node in nodes if node.name in holding]

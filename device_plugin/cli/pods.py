@@ -3,6 +3,7 @@
     vgpu pods                      # of your namespace
     vgpu pods -A --sort-by=-memory # of all namespaces, those with most memory first
     vgpu pods -l app=notebook -w   # and again as they change
+    vgpu pods -o wide              # with what they use of it, as `vgpu top` reads it
 
 A pod holds its slices from its binding until it has ended, whether it runs or not: STATUS says which do not run, with
 the reason that the kubelet gives (ImagePullBackOff, CrashLoopBackOff, CreateContainerConfigError).
@@ -17,6 +18,8 @@ from device_plugin.cli.access import caller
 from device_plugin.cli.printing import output
 from device_plugin.cli.printing.follow import follow_list
 from device_plugin.cli.printing.output import Column, Listing, ListPrinter, age_since, in_gib
+from device_plugin.cli.reading import slice_use
+from device_plugin.cli.reading.slice_use import FRESH_SECONDS, SliceKey, SliceUse, SliceUseReader
 from device_plugin.core import annotations
 from device_plugin.core.errors import AnnotationError
 from device_plugin.core.grants import Slice, own_grant, ranges
@@ -24,7 +27,15 @@ from device_plugin.kube.api import Kind, Object, Where
 
 BOUND = "status.phase!=Succeeded,status.phase!=Failed,spec.nodeName!="
 _CONTAINERS = ("containers", "initContainers")
+_MIB = 2**20
 RUNNING, ENDING = "Running", "Terminating"
+
+
+class PodUse(NamedTuple):
+    """What a pod uses of its slices: bytes of memory, and the mean busy share of their core groups; None if unknown."""
+
+    used: float | None = None
+    compute: float | None = None
 
 
 class HoldingPod(NamedTuple):
@@ -37,6 +48,7 @@ class HoldingPod(NamedTuple):
     status: str
     slices: tuple[Slice, ...]
     fault: str = ""
+    use: PodUse = PodUse()
 
     @property
     def mib(self) -> int:
@@ -92,17 +104,32 @@ def _object(pod: HoldingPod) -> Mapping[str, Any]:
     return {
         "namespace": pod.namespace, "name": pod.name, "node": pod.node, "since": pod.since or None,
         "status": pod.status, "runs": pod.status == RUNNING, "memMiB": pod.mib, "coreGroups": pod.groups,
+        "usedBytes": pod.use.used, "compute": pod.use.compute,
         "slices": [{"card": s.card, "memMiB": s.mem_mib, "cores": [*s.cores]} for s in pod.slices],
     }  # fmt: skip
 
 
+def _used(pod: HoldingPod) -> str:
+    return "?" if pod.use.used is None else f"{in_gib(pod.use.used / _MIB)} GiB"
+
+
+def _compute(pod: HoldingPod) -> str:
+    return "?" if pod.use.compute is None else f"{pod.use.compute * 100:.0f}%"
+
+
 _NAMESPACE: Column[HoldingPod] = Column("NAMESPACE", lambda pod: pod.namespace)
+# These cost requests to agents or a Prometheus.
+_USE: tuple[Column[HoldingPod], ...] = (
+    Column("USED", _used, key=lambda pod: pod.use.used or 0.0),
+    Column("COMPUTE", _compute, key=lambda pod: pod.use.compute or 0.0),
+)
 _COLUMNS: tuple[Column[HoldingPod], ...] = (
     Column("NAME", lambda pod: pod.name),
     Column("NODE", lambda pod: pod.node),
     Column("CARD", _cards),
     Column("MEMORY", lambda pod: f"{in_gib(pod.mib)} GiB", key=lambda pod: pod.mib),
     Column("GROUPS", lambda pod: str(pod.groups), key=lambda pod: pod.groups),
+    *_USE,
     Column("CORE GROUPS", lambda pod: "; ".join(ranges(s.cores) for s in pod.slices), wide=True),
     Column("ALL CARDS", lambda pod: ",".join(s.card for s in pod.slices), wide=True),
     Column("SINCE", lambda pod: age_since(pod.since, time.time()), key=lambda pod: pod.since),
@@ -116,19 +143,51 @@ LISTING: Listing[HoldingPod] = Listing(
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of `vgpu pods`."""
     caller.add_namespaces(parser)
+    slice_use.add_arguments(parser)
     output.add_arguments(parser, LISTING)
     output.add_selector(parser, "pods")
     caller.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the pods. Raises ApiError, EndpointError, SortError."""
+    """Print the pods. Raises ApiError, EndpointError, SortError, PrometheusError."""
     namespace = "" if args.all_namespaces else caller.namespace(args)
-    listing = LISTING if args.all_namespaces else LISTING.without(_NAMESPACE)
+    used = _use_is_asked(args)
+    hidden = () if used else _USE
+    listing = LISTING.without(*hidden, *(() if args.all_namespaces else (_NAMESPACE,)))
     where = Where(namespace, args.selector, BOUND)
     empty = f"no pod of namespace {namespace} holds a slice" if namespace else "no pod holds a slice"
     with caller.connected(args) as client:
-        return follow_list(args, ListPrinter(args, listing), client, HOLDING_PODS, where, holding, empty)
+        reader = SliceUseReader(client, args, namespace)
+
+        def rows(pods: Sequence[HoldingPod]) -> tuple[Sequence[HoldingPod], Sequence[str]]:
+            found, faults = holding(pods)
+            return (with_use(found, reader.read({pod.node for pod in found})) if used else found), faults
+
+        return follow_list(
+            args, ListPrinter(args, listing), client, HOLDING_PODS, where, rows, empty,
+            notes=lambda: reader.notes, every=FRESH_SECONDS if used else None,
+        )  # fmt: skip
+
+
+def _use_is_asked(args: argparse.Namespace) -> bool:
+    """True if the list has columns of use: they are wide ones, and cost little with --prometheus."""
+    order = (args.sort_by or "").lstrip("-")
+    return bool(args.output == "wide" or args.prometheus or order in [column.word for column in _USE])
+
+
+def with_use(pods: Sequence[HoldingPod], uses: Mapping[SliceKey, SliceUse]) -> Sequence[HoldingPod]:
+    """The pods with what they use."""
+    of: dict[tuple[str, str], list[SliceUse]] = {}
+    for use in uses.values():
+        of.setdefault((use.namespace, use.pod), []).append(use)
+    return [pod._replace(use=_total(of.get((pod.namespace, pod.name), ()))) for pod in pods]
+
+
+def _total(uses: Sequence[SliceUse]) -> PodUse:
+    used = [use.used for use in uses if use.used is not None]
+    busy = [use.compute for use in uses if use.compute is not None]
+    return PodUse(sum(used) if used else None, sum(busy) / len(busy) if busy else None)
 
 
 def holding(pods: Sequence[HoldingPod]) -> tuple[Sequence[HoldingPod], Sequence[str]]:

@@ -2,6 +2,7 @@
 
     vgpu queue                  # those of your namespace
     vgpu queue -A               # those of all namespaces
+    vgpu queue -l team=vision -w
     vgpu queue --sort-by=-since -o yaml
     vgpu queue admit train      # starts a waiting job by hand, whatever the queue says
 
@@ -10,31 +11,33 @@ to `admit` jobs of the group vgpu.io in its namespace.
 """
 
 import argparse
+import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from io import StringIO
 from typing import Any
 
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli.access import caller, engine
 from device_plugin.cli.access.engine import EngineError
 from device_plugin.cli.printing import output
-from device_plugin.cli.printing.output import Column, Listing, ListPrinter, age
+from device_plugin.cli.printing.follow import show_changes
+from device_plugin.cli.printing.output import NONE, Column, Listing, ListPrinter, age
 from device_plugin.core.annotations import KUEUE_QUEUE, QUEUE
 from device_plugin.core.jobs.job import pods
-from device_plugin.core.printable import printable
-from device_plugin.kube.api import JOBS, Ref
+from device_plugin.kube.api import JOBS, Ref, Where
 
-COLUMNS = (
-    "NAMESPACE", "NAME", "QUEUE", "PLACE", "PHASE", "WIDTH", "MIN", "MAX", "PROGRESS", "SINCE", "WAITS FOR",
-    "NEXT CHANGE",
-)  # fmt: skip
-NONE = "<none>"
+NOBODY = "no job is in a queue"
+# Seconds between two questions to the job engine, each of which takes a port-forward.
+ASK_SECONDS = 10.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of `vgpu queue`, and of `vgpu queue admit`."""
     parser.add_argument("-A", "--all-namespaces", action="store_true", help="the jobs of all namespaces")
-    output.add_arguments(parser, LISTING, watch=False)
+    output.add_arguments(parser, LISTING)
+    output.add_selector(parser, "jobs")
     caller.add_namespace(parser)
     engine.add_arguments(parser)
     commands = parser.add_subparsers(metavar="[admit JOB]")
@@ -50,40 +53,94 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the jobs, or start one. Raises EngineError, ApiError, EndpointError."""
+    """Print the jobs, or start one. Raises EngineError, ForwardError, ApiError, EndpointError, SortError."""
     with caller.connected(args) as client:
         if args.job:
             print(admitted(client, engine.named(args)))
             return 0
-        found = engine.jobs(client, args)
         namespace = "" if args.all_namespaces else caller.namespace(args)
-    jobs = listed(found, namespace)
-    printer = ListPrinter(args, LISTING)
-    if args.output in (*output.OBJECTS, "name"):
-        printer.show(jobs)
-    elif jobs:
-        print(as_table(printer.ordered(jobs), time.time(), namespaces=not namespace))
-    else:
-        print(f"no job of namespace {namespace} is in a queue" if namespace else "no job is in a queue")
-    return 0
+
+        def jobs() -> Sequence[Mapping[str, Any]]:
+            found = listed(engine.jobs(client, args), namespace)
+            return labelled(client, found, Where(namespace, args.selector)) if args.selector else found
+
+        printer = ListPrinter(args, _listing(namespaces=not namespace, wide=args.output == "wide"))
+        found = jobs()
+        printer.show(found, empty=f"no job of namespace {namespace} is in a queue" if namespace else NOBODY)
+        if not args.watch:
+            return 0
+        printer.remember(found)
+        return show_changes(threading.Event(), lambda: printer.show_changes(jobs()), ASK_SECONDS)
 
 
-def _column(index: int, title: str) -> Column[Mapping[str, Any]]:
-    key = title.lower()
-    numbers = {"place", "width", "min", "max", "since"}
-    return Column(
-        title,
-        lambda job: _cells(job, time.time())[index],
-        key=(lambda job: (job[key] is None, job[key] or 0)) if key in numbers else None,
-    )
+def labelled(
+    client: KubeClient, jobs: Iterable[Mapping[str, Any]], where: Where
+) -> Sequence[Mapping[str, Any]]:
+    """Those of the jobs whose Jobs the selector finds. Raises ApiError."""
+    names = {(job.namespace, job.name) for job in client.list(JOBS.metadata, where).items}
+    return [job for job in jobs if (job["namespace"], job["name"]) in names]
 
 
+def _number(key: str) -> Callable[[Mapping[str, Any]], tuple[bool, float]]:
+    """The order of a number, which may not be known."""
+    return lambda job: (job[key] is None, job[key] or 0)
+
+
+def _progress(job: Mapping[str, Any]) -> str:
+    progress = job["progress"]
+    return f"{progress['done']}/{progress['total']}" if progress else NONE
+
+
+def _next_change(job: Mapping[str, Any]) -> str:
+    if (change := job["nextChange"]) is None:
+        return NONE
+    now = time.time()
+    at, before = (change["until"], "within") if "until" in change else (change["from"], "in")
+    return f"{change['what']} {before} {age(at - now)}" if at > now else str(change["what"])
+
+
+_NAMESPACE: Column[Mapping[str, Any]] = Column("NAMESPACE", lambda job: job["namespace"])
 LISTING: Listing[Mapping[str, Any]] = Listing(
     "jobs",
-    tuple(_column(index, title) for index, title in enumerate(COLUMNS)),
+    (
+        _NAMESPACE,
+        Column("NAME", lambda job: job["name"]),
+        Column("QUEUE", lambda job: job["queue"] or NONE),
+        Column("PLACE", lambda job: str(job["place"] or NONE), key=_number("place")),
+        Column("PHASE", lambda job: job["phase"]),
+        Column("WIDTH", lambda job: str(job["width"]), key=_number("width")),
+        Column("MIN", lambda job: str(job["min"]), key=_number("min")),
+        Column("MAX", lambda job: str(job["max"]), key=_number("max")),
+        Column("PROGRESS", _progress),
+        Column("SINCE", lambda job: age(time.time() - job["since"]) if job["since"] else NONE, key=_number("since")),
+        Column("WAITS FOR", lambda job: job["waitsFor"] or NONE, wide=True),
+        Column("NEXT CHANGE", _next_change, wide=True),
+    ),
     name=lambda job: f"job/{job['namespace']}/{job['name']}",
     object=lambda job: job,
-)
+)  # fmt: skip
+
+
+def _below(job: Mapping[str, Any]) -> Iterator[str]:
+    """What the job waits for and what changes next, which are sentences."""
+    if job["waitsFor"]:
+        yield f"    waits for {job['waitsFor']}"
+    if job["nextChange"]:
+        yield f"    next: {_next_change(job)}"
+
+
+def _listing(*, namespaces: bool, wide: bool = False) -> Listing[Mapping[str, Any]]:
+    """The list with sentences in columns of their own, or below each row."""
+    listing = LISTING if namespaces else LISTING.without(_NAMESPACE)
+    return listing if wide else replace(listing, below=_below)
+
+
+def as_table(jobs: Sequence[Mapping[str, Any]]) -> str:
+    """The jobs of one namespace, as the command prints them where there is no terminal."""
+    table = StringIO()
+    options = argparse.Namespace(output=None, sort_by=None)
+    ListPrinter(options, _listing(namespaces=False), table).show(jobs)
+    return table.getvalue().rstrip("\n")
 
 
 def listed(jobs: Iterable[Mapping[str, Any]], namespace: str) -> list[Mapping[str, Any]]:
@@ -110,33 +167,6 @@ def admitted(client: KubeClient, of: Ref) -> str:
     return f"{name} starts with {pods(job.parallelism)}"
 
 
-def as_table(jobs: Sequence[Mapping[str, Any]], now: float, *, namespaces: bool) -> str:
-    """The jobs as kubectl shows objects."""
-    rows = [COLUMNS, *(_cells(job, now) for job in jobs)]
-    # Not cut to the terminal's width, as other lists are: what a job waits for is a sentence.
-    shown = [tuple(map(printable, row[0 if namespaces else 1 :])) for row in rows]
-    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
-    lines = ("   ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) for row in shown)
-    return "\n".join(line.rstrip() for line in lines)
-
-
 def _order(job: Mapping[str, Any]) -> tuple[object, ...]:
     """Waiting jobs come as their queue has them, then the others by name."""
     return job["queue"], job["place"] is None, job["place"] or 0, job["namespace"], job["name"]
-
-
-def _cells(job: Mapping[str, Any], now: float) -> tuple[str, ...]:
-    progress, since = job["progress"], job["since"]
-    return (
-        job["namespace"], job["name"], job["queue"] or NONE, str(job["place"] or NONE), job["phase"],
-        str(job["width"]), str(job["min"]), str(job["max"]),
-        f"{progress['done']}/{progress['total']}" if progress else NONE,
-        age(now - since) if since else NONE, job["waitsFor"] or NONE, _next_change(job["nextChange"], now),
-    )  # fmt: skip
-
-
-def _next_change(change: Mapping[str, Any] | None, now: float) -> str:
-    if change is None:
-        return NONE
-    at, before = (change["until"], "within") if "until" in change else (change["from"], "in")
-    return f"{change['what']} {before} {age(at - now)}" if at > now else str(change["what"])

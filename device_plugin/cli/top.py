@@ -2,23 +2,23 @@
 
     vgpu top                                      # of your namespace, most memory first
     vgpu top -A --sort-by=-compute                # of all namespaces, busiest first
+    vgpu top -l app=notebook -w                   # and again as it changes
     vgpu top --prometheus http://localhost:9090   # asks a Prometheus that scrapes the node agents
 
-Without --prometheus the node agents are asked through the API server, for which you need the right to `get` pods/proxy
-in their namespace. Without that right, granted memory is shown, and that its use is not known.
+Without --prometheus the agents of the pods' nodes are asked through the API server, for which you need the right to
+`get` pods/proxy in their namespace. Without that right, granted memory is shown, and that its use is not known.
 """
 
 import argparse
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from device_plugin.adapters.kube.client import KubeClient
-from device_plugin.cli.access import caller, prometheus
-from device_plugin.cli.access.prometheus import Prometheus
-from device_plugin.cli.printing import output
-from device_plugin.cli.printing.output import Column, Listing, ListPrinter, in_gib
+from device_plugin.cli.access import caller
+from device_plugin.cli.printing import follow, output
+from device_plugin.cli.printing.output import Column, Listing, in_gib
+from device_plugin.cli.reading import slice_use
+from device_plugin.cli.reading.cluster import ClusterReading
 from device_plugin.cli.reading.reader import ClusterReader, Scope
-from device_plugin.cli.reading.slice_use import SliceUse, UseUnknownError, from_agents, from_prometheus
+from device_plugin.cli.reading.slice_use import FRESH_SECONDS, SliceUse, SliceUseReader
 
 _MIB = 2**20
 
@@ -56,45 +56,34 @@ LISTING: Listing[SliceUse] = Listing(
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of `vgpu top`."""
     caller.add_namespaces(parser)
-    prometheus.add_argument(parser)
-    parser.add_argument(
-        "--agents-namespace",
-        default="vgpu-system",
-        metavar="NAMESPACE",
-        help="of the agents (default: vgpu-system)",
-    )
-    output.add_arguments(parser, LISTING, watch=False)
+    slice_use.add_arguments(parser)
+    output.add_arguments(parser, LISTING)
+    output.add_selector(parser, "pods")
     caller.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the use of slices. Raises ApiError, EndpointError, SortError, PrometheusError."""
-    namespace = "" if args.all_namespaces else caller.namespace(args)
+    own = caller.namespace(args)
+    namespace = "" if args.all_namespaces else own
     listing = LISTING if args.all_namespaces else LISTING.without(_NAMESPACE)
     args.sort_by = args.sort_by or "-memory"
-    printer = ListPrinter(args, listing)
-    notes: list[str] = []
-    if args.prometheus:
-        found: Sequence[SliceUse] = from_prometheus(Prometheus(args.prometheus), namespace)
-    else:
-        with caller.connected(args) as client:
-            try:
-                found, notes = from_agents(client, args.agents_namespace, namespace)
-            except UseUnknownError as error:
-                found, notes = granted(client, namespace), [str(error)]
-    beside: Mapping[str, Any] = {"notes": notes}
     where = f"of namespace {namespace} " if namespace else ""
-    printer.show(found, beside, f"no container {where}holds a slice")
-    if args.output not in output.OBJECTS:
-        output.note(notes)
-    return 0
+    with caller.connected(args) as client:
+        use = SliceUseReader(client, args, namespace)
+        reader = ClusterReader(client, Scope(namespace, own, args.selector, nodes=False))
+        return follow.show_reading(
+            args, listing, reader, lambda reading: _rows(reading, use), f"no container {where}holds a slice",
+            notes=lambda: use.notes, every=FRESH_SECONDS,
+        )  # fmt: skip
 
 
-def granted(client: KubeClient, namespace: str) -> Sequence[SliceUse]:
-    """The slices without their use. Raises ApiError."""
-    reading = ClusterReader(client, Scope(namespace)).read()
+def _rows(reading: ClusterReading, reader: SliceUseReader) -> Sequence[SliceUse]:
+    """Every slice of the pods, with its use where that is known and else with what is granted."""
+    found = reader.read({pod.node for pod in reading.pods})
     return [
-        SliceUse(pod.namespace, pod.name, container, pod.node, part.card, None, part.mem_mib * _MIB, None)
+        found.get((pod.namespace, pod.name, container, part.card))
+        or SliceUse(pod.namespace, pod.name, container, pod.node, part.card, None, part.mem_mib * _MIB, None)
         for pod in reading.pods
         for container, slices in pod.grant.containers.items()
         for part in slices

@@ -130,7 +130,7 @@ def explain(args: argparse.Namespace) -> None:
 def queue(_: argparse.Namespace) -> None:
     """Print the Jobs of queues."""
     jobs = DemoApi(session.require()).queue()
-    print(as_table(jobs, time.time(), namespaces=False) if jobs else "no job is in a queue")
+    print(as_table(jobs) if jobs else "no job is in a queue")
 
 
 def why(args: argparse.Namespace) -> None:

@@ -1,6 +1,5 @@
 """The output of the demo: tables and bars on the terminal."""
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from textwrap import wrap
 from typing import Any
@@ -101,7 +100,7 @@ class Page:
 
     def queue(self, jobs: Sequence[Mapping[str, Any]]) -> None:
         """Print the Jobs of a queue as `vgpu queue` does."""
-        self._said("vgpu queue", as_table(jobs, time.time(), namespaces=False))
+        self._said("vgpu queue", as_table(jobs))
 
     def why(self, job: str, text: str) -> None:
         """Print the paragraph of `vgpu why JOB`."""

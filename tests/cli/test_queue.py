@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from http import HTTPStatus
 from pathlib import Path
@@ -110,19 +111,25 @@ def test_the_jobs_of_a_queue_are_listed(
     engine_of: Fleet, asked: Callable[..., str], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     until(lambda: vgpu(engine_of, "queue") == 0)
-    assert "no job of namespace default is in a queue" in capsys.readouterr().out
-    assert asked("queue", "-A") == "no job is in a queue\n"
+    assert "no job of namespace default is in a queue" in capsys.readouterr().err
+    assert vgpu(engine_of, "queue", "-A") == 0
+    assert capsys.readouterr() == ("", "no job is in a queue\n")
     submit(engine_of, "first", 2)
     until(lambda: "starting" in asked("queue"), "first is admitted")
     submit(engine_of, "second", 2)
     until(lambda: "room for 2 pods" in asked("queue"), "second waits")
-    header, second, first = asked("queue", "-A").splitlines()
-    assert header.split("   ")[0] == "NAMESPACE"
-    cells = [cell.strip() for cell in second.split("   ") if cell.strip()]
-    assert cells[:8] == ["default", "second", "default", "1", "waiting", "0", "2", "2"]
-    assert cells[10] == "room for 2 pods"
-    assert cells[11].startswith("goes before others of its priority in 59m")
-    assert "starting   2       2     2" in first
+    header, second, waits, change, first, *_ = asked("queue", "-A").splitlines()
+    assert header.split()[0] == "NAMESPACE"
+    assert second.split()[:8] == ["default", "second", "default", "1", "waiting", "0", "2", "2"]
+    assert waits == "    waits for room for 2 pods"
+    assert change.startswith("    next: goes before others of its priority in 59m")
+    assert first.split()[4:8] == ["starting", "2", "2", "2"]
+    header, second, _ = asked("queue", "-o", "wide").splitlines()
+    assert second[header.index("WAITS FOR") :].startswith("room for 2 pods ")
+    assert asked("queue", "-l", "vgpu.io/queue=default,team!=a", "-o", "name").split() == [
+        "job/default/second", "job/default/first",
+    ]  # fmt: skip
+    assert asked("queue", "-l", "team=a", "-o", "name") == ""
     found = json.loads(asked("queue", "-o", "json"))["jobs"]
     assert [(job["name"], job["place"]) for job in found] == [("second", 1), ("first", None)]
     assert asked("queue", "-o", "name", "--sort-by=-name") == "job/default/second\njob/default/first\n"
@@ -131,7 +138,7 @@ def test_the_jobs_of_a_queue_are_listed(
         "second",
         "first",
     ]
-    assert asked("queue", "-n", "other") == "no job of namespace other is in a queue\n"
+    assert asked("queue", "-n", "other") == ""
     words = "--namespace=vgpu-system port-forward --address=127.0.0.1 pod/vgpu-jobs-0 :9404"
     assert (tmp_path / "asked").read_text() == f"{engine_of.kubeconfig} {words}\n"
 
@@ -265,13 +272,15 @@ def test_a_kubectl_that_cannot_forward_is_told_why(
 
 
 def test_the_namespace_is_that_of_the_context_unless_one_is_named(
-    engine_of: Fleet, asked: Callable[..., str]
+    engine_of: Fleet, asked: Callable[..., str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = json.loads(engine_of.kubeconfig.read_text())
     config["contexts"][0]["context"]["namespace"] = "team-a"
     engine_of.kubeconfig.write_text(json.dumps(config))
     until(lambda: vgpu(engine_of, "queue") == 0)
-    assert "no job of namespace team-a is in a queue" in asked("queue")
+    assert asked("queue") == ""
+    assert vgpu(engine_of, "queue") == 0
+    assert "no job of namespace team-a is in a queue" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -282,14 +291,17 @@ def test_ages_have_at_most_two_units(seconds: float, shown: str) -> None:
     assert output.age(seconds) == shown
 
 
-def test_a_row_shows_progress_and_what_is_bounded() -> None:
+def test_a_row_shows_progress_and_below_it_what_comes() -> None:
+    now = time.time()
     job = {
         "namespace": "a", "name": "frames", "queue": "", "place": None, "phase": "resizing", "width": 4, "min": 1,
-        "max": 8, "progress": {"done": 12, "total": 30}, "waitsFor": "pods that leave or come", "since": 1000,
-        "nextChange": {"what": "has 2 pods", "until": 1090}, "why": "",
+        "max": 8, "progress": {"done": 12, "total": 30}, "waitsFor": "pods that leave or come", "since": now - 60,
+        "nextChange": {"what": "has 2 pods", "until": now + 31}, "why": "",
     }  # fmt: skip
-    header, row = queue.as_table([job], 1060.0, namespaces=False).splitlines()
-    assert header.split()[:3] == ["NAME", "QUEUE", "PLACE"]
-    assert row.split("   ")[0] == "frames"
-    assert "12/30      1m      pods that leave or come   has 2 pods within 30s" in row
-    assert queue.as_table([job], 2000.0, namespaces=True).endswith("has 2 pods")
+    header, row, waits, change = queue.as_table([job]).splitlines()
+    assert header.split() == ["NAME", "QUEUE", "PLACE", "PHASE", "WIDTH", "MIN", "MAX", "PROGRESS", "SINCE"]
+    assert row.split() == ["frames", "<none>", "<none>", "resizing", "4", "1", "8", "12/30", "1m"]
+    assert (waits, change) == ("    waits for pods that leave or come", "    next: has 2 pods within 30s")
+    job["nextChange"] = {"what": "has 2 pods", "until": now - 1}
+    assert queue.as_table([job]).endswith("\n    next: has 2 pods")
+    assert max(map(len, queue.as_table([job]).splitlines())) <= 80

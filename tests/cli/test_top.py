@@ -2,6 +2,8 @@
 
 import json
 import threading
+import time
+from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
@@ -11,7 +13,15 @@ import pytest
 
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli.access.prometheus import Prometheus
-from device_plugin.cli.reading.slice_use import SliceUse, UseUnknownError, from_agents, from_prometheus
+from device_plugin.cli.reading.slice_use import (
+    FRESH_SECONDS,
+    MOST_AGENTS,
+    SliceUse,
+    SliceUseReader,
+    UseUnknownError,
+    from_agents,
+    from_prometheus,
+)
 from device_plugin.core.pods import Agent
 from device_plugin.kube.api import EVERYWHERE, Kind, Listed, Where
 from device_plugin.kube.errors import RefusedError, UnknownError
@@ -21,6 +31,9 @@ from tests.cli.fleet import Fleet
 LABELS = 'node="n1",card="n1-0",namespace="{}",pod="a",container="main"'
 MIB = 2.0**20
 USE = SliceUse("default", "a", "main", "n1", "n1-0", 512 * MIB, 4092 * MIB, 0.5)
+
+
+NODES = ("n1", "n2")
 
 
 def metrics(namespace: str = "default") -> str:
@@ -39,13 +52,17 @@ class Agents(KubeClient):
 
     def __init__(self, answers: Sequence[str | Exception]) -> None:
         self._answers = {f"vgpu-node-{i}": answer for i, answer in enumerate(answers)}
+        self.asked, self.lists = list[str](), 0
 
     def list(self, kind: Kind[Any], where: Where = EVERYWHERE) -> Listed[Any]:
         assert (kind.item, where.namespace) == (Agent, "vgpu-system")
-        return Listed([Agent(pod, f"n{i}", "10.0.0.1:9400") for i, pod in enumerate(self._answers, 1)])
+        self.lists += 1
+        agents = [Agent(pod, f"n{i}", "10.0.0.1:9400") for i, pod in enumerate(self._answers, 1)]
+        return Listed([each for each in agents if where.fields in ("", f"spec.nodeName={each.node}")])
 
     def text(self, path: str) -> str:
         *_, pod, proxy, last = path.split("/")
+        self.asked.append(pod.partition(":")[0])
         assert (proxy, last, pod.partition(":")[2]) == ("proxy", "metrics", "9400")
         answer = self._answers[pod.partition(":")[0]]
         if isinstance(answer, Exception):
@@ -55,14 +72,14 @@ class Agents(KubeClient):
 
 @pytest.mark.parametrize(("namespace", "found"), [("", 2), ("default", 1), ("team-a", 1), ("team-b", 0)])
 def test_agents_tell_the_use_of_their_slices(namespace: str, found: int) -> None:
-    uses, failed = from_agents(Agents([metrics(), metrics("team-a")]), "vgpu-system", namespace)
+    uses, failed = from_agents(Agents([metrics(), metrics("team-a")]), "vgpu-system", namespace, NODES)
     assert len(uses) == found
     assert failed == []
     assert (USE in uses) == (namespace in ("", "default"))
 
 
 def test_an_agent_that_does_not_answer_is_named_and_the_others_are_shown() -> None:
-    uses, failed = from_agents(Agents([metrics(), UnknownError("timed out")]), "vgpu-system", "")
+    uses, failed = from_agents(Agents([metrics(), UnknownError("timed out")]), "vgpu-system", "", NODES)
     assert uses == [USE]
     assert failed == ["the agent of n2 does not answer: timed out"]
 
@@ -78,7 +95,35 @@ def test_where_agents_cannot_be_asked_the_text_says_what_would_help(
     answers: Sequence[str | Exception], says: str
 ) -> None:
     with pytest.raises(UseUnknownError, match=says):
-        from_agents(Agents(answers), "vgpu-system", "")
+        from_agents(Agents(answers), "vgpu-system", "", NODES)
+
+
+def test_only_agents_of_the_nodes_of_the_pods_are_asked() -> None:
+    few = Agents([metrics()] * 30)
+    assert from_agents(few, "vgpu-system", "", ["n2", "n40"]) == ([USE], ["no agent runs on n40"])
+    assert (few.asked, few.lists) == (["vgpu-node-1"], 2)
+    many = Agents([metrics()] * 30)
+    assert from_agents(many, "vgpu-system", "", [f"n{i}" for i in range(1, 21)])[1] == []
+    assert (len(many.asked), many.lists) == (20, 1)
+
+
+def test_the_agents_of_a_large_cluster_are_not_asked() -> None:
+    nodes = [f"n{i}" for i in range(MOST_AGENTS + 1)]
+    api = Agents([metrics()] * (MOST_AGENTS + 1))
+    with pytest.raises(UseUnknownError, match="name a Prometheus with --prometheus, or fewer pods"):
+        from_agents(api, "vgpu-system", "", nodes)
+    assert (api.asked, api.lists) == ([], 0)
+
+
+def test_an_answer_is_asked_for_again_once_it_is_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, api = [0.0], Agents([metrics()])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    reader = SliceUseReader(api, Namespace(agents_namespace="vgpu-system", prometheus=None), "")
+    assert reader.read(["n1"]) == reader.read(["n1"]) == {(*USE[:3], "n1-0"): USE}
+    assert len(api.asked) == 1
+    now[0] = FRESH_SECONDS
+    reader.read(["n1"])
+    assert len(api.asked) == 2
 
 
 @pytest.fixture
@@ -120,6 +165,33 @@ def prometheus() -> Iterator[str]:
 def test_a_prometheus_is_asked_instead_also_where_it_renamed_labels(prometheus: str) -> None:
     assert from_prometheus(Prometheus(prometheus), "default") == [USE]
     assert from_prometheus(Prometheus(prometheus), "team-a") == []
+
+
+def test_top_and_pods_show_the_use_that_a_prometheus_knows(
+    fleet: Fleet, prometheus: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fleet.node("n1", 2)
+    fleet.pod("a", 4, "n1-0", labels={"app": "x"})
+    fleet.pod("b", 4, "n1-1")
+    config = ("--kubeconfig", str(fleet.kubeconfig), "--prometheus", prometheus)
+
+    def rows(*words: str) -> list[list[str]]:
+        assert main([*words, *config]) == 0
+        return [line.split() for line in capsys.readouterr().out.splitlines()]
+
+    assert rows("top") == [
+        ["POD", "NODE", "MEMORY", "COMPUTE"],
+        ["a", "n1", "█░░░░░░░░░", "0.5/4", "GiB", "█████░░░░░", "50%"],
+        ["b", "n1", "?", "?/4", "GiB", "?", "?"],
+    ]
+    assert [row[0] for row in rows("top", "-l", "app=x")] == ["POD", "a"]
+    header, a, b = rows("pods", "--sort-by=-used")
+    assert header == ["NAME", "NODE", "CARD", "MEMORY", "GROUPS", "USED", "COMPUTE", "SINCE", "STATUS"]
+    assert (a[6:9], b[6:8]) == (["0.5", "GiB", "50%"], ["?", "?"])
+    assert main(["pods", "-o", "json", *config]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [(pod["usedBytes"], pod["compute"]) for pod in found["pods"]] == [(512 * MIB, 0.5), (None, None)]
+    assert (found["notes"], found["missing"]) == ([], [])
 
 
 def test_without_agents_grants_are_shown_and_that_their_use_is_not_known(

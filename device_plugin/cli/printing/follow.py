@@ -6,6 +6,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from http import HTTPStatus
 from typing import Any, TypeVar
 
 from device_plugin.adapters.kube.client import KubeClient
@@ -13,12 +15,14 @@ from device_plugin.adapters.kube.watch import ListWatch
 from device_plugin.cli.access import caller
 from device_plugin.cli.printing import output
 from device_plugin.cli.printing.output import Listing, ListPrinter
-from device_plugin.cli.reading.cluster import ClusterReading
-from device_plugin.cli.reading.reader import ClusterReader, Scope
-from device_plugin.kube.api import Change, Kind, Where
+from device_plugin.cli.reading.cluster import ClusterReading, MissingRight
+from device_plugin.cli.reading.reader import ClusterReader, Scope, rule_to_list
+from device_plugin.kube.api import Change, Kind, Listed, Where
+from device_plugin.kube.errors import RefusedError
 
 Row = TypeVar("Row")
 Item = TypeVar("Item", bound=tuple[Any, ...])
+Notes = Callable[[], Sequence[str]]
 # A pause after each change, in seconds and in times of what the last reading took: changes come together.
 PAUSE_SECONDS, PAUSE_TIMES = 0.2, 3.0
 INTERRUPTED = 130
@@ -31,43 +35,55 @@ def run_list(
     rows: Callable[[ClusterReading], Sequence[Row]],
     empty: str,
 ) -> int:
-    """Print the rows of a reading, and with --watch those that change. Raises ApiError, EndpointError, SortError."""
+    """Print the rows of a reading of the cluster, as show_reading does. Raises ApiError, EndpointError, SortError."""
+    with caller.connected(args) as client:
+        return show_reading(args, listing, ClusterReader(client, scope), rows, empty)
+
+
+def show_reading(
+    args: argparse.Namespace,
+    listing: Listing[Row],
+    reader: ClusterReader,
+    rows: Callable[[ClusterReading], Sequence[Row]],
+    empty: str,
+    *,
+    notes: Notes | None = None,
+    every: float | None = None,
+) -> int:
+    """Print the rows that `rows` makes of a reading, and with --watch those that change. Raises ApiError, SortError.
+
+    `notes` says after `rows` what else belongs to them. With `every`, rows are made anew after so many seconds too.
+    """
     printer = ListPrinter(args, listing)
     if not args.watch:
         # Nothing of it is garbage before the end: with 68,000 slices looking for some costs 0.5 s.
         gc.disable()
-    with caller.connected(args) as client:
-        reader = ClusterReader(client, scope)
-        reading = reader.read()
-        found = rows(reading)
-        printer.show(found, beside(reading), empty)
-        if args.output not in output.OBJECTS:
-            output.note([*lacking(reading), *ignored(reading)])
-        if args.watch:
-            printer.remember(found)
-            return _follow(reader, lambda: printer.show_changes(rows(reader.reading())))
-    return 0
-
-
-def _follow(reader: ClusterReader, show: Callable[[], None]) -> int:
-    """Call `show` after changes of what `reader` has read, until the command is interrupted."""
+    reading = reader.read()
+    found = rows(reading)
+    said = [*notes()] if notes is not None else []
+    printer.show(found, {**beside(reading), **({} if notes is None else {"notes": said})}, empty)
+    if args.output not in output.OBJECTS:
+        output.note([*lacking(reading), *said, *ignored(reading)])
+    if not args.watch:
+        return 0
+    printer.remember(found)
     changed = threading.Event()
     with reader.following(lambda _: changed.set()):
-        return _show_changes(changed, show)
+        return show_changes(changed, lambda: printer.show_changes(rows(reader.reading())), every)
 
 
-def _show_changes(changed: threading.Event, show: Callable[[], None]) -> int:
-    """Call `show` whenever `changed` is set, until the command is interrupted."""
+def show_changes(changed: threading.Event, show: Callable[[], None], every: float | None = None) -> int:
+    """Call `show` whenever `changed` is set, and `every` so many seconds, until the command is interrupted."""
     sys.stdout.flush()
     try:
-        while changed.wait():
+        while True:
+            changed.wait(every)
             changed.clear()
             began = time.monotonic()
             show()
             time.sleep(max(PAUSE_SECONDS, PAUSE_TIMES * (time.monotonic() - began)))
     except KeyboardInterrupt:
         return INTERRUPTED
-    return 0
 
 
 def follow_list(
@@ -78,16 +94,22 @@ def follow_list(
     where: Where,
     rows: Callable[[Sequence[Item]], tuple[Sequence[Row], Sequence[str]]],
     empty: str,
+    *,
+    notes: Notes | None = None,
+    every: float | None = None,
 ) -> int:
-    """Print the rows that `rows` makes of one list, with what is to be said beside; with --watch, go on.
+    """Print the rows that `rows` makes of one list, with what is ignored of it; with --watch, go on.
 
-    Items are told apart by their first two fields, namespace and name. Raises ApiError.
+    Items are told apart by their first two fields, namespace and name. The list is of the caller's namespace where they
+    may not list all. `notes` and `every` are those of show_reading. Raises ApiError, EndpointError.
     """
-    listed = client.list(kind, where)
-    found, notes = rows(listed.items)
-    printer.show(found, {"faults": list(notes)}, empty)
+    listed, where, missing = _listed(args, client, kind, where)
+    found, faults = rows(listed.items)
+    said = [*notes()] if notes is not None else []
+    keys = {"missing": [*map(MissingRight.as_object, missing)], "faults": [*faults]}
+    printer.show(found, {**keys, **({} if notes is None else {"notes": said})}, empty)
     if args.output not in output.OBJECTS:
-        output.note(notes)
+        output.note([*map(str, missing), *said, *faults])
     if not args.watch:
         return 0
     printer.remember(found)
@@ -116,16 +138,33 @@ def follow_list(
     thread = threading.Thread(target=watch.run, args=(sync, see, stop), daemon=True)
     thread.start()
     try:
-        return _show_changes(changed, show)
+        return show_changes(changed, show, every)
     finally:
         stop.set()
         watch.interrupt()
         thread.join()
 
 
+def _listed(
+    args: argparse.Namespace, client: KubeClient, kind: Kind[Item], where: Where
+) -> tuple[Listed[Item], Where, Sequence[MissingRight]]:
+    """The list, where it is from, and what may not be listed; of the caller's namespace if it is not of all."""
+    try:
+        return client.list(kind, where), where, ()
+    except RefusedError as error:
+        if error.status != HTTPStatus.FORBIDDEN or where.namespace:
+            raise
+    own = replace(where, namespace=caller.namespace(args))
+    missing = MissingRight(
+        f"list {kind.plural} of all namespaces", f"only those of namespace {own.namespace} are known",
+        rule_to_list(kind.plural, group=kind.group),
+    )  # fmt: skip
+    return client.list(kind, own), own, [missing]
+
+
 def beside(reading: ClusterReading) -> Mapping[str, Any]:
     """For programs: what was not read, and what was ignored."""
-    missing = [{"what": each.what, "unknown": each.unknown, "rule": each.rule} for each in reading.missing]
+    missing = [each.as_object() for each in reading.missing]
     faults = [{"subject": each.subject, "text": each.text} for each in reading.faults]
     return {"namespace": reading.namespace or None, "missing": missing, "faults": faults}
 

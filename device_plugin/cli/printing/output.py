@@ -55,6 +55,11 @@ class Column(Generic[Row]):
     wide: bool = False
     warning: Callable[[Row], bool] | None = None
 
+    @property
+    def word(self) -> str:
+        """The column as --sort-by names it."""
+        return self.title.lower().replace(" ", "-")
+
     def sorted(self, rows: Iterable[Row]) -> list[Row]:
         """The rows in the order of this column."""
         return sorted(rows, key=self.key or self.text)
@@ -73,21 +78,21 @@ class Listing(Generic[Row]):
     def named(self, title: str) -> Column[Row]:
         """The column that --sort-by names. Raises SortError."""
         for column in self.columns:
-            if _word(column) == title:
+            if column.word == title:
                 return column
         raise SortError(f"--sort-by: there is no column {title!r}: write one of {', '.join(self.words())}")
 
-    def without(self, column: Column[Row]) -> "Listing[Row]":
-        """The list without one of its columns."""
-        return replace(self, columns=[each for each in self.columns if each is not column])
+    def without(self, *columns: Column[Row]) -> "Listing[Row]":
+        """The list without some of its columns."""
+        return replace(self, columns=[each for each in self.columns if each not in columns])
 
     def words(self) -> list[str]:
         """The columns as --sort-by names them."""
-        return [_word(column) for column in self.columns]
+        return [column.word for column in self.columns]
 
 
-def add_arguments(parser: argparse.ArgumentParser, listing: Listing[Any], *, watch: bool = True) -> None:
-    """Add the options of every list: -o, --sort-by, and -w where rows can be followed."""
+def add_arguments(parser: argparse.ArgumentParser, listing: Listing[Any]) -> None:
+    """Add the options of every list: -o, --sort-by and -w."""
     parser.add_argument(
         "-o", "--output", choices=FORMATS, metavar="|".join(FORMATS), help="more columns, or for programs"
     )
@@ -96,8 +101,7 @@ def add_arguments(parser: argparse.ArgumentParser, listing: Listing[Any], *, wat
         metavar="COLUMN",
         help=f"{', '.join(listing.words())}; with - before it the other way round",
     )
-    if watch:
-        parser.add_argument("-w", "--watch", action="store_true", help="then print each row that changes")
+    parser.add_argument("-w", "--watch", action="store_true", help="then print each row that changes")
 
 
 def add_selector(parser: argparse.ArgumentParser, of: str) -> None:
@@ -311,7 +315,3 @@ def _bar_letters(out: TextIO) -> tuple[str, str]:
     except UnicodeEncodeError:
         return "#", "."
     return letters
-
-
-def _word(column: Column[Any]) -> str:
-    return column.title.lower().replace(" ", "-")

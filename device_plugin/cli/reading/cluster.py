@@ -31,6 +31,10 @@ class MissingRight:
         """One sentence for people."""
         return f"you may not {self.what}: {self.unknown}. A rule that allows it: {self.rule}"
 
+    def as_object(self) -> Mapping[str, str]:
+        """It for programs."""
+        return {"what": self.what, "unknown": self.unknown, "rule": self.rule}
+
 
 @dataclass(frozen=True, slots=True)
 class AnnotationFault:

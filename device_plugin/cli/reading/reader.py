@@ -31,7 +31,7 @@ class Scope:
     """The part of the cluster that a command reads: pods of `namespace` (empty: of all) and nodes with these labels.
 
     `own` is the namespace whose pods are read where the caller may not list those of all namespaces. With `node`, only
-    that node and its pods are read.
+    that node and its pods are read; if `nodes` is false, pods alone are.
     """
 
     namespace: str = ""
@@ -39,6 +39,7 @@ class Scope:
     pod_labels: str = ""
     node_labels: str = ""
     node: str = ""
+    nodes: bool = True
 
 
 @dataclass(slots=True)
@@ -49,6 +50,12 @@ class _Followed:
     where: Where
     version: str
     running: bool = False
+
+
+def rule_to_list(plural: str, namespace: str = "", group: str = "") -> str:
+    """The RBAC rule by which objects can be listed and followed, of a namespace or (empty) of all."""
+    role = f"a Role of namespace {namespace}" if namespace else "a ClusterRole"
+    return f'apiGroups: ["{group}"], resources: [{plural}], verbs: [list, watch], in {role}'
 
 
 class ClusterReader:
@@ -66,7 +73,8 @@ class ClusterReader:
 
     def read(self) -> ClusterReading:
         """List nodes and pods. Raises ApiError for other problems than missing rights."""
-        self._nodes()
+        if self._scope.nodes:
+            self._nodes()
         # A pod that begins to run meanwhile is in both lists; the other way round it would be in none.
         self._pods(NOT_RUNNING, running=False)
         self._pods(RUNNING, running=True)
@@ -161,9 +169,7 @@ class ClusterReader:
             return None
 
     def _lack(self, what: str, unknown: str, plural: str, namespace: str = "") -> None:
-        role = f"a Role of namespace {namespace}" if namespace else "a ClusterRole"
-        rule = f'apiGroups: [""], resources: [{plural}], verbs: [list, watch], in {role}'
-        missing = MissingRight(what, unknown, rule)
+        missing = MissingRight(what, unknown, rule_to_list(plural, namespace))
         if missing not in self._missing:
             self._missing.append(missing)
 

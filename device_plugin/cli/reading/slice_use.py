@@ -1,11 +1,18 @@
-"""What containers use of their slices, as the node agents export it: asked of the agents, or of a Prometheus."""
+"""What containers use of their slices, as the node agents export it: asked of the agents, or of a Prometheus.
 
+Each agent is a request through the API server, so agents are asked only of nodes that matter, and of few of them.
+"""
+
+import argparse
+import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from device_plugin.adapters.kube.client import KubeClient
+from device_plugin.cli.access import prometheus
 from device_plugin.cli.access.prometheus import Prometheus
 from device_plugin.core.errors import VgpuError
 from device_plugin.core.pods import Agent
@@ -17,8 +24,13 @@ USED, LIMIT, COMPUTE = (
     "vgpu_slice_memory_limit_bytes",
     "vgpu_slice_compute_ratio",
 )
-# Agents that are asked at a time.
-AT_A_TIME = 16
+NAMESPACE = "vgpu-system"
+# Agents that are asked at a time, and most of them.
+AT_A_TIME, MOST_AGENTS = 16, 200
+# Up to this number of nodes each one's agent is listed by itself: a list of all may have thousands of pods.
+FEW_NODES = 8
+# Seconds for which an answer is good enough for a list that is followed.
+FRESH_SECONDS = 10.0
 FORBIDDEN = 403
 _SAMPLE = re.compile(rf"^({USED}|{LIMIT}|{COMPUTE})\{{([^\n]*)\}} ([0-9.e+-]{{1,30}})$", re.MULTILINE)
 _LABEL = re.compile(r'([a-z_]+)="((?:[^"\\\n]|\\.)*)"')
@@ -44,24 +56,74 @@ class SliceUse(NamedTuple):
     compute: float | None
 
 
+SliceKey = tuple[str, str, str, str]
+"""Namespace, pod, container and card."""
 _Sample = tuple[str, Mapping[str, str], float]
 """A metric's name, its labels, and its value."""
 
 
-def from_agents(client: KubeClient, agents: str, namespace: str) -> tuple[Sequence[SliceUse], list[str]]:
-    """The use that the agents in namespace `agents` tell, of pods of `namespace` (empty: all), and who did not answer.
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options --prometheus and --agents-namespace."""
+    prometheus.add_argument(parser)
+    parser.add_argument(
+        "--agents-namespace", default=NAMESPACE, metavar="NAMESPACE", help=f"of the node agents (default: {NAMESPACE})"
+    )  # fmt: skip
 
-    Raises UseUnknownError where the caller may not ask them; ApiError.
+
+class SliceUseReader:
+    """Asks for the use of slices of pods of `namespace` (empty: of all), and keeps the answer for FRESH_SECONDS.
+
+    `notes` say what was not answered the last time, and why.
     """
+
+    def __init__(self, client: KubeClient, args: argparse.Namespace, namespace: str) -> None:
+        """Raises PrometheusError for a --prometheus that is no URL."""
+        self._client = client
+        self._agents: str = args.agents_namespace
+        self._prometheus = Prometheus(args.prometheus) if args.prometheus else None
+        self._namespace = namespace
+        self._asked: float | None = None
+        self._found: Mapping[SliceKey, SliceUse] = {}
+        self.notes: Sequence[str] = ()
+
+    def read(self, nodes: Collection[str]) -> Mapping[SliceKey, SliceUse]:
+        """The use of slices on these nodes, as far as it is known. Raises PrometheusError, ApiError."""
+        now = time.monotonic()
+        if self._asked is None or now - self._asked >= FRESH_SECONDS:
+            self._asked = now
+            uses, self.notes = self._uses(nodes)
+            self._found = {(use.namespace, use.pod, use.container, use.card): use for use in uses}
+        return self._found
+
+    def _uses(self, nodes: Collection[str]) -> tuple[Sequence[SliceUse], Sequence[str]]:
+        if self._prometheus is not None:
+            return from_prometheus(self._prometheus, self._namespace), ()
+        try:
+            return from_agents(self._client, self._agents, self._namespace, nodes)
+        except UseUnknownError as error:
+            return (), (str(error),)
+
+
+def from_agents(
+    client: KubeClient, agents: str, namespace: str, nodes: Collection[str]
+) -> tuple[Sequence[SliceUse], list[str]]:
+    """The use that the agents of `nodes`, which run in namespace `agents`, tell of pods of `namespace` (empty: all).
+
+    With it comes what was not answered. Raises UseUnknownError where the caller may not ask them; ApiError.
+    """
+    if len(nodes) > MOST_AGENTS:
+        raise UseUnknownError(
+            f"use is not known: the pods are on {len(nodes)} nodes, and at most {MOST_AGENTS} agents are asked: name a"
+            " Prometheus with --prometheus, or fewer pods with -n or -l"
+        )
     try:
-        found = [
-            agent for agent in client.list(AGENTS, Where(agents, labels=AGENT_LABELS)).items if agent.address
-        ]
+        found = [agent for agent in _listed(client, agents, nodes) if agent.address]
     except RefusedError as error:
         raise _forbidden(agents, error) from error
-    if not found:
+    if nodes and not found:
         raise UseUnknownError(f"use is not known: no node agent runs in namespace {agents}")
-    samples, failed = list[_Sample](), list[str]()
+    samples = list[_Sample]()
+    failed = [f"no agent runs on {node}" for node in sorted({*nodes} - {agent.node for agent in found})]
     with ThreadPoolExecutor(AT_A_TIME) as pool:
         for agent, answer in zip(
             found, pool.map(lambda agent: _asked(client, agents, agent), found), strict=True
@@ -72,13 +134,30 @@ def from_agents(client: KubeClient, agents: str, namespace: str) -> tuple[Sequen
                 failed.append(f"the agent of {agent.node} does not answer: {answer}")
             else:
                 samples += _samples(answer)
-    return _uses(samples, namespace), failed
+    return _by_slice(samples, namespace), failed
+
+
+def _listed(client: KubeClient, agents: str, nodes: Collection[str]) -> Sequence[Agent]:
+    """The agents of these nodes."""
+    if len(nodes) > FEW_NODES:
+        return [a for a in client.list(AGENTS, Where(agents, labels=AGENT_LABELS)).items if a.node in nodes]
+    fields = [f"spec.nodeName={node}" for node in sorted(nodes)]
+    return [
+        agent for each in fields for agent in client.list(AGENTS, Where(agents, AGENT_LABELS, each)).items
+    ]
 
 
 def from_prometheus(prometheus: Prometheus, namespace: str) -> Sequence[SliceUse]:
     """The use that a Prometheus knows, of pods of `namespace` (empty: all). Raises PrometheusError."""
-    found = prometheus.now(f'{{__name__=~"{USED}|{LIMIT}|{COMPUTE}"}}')
-    return _uses(((each.labels["__name__"], each.labels, each.values[-1][1]) for each in found), namespace)
+    name = f'__name__=~"{USED}|{LIMIT}|{COMPUTE}"'
+    query = f"{{{name}}}"
+    if namespace:
+        # A JSON text is a text of PromQL too.
+        of = json.dumps(namespace)
+        query = f'{{{name},exported_namespace={of}}} or {{{name},exported_namespace="",namespace={of}}}'
+    found = prometheus.now(query)
+    samples = ((each.labels.get("__name__", ""), each.labels, each.values[-1][1]) for each in found)
+    return _by_slice(samples, namespace)
 
 
 def _forbidden(agents: str, error: ApiError) -> UseUnknownError:
@@ -102,7 +181,7 @@ def _samples(text: str) -> Iterator[_Sample]:
         yield name, dict(_LABEL.findall(labels)), float(value)
 
 
-def _uses(samples: Iterable[_Sample], namespace: str) -> Sequence[SliceUse]:
+def _by_slice(samples: Iterable[_Sample], namespace: str) -> Sequence[SliceUse]:
     """The samples by slice."""
     found: dict[tuple[str, str, str, str, str], dict[str, float]] = {}
     for name, labels, value in samples:
