@@ -53,7 +53,7 @@ Pages = Mapping[tuple[str, str], Sequence[bytes]]
 """By path and format, the pages of a list."""
 
 
-class Cost(NamedTuple):
+class ProgramCost(NamedTuple):
     """What a program took: CPU seconds, user and system, and its largest resident memory in MiB."""
 
     cpu: float
@@ -292,14 +292,14 @@ def serve(node_count: int, slices: int, ready: Connection, stop: Any) -> None:
     os._exit(0)  # the pages need no tidy end
 
 
-def cost(words: Sequence[str], environment: Mapping[str, str]) -> Cost:
+def cost(words: Sequence[str], environment: Mapping[str, str]) -> ProgramCost:
     """Run a program and measure it. Raises SystemExit if it fails."""
     with subprocess.Popen(words, env={**os.environ, **environment}, stdout=subprocess.DEVNULL) as process:
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise SystemExit(f"{words[0]} fails")
-    return Cost(used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
+    return ProgramCost(used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
 
 
 @contextmanager
@@ -338,7 +338,7 @@ def main() -> int:
     )
     args = parser.parse_args()
     vgpu = [sys.executable, "-m", "device_plugin", "cards"]
-    ours, theirs = list[Cost](), list[Cost]()
+    ours, theirs = list[ProgramCost](), list[ProgramCost]()
     with served(args.nodes, args.slices) as (folder, size, per_pod):
         environment = {"KUBECONFIG": f"{folder}/config", "HOME": folder}
         print(f"lists of metadata: {size / 2**20:.0f} MiB, {per_pod:.0f} bytes a pod")
@@ -349,7 +349,7 @@ def main() -> int:
                 both = [
                     cost([args.kubectl, "get", *what], environment) for what in (["nodes"], ["pods", "-A"])
                 ]
-                theirs.append(Cost(sum(each.cpu for each in both), max(each.mib for each in both)))
+                theirs.append(ProgramCost(sum(each.cpu for each in both), max(each.mib for each in both)))
                 print(f"kubectl get nodes, pods -A: {theirs[-1].cpu:.2f} s of CPU, {theirs[-1].mib:.0f} MiB")
     cpu, mib = statistics.median(each.cpu for each in ours), max(each.mib for each in ours)
     print(f"median of vgpu cards: {cpu:.2f} s of CPU; largest: {mib:.0f} MiB")

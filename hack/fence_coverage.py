@@ -120,7 +120,7 @@ class CellError(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Programs:
+class TrialPrograms:
     """The folder of the programs and libraries, and of the real runtimes."""
 
     folder: Path
@@ -136,7 +136,7 @@ class Programs:
         return self.folder / host, reach, self.folder / f"way-{way.source}.so", way.call
 
 
-def build(folder: Path, runtimes: Path, *, hook: bool) -> Programs:
+def build(folder: Path, runtimes: Path, *, hook: bool) -> TrialPrograms:
     """Build the programs of all cells into `folder`; without the hook, no agent looks on. Raises CalledProcessError."""
 
     def cc(target: str, *arguments: str | Path) -> Path:
@@ -162,7 +162,9 @@ def build(folder: Path, runtimes: Path, *, hook: bool) -> Programs:
     cc("relay.so", *shared, HERE / "relay.c")
     for name in PRELOADED.values():
         cc(name, *shared, HERE / name.replace(".so", ".c"))
-    return Programs(folder, runtimes, BUILD / "libvgpu-sim.so" if hook else _without_hook(cc), watched=hook)
+    return TrialPrograms(
+        folder, runtimes, BUILD / "libvgpu-sim.so" if hook else _without_hook(cc), watched=hook
+    )
 
 
 def _without_hook(cc: Callable[..., Path]) -> Path:
@@ -175,7 +177,7 @@ def _without_hook(cc: Callable[..., Path]) -> Path:
     return cc("libvgpu-open.so", *kind, *includes, *sources, script, *driver)
 
 
-def table(programs: Programs, folder: Path, reaches: Sequence[str] = REACHES) -> dict[Cell, str]:
+def table(programs: TrialPrograms, folder: Path, reaches: Sequence[str] = REACHES) -> dict[Cell, str]:
     """The word for what the program of each cell got. Raises CellError."""
     cells = [(way, reach) for way in WAYS for reach in reaches]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -197,7 +199,7 @@ class Books:
     work: int
 
 
-def _cell(programs: Programs, folder: Path, way: Way, reach: str) -> str:
+def _cell(programs: TrialPrograms, folder: Path, way: Way, reach: str) -> str:
     with tempfile.TemporaryDirectory(dir=folder) as machine, tempfile.TemporaryDirectory(dir=folder) as files:
         card = SHAPES[CARD]
         slice_ = slices.make(Path(machine), BUILD, programs.runtimes, card, slices.sizes(card)[1])

@@ -57,12 +57,12 @@ KEYS = ("version", "pod", "container", "enforcement", "uuid", "pci", "model", "m
         "paired", "mask", "[card]", "[rocm]", " = ", "0x")  # fmt: skip
 
 
-class MissingError(Exception):
+class FuzzToolMissingError(Exception):
     """A tool that fuzzing needs is not on this machine; the message names the command that brings it."""
 
 
 @dataclass(frozen=True)
-class Outcome:
+class FuzzOutcome:
     """`finding` is the file with the input that broke something, or what broke."""
 
     target: str
@@ -79,7 +79,7 @@ class Session:
     seed: int
     input: Path | None
 
-    def config(self) -> Outcome:
+    def config(self) -> FuzzOutcome:
         """Fuzz the library's parser; the agent's parser must accept the same texts of the corpus that it found."""
         with tempfile.TemporaryDirectory() as folder:
             corpus = Path(folder)
@@ -94,9 +94,9 @@ class Session:
             if outcome.finding or not other:
                 return outcome
             shutil.copy(other[0], FINDINGS / "config-agent-differs")
-            return Outcome("config", outcome.runs, str(FINDINGS / "config-agent-differs"))
+            return FuzzOutcome("config", outcome.runs, str(FINDINGS / "config-agent-differs"))
 
-    def calls(self, target: str) -> Outcome:
+    def calls(self, target: str) -> FuzzOutcome:
         """Fuzz the library's hooks over the simulated driver of a card, in a slice of a quarter of it."""
         with tempfile.TemporaryDirectory() as folder:
             (corpus := Path(folder) / "corpus").mkdir()
@@ -111,14 +111,14 @@ class Session:
             }
             return self._libfuzzer(target, environment, corpus, "-max_len=1024")
 
-    def smi(self) -> Outcome:
+    def smi(self) -> FuzzOutcome:
         """Fuzz vgpu-smi's reader of regions."""
         with tempfile.TemporaryDirectory() as folder:
             (corpus := Path(folder) / "corpus").mkdir()
             region.create(Path(folder) / "usage")
             return self._libfuzzer("smi", {"VGPU_TEST_FOLDER": folder}, corpus, "-max_len=1024")
 
-    def agent(self) -> Outcome:
+    def agent(self) -> FuzzOutcome:
         """Fuzz the agent's reader of regions."""
         rng, until, runs = random.Random(self.seed), time.monotonic() + self.seconds, 0
         with tempfile.TemporaryDirectory() as folder:
@@ -127,10 +127,12 @@ class Session:
                 try:
                     regions.read_damaged(Path(folder) / "usage", random.Random(seed))
                 except Exception as error:  # noqa: BLE001 - whatever it is, it was found
-                    return Outcome("agent", runs, f"{error!r} for the seed {seed}")
-        return Outcome("agent", runs)
+                    return FuzzOutcome("agent", runs, f"{error!r} for the seed {seed}")
+        return FuzzOutcome("agent", runs)
 
-    def _libfuzzer(self, target: str, environment: Mapping[str, str], corpus: Path, *options: str) -> Outcome:
+    def _libfuzzer(
+        self, target: str, environment: Mapping[str, str], corpus: Path, *options: str
+    ) -> FuzzOutcome:
         FINDINGS.mkdir(exist_ok=True)
         program = self.programs / (target if target in ("config", "smi") else "calls")
         limits = (
@@ -152,9 +154,9 @@ class Session:
         )
         runs = int(said.get("stat::number_of_executed_units", "0"))
         if not done.returncode:
-            return Outcome(target, runs)
+            return FuzzOutcome(target, runs)
         (log := FINDINGS / f"{target}.log").write_text(done.stderr)
-        return Outcome(target, runs, str(log))
+        return FuzzOutcome(target, runs, str(log))
 
     def _accepted(self, paths: Sequence[Path]) -> list[bool]:
         """Whether the library's parser accepts the text of each file."""
@@ -173,9 +175,9 @@ def _agent_accepts(path: Path) -> bool:
 
 
 def compile_programs(folder: Path) -> None:
-    """Build the harnesses. Raises MissingError."""
+    """Build the harnesses. Raises FuzzToolMissingError."""
     if not shutil.which("clang"):
-        raise MissingError("clang is not installed: apt-get install clang libclang-rt-14-dev")
+        raise FuzzToolMissingError("clang is not installed: apt-get install clang libclang-rt-14-dev")
     subprocess.run(["make", "--no-print-directory", "-s", "-C", SOURCES], check=True)
     own, parser = sorted((SOURCES / "native").glob("*/*.c")), SOURCES / "native/common/config.c"
     driver = ("-Wl,--no-as-needed", BUILD / "libsimkfd.so", f"-Wl,-rpath,{BUILD}", "-ldl", "-lpthread")
@@ -189,14 +191,14 @@ def compile_programs(folder: Path) -> None:
     for name, command in commands.items():
         done = subprocess.run([*command, "-o", folder / name], capture_output=True, text=True, check=False)
         if "libclang_rt" in done.stderr:
-            raise MissingError(
+            raise FuzzToolMissingError(
                 "clang has no libFuzzer: apt-get install libclang-rt-14-dev, or of clang's version"
             )
         if done.returncode:
             raise RuntimeError(done.stderr)
 
 
-TARGETS: Mapping[str, Callable[[Session], Outcome]] = {
+TARGETS: Mapping[str, Callable[[Session], FuzzOutcome]] = {
     "config": Session.config,
     **{name: partial(Session.calls, target=name) for name in ("region", "kfd", "drm")},
     "smi": Session.smi,
@@ -234,7 +236,7 @@ def main() -> int:
         session = Session(Path(folder), options.seconds, options.seed, options.input)
         try:
             compile_programs(session.programs)
-        except MissingError as error:
+        except FuzzToolMissingError as error:
             print(f"hack/fuzz: {error}", file=sys.stderr)
             return 2
         with ThreadPoolExecutor(max_workers=2) as pool:

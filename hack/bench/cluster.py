@@ -9,9 +9,9 @@ from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement import POLICIES, Placer
 from device_plugin.core.placement.fragmentation import FragmentationGauge
 from device_plugin.core.placement.policies import WorkloadTables
-from device_plugin.core.placement.workload import Target, Weighted
+from device_plugin.core.placement.workload import TargetWorkload, Weighted
 from device_plugin.core.requests import Shape
-from hack.bench.workload import Job, Workload
+from hack.bench.workload import BenchPod, BenchWorkload
 
 # Arrivals until the target workload is learnt anew: twice as many each time, and at last each MOST_REFIT.
 FIRST_REFIT, MOST_REFIT = 64, 1024
@@ -24,7 +24,7 @@ LEARNING = ("fragmentation",)
 class BenchCluster:
     """One policy on a workload's nodes, in a fixed random order: the core breaks ties by name."""
 
-    def __init__(self, workload: Workload, policy: str, seed: int) -> None:
+    def __init__(self, workload: BenchWorkload, policy: str, seed: int) -> None:
         self._policy = policy
         self.ledger = Ledger()
         rng = random.Random(seed)
@@ -37,9 +37,9 @@ class BenchCluster:
         self._gauge = FragmentationGauge(self.placer.table, tables.fragments)
         if policy in GIVEN:
             self.placer.learn(listed)
-        self._target, self._refit = Target(), FIRST_REFIT
+        self._target, self._refit = TargetWorkload(), FIRST_REFIT
 
-    def learn(self, job: Job) -> None:
+    def learn(self, job: BenchPod) -> None:
         """Count an arriving pod in the target workload, and learn it anew when that is due."""
         if (shape := Shape.of(job.request)) is not None:
             self._target.add(shape)
@@ -51,7 +51,7 @@ class BenchCluster:
         """Use the workload of all pods that have arrived so far."""
         self.placer.learn(self._target.frequent())
 
-    def place(self, job: Job) -> Grant | None:
+    def place(self, job: BenchPod) -> Grant | None:
         """Place a pod and hold its grant; None if it does not fit."""
         found = self.placer.place(replace(job.request, policy=self._policy))
         if not isinstance(found, Grant):
@@ -70,9 +70,9 @@ class BenchCluster:
         return 100 * self._gauge.ratio()
 
 
-def _listed(jobs: Sequence[Job]) -> Sequence[Weighted]:
+def _listed(jobs: Sequence[BenchPod]) -> Sequence[Weighted]:
     """The list itself, every shape counted as often as it stands there."""
-    target = Target(half_life=float("inf"))
+    target = TargetWorkload(half_life=float("inf"))
     for job in jobs:
         if (shape := Shape.of(job.request)) is not None:
             # FGD's classes differ in CPU, share, number and model, not in memory.

@@ -20,7 +20,7 @@ from hack.bench.cluster import BenchCluster
 from hack.bench.replay import arrivals
 from hack.bench.report import BenchError, Report, mean, table
 from hack.bench.synthetic import chosen
-from hack.bench.workload import Job, Workload
+from hack.bench.workload import BenchPod, BenchWorkload
 
 SHARE = 0.05
 # The number of points of the curve after the first.
@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> Report:
     return Report(found, _shown(found, args.seeds))
 
 
-def moved(policy: str, seed: int, workload: Workload, share: float) -> Moved:
+def moved(policy: str, seed: int, workload: BenchWorkload, share: float) -> Moved:
     """Fill by `policy`, plan, move, and offer again."""
     cluster = BenchCluster(workload, policy, seed)
     there, waiting = _filled(cluster, workload, seed)
@@ -106,11 +106,11 @@ def moved(policy: str, seed: int, workload: Workload, share: float) -> Moved:
 
 
 def _filled(
-    cluster: BenchCluster, workload: Workload, seed: int
-) -> tuple[Mapping[str, Job], Mapping[str, Job]]:
+    cluster: BenchCluster, workload: BenchWorkload, seed: int
+) -> tuple[Mapping[str, BenchPod], Mapping[str, BenchPod]]:
     """The pods that were placed, and those that were refused, by name."""
-    there: dict[str, Job] = {}
-    waiting: dict[str, Job] = {}
+    there: dict[str, BenchPod] = {}
+    waiting: dict[str, BenchPod] = {}
     asked = 0.0
     for job in arrivals(workload, seed):
         asked += workload.cards(job)
@@ -121,7 +121,7 @@ def _filled(
     return there, waiting
 
 
-def _asking(jobs: Mapping[str, Job]) -> Mapping[str, Ranked]:
+def _asking(jobs: Mapping[str, BenchPod]) -> Mapping[str, Ranked]:
     return {name: Ranked(job.request) for name, job in jobs.items() if job.request.containers}
 
 

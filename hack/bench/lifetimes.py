@@ -19,7 +19,7 @@ from device_plugin.core.grants import Grant
 from device_plugin.core.hosts import NOTHING
 from device_plugin.core.placement.fit import fit
 from hack.bench.cluster import BenchCluster
-from hack.bench.workload import Job, Workload
+from hack.bench.workload import BenchPod, BenchWorkload
 
 # The measured period, in mean lifetimes after the start.
 FROM, UNTIL = 0.5, 2.0
@@ -47,18 +47,18 @@ class WaitingJobs:
     """Waiting pods by request: if one does not fit, no other with an equal request does."""
 
     def __init__(self) -> None:
-        self._queues: dict[object, deque[tuple[float, int, Job]]] = {}
+        self._queues: dict[object, deque[tuple[float, int, BenchPod]]] = {}
         self._numbers = count()
 
-    def add(self, since: float, job: Job) -> None:
+    def add(self, since: float, job: BenchPod) -> None:
         """A pod waits, behind all others."""
         self._queues.setdefault(_kind(job), deque()).append((since, next(self._numbers), job))
 
-    def blocked(self, job: Job) -> bool:
+    def blocked(self, job: BenchPod) -> bool:
         """True if another of its kind waits already."""
         return bool(self._queues.get(_kind(job)))
 
-    def tried(self) -> Iterator[tuple[float, Job]]:
+    def tried(self) -> Iterator[tuple[float, BenchPod]]:
         """The longest waiting first; of a kind no more than one that is not taken."""
         # Numbers are unique, so that the elements after them are never compared.
         heads = [(*queue[0][:2], queue) for queue in self._queues.values() if queue]
@@ -69,7 +69,7 @@ class WaitingJobs:
             if queue and queue[0][1] != number:  # it was taken: the next of its request may fit too
                 heappush(heads, (*queue[0][:2], queue))
 
-    def take(self, job: Job) -> None:
+    def take(self, job: BenchPod) -> None:
         """The first of its kind waits no longer."""
         self._queues[_kind(job)].popleft()
 
@@ -79,12 +79,12 @@ class WaitingJobs:
 
 
 def simulate(
-    policy: str, seed: int, workload: Workload, lifetimes: Sequence[float], offered: float
+    policy: str, seed: int, workload: BenchWorkload, lifetimes: Sequence[float], offered: float
 ) -> Steady:
     """Simulate one policy on one seed, with `offered` percent of the capacity. Time is in mean lifetimes."""
     cluster, rng = BenchCluster(workload, policy, seed), random.Random(seed)
     waiting, numbers = WaitingJobs(), count()
-    ends: list[tuple[float, int, Job, Grant]] = []
+    ends: list[tuple[float, int, BenchPod, Grant]] = []
     mean = float(np.mean(lifetimes))
     lives = [life / mean for life in lifetimes]
     size = float(np.mean([workload.cards(job) for job in workload.jobs]))
@@ -94,7 +94,7 @@ def simulate(
     arrived = 0
     left: dict[str, float] = {}
 
-    def start(job: Job, grant: Grant, now: float, since: float) -> None:
+    def start(job: BenchPod, grant: Grant, now: float, since: float) -> None:
         nonlocal held
         held += workload.cards(job)
         heappush(ends, (now + left.pop(job.name), next(numbers), job, grant))
@@ -146,7 +146,7 @@ class Freed:
         self._cards = state.cards if state is not None else ()
         self._left = state.left if state is not None else NOTHING
 
-    def could(self, job: Job) -> bool:
+    def could(self, job: BenchPod) -> bool:
         """Whether it may have room for the pod."""
         left, host, request = self._left, job.request.host, job.request
         if left.cpu_milli < host.cpu_milli or left.memory_mib < host.memory_mib:
@@ -158,6 +158,6 @@ class Freed:
         return sum(fit(card, asked) is not None for card in cards) >= asked.cards
 
 
-def _kind(job: Job) -> object:
+def _kind(job: BenchPod) -> object:
     request = job.request
     return request.containers, request.models, request.host

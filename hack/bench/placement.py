@@ -21,7 +21,7 @@ from device_plugin.core.placement import POLICIES
 from hack.bench import runs
 from hack.bench.lifetimes import Steady, simulate
 from hack.bench.plot import draw, drawable
-from hack.bench.replay import Outcome, replay
+from hack.bench.replay import ReplayOutcome, replay
 from hack.bench.report import BenchError, Report, mean, table
 from hack.bench.synthetic import chosen
 from hack.bench.workload import lifetimes
@@ -94,7 +94,7 @@ def run(args: argparse.Namespace) -> Report:
     )
 
 
-def arrived(outcomes: Sequence[Outcome]) -> Figures:
+def arrived(outcomes: Sequence[ReplayOutcome]) -> Figures:
     """Means over the seeds; shares in percent. The first failure is None if nothing failed on any seed."""
     at_100, at_130 = ([outcome.at(percent) for outcome in outcomes] for percent in (100, 130))
     failures = [outcome.first_failure for outcome in outcomes if outcome.first_failure is not None]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hack.bench.replay import ARRIVALS, Outcome
+from hack.bench.replay import ARRIVALS, ReplayOutcome
 from hack.bench.report import BenchError
 
 PERCENT = range(1, round(100 * ARRIVALS) + 1)
@@ -24,7 +24,7 @@ def drawable(file: Path) -> None:
         raise BenchError(f"--plot {file}: no folder {file.parent}")
 
 
-def draw(replays: Mapping[str, Sequence[Outcome]], file: Path) -> None:
+def draw(replays: Mapping[str, Sequence[ReplayOutcome]], file: Path) -> None:
     """One line for each policy, the mean of its seeds, in a file that is `drawable`. Raises BenchError."""
     from matplotlib.figure import Figure
 

@@ -40,7 +40,7 @@ CROWD, GROUP = 1900, "crowd"
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class FilterCost:
     """Milliseconds of the processor for one /filter, while the lock was held and in all."""
 
     locked_p50_ms: float
@@ -120,7 +120,7 @@ def nearly_full(workload: ClusterModel) -> tuple[ClusterView, Reservations]:
 
 def costs(
     view: ClusterView, reservations: Reservations, nodes: Sequence[str], requests: int
-) -> Mapping[str, Cost]:
+) -> Mapping[str, FilterCost]:
     """The costs of placements and of first refusals, by kind; the last entry is for all refusals together."""
     lock = _TimedLock(view.lock)
     view.lock = lock  # type: ignore[assignment]
@@ -161,9 +161,9 @@ def costs(
     return {name: _cost(times) for name, times in found.items()}
 
 
-def _cost(times: Sequence[tuple[float, float]]) -> Cost:
+def _cost(times: Sequence[tuple[float, float]]) -> FilterCost:
     locked, whole = (sorted(column) for column in zip(*times, strict=True))
-    return Cost(
+    return FilterCost(
         round(statistics.median(locked), 3), round(locked[len(locked) * 99 // 100], 3),
         round(statistics.median(whole), 3),
     )  # fmt: skip

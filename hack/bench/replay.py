@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hack.bench.cluster import BenchCluster
-from hack.bench.workload import Job, Workload
+from hack.bench.workload import BenchPod, BenchWorkload
 
 ARRIVALS = 1.3
 # In clusters with fewer cards single arrivals are more than 1 %.
@@ -32,7 +32,7 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ReplayOutcome:
     """One policy on one seed. `first_failure` is the percent that had arrived when a pod first found no place."""
 
     samples: Sequence[Sample]
@@ -50,7 +50,7 @@ class Outcome:
         )
 
 
-def arrivals(workload: Workload, seed: int) -> Iterator[Job]:
+def arrivals(workload: BenchWorkload, seed: int) -> Iterator[BenchPod]:
     """The pods in the order of their arrival; each has a name of its own."""
     rng = random.Random(seed)
     jobs = list(workload.jobs)
@@ -63,7 +63,7 @@ def arrivals(workload: Workload, seed: int) -> Iterator[Job]:
         yield job.named(number)
 
 
-def replay(policy: str, seed: int, workload: Workload) -> Outcome:
+def replay(policy: str, seed: int, workload: BenchWorkload) -> ReplayOutcome:
     """One policy on one seed."""
     cluster = BenchCluster(workload, policy, seed)
     samples: list[Sample] = []
@@ -85,4 +85,4 @@ def replay(policy: str, seed: int, workload: Workload) -> Outcome:
         before = round(arrived)
         useless = cluster.useless() if measured else None
         samples.append(Sample(arrived, 100 * allocated / workload.capacity, useless))
-    return Outcome(samples, placed, failed, seconds / len(samples))
+    return ReplayOutcome(samples, placed, failed, seconds / len(samples))

@@ -8,7 +8,7 @@ from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.requests import PodRequest, Request
 from hack.bench import hygon
 from hack.bench.report import BenchError
-from hack.bench.workload import FAMILY, BenchNode, Job, Workload, read
+from hack.bench.workload import FAMILY, BenchNode, BenchPod, BenchWorkload, read
 
 NODES, CARDS, PODS = 100, 8, 2000
 # Memory units and core groups with weights, as inference services, notebooks and small trainings ask for them.
@@ -20,7 +20,7 @@ WHOLE = ((1, 15), (2, 3), (4, 1), (8, 1))
 CPU_MILLI = (1000, 2000, 4000, 8000)
 
 
-def chosen(nodes: Path | None, pods: Path | None) -> Workload:
+def chosen(nodes: Path | None, pods: Path | None) -> BenchWorkload:
     """The workload of these files, or where there are none the made-up one. Raises VgpuError."""
     if nodes is None and pods is None:
         return synthetic()
@@ -29,7 +29,7 @@ def chosen(nodes: Path | None, pods: Path | None) -> Workload:
     return read(nodes, pods)
 
 
-def synthetic(seed: int = 1) -> Workload:
+def synthetic(seed: int = 1) -> BenchWorkload:
     """A synthetic workload; equal seeds give equal workloads."""
     rng = random.Random(seed)
     nodes = [
@@ -43,7 +43,7 @@ def synthetic(seed: int = 1) -> Workload:
     kinds: list[tuple[int, tuple[int, int], int]] = [(0, size, weight) for size, weight in SLICE_SIZES]
     kinds += [(count, (0, 0), weight) for count, weight in WHOLE]
     drawn = rng.choices(kinds, [weight for _, _, weight in kinds], k=PODS)
-    return Workload(
+    return BenchWorkload(
         nodes,
         [
             _job(f"pod-{i:05}", whole, *size, rng.choice(CPU_MILLI))
@@ -52,8 +52,8 @@ def synthetic(seed: int = 1) -> Workload:
     )
 
 
-def _job(name: str, whole: int, mem: int, cores: int, cpu_milli: int) -> Job:
+def _job(name: str, whole: int, mem: int, cores: int, cpu_milli: int) -> BenchPod:
     request = Request(FAMILY, whole=whole) if whole else Request(FAMILY, mem=mem, cores=cores)
     room = HostAmounts(cpu_milli * max(1, whole), 1024)
     shares = (float(whole), float(whole)) if whole else (mem / hygon.UNITS, cores / hygon.GROUPS)
-    return Job(name, PodRequest(name, (("main", request),), host=room), *shares)
+    return BenchPod(name, PodRequest(name, (("main", request),), host=room), *shares)

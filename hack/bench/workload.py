@@ -29,7 +29,7 @@ class BenchNode:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class BenchPod:
     """A pod of the workload, with the memory and the core groups that it takes, each in cards."""
 
     name: str
@@ -37,32 +37,32 @@ class Job:
     memory: float
     cores: float = 0.0
 
-    def named(self, number: int) -> "Job":
+    def named(self, number: int) -> "BenchPod":
         """Another pod that asks alike."""
         return replace(self, name=f"{number}", request=replace(self.request, pod=f"{number}"))
 
 
-class Workload:
+class BenchWorkload:
     """Nodes, and pods in the order of their names. `capacity` is the cards of all nodes."""
 
-    def __init__(self, nodes: Sequence[BenchNode], jobs: Sequence[Job]) -> None:
+    def __init__(self, nodes: Sequence[BenchNode], jobs: Sequence[BenchPod]) -> None:
         self.nodes = nodes
         self.jobs = jobs
         self.capacity = float(sum(len(node.inventory.cards) for node in nodes))
         self._by_memory = sum(job.memory for job in jobs) >= sum(job.cores for job in jobs)
 
-    def cards(self, job: Job) -> float:
+    def cards(self, job: BenchPod) -> float:
         """The cards that a pod takes, in the dimension that is scarcer in this workload."""
         return job.memory if self._by_memory else job.cores
 
 
-def read(nodes: Path, pods: Path) -> Workload:
+def read(nodes: Path, pods: Path) -> BenchWorkload:
     """A workload from two CSV files. Raises BenchError."""
     found = list(_parsed(nodes, ("sn", "cpu_milli", "memory_mib", "gpu", "model"), _node))
     jobs = sorted(_parsed(pods, ("name", "cpu_milli", "num_gpu", "gpu_milli"), _job), key=attrgetter("name"))
     if not any(node.inventory.cards for node in found) or not any(job.memory for job in jobs):
         raise BenchError(f"{nodes} has no card, or {pods} no pod that asks for one")
-    return Workload([node for node in found if node.inventory.cards], jobs)
+    return BenchWorkload([node for node in found if node.inventory.cards], jobs)
 
 
 def lifetimes(pods: Path) -> Sequence[float]:
@@ -106,7 +106,7 @@ def _node(row: Mapping[str, str]) -> BenchNode:
     return BenchNode(row["sn"], HostAmounts(int(row["cpu_milli"]), int(row["memory_mib"])), Inventory(cards))
 
 
-def _job(row: Mapping[str, str]) -> Job:
+def _job(row: Mapping[str, str]) -> BenchPod:
     count, milli = int(row["num_gpu"]), int(row["gpu_milli"])
     room = HostAmounts(int(row["cpu_milli"]), int(row.get("memory_mib") or 0))
     containers: tuple[tuple[str, Request], ...] = ()
@@ -118,4 +118,4 @@ def _job(row: Mapping[str, str]) -> Job:
         raise ValueError(f"{row['name']} asks for parts of {count} cards: only whole cards come in numbers")
     models = Selector(",".join(sorted({*(row.get("gpu_spec") or "").split("|")} - {""})))
     request = PodRequest(row["name"], containers, models, host=room)
-    return Job(row["name"], request, count * milli / MILLI)
+    return BenchPod(row["name"], request, count * milli / MILLI)

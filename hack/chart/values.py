@@ -38,7 +38,7 @@ class Value:
 
 
 @dataclass(frozen=True)
-class Part:
+class ReplacedPart:
     """A part of an object that a value replaces as a whole: `path` as in a replacement of kustomize."""
 
     key: str
@@ -55,8 +55,8 @@ SCHEDULER = "spec.template.spec.containers.[name=scheduler]"
 ENGINE = "spec.template.spec.containers.[name=engine]"
 
 
-def _of_service(key: str, kind: str, name: str, container: str, program: str) -> Iterator[Part]:
-    yield Part(
+def _of_service(key: str, kind: str, name: str, container: str, program: str) -> Iterator[ReplacedPart]:
+    yield ReplacedPart(
         f"{key}.nodeSelector",
         "Labels of the nodes that its pods run on.",
         MAP,
@@ -64,7 +64,7 @@ def _of_service(key: str, kind: str, name: str, container: str, program: str) ->
         name,
         "spec.template.spec.nodeSelector",
     )
-    yield Part(
+    yield ReplacedPart(
         f"{key}.tolerations",
         "Taints of nodes that its pods run on all the same.",
         LIST,
@@ -72,22 +72,24 @@ def _of_service(key: str, kind: str, name: str, container: str, program: str) ->
         name,
         "spec.template.spec.tolerations",
     )
-    yield Part(
+    yield ReplacedPart(
         f"{key}.resources", f"What {program} asks for, and its limits.", MAP, kind, name, f"{container}.resources"
     )  # fmt: skip
 
 
 PARTS = (
     *_of_service("node", "DaemonSet", "vgpu-node", AGENT, "the agent"),
-    Part("cluster.replicas", "Replicas, of which one leads.", NUMBER, "Deployment", "vgpu-cluster", "spec.replicas"),
+    ReplacedPart(
+        "cluster.replicas", "Replicas, of which one leads.", NUMBER, "Deployment", "vgpu-cluster", "spec.replicas"
+    ),
     *_of_service("cluster", "Deployment", "vgpu-cluster", ALLOCATOR, "the allocator"),
-    Part(
+    ReplacedPart(
         "scheduler.resources", "What kube-scheduler asks for, and its limits.", MAP,
         "Deployment", "vgpu-cluster", f"{SCHEDULER}.resources",
     ),
-    Part("jobs.replicas", "Replicas, of which one plans.", NUMBER, "Deployment", "vgpu-jobs", "spec.replicas"),
+    ReplacedPart("jobs.replicas", "Replicas, of which one plans.", NUMBER, "Deployment", "vgpu-jobs", "spec.replicas"),
     *_of_service("jobs", "Deployment", "vgpu-jobs", ENGINE, "the job engine"),
-    Part(
+    ReplacedPart(
         "networkPolicy.from", "Peers that may read the metrics, beside the pods of vgpu.", LIST,
         "NetworkPolicy", "vgpu", "spec.ingress.[1].from",
     ),

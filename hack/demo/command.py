@@ -28,7 +28,7 @@ from device_plugin.cli.queue import as_table
 from hack.demo import queue_story, session
 from hack.demo.demo_api import DemoApi, manifests
 from hack.demo.session import DemoError
-from hack.demo.show import Page
+from hack.demo.show import StoryPage
 from hack.demo.story import CheckFailedError, tell
 from hack.embedded.person import NotInTimeError
 from vgpu_runtime.sim import hip
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
 def run_story(args: argparse.Namespace) -> None:
     """Tell the story on a new cluster; exits with 1 if a check fails. Raises DemoError if one runs already."""
     session.forbid()
-    page = Page(Console())
+    page = StoryPage(Console())
     page.runtime(_runtime())
     started = time.monotonic()
     current = session.start()
@@ -98,7 +98,7 @@ def submit(args: argparse.Namespace) -> None:
 def status(_: argparse.Namespace) -> None:
     """Show the cards with their holders, and the pods."""
     api = DemoApi(session.require())
-    page = Page(Console())
+    page = StoryPage(Console())
     page.cards(api.cards())
     page.pods(api.pods(), api)
 

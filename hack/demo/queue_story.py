@@ -9,7 +9,7 @@ import yaml
 
 from device_plugin.kube.api import JOBS, Ref
 from hack.demo.demo_api import DemoApi
-from hack.demo.show import Page
+from hack.demo.show import StoryPage
 from hack.demo.story import expect, two_free_cards
 from hack.embedded.person import NAMESPACE, Object, phase
 
@@ -17,7 +17,7 @@ JOB_NAME, INDEX = "batch.kubernetes.io/job-name", "batch.kubernetes.io/job-compl
 Row = Mapping[str, Any]
 
 
-def tell(api: DemoApi, page: Page) -> None:
+def tell(api: DemoApi, page: StoryPage) -> None:
     """Show the chapter. Raises CheckFailedError or NotInTimeError at the first check that fails."""
     page.title("Jobs in a queue: train gives way to evaluate, and grows back")
     text = resources.files("hack.demo").joinpath("jobs.yaml").read_text(encoding="utf-8")

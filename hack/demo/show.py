@@ -21,7 +21,7 @@ BAR = 30
 COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "red")
 
 
-class Page:
+class StoryPage:
     """Prints to one console. `width` is fixed where there is no terminal, so that logs read the same everywhere."""
 
     def __init__(self, console: Console) -> None:

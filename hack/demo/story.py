@@ -10,7 +10,7 @@ import yaml
 from device_plugin.core.errors import VgpuError
 from device_plugin.core.grants import Grant, Slice
 from hack.demo.demo_api import DemoApi
-from hack.demo.show import Page
+from hack.demo.show import StoryPage
 from hack.embedded.person import Object, phase
 
 SHOWN = ("vgpu_slice_memory_limit_bytes", "vgpu_slice_memory_used_bytes", "vgpu_slice_core_groups")
@@ -22,7 +22,7 @@ class CheckFailedError(VgpuError):
     """A check of the demo failed; the text has the observed result."""
 
 
-def tell(api: DemoApi, page: Page) -> None:
+def tell(api: DemoApi, page: StoryPage) -> None:
     """Show all chapters of the demo. Raises CheckFailedError or NotInTimeError at the first check that fails."""
     page.title("Two cards, nobody on them")
     page.cards(api.until("an inventory of two cards", lambda: _two_cards(api)))

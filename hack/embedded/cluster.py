@@ -49,7 +49,7 @@ class Options:
 
 
 @dataclass
-class Replica:
+class ReplicaPod:
     """One pod of the cluster service: the allocator's process and the scheduler beside it."""
 
     name: str
@@ -69,7 +69,7 @@ class EmbeddedCluster:
         self.cards = dict(nodes)
         self.kubelets: dict[str, Kubelet] = {}
         self.agents: dict[str, ServiceProcess] = {}
-        self.replicas: list[Replica] = []
+        self.replicas: list[ReplicaPod] = []
         self.engines: list[ServiceProcess] = []
         self._jobs: JobController | None = None
 
@@ -148,7 +148,7 @@ class EmbeddedCluster:
         }
         service = self._service(name, "cluster", ALLOCATOR_USER, flags)
         scheduler = SchedulerStandIn(self.api.url, SCHEDULER_USER, f"http://{extender}", name)
-        self.replicas.append(Replica(name, service, scheduler))
+        self.replicas.append(ReplicaPod(name, service, scheduler))
         service.start()
 
     def _start_engine(self, name: str) -> None:

@@ -349,7 +349,7 @@ class Probe:
 
 
 @dataclass(frozen=True)
-class Part:
+class PartFigures:
     """The figures of one part: good pods bound per second, attempts and decisions for each, and the probes."""
 
     good: float
@@ -365,7 +365,7 @@ class Part:
         )
 
 
-def _part(plane: Plane, arguments: argparse.Namespace) -> Part:
+def _part(plane: Plane, arguments: argparse.Namespace) -> PartFigures:
     bound: dict[str, float] = {}
     stop = threading.Event()
     numbers = itertools.count(time.monotonic_ns())
@@ -399,7 +399,7 @@ def _part(plane: Plane, arguments: argparse.Namespace) -> Part:
     count = sum(each >= begin for each in bound.values())
     attempts, decisions = (now - then for now, then in zip(plane.tries(), before or (0, 0), strict=True))
     good = count / (now - begin)
-    return Part(good, attempts / max(1, count), decisions / max(1, count), probes.result())
+    return PartFigures(good, attempts / max(1, count), decisions / max(1, count), probes.result())
 
 
 def _probes(api: KubeClient, end: float) -> list[Probe]:

@@ -23,7 +23,7 @@ from device_plugin.core.grants import Grant
 from device_plugin.kube.api import Ref
 from device_plugin.kube.leases import LEASES
 from hack.embedded.apiserver.admission import ADMIN
-from hack.embedded.cluster import EmbeddedCluster, Options, Replica
+from hack.embedded.cluster import EmbeddedCluster, Options, ReplicaPod
 from hack.embedded.person import NotInTimeError, Object, Person, phase, read
 from hack.trials.one_machine import one_machine
 from hack.trials.random_pods import FLAGS, random_pod
@@ -166,7 +166,7 @@ def _asked(pod: Object) -> list[str]:
     return [name for container in containers for name in container["resources"]["limits"]]
 
 
-def _ledger(replica: Replica) -> dict[str, list[tuple[object, ...]]]:
+def _ledger(replica: ReplicaPod) -> dict[str, list[tuple[object, ...]]]:
     """What each pod holds by /explain of a replica, by the pod's UID."""
     address = replica.service.addresses["extender"]
     ledger: dict[str, list[tuple[object, ...]]] = {}

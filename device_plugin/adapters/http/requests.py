@@ -21,7 +21,7 @@ class BadRequestError(Exception):
 
 
 @dataclass(slots=True)
-class Request:
+class RawRequest:
     """One HTTP request as it is read. `headers` have lower-case names; after a `last` request the connection closes."""
 
     method: str = ""
@@ -35,7 +35,7 @@ class Reader:
     """Reads the requests of one connection. `feed` it; then `ready` holds whole ones, in their order."""
 
     def __init__(self, most_body: int) -> None:
-        self.ready: deque[Request] = deque()
+        self.ready: deque[RawRequest] = deque()
         self.wants_continue = False
         """The client waits to be told that it may send the body."""
         self._most_body = most_body
@@ -50,7 +50,7 @@ class Reader:
             raise BadRequestError("400 Bad Request") from error
         self._fed += len(data)
         if self._fed - self._length > MOST_HEAD:
-            raise BadRequestError("431 Request Header Fields Too Large")
+            raise BadRequestError("431 RawRequest Header Fields Too Large")
         # llhttp has read it as a number; Python reads at most 4,300 digits, leading zeros among them.
         declared = self._now.headers.get("content-length", "").lstrip("0") if self._headed else ""
         if self._length > self._most_body or int(declared or 0) > self._most_body:
@@ -91,13 +91,13 @@ class Reader:
         self.ready.append(self._now)
 
     def _begin(self) -> None:
-        self._now = Request()
+        self._now = RawRequest()
         self._parts: list[bytes] = []
         self._fed = self._length = 0
         self._headed = False
 
 
-def answer(app: App, request: Request) -> bytes:
+def answer(app: App, request: RawRequest) -> bytes:
     """The bytes of the application's answer. Raises BadRequestError, and what the application raises."""
     try:
         target = httptools.parse_url(request.url)
@@ -125,10 +125,10 @@ def answer(app: App, request: Request) -> bytes:
 
 def refusal(status: str) -> bytes:
     """An answer of nothing but a status, after which the connection closes."""
-    return _text([f"HTTP/1.1 {status}", "Content-Length: 0"], Request(), b"")
+    return _text([f"HTTP/1.1 {status}", "Content-Length: 0"], RawRequest(), b"")
 
 
-def _text(head: list[str], request: Request, body: bytes) -> bytes:
+def _text(head: list[str], request: RawRequest, body: bytes) -> bytes:
     if request.last:
         head.append("Connection: close")
     lines = "\r\n".join([*head, "\r\n"]).encode("latin-1")

@@ -10,7 +10,7 @@ import threading
 from types import TracebackType
 
 from device_plugin.adapters.http.connection_limit import Client, ConnectionLimit
-from device_plugin.adapters.http.requests import BadRequestError, Reader, Request, answer, refusal
+from device_plugin.adapters.http.requests import BadRequestError, RawRequest, Reader, answer, refusal
 from device_plugin.core.http_values import App
 
 log = logging.getLogger(__name__)
@@ -133,7 +133,7 @@ class Server:
         except BadRequestError as error:
             client.send(refusal(str(error)))
 
-    def _next(self, client: Client, reader: Reader) -> Request | None:
+    def _next(self, client: Client, reader: Reader) -> RawRequest | None:
         """The client's next request; None at its end."""
         while not reader.ready:
             if not (data := client.receive()):
@@ -144,7 +144,7 @@ class Server:
                 client.send(b"HTTP/1.1 100 Continue\r\n\r\n")
         return reader.ready.popleft()
 
-    def _answer(self, request: Request) -> bytes:
+    def _answer(self, request: RawRequest) -> bytes:
         try:
             return answer(self._app, request)
         except BadRequestError:

@@ -60,12 +60,12 @@ class Gate(Struct):
     name: str = ""
 
 
-class Claim(Struct):
+class PersistentVolumeClaim(Struct):
     claim_name: str = ""
 
 
 class Volume(Struct):
-    persistent_volume_claim: Claim | None = None
+    persistent_volume_claim: PersistentVolumeClaim | None = None
 
 
 class PodSpec(Struct):
@@ -229,18 +229,18 @@ class Versioned(Struct):
     metadata: Version
 
 
-class Part(Version):
+class ListMeta(Version):
     # Not `continue`, which is a word of Python.
     rest: str = msgspec.field(default="", name="continue")
 
 
 class List(Struct):
-    metadata: Part
+    metadata: ListMeta
     items: list[msgspec.Raw] | None = None
 
 
 class MetadataList(Struct):
-    metadata: Part
+    metadata: ListMeta
     items: list[Whole] | None = None
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from device_plugin.core.errors import RequestError
-from device_plugin.core.placement.workload import Target
+from device_plugin.core.placement.workload import TargetWorkload
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import ANYTHING, PodRequest, Shape
 
@@ -25,7 +25,7 @@ class Learning:
     def __init__(
         self, request_of: Callable[[Pod], PodRequest | None], known: Callable[[str], Pod | None]
     ) -> None:
-        self.target = Target()
+        self.target = TargetWorkload()
         self.left_out = 0
         """Number of pods that do not count because their namespace has too many distinct shapes."""
         self._request_of = request_of

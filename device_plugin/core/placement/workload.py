@@ -33,7 +33,7 @@ class Weighted:
     count: float
 
 
-class Target:
+class TargetWorkload:
     """Counts the shapes of pods as they come; older pods weigh less."""
 
     def __init__(self, half_life: float = HALF_LIFE) -> None:
@@ -60,7 +60,7 @@ class Target:
             self._counts = {shape: left for shape, n in self._counts.items() if (left := n / 1e9) > 1e-3}
             self._weight /= 1e9
 
-    def copy(self) -> "Target":
+    def copy(self) -> "TargetWorkload":
         """A copy that later pods do not change."""
         made = copy(self)
         made._counts = self._counts.copy()

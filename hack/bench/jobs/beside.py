@@ -8,7 +8,7 @@ from device_plugin.core.jobs.plan import Plan
 from device_plugin.core.jobs.room import Room
 from device_plugin.core.jobs.rules import HOUR, Rules
 from hack.bench.jobs.policies import POLICIES
-from hack.bench.jobs.simulation import Costs, Outcome, Simulation
+from hack.bench.jobs.simulation import Costs, Simulation, SimulationOutcome
 from hack.bench.jobs.slots import SlotRoom
 from hack.bench.jobs.trace import EXPONENT, TraceJob
 from hack.bench.report import Report, table
@@ -56,7 +56,7 @@ class _Watched:
         self.narrow = 0.0
         self._decide, _ = POLICIES["engine"]
 
-    def outcome(self, jobs: Sequence[TraceJob], tick: float) -> Outcome:
+    def outcome(self, jobs: Sequence[TraceJob], tick: float) -> SimulationOutcome:
         return Simulation(jobs, SlotRoom(LARGE), self, LARGE, costs=Costs(tick_s=tick)).run()
 
     def __call__(self, now: float, states: Sequence[JobState], room: Room) -> Plan:

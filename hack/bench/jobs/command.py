@@ -31,7 +31,7 @@ from hack.bench.jobs.large import planned_in
 from hack.bench.jobs.nodes import node_room, replicas_on
 from hack.bench.jobs.plot import draw
 from hack.bench.jobs.policies import BASE, POLICIES
-from hack.bench.jobs.simulation import DRAIN_S, START_S, TICK_S, Costs, Outcome, Simulation
+from hack.bench.jobs.simulation import DRAIN_S, START_S, TICK_S, Costs, Simulation, SimulationOutcome
 from hack.bench.jobs.slots import SlotRoom
 from hack.bench.jobs.splits import splits
 from hack.bench.jobs.trace import TraceJob, in_replicas, read
@@ -49,7 +49,7 @@ SHOWN = (
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class TraceLoad:
     """A trace on a number of cards; `per_node` is 0 for slots."""
 
     name: str
@@ -187,7 +187,7 @@ def _shares(text: str, per_node: int) -> Mapping[int, float]:
     return shares
 
 
-def _loads(args: argparse.Namespace) -> Sequence[Load]:
+def _loads(args: argparse.Namespace) -> Sequence[TraceLoad]:
     wanted = [(args.trace, args.cards, args.squeeze)]
     if args.loads is not None:
         wanted = [
@@ -195,7 +195,7 @@ def _loads(args: argparse.Namespace) -> Sequence[Load]:
         ]
     costs, shares = Costs(args.drain, args.start, args.tick), _shares(args.cards_per_replica, args.nodes)
     return [
-        Load(
+        TraceLoad(
             f"{file.stem}@{cards}",
             in_replicas(
                 read(file, cards, squeeze, per_model=args.per_model), shares,
@@ -211,7 +211,7 @@ def _room(cards: int, per_node: int) -> Room:
     return node_room(cards, per_node) if per_node else SlotRoom(cards)
 
 
-def _replay(load: Load, policy: str) -> Outcome:
+def _replay(load: TraceLoad, policy: str) -> SimulationOutcome:
     room = _room(load.cards, load.per_node)
     decide, knows = POLICIES[policy]
     return Simulation(

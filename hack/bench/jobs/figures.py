@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from math import prod
 
-from hack.bench.jobs.simulation import Outcome
+from hack.bench.jobs.simulation import SimulationOutcome
 
 # Figures of which ratios are printed; a wait of nobody counts as one second.
 COMPARED = ("jct_mean_s", "jct_p99_s", "jct_silent_s", "wait_mean_s")
@@ -37,7 +37,7 @@ class Figures:
     over_commitments: int
 
     @classmethod
-    def of(cls, outcome: Outcome) -> "Figures":
+    def of(cls, outcome: SimulationOutcome) -> "Figures":
         """The figures of all jobs of a replay."""
         runs = outcome.runs
         jct = [run.finished - run.trace.arrival for run in runs]

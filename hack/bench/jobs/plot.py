@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from hack.bench.jobs.simulation import Outcome
+from hack.bench.jobs.simulation import SimulationOutcome
 from hack.bench.plot import save
 
 
-def draw(outcomes: Mapping[str, Outcome], file: Path) -> None:
+def draw(outcomes: Mapping[str, SimulationOutcome], file: Path) -> None:
     """One line for each policy: the share of jobs that end within a time. `file` is `drawable`. Raises BenchError."""
     from matplotlib.figure import Figure
 

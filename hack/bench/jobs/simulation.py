@@ -118,7 +118,7 @@ class Run:
 
 
 @dataclass(slots=True)
-class Outcome:
+class SimulationOutcome:
     """The result of a replay under one policy.
 
     One job of `tells` may say how long it is. `rounds_to_rest` is the most rounds in a row that changed something for
@@ -152,12 +152,12 @@ class Simulation:
             Run(job, spec_of(job, widest, cards), Knows.NOTHING if number % tells else knows)
             for number, job in enumerate(jobs)
         ]
-        self.outcome = Outcome([*runs, *more], cards, tells)
+        self.outcome = SimulationOutcome([*runs, *more], cards, tells)
         self._active: dict[JobKey, Run] = {}
         # Time, job and version of a start's end or of a job's end; void if the job has another version by then.
         self._events: list[tuple[float, JobKey, int]] = []
 
-    def run(self) -> Outcome:
+    def run(self) -> SimulationOutcome:
         """Replay until the last job has ended. Raises BenchError if jobs wait for ever."""
         outcome, tick = self.outcome, self._costs.tick_s
         coming = deque(sorted(outcome.runs, key=lambda run: run.trace.arrival))

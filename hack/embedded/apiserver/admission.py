@@ -21,7 +21,7 @@ _CODES = {"Unauthorized": 401, "Forbidden": 403, "RequestEntityTooLarge": 413}
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class AdmissionRequest:
     """A write that admission decides. `old` is None for a creation; a DELETE has `options` and an empty `new`."""
 
     user: str
@@ -42,7 +42,7 @@ class PolicyAdmission:
         self._mutating = [policy for policy in policies if policy.patches]
         self._validating = [policy for policy in policies if policy.validations]
 
-    def mutate(self, write: Write) -> None:
+    def mutate(self, write: AdmissionRequest) -> None:
         """Apply to `write.new` the patches of the policies that match; each sees what those before it made."""
         for policy in self._mutating:
             with _failure(policy, write):
@@ -51,7 +51,7 @@ class PolicyAdmission:
                     for operation in expression.evaluate(names):
                         _patch(write.new, operation)
 
-    def validate(self, write: Write) -> None:
+    def validate(self, write: AdmissionRequest) -> None:
         """Raises StatusError with the message of the first validation that does not hold."""
         scope = _Scope(write, self._labels_of)
         for policy in self._validating:
@@ -65,7 +65,7 @@ class PolicyAdmission:
 class _Scope:
     """The names that expressions about one write see. The values of conditions are kept: policies share theirs."""
 
-    def __init__(self, write: Write, labels_of: Callable[[str], Mapping[str, str]]) -> None:
+    def __init__(self, write: AdmissionRequest, labels_of: Callable[[str], Mapping[str, str]]) -> None:
         self._write = write
         self._labels_of = labels_of
         self._conditions: dict[str, bool] = {}
@@ -102,7 +102,7 @@ def _message(validation: Validation, names: Mapping[str, Any]) -> str:
 
 
 @contextmanager
-def _failure(policy: AdmissionPolicy, write: Write) -> Iterator[None]:
+def _failure(policy: AdmissionPolicy, write: AdmissionRequest) -> Iterator[None]:
     """An expression that cannot be evaluated refuses the write, unless its policy ignores that."""
     try:
         yield
@@ -111,7 +111,7 @@ def _failure(policy: AdmissionPolicy, write: Write) -> Iterator[None]:
             raise _denied(write, policy, f"expression failed: {error}", "Invalid") from None
 
 
-def _names(write: Write) -> dict[str, Any]:
+def _names(write: AdmissionRequest) -> dict[str, Any]:
     target = write.target
     where = {"name": target.name, "namespace": target.namespace, "subResource": target.subresource}
     request = {
@@ -136,7 +136,9 @@ def _user_info(user: str) -> dict[str, Any]:
     return {"username": username, "groups": [*groups, "system:authenticated"], "extra": extra}
 
 
-def _denied(write: Write, policy: AdmissionPolicy, message: str, reason: str) -> errors.StatusError:
+def _denied(
+    write: AdmissionRequest, policy: AdmissionPolicy, message: str, reason: str
+) -> errors.StatusError:
     plural, name = write.target.resource.qualified, write.target.name
     denial = (
         f"ValidatingAdmissionPolicy '{policy.name}' with binding '{policy.binding}' denied request: {message}"

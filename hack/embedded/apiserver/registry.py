@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hack.embedded.apiserver import errors, pods, priorities, quotas
-from hack.embedded.apiserver.admission import PolicyAdmission, Write
+from hack.embedded.apiserver.admission import AdmissionRequest, PolicyAdmission
 from hack.embedded.apiserver.jobs import JobStrategy
 from hack.embedded.apiserver.pods import PodStrategy
 from hack.embedded.apiserver.quotas import QuotaStrategy
@@ -60,7 +60,7 @@ class Deletion:
     propagation: str = ""
 
 
-class Registry:
+class ObjectRegistry:
     """Objects as the API shows them. Every method raises StatusError to refuse."""
 
     def __init__(self, store: ObjectStore, admission: PolicyAdmission) -> None:
@@ -88,7 +88,7 @@ class Registry:
         if resource is PODS:
             priorities.resolve(new, self._beside(PRIORITY_CLASSES, ""))
         target = RequestTarget(resource, target.namespace, metadata["name"])
-        self._admission.mutate(Write(user, "CREATE", target, new))
+        self._admission.mutate(AdmissionRequest(user, "CREATE", target, new))
         if resource.namespaced:
             self.store.get(NAMESPACES, "", target.namespace)
         metadata["uid"] = str(uuid.uuid4())
@@ -97,7 +97,7 @@ class Registry:
             metadata.pop(key, None)
         rules.prepare_create(new)
         _check(resource, target.name, rules.validate(new))
-        self._admission.validate(Write(user, "CREATE", target, new))
+        self._admission.validate(AdmissionRequest(user, "CREATE", target, new))
         if resource is PODS:
             quotas.check(new, *(self._beside(kind, target.namespace) for kind in (PODS, QUOTAS)))
         return self.store.create(resource, new)
@@ -123,7 +123,7 @@ class Registry:
                 return self.create(user, target, change({})), True
             new = change(old.copy())
             self._prepare_update(target, new, old, unconditional=patch)
-            write = Write(user, "UPDATE", target, new, old.value)
+            write = AdmissionRequest(user, "UPDATE", target, new, old.value)
             self._admission.mutate(write)
             if new == old.value:
                 return old, False
@@ -147,7 +147,7 @@ class Registry:
                 500, "InternalError", "target.name: Required value, target.kind: must be Node"
             )
         target = replace(target, name=name)
-        write = Write(user, "CREATE", target, binding)
+        write = AdmissionRequest(user, "CREATE", target, binding)
         self._admission.mutate(write)
         self._admission.validate(write)
         while True:
@@ -166,7 +166,7 @@ class Registry:
             raise errors.bad_request("name in URL does not match name in Eviction object")
         pod = replace(target, subresource="")
         self.get(pod)
-        self._admission.validate(Write(user, "CREATE", target, eviction))
+        self._admission.validate(AdmissionRequest(user, "CREATE", target, eviction))
         while True:
             old = self.get(pod)
             _check_preconditions(pod, options, old.value["metadata"])
@@ -182,7 +182,7 @@ class Registry:
         def validate(old: Object, grace: int) -> None:
             given = grace if target.resource is PODS else options.grace_seconds
             asked = {} if given is None else {"gracePeriodSeconds": given}
-            self._admission.validate(Write(user, "DELETE", target, {}, old, asked))
+            self._admission.validate(AdmissionRequest(user, "DELETE", target, {}, old, asked))
 
         return self._remove(target, options, validate)
 

@@ -13,7 +13,7 @@ from hack.embedded.apiserver import errors
 from hack.embedded.apiserver.admission import ADMIN, PolicyAdmission
 from hack.embedded.apiserver.handler import ApiHandler
 from hack.embedded.apiserver.policies import load
-from hack.embedded.apiserver.registry import Registry
+from hack.embedded.apiserver.registry import ObjectRegistry
 from hack.embedded.apiserver.resources import NAMESPACES, RESOURCES, RequestTarget
 from hack.embedded.apiserver.store import DEFAULT_HISTORY, ObjectStore
 
@@ -43,7 +43,7 @@ class EmbeddedApiServer:
     ) -> None:
         self.store = ObjectStore(history)
         manifests = load(policy_files() if policies is None else policies)
-        self.registry = Registry(self.store, PolicyAdmission(manifests.policies, self._labels_of))
+        self.registry = ObjectRegistry(self.store, PolicyAdmission(manifests.policies, self._labels_of))
         self.bookmark_seconds = bookmark_seconds
         self._tokens = tokens
         self._port = 0

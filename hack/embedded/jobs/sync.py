@@ -38,7 +38,7 @@ class Backoff:
 
 
 @dataclass(slots=True)
-class Round:
+class SyncActions:
     """The actions of one round, in this order: delete, create, write the status, release the pods that are counted now.
 
     `create` has the index of each new pod, None in a Job without indexes. `events` are (reason, message). `wait` is
@@ -65,7 +65,7 @@ class Moment:
 
 
 class JobRound:
-    """The computation of one Round; `pods` are those that the Job controls."""
+    """Computes the actions of one round; `pods` are those that the Job controls."""
 
     def __init__(self, job: Object, pods: Sequence[Object], backoff: Backoff, moment: Moment) -> None:
         self._job, self._spec, self._moment = job, job["spec"], moment
@@ -78,9 +78,9 @@ class JobRound:
         status = copy.deepcopy(job.get("status") or {})
         self._uncounted = status.setdefault(UNCOUNTED, {})
         self._status = status
-        self._made = Round(status, backoff=backoff)
+        self._made = SyncActions(status, backoff=backoff)
 
-    def run(self) -> Round:
+    def run(self) -> SyncActions:
         """The round of a Job that has not ended."""
         made, status = self._made, self._status
         self._settle()

@@ -13,7 +13,7 @@ from pathlib import Path
 from hack.embedded import pod_spec
 from hack.embedded.kubelet import pod_devices
 from hack.embedded.kubelet.plugin_endpoint import Allocated, PluginEndpoint, PluginError
-from hack.embedded.kubelet.pod_devices import Checkpoint, Holding
+from hack.embedded.kubelet.pod_devices import DevicesCheckpoint, HeldTickets
 from hack.embedded.kubelet.timing import KubeletTiming
 from hack.embedded.pod_spec import ContainerView, Json
 
@@ -144,7 +144,7 @@ class DeviceManager:
             cdi.extend(holding.answer.cdi_devices)
         return Allocated(env, tuple(cdi))
 
-    def holdings(self, pod: str, container: str) -> list[Holding]:
+    def holdings(self, pod: str, container: str) -> list[HeldTickets]:
         """The tickets of one container, in the order of their resources."""
         with self._lock:
             mine = [held for held in self._held.values() if (held.pod, held.container) == (pod, container)]
@@ -175,7 +175,7 @@ class DeviceManager:
                 endpoint = self._resources[resource].endpoint
             answer = self._ask(resource, endpoint, ids)
             with self._lock:
-                self._held[pod, view.name, resource] = Holding(
+                self._held[pod, view.name, resource] = HeldTickets(
                     pod, view.name, resource, frozenset(ids), answer
                 )
                 self._save()
@@ -236,4 +236,4 @@ class DeviceManager:
             return self._rng.sample(sorted(items), len(items))
 
     def _save(self) -> None:
-        Checkpoint(list(self._held.values()), sorted(self._resources)).save(self._checkpoint)
+        DevicesCheckpoint(list(self._held.values()), sorted(self._resources)).save(self._checkpoint)

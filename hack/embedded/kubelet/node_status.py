@@ -17,7 +17,7 @@ BASE = {"cpu": "64", "memory": "256Gi", "pods": "110"}
 LOOK_SECONDS = 1.0
 
 
-class NodeStatus:
+class NodePublisher:
     """Publishes the Node object. `devices()` returns (capacity, allocatable) by resource."""
 
     def __init__(

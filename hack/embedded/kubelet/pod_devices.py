@@ -10,7 +10,7 @@ from hack.embedded.kubelet.plugin_endpoint import Allocated
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
+class HeldTickets:
     """The tickets of one resource in one container of a pod (by UID), and the answer of Allocate for them."""
 
     pod: str
@@ -21,10 +21,10 @@ class Holding:
 
 
 @dataclass(frozen=True, slots=True)
-class Checkpoint:
+class DevicesCheckpoint:
     """All holdings, and the names of the registered resources."""
 
-    holdings: list[Holding] = field(default_factory=list)
+    holdings: list[HeldTickets] = field(default_factory=list)
     registered: list[str] = field(default_factory=list)
 
     def save(self, path: Path) -> None:
@@ -34,12 +34,16 @@ class Checkpoint:
         partial.replace(path)
 
 
-def load(path: Path) -> Checkpoint:
+def load(path: Path) -> DevicesCheckpoint:
     """The checkpoint of this file; an empty one if there is none."""
-    return msgspec.json.decode(path.read_bytes(), type=Checkpoint) if path.exists() else Checkpoint()
+    return (
+        msgspec.json.decode(path.read_bytes(), type=DevicesCheckpoint)
+        if path.exists()
+        else DevicesCheckpoint()
+    )
 
 
-def in_use(holdings: Iterable[Holding]) -> dict[str, set[str]]:
+def in_use(holdings: Iterable[HeldTickets]) -> dict[str, set[str]]:
     """Held tickets by resource."""
     used: dict[str, set[str]] = {}
     for holding in holdings:

@@ -14,7 +14,7 @@ from device_plugin.kube.api import PODS, Change, Where
 from hack.embedded import pod_spec
 from hack.embedded.kubelet.devices import DeviceManager
 from hack.embedded.kubelet.downward import DownwardVolumes
-from hack.embedded.kubelet.node_status import NodeStatus
+from hack.embedded.kubelet.node_status import NodePublisher
 from hack.embedded.kubelet.pod_admission import Rejection, admit
 from hack.embedded.kubelet.pod_resources import PodResourcesServer
 from hack.embedded.kubelet.pod_status import rejected_status
@@ -62,7 +62,7 @@ class KubeletSession:
             config.kubelet_dir / "pod-resources" / "kubelet.sock", self._devices, self._active_pods
         )
         self._reporter = Reporter(self._api, timing.api_retry)
-        self._node = NodeStatus(
+        self._node = NodePublisher(
             self._api, config.name, self._devices.capacity, timing.node_status, timing.api_retry
         )
         here = Where(fields=f"spec.nodeName={config.name}")

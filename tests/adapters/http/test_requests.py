@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from device_plugin.adapters.http.requests import MOST_HEAD, BadRequestError, Reader, Request, answer
+from device_plugin.adapters.http.requests import MOST_HEAD, BadRequestError, RawRequest, Reader, answer
 from device_plugin.adapters.http.server import Server
 from device_plugin.core.http_values import HttpAnswer, HttpRequest
 
@@ -24,7 +24,7 @@ def echo(request: HttpRequest) -> HttpAnswer:
     return HttpAnswer([request.body], headers={"X-Seen": f"{request.path} {request.query}"})
 
 
-def read(*pieces: bytes) -> list[Request]:
+def read(*pieces: bytes) -> list[RawRequest]:
     reader = Reader(MOST)
     for piece in pieces:
         reader.feed(piece)

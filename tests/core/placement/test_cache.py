@@ -14,7 +14,7 @@ from device_plugin.core.placement.expected_fill import ExpectedFill
 from device_plugin.core.placement.fit import CardFit
 from device_plugin.core.placement.policies import WorkloadTables
 from device_plugin.core.placement.table import Floats, Mask, NodeView
-from device_plugin.core.placement.workload import Target
+from device_plugin.core.placement.workload import TargetWorkload
 from device_plugin.core.requests import NO_CARD, PodRequest, Request, Shape
 from tests.builders.cards import FAMILY, inventory
 from tests.core.placement.test_oracle import NODES, changed, mixed_node, mixed_request
@@ -26,7 +26,7 @@ def test_a_placer_that_has_seen_everything_decides_as_one_that_has_seen_nothing(
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     rng = random.Random(seed)
-    ledger, target = Ledger(), Target()
+    ledger, target = Ledger(), TargetWorkload()
     known = {name: mixed_node(rng, name) for name in NODES}
     for name, cards in known.items():
         ledger.set_node(name, cards, HostAmounts(64_000, 10_000))
@@ -79,7 +79,7 @@ def test_looking_only_at_nodes_near_the_best_finds_the_best(rng: random.Random) 
     for name in (f"n{i:02}" for i in range(40)):
         host = HostAmounts(rng.choice((2000, 64_000)), 10_000)
         ledger.set_node(name, inventory(name, rng.randint(1, 4)), host)
-    placer, target = Placer(ledger, POLICIES), Target()
+    placer, target = Placer(ledger, POLICIES), TargetWorkload()
     shapes = [
         Shape(Request(FAMILY, 0, rng.randint(1, 12)), host=HostAmounts(rng.choice((0, 500, 4000))))
         for _ in range(12)

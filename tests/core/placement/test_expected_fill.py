@@ -14,7 +14,7 @@ from device_plugin.core.placement.expected_fill import ExpectedFill
 from device_plugin.core.placement.fit import KindSizes
 from device_plugin.core.placement.policies import WorkloadTables
 from device_plugin.core.placement.table import Floats, kinds_where
-from device_plugin.core.placement.workload import Target, Weighted
+from device_plugin.core.placement.workload import TargetWorkload, Weighted
 from device_plugin.core.requests import NO_CARD, PodRequest, Shape
 from tests.builders.cards import inventory
 from tests.builders.requests import shape
@@ -35,7 +35,7 @@ def bounds_and_scores(placer: Placer, policy: ExpectedFill, asked: Shape) -> tup
 
 @pytest.mark.no_cover
 def test_no_score_is_higher_than_its_bound(rng: random.Random) -> None:
-    ledger, target = Ledger(), Target()
+    ledger, target = Ledger(), TargetWorkload()
     for name in (f"n{i}" for i in range(24)):
         ledger.set_node(name, mixed_node(rng, name), HostAmounts(rng.choice((3000, 64_000)), 10_000))
     placer = Placer(ledger, POLICIES)

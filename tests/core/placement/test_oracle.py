@@ -11,7 +11,7 @@ from device_plugin.core.cards import Card, Inventory
 from device_plugin.core.grants import Grant
 from device_plugin.core.ledger import Holder, Ledger
 from device_plugin.core.placement import POLICIES, Placer, Refusal
-from device_plugin.core.placement.workload import Target
+from device_plugin.core.placement.workload import TargetWorkload
 from device_plugin.core.requests import PodRequest, Request, Selector, Shape
 
 FAMILIES = ("hygon.com/dcu", "amd.com/gpu")
@@ -155,7 +155,7 @@ def test_place_finds_a_grant_exactly_when_there_is_one_and_never_an_overlapping_
     ledger, placer, known = Ledger(), None, {name: mixed_node(rng, name) for name in NODES}
     for name, cards in known.items():
         ledger.set_node(name, cards)
-    placer, target = Placer(ledger, offered=POLICIES), Target(half_life=100)
+    placer, target = Placer(ledger, offered=POLICIES), TargetWorkload(half_life=100)
     answers = {Grant: 0, Refusal: 0}
     for i in range(EVENTS):
         event = rng.random()

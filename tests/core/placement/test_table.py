@@ -16,7 +16,7 @@ from device_plugin.core.ledger import Ledger
 from device_plugin.core.loads import Load, Loads
 from device_plugin.core.placement import Placer
 from device_plugin.core.placement.table import CardStates, Ints, NodeTable, RowCache
-from device_plugin.core.placement.workload import Target
+from device_plugin.core.placement.workload import TargetWorkload
 from device_plugin.core.requests import PodRequest, Selector, Shape
 from tests.builders.cards import card, inventory
 from tests.builders.requests import random_request, slice_request
@@ -202,7 +202,7 @@ def test_a_twin_decides_as_its_original_would_and_changes_nothing_of_it(rng: ran
     ledger = Ledger()
     for name in (f"n{i}" for i in range(12)):
         ledger.set_node(name, mixed_node(rng, name), HostAmounts(rng.choice((4000, 64_000)), 10_000))
-    placer, target = Placer(ledger), Target()
+    placer, target = Placer(ledger), TargetWorkload()
     requests = [mixed_request(rng, "") for _ in range(20)]
     for request in requests:
         if (shape := Shape.of(request)) is not None:

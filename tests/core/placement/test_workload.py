@@ -6,13 +6,13 @@ from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement import Placer
 from device_plugin.core.placement.policies import KINDS, WorkloadTables
 from device_plugin.core.placement.table import CardKind, NodeView
-from device_plugin.core.placement.workload import KEPT, MOST, Target, Weighted
+from device_plugin.core.placement.workload import KEPT, MOST, TargetWorkload, Weighted
 from device_plugin.core.requests import Request, Selector, Shape
 from tests.builders.cards import FAMILY, inventory
 
 
 def test_pods_that_all_ask_for_something_else_do_not_pile_up_nor_hide_what_comes_often() -> None:
-    target, usual = Target(), Shape(Request(FAMILY, mem=4))
+    target, usual = TargetWorkload(), Shape(Request(FAMILY, mem=4))
     for number in range(3 * KEPT):
         target.add(Shape(Request(FAMILY, mem=1), Selector(f"m{number}")))
         if number % 10 == 0:

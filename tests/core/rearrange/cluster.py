@@ -6,7 +6,7 @@ from device_plugin.core.grants import Grant
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.ledger import Holding, Ledger
 from device_plugin.core.placement import Placer
-from device_plugin.core.placement.workload import Target
+from device_plugin.core.placement.workload import TargetWorkload
 from device_plugin.core.rearrange import MovePlan, Planner, Ranked
 from device_plugin.core.requests import PodRequest, Shape
 from tests.builders.cards import inventory
@@ -35,7 +35,7 @@ class Cluster:
 
     def learn(self, *requests: PodRequest) -> None:
         """Teach the placer a target workload."""
-        target = Target()
+        target = TargetWorkload()
         for request in requests:
             if (shape := Shape.of(request)) is not None:
                 target.add(shape)

@@ -5,12 +5,12 @@ import pytest
 from device_plugin.core.placement import POLICIES
 from hack.bench.cluster import BenchCluster
 from hack.bench.lifetimes import Freed, WaitingJobs, simulate
-from hack.bench.workload import Workload
+from hack.bench.workload import BenchWorkload
 from tests.hack.bench.test_replay import HALVES, job, node
 
 
 def test_what_leaves_makes_room() -> None:
-    cluster = BenchCluster(Workload([node("a", 2)], HALVES.jobs), "pack", 1)
+    cluster = BenchCluster(BenchWorkload([node("a", 2)], HALVES.jobs), "pack", 1)
     first, second, third = job("x", 1000), job("y", 1000), job("z", 500)
     given = cluster.place(first)
     assert given is not None
@@ -21,7 +21,7 @@ def test_what_leaves_makes_room() -> None:
 
 
 def test_with_room_to_spare_nobody_waits_and_what_is_offered_is_allocated() -> None:
-    workload = Workload([node(f"n{i}", 8) for i in range(16)], [job("p", 500)])
+    workload = BenchWorkload([node(f"n{i}", 8) for i in range(16)], [job("p", 500)])
     steady = simulate("pack", 1, workload, [10.0], 50)
     assert steady.allocated == pytest.approx(50, abs=6)
     assert set(steady.waits) == {0.0}
@@ -29,14 +29,14 @@ def test_with_room_to_spare_nobody_waits_and_what_is_offered_is_allocated() -> N
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_beyond_the_capacity_everything_is_full_and_pods_wait(policy: str) -> None:
-    workload = Workload([node(f"n{i}", 4) for i in range(4)], [job("p", 500)])
+    workload = BenchWorkload([node(f"n{i}", 4) for i in range(4)], [job("p", 500)])
     steady = simulate(policy, 1, workload, [100.0], 150)
     assert steady.allocated == pytest.approx(100, abs=0.5)
     assert max(steady.waits) > 30
 
 
 def test_who_waits_from_before_the_measurement_until_after_it_counts_for_all_of_it() -> None:
-    workload = Workload([node("a", 64, cpu=500)], [job("p", 1000)])
+    workload = BenchWorkload([node("a", 64, cpu=500)], [job("p", 1000)])
     steady = simulate("pack", 1, workload, [10.0], 100)
     assert steady.allocated == 0
     assert max(steady.waits) == pytest.approx(15)
@@ -59,7 +59,7 @@ def test_the_longest_waiting_is_tried_first_and_a_kind_that_does_not_fit_only_on
 
 
 def test_only_what_the_node_has_room_for_could_go_there() -> None:
-    cluster = BenchCluster(Workload([node("a", 2, cpu=2000)], HALVES.jobs), "pack", 1)
+    cluster = BenchCluster(BenchWorkload([node("a", 2, cpu=2000)], HALVES.jobs), "pack", 1)
     assert cluster.place(job("x", 1000)) is not None
     freed = Freed(cluster, "00000")
     assert [freed.could(each) for each in (job("y", 1000), job("z", 500), job("w", 500, cpu=1500))] == [

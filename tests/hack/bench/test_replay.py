@@ -8,7 +8,7 @@ from device_plugin.core.placement import POLICIES
 from device_plugin.core.requests import PodRequest, Request
 from hack.bench.replay import arrivals, replay
 from hack.bench.synthetic import synthetic
-from hack.bench.workload import FAMILY, BenchNode, Job, Workload
+from hack.bench.workload import FAMILY, BenchNode, BenchPod, BenchWorkload
 
 
 def node(name: str, cards: int, cpu: int = 64_000) -> BenchNode:
@@ -16,12 +16,12 @@ def node(name: str, cards: int, cpu: int = 64_000) -> BenchNode:
     return BenchNode(name, HostAmounts(cpu, 1000), Inventory(tuple(made)))
 
 
-def job(name: str, milli: int, cpu: int = 1000) -> Job:
+def job(name: str, milli: int, cpu: int = 1000) -> BenchPod:
     asked = Request(FAMILY, whole=1) if milli == 1000 else Request(FAMILY, mem=milli, cores=0)
-    return Job(name, PodRequest(name, (("main", asked),), host=HostAmounts(cpu, 1)), milli / 1000)
+    return BenchPod(name, PodRequest(name, (("main", asked),), host=HostAmounts(cpu, 1)), milli / 1000)
 
 
-HALVES = Workload([node("a", 2), node("b", 2)], [job("p", 500), job("q", 500)])
+HALVES = BenchWorkload([node("a", 2), node("b", 2)], [job("p", 500), job("q", 500)])
 
 
 def test_pods_arrive_until_1_3_times_the_capacity_was_asked_for() -> None:
@@ -41,25 +41,25 @@ def test_halves_fill_every_card_and_then_fail(policy: str) -> None:
 
 
 def test_what_nobody_can_use_is_counted() -> None:
-    outcome = replay("pack", 1, Workload([node("a", 1)], [job("p", 700)]))
+    outcome = replay("pack", 1, BenchWorkload([node("a", 1)], [job("p", 700)]))
     assert outcome.samples[-1].allocated == pytest.approx(70)
     assert outcome.samples[-1].useless == pytest.approx(30)
 
 
 def test_a_node_without_cpu_takes_no_pod() -> None:
-    outcome = replay("pack", 1, Workload([node("a", 1, cpu=1500)], [job("p", 500), job("q", 500)]))
+    outcome = replay("pack", 1, BenchWorkload([node("a", 1, cpu=1500)], [job("p", 500), job("q", 500)]))
     assert outcome.placed == 1
 
 
 def test_pods_without_cards_may_find_no_cpu() -> None:
-    cardless = Job("q", PodRequest("q", (), host=HostAmounts(1000, 1)), 0.0)
-    outcome = replay("pack", 1, Workload([node("a", 4, cpu=2500)], [job("p", 1000), cardless, cardless]))
+    cardless = BenchPod("q", PodRequest("q", (), host=HostAmounts(1000, 1)), 0.0)
+    outcome = replay("pack", 1, BenchWorkload([node("a", 4, cpu=2500)], [job("p", 1000), cardless, cardless]))
     assert outcome.placed == 2
     assert outcome.first_failure is not None
 
 
 def test_expected_fill_wastes_less_than_chance_in_both_dimensions() -> None:
     workload = synthetic()
-    small = Workload(workload.nodes[:12], workload.jobs)
+    small = BenchWorkload(workload.nodes[:12], workload.jobs)
     ours, random_ = (replay(policy, 42, small).at(100)[0] for policy in ("fragmentation", "random"))
     assert ours > random_

@@ -10,7 +10,7 @@ from device_plugin.core.jobs.rules import HOUR
 from hack.bench.jobs.figures import Figures
 from hack.bench.jobs.nodes import node_room
 from hack.bench.jobs.policies import BASE, POLICIES
-from hack.bench.jobs.simulation import DRAIN_S, START_S, TICK_S, Costs, Knows, Outcome, Simulation
+from hack.bench.jobs.simulation import DRAIN_S, START_S, TICK_S, Costs, Knows, Simulation, SimulationOutcome
 from hack.bench.jobs.slots import SlotRoom
 from hack.bench.jobs.trace import EXPONENT, TraceJob
 
@@ -30,7 +30,7 @@ def replay(
     costs: Costs = FREE,
     per_node: int = 0,
     widest: int = 1,
-) -> Outcome:
+) -> SimulationOutcome:
     decide, knows = POLICIES[policy]
     room = node_room(cards, per_node) if per_node else SlotRoom(cards)
     return Simulation(jobs, room, decide, cards, knows=knows, costs=costs, widest=widest).run()

@@ -8,7 +8,7 @@ import pytest
 
 from hack.embedded.jobs import indexes
 from hack.embedded.jobs.pods import new_pod
-from hack.embedded.jobs.sync import TRACKING, Backoff, JobRound, Moment, Round, index_of, over
+from hack.embedded.jobs.sync import TRACKING, Backoff, JobRound, Moment, SyncActions, index_of, over
 
 STAMP = "2026-11-22T10:00:00Z"
 
@@ -33,7 +33,7 @@ class World:
         self.now, self.backoff = 0.0, Backoff()
         self._uids = itertools.count()
 
-    def round(self) -> Round:
+    def round(self) -> SyncActions:
         made = JobRound(self.job, self.pods, self.backoff, Moment(self.now, STAMP)).run()
         for pod in made.delete:
             pod["metadata"].update(deletionTimestamp=STAMP, finalizers=[])
