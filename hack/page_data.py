@@ -14,7 +14,7 @@ MOST_SLICES = 3
 
 
 def fill(entries: PageEntries, nodes: int, cards: int = 8, seed: int = 1) -> Mapping[str, Row]:
-    """Put a cluster of so many nodes into the entries; returns the nodes by name."""
+    """Put a cluster of `nodes` nodes into the entries; returns the nodes by name."""
     rng = random.Random(seed)
     made = {f"gpu-{number:04}": node(rng, f"{number:04x}", cards) for number in range(1, nodes + 1)}
     entries.put("about", {"page": {"use": False}, "cluster": {"read": True}})

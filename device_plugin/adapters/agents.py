@@ -1,8 +1,8 @@
-"""The loads of cards and the progress of programs, asked of the node agents: each at its turn, at a bounded rate.
+"""The loads of cards and the progress of programs, read from the node agents in turn, at a bounded rate.
 
-Nothing waits for it. An agent that is slow or lies harms only what is known of its own node: the whole exchange ends at
-a deadline, however the bytes are spread, a bounded number of them is read, and an agent that fails is asked more and
-more rarely.
+Nothing waits for it. An agent that is slow or answers wrong figures affects its own node only: the whole exchange ends
+at a deadline, however the bytes are spread, a bounded number of them is read, and an agent that fails is asked less and
+less often.
 """
 
 import heapq
@@ -21,7 +21,7 @@ import httptools
 
 from device_plugin.adapters.http.client import Connection
 from device_plugin.core.annotations import MAX_CARDS
-from device_plugin.core.jobs.progress import MOST, ContainerName, Progress, Told
+from device_plugin.core.jobs.progress import MOST, ContainerName, Progress, ProgressReport
 from device_plugin.core.loads import Load
 from device_plugin.core.pods import Agent
 
@@ -161,7 +161,7 @@ def read_loads(address: str) -> Mapping[str, Load]:
     return _loads(_metrics(address))
 
 
-def read_progress(address: str) -> Mapping[ContainerName, Told]:
+def read_progress(address: str) -> Mapping[ContainerName, ProgressReport]:
     """What the programs of the node's containers say of themselves; `address` is host:port.
 
     It is checked again here: an agent may be older, or not ours. Raises OSError if the agent does not answer in time,
@@ -202,13 +202,13 @@ def _loads(text: str) -> Mapping[str, Load]:
     }
 
 
-def _told(text: str) -> Mapping[ContainerName, Told]:
+def _told(text: str) -> Mapping[ContainerName, ProgressReport]:
     said: dict[ContainerName, dict[str, int]] = {}
     for name in (_DONE, _GOAL, _SAVED):
         for namespace, pod, container, value in _samples(text, name, _SAID):
             said.setdefault((namespace, pod, container), {})[name] = int(value)
     return {
-        container: Told(_progress(values), min(values.get(_SAVED, 0), MOST))
+        container: ProgressReport(_progress(values), min(values.get(_SAVED, 0), MOST))
         for container, values in said.items()
     }
 

@@ -1,6 +1,6 @@
 """The annotations and labels of the contract, and the JSON inside them: its writer, and a strict reader.
 
-Anybody who may edit a pod or a node can put anything there, so a reader either returns fully checked
+Any user that may edit a pod or a node can put anything there, so a reader either returns fully checked
 values or raises AnnotationError: no other exception, whatever the text holds.
 """
 

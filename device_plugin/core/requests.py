@@ -192,7 +192,7 @@ class Shape:
         return cls(asked, request.models, request.uuids, request.host)
 
     def accepts(self, family: str, model: str, slices: int) -> bool:
-        """True for cards of the family and the models that are asked for, which can give so many `slices`."""
+        """True for cards of the family and the models that are asked for, if such a card can give `slices` slices."""
         asked = self.request
         return (
             family == asked.family and asked.max_slices in (None, slices) and self.models.accepts_model(model)
@@ -334,7 +334,7 @@ def container_request(
 
 
 def _check_amounts(where: str, prefix: str, counts: Mapping[str, int], slices: int) -> None:
-    """Raise RequestError where the amounts by suffix do not go together, or do not make so many equal `slices`."""
+    """Raise RequestError where the amounts by suffix do not go together, or cannot be divided into `slices`."""
     whole, share = counts.get(WHOLE, 0), counts.get(PERCENT, 0)
     if whole and counts.keys() - {WHOLE, SLICES}:
         raise RequestError(

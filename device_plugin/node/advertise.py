@@ -1,8 +1,8 @@
 """Advertise: keep every resource served and registered through restarts of the kubelet, with its tickets and health.
 
 The kubelet deletes all plugin sockets when it restarts, and an old plugin process that exits disconnects its successor.
-So: serve again whenever our socket is gone, register again whenever the kubelet's socket is another one or nobody
-listens to our tickets.
+So: serve again whenever our socket is gone, register again whenever the kubelet's socket is another one or no
+stream of our tickets is open.
 """
 
 import contextlib

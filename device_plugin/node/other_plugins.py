@@ -1,9 +1,9 @@
 """Other device plugins: which of our resources another one serves on this node, and when it has gone.
 
 Two plugins may register one resource with the kubelet. Pods then get devices of whichever did so last, which may not be
-the one that the cluster counts with, and neither is told. The other plugin keeps such a resource: ours withdraws the
-family on this node. Device IDs tell whose a resource is, for ours are tickets with names of their own; counts tell
-nothing, because both plugins see the same cards.
+the one that the cluster counts with, and neither plugin learns of it. The other plugin keeps such a resource: ours
+withdraws the family on this node. Device IDs tell whose a resource is, for ours are tickets with names of their own;
+counts tell nothing, because both plugins see the same cards.
 
 The kubelet knows a plugin by its resource alone. When a stream of ours ends that another plugin has replaced, because
 our process does, it drops the other plugin, which does not notice. So the next agent registers that one again.

@@ -87,10 +87,10 @@ def size(card: Card, resource: str) -> int:
 def unhealthy(
     resource: Resource, sick: Iterable[Card], granted: Mapping[str, Collection[str]], held: Collection[str]
 ) -> frozenset[str]:
-    """The tickets to call unhealthy: those of containers on a sick card, plus free ones up to that card's size.
+    """The tickets to report unhealthy: those of containers on a sick card, plus free ones up to that card's size.
 
     `granted` maps a card's uuid to the tickets of the containers granted on it, `held` are all tickets that the
-    kubelet has given to anybody. Any other choice would make the kubelet fail innocent pods.
+    kubelet has given to containers. Any other choice would make the kubelet fail pods on healthy cards.
     """
     bad: set[str] = set()
     free = [ticket for ticket in reversed(resource.tickets()) if ticket not in held]

@@ -96,7 +96,7 @@ class UnenforcedSlices:
             return
         usage = self._writable.usage(record.key)
         if usage is None:
-            # A library of another version may have written it, so nobody is ended for it.
+            # A library of another version may have written it, so no container is ended for it.
             container.unenforced = False
             self._tell(container, Event.SLICE_USE_UNKNOWN, _UNKNOWN)
             return

@@ -20,7 +20,7 @@ from device_plugin.kube.api import NAMESPACES
 NO_FILES, FILES = 4, 0
 # Seconds to wait for the API server: a person waits for the answer.
 TIMEOUT_SECONDS = 3.0
-# Most candidates: more help nobody.
+# Most candidates: more are of no help.
 MOST = 500
 SHELLS: Mapping[str, str] = {
     "bash": """\

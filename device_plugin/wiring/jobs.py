@@ -21,7 +21,7 @@ from device_plugin.core.annotations import GROUP, QUEUE, RESIZE
 from device_plugin.core.batch import Job, QueuedJob
 from device_plugin.core.http_values import App
 from device_plugin.core.jobs.job import JobSpec
-from device_plugin.core.jobs.progress import ContainerName, Told
+from device_plugin.core.jobs.progress import ContainerName, ProgressReport
 from device_plugin.core.jobs.rates import read_rates
 from device_plugin.core.jobs.reading import job_spec
 from device_plugin.core.jobs.rules import Rules
@@ -250,8 +250,8 @@ class JobEngine(Replica):
         if change is not Change.DELETED:
             self._leases.see(lease)
 
-    def _on_told(self, node: str, told: Mapping[ContainerName, Told]) -> None:
-        self._known.hear(node, told, time.time())
+    def _on_told(self, node: str, told: Mapping[ContainerName, ProgressReport]) -> None:
+        self._known.receive(node, told, time.time())
 
     def _on_write(self, write: Write) -> None:
         self._gauges.count(write)

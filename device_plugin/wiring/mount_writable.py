@@ -2,9 +2,10 @@
 
     vgpu mount-writable --state-dir /var/lib/vgpu --containers 256
 
-It is exactly as large as the usage regions and progress files of so many containers, and the agent fills it, so that no
-container can make its files longer. A tmpfs that is already there stays as it is, or grows. It needs the privilege to
-mount, and what it cannot mount it says: the agent then works without it, and keeps these files on the node's disk.
+It is exactly as large as the usage regions and progress files of this number of containers, and the agent fills it, so
+that no container can make its files longer. A tmpfs that is already there stays as it is, or grows. It needs the
+privilege to mount, and what it cannot mount it says: the agent then works without it, and keeps these files on the
+node's disk.
 """
 
 import argparse
@@ -53,12 +54,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def mounted(folder: Path, containers: int) -> str:
-    """Mount the tmpfs for the files of so many containers, and return what was done as a text. Raises OSError."""
+    """Mount the tmpfs for the files of `containers` containers, and return what was done as a text. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     before = room(folder)
     if before >= containers:
         return f"{folder} is mounted, for the files of {before} containers"
-    # Twice the inodes: that of a removed file is taken while anybody has it open.
+    # Twice the inodes: that of a removed file is taken while a process has it open.
     inodes = 1 + 2 * len(KINDS) * containers
     mounts.tmpfs(folder, containers * CONTAINER_BYTES, inodes, again=os.path.ismount(folder))
     return f"{folder} is mounted now, for the files of {containers} containers"

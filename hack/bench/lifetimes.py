@@ -1,9 +1,9 @@
 """Pods that leave again, and wait when they do not fit.
 
 Lifetimes are drawn from a list, arrivals come at random so often that a given share of the capacity is asked for. The
-cluster does not start empty, for then the few pods that stay very long would be missing for as long: it starts with as
-many pods as are there on average, each somewhere within its life, long lives being met more often. Whenever a pod
-leaves, those that wait are tried again, the longest waiting first.
+cluster does not start empty, for then the few pods that stay very long would be missing at first: it starts with the
+average number of pods, each at a random moment of its lifetime, so that long lifetimes are more frequent. Whenever a
+pod leaves, those that wait are tried again, the longest waiting first.
 """
 
 import random
@@ -29,8 +29,8 @@ FROM, UNTIL = 0.5, 2.0
 class Steady:
     """Mean percent of the capacity that was allocated, and for how many seconds each pod waited, while it was measured.
 
-    Whoever waited then counts, also those that came before and those that wait still: to leave them out would forgive
-    a policy just those that it starves.
+    All pods that waited then count, also those that came before and those that still wait: without them a policy that
+    starves pods would look better.
     """
 
     allocated: float

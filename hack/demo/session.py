@@ -88,7 +88,7 @@ def require() -> DemoSession:
 
 
 def forbid() -> None:
-    """Raise DemoError if a cluster runs: pods of somebody's own may be on it."""
+    """Raise DemoError if a cluster runs: it may hold pods of its user."""
     if current() is not None:
         raise DemoError(
             "a demo cluster is running already: end it and its pods with `.venv/bin/vgpu demo end`,"

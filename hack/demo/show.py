@@ -161,7 +161,7 @@ def _owners(slices: Iterable[Object]) -> Mapping[str, int]:
 
 
 def _bar(groups: int, owners: Mapping[str, int]) -> Text:
-    """A bar of BAR cells; a cell has the colour of who holds its first core group."""
+    """A bar of BAR cells; a cell has the colour of the pod that holds its first core group."""
     bar = Text()
     for cell in range(BAR):
         core = cell * groups // BAR

@@ -78,7 +78,7 @@ def _submit(api: DemoApi) -> list[Object]:
     for pod in pods:
         api.create(pod)
         name = pod["metadata"]["name"]
-        if name in FITTING:  # one after another, so that the same pods always share a card
+        if name in FITTING:  # one after another, so that in every run they share cards in one way
             api.until(f"{name} to be placed", partial(_granted, api, name))
     return pods
 
@@ -95,7 +95,7 @@ def _two_cards(api: DemoApi) -> list[Object] | None:
 
 
 def two_free_cards(api: DemoApi) -> list[Object] | None:
-    """Both cards, if nobody holds a slice of them."""
+    """Both cards, if no pod holds a slice of them."""
     cards = _two_cards(api) or []
     free = all(card["freeMiB"] == card["memMiB"] and not card["slices"] for card in cards)
     return cards if free else None

@@ -119,7 +119,7 @@ def note(path: Path, step: int, world: int) -> None:
 
 
 def say_progress(done: int, total: int) -> None:
-    """Say how much of the work is done, where somebody wants to know; see docs/programs.md."""
+    """Write how much of the work is done, if $VGPU_PROGRESS is set; see docs/progress.md."""
     if path := os.environ.get("VGPU_PROGRESS"):
         file = os.open(path, os.O_WRONLY)
         try:

@@ -29,7 +29,7 @@ from vgpu_runtime.paths import SOURCES
 from vgpu_runtime.sim.debian import DebianUnavailableError
 
 PROGRAM = SOURCES.parent / "hack/elastic/train.py"
-# Steps are slow enough to be counted, and more of them than anybody waits for.
+# Steps are slow enough to be counted, and there are more than the trial waits for.
 STEPS, INTERVAL, STEP_SECONDS = 1_000_000, 20, 0.05
 WAIT_SECONDS, LOOK_SECONDS, LOG_LINES = 120.0, 0.02, 40
 # The folder that stands for / gets the machine's devices and the trial's folder as /tmp, in mounts of its own.
@@ -151,7 +151,7 @@ class Agents:
         agent.wait()
 
     def begin_again(self, more: int) -> None:
-        """Send SIGTERM to all agents; once they have ended start a new one, for so many steps more."""
+        """Send SIGTERM to all agents; once they have ended start a new one, for `more` steps."""
         for agent in self._running:
             agent.send_signal(signal.SIGTERM)
         self.finish()
@@ -159,7 +159,7 @@ class Agents:
         self.start()
 
     def finish(self) -> int:
-        """Wait until all agents have ended; the largest of their statuses."""
+        """Wait until all agents have ended; returns the largest of their exit statuses."""
         statuses = [agent.wait(WAIT_SECONDS) for agent in self._running]
         self._running.clear()
         return max(statuses)
@@ -169,7 +169,7 @@ class Agents:
         return steps.read_file(self.folder / "steps")
 
     def await_steps(self, count: int, world: int, since: int) -> None:
-        """Return once so many steps of this world size are done, beside the first `since` ones.
+        """Return once `count` steps of this world size are done after the first `since` steps.
 
         Raises SystemExit with the end of the agents' log when an agent ended, and after WAIT_SECONDS.
         """

@@ -153,7 +153,7 @@ def disjoint(bench: Bench) -> str:
 
 @contextlib.contextmanager
 def holding(bench: Bench, mib: int) -> Iterator[int]:
-    """A process of the slice that holds so much memory: its id."""
+    """The id of a process of the slice that holds `mib` MiB until the block ends."""
     process = subprocess.Popen(
         command_of(f"hold {mib}", bench.card),
         env=bench.one.environment,

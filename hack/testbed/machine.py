@@ -50,7 +50,7 @@ class NodeSupervisor(Supervisor):
     """A node holds more than its programs: containers, and what they left in /run."""
 
     def crash(self) -> None:
-        """The node loses its power: nobody there has the time to see another die, and to tell."""
+        """Cut the node's power: all programs stop at once, before one of them can see another end and report it."""
         self._signal_others(signal.SIGSTOP)
         super().crash()
         while self._signal_others(signal.SIGKILL):

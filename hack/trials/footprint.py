@@ -118,7 +118,7 @@ def measure_metrics(cluster: EmbeddedCluster, proc: Path, pods: Sequence[Object]
 
 
 def _cpu_seconds_of(agent: ServiceProcess, seconds: float, scrapes: int) -> float:
-    """Seconds of CPU that the agent takes in so much time, in which it is scraped so often."""
+    """Seconds of CPU that the agent takes in `seconds`, in which it is scraped `scrapes` times."""
     before = cpu_seconds(agent.pid)
     for _ in range(scrapes):
         time.sleep(seconds / scrapes)

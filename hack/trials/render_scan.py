@@ -93,7 +93,7 @@ def _looks(host: StandInPods, few: frozenset[int]) -> int:
 
 @contextmanager
 def _processes(count: int, files: int) -> Iterator[list[int]]:
-    """Processes with so many open files each."""
+    """The ids of `count` processes with `files` open files each, which end with the block."""
     started = []
     try:
         for _ in range(count):

@@ -13,7 +13,7 @@ from device_plugin.adapters.agents import read_loads, read_progress
 from device_plugin.adapters.exposition import Exposition
 from device_plugin.adapters.http import server as http
 from device_plugin.adapters.probes import probes
-from device_plugin.core.jobs.progress import MOST, Progress, Told
+from device_plugin.core.jobs.progress import MOST, Progress, ProgressReport
 from device_plugin.core.loads import Load
 from device_plugin.core.metrics import CARD, SLICE, Reading
 from device_plugin.node.meter import CHECKPOINTS, PROGRESS_DONE, PROGRESS_GOAL
@@ -59,9 +59,9 @@ def test_what_programs_say_is_read_from_what_a_real_agent_exports() -> None:
     with http.Server(app, "127.0.0.1:0", silence=http.STRANGERS_SECONDS) as server:
         found = read_progress(f"127.0.0.1:{server.port}")
     assert found == {
-        ("default", "train-0-x", "main"): Told(Progress(120000, 1281167), 2),
-        ("default", "c", "main"): Told(Progress(5, MOST)),
-        ("default", "saves", "main"): Told(None, MOST),
+        ("default", "train-0-x", "main"): ProgressReport(Progress(120000, 1281167), 2),
+        ("default", "c", "main"): ProgressReport(Progress(5, MOST)),
+        ("default", "saves", "main"): ProgressReport(None, MOST),
     }, "a namespace has no dot"
 
 
@@ -83,7 +83,7 @@ def test_progress_that_lies_is_clamped_or_no_news(lines: tuple[str, ...], expect
     text = "".join(f"{line % labels}\n" for line in lines)
     with answering(lambda connection: connection.sendall(framed(text))) as address:
         found = read_progress(address)
-    assert found.get(("default", "a", "main"), Told()).progress == expected
+    assert found.get(("default", "a", "main"), ProgressReport()).progress == expected
 
 
 @contextmanager

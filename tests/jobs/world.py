@@ -8,7 +8,7 @@ from device_plugin.cluster.watch.view import ClusterView
 from device_plugin.core.annotations import GRANT, QUEUE, RESIZE
 from device_plugin.core.batch import FailedCreation, Job, JobCondition
 from device_plugin.core.grants import Grant, Slice
-from device_plugin.core.jobs.progress import Told
+from device_plugin.core.jobs.progress import ProgressReport
 from device_plugin.core.jobs.rates import read_rates
 from device_plugin.core.jobs.reading import job_spec
 from device_plugin.core.jobs.resize import Resize, api_time
@@ -264,10 +264,10 @@ class World:
         done = job.succeeded + 1
         self.api.put(replace(job, active=job.active - 1, succeeded=done, completed_indexes=str(index)))
 
-    def tell(self, name: str, told: Told, index: int = 0) -> None:
+    def tell(self, name: str, told: ProgressReport, index: int = 0) -> None:
         """The agent tells what the program of a Job's pod says."""
         said = {("default", f"{name}-{index}", "main"): told}
-        self.engine.known.hear("n1", said, self.now)
+        self.engine.known.receive("n1", said, self.now)
 
     def restart(self) -> None:
         """Another engine takes over, and lists everything."""

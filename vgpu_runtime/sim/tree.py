@@ -184,7 +184,7 @@ def _link(folder: Path, node_from: int, node_to: int) -> None:
 
 
 def _cache(folder: Path, level: int, kib: int) -> None:
-    """One cache of each level: nobody needs one for each unit."""
+    """One cache of each level: no program here needs one for each unit."""
     cache = {
         "processor_id_low": _SIMD_ID_BASE, "level": level, "size": kib, "cache_line_size": 64,
         "cache_lines_per_tag": 1, "association": 16, "latency": 0, "type": _CACHE_OF_SIMD_DATA,

@@ -13,23 +13,23 @@ PIECE = 1 << 16
 class Client:
     """One connection, with deadlines for whole exchanges, however slowly the client sends and reads.
 
-    The client has `patience` seconds to send its request, and as many to receive the answer.
+    The client has `seconds` to send its request, and as long to receive the answer.
     """
 
-    def __init__(self, connection: socket.socket, address: str, patience: float) -> None:
+    def __init__(self, connection: socket.socket, address: str, seconds: float) -> None:
         connection.settimeout(0)
         # An answer is written in one piece: no delay could add anything to it.
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.address = address
         self._socket = connection
-        self._patience = patience
+        self._seconds = seconds
         self._poll = select.poll()
         self.await_request()
 
     def await_request(self) -> None:
-        """Begin an exchange: the client must send a whole request within `patience` seconds."""
+        """Begin an exchange: the client must send a whole request within `seconds`."""
         self.awaited = True
-        self.deadline = time.monotonic() + self._patience
+        self.deadline = time.monotonic() + self._seconds
 
     def receive(self) -> bytes:
         """Received bytes; empty at the end of the connection. Raises TimeoutError at the deadline."""
@@ -38,7 +38,7 @@ class Client:
 
     def send(self, data: bytes) -> None:
         """Send all of it. Raises TimeoutError at the deadline."""
-        self.deadline = time.monotonic() + self._patience
+        self.deadline = time.monotonic() + self._seconds
         rest = memoryview(data)
         while rest:
             try:

@@ -97,9 +97,9 @@ def template_pod(namespace: str, raw: structs.Template, resources: Resources) ->
 def _asking(spec: structs.PodSpec, resources: Resources, grant: str) -> tuple[Container, ...]:
     """The containers whose limits name one of `resources`, and those that the grant names.
 
-    A pod may have thousands of containers, and a container thousands of resources that nobody offers. Of a pod without
-    a grant so many containers are kept that one with too many is still refused. A grant is that of a pod that was not
-    refused; it names containers that asked for resources which are perhaps no longer configured.
+    A pod may have thousands of containers, and a container thousands of resources that no node offers. Of a pod without
+    a grant one container more than a pod may have is kept, so that it is still refused. A grant is that of a pod that
+    was not refused; it names containers that asked for resources which are perhaps no longer configured.
     """
     containers = [(raw, _init_kind(raw)) for raw in spec.init_containers or ()]
     containers += [(raw, ContainerKind.MAIN) for raw in spec.containers]

@@ -1,6 +1,6 @@
 """The kubelet's PodResources API: which containers hold which tickets.
 
-The kubelet allows 100 calls a second with a burst of 10, so one call serves everybody who waits for one.
+The kubelet allows 100 calls a second with a burst of 10, so one call serves all threads that wait for one.
 """
 
 import threading

@@ -333,7 +333,7 @@ class Reservations:
             log.info("reservation released: deleted or changed pod=%s/%s", pod.namespace, pod.name)
             self.release(pod.uid)
         elif taken_back(before, pod, reservation) and not self.gangs.under_way(pod.uid):
-            # Once somebody of a gang is bound the rest keep their places: a Binding that failed is tried again.
+            # Once a pod of a gang is bound the rest keep their places: a Binding that failed is tried again.
             self.give_back(pod.uid)
 
     def _release_incomplete(self, gang: GroupName | None) -> None:

@@ -22,20 +22,20 @@ def grow(draft: Draft, rules: Rules) -> None:
     """Widen new jobs, and running ones whose width has not changed lately, where a card adds the most speed.
 
     A running job grows by a large share of its width, or to its most, or not at all: each change costs a start.
-    The next card goes to the queue that has the fewest for its weight: speeds and remaining work are the word of the
-    jobs' authors, which moves nobody of another queue.
+    The next card goes to the queue that has the fewest for its weight: speeds and remaining work are reported by
+    the jobs themselves, which must not affect other queues.
     """
-    wishes: dict[str, list[tuple[float, float, JobKey]]] = {}
+    candidates: dict[str, list[tuple[float, float, JobKey]]] = {}
     for job in _growing(draft, rules):
-        wishes.setdefault(job.spec.queue, []).append(_wish(job, draft.width(job), rules))
-    for line in wishes.values():
+        candidates.setdefault(job.spec.queue, []).append(_growth_order(job, draft.width(job), rules))
+    for line in candidates.values():
         heapq.heapify(line)
-    order = [(share(draft, queue, rules), queue) for queue in wishes]
+    order = [(share(draft, queue, rules), queue) for queue in candidates]
     heapq.heapify(order)
     full = set[object]()
     while order:
         _, queue = heapq.heappop(order)
-        _, _, key = heapq.heappop(wishes[queue])
+        _, _, key = heapq.heappop(candidates[queue])
         job = draft.jobs[key]
         width = draft.width(job)
         wider = _next_width(job, draft.room.cards(), rules) if width == job.width else width + 1
@@ -44,8 +44,8 @@ def grow(draft: Draft, rules: Rules) -> None:
             if not draft.widen(job, wider):
                 full.add(step)
             elif wider < job.spec.most:
-                heapq.heappush(wishes[queue], _wish(job, wider, rules))
-        if wishes[queue]:
+                heapq.heappush(candidates[queue], _growth_order(job, wider, rules))
+        if candidates[queue]:
             heapq.heappush(order, (share(draft, queue, rules), queue))
 
 
@@ -77,7 +77,7 @@ def may_grow(job: JobState, now: float, rules: Rules) -> bool:
 def shrink_to_use(draft: Draft) -> None:
     """Shrink jobs, those nearest to their most first, until no more cards are in use than may be.
 
-    It ends too when nobody can give.
+    It also ends when no job can give.
     """
     giving = [
         (-score(job, job.width), job.spec.key)
@@ -102,7 +102,7 @@ def _growing(draft: Draft, rules: Rules) -> Iterator[JobState]:
                 yield job
 
 
-def _wish(job: JobState, width: int, rules: Rules) -> tuple[float, float, JobKey]:
+def _growth_order(job: JobState, width: int, rules: Rules) -> tuple[float, float, JobKey]:
     """A sort key: the speed that one more replica adds for each of its cards, most first; then the score."""
     added = ((width + 1) ** job.exponent - width**job.exponent) / (job.spec.cards or 1.0)
     added /= max(job.remaining or 0.0, rules.unit_s) ** rules.shortness

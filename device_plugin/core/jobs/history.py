@@ -1,7 +1,7 @@
 """Histories of progress: the speed of a job at each width, the work that is left, and whether it is stuck.
 
-All of it is the word of the job's author: it may stand still, run backwards or lie. So it takes a bounded amount of
-memory, is never an exception, and says nothing before it was watched for a while.
+All of it is reported by the job's program: it may stand still, run backwards or be false. So it takes a bounded amount
+of memory, never raises, and gives no figure before it was observed for a while.
 """
 
 from collections import OrderedDict

@@ -22,15 +22,15 @@ class JobSpec:
 
     `request` is that of one replica, its `pod` empty, and `cards` how many cards it takes, a slice as the larger of
     its shares of a card; a job without cards is queued too. Its replicas go to `nodes` only. `asked` is the width
-    that the Job has now. `user` is who shares a queue with others: the namespace, because a Job does not say who
-    wrote it. `expected_seconds` is the declared duration at the width that the author asked for. Without `preempts` the
+    that the Job has now. `user` is the unit that shares a queue: the namespace, because a Job does not name its
+    author. `expected_seconds` is the declared duration at the width that the author asked for. Without `preempts` the
     job neither shrinks nor stops others. `created` is in seconds of the caller's clock.
 
-    A job with `parts` is split into as many sub-tasks, of which `least` to `most` run at a time; one with `split_of` is
-    sub-task `part` of the split of that name. Of a job with a `goal` the width is still to be found, from `least` to
-    `most`. `group_size` is how many pods of the group start together, 0 if the pods do not say; a group of several Jobs
-    is named by the Jobs (`joint`), that of one Job by its pods alone. `width_owner` is what decides the width in place
-    of the engine (`JobSet`, `Kueue`); `kueue` is true if Kueue decides when the job starts.
+    A job with `parts` is split into that number of sub-tasks, of which `least` to `most` run at a time; one with
+    `split_of` is sub-task `part` of the split of that name. Of a job with a `goal` the width is still to be found, from
+    `least` to `most`. `group_size` is how many pods of the group start together, 0 if the pods do not say; a group of
+    several Jobs is named by the Jobs (`joint`), that of one Job by its pods alone. `width_owner` is what decides the
+    width in place of the engine (`JobSet`, `Kueue`); `kueue` is true if Kueue decides when the job starts.
     """
 
     key: JobKey

@@ -35,7 +35,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ProgressReport:
     """The content of a program's progress file: its progress, or None, and the number of checkpoints it has saved."""
 
     progress: Progress | None = None
@@ -61,15 +61,17 @@ def checkpoints_of(content: bytes) -> int:
 
 
 def by_pod(
-    told: Mapping[ContainerName, Told], pods: Iterable[tuple[str, str]]
-) -> Mapping[tuple[str, str], Told]:
-    """The progress and checkpoints of these pods, by namespace and name; `Told()` for a pod that tells nothing.
+    told: Mapping[ContainerName, ProgressReport], pods: Iterable[tuple[str, str]]
+) -> Mapping[tuple[str, str], ProgressReport]:
+    """The progress and checkpoints of these pods, by namespace and name; empty for a pod that reports none.
 
     The progress is that of the first container, by name, that tells one. The checkpoints of all containers are added
     up, so that one more of any container is seen.
     """
-    found = dict.fromkeys(pods, Told())
+    found = dict.fromkeys(pods, ProgressReport())
     for namespace, pod, container in sorted(name for name in told if name[:2] in found):
         before, more = found[namespace, pod], told[namespace, pod, container]
-        found[namespace, pod] = Told(before.progress or more.progress, before.checkpoints + more.checkpoints)
+        found[namespace, pod] = ProgressReport(
+            before.progress or more.progress, before.checkpoints + more.checkpoints
+        )
     return found

@@ -26,7 +26,7 @@ def _left(freed: Sequence[Slice], taken: Sequence[Slice], card: CardState) -> Sl
     cores = {core for s in freed for core in s.cores}
     most = len(cores) - sum(len(s.cores) for s in taken)
     left = sorted(core for core in cores if card.free_cores >> core & 1)[: max(0, most)]
-    # Memory without core groups, or the reverse, is of use to nobody.
+    # Memory without core groups, or the reverse, is of no use.
     if mem_mib <= 0 or not left or card.free_slices < 1:
         return None
     return Slice(card.card.uuid, mem_mib, tuple(left))

@@ -2,8 +2,8 @@
 
 Priorities come first. Queues of one priority share by weight: the next job is that of the queue that holds the fewest
 cards for its weight. Within a queue, jobs that have waited or been stopped for too long come first. Among these, as
-among the others, users who have had less service go first: whoever lets thousands of jobs wait does not pass everybody
-by their age. A user's own jobs come by age if they are too late, and otherwise by rank.
+among the others, users that have had less service go first: thousands of waiting jobs do not let their user pass all
+others by age. A user's own jobs come by age if they are too late, and otherwise by rank.
 """
 
 import heapq

@@ -1,7 +1,7 @@
-"""Rates: how many samples a second a model trains on so many cards, from an operator's table and from running jobs.
+"""Rates: the samples a second that a model trains on a number of cards, from an operator's table and from running jobs.
 
-What jobs tell is the word of their authors. So it is kept for each namespace apart: it moves the widths of that
-namespace's jobs only, and takes a bounded amount of memory.
+The reports of jobs can be false. So they are kept for each namespace apart: they change the widths of that namespace's
+jobs only, and take a bounded amount of memory.
 """
 
 import re

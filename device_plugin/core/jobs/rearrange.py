@@ -229,7 +229,7 @@ class Rearrangement:
             return job.spec.priority < claim.priority
         if claim.early:
             return False
-        # A sub-task begins anew for who would wait as long as the split has sub-tasks.
+        # A sub-task begins anew for a job that would wait as long as the split has sub-tasks.
         return (claim.due or not job.spec.parts) and self._shares(job, claim)
 
     def _may_stop(self, ending: "_Ending", claim: "_Claim") -> bool:

@@ -77,7 +77,7 @@ class Resize:
         return self.shrinks and not (self.after or self.beneficiary or self.refusal)
 
     def encode(self) -> str:
-        """The text of the annotation. Grants beyond its bounds are left out: what they free is not kept for anybody."""
+        """The text of the annotation. Grants beyond its bounds are left out: what they free is not kept."""
         fields: dict[str, object] = {
             "gen": self.gen, "from": self.before, "to": self.after, "asked": api_time(self.asked),
             "until": api_time(self.until), "applied": self.applied,

@@ -62,7 +62,7 @@ class Room(Protocol):
         """The jobs that hold cards where replicas of one of `jobs` may go; None if these may go anywhere."""
 
     def keep(self, jobs: Sequence[JobSpec], /) -> bool:
-        """Let nobody take cards any more where replicas of `jobs` may go; false if these may go anywhere."""
+        """Close all cards where replicas of `jobs` may go to other jobs; false if these may go anywhere."""
 
     def limits(self, job: JobSpec, /) -> str:
         """What keeps replicas of the job from some of the nodes, as a sentence; empty if nothing does."""
@@ -91,7 +91,7 @@ class LedgerRoom:
         self._ledger = ledger
         self._placer = placer
         self._index = nodes
-        # The nodes, as bits of the index, whose cards nobody takes any more.
+        # The nodes, as bits of the index, whose cards are closed to other jobs.
         self._kept = 0
         self._replicas: dict[JobKey, tuple[str, ...]] = {key: tuple(held) for key, held in replicas.items()}
         self._capacity: dict[_Class, int] = {}

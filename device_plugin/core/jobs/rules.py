@@ -9,8 +9,8 @@ HOUR = 3600.0
 # and 0.504 of FIFO's, and a job restarts 1.56, 1.54, 1.54 and 1.53 times. But a wide job that gave way to small ones
 # has its cards back only after it: 64 small ones at once delay one of 128 cards by 236, 330, 469 and 887 s.
 COOLDOWN_S = 300.0
-# After this a job does not go on as it is: a pod of it has waited for a node for so long without room for it, or has
-# not ended for so long after its grace period.
+# After this a job does not go on as it is: a pod of it has waited this long for a node without room for it, or has
+# not ended this long after its grace period.
 STRANDED_S = 120.0
 
 

@@ -1,6 +1,6 @@
 """Sizing: how many replicas a job needs to be done in time, and what can be had where there is no room for them.
 
-A job with a goal has samples to go through, in so many epochs, and a duration. The cards that it needs are samples *
+A job with a goal has samples to go through, a number of epochs, and a duration. The cards that it needs are samples *
 epochs / (rate(n) * duration), rounded up. The rate of each card falls with their number n, so it is the smallest n that
 is enough. Where fewer replicas fit, the duration may grow up to the author's limit, and nothing else changes: fewer
 samples are only offered. Whether replicas fit is asked of a trial, which places them; it is never a sum.

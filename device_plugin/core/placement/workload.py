@@ -122,7 +122,7 @@ class Demand:
         self.slice: Mask = np.array([each.is_slice for each in asked], dtype=bool)
         self.cpu: Ints = np.array([each.host.cpu_milli for each in asked], dtype=np.int64)
         self.memory: Ints = np.array([each.host.memory_mib for each in asked], dtype=np.int64)
-        # A pod of several slices counts as so many pods.
+        # A pod of several slices counts as that number of pods.
         counts = [weighted.count * weighted.shape.request.count for weighted in shapes]
         self.count: Floats = np.array(counts, dtype=np.float64)
         free = Columns.free(kinds)

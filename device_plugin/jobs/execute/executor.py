@@ -32,7 +32,7 @@ LATER = 1.0
 ASK_SECONDS = 30.0
 # The greatest number of a request for a checkpoint that is taken for real. Each record of a Job has the next number.
 MOST_ASKED = 2**31
-# A Job that let this many requests for a checkpoint in a row pass is not made narrower for so many seconds.
+# A Job that did not answer this many requests for a checkpoint in a row is not made narrower for this many seconds.
 UNSAVED, SPARED_SECONDS = 2, 3600.0
 
 
@@ -165,7 +165,7 @@ class Executor:
         return not (owned or spec.parts or managed.job.suspend) and managed.lives and self._settles(managed)
 
     def _ended(self, managed: Managed, width: int) -> Write:
-        """The write after which the Job has this width, 0 to stop, for nobody's sake."""
+        """The write after which the Job has this width, 0 to stop, where no other job gets its cards."""
         record = self._record(
             managed, before=managed.job.width, after=width, asked=self._later(managed),
             until=self._now + JOIN_SECONDS + managed.job.grace_seconds, applied=True,
@@ -222,13 +222,13 @@ class Executor:
             yield Write(Action.ASK, managed, replace(record, asked=self._now))
 
     def _may_ask(self, managed: Managed, record: Resize) -> bool:
-        """True if the program was not asked for a checkpoint yet, and its answer can be told.
+        """True if the program was not asked for a checkpoint yet, and its answer can be recognised.
 
-        An engine that has just taken over hears within seconds how many checkpoints there are.
+        An engine that has just taken over learns within seconds how many checkpoints there are.
         """
         if managed.checkpoint is not None and managed.checkpoint.gen == record.gen:
             return False
-        return managed.heard_since(self._now) or self._now >= record.asked + ASK_SECONDS
+        return managed.received_since(self._now) or self._now >= record.asked + ASK_SECONDS
 
     def _saved(self, managed: Managed, record: Resize) -> bool:
         """True once the program has saved, or has had the time for it, or never said that it needs any."""

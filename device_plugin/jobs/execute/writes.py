@@ -109,7 +109,7 @@ class Write:
         managed = self.managed
         # An old count would make a checkpoint that was saved before the request look like the answer to it. None is
         # more than MAX_INT: then the whole time is given.
-        saved = managed.saved if managed.heard_since(record.asked) else MAX_INT
+        saved = managed.saved if managed.received_since(record.asked) else MAX_INT
         until = min(record.asked + managed.spec.checkpoint_seconds, answer_by(record))
         return Checkpoint(record.gen, int(until), saved).encode()
 

@@ -1,7 +1,7 @@
 """Rates that are learnt from Jobs with a goal while they run: samples a second of a model on some cards of one model.
 
 The program of such a Job tells how far it is in a unit of its own, and the Job says how many samples that is in all.
-Both are its author's word, so they count for Jobs of the same namespace only, and only where the operator's table of
+Both can be false, so they count for Jobs of the same namespace only, and only where the operator's table of
 rates has no line.
 """
 

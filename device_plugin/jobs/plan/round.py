@@ -168,7 +168,7 @@ class Rounds:
         asked = [record for record in records if not record.applied]
         ends += [time for record in asked for time in (record.asked + ASK_SECONDS, answer_by(record))]
         ends += [managed.paused_until for managed in jobs.values()]
-        ends += [time for managed in jobs.values() for time in managed.patience(now)]
+        ends += [time for managed in jobs.values() for time in managed.deadlines(now)]
         ends += [
             float(managed.checkpoint.until) for managed in jobs.values() if managed.checkpoint is not None
         ]

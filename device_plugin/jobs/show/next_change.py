@@ -61,7 +61,7 @@ def next_change(
         case JobPhase.RUNNING if contended and not state.held and not state.spec.parts:
             return NextChange("may give way to a job that waits", state.since + rules.quantum_s)
         case JobPhase.RUNNING if not contended and state.adjustable and state.width < state.spec.most:
-            # Without a record, which anybody may remove, the width has never changed.
+            # Without a record, which any user may remove, the width has never changed.
             return NextChange("may grow", max(state.since, state.resized + rules.cooldown_s))
     return None
 

@@ -16,7 +16,7 @@ from device_plugin.core.errors import AnnotationError, RequestError
 from device_plugin.core.jobs.checkpoint import Checkpoint
 from device_plugin.core.jobs.history import Histories
 from device_plugin.core.jobs.job import JobKey, JobSpec
-from device_plugin.core.jobs.progress import ContainerName, Told, by_pod
+from device_plugin.core.jobs.progress import ContainerName, ProgressReport, by_pod
 from device_plugin.core.jobs.resize import Resize
 from device_plugin.core.jobs.rules import STRANDED_S
 from device_plugin.core.pods import Pod
@@ -44,14 +44,14 @@ class _Read:
 
 
 @dataclass(frozen=True, slots=True)
-class _Heard:
+class _Received:
     """The progress and checkpoints that the programs of a pod told, and when, in seconds since 1970."""
 
-    told: Told
+    report: ProgressReport
     at: float
 
 
-_SILENT = _Heard(Told(), -inf)
+_SILENT = _Received(ProgressReport(), -inf)
 
 
 class KnownJobs:
@@ -70,7 +70,7 @@ class KnownJobs:
         self._of: dict[tuple[str, str], dict[str, Pod]] = {}
         # By node: the UIDs of its pods, by namespace and name.
         self._on: dict[str, dict[tuple[str, str], str]] = {}
-        self._heard: dict[str, _Heard] = {}
+        self._received: dict[str, _Received] = {}
         self._histories = Histories()
         self._gone: dict[str, None] = {}
         self._rigid: dict[str, str] = {}
@@ -187,15 +187,15 @@ class KnownJobs:
         pods = map(self._pods.get, [*self._on.get(node, {}).values()])
         return any(pod is not None and pod.index == 0 and self._job_of(pod) is not None for pod in pods)
 
-    def hear(self, node: str, told: Mapping[ContainerName, Told], now: float) -> None:
-        """Take what the agent of a node says at `now`, in seconds since 1970; it is believed of the pods there."""
+    def receive(self, node: str, told: Mapping[ContainerName, ProgressReport], now: float) -> None:
+        """Take the reports of a node's agent, read at `now`, in seconds since 1970; only those of pods there count."""
         with self._lock:
             pods = self._on.get(node, {})
             for name, said in by_pod(told, pods).items():
                 pod = self._pods[pods[name]]
                 if self._awaited(pod, said):
                     self.changes += 1
-                self._heard[pod.uid] = _Heard(said, now)
+                self._received[pod.uid] = _Received(said, now)
                 read = self._job_of(pod)
                 if pod.index == 0 and read is not None and read.spec is not None and not read.spec.parts:
                     self._histories.add(read.job.uid, now, self._width(read.job), said.progress)
@@ -206,7 +206,7 @@ class KnownJobs:
         run = sum(pod.phase == "Running" and not pod.deleting for pod in pods)
         return run if run == len(pods) == job.width and not job.suspend else 0
 
-    def _awaited(self, pod: Pod, told: Told) -> bool:
+    def _awaited(self, pod: Pod, told: ProgressReport) -> bool:
         """True if a request for a checkpoint waits for this: for its answer, or for the count before it is sent."""
         read = self._job_of(pod)
         if read is None or read.record is None or read.record.applied or pod.index != 0:
@@ -214,7 +214,7 @@ class KnownJobs:
         asked = _checkpoint([pod])
         if asked is None or asked.gen != read.record.gen:
             return True
-        before = self._heard.get(pod.uid, _SILENT).told.checkpoints
+        before = self._received.get(pod.uid, _SILENT).report.checkpoints
         return before <= asked.saved < told.checkpoints
 
     def _job_of(self, pod: Pod) -> _Read | None:
@@ -250,17 +250,17 @@ class KnownJobs:
             }
 
     def rigid(self, uid: str) -> str:
-        """Why the width of this Job is left as it is; empty if nobody refused to change it."""
+        """Why the width of this Job is left as it is; empty if the API server has not refused a change."""
         return self._rigid.get(uid, "")
 
     def _managed(self, read: _Read, spec: JobSpec) -> Managed:
         of = self._of.get((read.job.namespace, read.job.uid), {})
         pods = tuple(sorted(of.values(), key=lambda pod: (pod.index or 0, pod.uid)))
         first = next((pod.uid for pod in pods if pod.index == 0), "")
-        heard = self._heard.get(first, _SILENT)
+        received = self._received.get(first, _SILENT)
         return Managed(
             job=read.job, spec=spec, pods=pods, record=read.record, checkpoint=_checkpoint(pods),
-            saved=min(heard.told.checkpoints, MAX_INT), heard=heard.at, progress=heard.told.progress,
+            saved=min(received.report.checkpoints, MAX_INT), received=received.at, progress=received.report.progress,
             history=self._histories.of(read.job.uid), rigid=self._rigid.get(read.job.uid, ""),
             stranded_seconds=self._stranded_seconds,
         )  # fmt: skip
@@ -281,7 +281,7 @@ class KnownJobs:
 
     def _drop(self, pod: Pod) -> None:
         del self._pods[pod.uid]
-        self._heard.pop(pod.uid, None)
+        self._received.pop(pod.uid, None)
         self._leave(pod)
         owner = pod.namespace, pod.owner_uid
         of = self._of[owner]

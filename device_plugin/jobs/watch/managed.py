@@ -20,8 +20,8 @@ from device_plugin.core.timestamps import seconds
 FIRST_PAUSE, LONGEST_PAUSE = 60.0, 3600.0
 # A sub-task that has run for less than this may be ended for another Job, and begins anew.
 YOUNG_SECONDS = 60.0
-# A count of checkpoints that was heard longer ago than this may have grown since.
-HEARD_SECONDS = 30.0
+# A count of checkpoints that was received longer ago than this may have grown since.
+RECEIVED_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class Managed:
     """A Job that the engine queues: the object, what its author asks for, its pods that have not ended, and its record.
 
     `checkpoint` is the last request for one to the program of index 0, and `saved` how many that program had saved by
-    what the agent of its node said at `heard`, in seconds since 1970; `progress` is what it told then, and `history`
+    what the agent of its node said at `received`, in seconds since 1970; `progress` is what it told then, and `history`
     what it has told until then, None if nothing. `rigid` says why the API server does not let its width be changed, if
     so, and `refusal` why it refuses pods that the Job lacks, if it does. `pin` is the value of the nodes' label
     `vgpu.io/pool` that its pods are bound to when it starts, empty for any. `stranded_seconds` is how long a pod may
@@ -42,7 +42,7 @@ class Managed:
     record: Resize | None = None
     checkpoint: Checkpoint | None = None
     saved: int = 0
-    heard: float = -inf
+    received: float = -inf
     progress: Progress | None = None
     history: History | None = None
     rigid: str = ""
@@ -59,8 +59,8 @@ class Managed:
 
     def _planned(self) -> "Managed":
         waits = self.record is not None and not self.record.applied
-        heard = self.heard if waits else -inf
-        return replace(self, job=planned(self.job), heard=heard, progress=None, history=None)
+        received = self.received if waits else -inf
+        return replace(self, job=planned(self.job), received=received, progress=None, history=None)
 
     @property
     def key(self) -> JobKey:
@@ -143,7 +143,7 @@ class Managed:
         """The number of its pods that are to be replaced once they have ended, and have not for `stranded_seconds`."""
         return sum(now >= time for time in self._gone_by(now))
 
-    def patience(self, now: float) -> Iterator[float]:
+    def deadlines(self, now: float) -> Iterator[float]:
         """The times by which its pods are to have a node or, if deleted, to be gone."""
         yield from self._placed_by(now)
         yield from self._gone_by(now)
@@ -171,7 +171,7 @@ class Managed:
 
     @property
     def by_hand(self) -> bool:
-        """True if the running Job has another width than its last record says: somebody has set it since."""
+        """True if the running Job has another width than its last record says: a user has set it since."""
         record = self.record
         if record is None or self.job.suspend:
             return False
@@ -182,9 +182,9 @@ class Managed:
         """True while the running Job is not made narrower, because its program did not answer when it was asked."""
         return self.record is not None and now < self.record.spared_until and not self.job.suspend
 
-    def heard_since(self, now: float) -> bool:
+    def received_since(self, now: float) -> bool:
         """True if it is known how many checkpoints the program of index 0 had saved shortly before `now`."""
-        return self.heard >= now - HEARD_SECONDS
+        return self.received >= now - RECEIVED_SECONDS
 
     def leaving(self, width: int) -> Iterator[Pod]:
         """The pods that a width of `width` has no place for: those of the highest indexes.

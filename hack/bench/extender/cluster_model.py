@@ -1,4 +1,4 @@
-"""The cluster that is measured: its nodes and cards, who holds slices beforehand, and what later pods ask for."""
+"""The cluster that is measured: its nodes and cards, slices held beforehand, and the requests of later pods."""
 
 import math
 import random

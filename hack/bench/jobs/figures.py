@@ -6,7 +6,7 @@ from math import prod
 
 from hack.bench.jobs.simulation import SimulationOutcome
 
-# Figures of which ratios are printed; a wait of nobody counts as one second.
+# Figures of which ratios are printed; where no job waits, one second counts.
 COMPARED = ("jct_mean_s", "jct_p99_s", "jct_silent_s", "wait_mean_s")
 LEAST_S = 1.0
 

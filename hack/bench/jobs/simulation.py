@@ -122,7 +122,7 @@ class SimulationOutcome:
     """The result of a replay under one policy.
 
     One job of `tells` may say how long it is. `rounds_to_rest` is the most rounds in a row that changed something for
-    one cause. `useless_shrinks` counts jobs that gave way though nobody was admitted in the same plan, `outside` widths
+    one cause. `useless_shrinks` counts jobs that gave way though no job was admitted in the same plan, `outside` widths
     below the least or above the most, and `overcommitted` rounds with more cards in use than there are.
     """
 

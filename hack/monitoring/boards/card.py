@@ -1,4 +1,4 @@
-"""The board of cards: who holds the chosen cards, and what their containers use."""
+"""The board of cards: which pods hold the chosen cards, and what their containers use."""
 
 from hack.monitoring.boards.node import NODE
 from hack.monitoring.boards.panels import CONTAINER, NO_KERNEL, SHARE, lines, slices, stat

@@ -1,4 +1,4 @@
-"""The board of the cluster: where room is, who waits, who holds what, and what is wrong."""
+"""The board of the cluster: where room is, which pods wait, what namespaces hold, and what is wrong."""
 
 from hack.monitoring.boards.panels import NO_JOBS, SHARE, bars, lines, stat
 from hack.monitoring.grafana import Board, Panel, Query

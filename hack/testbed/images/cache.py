@@ -37,7 +37,8 @@ def fingerprint(*inputs: object) -> str:
 def keep(final: Path, make: Callable[[Path], None], unused_seconds: float = DAY_SECONDS) -> Path:
     """`final` (…-HASH or …-HASH.tar), made by `make(path)` unless it is there; it appears whole.
 
-    Its siblings of other hashes go when nobody has used them for `unused_seconds`, or when MOST others were used later.
+    Its siblings of other hashes go when no program has used them for `unused_seconds`, or when MOST others were used
+    later.
     """
     if not final.exists():
         final.parent.mkdir(parents=True, exist_ok=True)

@@ -9,7 +9,7 @@ from device_plugin.core.jobs.progress import (
     LINE,
     MOST,
     Progress,
-    Told,
+    ProgressReport,
     by_pod,
     checkpoints_of,
     progress_of,
@@ -89,13 +89,13 @@ def test_a_line_that_is_cut_anywhere_is_no_news(done: int, total: int, cut: int)
 
 def test_the_containers_of_a_pod_tell_together() -> None:
     told = {
-        ("default", "a", "main"): Told(Progress(5, 10), 2),
-        ("default", "a", "logs"): Told(None, 1),
-        ("default", "a", "zip"): Told(Progress(1, 2), 0),
-        ("default", "other", "main"): Told(Progress(1, 1), 1),
-        ("other", "a", "main"): Told(Progress(1, 1), 1),
+        ("default", "a", "main"): ProgressReport(Progress(5, 10), 2),
+        ("default", "a", "logs"): ProgressReport(None, 1),
+        ("default", "a", "zip"): ProgressReport(Progress(1, 2), 0),
+        ("default", "other", "main"): ProgressReport(Progress(1, 1), 1),
+        ("other", "a", "main"): ProgressReport(Progress(1, 1), 1),
     }
     assert by_pod(told, [("default", "a"), ("default", "silent")]) == {
-        ("default", "a"): Told(Progress(5, 10), 3),
-        ("default", "silent"): Told(),
+        ("default", "a"): ProgressReport(Progress(5, 10), 3),
+        ("default", "silent"): ProgressReport(),
     }

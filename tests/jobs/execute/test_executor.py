@@ -120,7 +120,7 @@ def test_a_stop_leaves_the_numbers_as_they_are() -> None:
 
 def test_a_checkpoint_is_one_more_write_of_the_pod_of_index_0() -> None:
     slow = spec(job("a", 4), checkpoint_seconds=120.0)
-    a, b = replace(managed(job("a", 4)), spec=slow, saved=3, heard=NOW - 30), managed(waiting("b", 2))
+    a, b = replace(managed(job("a", 4)), spec=slow, saved=3, received=NOW - 30), managed(waiting("b", 2))
     (record,) = due(a, b, steps=[Scale(A, 4, 2, B), Admit(B, 2)]).values()
     assert record.record is not None
     assert record.record.until == NOW + ASK_SECONDS + 120 + JOIN_SECONDS
@@ -144,13 +144,13 @@ def test_a_checkpoint_is_one_more_write_of_the_pod_of_index_0() -> None:
 
 def test_where_the_count_of_checkpoints_is_old_none_is_the_answer_and_the_whole_time_is_given() -> None:
     slow, record = spec(job("a", 4), checkpoint_seconds=120.0), resize(4, 2, asked=NOW, until=NOW + 300)
-    a = replace(managed(job("a", 4), record=record), spec=slow, saved=3, heard=NOW - 31)
+    a = replace(managed(job("a", 4), record=record), spec=slow, saved=3, received=NOW - 31)
     assert not due(a), "what the agent says is waited for"
-    assert due(replace(a, heard=NOW + 3), now=NOW + 3)["a"].action is Action.ASK
+    assert due(replace(a, received=NOW + 3), now=NOW + 3)["a"].action is Action.ASK
     late = NOW + ASK_SECONDS
     (ask,) = due(a, now=late).values()
     asked = Checkpoint.decode(body(ask)["metadata"]["annotations"][CHECKPOINT])
-    a = replace(a, checkpoint=asked, saved=MAX_INT, heard=late + 5)
+    a = replace(a, checkpoint=asked, saved=MAX_INT, received=late + 5)
     assert not due(a, now=late + 119)
     assert due(a, now=late + 120)["a"].action is Action.WIDTH
 

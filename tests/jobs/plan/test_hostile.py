@@ -16,7 +16,7 @@ from device_plugin.core.http_values import JSON, HttpRequest
 from device_plugin.core.jobs.checkpoint import Checkpoint
 from device_plugin.core.jobs.engine import plan_round
 from device_plugin.core.jobs.job import JobKey
-from device_plugin.core.jobs.progress import Told, progress_of
+from device_plugin.core.jobs.progress import ProgressReport, progress_of
 from device_plugin.core.jobs.rules import Rules
 from device_plugin.core.pods import Pod
 from device_plugin.jobs.execute.executor import MOST_ASKED, Executor
@@ -70,7 +70,9 @@ class Tenant:
         else:
             self.rng.choice(self.acts)(job)
         told = progress_of(b"%d %d\n" % (self.rng.randrange(9), self.rng.choice((0, 8, 10**15))))
-        self.world.tell(name, Told(told, self.rng.choice((0, 1, 10**15))), self.rng.choice((0, 0, 1)))
+        self.world.tell(
+            name, ProgressReport(told, self.rng.choice((0, 1, 10**15))), self.rng.choice((0, 0, 1))
+        )
 
     def written(self, name: str, uid: str) -> Job:
         """A Job as the decoder reads it from JSON."""
@@ -258,7 +260,7 @@ def test_who_ends_what_is_under_way_again_and_again_gets_no_more_time(width: int
     world.settle(60)
     world.queue("b", 3)
     for turn in range(180):
-        world.tell("a", Told())
+        world.tell("a", ProgressReport())
         job = world.job("a")
         if turn % 4 == 3 and RESIZE in job.annotations and not world.record("a").applied:
             kept = job.annotations if width else bounds

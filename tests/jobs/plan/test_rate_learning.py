@@ -2,7 +2,7 @@
 
 import pytest
 
-from device_plugin.core.jobs.progress import Progress, Told
+from device_plugin.core.jobs.progress import Progress, ProgressReport
 from device_plugin.core.jobs.rates import read_rates
 from tests.jobs.world import World
 
@@ -13,7 +13,7 @@ KNOWN = "m Z100 1:100 2:200"
 def train(world: World, name: str, rate: float, total: int = 1000, seconds: int = 600) -> None:
     """The program of a Job tells every ten seconds how far it is: `rate` units a second of `total`."""
     for at in range(0, seconds, 10):
-        world.tell(name, Told(Progress(int(at * rate), total)))
+        world.tell(name, ProgressReport(Progress(int(at * rate), total)))
         world.turn(10.0)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from device_plugin.core.annotations import CHECKPOINT, RESIZE
-from device_plugin.core.jobs.progress import Progress, Told
+from device_plugin.core.jobs.progress import Progress, ProgressReport
 from device_plugin.core.jobs.resize import api_time
 from device_plugin.core.jobs.rules import Rules
 from device_plugin.core.node_constraints import NodeConstraints, Operator, Requirement, Taint
@@ -84,14 +84,14 @@ def test_a_job_shrinks_as_soon_as_its_program_tells_of_the_checkpoint(world: Wor
         "vgpu.io/min-replicas": "2", "vgpu.io/max-replicas": "4", "vgpu.io/checkpoint-seconds": "600",
     })  # fmt: skip
     world.settle(3)
-    world.tell("a", Told(checkpoints=7))
+    world.tell("a", ProgressReport(checkpoints=7))
     world.queue("b", 1)
     world.settle(20)
     assert world.job("a").parallelism == 4, "two minutes are not enough"
-    world.tell("a", Told(checkpoints=7))
+    world.tell("a", ProgressReport(checkpoints=7))
     world.turn()
     assert world.job("a").parallelism == 4, "it has told of that one before it was asked"
-    world.tell("a", Told(checkpoints=8))
+    world.tell("a", ProgressReport(checkpoints=8))
     world.settle(2)
     assert (world.job("a").parallelism, world.job("b").suspend) == (3, False)
     assert [name for name, _ in world.api.patches][-4:] == ["a", "a-0", "a", "b"], "four writes"
@@ -107,9 +107,9 @@ def test_an_engine_that_takes_over_before_the_request_hears_the_answer_too(world
     world.restart()
     world.settle(2)
     assert [name for name, _ in world.api.patches][-1:] == ["a"], "it does not know yet which answer is one"
-    world.tell("a", Told(checkpoints=7))
+    world.tell("a", ProgressReport(checkpoints=7))
     world.turn()
-    world.tell("a", Told(checkpoints=8))
+    world.tell("a", ProgressReport(checkpoints=8))
     world.settle(2)
     assert (world.job("a").parallelism, world.job("b").suspend) == (3, False)
 
@@ -153,7 +153,7 @@ def kill_at(world: World, number: int, *, landed: bool) -> None:
 def turns(world: World, count: int, saved: Callable[[], int] = lambda: 0) -> None:
     """Some turns, in which job a tells how many checkpoints it has saved; who is killed is followed by another one."""
     for _ in range(count):
-        world.tell("a", Told(checkpoints=saved()))
+        world.tell("a", ProgressReport(checkpoints=saved()))
         try:
             world.turn()
         except Killed:
@@ -544,7 +544,7 @@ def test_a_job_that_gave_no_checkpoint_twice_is_not_made_narrower_for_an_hour() 
     for name in ("b", "c"):
         world.queue(name, 1)
         for _ in range(8):
-            world.tell("a", Told(checkpoints=3))
+            world.tell("a", ProgressReport(checkpoints=3))
             world.turn()
         assert not world.job(name).suspend
     assert world.job("a").parallelism == 2
@@ -879,7 +879,7 @@ def test_a_job_is_told_when_it_is_expected_to_start(world: World) -> None:
     world.settle(2)
     world.queue("b", 4)
     for step in range(200):
-        world.tell("a", Told(progress=Progress(step, 1000)))
+        world.tell("a", ProgressReport(progress=Progress(step, 1000)))
         world.turn()
     shown = views(world.engine.known, world.engine.planners)
     change = next(view.next_change for view in shown if view.name == "b")

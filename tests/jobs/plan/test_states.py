@@ -8,7 +8,7 @@ import pytest
 from device_plugin.core.annotations import GRANT, RESIZE
 from device_plugin.core.grants import Grant, Slice
 from device_plugin.core.jobs.job import EXPONENT, JobPhase, JobState
-from device_plugin.core.jobs.progress import Progress, Told
+from device_plugin.core.jobs.progress import Progress, ProgressReport
 from device_plugin.core.pods import Pod
 from device_plugin.jobs.plan.states import scene
 from tests.builders.batch_jobs import replica, resize
@@ -161,8 +161,8 @@ def test_what_a_program_tells_becomes_the_work_left_and_the_speed_at_each_width(
 
     def tell(begin: int, done: int, rate: int) -> None:
         for at in range(0, 301, 10):
-            said = {("default", "a-0-x", "main"): Told(Progress(done + rate * at, 1_000_000))}
-            world.engine.known.hear("n1", said, NOW + begin + at)
+            said = {("default", "a-0-x", "main"): ProgressReport(Progress(done + rate * at, 1_000_000))}
+            world.engine.known.receive("n1", said, NOW + begin + at)
 
     tell(0, 0, 100)
     assert states(world)["a"].remaining == pytest.approx((1_000_000 - 30_000) / 100 * 2**EXPONENT)
@@ -192,7 +192,9 @@ def test_sub_tasks_tell_only_of_themselves(world: World) -> None:
     world.queue("a", 2, suspend=False, active=2, annotations={"vgpu.io/split": "ordered"}, completions=8)
     hold(world, "a", 2)
     for at in range(0, 400, 10):
-        world.engine.known.hear("n1", {("default", "a-0-x", "main"): Told(Progress(at, 1000))}, NOW + at)
+        world.engine.known.receive(
+            "n1", {("default", "a-0-x", "main"): ProgressReport(Progress(at, 1000))}, NOW + at
+        )
     assert states(world)["a"].spec.parts == 8
     assert states(world)["a"].remaining is None
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from device_plugin.core.http_values import HttpAnswer, HttpRequest
-from device_plugin.core.jobs.progress import Progress, Told
+from device_plugin.core.jobs.progress import Progress, ProgressReport
 from device_plugin.core.jobs.resize import Resize
 from device_plugin.core.jobs.rules import Rules
 from device_plugin.core.node_constraints import NodeConstraints, Operator, Requirement
@@ -163,18 +163,18 @@ def test_the_progress_of_a_split_is_its_sub_tasks() -> None:
 
 
 def test_the_progress_of_another_job_is_what_its_first_program_tells(world: World) -> None:
-    world.tell("a", Told(Progress(1, 9)), index=1)
+    world.tell("a", ProgressReport(Progress(1, 9)), index=1)
     assert seen(world)["a"]["progress"] is None
-    world.tell("a", Told(Progress(400, 9000), checkpoints=3))
+    world.tell("a", ProgressReport(Progress(400, 9000), checkpoints=3))
     assert seen(world)["a"]["progress"] == {"done": 400, "total": 9000}
-    world.tell("a", Told())
+    world.tell("a", ProgressReport())
     assert seen(world)["a"]["progress"] is None, "it ran anew and has told nothing yet"
 
 
 def run_steadily(world: World, seconds: int) -> int:
     """The program of job a does 100 units a second and tells so every 10 s; returns what it has done."""
     for at in range(0, seconds + 1, 10):
-        world.tell("a", Told(Progress(100 * at, 1_000_000)))
+        world.tell("a", ProgressReport(Progress(100 * at, 1_000_000)))
         world.now += 10
     return 100 * seconds
 
@@ -203,14 +203,14 @@ def test_a_job_that_no_longer_advances_is_said_to_be_stuck(world: World) -> None
 
     done = run_steadily(world, 400)
     world.now += 589
-    world.tell("a", Told(Progress(done, 1_000_000)))
+    world.tell("a", ProgressReport(Progress(done, 1_000_000)))
     assert stuck() == []
     world.now += 1
-    world.tell("a", Told(Progress(done, 1_000_000)))
+    world.tell("a", ProgressReport(Progress(done, 1_000_000)))
     assert stuck() == [(("default", "a"), 600.0)]
     assert "; it is stuck: no progress for 10 min; " in ask(world, "/explain?job=default/a")[1]
     assert seen(world)["a"]["secondsStuck"] == 600
-    world.tell("a", Told(Progress(done + 1, 1_000_000)))
+    world.tell("a", ProgressReport(Progress(done + 1, 1_000_000)))
     assert stuck() == []
 
 

@@ -11,7 +11,7 @@ from device_plugin.core.batch import Job, JobCondition
 from device_plugin.core.errors import RequestError
 from device_plugin.core.jobs.checkpoint import Checkpoint
 from device_plugin.core.jobs.job import JobSpec
-from device_plugin.core.jobs.progress import MOST, ContainerName, Progress, Told
+from device_plugin.core.jobs.progress import MOST, ContainerName, Progress, ProgressReport
 from device_plugin.core.timestamps import seconds
 from device_plugin.jobs.watch.known import GONE_REMEMBERED, KnownJobs
 from tests.builders.batch_jobs import job, replica, resize, spec
@@ -90,8 +90,8 @@ def test_a_pod_of_another_namespace_that_names_a_job_as_its_owner_is_none_of_its
     known.see_pod(replace(replica(made, 0), namespace="other", uid="stranger"))
     assert [pod.uid for pod in known.managed()[A].pods] == ["uid-a-0"]
     for at in range(0, 400, 10):
-        said = {("other", "a-0-x", "main"): Told(Progress(at, 1000), at)}
-        known.hear("n1", said, float(at))
+        said = {("other", "a-0-x", "main"): ProgressReport(Progress(at, 1000), at)}
+        known.receive("n1", said, float(at))
     assert (known.managed()[A].saved, known.managed()[A].history) == (0, None)
     known.forget_pod("stranger")
     known.forget_pod("uid-a-0")
@@ -149,7 +149,7 @@ def test_how_long_a_pod_may_wait_for_a_node_is_a_setting() -> None:
     known.see_pod(replica(made, 0, node="", created=created))
     since = seconds(created, 0.0)
     assert [known.managed()[A].stranded(since + age) for age in (29.0, 30.0)] == [0, 1]
-    assert list(known.managed()[A].patience(since)) == [since + 30.0]
+    assert list(known.managed()[A].deadlines(since)) == [since + 30.0]
 
 
 def test_a_record_is_read_with_its_job_and_one_that_cannot_be_read_is_none(known: KnownJobs) -> None:
@@ -201,28 +201,28 @@ def test_all_jobs_are_read_again_when_what_they_are_read_with_changes() -> None:
 
 def told(
     pod: str, checkpoints: int, container: str = "main", namespace: str = "default"
-) -> dict[ContainerName, Told]:
-    return {(namespace, pod, container): Told(None, checkpoints)}
+) -> dict[ContainerName, ProgressReport]:
+    return {(namespace, pod, container): ProgressReport(None, checkpoints)}
 
 
 def test_what_an_agent_tells_is_believed_of_the_pods_on_its_node(known: KnownJobs) -> None:
     made = job("a", 2)
     known.see(made)
     known.see_pod(replica(made, 1))
-    assert known.managed()[A].heard == -inf
+    assert known.managed()[A].received == -inf
     known.see_pod(replica(made, 0))
-    known.hear("n2", told("a-0-x", 9), 10.0)
-    assert (known.managed()[A].saved, known.managed()[A].heard) == (0, -inf)
-    known.hear("n1", told("a-1-x", 9) | told("a-0-x", 8, namespace="other") | told("nobody", 7), 20.0)
-    assert (known.managed()[A].saved, known.managed()[A].heard) == (0, 20.0), "index 0 has told of none"
-    known.hear("n1", told("a-0-x", 2) | told("a-0-x", 3, "sidecar"), 30.0)
-    assert (known.managed()[A].saved, known.managed()[A].heard) == (5, 30.0)
+    known.receive("n2", told("a-0-x", 9), 10.0)
+    assert (known.managed()[A].saved, known.managed()[A].received) == (0, -inf)
+    known.receive("n1", told("a-1-x", 9) | told("a-0-x", 8, namespace="other") | told("nobody", 7), 20.0)
+    assert (known.managed()[A].saved, known.managed()[A].received) == (0, 20.0), "index 0 has told of none"
+    known.receive("n1", told("a-0-x", 2) | told("a-0-x", 3, "sidecar"), 30.0)
+    assert (known.managed()[A].saved, known.managed()[A].received) == (5, 30.0)
 
 
 def test_more_checkpoints_than_a_request_can_name_are_cut(known: KnownJobs) -> None:
     known.see(job("a"))
     known.see_pod(replica(job("a"), 0))
-    known.hear("n1", told("a-0-x", MOST), 10.0)
+    known.receive("n1", told("a-0-x", MOST), 10.0)
     assert known.managed()[A].saved == MAX_INT
     assert Checkpoint.decode(Checkpoint(1, 1, known.managed()[A].saved).encode()).saved == MAX_INT
 
@@ -253,24 +253,24 @@ def test_what_programs_tell_is_no_change_but_for_what_a_request_waits_for(known:
     known.see_pod(replica(made, 1))
     known.see_pod(replica(made, 0))
     changes = known.changes
-    known.hear("n1", told("a-0-x", 1), 8.0)
+    known.receive("n1", told("a-0-x", 1), 8.0)
     assert known.changes == changes
     known.see(made)
-    known.hear("n1", told("a-0-x", 1), 10.0)
+    known.receive("n1", told("a-0-x", 1), 10.0)
     changes = known.changes
     assert changes == 5, "the count before the request"
     known.see_pod(replica(made, 0, annotations=asked))
-    known.hear("n1", told("a-0-x", 1), 20.0)
+    known.receive("n1", told("a-0-x", 1), 20.0)
     assert known.changes == changes + 1, "that of the pod"
-    known.hear("n1", told("a-0-x", 2), 30.0)
+    known.receive("n1", told("a-0-x", 2), 30.0)
     assert known.changes == changes + 2
-    known.hear("n1", told("a-0-x", 3), 40.0)
-    known.hear("n1", told("a-1-x", 9), 50.0)
+    known.receive("n1", told("a-0-x", 3), 40.0)
+    known.receive("n1", told("a-1-x", 9), 50.0)
     assert known.changes == changes + 2
     applied = resize(2, 1, gen=3, applied=True)
     known.see(replace(made, version="3", annotations={RESIZE: applied.encode()}))
-    known.hear("n1", told("a-0-x", 0), 60.0)
-    known.hear("n1", told("a-0-x", 9), 70.0)
+    known.receive("n1", told("a-0-x", 0), 60.0)
+    known.receive("n1", told("a-0-x", 9), 70.0)
     assert known.changes == changes + 3, "that of the Job"
 
 
@@ -278,7 +278,7 @@ def test_what_is_heard_goes_with_its_pod(known: KnownJobs) -> None:
     made = job("a")
     known.see(made)
     known.see_pod(replica(made, 0))
-    known.hear("n1", told("a-0-x", 2), 10.0)
+    known.receive("n1", told("a-0-x", 2), 10.0)
     known.forget_pod("uid-a-0")
     known.see_pod(replica(made, 0))
-    assert (known.managed()[A].saved, known.managed()[A].heard) == (0, -inf)
+    assert (known.managed()[A].saved, known.managed()[A].received) == (0, -inf)
