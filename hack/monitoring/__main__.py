@@ -20,7 +20,7 @@ def groups() -> list[Mapping[str, Any]]:
     records = [{"record": rule.record, "expr": rule.expr} for rule in recording_rules()]
     alerts = [
         {
-            "alert": alert.name, "expr": alert.expr, "for": alert.lasts,
+            "alert": alert.name, "expr": alert.expr, "for": f"{alert.lasts}m",
             "labels": {"severity": alert.severity.value},
             "annotations": {
                 "summary": alert.summary, "description": alert.description, "runbook_url": alert.page,

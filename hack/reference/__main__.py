@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
-from hack.reference import chart, images, messages, metrics, tables
+from hack.reference import alerts, chart, images, messages, metrics, tables
 
 FOLDER = Path(__file__).parents[2] / "docs/reference"
 PAGES = {
+    "alerts.md": alerts.page,
     "annotations.md": tables.annotations,
     "chart.md": chart.page,
     "events.md": tables.events,

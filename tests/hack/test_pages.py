@@ -79,6 +79,13 @@ def test_each_script_exists_and_knows_the_flags() -> None:
                 assert f'"{flag}"' in text, (page, words)
 
 
+def test_a_command_for_events_says_of_which_namespace() -> None:
+    found = re.compile("kubectl (?:-[nA] .*)?get events.*")
+    for page in PAGES:
+        for command in found.findall(page.read_text(encoding="utf-8")):
+            assert re.search(" (-n [a-zA-Z]|-A )", command), (page, command)
+
+
 def test_each_file_that_a_page_names_exists() -> None:
     path = re.compile(r"`((?:device_plugin|docs|hack|manifests|tests|vgpu_runtime)/[\w./-]*)`")
     for page in PAGES:

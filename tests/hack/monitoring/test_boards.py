@@ -87,6 +87,7 @@ def test_each_alert_has_a_page_with_what_to_look_at_and_what_to_do() -> None:
         assert text.startswith(f"# {alert.name}\n")
         assert [*_headings(text)] == ["What it means", "What to look at", "What to do"], alert.page
         assert metrics_in(alert.expr) & metrics_in(text), f"{alert.page} names none of the alert's series"
+        assert alert.time in text, f"{alert.page} does not say that the alert fires after {alert.time}"
 
 
 def _headings(page: str) -> Iterator[str]:

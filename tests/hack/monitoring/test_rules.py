@@ -91,13 +91,13 @@ FIRES = [
     Fires(
         "VgpuAllocationHigh", 40, {INFO: "1x60", MEMORY: "100x60", GRANTED: "96x60"},
         {"family": "hygon.com/dcu", "model": "Z100"}, "96% of the Z100 cards is granted.",
-        "Of the memory or the core groups of all cards of model Z100 (hygon.com/dcu), 96% has been granted for half an"
-        " hour: larger requests will wait.",
+        "Of the memory or the core groups of all cards of model Z100 (hygon.com/dcu), 96% has been granted for 30"
+        " minutes: larger requests will wait.",
     ),
     Fires(
-        "VgpuPodsWaiting", 40, {'vgpu_unplaced_oldest_seconds{reason="memory"}': "0+60x60"}, {"reason": "memory"},
-        "A pod has waited 40m 0s for a slice (memory).",
-        "The oldest pod that waits for a slice for the reason memory was created 40m 0s ago.",
+        "VgpuPodsWaiting", 31, {'vgpu_unplaced_oldest_seconds{reason="memory"}': "0+60x60"}, {"reason": "memory"},
+        "A pod has waited 31m 0s for a slice (memory).",
+        "The oldest pod that waits for a slice for the reason memory was created 31m 0s ago.",
     ),
     Fires(
         "VgpuNoLeader", 5, {'vgpu_leader{pod="a"}': "0x9", 'vgpu_leader{pod="b"}': "0x9"}, {},
@@ -106,9 +106,9 @@ FIRES = [
         " that run go on.",
     ),
     Fires(
-        "VgpuInventoryStale", 10, {AGE: "0+60x10"}, {"node": "n1"},
-        "The inventory of n1 is 10m 0s old.",
-        "The agent on node n1 has not been able to compare or write its node's inventory for 10m 0s: a change of its"
+        "VgpuInventoryStale", 6, {AGE: "0+60x10"}, {"node": "n1"},
+        "The inventory of n1 is 6m 0s old.",
+        "The agent on node n1 has not been able to compare or write its node's inventory for 6m 0s: a change of its"
         " cards is not known to the cluster.",
     ),
     Fires(
@@ -131,9 +131,10 @@ SILENT = [
     ("VgpuSliceUnenforced", 9, {'vgpu_reported_slices{node="n1", state="outliving"}': "2x9"}, "their pod ends"),
     ("VgpuAllocationHigh", 60, {INFO: "1x60", MEMORY: "100x60", GRANTED: "95x60"}, "there is room"),
     ("VgpuPodsWaiting", 60, {'vgpu_unplaced_oldest_seconds{reason="held"}': "0+60x60"}, "its owner holds it"),
-    ("VgpuPodsWaiting", 34, {'vgpu_unplaced_oldest_seconds{reason="memory"}': "0+60x60"}, "it has not lasted"),
+    ("VgpuPodsWaiting", 29, {'vgpu_unplaced_oldest_seconds{reason="memory"}': "0+60x60"}, "it has not lasted"),
     ("VgpuNoLeader", 9, {'vgpu_leader{pod="a"}': "1x4 0x5", 'vgpu_leader{pod="b"}': "0x5 1x5"}, "another one leads"),
     ("VgpuInventoryStale", 9, {AGE: "0x9"}, "it is up to date"),
+    ("VgpuInventoryStale", 4, {AGE: "0+60x10"}, "it has not lasted"),
     ("VgpuJobEngineNoLeader", 60, {'vgpu_leader{pod="a"}': "1x60"}, "it was never installed"),
     ("VgpuJobEngineNoLeader", 500, {'vgpu_job_engine_leader{pod="a"}': "1x9 stale"}, "it was removed long ago"),
 ]  # fmt: skip

@@ -45,6 +45,15 @@ def test_the_manifest_has_no_empty_place_and_the_digests_of_the_archives(tmp_pat
     assert "{" not in text.replace("{name: vgpu}", "").replace("{matchLabels: {", "")
 
 
+def test_manifest_launcher_and_page_name_the_versions_that_have_packages() -> None:
+    *others, last = krew.PYTHONS
+    launcher = krew.LAUNCHER.read_text()
+    for text in (krew.TEMPLATE.read_text(), launcher):
+        assert f"Python {', '.join(others)} or {last}" in text
+    assert " ".join(f"python{version}" for version in reversed(krew.PYTHONS)) in launcher
+    assert f"Python ({others[0]} to {last})" in (krew.PROJECT / "docs/kubectl.md").read_text()
+
+
 @pytest.fixture
 def unpacked(tmp_path: Path) -> Path:
     """A plugin whose program says how it was called, with packages for one version of Python."""
