@@ -10,7 +10,6 @@ Row = dict[str, Any]
 MODELS = (("Z100", 16368, 60, 4), ("Z100L", 32752, 60, 4), ("K100", 65520, 120, 4), ("BW1000", 65520, 80, 4))
 NAMESPACES = ("team-vision", "team-speech", "research", "serving", "notebooks", "batch")
 PODS = ("trainer", "notebook", "inference", "evaluate", "tokenizer", "serve-llm")
-MOST_SLICES = 3
 
 
 def fill(entries: PageEntries, nodes: int, cards: int = 8, seed: int = 1) -> Mapping[str, Row]:

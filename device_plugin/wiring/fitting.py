@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable, Sequence
 
 from device_plugin.cluster.ports import FitError
+from device_plugin.core.placement.card_columns import CardKind
 from device_plugin.core.placement.policies import WorkloadTables
-from device_plugin.core.placement.table import CardKind
 from device_plugin.core.placement.workload import Weighted
 
 POLITENESS = 10

@@ -13,7 +13,6 @@ from vgpu_runtime.sim.hip import default_cache
 
 CONTROL_PLANE = "control-plane"
 GATEWAY = "10.99.0.1"
-NODE_NETWORK = "10.99.0.0/24"
 POD_NETWORK = "10.88.0.0/16"
 SERVICE_NETWORK = "10.96.0.0/24"
 KUBERNETES_SERVICE, DNS_SERVICE = "10.96.0.1", "10.96.0.10"

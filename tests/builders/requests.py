@@ -4,7 +4,7 @@ import random
 from dataclasses import replace
 
 from device_plugin.core.hosts import HostAmounts
-from device_plugin.core.placement.table import CardKind
+from device_plugin.core.placement.card_columns import CardKind
 from device_plugin.core.placement.workload import Weighted
 from device_plugin.core.requests import PodRequest, Request, Selector, Shape
 from tests.builders.cards import FAMILY

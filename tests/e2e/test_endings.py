@@ -15,7 +15,6 @@ from tests.e2e.workloads import pod, slice_pod
 
 NODE = "n1"
 HERE = nodes.on(NODE)
-WHOLE_NODE = 4 * 16
 DEAF = ["sh", "-c", "trap '' TERM; while :; do sleep 0.1; done"]
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from device_plugin.cluster.ports import FitError
 from device_plugin.core.hosts import HostAmounts
+from device_plugin.core.placement.card_columns import CardKind
 from device_plugin.core.placement.policies import WorkloadTables
-from device_plugin.core.placement.table import CardKind
 from device_plugin.core.placement.workload import Weighted
 from device_plugin.core.requests import Request, Shape
 from device_plugin.wiring import fitting

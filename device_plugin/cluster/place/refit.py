@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 
 from device_plugin.cluster.place.service import ReplicaService, Shared
 from device_plugin.cluster.ports import FitError
+from device_plugin.core.placement.card_columns import CardKind
 from device_plugin.core.placement.policies import WorkloadTables
-from device_plugin.core.placement.table import CardKind
 from device_plugin.core.placement.workload import Weighted
 
 log = logging.getLogger(__name__)

@@ -7,7 +7,8 @@ from typing import overload
 
 import numpy as np
 
-from device_plugin.core.placement.table import Ints, Mask, NodeTable
+from device_plugin.core.placement.card_columns import Ints, Mask
+from device_plugin.core.placement.table import NodeTable
 
 # Most recent lists that are compared with new ones, so that equal lists are kept once.
 MOST = 16

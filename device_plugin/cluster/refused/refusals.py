@@ -13,7 +13,8 @@ from device_plugin.cluster.refused.node_lists import NodeLists
 from device_plugin.core.annotations import GROUP, GROUP_SIZE
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement import Placer, Refused
-from device_plugin.core.placement.table import Mask, marked
+from device_plugin.core.placement.card_columns import Mask
+from device_plugin.core.placement.table import marked
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import PodRequest, Request, Selector
 from device_plugin.core.roles import ALONE

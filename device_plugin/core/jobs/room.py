@@ -16,9 +16,10 @@ from device_plugin.core.jobs.job import JobKey, JobSpec
 from device_plugin.core.ledger import Ledger, Transaction
 from device_plugin.core.node_constraints import NodeIndex, NodeSet
 from device_plugin.core.placement import Placer, Refusal
+from device_plugin.core.placement.card_columns import Mask
 from device_plugin.core.placement.fit import CardFit, KindSizes, allowed_cards, at_most, whole_cards
 from device_plugin.core.placement.policies import DEFAULT, UNTIL_LEARNT
-from device_plugin.core.placement.table import Mask, NodeTable
+from device_plugin.core.placement.table import NodeTable
 from device_plugin.core.requests import ANYTHING, PodRequest
 
 # Replicas without cards for which there is room: other pods than ours decide about CPU and memory.

@@ -12,9 +12,10 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from device_plugin.core.placement.card_columns import Floats, Ints, Mask, kinds_where
 from device_plugin.core.placement.fit import CardFit, KindSizes
 from device_plugin.core.placement.near import near
-from device_plugin.core.placement.table import Floats, Ints, Mask, NodeTable, NodeView, RowCache, kinds_where
+from device_plugin.core.placement.table import NodeTable, NodeView, RowCache
 from device_plugin.core.requests import ANYTHING, Shape
 
 # Bounds of the cache: shapes, bytes of scores in all, and bytes of one score.

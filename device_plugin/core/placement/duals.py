@@ -9,7 +9,7 @@ import functools
 
 import numpy as np
 
-from device_plugin.core.placement.table import Floats, Ints
+from device_plugin.core.placement.card_columns import Floats, Ints
 
 ROUNDS = 400
 # Many problems have several optimal duals. The mean over DRAWS slightly different demands lies between them.

@@ -17,9 +17,10 @@ from functools import partial
 import numpy as np
 
 from device_plugin.core.placement.cache import Bound, Policy, UpperBounds
+from device_plugin.core.placement.card_columns import Floats, Ints, Mask
 from device_plugin.core.placement.fill import Fill
 from device_plugin.core.placement.fit import CardFit, KindSizes
-from device_plugin.core.placement.table import Floats, Ints, Mask, NodeTable, NodeView
+from device_plugin.core.placement.table import NodeTable, NodeView
 from device_plugin.core.requests import Shape
 
 # Thousandths of a card that a wholly useless card costs.

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from device_plugin.core.placement.card_columns import CardKind, Floats, Ints, Mask
 from device_plugin.core.placement.duals import central_duals
-from device_plugin.core.placement.table import CardKind, Floats, Ints, Mask, NodeView
+from device_plugin.core.placement.table import NodeView
 from device_plugin.core.placement.workload import Demand, Weighted
 from device_plugin.core.requests import Shape
 

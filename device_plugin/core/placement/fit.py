@@ -11,7 +11,8 @@ from device_plugin.core.cards import Card
 from device_plugin.core.grants import Grant, Slice
 from device_plugin.core.ledger import CardState, NodeState
 from device_plugin.core.masks import core_ids, core_mask
-from device_plugin.core.placement.table import CardKind, Columns, Floats, Ints, Mask, NodeTable, kinds_where
+from device_plugin.core.placement.card_columns import CardKind, Columns, Floats, Ints, Mask, kinds_where
+from device_plugin.core.placement.table import NodeTable
 from device_plugin.core.requests import PodRequest, Request
 from device_plugin.core.units import proportional, units_to_mib
 

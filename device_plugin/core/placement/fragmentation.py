@@ -13,8 +13,9 @@ import numpy as np
 
 from device_plugin.core.hosts import NOTHING
 from device_plugin.core.placement.cache import Policy
+from device_plugin.core.placement.card_columns import CardKind, Floats, Ints, Mask
 from device_plugin.core.placement.fit import CardFit
-from device_plugin.core.placement.table import CardKind, Floats, Ints, Mask, NodeTable, NodeView, RowCache
+from device_plugin.core.placement.table import NodeTable, NodeView, RowCache
 from device_plugin.core.placement.workload import Demand, Weighted
 from device_plugin.core.requests import Shape
 

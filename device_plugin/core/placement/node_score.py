@@ -18,8 +18,9 @@ import numpy as np
 
 from device_plugin.core.app_types import Scoring, Weights
 from device_plugin.core.placement.cache import Policy
+from device_plugin.core.placement.card_columns import Floats
 from device_plugin.core.placement.fit import CardFit
-from device_plugin.core.placement.table import Floats, NodeView
+from device_plugin.core.placement.table import NodeView
 from device_plugin.core.requests import Shape
 
 # Digits that scores are rounded to, and the weight of a card's own free share, which decides among the cards of a node.

@@ -12,6 +12,7 @@ from device_plugin.core.hosts import NOTHING
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.loads import Loads
 from device_plugin.core.placement.cache import NodeScores, Policy, ScoreCache
+from device_plugin.core.placement.card_columns import CardKind, Floats, Mask, kinds_where
 from device_plugin.core.placement.fit import (
     CardFit,
     KindSizes,
@@ -23,15 +24,7 @@ from device_plugin.core.placement.fit import (
 )  # fmt: skip
 from device_plugin.core.placement.policies import DEFAULT, NODE_SCORE, OFFERED, Given, Model, WorkloadTables
 from device_plugin.core.placement.refusal import Causes, Refusal, Refused
-from device_plugin.core.placement.table import (
-    CardKind,
-    Floats,
-    Mask,
-    NodeTable,
-    NodeView,
-    kinds_where,
-    marked,
-)
+from device_plugin.core.placement.table import NodeTable, NodeView, marked
 from device_plugin.core.placement.workload import Weighted
 from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import ANYTHING, PodRequest, Request, Shape

@@ -12,12 +12,13 @@ import numpy as np
 from device_plugin.core.app_types import DEFAULT_TYPE, TYPES, Scoring
 from device_plugin.core.hosts import NOTHING
 from device_plugin.core.placement.cache import Policy
+from device_plugin.core.placement.card_columns import CardKind, Floats, Mask
 from device_plugin.core.placement.expected_fill import ExpectedFill
 from device_plugin.core.placement.fill import Fill
 from device_plugin.core.placement.fit import CardFit
 from device_plugin.core.placement.fragmentation import Fgd, FragmentationGauge, Fragments
 from device_plugin.core.placement.node_score import NodeScore
-from device_plugin.core.placement.table import CardKind, Floats, Mask, NodeTable, NodeView
+from device_plugin.core.placement.table import NodeTable, NodeView
 from device_plugin.core.placement.workload import Weighted
 from device_plugin.core.requests import ANYTHING, PodRequest, Shape
 

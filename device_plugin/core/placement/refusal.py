@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from device_plugin.core.hosts import NOTHING
+from device_plugin.core.placement.card_columns import Ints, Mask, kinds_where
 from device_plugin.core.placement.fit import CardFit, KindSizes
-from device_plugin.core.placement.table import Ints, Mask, NodeTable, kinds_where, marked, rows_of
+from device_plugin.core.placement.table import NodeTable, marked, rows_of
 from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import ANYTHING, PodRequest
 

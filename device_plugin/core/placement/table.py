@@ -6,177 +6,33 @@ written again and stamped, and a RowCache computes only the values again that ar
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from copy import copy
 from functools import cached_property
 from itertools import repeat
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from device_plugin.core.cards import Card
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.ledger import CardState, Ledger, NodeState
 from device_plugin.core.loads import Loads
 from device_plugin.core.node_constraints import NodeIndex, NodeSet
+from device_plugin.core.placement.card_columns import (
+    COLUMNS,
+    EMPTY,
+    NO_KIND,
+    CardKind,
+    CardStates,
+    Columns,
+    Floats,
+    Ints,
+    Mask,
+    packed,
+)
 from device_plugin.core.requests import ANYTHING, Selector
 
-Mask = NDArray[np.bool_]
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-
-COLUMNS = (
-    "free_mib", "free_cores", "free_slices", "serving", "usable", "cordoned", "short",
-    "mib", "units", "groups", "most", "kind",
-)  # fmt: skip
-"""The columns, in the order of a table's layers. From "mib" on they are equal for all cards of one kind."""
-NO_KIND = -1
 _NO_ROWS: Ints = np.zeros(0, dtype=np.int64)
-# The columns of a cell without a card: never usable, and never a division by zero.
-EMPTY = tuple(
-    {"kind": NO_KIND, "serving": 0, "usable": 0, "cordoned": 0, "short": 0}.get(c, 1) for c in COLUMNS
-)
-
-
-class CardKind(NamedTuple):
-    """The properties that cards of one kind share; to placement they differ only in uuid, health and free part."""
-
-    family: str
-    model: str
-    mem_mib: int
-    units: int
-    groups: int
-    slices: int
-
-    @classmethod
-    def of(cls, card: Card) -> "CardKind":
-        """The kind of a card."""
-        return cls(card.family, card.model, card.mem_mib, card.units, card.core_groups, card.max_slices)
-
-    def numbers(self, number: int) -> tuple[int, ...]:
-        """The columns from "mib" on for cards of this kind; `number` is the value of the column "kind"."""
-        return self.mem_mib, self.units, self.groups, self.slices, number
-
-
-def kinds_where(kinds: Collection[CardKind], accepts: Callable[[CardKind], bool]) -> Mask:
-    """True for the kinds that `accepts` accepts; False in the last position, which is NO_KIND; shape (kinds + 1,)."""
-    return np.array([*map(accepts, kinds), False], dtype=bool)
-
-
-class Columns:
-    """Cards as arrays of equal shape, one layer of `layers` for each of COLUMNS; `free_cores` counts core groups."""
-
-    def __init__(self, layers: Ints) -> None:
-        self.layers = layers
-        self.free_mib: Ints = layers[0]
-        self.free_cores: Ints = layers[1]
-        self.free_slices: Ints = layers[2]
-        self.mib: Ints = layers[7]
-        self.units: Ints = layers[8]
-        self.groups: Ints = layers[9]
-        self.most: Ints = layers[10]
-        self.kind: Ints = layers[11]
-
-    @classmethod
-    def free(cls, kinds: Sequence[CardKind]) -> "Columns":
-        """One free, usable card of each kind; shape (kinds,)."""
-        return cls(_packed([
-            (k.mem_mib, k.groups, k.slices, 1, 1, 0, 0, *k.numbers(number)) for number, k in enumerate(kinds)
-        ]))  # fmt: skip
-
-    @property
-    def serving(self) -> Mask:
-        """True for cards whose node serves."""
-        return self.layers[3] == 1
-
-    @property
-    def usable(self) -> Mask:
-        """True for cards that may get new slices and whose node serves."""
-        return self.layers[4] == 1
-
-    @property
-    def cordoned(self) -> Mask:
-        """True for cordoned cards."""
-        return self.layers[5] == 1
-
-    @property
-    def short(self) -> Mask:
-        """True for cards that have less now than their holders were granted."""
-        return self.layers[6] == 1
-
-    @property
-    def untouched(self) -> Mask:
-        """True for cards of which no slice is held."""
-        return self.free_slices == self.most
-
-    def idle(self) -> Floats:
-        """The idle share of each card: the lesser of its free shares of memory and core groups."""
-        return np.minimum(self.free_mib / self.mib, self.free_cores / self.groups)
-
-    def slack(self) -> Ints:
-        """The free part of each card, in millionths of a card; memory and core groups are added."""
-        return self.free_mib * 10**6 // self.mib + self.free_cores * 10**6 // self.groups
-
-
-class CardStates:
-    """Groups cards by equal columns, called states: of thousands of cards most are in one of a few states.
-
-    Finding that nothing fits takes about ten passes over all cards, and a hundredth of that time over all states.
-    `code` has the number of each cell's state; state 0 is EMPTY. The number of a state without cards is reused, so
-    there are never more states than cards.
-    """
-
-    def __init__(self, shape: tuple[int, int]) -> None:
-        self._codes: dict[tuple[int, ...], int] = {EMPTY: 0}
-        self.code: Ints = np.zeros(shape, dtype=np.int64)
-        self._states = [EMPTY]
-        self._layers: Ints = _packed(self._states)
-        self._count = [self.code.size]
-        self._unused: list[int] = []
-        self._frozen: tuple[Columns, Ints] | None = None
-
-    def columns(self) -> Columns:
-        """The states as columns of shape (states,). Valid until a card changes."""
-        return Columns(self._layers)
-
-    def frozen(self) -> tuple[Columns, Ints]:
-        """A copy of the states' columns and of the code of each cell, which later changes do not touch."""
-        if self._frozen is None:
-            self._frozen = Columns(self._layers.copy()), self.code.copy()
-        return self._frozen
-
-    def assign_rows(self, origin: Ints) -> None:
-        """Give each row the cells of the row `origin`, or empty ones for -1. Rows that go must be empty."""
-        self._frozen = None
-        self.code = np.where(origin[:, None] < 0, 0, self.code.take(origin, axis=0))
-        self._count[0] += self.code.size - sum(self._count)
-
-    def move(self, cell: tuple[int, int], state: tuple[int, ...]) -> None:
-        """Record that the card of `cell` now has `state`."""
-        self._frozen = None
-        before = int(self.code[cell])
-        self._count[before] -= 1
-        if before and not self._count[before]:
-            del self._codes[self._states[before]]
-            self._layers[:, before] = EMPTY
-            self._unused.append(before)
-        code = self._codes.get(state)
-        if code is None:
-            code = self._codes[state] = self._new()
-            self._states[code], self._layers[:, code] = state, state
-        self.code[cell] = code
-        self._count[code] += 1
-
-    def _new(self) -> int:
-        if not self._unused:
-            known = len(self._states)
-            more = max(16, known)
-            self._states += [EMPTY] * more
-            self._layers = np.concatenate((self._layers, np.array([EMPTY] * more).T), axis=1)
-            self._count += [0] * more
-            self._unused = list(range(known, known + more))
-        return self._unused.pop()
 
 
 class NodeTable(Columns):
@@ -382,7 +238,7 @@ class NodeTable(Columns):
         cells = [EMPTY] * self.there.shape[1]
         for slot, card in enumerate(state.cards):
             cells[slot] = _free_part(state, card) + self._numbers[self.kinds[CardKind.of(card.card)]]
-        self.layers[:, position] = _packed(cells)
+        self.layers[:, position] = packed(cells)
         for slot, cell in enumerate(cells):
             self.states.move((position, slot), cell)
 
@@ -403,11 +259,6 @@ class NodeTable(Columns):
     def _stamp(self, position: int) -> None:
         self.now += 1
         self.stamp[position] = self.now
-
-
-def _packed(cards: Sequence[Sequence[int]]) -> Ints:
-    """The layers, of shape (cards,), of cards given as tuples in the order of COLUMNS."""
-    return np.array(cards, dtype=np.int64).reshape(-1, len(COLUMNS)).T.copy()
 
 
 def _free_part(node: NodeState, state: CardState) -> tuple[int, ...]:

@@ -8,8 +8,8 @@ from itertools import islice
 
 import numpy as np
 
+from device_plugin.core.placement.card_columns import CardKind, Columns, Floats, Ints, Mask
 from device_plugin.core.placement.fit import CardFit, KindSizes
-from device_plugin.core.placement.table import CardKind, Columns, Floats, Ints, Mask
 from device_plugin.core.requests import Request, Shape
 
 # Arrivals after which a pod counts half: enough pods to know the mix, few enough to follow its changes.

@@ -7,8 +7,8 @@ import pytest
 from device_plugin.cluster.place.refit import FIRST, MOST, NODES, PAUSE_SECONDS, Refit
 from device_plugin.cluster.ports import FitError
 from device_plugin.core.grants import Grant
+from device_plugin.core.placement.card_columns import CardKind
 from device_plugin.core.placement.policies import WorkloadTables
-from device_plugin.core.placement.table import CardKind
 from device_plugin.core.placement.workload import Weighted
 from device_plugin.core.pods import Node
 from tests.builders.cards import inventory

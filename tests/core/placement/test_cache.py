@@ -10,10 +10,11 @@ from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement import POLICIES, Placer
 from device_plugin.core.placement.cache import NodeScores, Policy
+from device_plugin.core.placement.card_columns import Floats, Mask
 from device_plugin.core.placement.expected_fill import ExpectedFill
 from device_plugin.core.placement.fit import CardFit
 from device_plugin.core.placement.policies import WorkloadTables
-from device_plugin.core.placement.table import Floats, Mask, NodeView
+from device_plugin.core.placement.table import NodeView
 from device_plugin.core.placement.workload import TargetWorkload
 from device_plugin.core.requests import NO_CARD, PodRequest, Request, Shape
 from tests.builders.cards import FAMILY, inventory

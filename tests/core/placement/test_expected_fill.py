@@ -10,10 +10,10 @@ from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement import POLICIES, Placer
 from device_plugin.core.placement.cache import NodeScores
+from device_plugin.core.placement.card_columns import Floats, kinds_where
 from device_plugin.core.placement.expected_fill import ExpectedFill
 from device_plugin.core.placement.fit import KindSizes
 from device_plugin.core.placement.policies import WorkloadTables
-from device_plugin.core.placement.table import Floats, kinds_where
 from device_plugin.core.placement.workload import TargetWorkload, Weighted
 from device_plugin.core.requests import NO_CARD, PodRequest, Shape
 from tests.builders.cards import inventory

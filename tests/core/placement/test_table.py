@@ -15,7 +15,8 @@ from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.loads import Load, Loads
 from device_plugin.core.placement import Placer
-from device_plugin.core.placement.table import CardStates, Ints, NodeTable, RowCache
+from device_plugin.core.placement.card_columns import CardStates, Ints
+from device_plugin.core.placement.table import NodeTable, RowCache
 from device_plugin.core.placement.workload import TargetWorkload
 from device_plugin.core.requests import PodRequest, Selector, Shape
 from tests.builders.cards import card, inventory

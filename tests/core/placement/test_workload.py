@@ -4,8 +4,9 @@ import numpy as np
 
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement import Placer
+from device_plugin.core.placement.card_columns import CardKind
 from device_plugin.core.placement.policies import KINDS, WorkloadTables
-from device_plugin.core.placement.table import CardKind, NodeView
+from device_plugin.core.placement.table import NodeView
 from device_plugin.core.placement.workload import KEPT, MOST, TargetWorkload, Weighted
 from device_plugin.core.requests import Request, Selector, Shape
 from tests.builders.cards import FAMILY, inventory
