@@ -31,6 +31,7 @@ class Fleet:
         identities = {
             token.removeprefix("token-of-"): {"Authorization": f"Bearer {token}"} for token in USERS
         }
+        self.server = server
         self.url = server.url
         self._api = Cluster(server.url.removeprefix("http://"), identities)
         self.kubeconfig = folder / "kubeconfig"
@@ -44,6 +45,15 @@ class Fleet:
 
     def close(self) -> None:
         self._api.close()
+
+    def stop(self) -> None:
+        """The API server is away until it is started again."""
+        self._api.close()
+        self.server.stop()
+
+    def start(self) -> None:
+        """The API server is back, with the objects of before."""
+        self.server.start()
 
     def node(self, name: str, count: int = 1, uuid: str = "") -> None:
         """A node with cards `NAME-0`, `NAME-1` of 16 units and 60 core groups, or with the one card `uuid`."""

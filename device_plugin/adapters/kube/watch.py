@@ -61,10 +61,12 @@ class ListWatch(Generic[Item]):
         on_change: Callable[[Change, Item], None],
         stop: threading.Event,
         on_error: Callable[[ApiError], None] = lambda _: None,
+        on_open: Callable[[], None] = lambda: None,
     ) -> None:
         """Call `on_sync` with each full list and `on_change` with each change, until `stop` is set.
 
-        Errors of the server are told to `on_error` and tried again, later and later. `interrupt` ends a quiet watch.
+        Errors of the server are told to `on_error` and tried again, later and later. `on_open` is called whenever a
+        watch is open: no change is missed from then on. `interrupt` ends a quiet watch.
         """
         version = self._version
         delay = FIRST_DELAY
@@ -72,7 +74,7 @@ class ListWatch(Generic[Item]):
             try:
                 if not version:
                     version = self._list(on_sync)
-                before, version = version, self._watch(version, on_change)
+                before, version = version, self._watch(version, on_change, on_open)
                 if version != before:
                     delay = FIRST_DELAY
                 elif not stop.is_set() and not self._stopped:
@@ -105,10 +107,13 @@ class ListWatch(Generic[Item]):
         on_sync(listed.items)
         return listed.version
 
-    def _watch(self, version: str, on_change: Callable[[Change, Item], None]) -> str:
+    def _watch(
+        self, version: str, on_change: Callable[[Change, Item], None], on_open: Callable[[], None]
+    ) -> str:
         """Follow changes after `version` until the stream ends; returns the last version seen."""
         with closing(self._opened(version)) as stream:
             try:
+                on_open()
                 for line in self._lines(stream):
                     version = self._event(line, on_change) or version
             finally:

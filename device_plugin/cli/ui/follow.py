@@ -40,6 +40,8 @@ GATHER_SECONDS = 0.05
 REASONS_SECONDS, LEISURE = 0.25, 4
 # Seconds after which what depends on time alone is looked at.
 TURN_SECONDS = 1.0
+# Seconds after which what the caller might not read is asked for again.
+RIGHTS_SECONDS = 30.0
 # Waiting pods, gangs, Jobs and faults that the page gets; a tenant can make thousands.
 MOST_WAITING = MOST_GANGS = MOST_JOBS = 2000
 MOST_FAULTS = 100
@@ -70,6 +72,7 @@ class ClusterFollower:
         self._explainer = Explainer(shared, scheduler, self._stop.wait)
         self._changed, self._asked = threading.Event(), threading.Event()
         self._seen: Mapping[str, NodeState] = {}
+        self._seen_hidden = False
         self._jobs: dict[str, Job] = {}
         self._plans: Mapping[tuple[str, str], rows.Row] = {}
         self._jobs_lock = threading.Lock()
@@ -80,9 +83,9 @@ class ClusterFollower:
     def start(self) -> None:
         """Start the threads that watch the cluster, and those that compute rows and reasons."""
         for name, work in {
-            "nodes": partial(self._follow, NODES, EVERYWHERE, self._view.sync_nodes, self._on_node),
-            "pods": self._follow_pods,
-            "jobs": self._follow_jobs,
+            "nodes": partial(self._again, self._follow_nodes),
+            "pods": partial(self._again, self._follow_pods),
+            "jobs": partial(self._again, self._follow_jobs),
             "rows": self._rows,
             "reasons": self._reasons,
         }.items():
@@ -115,11 +118,20 @@ class ClusterFollower:
             )
             raise
 
+    def _again(self, follow: Callable[[], None]) -> None:
+        """Follow until the end; where the caller may not read anything, try again, since rights come and go."""
+        while not self._stop.is_set():
+            follow()
+            self._stop.wait(RIGHTS_SECONDS)
+
+    def _follow_nodes(self) -> None:
+        self._follow(NODES, EVERYWHERE, self._view.sync_nodes, self._on_node)
+
     def _follow_pods(self) -> None:
+        """Follow the pods; without the right to all of them, those of the namespace."""
         follow = partial(self._follow, PODS, sync=self._view.sync_pods, on_change=self._on_pod)
         if not follow(self._where) and not self._where.namespace:
-            self._where = Where(self._namespace)
-            follow(self._where)
+            follow(Where(self._namespace))
 
     def _follow_jobs(self) -> None:
         """Follow the Jobs of queues; without the right to, those of the namespace."""
@@ -133,14 +145,13 @@ class ClusterFollower:
         self, kind: Kind[Any], where: Where, sync: Callable[[Sequence[Any]], None],
         on_change: Callable[[Change, Any], None],
     ) -> bool:  # fmt: skip
-        """Follow a kind until the end; returns false at once if the caller may not read it there."""
+        """Follow a kind until the end; returns false once the caller may not read it there."""
         watch: ListWatch[Any] = ListWatch(self._client, kind, where)
         with self._watches_lock:
             self._watches.append(watch)
 
         def synced(items: Sequence[Any]) -> None:
             sync(items)
-            self._entries.put("notice", {f"late-{kind.plural}": None})
             self._touch()
 
         def changed(change: Change, item: Any) -> None:
@@ -148,14 +159,36 @@ class ClusterFollower:
             self._touch()
 
         try:
-            watch.run(synced, changed, self._stop, partial(self._on_error, kind))
+            watch.run(
+                synced,
+                changed,
+                self._stop,
+                partial(self._on_error, kind),
+                partial(self._on_open, kind, where),
+            )
         except _ForbiddenError:
-            self._note(f"read-{kind.plural}", self._missing(kind, where))
+            with self._watches_lock:
+                self._watches.remove(watch)
+            self._entries.put(
+                "notice",
+                {f"late-{kind.plural}": None, f"read-{kind.plural}": {"text": self._missing(kind, where)}},
+            )
             if kind is NODES:
                 self._nodes_hidden = True
-                self._touch()
+            # What was read before is not known any more.
+            sync(())
+            self._touch()
             return False
         return True
+
+    def _on_open(self, kind: Kind[Any], where: Where) -> None:
+        """What is shown of a kind is true again, whether a list came before or not."""
+        self._entries.put("notice", {f"late-{kind.plural}": None})
+        if where.namespace == self._where.namespace:
+            self._entries.put("notice", {f"read-{kind.plural}": None})
+        if kind is NODES:
+            self._nodes_hidden = False
+            self._touch()
 
     def _missing(self, kind: Kind[Any], where: Where) -> str:
         """The right that the caller lacks, what is unknown without it, and what allows it, as text."""
@@ -225,7 +258,12 @@ class ClusterFollower:
         """Set the entries of the nodes whose records in the ledger changed."""
         snapshot = self._view.snapshot()
         records = snapshot.records()
-        changed = {name: record for name, record in records.items() if self._seen.get(name) is not record}
+        hidden = self._nodes_hidden
+        changed = {
+            name: record
+            for name, record in records.items()
+            if self._seen.get(name) is not record or hidden is not self._seen_hidden
+        }
         gone = self._seen.keys() - records.keys()
         # A snapshot of these nodes alone: one of all would look at every pod of the cluster for each change.
         few = snapshot.of(changed)
@@ -235,10 +273,10 @@ class ClusterFollower:
             if record.inventory is not None:
                 found[name] = rows.node_row(self._explainer, few, name, rows.bound_times(pods.values()))
             else:
-                row = rows.granted_row(record, pods) if self._nodes_hidden else {}
+                row = rows.granted_row(record, pods) if hidden else {}
                 found[name] = row if row.get("cards") else None
         self._entries.put("node", found)
-        self._seen = records
+        self._seen, self._seen_hidden = records, hidden
         self._entries.put("about", {"cluster": {"read": True}})
 
     def _pods_of(self, record: NodeState) -> Mapping[str, Pod]:

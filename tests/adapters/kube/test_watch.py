@@ -116,7 +116,7 @@ class Recorded(threading.Event):
         return grows and len(self.waits) == 6 and self.waits[-1] > 1.0
 
 
-def closes(version: str, _: object) -> str:
+def closes(version: str, *_: object) -> str:
     return version
 
 

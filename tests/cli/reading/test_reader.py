@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from device_plugin.adapters.http.client import Connection
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.endpoint import Endpoint
 from device_plugin.cli.reading.reader import ClusterReader, Scope
@@ -16,7 +17,7 @@ from tests.deadline import eventually
 
 
 class Limited(KubeClient):
-    """A client whose user may list only these plurals, by namespace (empty: all of them)."""
+    """A client whose user may list and watch only these plurals, by namespace (empty: all of them)."""
 
     def __init__(self, endpoint: Endpoint, allowed: Mapping[str, Sequence[str]]) -> None:
         super().__init__(endpoint, "test")
@@ -26,6 +27,11 @@ class Limited(KubeClient):
         if where.namespace not in self._allowed.get(kind.plural, ()):
             raise RefusedError("forbidden", 403, "Forbidden")
         return super().list(kind, where)
+
+    def watch(self, kind: Kind[Any], where: Where, version: str, silence: float) -> Connection:
+        if where.namespace not in self._allowed.get(kind.plural, ()):
+            raise RefusedError("forbidden", 403, "Forbidden")
+        return super().watch(kind, where, version, silence)
 
 
 ALL = {"nodes": ("",), "pods": ("",)}

@@ -13,6 +13,8 @@ from device_plugin.cli.ui.follow import ClusterFollower
 from device_plugin.core.annotations import GROUP, GROUP_SIZE, MAX_REPLICAS, QUEUE
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import DEFAULT_PREFIXES
+from hack.embedded.apiserver.registry import Deletion
+from hack.embedded.apiserver.resources import NODES, RequestTarget
 from tests.builders import objects
 from tests.cli.fleet import Fleet
 from tests.cli.reading.test_reader import client
@@ -152,3 +154,51 @@ def test_no_rights_at_all_are_said(fleet: Fleet) -> None:
         assert eventually(
             lambda: "in namespace default" in shown(entries, "notice")["read-pods"]["text"], SECONDS
         )
+
+
+def test_an_api_server_that_was_away_is_said_until_it_is_back(fleet: Fleet) -> None:
+    fleet.node("n1", 1)
+    with followed(fleet) as entries:
+        assert eventually(lambda: held(entries) == {"n1": [[]]}, SECONDS)
+        fleet.stop()
+        late = {"late-nodes", "late-pods", "late-jobs"}
+        assert eventually(lambda: shown(entries, "notice").keys() == late, SECONDS)
+        assert "nodes may be out of date: " in shown(entries, "notice")["late-nodes"]["text"]
+        fleet.start()
+        # Nothing has changed meanwhile, so that the watches go on without a list.
+        assert eventually(lambda: shown(entries, "notice") == {}, SECONDS)
+        fleet.pod("a", 4, "n1-0")
+        assert eventually(lambda: held(entries) == {"n1": [["a"]]}, SECONDS)
+
+
+def test_a_forgotten_history_is_read_anew(fleet: Fleet) -> None:
+    fleet.node("n1", 1)
+    fleet.pod("a", 4, "n1-0")
+    with followed(fleet) as entries:
+        assert eventually(lambda: held(entries) == {"n1": [["a"]]}, SECONDS)
+        fleet.stop()
+        fleet.server.registry.delete("system:admin", RequestTarget(NODES, name="n1"), Deletion())
+        fleet.server.store.compact()
+        fleet.start()
+        assert eventually(lambda: held(entries) == {}, SECONDS)
+        assert eventually(lambda: shown(entries, "notice") == {}, SECONDS)
+
+
+def test_rights_that_are_withdrawn_hide_what_they_showed_until_they_are_back(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "RIGHTS_SECONDS", 0.05)
+    fleet.node("n1", 2)
+    fleet.pod("a", 4, "n1-0")
+    allowed: dict[str, Sequence[str]] = {**ALL}
+    with followed(fleet, allowed) as entries:
+        assert eventually(lambda: held(entries) == {"n1": [["a"], []]}, SECONDS)
+        allowed["nodes"] = ()
+        fleet.stop()
+        fleet.start()
+        assert eventually(lambda: held(entries) == {"n1": [["a"]]}, SECONDS)
+        assert shown(entries, "node")["n1"]["complete"] is False
+        assert eventually(lambda: shown(entries, "notice").keys() == {"read-nodes"}, SECONDS)
+        allowed["nodes"] = ("",)
+        assert eventually(lambda: held(entries) == {"n1": [["a"], []]}, SECONDS)
+        assert eventually(lambda: shown(entries, "notice") == {}, SECONDS)
