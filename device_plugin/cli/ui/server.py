@@ -55,7 +55,8 @@ class PageServer(ThreadingHTTPServer):
 
     daemon_threads = True
     block_on_close = False
-    request_queue_size = 64
+    # Connections that wait to be accepted: a browser tries again only after a second where there is no place.
+    request_queue_size = 1024
 
     def __init__(self, entries: PageEntries, answers: Mapping[str, Answer], port: int = 0) -> None:
         """`answers` are by path, such as `/why`. Raises OSError if the port cannot be had."""
@@ -65,6 +66,7 @@ class PageServer(ThreadingHTTPServer):
         self.token = secrets.token_urlsafe(32)
         self.port = int(self.server_address[1])
         self.hosts = {f"{name}:{self.port}" for name in ("127.0.0.1", "localhost")}
+        self.origins = {f"http://{host}" for host in self.hosts}
         self.address = f"http://127.0.0.1:{self.port}/#token={self.token}"
         self.files = {
             "/" if path.name == "index.html" else f"/{path.name}": (_TYPES[path.suffix], path.read_bytes())
@@ -134,6 +136,8 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "vgpu", ""
     timeout = TIMEOUT_SECONDS
+    # Head and body are two writes: the kernel would keep the second one back for 40 ms.
+    disable_nagle_algorithm = True
     server: PageServer
 
     def do_GET(self) -> None:
@@ -161,10 +165,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _foreign(self) -> str:
         """Why the request is refused whatever it asks, as text; empty for one of our page."""
-        if self.headers.get("Host") not in self.server.hosts:
+        hosts, origins = self.headers.get_all("Host", []), self.headers.get_all("Origin", [])
+        if len(hosts) != 1 or hosts[0] not in self.server.hosts or not self.path.startswith("/"):
             return "this address is not ours"
-        origin = self.headers.get("Origin")
-        if origin is not None and origin.removeprefix("http://") not in self.server.hosts:
+        if any(origin not in self.server.origins for origin in origins):
             return "another page asks"
         # A person who types the address, or opens it from a terminal, comes from none.
         if self.headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin"):

@@ -1,7 +1,9 @@
 """The page's server answers only its own page, on its own address, and gives data only for the token."""
 
 import json
+import socket
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from http.client import HTTPConnection, HTTPResponse
@@ -13,6 +15,8 @@ from device_plugin.cli.ui.entries import PageEntries
 from device_plugin.cli.ui.server import PAGE, PageServer
 from tests.deadline import eventually
 
+# Connections of other users.
+CROWD = 1000
 FILES = sorted(path.name for path in PAGE.iterdir())
 
 
@@ -101,8 +105,21 @@ def test_the_token_is_new_each_time_and_stands_where_no_browser_sends_it(server:
         {"Host": "rebound.example.com:{port}"},
         {"Host": "127.0.0.1"},
         {"Host": "127.0.0.1:1"},
+        {"Host": "localhost.:{port}"},
+        {"Host": "127.0.0.1:{port}@example.com"},
+        {"Host": "user@127.0.0.1:{port}"},
+        {"Host": "127.0.0.1:{port} "},
+        {"Host": "127.0.0.1:{port},example.com"},
+        {"Host": "0:{port}"},
+        {"Host": "[::1]:{port}"},
+        {"Host": ""},
         {"Origin": "http://example.com"},
         {"Origin": "null"},
+        {"Origin": ""},
+        {"Origin": "http://127.0.0.1:1"},
+        {"Origin": "http://127.0.0.1:{port}.example.com"},
+        {"Origin": "http://example.com http://127.0.0.1:{port}"},
+        {"Origin": "file://"},
         {"Origin": "https://127.0.0.1:{port}"},
         {"Sec-Fetch-Site": "cross-site"},
         {"Sec-Fetch-Site": "same-site"},
@@ -135,6 +152,32 @@ def test_our_own_page_is_heard_by_both_names(server: PageServer) -> None:
     assert get(server, "/use?card=b", known(server)).status == 404
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["GET / HTTP/1.1"],
+        ["GET / HTTP/1.1", "Host: 127.0.0.1:{port}", "Host: example.com"],
+        ["GET / HTTP/1.1", "Host: example.com", "Host: 127.0.0.1:{port}"],
+        ["GET http://example.com/ HTTP/1.1", "Host: 127.0.0.1:{port}"],
+        [
+            "GET / HTTP/1.1",
+            "Host: 127.0.0.1:{port}",
+            "Origin: http://127.0.0.1:{port}",
+            "Origin: http://example.com",
+        ],
+    ],
+    ids=str,
+)
+def test_a_request_of_which_more_than_one_can_be_meant_gets_nothing(
+    server: PageServer, lines: list[str]
+) -> None:
+    text = "\r\n".join([*lines, f"Authorization: Bearer {server.token}", "Connection: close", "", ""])
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
+        connection.sendall(text.format(port=server.port).encode())
+        with connection.makefile("rb") as answer:
+            assert b" 403 " in answer.readline()
+
+
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD"])
 def test_nothing_can_be_changed(server: PageServer, method: str) -> None:
     assert get(server, "/changes", known(server), method).status == 501
@@ -143,6 +186,9 @@ def test_nothing_can_be_changed(server: PageServer, method: str) -> None:
 def messages(response: HTTPResponse) -> Iterator[tuple[str, object]]:
     event = ""
     while line := response.readline().decode().rstrip("\n"):
+        if line == ": alive":
+            assert response.readline() == b"\n"
+            continue
         event = line.removeprefix("event: ")
         data = response.readline().decode().removeprefix("data: ")
         assert response.readline() == b"\n"
@@ -207,6 +253,45 @@ def test_connections_with_the_token_are_bounded(server: PageServer) -> None:
     assert eventually(lambda: _reached(server), 20)
     for page in pages:
         page.close()
+
+
+def test_a_crowd_of_connections_and_guesses_of_the_token_cost_a_page_nothing(
+    server: PageServer, entries: PageEntries
+) -> None:
+    entries.put("node", {"n1": 1})
+    stream = messages(get(server, "/changes", known(server)))
+    crowd = [_connected(server) for _ in range(CROWD)]
+    began = time.monotonic()
+    guess = _connected(server)
+    for number in range(200):
+        guess.request("GET", "/changes", headers={"Authorization": f"Bearer {number}{server.token[4:]}"})
+        answer = guess.getresponse()
+        assert (answer.status, len(answer.read()) < 100) == (401, True)
+    entries.put("node", {"n1": 2})
+    assert ("change", [["node", "n1", 2]]) in stream
+    assert time.monotonic() - began < 20
+    assert threading.active_count() < module.MOST_CONNECTIONS + 20
+    for connection in (guess, *crowd):
+        connection.close()
+
+
+def test_a_browser_that_never_reads_gives_its_place_back(
+    server: PageServer, entries: PageEntries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module._Handler, "timeout", 0.2)
+    entries.put("node", {f"n{i}": "x" * 10_000 for i in range(2000)})
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
+        host = f"GET /changes HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n"
+        connection.sendall(f"{host}Authorization: Bearer {server.token}\r\n\r\n".encode())
+        assert eventually(server.is_open, 20)
+        assert eventually(lambda: not server.is_open(), 20)
+
+
+def test_a_request_that_comes_slowly_ends(server: PageServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module._Handler, "timeout", 0.2)
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
+        connection.sendall(b"GET / HT")
+        assert connection.recv(1) == b""
 
 
 def _connected(server: PageServer) -> HTTPConnection:
