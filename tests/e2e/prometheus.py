@@ -27,12 +27,13 @@ class Prometheus:
     """A running Prometheus, by its API."""
 
     def __init__(self, address: str) -> None:
-        self._address = address
+        """`address` is a host and a port."""
+        self.address = address
 
     def ready(self) -> bool:
         """True once it answers queries."""
         try:
-            with urllib.request.urlopen(f"http://{self._address}/-/ready", timeout=5):
+            with urllib.request.urlopen(f"http://{self.address}/-/ready", timeout=5):
                 return True
         except OSError:
             return False
@@ -52,7 +53,7 @@ class Prometheus:
         return found
 
     def _get(self, what: str, **words: str) -> Any:
-        url = f"http://{self._address}/api/v1/{what}?{urllib.parse.urlencode(words)}"
+        url = f"http://{self.address}/api/v1/{what}?{urllib.parse.urlencode(words)}"
         with urllib.request.urlopen(url, timeout=30) as answer:
             return json.load(answer)["data"]
 

@@ -7,15 +7,18 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from device_plugin.kube.api import Kind
+from playwright.sync_api import expect
+
+from device_plugin.kube.api import JOBS, Kind
 from hack.monitoring.alerts import ALERTS
 from hack.monitoring.boards import BOARDS
 from hack.monitoring.rules import recording_rules
 from tests.e2e import nodes, service
 from tests.e2e.kubectl import Kubectl
+from tests.e2e.pages import opened as page_of
 from tests.e2e.prometheus import INTERVAL, Prometheus, monitored, scraping
-from tests.e2e.queued_jobs import queued, running
-from tests.e2e.slices import held
+from tests.e2e.queued_jobs import pods, queued, running
+from tests.e2e.slices import held, inventory
 from tests.e2e.waiting import eventually
 from tests.e2e.workloads import PREFIX, slice_pod
 from tests.hack.monitoring.queries import metrics_in, runnable
@@ -45,6 +48,7 @@ def test_every_query_of_boards_and_rules_gives_a_result(kubectl: Kubectl, tmp_pa
         assert not [target for target in prometheus.targets() if target["health"] != "up"]
         assert not [rule for rule in prometheus.rules() if rule["health"] != "ok"]
         check_sums(prometheus, kubectl)
+        check_page(prometheus, kubectl)
 
 
 def workload(kubectl: Kubectl) -> None:
@@ -102,6 +106,43 @@ def check_sums(prometheus: Prometheus, kubectl: Kubectl) -> None:
     assert value(f"vgpu_namespace_granted_slices{here}") == 2
     assert value(f"vgpu_namespace_unplaced_pods{here}") == 1
     assert value(f"vgpu:namespace_core_groups_busy:sum{here}") == 5
+
+
+def check_page(prometheus: Prometheus, kubectl: Kubectl) -> None:
+    """The page of `vgpu ui` shows a card's use as Prometheus has it, and the Job, its progress and a gang."""
+    first = slice_pod("first", 1, 2, **nodes.on(nodes.first()))
+    first["metadata"]["labels"] |= {"vgpu.io/group": "train", "vgpu.io/group-size": "2"}
+    kubectl.create(first)
+    (member,) = (each["metadata"]["name"] for each in pods(kubectl, "job"))
+    kubectl.inside(member, "sh", "-c", SAYS)
+    (card,) = held(kubectl, "used")
+    with page_of("--prometheus", f"http://{prometheus.address}") as page:
+        page.get_by_label("Name", exact=True).fill("used")
+        row = page.locator(".row")
+        uuids = [each["uuid"] for each in inventory(nodes.first())["cards"]]
+        expect(row).to_have_count(1)
+        row.locator(".card").nth(uuids.index(card.card)).click()
+        panel = page.locator("#panel")
+        expect(panel).to_contain_text("used")
+        labels = f'{{card="{card.card}"}}'
+        used = f"vgpu_card_memory_used_bytes{labels} / vgpu_card_memory_bytes{labels}"
+        for name, query in (("computing", f"vgpu_card_busy_ratio{labels}"), ("memory used", used)):
+            (series,) = prometheus.query(query)
+            expect(panel).to_contain_text(f"{name}: now {round(float(series['value'][1]) * 100)} %")
+        page.get_by_label("Name", exact=True).fill("")
+        page.locator("nav a[data-view=jobs]").click()
+        page.get_by_label("Namespace").fill(kubectl.namespace)
+        job = page.locator(".item")
+        expect(job).to_have_count(1)
+        expect(job).to_contain_text("running")
+        expect(job).to_contain_text(f"{kubectl.namespace}, queue default")
+        (found,) = (each for each in kubectl.items(JOBS) if each["metadata"]["name"] == "job")
+        expect(job).to_contain_text(f"{found['status']['active']} pod at a time")
+        # The page asks the engine every 10 s, and that reads what the agents say every few seconds.
+        expect(job).to_contain_text("40 of 100 done", timeout=40_000)
+        expect(page.locator("#source")).to_have_text("From the job engine, every 10 s.")
+        page.locator("nav a[data-view=gangs]").click()
+        expect(page.locator(".item")).to_contain_text("1 of 2 pods exist, 0 are bound")
 
 
 @contextmanager

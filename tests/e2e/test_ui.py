@@ -1,9 +1,6 @@
 """The page of `vgpu ui` in a real browser: it shows what the API server has, within a second of each change."""
 
-import os
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 
@@ -12,40 +9,19 @@ from playwright.sync_api import Page, expect
 
 from device_plugin.core.annotations import CORDONED
 from device_plugin.kube.api import NODES, Ref
-from hack.chromium import NoChromiumError, chromium
-from tests.e2e import nodes
+from tests.e2e import nodes, pages
 from tests.e2e.kubectl import Kubectl, api
 from tests.e2e.slices import cards, grant
 from tests.e2e.waiting import eventually
 from tests.e2e.workloads import slice_pod
-from tests.pages import PROJECT
-from tests.requirement import require
 
 PROMISED_SECONDS = 1.0
 
 
 @pytest.fixture
 def page() -> Iterator[Page]:
-    """The page of the administrator, in a browser."""
-    command = [sys.executable, "-m", "device_plugin", "ui", "--kubeconfig", os.environ["KUBECONFIG"]]
-    with subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, text=True) as serving:
-        try:
-            assert serving.stdout is not None
-            address = serving.stdout.readline().strip()
-            with chromium() as browser:
-                made = browser.new_page(viewport={"width": 1600, "height": 2000})
-                errors: list[str] = []
-                made.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
-                made.on("pageerror", lambda error: errors.append(str(error)))
-                made.goto(address)
-                made.locator(".card").first.wait_for()
-                yield made
-                assert errors == []
-        except NoChromiumError as error:
-            require(condition=False, reason=str(error))
-        finally:
-            serving.terminate()
-    assert serving.returncode == 0
+    with pages.opened() as found:
+        yield found
 
 
 def shown(page: Page) -> dict[str, int]:
