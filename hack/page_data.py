@@ -10,10 +10,17 @@ Row = dict[str, Any]
 MODELS = (("Z100", 16368, 60, 4), ("Z100L", 32752, 60, 4), ("K100", 65520, 120, 4), ("BW1000", 65520, 80, 4))
 NAMESPACES = ("team-vision", "team-speech", "research", "serving", "notebooks", "batch")
 PODS = ("trainer", "notebook", "inference", "evaluate", "tokenizer", "serve-llm")
+# Models whose cards are linked in fours.
+LINKED = ("BW1000",)
+# Quarters of a card that a slice takes.
+QUARTERS = (1, 1, 1, 1, 2)
 
 
 def fill(entries: PageEntries, nodes: int, cards: int = 8, seed: int = 1) -> Mapping[str, Row]:
-    """Put a cluster of `nodes` nodes into the entries; returns the nodes by name."""
+    """Put a cluster of this many nodes into the entries; returns the nodes by name.
+
+    5,000 nodes with 8 cards each have about 68,000 slices.
+    """
     rng = random.Random(seed)
     made = {f"gpu-{number:04}": node(rng, f"{number:04x}", cards) for number in range(1, nodes + 1)}
     entries.put("about", {"page": {"use": False}, "cluster": {"read": True}})
@@ -27,11 +34,16 @@ def fill(entries: PageEntries, nodes: int, cards: int = 8, seed: int = 1) -> Map
 def node(rng: random.Random, mark: str, cards: int) -> Row:
     """A node whose cards are of one model, each with random slices."""
     model = rng.choice(MODELS)
-    fullness = rng.random()
+    fullness = max(rng.random(), rng.random())
+    linked = model[0] in LINKED
     return {
         "serving": rng.random() > 0.004,
         "complete": True,
-        "cards": [card(rng, f"GPU-{mark}0000000{i:x}", model, fullness) for i in range(cards)],
+        "cards": [
+            card(rng, f"GPU-{mark}0000000{i:x}", model, fullness)
+            | {"hive": str(1 + i // 4) if linked else "", "numa": i // 4}
+            for i in range(cards)
+        ],
     }
 
 
@@ -41,7 +53,7 @@ def card(rng: random.Random, uuid: str, model: tuple[str, int, int, int], fullne
     slices: list[Row] = []
     quarter = 0
     while quarter < 4 and rng.random() < fullness:
-        size = rng.randint(1, 4 - quarter)
+        size = min(rng.choice(QUARTERS), 4 - quarter)
         first, last = quarter * groups // 4, (quarter + size) * groups // 4 - 1
         slices.append({
             "namespace": rng.choice(NAMESPACES), "pod": f"{rng.choice(PODS)}-{rng.randrange(16**5):05x}",

@@ -6,6 +6,7 @@ from typing import Any
 from device_plugin.cluster.show.explain import Explainer
 from device_plugin.core.annotations import MAX_COMPUTE_UNITS, MAX_REPLICAS, MIN_REPLICAS, QUEUE
 from device_plugin.core.batch import Job
+from device_plugin.core.cards import Card
 from device_plugin.core.grants import CardSize, Grant, Slice
 from device_plugin.core.ledger import NodeState, Snapshot
 from device_plugin.core.pods import Pod
@@ -20,11 +21,12 @@ _STATES = ("outliving", "covered", "unenforced")
 
 def node_row(explainer: Explainer, snapshot: Snapshot, name: str, bound: Mapping[str, str]) -> Row:
     """A node with an inventory. `bound` has the time of binding of each pod, by UID."""
-    node = explainer.node(snapshot, name)
+    node, state = explainer.node(snapshot, name), snapshot.node(name)
+    known = {each.card.uuid: each.card for each in state.cards} if state is not None else {}
     return {
         "serving": node["serving"],
         "complete": True,
-        "cards": [_card(card, bound) for card in node["cards"]],
+        "cards": [_card(card, known[card["uuid"]], bound) for card in node["cards"]],
     }
 
 
@@ -89,13 +91,13 @@ def runs(ids: Sequence[int]) -> list[list[int]]:
     return found
 
 
-def _card(card: Mapping[str, Any], bound: Mapping[str, str]) -> Row:
+def _card(card: Mapping[str, Any], known: Card, bound: Mapping[str, str]) -> Row:
     closed = "short" if card["short"] else "cordoned" if card["cordoned"] else ""
     return {
         "uuid": card["uuid"], "model": card["model"], "family": card["family"], "mib": card["memMiB"],
         "freeMiB": card["freeMiB"], "groups": card["coreGroups"], "freeGroups": card["freeCoreGroups"],
         "most": card["maxSlices"], "free": card["freeSlices"],
-        "state": closed if card["healthy"] else "unhealthy",
+        "state": closed if card["healthy"] else "unhealthy", "hive": known.hive, "numa": known.numa,
         "slices": [
             {
                 "namespace": s["namespace"], "pod": s["pod"], "container": s["container"], "mib": s["memMiB"],
@@ -114,7 +116,7 @@ def _granted_card(uuid: str, size: CardSize | None, slices: Sequence[Row]) -> Ro
     return {
         "uuid": uuid, "model": "", "family": "", "mib": mib, "freeMiB": 0, "freeGroups": 0,
         "groups": min(last + 1, MAX_COMPUTE_UNITS), "most": size.max_slices if size else len(slices),
-        "free": 0, "state": "", "slices": slices,
+        "free": 0, "state": "", "hive": "", "numa": -1, "slices": slices,
     }  # fmt: skip
 
 

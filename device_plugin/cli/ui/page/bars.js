@@ -1,8 +1,6 @@
 // Bars of a card, each one element: its parts are stops of a gradient, so that 40,000 cards need few elements.
 
-import { wanted } from "./cluster.js";
-
-const WARN = new Set(["outliving", "covered", "unenforced"]);
+import { WARN, wanted } from "./cluster.js";
 
 /** The tint of a slice: two alternate, amber where somebody should look, grey where the filter names others. */
 export function tint(slice, index, place, node) {

@@ -1,5 +1,8 @@
 // What the page knows of the cluster: the entries that the server sends, and what is derived from each node.
 
+// States of a slice that somebody should look at.
+export const WARN = new Set(["outliving", "covered", "unenforced"]);
+
 // Digits that a number in a name is filled up to, so that gpu-10 comes after gpu-9.
 const DIGITS = 10;
 
@@ -67,14 +70,16 @@ export class Cluster {
       this.sorted = true;
     }
     const all = this.names.map((name) => this.nodes.get(name));
-    const found = place.name || place.model || place.namespace ? all.filter((node) => fits(node, place)) : all;
+    const found = place.name || place.model || place.namespace || place.state ? all.filter((node) => fits(node, place)) : all;
     if (place.sort === "room") found.sort((one, other) => other.room - one.room);
     return found;
   }
 }
 
 /** True if a node has to do with what the filter names: itself or a pod on it, a model, a namespace. */
-function fits(node, { name, model, namespace }) {
+function fits(node, { name, model, namespace, state }) {
+  if (state === "room" && !node.roomy) return false;
+  if (state === "look" && !node.look) return false;
   if (model && !node.models.has(model)) return false;
   if (namespace && ![...node.namespaces].some((each) => each.startsWith(namespace))) return false;
   return !name || node.name.includes(name) || node.cards.some((card) => card.slices.some((slice) => slice.pod.includes(name)));
@@ -95,7 +100,9 @@ function derived(name, value) {
   const node = {
     name, order: `${name.replace(/\d+/g, (digits) => digits.padStart(DIGITS, "0"))} ${name}`, serving: value.serving, complete: value.complete, cards: value.cards,
     mib: 0, freeMiB: 0, groups: 0, freeGroups: 0, slices: 0, roomy: 0, room: 0, largest: null,
-    models: new Set(), namespaces: new Set(),
+    models: new Set(), namespaces: new Set(), hives: new Set(),
+    // Cards that get no new slices, by state, and whether somebody should look at the node.
+    closed: new Map(), look: !value.serving,
   };
   for (const card of value.cards) {
     card.room = value.serving ? room(card) : 0;
@@ -109,8 +116,17 @@ function derived(name, value) {
       node.room += card.room;
       if (!node.largest || card.freeMiB > node.largest.freeMiB) node.largest = card;
     }
+    const closed = card.state || (value.serving ? "" : "without an agent");
+    if (closed) {
+      node.closed.set(closed, (node.closed.get(closed) ?? 0) + 1);
+      node.look = true;
+    }
     if (card.model) node.models.add(card.model);
-    for (const slice of card.slices) node.namespaces.add(slice.namespace);
+    if (card.hive) node.hives.add(card.hive);
+    for (const slice of card.slices) {
+      node.namespaces.add(slice.namespace);
+      node.look ||= WARN.has(slice.state);
+    }
   }
   return node;
 }

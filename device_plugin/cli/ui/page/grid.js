@@ -2,6 +2,7 @@
 
 import { groupParts, memoryParts, paint } from "./bars.js";
 import { count, element, memory, named, say } from "./text.js";
+import { PIECE } from "./turn.js";
 
 // Heights in pixels, as the stylesheet has them: a line of cards, a row's edges, a name above its cards.
 const LINE = 52;
@@ -9,6 +10,8 @@ const EDGES = 15;
 const NAME = 24;
 // Rows out of sight that are made as well, and the width below which names stand above the cards.
 const MARGIN = 400;
+// Rows that are drawn in a frame even where the page is slow.
+const LEAST_ROWS = 4;
 const NARROW = 720;
 const NAME_WIDTH = 206;
 const LEAST_CARD = 122;
@@ -35,7 +38,7 @@ export class Grid {
     this.measure();
     this.root.setAttribute("aria-rowcount", String(nodes.length));
     this.root.setAttribute("aria-colcount", String(1 + Math.max(0, ...nodes.slice(0, 1000).map((node) => node.cards.length))));
-    this.draw(true);
+    this.draw();
   }
 
   /** Compute where each row stands; its height depends on its cards and on the width. */
@@ -56,21 +59,26 @@ export class Grid {
     this.root.style.height = `${this.tops[this.nodes.length]}px`;
   }
 
-  /** Make the rows in sight. With `all`, rows that are there are drawn anew; else only new ones. */
-  draw(all = false) {
+  /** Make the rows in sight, and draw those whose nodes changed. What takes longer than half a piece is left for the next frame. */
+  draw() {
+    const end = performance.now() + PIECE / 2;
+    let late = false;
+    let done = 0;
     const above = this.root.getBoundingClientRect().top;
     const first = this.find(-above - MARGIN);
     const last = this.find(-above + innerHeight + MARGIN);
     const keep = new Set();
     for (let i = first; i <= last && i < this.nodes.length; i += 1) {
       keep.add(this.nodes[i].name);
-      this.put(i, all);
+      if (late) continue;
+      if (this.put(i)) done += 1;
+      late = done >= LEAST_ROWS && performance.now() > end;
     }
     // The row with the focus stays, however far somebody scrolls.
     const held = document.activeElement?.closest?.(".row")?.dataset.node;
     if (held !== undefined && !keep.has(held) && this.index.has(held)) {
       keep.add(held);
-      this.put(this.index.get(held), all);
+      this.put(this.index.get(held));
     }
     for (const [name, row] of this.rows) {
       if (!keep.has(name)) {
@@ -79,33 +87,43 @@ export class Grid {
       }
     }
     this.rove();
+    if (late && !this.late) {
+      this.late = true;
+      requestAnimationFrame(() => {
+        this.late = false;
+        this.draw();
+      });
+    }
   }
 
   /** Draw rows whose nodes changed, where they are in sight. */
   update(names) {
     for (const name of names) {
       const i = this.index?.get(name);
-      if (i !== undefined && this.rows.has(name)) this.put(i, true);
+      if (i !== undefined && this.rows.has(name)) this.put(i);
     }
     this.rove();
   }
 
-  put(i, again) {
+  /** Make a row, or draw it anew if its node or what is looked for changed; returns true if there was something to do. */
+  put(i) {
     const node = this.nodes[i];
     let row = this.rows.get(node.name);
     if (!row) {
       row = makeRow(node);
       this.rows.set(node.name, row);
       this.root.append(row.root);
-    } else if (!again) return;
-    if (row.node !== node || row.place !== this.place) fillRow(row, node, this.place);
+    }
+    const changed = row.node !== node || row.place !== this.place;
+    if (changed) fillRow(row, node, this.place);
     row.node = node;
     row.place = this.place;
     const top = `translateY(${this.tops[i]}px)`;
     if (row.top !== top) row.root.style.transform = row.top = top;
     const height = `${this.tops[i + 1] - this.tops[i]}px`;
     if (row.height !== height) row.root.style.height = row.height = height;
-    row.root.setAttribute("aria-rowindex", String(i + 1));
+    if (row.index !== i) row.root.setAttribute("aria-rowindex", String((row.index = i) + 1));
+    return changed;
   }
 
   /** The index of the row at a height. */
@@ -136,6 +154,7 @@ export class Grid {
     const most = this.nodes[i].cards.length - 1;
     this.at = { node: name, index: Math.max(0, Math.min(index, most)) };
     this.reveal(name);
+    this.put(i);
     this.rows.get(name)?.cards[this.at.index]?.root.focus({ preventScroll: true });
   }
 
@@ -219,7 +238,9 @@ function makeRow(node) {
 }
 
 function fillRow(row, node, place) {
-  say(row.about, [...node.models].join(", ") || (node.complete ? "no cards" : "cards of grants that you may read"));
+  const hives = node.hives.size > 1 ? `, ${count(node.hives.size, "hive")}` : "";
+  say(row.about, node.complete ? `${[...node.models].join(", ") || "no cards"}${hives}` : "known from grants");
+  row.root.classList.toggle("partial", !node.complete);
   say(row.warn, node.serving ? "" : "agent not serving");
   while (row.cards.length > node.cards.length) row.cards.pop().cell.remove();
   while (row.cards.length < node.cards.length) {
@@ -254,15 +275,24 @@ function fillCard(made, node, card, place) {
   if (made.root.dataset.state !== card.state) made.root.dataset.state = card.state;
   paint(made.bars[0], memoryParts(card, place, node.name), card.mib);
   paint(made.bars[1], groupParts(card, place, node.name), card.groups);
-  const free = card.room ? memory(card.freeMiB) : "full";
-  say(made.texts[0], card.state || (node.complete ? free : count(card.slices.length, "slice")));
-  say(made.texts[1], card.state || !card.room ? "" : count(card.freeGroups, "group"));
+  say(made.texts[0], card.room ? memory(card.freeMiB) : fullness(node, card));
+  say(made.texts[1], card.room ? count(card.freeGroups, "group") : "");
   const label = cardLabel(node, card, made.index);
   if (made.label !== label) made.root.setAttribute("aria-label", (made.label = label));
 }
 
+/** Why a card has no room, in a few words; without rights to the node, what is known of it. */
+function fullness(node, card) {
+  if (card.state) return card.state;
+  if (!node.complete) return count(card.slices.length, "slice");
+  if (!node.serving) return "no agent";
+  if (card.freeMiB && card.freeGroups) return "no slice left";
+  if (card.freeMiB) return "no groups left";
+  return card.freeGroups ? "no memory left" : "full";
+}
+
 function cardLabel(node, card, index) {
   const free = `free ${memory(card.freeMiB)} of ${memory(card.mib)} and ${card.freeGroups} of ${count(card.groups, "core group")}`;
-  return [`Card ${index + 1} of ${node.name}`, card.state, node.complete ? free : "", count(card.slices.length, "slice")]
+  return [`Card ${index + 1} of ${node.name}`, card.state || (node.serving ? "" : "no agent"), node.complete ? free : "", count(card.slices.length, "slice")]
     .filter(Boolean).join(", ");
 }

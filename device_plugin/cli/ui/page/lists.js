@@ -1,7 +1,7 @@
 // Waiting pods, gangs and jobs as lists; each entry is an element that stays as long as it is shown.
 
 import { paint } from "./bars.js";
-import { aged, count, element, named, say, sentence, span } from "./text.js";
+import { aged, count, digits, element, named, say, sentence, span } from "./text.js";
 
 const FEW = 100;
 
@@ -53,7 +53,7 @@ export class List {
       before = item.root;
     }
     this.more.hidden = entries.length <= this.most;
-    say(this.more, `Show more of ${entries.length.toLocaleString("en")}`);
+    say(this.more, `Show more of ${digits(entries.length)}`);
   }
 }
 
@@ -105,10 +105,8 @@ const MAKERS = {
   },
   jobs(job) {
     const place = job.place ? `, number ${job.place}` : "";
-    const root = item(job.name, `${job.namespace}, queue ${job.queue || "(none)"}${place}`, job.phase, aged("span", "end", job.since));
-    const bounds = job.min || job.max ? `, between ${job.min || 1} and ${job.max || "any number"}` : "";
-    const waits = job.waitsFor ? ` It waits for ${job.waitsFor}.` : "";
-    line(root, "", `${count(Number(job.width), "pod")} at a time${bounds}.${waits}`);
+    const root = item(job.name, `${job.namespace}, queue ${job.queue || "(none)"}${place}`, job.phase, aged("span", "end", job.since, `${job.phase} for `));
+    line(root, "", [job.waitsFor && `Waits for ${job.waitsFor}.`, pods(job)].filter(Boolean).join(" "));
     if (job.progress?.total) {
       const left = job.secondsLeft ? `, about ${span(job.secondsLeft)} left` : "";
       line(root, "soft", `${job.progress.done} of ${job.progress.total} done${left}.`);
@@ -118,6 +116,14 @@ const MAKERS = {
     return root;
   },
 };
+
+/** How many pods a job has at a time, and how many it may have, as a sentence. */
+function pods(job) {
+  const width = Number(job.width);
+  const bounds = job.min || job.max ? `${job.min || 1} to ${job.max || "any number"}` : "";
+  if (!width) return bounds && `May have ${bounds} pods at a time.`;
+  return `${count(width, "pod")} at a time${bounds && `, may have ${bounds}`}.`;
+}
 
 function bar(root, part, whole, name) {
   const made = element("div", "meter");

@@ -8,8 +8,9 @@ import { CardMap } from "./map.js";
 import { Panel } from "./panel.js";
 import { link, read } from "./place.js";
 import { ask, follow } from "./stream.js";
-import { ages, count, element, memory, say, sentence } from "./text.js";
+import { ages, count, digits, element, memory, say, sentence } from "./text.js";
 import { findToken } from "./token.js";
+import { turn } from "./turn.js";
 
 const TITLES = { cards: "Cards", waiting: "Waiting pods", gangs: "Gangs", jobs: "Jobs in queues" };
 const NOTHING = {
@@ -23,7 +24,12 @@ const LIVE = {
   refused: "open the address that vgpu ui printed last",
 };
 const NAMES = { cards: "node or pod", waiting: "pod", gangs: "group", jobs: "job" };
+// The fields of the filter, by the names of their inputs.
+const FIELDS = ["name", "namespace", "model", "state", "reason", "sort"].map((field) => [`filter-${field}`, field]);
 const MOST_NOTICES = 20;
+const MOST_QUEUES = 8;
+// Nodes from which on a map is worth its place.
+const LEAST_MAP = 12;
 const MOST_NAMESPACES = 200;
 // Milliseconds between changes of what depends on the whole cluster: totals, the map, the lists of the filter.
 const WHOLE = 250;
@@ -43,23 +49,27 @@ let arrived = 0;
 let framed = false;
 let drawn = 0;
 let opener = null;
+// The time of day at which the stream was lost, as text.
+let heard = "";
 // The nodes that the map is to show in a moment.
 let mapped = null;
 // The timer of the next draw of the whole.
 let later = 0;
 
-const grid = new Grid(byId("grid"), (node, index) => {
+const grid = new Grid(byId("grid"), openCard);
+const map = new CardMap(byId("map-canvas"), (name) => grid.focus(name, 0));
+const list = new List(byId("list"), byId("more"), (pod) =>
+  ask(token, "/why", { pod }).catch((error) => ({ problem: `No answer: ${error.message}` })));
+const panel = new Panel(byId("panel"), closePanel, openCard, (node, card) =>
+  cluster.about.get("page")?.use ? ask(token, "/use", { node, card }).catch(() => ({ problem: "Prometheus was not asked." })) : null);
+
+function openCard(node, index) {
   const card = cluster.nodes.get(node)?.cards[index];
   if (!card) return;
   opener = { node, index };
   go({ ...place, node, card: card.uuid });
   panel.focus();
-});
-const map = new CardMap(byId("map-canvas"), (name) => grid.focus(name, 0));
-const list = new List(byId("list"), byId("more"), (pod) =>
-  ask(token, "/why", { pod }).catch((error) => ({ problem: `No answer: ${error.message}` })));
-const panel = new Panel(byId("panel"), closePanel, (node, card) =>
-  cluster.about.get("page")?.use ? ask(token, "/use", { node, card }).catch(() => ({ problem: "Prometheus was not asked." })) : null);
+}
 
 function closePanel() {
   go({ ...place, node: "", card: "" });
@@ -83,7 +93,7 @@ function arrive() {
   const before = place;
   place = read();
   if (before.view !== place.view) scrollTo(0, 0);
-  for (const [id, field] of [["filter-name", "name"], ["filter-namespace", "namespace"], ["filter-sort", "sort"]]) {
+  for (const [id, field] of FIELDS) {
     if (byId(id).value !== place[field]) byId(id).value = place[field];
   }
   all = true;
@@ -141,15 +151,16 @@ function drawWhole() {
   byId("cards-view").hidden = view !== "cards" || !cluster.nodes.size;
   byId("list-view").hidden = view === "cards";
   byId("filter-name").placeholder = NAMES[view];
-  byId("sort-field").hidden = view !== "cards";
-  byId("filter-model").parentElement.hidden = view !== "cards";
+  for (const field of document.querySelectorAll("[data-in]")) field.hidden = field.dataset.in !== view;
   drawFilter();
   drawNotices();
   const shown = view === "cards" ? drawCards() : drawList(view);
   const source = view === "jobs" ? cluster.about.get("jobs")?.source : "";
   say(byId("source"), source ?? "");
   byId("source").hidden = !source;
-  const filtered = place.name || place.namespace || (view === "cards" && place.model);
+  say(byId("queues"), view === "jobs" ? queues() : "");
+  byId("queues").hidden = !byId("queues").textContent;
+  const filtered = place.name || place.namespace || (view === "cards" && (place.model || place.state)) || (view === "waiting" && place.reason);
   byId("empty").hidden = shown > 0;
   say(byId("empty"), !read ? "Reading the cluster…" : filtered ? "Nothing fits the filter." : NOTHING[view]);
   for (const anchor of document.querySelectorAll("nav a")) {
@@ -164,7 +175,7 @@ function drawWhole() {
   const counts = { cards, waiting: cluster.waiting.size, gangs: cluster.gangs.size, jobs: cluster.jobs.size };
   for (const span of document.querySelectorAll("[data-count]")) {
     const number = counts[span.dataset.count];
-    say(span, number ? number.toLocaleString("en") : "");
+    say(span, number ? digits(number) : "");
   }
 }
 
@@ -172,23 +183,30 @@ function drawCards() {
   if (!cluster.nodes.size) return 0;
   const nodes = cluster.matching(place);
   const sum = { mib: 0, freeMiB: 0, groups: 0, freeGroups: 0, cards: 0, roomy: 0, slices: 0, largest: null };
+  const closed = new Map();
   for (const node of nodes) {
     for (const key of ["mib", "freeMiB", "groups", "freeGroups", "roomy", "slices"]) sum[key] += node[key];
     sum.cards += node.cards.length;
+    for (const [state, number] of node.closed) closed.set(state, (closed.get(state) ?? 0) + number);
     if (node.largest && (!sum.largest || node.largest.freeMiB > sum.largest.freeMiB)) sum.largest = node.largest;
   }
   const complete = nodes.every((node) => node.complete);
   totals(complete
     ? [
         ["Memory free", memory(sum.freeMiB), `of ${memory(sum.mib)}`, sum.mib - sum.freeMiB, sum.mib],
-        ["Core groups free", sum.freeGroups.toLocaleString("en"), `of ${sum.groups.toLocaleString("en")}`, sum.groups - sum.freeGroups, sum.groups],
-        ["Cards with room", sum.roomy.toLocaleString("en"), `of ${sum.cards.toLocaleString("en")}`, sum.cards - sum.roomy, sum.cards],
+        ["Core groups free", digits(sum.freeGroups), `of ${digits(sum.groups)}`, sum.groups - sum.freeGroups, sum.groups],
+        ["Cards with room", digits(sum.roomy), `of ${digits(sum.cards)}`, sum.cards - sum.roomy, sum.cards],
         ["Largest free slice", sum.largest ? memory(sum.largest.freeMiB) : "none", sum.largest ? count(sum.largest.freeGroups, "core group") : "", 0, 0],
+        ["Closed cards", digits([...closed.values()].reduce((all, number) => all + number, 0)),
+          [...closed].sort().map(([state, number]) => `${digits(number)} ${state}`).join(", "), 0, 0],
       ]
     : [["Cards that grants name", String(sum.cards), "", 0, 0], ["Slices", String(sum.slices), "", 0, 0]]);
   say(byId("map-text"), `${count(nodes.length, "node")}, ${count(sum.cards, "card")}, ${count(sum.slices, "slice")}`);
   byId("cards-view").hidden = !nodes.length;
-  drawMap(nodes);
+  // Few nodes are seen at a glance without a map, and without rights to the nodes nobody knows what is free.
+  const mapHidden = nodes.length < LEAST_MAP || !complete;
+  for (const id of ["map-canvas", "legend"]) byId(id).hidden = mapHidden;
+  if (!mapHidden) drawMap(nodes);
   grid.show(nodes, place);
   return nodes.length;
 }
@@ -230,11 +248,25 @@ function totals(entries) {
 
 function drawList(view) {
   const { name, namespace } = place;
+  const reason = view === "waiting" ? place.reason : "";
   const entries = [...{ waiting: cluster.waiting, gangs: cluster.gangs, jobs: cluster.jobs }[view]]
-    .filter(([, value]) => value.namespace.startsWith(namespace) && (value.pod ?? value.group ?? value.name).includes(name));
+    .filter(([, value]) => value.namespace.startsWith(namespace) && (value.pod ?? value.group ?? value.name).includes(name))
+    .filter(([, value]) => !reason || value.reason === reason);
   entries.sort(([, one], [, other]) => order(view, one, other));
   list.show(view, entries);
   return entries.length;
+}
+
+/** How many jobs of each queue run and wait, as a sentence for each. */
+function queues() {
+  const found = new Map();
+  for (const job of cluster.jobs.values()) {
+    const name = job.queue || "(none)";
+    const counts = found.get(name) ?? new Map();
+    found.set(name, counts.set(job.phase, (counts.get(job.phase) ?? 0) + 1));
+  }
+  const texts = [...found].sort().map(([name, counts]) => `Queue ${name}: ${[...counts].map(([phase, number]) => `${digits(number)} ${phase}`).join(", ")}.`);
+  return texts.slice(0, MOST_QUEUES).join(" ") + (texts.length > MOST_QUEUES ? ` And ${count(texts.length - MOST_QUEUES, "more queue")}.` : "");
 }
 
 /** Pods by how long they wait; jobs as their queue has them; else by name. */
@@ -260,16 +292,20 @@ function drawPanel() {
 
 function drawFilter() {
   options(byId("filter-model"), [...cluster.models.keys()].sort(), ["", "all"], place.model);
+  const reasons = new Map();
+  for (const pod of cluster.waiting.values()) reasons.set(pod.reason, (reasons.get(pod.reason) ?? 0) + 1);
+  const texts = new Map([...reasons].map(([reason, number]) => [reason, `${reason} (${digits(number)})`]));
+  options(byId("filter-reason"), [...reasons.keys()].sort(), ["", "any"], place.reason, texts);
   options(byId("namespaces"), [...cluster.namespaces.keys()].sort().slice(0, MOST_NAMESPACES));
 }
 
-function options(root, values, first = null, chosen = "") {
+function options(root, values, first = null, chosen = "", texts = new Map()) {
   const wanted = chosen && !values.includes(chosen) ? [...values, chosen] : values;
-  const key = JSON.stringify(wanted);
+  const key = JSON.stringify([wanted, [...texts]]);
   if (root.key !== key) {
     root.key = key;
     const made = wanted.map((value) => {
-      const option = element("option", "", value);
+      const option = element("option", "", texts.get(value) ?? value);
       option.value = value;
       return option;
     });
@@ -325,6 +361,10 @@ function hear(event, value, at) {
 function tell(state) {
   byId("live").dataset.state = state === "busy" || state === "refused" ? "lost" : state;
   say(byId("live-text"), LIVE[state]);
+  if (state === "live" || state === "wait") heard = "";
+  else heard ||= new Date().toTimeString().slice(0, 8);
+  say(byId("stale"), heard && cluster.about.size ? `Not live since ${heard}: ${LIVE[state]}. What is shown is from then.` : "");
+  byId("stale").hidden = !byId("stale").textContent;
   if (state !== "live") announce(LIVE[state]);
   if (state === "refused" || state === "busy") {
     byId("empty").hidden = false;
@@ -334,7 +374,7 @@ function tell(state) {
 
 // What a person does
 
-for (const [id, field] of [["filter-name", "name"], ["filter-namespace", "namespace"], ["filter-model", "model"], ["filter-sort", "sort"]]) {
+for (const [id, field] of FIELDS) {
   byId(id).addEventListener("input", (event) => go({ ...place, [field]: event.target.value }, true));
 }
 byId("filter").addEventListener("change", () => {
@@ -356,6 +396,7 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
 setInterval(ages, AGES);
 
 token = await findToken();
+await turn();
 arrive();
 if (token) follow(token, hear, tell);
 else tell("refused");

@@ -14,15 +14,23 @@ const CLOSED = {
   cordoned: "Cordoned: an operator keeps new slices away.",
   short: "It reports less than was granted of it: it gets no new slices until enough of these have ended.",
 };
+const NO_AGENT = "Its node's agent does not serve: it gets no new slices.";
 const SVG = "http://www.w3.org/2000/svg";
 
 export class Panel {
-  /** `close()` is called when somebody closes it; `use(node, card)` gives the use over time, if that is known. */
-  constructor(root, close, use) {
+  /**
+   * `close()` is called when somebody closes it, `open(node, index)` for another card that somebody chooses in it;
+   * `use(node, card)` gives the use over time, if that is known.
+   */
+  constructor(root, close, open, use) {
     this.root = root;
     this.use = use;
     this.key = "";
-    root.addEventListener("click", (event) => event.target.closest(".close") && close());
+    root.addEventListener("click", (event) => {
+      if (event.target.closest(".close")) close();
+      const other = event.target.closest(".other");
+      if (other) open(this.node, Number(other.dataset.index));
+    });
     root.addEventListener("keydown", (event) => event.key === "Escape" && close());
   }
 
@@ -30,7 +38,7 @@ export class Panel {
     this.root.hidden = true;
     this.root.replaceChildren();
     this.key = "";
-    this.card = null;
+    this.shown = null;
   }
 
   /** Show a card as it is now. */
@@ -42,8 +50,9 @@ export class Panel {
       this.root.scrollTop = 0;
       this.build(node, card);
       this.history(node.name, card.uuid);
-    } else if (this.card === card && this.place === place) return;
-    this.card = card;
+    } else if (this.shown === node && this.place === place) return;
+    this.shown = node;
+    this.node = node.name;
     this.place = place;
     this.fill(node, card, place);
   }
@@ -77,13 +86,18 @@ export class Panel {
   }
 
   fill(node, card, place) {
-    say(this.state, CLOSED[card.state] ?? "");
-    this.state.hidden = !card.state;
+    const closed = CLOSED[card.state] ?? (node.serving ? "" : NO_AGENT);
+    say(this.state, closed);
+    this.state.hidden = !closed;
+    this.state.classList.toggle("grave", card.state === "unhealthy");
+    const linked = card.hive ? node.cards.flatMap((each, i) => (each !== card && each.hive === card.hive ? [i + 1] : [])) : [];
     const facts = node.complete
       ? [
           ["Memory free", `${memory(card.freeMiB)} of ${memory(card.mib)}`],
           ["Core groups free", `${card.freeGroups} of ${card.groups}`],
           ["Slices", `${card.slices.length}, room for ${card.room ? card.free : 0} more`],
+          ...(linked.length ? [["Linked by XGMI with", `${linked.length > 1 ? "cards" : "card"} ${linked.join(", ")}`]] : []),
+          ...(card.numa >= 0 ? [["NUMA node", String(card.numa)]] : []),
         ]
       : [["Memory", memory(card.mib)], ["Slices that you may see", String(card.slices.length)]];
     this.facts.replaceChildren(...facts.flatMap(([name, text]) => [element("dt", "", name), element("dd", "", text)]));
@@ -97,7 +111,9 @@ export class Panel {
       if (unit.className !== name) unit.className = name;
     });
     say(this.slicesTitle, card.slices.length ? count(card.slices.length, "slice") : "No slices");
-    this.slices.replaceChildren(...card.slices.map((slice, i) => sliceLine(slice, tint(slice, i, place, node.name))));
+    const focused = [...this.slices.querySelectorAll(".other")].indexOf(document.activeElement);
+    this.slices.replaceChildren(...card.slices.map((slice, i) => sliceLine(slice, card, node, tint(slice, i, place, node.name))));
+    if (focused >= 0) this.slices.querySelectorAll(".other")[focused]?.focus();
   }
 
   /** Ask for the use over time and draw it, unless another card is shown meanwhile. */
@@ -114,18 +130,44 @@ export class Panel {
   }
 }
 
-function sliceLine(slice, name) {
+/** The indexes of the node's other cards of which the slice's container holds a part too. */
+function others(slice, card, node) {
+  const same = (each) => ["namespace", "pod", "container"].every((key) => each[key] === slice[key]);
+  return node.cards.flatMap((each, i) => (each !== card && each.slices.some(same) ? [i] : []));
+}
+
+function sliceLine(slice, card, node, name) {
   const root = element("div", "slice");
   const mark = element("i", `tint-${name}`);
   const whose = element("div");
   whose.append(named("b", "", slice.pod), named("div", "soft", `${slice.namespace}, container ${slice.container}`));
   if (slice.state) whose.append(element("div", "warn", STATES[slice.state] ?? slice.state));
+  const also = others(slice, card, node);
+  if (also.length) {
+    const line = element("div", "soft", "also on ");
+    for (const index of also) {
+      const other = element("button", "other", `card ${index + 1}`);
+      other.type = "button";
+      other.dataset.index = String(index);
+      line.append(other, " ");
+    }
+    whose.append(line);
+  }
   const amount = element("div", "amount", memory(slice.mib));
+  const part = card.mib ? Math.round((slice.mib / card.mib) * 100) : 0;
   const groups = slice.cores.reduce((sum, [first, last]) => sum + last - first + 1, 0);
-  amount.append(element("div", "soft", count(groups, "group")), aged("div", "soft", slice.since));
+  amount.append(element("div", "soft", `${part} %, ${count(groups, "group")}`), aged("div", "soft", slice.since));
   amount.title = `core groups ${ranges(slice.cores)}`;
   root.append(mark, whose, amount);
   return root;
+}
+
+function line(name, points) {
+  const path = document.createElementNS(SVG, "path");
+  path.setAttribute("class", name);
+  path.setAttribute("d", points);
+  path.setAttribute("vector-effect", "non-scaling-stroke");
+  return path;
 }
 
 /** A line of values from 0 to 1 over time, with its last value as text. */
@@ -139,12 +181,8 @@ function series(name, pairs, from, to) {
   chart.setAttribute("preserveAspectRatio", "none");
   chart.setAttribute("aria-hidden", "true");
   const at = ([when, value]) => [((when - from) / (to - from)) * 600, 88 - Math.min(1, value) * 84].map((n) => n.toFixed(1)).join(" ");
-  const path = document.createElementNS(SVG, "path");
-  path.setAttribute("d", `M${pairs.map(at).join("L")}`);
-  path.setAttribute("fill", "none");
-  path.setAttribute("stroke", "currentColor");
-  path.setAttribute("stroke-width", "2");
-  path.setAttribute("vector-effect", "non-scaling-stroke");
-  chart.append(path);
-  return [label, chart];
+  chart.append(line("scale", "M0 4H600M0 88H600"), line("values", `M${pairs.map(at).join("L")}`));
+  const times = element("p", "times soft");
+  times.append(element("span", "", "6 hours ago"), element("span", "", "lines at 0 and 100 %"), element("span", "", "now"));
+  return [label, chart, times];
 }

@@ -1,7 +1,7 @@
 // Which view is shown, with which filter and which card: all of it stands in the address, behind `#`.
 
 const VIEWS = ["cards", "waiting", "gangs", "jobs"];
-const FIELDS = ["name", "model", "namespace", "sort", "node", "card"];
+const FIELDS = ["name", "model", "namespace", "state", "reason", "sort", "node", "card"];
 
 /** What the address says. */
 export function read() {

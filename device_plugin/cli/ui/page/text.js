@@ -37,11 +37,18 @@ export function memory(mib) {
 }
 
 function round(value) {
-  return (value >= 100 ? Math.round(value) : Math.round(value * 10) / 10).toLocaleString("en");
+  return digits(value >= 100 ? Math.round(value) : Math.round(value * 10) / 10);
+}
+
+/** A number with a comma between each three digits. The browser's own way takes 50 ms the first time. */
+export function digits(value) {
+  const [whole, part] = String(value).split(".");
+  const grouped = whole.replace(/\B(?=(\d{3})+$)/g, ",");
+  return part ? `${grouped}.${part}` : grouped;
 }
 
 export function count(number, one, more = `${one}s`) {
-  return `${number.toLocaleString("en")} ${number === 1 ? one : more}`;
+  return `${digits(number)} ${number === 1 ? one : more}`;
 }
 
 /** The time since `text` (as Kubernetes writes times) as kubectl shows ages: `5m`, `3h12m`. */
