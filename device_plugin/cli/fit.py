@@ -5,8 +5,9 @@
     vgpu fit --cards 2                      # two whole cards
     vgpu fit train.yaml                     # the pods of a Pod, Deployment, Job ...; `-` reads standard input
 
-It reads the lists of nodes and pods, and decides on them as the cluster service does. No pod is preempted for it. The
-exit code is 0 if all pods fit, 1 if not.
+It reads the lists of nodes and pods, and decides on them as the cluster service does. No pod is preempted for it. Not
+tried: admission policies, which refuse hostPID for instance, and quotas. The exit code is 0 if all pods that ask for
+slices fit, and 1 if one does not or none asks.
 """
 
 import argparse
@@ -19,8 +20,10 @@ from typing import Any
 from device_plugin.adapters.kube.templates import TemplatePod
 from device_plugin.cli.access import caller
 from device_plugin.cli.reading import local_allocator
+from device_plugin.cli.reading.limit_mistakes import limit_mistake
 from device_plugin.cli.reading.local_allocator import LocalAllocator
 from device_plugin.cli.reading.manifests import ManifestError, Workload, read_manifests
+from device_plugin.cli.reading.prefixes import PrefixError
 from device_plugin.cluster.show.why_pod import PodAnswer, asked_text, grant_text
 from device_plugin.core import annotations
 from device_plugin.core.errors import RequestError
@@ -35,6 +38,7 @@ from device_plugin.core.requests import CORES, DEFAULT_PREFIXES, MEM, PERCENT, W
 MOST, MOST_MORE = 1000, 2000
 # Most places that are printed.
 SHOWN = 16
+UNTRIED = "Admission policies and quotas are not tried"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,20 +66,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the places. Raises ManifestError, MissingListError, ApiError, EndpointError."""
+    """Print the places. Raises ManifestError, PrefixError, MissingListError, ApiError, EndpointError."""
     workloads = _workloads(args)
     with caller.connected(args) as client:
         local = local_allocator.read(client, args)
+    if not args.file and args.prefix not in local.prefixes:
+        raise PrefixError(
+            f"--prefix: there are no cards {args.prefix}: this installation has {', '.join(local.prefixes)}"
+        )
     answers = [_fitted(local, workload, number) for number, workload in enumerate(workloads)]
     if args.output:
-        said = {"workloads": [answer.as_object() for answer in answers], "source": local.source}
+        said = {
+            "workloads": [answer.as_object() for answer in answers],
+            "source": local.source,
+            "untried": UNTRIED,
+        }
         print(json.dumps(said, indent=2))
     else:
         for answer in answers:
             for line in answer.lines():
                 print(printable(line))
-        print(printable(local.source))
-    return int(any(len(answer.placed) < answer.asked for answer in answers))
+        print(printable(f"{local.source}. {UNTRIED}"))
+    # A file may have pods without a slice beside others.
+    asked = [answer for answer in answers if answer.asked]
+    return int(not asked or any(len(answer.placed) < answer.asked for answer in asked))
 
 
 def _workloads(args: argparse.Namespace) -> Sequence[Workload]:
@@ -152,13 +166,19 @@ def _fitted(local: LocalAllocator, workload: Workload, number: int) -> FitAnswer
         for index in range(workload.count)
     ]
     name = f"{template.pod.namespace}/{workload.name}"
+    if problem := limit_mistake(template.pod, local.prefixes, local.served, local.units):
+        return FitAnswer(name, "", workload.count, problem=problem)
     try:
         request = local.view.pods.request_of(template.pod)
     except RequestError as error:
         return FitAnswer(name, "", workload.count, problem=str(error))
     if request is None:
-        return FitAnswer(name, "", 0, problem="asks for no slice, so vgpu does not place it")
+        return FitAnswer(name, "", 0, problem=_no_slice(local.prefixes))
     return _placed(local, FitAnswer(name, asked_text(request), workload.count), template, request, pods)
+
+
+def _no_slice(prefixes: Sequence[str]) -> str:
+    return f"asks for no slice of {', '.join(prefixes)}, so vgpu does not place it"
 
 
 def _placed(

@@ -28,7 +28,7 @@ from vgpu_runtime.paths import SOURCES
 ROOT = SOURCES.parent
 POLICIES = ("manifests/admission", "manifests/components/jobs")
 # Modules whose functions return or yield sentences of an answer.
-ANSWERS = ("cluster/show/why_pod.py", "cli/fit.py", "cli/reading/cluster.py")
+ANSWERS = ("cluster/show/why_pod.py", "cli/fit.py", "cli/reading/cluster.py", "cli/reading/limit_mistakes.py")
 # Modules whose functions return or yield what is wrong.
 PROBLEMS = {
     "Of groups and roles": ("core/roles.py", "cluster/gangs/groups.py"),

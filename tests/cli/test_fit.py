@@ -141,3 +141,67 @@ def test_without_the_right_to_list_it_says_what_to_ask_for(
 def test_a_malformed_request_is_told(half_full: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
     assert fit(half_full, "--mem", "0.5") == 1
     assert "hygon.com/dcu-mem is '0.5': write a whole number of at least 1" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("limits", "says"),
+    [
+        ({"hygon.com/dcumem": "4"}, "hygon.com/dcumem is no resource of a card: write hygon.com/dcu-mem"),
+        (
+            {"hygon.com/DCU_cores": "4"},
+            "hygon.com/DCU_cores is no resource of a card: write hygon.com/dcu-cores",
+        ),
+        ({MEM: "4", "hygon.com/dcu.percentage": "4"}, "write hygon.com/dcu-percent"),
+        ({"hygon.com/dcus": "1"}, "hygon.com/dcus is no resource of a card: write hygon.com/dcu"),
+        (
+            {"vendor.com/npu-mem": "4"},
+            "vendor.com/npu-mem: there are no cards vendor.com/npu here: this installation has hygon.com/dcu,",
+        ),
+        ({MEM: "4Gi"}, "hygon.com/dcu-mem is 4Gi memory units of 1 GiB: write 4"),
+        ({MEM: "4294967297"}, "hygon.com/dcu-mem is 4294967297 memory units of 1 GiB: write 5"),
+        ({MEM: "4000"}, "hygon.com/dcu-mem is 4000 memory units of 1 GiB: write 4 if you mean 4000 MiB"),
+        ({MEM: "4Ei"}, "hygon.com/dcu-mem is 4Ei: no card has more than 1024 memory units"),
+        ({"cpu": "1"}, "asks for no slice of hygon.com/dcu, hygon.com/hcu, so vgpu does not place it"),
+        ({"other.com/nic": "1"}, "asks for no slice of hygon.com/dcu"),
+    ],
+)
+def test_what_admission_would_refuse_does_not_fit(
+    half_full: Fleet, tmp_path: Path, capsys: pytest.CaptureFixture[str], limits: dict[str, str], says: str
+) -> None:
+    file = tmp_path / "pod.yaml"
+    file.write_text(json.dumps(objects.pod("p", limits)))
+    assert fit(half_full, str(file)) == 1
+    assert says in capsys.readouterr().out
+
+
+def test_a_name_that_another_plugin_serves_is_no_mistake(
+    half_full: Fleet, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    half_full.patch("/api/v1/nodes/n1/status", {"status": {"capacity": {"hygon.com/dcumem": "4"}}})
+    file = tmp_path / "pod.yaml"
+    file.write_text(json.dumps(objects.pod("p", {"hygon.com/dcumem": "4"})))
+    assert fit(half_full, str(file)) == 1
+    assert "asks for no slice" in capsys.readouterr().out
+
+
+def test_pods_without_a_slice_do_not_keep_others_from_fitting(
+    half_full: Fleet, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "pods.yaml"
+    file.write_text(
+        "\n---\n".join(json.dumps(objects.pod(n, of)) for n, of in (("web", {}), ("p", {MEM: "4"})))
+    )
+    assert fit(half_full, str(file)) == 0
+    said = capsys.readouterr().out
+    assert "default/web: asks for no slice of" in said
+    assert said.rstrip().endswith(". Admission policies and quotas are not tried")
+
+
+def test_a_prefix_that_the_installation_does_not_have_is_refused(
+    half_full: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fit(half_full, "--prefix", "nosuch.com/x", "--mem", "1") == 2
+    assert (
+        "--prefix: there are no cards nosuch.com/x: this installation has hygon.com/dcu, hygon.com/hcu"
+        in capsys.readouterr().err
+    )

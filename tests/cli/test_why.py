@@ -11,7 +11,7 @@ from pytest_mock import MockerFixture
 
 from device_plugin.adapters.http.server import Server
 from device_plugin.adapters.kube.client import KubeClient
-from device_plugin.cli.reading import local_allocator
+from device_plugin.cli.reading import local_allocator, prefixes
 from device_plugin.core.http_values import HttpAnswer, HttpRequest
 from device_plugin.kube.api import NODES, Kind
 from device_plugin.kube.errors import from_status
@@ -167,5 +167,5 @@ def test_the_leader_is_asked_where_it_listens() -> None:
     assert settings.extender_listen == f"127.0.0.1:{local_allocator.PORT}"
     assert (settings.lease_name, settings.lease_namespace) == (
         local_allocator.LEASE,
-        local_allocator.NAMESPACE,
+        prefixes.NAMESPACE,
     )

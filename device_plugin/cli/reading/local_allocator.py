@@ -7,13 +7,15 @@ port to it, they are taken over.
 import argparse
 import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from http import HTTPStatus
 from math import inf
 from typing import Any
 
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli.access.port_forward import ForwardError, PodPort, get
+from device_plugin.cli.reading.prefixes import NAMESPACE, installed
 from device_plugin.cluster.lead.leader import Leader
 from device_plugin.cluster.place.counts import Counts
 from device_plugin.cluster.place.reservations import Reservations
@@ -25,6 +27,7 @@ from device_plugin.cluster.show.why_pod import PodAnswers
 from device_plugin.cluster.watch.view import ClusterView
 from device_plugin.core.annotations import QUEUE
 from device_plugin.core.batch import QueuedJob
+from device_plugin.core.cards import Inventory
 from device_plugin.core.errors import AnnotationError, VgpuError
 from device_plugin.core.http_values import JSON
 from device_plugin.core.node_constraints import NodeConstraints, NodeIndex
@@ -34,7 +37,7 @@ from device_plugin.kube.api import NODES, PODS, QUEUED_JOBS, Ref, Where
 from device_plugin.kube.errors import ApiError, GoneError, RefusedError
 from device_plugin.kube.leases import LEASES
 
-NAMESPACE, LEASE, PORT = "vgpu-system", "vgpu-scheduler", 9401
+LEASE, PORT = "vgpu-scheduler", 9401
 ASK_FOR = "have an administrator bind the Role ask-allocator of docs/operations.md to you"
 
 
@@ -48,6 +51,11 @@ class LocalAllocator:
     def __init__(
         self, nodes: Sequence[Node], pods: Iterable[Pod], jobs: Iterable[QueuedJob], prefixes: Sequence[str]
     ) -> None:
+        self.prefixes = prefixes
+        self.served = frozenset(name for node in nodes for name in node.capacity or ())
+        """The resources of devices that kubelets count, those of other plugins too."""
+        self.units = _units(nodes)
+        """The MiB of a memory unit, by family of cards."""
         self.view = ClusterView(prefixes, time.monotonic)
         self.reservations = Reservations(self.view, inf, time.monotonic)
         shared = Shared(self.view, self.reservations, Leader("", time.monotonic), time.monotonic, Counts())
@@ -81,8 +89,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def listed(client: KubeClient, prefixes: Sequence[str] = ()) -> LocalAllocator:
-    """The allocator of what is listed, for these resource prefixes or all that inventories name.
+def listed(
+    client: KubeClient, prefixes: Sequence[str] = (), known: Sequence[str] = DEFAULT_PREFIXES
+) -> LocalAllocator:
+    """The allocator of what is listed, for these resource prefixes, or for `known` and all that inventories name.
 
     Without the right to list Jobs it is not known what is kept for which: then `unknown` says so. Raises
     MissingListError, ApiError.
@@ -101,7 +111,7 @@ def listed(client: KubeClient, prefixes: Sequence[str] = ()) -> LocalAllocator:
         jobs = client.list(QUEUED_JOBS, Where(labels=QUEUE)).items
     except (RefusedError, GoneError) as error:
         unknown = f"what is kept for jobs is not known: {error}"
-    made = LocalAllocator(nodes, pods, jobs, prefixes or _prefixes(nodes))
+    made = LocalAllocator(nodes, pods, jobs, prefixes or _shown(nodes, known))
     made.unknown = unknown
     return made
 
@@ -111,7 +121,7 @@ def read(client: KubeClient, args: argparse.Namespace) -> LocalAllocator:
 
     Raises MissingListError, ApiError.
     """
-    made = listed(client)
+    made = listed(client, known=installed(client, args.allocator_namespace) or DEFAULT_PREFIXES)
     try:
         count = made.decisions.take_over(_decided(client, args))
         source = f"From the API server's lists and the allocator's {count} reservations"
@@ -128,16 +138,26 @@ def prefixes_of(pod: Pod) -> Sequence[str]:
     return sorted(asked | set(DEFAULT_PREFIXES))
 
 
-def _prefixes(nodes: Iterable[Node]) -> Sequence[str]:
-    """The resource prefixes of all cards that inventories show, and the default ones."""
-    found = set(DEFAULT_PREFIXES)
+def _shown(nodes: Iterable[Node], known: Iterable[str]) -> Sequence[str]:
+    """The resource prefixes of all cards that inventories show, and the `known` ones."""
+    return sorted({*known, *(card.family for inventory in _inventories(nodes) for card in inventory.cards)})
+
+
+def _units(nodes: Iterable[Node]) -> Mapping[str, int]:
+    """By family of cards, the smallest memory unit in MiB of a node."""
+    found: dict[str, int] = {}
+    for inventory in _inventories(nodes):
+        for card in inventory.cards:
+            found[card.family] = min(card.unit_mib, found.get(card.family, card.unit_mib))
+    return found
+
+
+def _inventories(nodes: Iterable[Node]) -> Iterator[Inventory]:
+    """The inventories that can be read."""
     for node in nodes:
-        try:
-            inventory = node.shared()
-        except AnnotationError:
-            continue
-        found |= {card.family for card in inventory.cards} if inventory is not None else set()
-    return sorted(found)
+        with suppress(AnnotationError):
+            if (inventory := node.shared()) is not None:
+                yield inventory
 
 
 def _decided(client: KubeClient, args: argparse.Namespace) -> Any:

@@ -21,7 +21,7 @@ VARIABLE, MOST = "FAMILIES", 64
 
 
 class PrefixError(VgpuError):
-    """--prefixes names no resource."""
+    """--prefixes names no resource, or --prefix no cards of the installation."""
 
 
 def _installed(deployment: Object) -> tuple[str, ...]:
@@ -56,11 +56,16 @@ def of(client: KubeClient, args: argparse.Namespace, namespace: str = NAMESPACE)
         if unnamed := [prefix for prefix in given if not all(prefix.partition("/"))]:
             raise PrefixError(f"--prefixes: {unnamed[0]!r} names no resource: write {DEFAULT_PREFIXES[0]}")
         return given
+    return installed(client, namespace) or KNOWN
+
+
+def installed(client: KubeClient, namespace: str = NAMESPACE) -> Sequence[str]:
+    """The prefixes of the installation; none if it names none, or if the caller may not read it. Raises ApiError."""
     try:
-        return client.get(INSTALLED, Ref(DEPLOYMENT, namespace)) or KNOWN
+        return client.get(INSTALLED, Ref(DEPLOYMENT, namespace))
     except GoneError:
-        return KNOWN
+        return ()
     except RefusedError as error:
         if error.status != HTTPStatus.FORBIDDEN:
             raise
-        return KNOWN
+        return ()

@@ -1,0 +1,84 @@
+"""Mistakes in containers' limits that the admission policies refuse, found without asking the API server.
+
+A name that differs from a resource of ours in form only (`hygon.com/dcumem`), the resource of a card family that the
+installation does not have, memory in bytes or MiB in place of memory units.
+"""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
+
+from device_plugin.core.pods import Pod
+from device_plugin.core.requests import (
+    CORES,
+    MEM,
+    PERCENT,
+    SLICES,
+    SUFFIXES,
+    WHOLE,
+    family_of,
+    parse_quantity,
+    resource_names,
+)
+from device_plugin.core.units import DEFAULT_UNIT_MIB
+
+# As in manifests/admission/names.yaml.
+_ENDING = r"[-_.]?(s|num|number|count|cards?|mem|memory|cores?|slices?)?([-_.]?percent(age)?)?"
+_MEANT = (("percent", PERCENT), ("slice", SLICES), ("mem", MEM), ("core", CORES))
+# No card has more memory: the parameter mostMemGiB as it is delivered.
+MOST_GIB = 1024
+# A larger number of memory units is one of bytes, as in manifests/admission/requests.yaml.
+BYTES_FROM = 2**20
+
+
+def limit_mistake(
+    pod: Pod, prefixes: Sequence[str], served: Collection[str], units: Mapping[str, int]
+) -> str:
+    """The first mistake in the pod's limits as a sentence; empty if none is found.
+
+    `served` are the resources that kubelets count: another plugin may serve a name like ours. `units` are the sizes of
+    a memory unit in MiB by family, where they are not the default.
+    """
+    ours = {name for prefix in prefixes for name in resource_names(prefix)}
+    for container in pod.containers:
+        for name, text in container.limits.items():
+            problem = ""
+            if name in ours:
+                problem = _amount_mistake(name, text, units.get(family_of(name), DEFAULT_UNIT_MIB))
+            elif name not in served:
+                problem = _name_mistake(name, prefixes)
+            if problem:
+                return f"container {container.name}: {problem}"
+    return ""
+
+
+def _name_mistake(name: str, prefixes: Sequence[str]) -> str:
+    for prefix in prefixes:
+        if _form(prefix).fullmatch(name):
+            suffix = next((suffix for word, suffix in _MEANT if word in name[len(prefix) :].lower()), WHOLE)
+            return f"{name} is no resource of a card: write {prefix}{suffix}"
+    if name.endswith(SUFFIXES[1:]):
+        return (
+            f"{name}: there are no cards {family_of(name)} here: this installation has {', '.join(prefixes)}"
+        )
+    return ""
+
+
+@lru_cache(64)
+def _form(prefix: str) -> re.Pattern[str]:
+    return re.compile(re.escape(prefix) + _ENDING, re.IGNORECASE)
+
+
+def _amount_mistake(name: str, text: str, unit_mib: int) -> str:
+    value = parse_quantity(text)
+    most = MOST_GIB * 1024 // unit_mib
+    if value is None or not name.endswith(MEM) or value <= most:
+        return ""
+    size = 1 if value < BYTES_FROM else 2**20
+    units = -(-value // (unit_mib * size))
+    if units > most:
+        return f"{name} is {text}: no card has more than {most} memory units"
+    unit = f"{unit_mib // 1024} GiB" if unit_mib % 1024 == 0 else f"{unit_mib} MiB"
+    return f"{name} is {text} memory units of {unit}: write {units}" + (
+        f" if you mean {value} MiB" if size == 1 else ""
+    )
