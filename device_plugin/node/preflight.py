@@ -5,19 +5,19 @@ Each problem is logged and posted once.
 
 import logging
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from device_plugin.core.events import Event
 from device_plugin.core.pods import Node
+from device_plugin.core.versions import LEAST_KUBERNETES, minor_version
 from device_plugin.node.api import NodeApi
 from device_plugin.node.inject import not_executable
 
 log = logging.getLogger(__name__)
 
-LEAST_KUBELET, LEAST_CONTAINERD, LEAST_CRIO = (1, 31), (1, 7), (1, 28)
+LEAST_CONTAINERD, LEAST_CRIO = (1, 7), (1, 28)
 # From this version on containerd has CDI on if its configuration does not say otherwise.
 CDI_CONTAINERD = (2, 0)
 
@@ -74,11 +74,11 @@ class Preflight:
 
 
 def _versions(node: Node) -> Iterator[str]:
-    if (kubelet := _version(node.kubelet)) and kubelet < LEAST_KUBELET:
-        yield f"kubelet {node.kubelet} is too old: at least v{LEAST_KUBELET[0]}.{LEAST_KUBELET[1]} is needed"
+    if (kubelet := minor_version(node.kubelet)) and kubelet < LEAST_KUBERNETES:
+        yield f"kubelet {node.kubelet} is too old: at least v{LEAST_KUBERNETES[0]}.{LEAST_KUBERNETES[1]} is needed"
     name, _, version = node.runtime.partition("://")
     least: Mapping[str, tuple[int, int]] = {"containerd": LEAST_CONTAINERD, "cri-o": LEAST_CRIO}
-    if name in least and (runtime := _version(version)) and runtime < least[name]:
+    if name in least and (runtime := minor_version(version)) and runtime < least[name]:
         wanted = ".".join(map(str, least[name]))
         yield f"{name} {version} has no CDI: at least {wanted} is needed"
 
@@ -88,7 +88,7 @@ def _hint(node: Node) -> None:
     name, _, version = node.runtime.partition("://")
     if (
         name == "containerd"
-        and (runtime := _version(version))
+        and (runtime := minor_version(version))
         and LEAST_CONTAINERD <= runtime < CDI_CONTAINERD
     ):
         log.warning(
@@ -96,8 +96,3 @@ def _hint(node: Node) -> None:
             " configuration has enable_cdi = true",
             version,
         )
-
-
-def _version(text: str) -> tuple[int, int] | None:
-    match = re.match(r"v?(\d+)\.(\d+)", text)
-    return (int(match[1]), int(match[2])) if match else None

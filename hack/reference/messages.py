@@ -222,7 +222,7 @@ def refusals() -> list[str]:
 
 
 def _checks() -> Iterator[tuple[str, str]]:
-    texts, cures = (calls(("_problem",), number, "cli/check/checks.py") for number in (1, 2))
+    texts, cures = (calls(("problem",), number, "cli/check/*.py") for number in (1, 2))
     for text, cure in zip(texts, cures, strict=True):
         yield shown(text.text or UNKNOWN), shown(cure.text or UNKNOWN)
 

@@ -3,8 +3,9 @@
     vgpu check
     vgpu check -o json
 
-It looks at the services, the admission policies, the agents of all nodes, other device plugins, memory units,
-annotations that cannot be read, Leases and clocks. It changes nothing. What you may not read is said and not checked.
+It looks at the services, the versions of Kubernetes, the admission policies, the agents of all nodes, their cards,
+other device plugins, memory units, annotations that cannot be read, Leases and clocks. It changes nothing. What you may
+not read is `unknown`. A cordoned card is no problem, but named.
 The exit code is 1 if there is a problem.
 """
 
@@ -16,11 +17,18 @@ from typing import Any
 
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli.access import caller
-from device_plugin.cli.check.checks import SYSTEM, CheckState, Finding, Installation, Object, findings
+from device_plugin.cli.check.checks import findings
+from device_plugin.cli.check.installation import (
+    SYSTEM,
+    CheckState,
+    Finding,
+    Installation,
+    scheduler_lease,
+)
 from device_plugin.cli.reading.reader import ClusterReader, Scope
 from device_plugin.core.events import Event
 from device_plugin.core.printable import printable
-from device_plugin.kube.api import AGENT_LABELS, EVENTS, EVERYWHERE, NODES, PODS, Kind, Where
+from device_plugin.kube.api import AGENT_LABELS, EVENTS, EVERYWHERE, NODES, PODS, Kind, Object, Where
 from device_plugin.kube.errors import GoneError, RefusedError
 from device_plugin.kube.leases import LEASES
 
@@ -45,10 +53,10 @@ _LISTS: dict[str, tuple[Kind[Any], Where]] = {
     "mutating_bindings": (
         _json(_ADMISSION, "mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding"), EVERYWHERE,
     ),
-    "leases": (LEASES.json, Where(SYSTEM)),
     "node_leases": (LEASES.json, Where("kube-node-lease")),
     "notices": (EVENTS, Where("default", fields=f"reason={Event.PREFLIGHT}")),
 }  # fmt: skip
+_NEWER = ("mutating", "mutating_bindings")
 _WORKLOADS = (_json("apps", "deployments", "Deployment"), _json("apps", "daemonsets", "DaemonSet"))
 
 
@@ -91,20 +99,27 @@ def read_installation(client: KubeClient, namespace: str) -> Installation:
         read[name] = _listed(client, name, kind, here, missing)
     workloads = [_listed(client, "workloads", kind, Where(namespace, OURS), missing) for kind in _WORKLOADS]
     known = None if None in workloads else [each for listed in workloads for each in listed or ()]
+    lease = scheduler_lease(known, namespace)
+    read["leases"] = _listed(client, "leases", LEASES.json, Where(lease.namespace), missing)
     mutating = read["mutating"] is not None or "mutating" in missing
     return Installation(
         ClusterReader(client, Scope()).read(), workloads=known, has_mutating=mutating, missing=missing,
-        namespace=namespace, **read,
+        namespace=namespace, server=_server(client, missing), **read,
     )  # fmt: skip
 
 
 def _listed(
     client: KubeClient, name: str, kind: Kind[Any], where: Where, missing: dict[str, str]
 ) -> list[Object] | None:
-    """The objects; None if they may not be read, which is noted in `missing`, or if the API server has no such kind."""
+    """The objects; None if they cannot be read, which is noted in `missing`.
+
+    Not noted is that there are no mutating policies: older API servers have none.
+    """
     try:
         return [*client.list(kind, where).items]
     except GoneError:
+        if name not in _NEWER:
+            missing[name] = f"the API server has no {kind.plural} of {kind.api_version}"
         return None
     except RefusedError as error:
         if error.status != FORBIDDEN:
@@ -115,3 +130,12 @@ def _listed(
             f" resources: [{kind.plural}], verbs: [list]"
         )
         return None
+
+
+def _server(client: KubeClient, missing: dict[str, str]) -> str:
+    """The version of the API server; empty if it does not say it, which is noted in `missing`."""
+    try:
+        return str(json.loads(client.text("/version"))["gitVersion"])
+    except (RefusedError, GoneError, ValueError, LookupError, TypeError) as error:
+        missing["server"] = f"the API server does not say its version: {error}"
+        return ""

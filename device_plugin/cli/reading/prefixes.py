@@ -24,7 +24,7 @@ class PrefixError(VgpuError):
     """--prefixes names no resource, or --prefix no cards of the installation."""
 
 
-def _installed(deployment: Object) -> tuple[str, ...]:
+def families_of(deployment: Object) -> tuple[str, ...]:
     """The prefixes that a Deployment of the cluster service names; none if it names none."""
     for container in deployment["spec"]["template"]["spec"]["containers"]:
         for variable in container.get("env") or ():
@@ -37,7 +37,7 @@ def _split(text: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in text.split(","))
 
 
-INSTALLED: Kind[tuple[str, ...]] = Kind("apps", "v1", "deployments", "Deployment", tuple, _installed)
+INSTALLED: Kind[tuple[str, ...]] = Kind("apps", "v1", "deployments", "Deployment", tuple, families_of)
 """Deployments, read as the resource prefixes that they name."""
 
 

@@ -8,13 +8,16 @@ import pytest
 import yaml
 
 from device_plugin.adapters.kube.client import KubeClient
-from device_plugin.cli.check import checks
-from device_plugin.cli.check.checks import CheckState, Finding, Installation, findings
-from device_plugin.cli.reading.cluster import AnnotationFault, ClusterReading
-from device_plugin.core.cards import Inventory
+from device_plugin.cli.check import checks, node_checks
+from device_plugin.cli.check.checks import findings
+from device_plugin.cli.check.installation import CheckState, Finding, Installation
+from device_plugin.cli.reading.cluster import AnnotationFault, ClusterReading, KnownCluster
+from device_plugin.core import annotations
+from device_plugin.core.cards import Inventory, ReportedSlice, SliceState
+from device_plugin.core.grants import Grant, Slice
 from device_plugin.core.jobs.resize import api_time
 from device_plugin.core.pods import Node
-from device_plugin.kube.api import EVERYWHERE, Kind, Where
+from device_plugin.kube.api import EVERYWHERE, Kind, Metadata, Where
 from device_plugin.kube.errors import from_status
 from device_plugin.wiring.commands import main
 from tests.builders.cards import FAMILY, card, inventory
@@ -29,15 +32,51 @@ def named(name: str, **more: Any) -> dict[str, Any]:
     return {"metadata": {"name": name}, **more}
 
 
-def service(name: str, container: str, ready: int = 2, image: str = "vgpu:1") -> dict[str, Any]:
-    containers = [{"name": container, "image": image}, {"name": "scheduler", "image": "kube-scheduler:1"}]
-    spec = {"replicas": 2, "template": {"spec": {"containers": containers}}}
+def service(
+    name: str,
+    container: str,
+    ready: int = 2,
+    image: str = "vgpu:1",
+    env: tuple[dict[str, str], ...] = (),
+    scheduler: str = "v1.36.3",
+) -> dict[str, Any]:
+    containers = [
+        {"name": container, "image": image, "env": [{"name": "VGPU_POD_NAME", "valueFrom": {}}, *env]},
+        {"name": "scheduler", "image": f"r:5/kube-scheduler:{scheduler}"},
+    ]
+    spec = {
+        "replicas": 2,
+        "template": {"spec": {"nodeSelector": {"vgpu.io/node": "true"}, "containers": containers}},
+    }
     return named(name, spec=spec, status={"readyReplicas": ready})
 
 
 def node(name: str, shown: Inventory | None = None, count: str = "2") -> Node:
     text = (shown or inventory(name)).encode()
-    return Node(name, text, capacity={FAMILY: count})
+    return Node(name, text, kubelet="v1.36.3", capacity={FAMILY: count}, labels={"vgpu.io/node": "true"})
+
+
+def reading(
+    shown: Inventory, held: Grant | None = None, cordoned: str = "", *, may_list_nodes: bool = True
+) -> ClusterReading:
+    """What is read of one node, n1, and of one pod there."""
+    known = KnownCluster()
+    if may_list_nodes:
+        kept = {annotations.CARDS: shown.encode(), annotations.CORDONED: cordoned}
+        known.see_node(Metadata("n1", annotations=kept))
+    if held is not None:
+        kept = {annotations.GRANT: held.encode()}
+        known.see_pod(Metadata("p", "default", held.pod, annotations=kept), running=True)
+    return known.reading()
+
+
+HELD = Grant("u", "n1", {"main": (Slice("n1-0", 16 * 1023, (0, 1, 59)),)})
+
+
+def cluster_service(**env: str) -> list[dict[str, Any]]:
+    """The services, with these variables of the allocator."""
+    variables = tuple({"name": name, "value": value} for name, value in env.items())
+    return [service("vgpu-cluster", "allocator", env=variables), service("vgpu-node", "agent")]
 
 
 def agent(name: str, ready: str = "True") -> dict[str, Any]:
@@ -69,6 +108,7 @@ SOUND = Installation(
     leases=[lease("vgpu-scheduler", 1)],
     node_leases=[lease("n1", 2), lease("n2", 9)],
     notices=[],
+    server="v1.36.3",
 )
 
 
@@ -79,7 +119,7 @@ def problems(installed: Installation) -> list[Finding]:
 def test_events_that_a_tenant_writes_are_of_no_node_or_short() -> None:
     forged = [{**NOTICE, "involvedObject": {"name": f"x{number}"}} for number in range(1000)]
     long = {**NOTICE, "message": "run this " * 1000, "lastTimestamp": "9999"}
-    (_, text) = checks._agents(
+    (_, text) = node_checks.agents(
         replace(SOUND, agents=[agent("n1"), agent("n2", "False")], notices=[*forged, NOTICE, long]), NOW
     )
     assert text.text.startswith("an event of n2 says: run this")
@@ -100,6 +140,14 @@ def test_of_a_sound_installation_each_check_says_so() -> None:
     assert {each.state for each in found} == {CheckState.OK}
 
 
+WITHOUT_NAMES = tuple(name for name in checks.POLICIES if name != "vgpu-names")
+SICK = Inventory((card("n1-0", healthy=False),))
+SMALL = Inventory((card("n1-0", mem_mib=8 * 1024 - 16),))
+FEW_GROUPS = Inventory((replace(card("n1-0"), core_groups=30, compute_units=30),))
+COVERED = replace(
+    inventory("n1"),
+    slices=(ReportedSlice("u", "default", "p", "main", SliceState.COVERED, HELD.containers["main"]),),
+)
 UNIT = Inventory((replace(card("n2-0"), units=32, unit_mib=512),))
 NOTICE = {"involvedObject": {"name": "n2"}, "message": "cdiDir cannot be written", "lastTimestamp": "2"}
 WARNING = {"status": {"typeChecking": {"expressionWarnings": [{"warning": "undefined field x"}]}}}
@@ -151,6 +199,43 @@ WARNING = {"status": {"typeChecking": {"expressionWarnings": [{"warning": "undef
             {"reading": ClusterReading({}, (), (AnnotationFault("default/p", "grant: void"),))},
             "annotations", "default/p: grant: void",
         ),
+        (
+            {"nodes": [replace(node("n1"), labels={})], "agents": []},
+            "agents", "no node has the label vgpu.io/node=true, so no agent runs",
+        ),
+        ({"nodes": [], "agents": []}, "agents", "no node has the label vgpu.io/node=true"),
+        ({"server": "v1.30.9"}, "versions", "the API server is v1.30.9, older than v1.31"),
+        (
+            {"nodes": [replace(node("n1"), kubelet="v1.30.1"), node("n2")]},
+            "versions", "kubelets are older than v1.31: n1 (v1.30.1)",
+        ),
+        ({"server": "v1.35.0"}, "versions", "kube-scheduler is v1.36.3, newer than the API server (v1.35.0)"),
+        ({"reading": reading(SICK)}, "cards", "unhealthy: n1/n1-0; they get no new slices"),
+        ({"reading": reading(SMALL, HELD)}, "cards", "smaller than the slices on them: n1/n1-0"),
+        ({"reading": reading(FEW_GROUPS, HELD)}, "cards", "smaller than the slices on them: n1/n1-0"),
+        (
+            {"reading": reading(Inventory(()), HELD)},
+            "cards", "not shown by their nodes, though pods hold slices of them: n1/n1-0",
+        ),
+        ({"reading": reading(COVERED, HELD)}, "cards", "something covers the files that limit default/p"),
+        ({"nodes": [node("n1"), node("n2", Inventory(()), "0")]}, "cards", "no card is offered on n2"),
+        # Our agent has withdrawn the family, because another plugin serves it.
+        (
+            {"nodes": [node("n1"), node("n2", Inventory(()), "4")]},
+            "plugins", "n2: the kubelet counts 4 of hygon.com/dcu",
+        ),
+        (
+            {"nodes": [node("n1"), node("n2"), Node("n3", capacity={"hygon.com/hcu": "1"})]},
+            "plugins", "n3: the kubelet counts 1 of hygon.com/hcu, the inventory shows 0 cards",
+        ),
+        (
+            {
+                "workloads": cluster_service(FAMILIES="hygon.com/dcu,amd.com/gpu"),
+                "nodes": [node("n1"), node("n2"), Node("n3", capacity={"amd.com/gpu": "1"})],
+            },
+            "plugins", "n3: the kubelet counts 1 of amd.com/gpu",
+        ),
+        ({"bindings": bound(WITHOUT_NAMES)}, "admission", "policy vgpu-names is not bound"),
         ({"leases": []}, "clocks", "no replica of the cluster service leads"),
         ({"leases": [lease("vgpu-scheduler", 60)]}, "clocks", "leading replica was renewed 60 s ago"),
         ({"node_leases": [lease("n1", 3), lease("n2", -60)]}, "clocks", "the clocks of n2 are ahead"),
@@ -165,6 +250,58 @@ def test_each_problem_is_found_with_its_cure(change: dict[str, Any], check: str,
     found = [each for each in problems(replace(SOUND, **change)) if text in each.text]
     assert [each.check for each in found[:1]] == [check]
     assert found[0].cure
+
+
+def test_a_cordoned_card_is_named_and_no_problem() -> None:
+    cordoned = replace(SOUND, reading=reading(inventory("n1"), cordoned="n1-0"))
+    said = [(each.state, each.text) for each in findings(cordoned, NOW) if each.check == "cards"]
+    assert said == [
+        (CheckState.OK, "all cards are healthy"),
+        (CheckState.OK, "cordoned: n1/n1-0; `vgpu cards` says why"),
+    ]
+
+
+def test_without_the_right_to_list_nodes_no_card_is_missing() -> None:
+    assert problems(replace(SOUND, reading=reading(inventory("n1"), HELD, may_list_nodes=False))) == []
+
+
+def test_the_policy_of_names_may_be_left_out_with_its_binding() -> None:
+    """As docs/install.md says, where another plugin serves a name like ours."""
+    left = bound(WITHOUT_NAMES)
+    found = findings(replace(SOUND, policies=left, bindings=left), NOW)
+    assert {each.state for each in found} == {CheckState.OK}
+    assert "vgpu-names is left out: misspelt resources are not refused" in [each.text for each in found]
+
+
+def test_the_lease_is_where_the_cluster_service_looks_for_it() -> None:
+    """With the default kube-scheduler it is in kube-system."""
+    env = {"VGPU_LEASE_NAMESPACE": "kube-system", "VGPU_LEASE_NAME": "kube-scheduler"}
+    other = replace(SOUND, workloads=cluster_service(**env), leases=[lease("kube-scheduler", 1)])
+    assert problems(other) == []
+    assert [each.text for each in problems(replace(other, leases=SOUND.leases))] == [
+        "no replica of the cluster service leads, so no pod is placed"
+    ]
+
+
+def test_nothing_that_was_not_read_is_ok() -> None:
+    lists = (
+        "nodes",
+        "workloads",
+        "agents",
+        "policies",
+        "bindings",
+        "leases",
+        "node_leases",
+        "notices",
+        "server",
+    )
+    unread: dict[str, Any] = dict.fromkeys(lists) | {"server": ""}
+    missing = {name: f"{name} cannot be read" for name in lists}
+    found = findings(replace(SOUND, **unread, missing=missing), NOW)
+    ok = {each.check for each in found if each.state is CheckState.OK}
+    # Both are of `reading`, which was read.
+    assert ok == {"cards", "annotations"}
+    assert not [each for each in found if each.state is CheckState.PROBLEM]
 
 
 def test_without_mutating_policies_one_policy_may_only_warn() -> None:
@@ -205,12 +342,13 @@ def test_the_policies_are_those_of_the_manifests() -> None:
 def test_what_may_not_be_read_is_said_and_the_rest_is_checked(
     fleet: Fleet, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The stand-in serves no policies, and the caller may not list Leases."""
+    """The stand-in serves no policies, Deployments and version, and the caller may not list Leases."""
     fleet.node("n1")
-    listed = KubeClient.list
+    listed, asked = KubeClient.list, list[str]()
 
     def limited(client: KubeClient, kind: Kind[Any], where: Where = EVERYWHERE) -> Any:
         if kind.plural == "leases":
+            asked.append(where.namespace)
             raise from_status(403, "Forbidden", "no")
         return listed(client, kind, where)
 
@@ -221,6 +359,10 @@ def test_what_may_not_be_read_is_said_and_the_rest_is_checked(
         "unknown  clocks       you may not list leases of namespace vgpu-system. A rule that allows it: "
         in said
     )
+    assert "unknown  admission    the API server has no validatingadmissionpolicies of " in said
+    assert "unknown  versions     the API server does not say its version: " in said
+    assert "mutating" not in said
+    assert set(asked) == {"vgpu-system", "kube-node-lease"}
     assert (
         "problem  agents       no agent is Ready on n1, so their inventories may be out of date: see why"
         in said

@@ -1,0 +1,133 @@
+"""What was read of an installation, and the outcome of a check of it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from device_plugin.cli.reading.cluster import ClusterReading
+from device_plugin.cli.reading.prefixes import families_of
+from device_plugin.core.cards import Inventory
+from device_plugin.core.errors import AnnotationError
+from device_plugin.core.pods import Node
+from device_plugin.core.requests import DEFAULT_PREFIXES
+from device_plugin.kube.api import Object, Ref
+
+SYSTEM, SCHEDULER_LEASE = "vgpu-system", "vgpu-scheduler"
+CLUSTER, NODE_AGENTS = "vgpu-cluster", "vgpu-node"
+# The variables of the cluster service that say where the scheduler's Lease is.
+_LEASE_NAMESPACE, _LEASE_NAME = "VGPU_LEASE_NAMESPACE", "VGPU_LEASE_NAME"
+# Most names that a text has.
+NAMES = 8
+Objects = Sequence[Object] | None
+"""Objects as JSON; None where they could not be read."""
+
+
+class CheckState(Enum):
+    """The outcome of a check."""
+
+    OK = "ok"
+    PROBLEM = "problem"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The outcome of a check, or one of its problems with its cure."""
+
+    check: str
+    state: CheckState
+    text: str
+    cure: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """What could be read of an installation: None, or an entry of `reading.missing`, for what could not.
+
+    `missing` says of each field that is None why. Without MutatingAdmissionPolicy in the API server `has_mutating` is
+    false, and nothing of it is missing. Times of Leases are those of the API. `notices` are events Preflight of nodes.
+    `server` is the version of the API server, `v1.36.3`; empty where it is not known.
+    """
+
+    reading: ClusterReading
+    nodes: Sequence[Node] | None = None
+    workloads: Objects = None
+    agents: Objects = None
+    policies: Objects = None
+    bindings: Objects = None
+    mutating: Objects = None
+    mutating_bindings: Objects = None
+    has_mutating: bool = True
+    leases: Objects = None
+    node_leases: Objects = None
+    notices: Objects = None
+    server: str = ""
+    missing: Mapping[str, str] = field(default_factory=dict)
+    namespace: str = SYSTEM
+
+    def inventories(self) -> Mapping[str, Inventory]:
+        """The inventories that can be read, by node."""
+        found = {}
+        for node in self.nodes or ():
+            try:
+                inventory = node.shared()
+            except AnnotationError:
+                continue
+            if inventory is not None:
+                found[node.name] = inventory
+        return found
+
+    def workload(self, name: str) -> Object | None:
+        """The Deployment or DaemonSet of this name; None if it was not read or is not there."""
+        return next((each for each in self.workloads or () if name_of(each) == name), None)
+
+    def prefixes(self) -> Sequence[str]:
+        """The resource prefixes of the installation's cards, and of all that inventories show."""
+        deployment = self.workload(CLUSTER)
+        installed = families_of(deployment) if deployment is not None else ()
+        shown = {card.family for inventory in self.inventories().values() for card in inventory.cards}
+        return sorted({*(installed or DEFAULT_PREFIXES), *shown})
+
+
+def scheduler_lease(workloads: Objects, namespace: str) -> Ref:
+    """The Lease by which the cluster service in `namespace` knows its leader."""
+    variables: dict[str, str] = {}
+    for each in workloads or ():
+        if name_of(each) == CLUSTER:
+            for container in containers(each):
+                variables |= {one["name"]: str(one.get("value") or "") for one in container.get("env") or ()}
+    return Ref(variables.get(_LEASE_NAME) or SCHEDULER_LEASE, variables.get(_LEASE_NAMESPACE) or namespace)
+
+
+def pod_spec(workload: Object) -> Object:
+    """The spec of a workload's pods."""
+    template = (workload.get("spec") or {}).get("template") or {}
+    return template.get("spec") or {}
+
+
+def containers(workload: Object) -> Sequence[Object]:
+    """The containers of a workload's pods."""
+    return pod_spec(workload).get("containers") or []
+
+
+def problem(check: str, text: str, cure: str) -> Finding:
+    """A problem of a check."""
+    return Finding(check, CheckState.PROBLEM, text, cure)
+
+
+def unknown(installed: Installation, check: str, *lists: str) -> Iterator[Finding]:
+    """A finding for each of `lists` that could not be read."""
+    for name in lists:
+        if name in installed.missing:
+            yield Finding(check, CheckState.UNKNOWN, installed.missing[name])
+
+
+def name_of(found: Object) -> str:
+    """The name of an object."""
+    return str(found["metadata"]["name"])
+
+
+def few(names: Sequence[str]) -> str:
+    """At most NAMES names, and the number of the others."""
+    more = f" and {len(names) - NAMES} more" if len(names) > NAMES else ""
+    return f"{', '.join(names[:NAMES])}{more}"

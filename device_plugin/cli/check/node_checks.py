@@ -1,0 +1,205 @@
+"""Checks of nodes: their agents, their cards, other device plugins, and memory units."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from device_plugin.cli.check.installation import (
+    NODE_AGENTS,
+    CheckState,
+    Finding,
+    Installation,
+    few,
+    pod_spec,
+    problem,
+    unknown,
+)
+from device_plugin.cli.reading.cluster import CardReading, NodeReading
+from device_plugin.core.cards import SliceState, memory_units
+from device_plugin.core.pods import Node
+from device_plugin.core.requests import resource_names
+from device_plugin.kube.api import Object
+
+# Most characters of an event's text: everybody who may write events can write a long one.
+MOST_TEXT = 500
+
+
+def agents(installed: Installation, _now: float) -> Iterator[Finding]:
+    """Every node with cards has an agent that runs and serves; problems that agents posted are told."""
+    yield from unknown(installed, "agents", "nodes", "agents")
+    daemon_set = installed.workload(NODE_AGENTS)
+    if installed.nodes is not None and daemon_set is not None:
+        yield from _labelled(installed.nodes, pod_spec(daemon_set).get("nodeSelector") or {})
+    running = {_node(each) for each in installed.agents or () if _is_ready(each)}
+    logs = (
+        f"see the log of its agent: kubectl -n {installed.namespace} logs -l app.kubernetes.io/component=node"
+    )
+    inventories = installed.inventories()
+    silent = [name for name, inventory in inventories.items() if not inventory.serving]
+    if silent:
+        yield problem("agents", f"not serving: {few(silent)}; these nodes get no new slices", logs)
+    if installed.agents is not None:
+        stale = [name for name, inventory in inventories.items() if name not in running and inventory.serving]
+        if stale:
+            yield problem(
+                "agents", f"no agent is Ready on {few(stale)}, so their inventories may be out of date",
+                f"see why: kubectl -n {installed.namespace} get pods -o wide. Of a node that has no cards"
+                " any more, remove the annotation vgpu.io/cards",
+            )  # fmt: skip
+        without = sorted(running - inventories.keys() - {""}) if installed.nodes is not None else []
+        if without:
+            yield problem(
+                "agents", f"no inventory of {few(without)} can be read, though agents run there", logs
+            )
+    for node, text in _notices(installed, running):
+        yield problem(
+            "agents", f"an event of {node} says: {text}",
+            f"{logs}, which says it too (whoever may create events in namespace default can write one);"
+            " docs/reference/events.md, Preflight",
+        )  # fmt: skip
+
+
+def _notices(installed: Installation, running: set[str]) -> Iterator[tuple[str, str]]:
+    """The last Preflight event of each node with an agent that is not Ready now. Other names are in no true event."""
+    agents = map(_node, installed.agents) if installed.agents is not None else installed.inventories()
+    waiting = {*agents} - running
+    last: dict[str, str] = {}
+    for event in sorted(installed.notices or (), key=lambda each: str(each.get("lastTimestamp") or "")):
+        node = str((event.get("involvedObject") or {}).get("name"))
+        if node in waiting:
+            last[node] = str(event.get("message"))[:MOST_TEXT]
+    yield from sorted(last.items())
+
+
+def _labelled(nodes: Sequence[Node], selector: Mapping[str, str]) -> Iterator[Finding]:
+    """A problem if no node is to have an agent: a new installation begins so."""
+    if not any(selector.items() <= (node.labels or {}).items() for node in nodes):
+        labels = " ".join(f"{key}={value}" for key, value in selector.items())
+        yield problem(
+            "agents", f"no node has the label {labels}, so no agent runs and no card is shared",
+            f"label the nodes with cards: kubectl label node NODE {labels}",
+        )  # fmt: skip
+
+
+def _node(pod: Object) -> str:
+    return str((pod.get("spec") or {}).get("nodeName") or "")
+
+
+def _is_ready(pod: Object) -> bool:
+    conditions = (pod.get("status") or {}).get("conditions") or []
+    return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
+
+
+def cards(installed: Installation, _now: float) -> Iterator[Finding]:
+    """Agents have found cards; all of them are healthy and as large as their slices, which keep their limits."""
+    for missing in installed.reading.missing:
+        yield Finding("cards", CheckState.UNKNOWN, str(missing))
+    inventories = installed.inventories()
+    empty = [name for name, inventory in inventories.items() if not inventory.cards]
+    if empty:
+        yield problem(
+            "cards", f"no card is offered on {few(empty)}",
+            "see that the driver is loaded there, what the setting excludeCards says, and the agent's events: kubectl"
+            " describe node",
+        )  # fmt: skip
+    shown = [(node, card) for node in installed.reading.nodes.values() for card in node.cards]
+    yield from _sick(shown)
+    yield from _unlimited([card for _, card in shown])
+    cordoned = [_named(card) for _, card in shown if card.card is not None and card.card.cordoned]
+    if cordoned:
+        yield Finding("cards", CheckState.OK, f"cordoned: {few(cordoned)}; `vgpu cards` says why")
+
+
+def _unlimited(shown: Sequence[CardReading]) -> Iterator[Finding]:
+    """Problems of slices whose limits may not hold."""
+    if pods := _in_state(shown, SliceState.COVERED):
+        yield problem(
+            "cards", f"something covers the files that limit {few(pods)}",
+            "delete these pods, or see docs/isolation.md: kubectl describe pod names the mount",
+        )  # fmt: skip
+    if pods := _in_state(shown, SliceState.UNENFORCED):
+        yield problem(
+            "cards", f"the library that limits them is not in use in {few(pods)}",
+            "delete these pods, or see docs/isolation.md for programs that pass the library",
+        )  # fmt: skip
+
+
+def _in_state(shown: Sequence[CardReading], state: SliceState) -> Sequence[str]:
+    """The pods with a slice of which their node's agent reports this."""
+    held = [holder for card in shown for holder in card.holders if holder.state is state]
+    return sorted({f"{holder.namespace}/{holder.pod}" for holder in held})
+
+
+def _sick(shown: Sequence[tuple[NodeReading, CardReading]]) -> Iterator[Finding]:
+    unhealthy = [_named(card) for _, card in shown if card.card is not None and not card.card.healthy]
+    if unhealthy:
+        yield problem(
+            "cards", f"unhealthy: {few(unhealthy)}; they get no new slices",
+            "see the kernel's log and the event CardUnhealthy of the node; `vgpu drain CARD` moves the pods away",
+        )  # fmt: skip
+    small = [_named(card) for _, card in shown if _is_short(card)]
+    if small:
+        yield problem(
+            "cards", f"smaller than the slices on them: {few(small)}; they get no new slices",
+            "see which setting or driver changed; or delete pods of these cards until the rest fits",
+        )  # fmt: skip
+    # Without the right to read nodes no card is shown.
+    gone = [_named(card) for node, card in shown if card.card is None and node.serving is not None]
+    if gone:
+        yield problem(
+            "cards", f"not shown by their nodes, though pods hold slices of them: {few(gone)}",
+            "see the agent's events: kubectl describe node. If the card is gone for good, delete these pods",
+        )  # fmt: skip
+
+
+def _is_short(card: CardReading) -> bool:
+    """True if the card has less than its holders were granted."""
+    if card.card is None:
+        return False
+    groups = (group for holder in card.holders for group in holder.slice.cores)
+    return (
+        card.held_mib > card.mem_mib
+        or len(card.holders) > card.max_slices
+        or max(groups, default=-1) >= card.core_groups
+    )
+
+
+def _named(card: CardReading) -> str:
+    return f"{card.node}/{card.uuid}"
+
+
+def plugins(installed: Installation, _now: float) -> Iterator[Finding]:
+    """What a kubelet counts of a resource is what the inventory says: else another plugin serves it.
+
+    All prefixes of the installation are compared: where another plugin serves one, the agent withdraws its cards.
+    """
+    yield from unknown(installed, "plugins", "nodes")
+    inventories, prefixes = installed.inventories(), installed.prefixes()
+    for node in installed.nodes or ():
+        inventory = inventories.get(node.name)
+        if inventory is None and node.inventory:
+            continue  # It cannot be read, which is told elsewhere.
+        families = [card.family for card in inventory.cards] if inventory is not None else []
+        for whole in (resource_names(prefix)[0] for prefix in prefixes):
+            counted, shown = (node.capacity or {}).get(whole), families.count(whole)
+            if counted is not None and counted != str(shown):
+                yield problem(
+                    "plugins", f"{node.name}: the kubelet counts {counted} of {whole}, the inventory shows"
+                    f" {shown} cards",
+                    "if another device plugin serves this resource there, remove one of them, or leave its prefix out:"
+                    " docs/install.md; else restart the agent",
+                )  # fmt: skip
+            elif counted is None and shown and inventory is not None and inventory.serving:
+                yield problem(
+                    "plugins", f"{node.name}: the kubelet does not know {whole}",
+                    "see the agent's log; after a change of the kubelet's folder set kubeletDir",
+                )  # fmt: skip
+
+
+def units(installed: Installation, _now: float) -> Iterator[Finding]:
+    """One memory unit for all nodes of a family."""
+    yield from unknown(installed, "units", "nodes")
+    for family, sizes in memory_units(installed.inventories()).items():
+        if len(sizes) > 1:
+            amounts = "; ".join(f"{unit} MiB on {few(nodes)}" for unit, nodes in sizes.items())
+            yield problem(
+                "units", f"one {resource_names(family)[1]} is {amounts}", "use one memUnitMiB on all nodes"
+            )
