@@ -185,7 +185,7 @@ def table(programs: TrialPrograms, folder: Path, reaches: Sequence[str] = REACHE
 
 
 @dataclass(frozen=True)
-class Books:
+class CardUseRecord:
     """A program's use of the card by the driver's books: bytes, the masks of each queue in order, other work.
 
     `listed` bytes of them the kernel lists with the process: not those of render nodes. `charged` bytes are those that
@@ -221,7 +221,7 @@ def _cell(programs: TrialPrograms, folder: Path, way: Way, reach: str) -> str:
         ) as process:
             taken = next(iter(process.stdout or ()), "")
             used = vram.used(slice_.folder / "sim")[0]
-            books = Books(
+            books = CardUseRecord(
                 used,
                 0 if way.source == "drm" else used,
                 region.read(Path(files) / "usage").used_bytes[0],
@@ -237,7 +237,7 @@ def _cell(programs: TrialPrograms, folder: Path, way: Way, reach: str) -> str:
         return word
 
 
-def _word(way: Way, books: Books, grant: int, before: int) -> str:
+def _word(way: Way, books: CardUseRecord, grant: int, before: int) -> str:
     """The word for what the books say, in a slice with the mask `grant`; the parent had taken `before` bytes."""
     if way.kind == QUEUE:
         held = all(queue and not queue[-1] & ~grant for queue in books.queues)
@@ -247,7 +247,7 @@ def _word(way: Way, books: Books, grant: int, before: int) -> str:
     return "charged" if books.used > before else "refused"
 
 
-def _reported(files: Path, process: int, books: Books) -> bool:
+def _reported(files: Path, process: int, books: CardUseRecord) -> bool:
     """Whether a node's agent posts an event when what it sees of the card has lasted 30 s."""
     agent = Looping(files).start()
     kernel, card = KfdTree(agent.parts.machine), next(iter(agent.parts.cards().values()))

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from device_plugin.core.http_values import App, HttpAnswer, HttpRequest
 
 
-def probes(why_dead: Callable[[], str], why_not_ready: Callable[[], str], metrics: App) -> App:
+def probes(why_not_alive: Callable[[], str], why_not_ready: Callable[[], str], metrics: App) -> App:
     """An application with /healthz, /readyz and /metrics; a reason makes its probe answer 503 with the reason."""
-    checks = {"/healthz": why_dead, "/readyz": why_not_ready}
+    checks = {"/healthz": why_not_alive, "/readyz": why_not_ready}
 
     def app(request: HttpRequest) -> HttpAnswer:
         if request.path == "/metrics":

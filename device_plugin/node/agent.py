@@ -67,7 +67,7 @@ class AgentLoop:
 
     def run(self, stop: threading.Event) -> None:
         """Turn until `stop` is set, then drain."""
-        self._do("remove strays", self._reclaimer.sweep_strays)
+        self._do("remove unrecorded files", self._reclaimer.sweep_unrecorded)
         while not stop.is_set():
             self.turn()
             stop.wait(TURN_SECONDS)
@@ -116,7 +116,7 @@ class AgentLoop:
         """Seconds since the node's inventory was last known to be up to date."""
         return self._publisher.age
 
-    def why_dead(self) -> str:
+    def why_not_alive(self) -> str:
         """The reason why /healthz fails, as text; empty if it does not."""
         silent = self._clock() - self._beat
         return f"the loop has not turned for {silent:.0f} s" if silent > HANG_SECONDS else ""

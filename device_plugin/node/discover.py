@@ -23,7 +23,7 @@ from vgpu_runtime.config import MAX_MEM_BYTES
 log = logging.getLogger(__name__)
 
 MIB = 1 << 20
-# Most pods that an event about a sick card names: with the longest names it has room for no more.
+# Most pods that an event about an unhealthy card names: with the longest names it has room for no more.
 NAMED = 3
 
 
@@ -42,7 +42,7 @@ class LocalCard:
     enforcement: Enforcement = Enforcement.OBSERVE
     excluded: bool = False
 
-    def sick(self, fault: str) -> "LocalCard":
+    def unhealthy(self, fault: str) -> "LocalCard":
         """A copy, marked unhealthy."""
         return replace(self, card=replace(self.card, healthy=False), fault=fault)
 
@@ -114,7 +114,7 @@ class Discovery:
                     self._say(logging.INFO, f"card {found.uuid} at {found.pci} is excluded by the settings")
                 elif why := _unfit(found):
                     self._refuse(found.uuid, found.pci, why)
-                elif why := _unspeakable(card := self._card(found, prefix)):
+                elif why := _unpublishable(card := self._card(found, prefix)):
                     # Its name may be what is wrong.
                     self._say(
                         logging.ERROR,
@@ -190,7 +190,7 @@ class SharedCards:
         now = {local.card.uuid: local for local in self._discovery.scan(held)}
         for uuid, local in before.items():
             if not local.excluded or uuid in held:
-                now.setdefault(uuid, local.sick("its driver does not show it any more"))
+                now.setdefault(uuid, local.unhealthy("its driver does not show it any more"))
         self._now = dict(sorted(now.items()))
         for uuid, local in self._now.items():
             was = before[uuid].card.healthy if uuid in before else True
@@ -233,7 +233,7 @@ def _unfit(found: FoundCard[Any]) -> str:
     return found.unfit
 
 
-def _unspeakable(card: Card) -> str:
+def _unpublishable(card: Card) -> str:
     """The reason why the allocator would refuse a card's entry in the inventory, as text; empty if it would not.
 
     One such entry would make the allocator refuse the whole inventory.

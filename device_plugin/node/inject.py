@@ -251,7 +251,7 @@ class Injector:
         for name in names:
             self._spec(name).unlink(missing_ok=True)
 
-    def strays(self) -> list[str]:
+    def unrecorded(self) -> list[str]:
         """CDI devices of ours that no record names, as a crash between two writes leaves them."""
         known = {name for record in self._records.all() for name in record.names.values()}
         found = (

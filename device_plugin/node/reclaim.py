@@ -206,8 +206,8 @@ class Reclaimer:
         if cuts in (1, TOLD_CUTS):
             log.warning("pod %s/%s: %s", record.namespace, record.pod_name, text)
 
-    def sweep_strays(self) -> None:
+    def sweep_unrecorded(self) -> None:
         """Remove specs and writable files of ours that no record names."""
         with self._allocator.lock:
-            self._injector.withdraw(self._injector.strays())
+            self._injector.withdraw(self._injector.unrecorded())
             self._writable.keep([*(record.key for record in self._records.all()), *self._records.damaged()])

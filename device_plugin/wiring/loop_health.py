@@ -15,7 +15,7 @@ class LoopHealth:
         """Record a turn of `loop`."""
         self._turned[loop] = self._clock()
 
-    def why_dead(self) -> str:
+    def why_not_alive(self) -> str:
         """The loops that hang, as text; empty if none does."""
         now = self._clock()
         ages = sorted((loop, now - at) for loop, at in list(self._turned.items()))

@@ -1,4 +1,4 @@
-"""Memory that nothing needs any more goes back to the system."""
+"""Returns memory that is no longer used to the system."""
 
 import ctypes
 from collections.abc import Callable
@@ -14,7 +14,7 @@ def malloc_trim() -> Callable[[int], int] | None:
 
 
 class MemoryReturn:
-    """Call `step` now and then.
+    """Returns free memory with each `step` before which many pods came or went.
 
     glibc keeps what is freed where something later is still in use: the texts of a tenant's 4,000 pods stayed with the
     process after the pods were gone, in both replicas.

@@ -212,11 +212,13 @@ class NodeService:
 
     def _listen(self, stack: ExitStack) -> None:
         app = probes(
-            self._agent.why_dead, self._agent.why_not_ready, Exposition(with_build_info("node", self._meter))
+            self._agent.why_not_alive,
+            self._agent.why_not_ready,
+            Exposition(with_build_info("node", self._meter)),
         )
         listen = self._settings.http_listen
         try:
-            probing = stack.enter_context(http.Server(app, listen, silence=http.STRANGERS_SECONDS))
+            probing = stack.enter_context(http.Server(app, listen, silence=http.UNTRUSTED_SECONDS))
         except (OSError, ValueError) as error:
             raise SettingsError(f"cannot listen on {listen}: {error}") from error
         say_listening(f"http={probing.address}")

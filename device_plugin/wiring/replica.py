@@ -102,10 +102,10 @@ class Replica(ABC):
     def _listen(self, stack: ExitStack) -> str:
         """Begin to serve; returns the addresses with their names."""
         name, listen, app = self._main_server()
-        operations = probes(self._health.why_dead, self._why_not_ready, self._metrics())
+        operations = probes(self._health.why_not_alive, self._why_not_ready, self._metrics())
         addresses = (
             self._served(stack, app, listen, http.SILENCE_SECONDS),
-            self._served(stack, operations, self._http_listen, http.STRANGERS_SECONDS),
+            self._served(stack, operations, self._http_listen, http.UNTRUSTED_SECONDS),
         )
         return f"{name}={addresses[0]} http={addresses[1]}"
 

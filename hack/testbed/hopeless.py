@@ -98,7 +98,7 @@ def main() -> int:
 
 
 @dataclass(frozen=True)
-class Plane:
+class MeasuredCluster:
     """The API server, the two services whose /metrics are read, and a text about kube-scheduler's backoffs."""
 
     api: KubeClient
@@ -117,7 +117,7 @@ def _counted(service: Connections, line: re.Pattern[bytes]) -> int:
 
 
 @contextmanager
-def _running(folder: Path, binaries: Path, backoff: int | None) -> Iterator[Plane]:
+def _running(folder: Path, binaries: Path, backoff: int | None) -> Iterator[MeasuredCluster]:
     """etcd, API server, allocator and kube-scheduler; they end with the block, and their logs stay in `folder`."""
     shutil.rmtree(folder, ignore_errors=True)
     etcd, peer, secure, extender, http, scheduler = _free_ports(6)
@@ -152,7 +152,7 @@ def _running(folder: Path, binaries: Path, backoff: int | None) -> Iterator[Plan
         ],
     )  # fmt: skip
     endpoint = from_kubeconfig(str(kubeconfig))
-    plane = Plane(
+    plane = MeasuredCluster(
         KubeClient(endpoint, "hopeless", timeout=REQUEST_SECONDS),
         Connections(replace(endpoint, url=f"https://127.0.0.1:{scheduler}"), REQUEST_SECONDS),
         Connections(replace(endpoint, url=f"http://127.0.0.1:{http}"), REQUEST_SECONDS),
@@ -290,7 +290,7 @@ def _pod(name: str, mem: int = 0, **spec: object) -> dict[str, Any]:
     }
 
 
-def _measure(plane: Plane, arguments: argparse.Namespace) -> None:
+def _measure(plane: MeasuredCluster, arguments: argparse.Namespace) -> None:
     print(
         f"{arguments.pods} pods of {NAMESPACES} namespaces wait, {arguments.nodes} nodes, {plane.backoff}",
         flush=True,
@@ -365,7 +365,7 @@ class PartFigures:
         )
 
 
-def _part(plane: Plane, arguments: argparse.Namespace) -> PartFigures:
+def _part(plane: MeasuredCluster, arguments: argparse.Namespace) -> PartFigures:
     bound: dict[str, float] = {}
     stop = threading.Event()
     numbers = itertools.count(time.monotonic_ns())

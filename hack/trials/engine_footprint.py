@@ -13,14 +13,14 @@ import time
 from device_plugin.core.annotations import QUEUE
 from hack.embedded.cluster import ENGINE_USER, Options
 from hack.embedded.person import Object, Person, phase, read
-from hack.trials.footprint import Most, measure, quarter
+from hack.trials.footprint import CostLimits, measure, quarter
 from hack.trials.one_machine import one_machine
 from hack.trials.random_pods import at_once
 from vgpu_runtime import sim
 
 NODE = "n1"
 CARDS, RUN, JOBS = 16, 64, 1000
-MOST = Most(120.0, 0.5)
+MOST = CostLimits(120.0, 0.5)
 # Until the last Job is known and the pods run; and until nothing of that is left to do.
 START_SECONDS, SETTLE_SECONDS = 180.0, 20.0
 

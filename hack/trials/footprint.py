@@ -70,21 +70,21 @@ def quarter(name: str) -> Object:
 
 
 @dataclass(frozen=True, slots=True)
-class Most:
+class CostLimits:
     """What an idle service may cost: MiB of memory, and percent of a core. It may write nothing."""
 
     mib: float
     cpu: float
 
 
-MOST = Most(50.0, 1.0)
+MOST = CostLimits(50.0, 1.0)
 ROUNDS = 3
 # Percent of a core.
 MOST_METRICS = 0.5
 SCRAPE_SECONDS = 15
 
 
-def measure(cluster: EmbeddedCluster, pid: int, user: str, seconds: float, most: Most) -> int:
+def measure(cluster: EmbeddedCluster, pid: int, user: str, seconds: float, most: CostLimits) -> int:
     """Watch the process of this user do nothing, and print what it cost; returns the exit status."""
     cluster.api.write_requests.clear()
     before = cpu_seconds(pid)

@@ -39,7 +39,7 @@ def readings() -> list[Reading]:
 
 def test_what_a_real_agent_exports_is_read() -> None:
     app = probes(lambda: "", lambda: "", Exposition(readings))
-    with http.Server(app, "127.0.0.1:0", silence=http.STRANGERS_SECONDS) as server:
+    with http.Server(app, "127.0.0.1:0", silence=http.UNTRUSTED_SECONDS) as server:
         found = read_loads(f"127.0.0.1:{server.port}")
     assert found == {"GPU-a": Load(0.25, 0.25), "GPU-b": Load(1.0)}, "c does not say, d has no memory"
 
@@ -56,7 +56,7 @@ def test_what_programs_say_is_read_from_what_a_real_agent_exports() -> None:
         Reading(CHECKPOINTS, [(a, 2), (("n1", "default", "saves", "main"), MOST)]),
     ]
     app = probes(lambda: "", lambda: "", Exposition(lambda: exported))
-    with http.Server(app, "127.0.0.1:0", silence=http.STRANGERS_SECONDS) as server:
+    with http.Server(app, "127.0.0.1:0", silence=http.UNTRUSTED_SECONDS) as server:
         found = read_progress(f"127.0.0.1:{server.port}")
     assert found == {
         ("default", "train-0-x", "main"): ProgressReport(Progress(120000, 1281167), 2),

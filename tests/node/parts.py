@@ -149,7 +149,7 @@ class Parts:
         self.writable.look()
         self.injector.prepare()
         self.active.sync(list(self.peer.pods.values()))
-        self.reclaimer.sweep_strays()
+        self.reclaimer.sweep_unrecorded()
 
     @property
     def uuids(self) -> list[str]:

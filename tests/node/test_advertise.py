@@ -107,7 +107,7 @@ def test_health_reaches_the_kubelet_both_ways(node: Looping) -> None:
     assert all(node.made[MEM].devices.values())
     now = node.parts.shared()
     first, *others = now.values()
-    node.advertiser.step([first.sick("it is hot").card, *(local.card for local in others)])
+    node.advertiser.step([first.unhealthy("it is hot").card, *(local.card for local in others)])
     assert list(node.made[MEM].devices.values()).count(False) == first.card.units
     node.advertise()
     assert all(node.made[MEM].devices.values())

@@ -79,7 +79,7 @@ def test_what_an_agent_says_of_a_program_is_in_explain(
     with (
         closing(admin),
         http.Server(
-            probes(str, str, Exposition(lambda: said)), "127.0.0.1:0", silence=http.STRANGERS_SECONDS
+            probes(str, str, Exposition(lambda: said)), "127.0.0.1:0", silence=http.UNTRUSTED_SECONDS
         ) as agent,
         running(run) as listening,
     ):

@@ -7,9 +7,9 @@ def test_a_loop_that_hangs_is_named() -> None:
     now = 0.0
     health = LoopHealth(lambda: now, 120.0)
     health.turn("rounds")
-    assert health.why_dead() == ""
+    assert health.why_not_alive() == ""
     now = 120.0
     health.turn("lease")
-    assert health.why_dead() == "rounds has not turned for 120 s"
+    assert health.why_not_alive() == "rounds has not turned for 120 s"
     health.turn("rounds")
-    assert health.why_dead() == ""
+    assert health.why_not_alive() == ""

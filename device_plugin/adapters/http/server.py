@@ -16,11 +16,11 @@ from device_plugin.core.http_values import App
 log = logging.getLogger(__name__)
 
 MOST_PORT = 65535
-# Most connections of strangers, each in a thread: enough that a few stalled clients do not delay the kubelet's probes.
+# Most connections of untrusted clients, each in a thread: a few stalled clients do not delay the kubelet's probes.
 THREADS = 16
 # Seconds in which a client must send a request, receive the answer, and begin its next request. They must be short
 # where untrusted clients connect: each client that is waited for takes a thread, which a probe may need.
-SILENCE_SECONDS, STRANGERS_SECONDS = 10, 2
+SILENCE_SECONDS, UNTRUSTED_SECONDS = 10, 2
 # Bytes that clients may send: more would fill our memory before it is refused. A pod has at most 1.5 MiB in etcd, and
 # 5,000 node names are 0.1 MiB; probes and scrapes have no body.
 MOST_BYTES, STRANGERS_BYTES = 16 << 20, 64 << 10

@@ -257,23 +257,23 @@ class Promises:
         for uid in giver.leaving - {grant.pod for grant in grants}:
             self._drop(uid)
             giver.leaving.discard(uid)
-        strangers = []
+        others = []
         for grant in grants:
             leaving = self._leaving.get(grant.pod)
             if leaving is not None and leaving.giver == giver.job.uid:
                 self._drop(grant.pod)
                 leaving.beneficiary, leaving.until = beneficiary, giver.until
-            elif self._stranger(giver, grant.pod):
-                strangers.append(grant.pod)
+            elif self._of_another_job(giver, grant.pod):
+                others.append(grant.pod)
             else:
                 leaving = self._taken(giver, grant, beneficiary, believed=believed)
-            if leaving is not None and grant.pod not in strangers:
+            if leaving is not None and grant.pod not in others:
                 self._add(grant.pod, leaving, self._records.asked(giver) if believed else "")
                 giver.leaving.add(grant.pod)
                 touched[beneficiary, leaving.node] = None
-        if strangers:
+        if others:
             self._records.fault(
-                giver, f"resize: pod {strangers[0]} is not of this Job: what it holds is promised to nobody"
+                giver, f"resize: pod {others[0]} is not of this Job: what it holds is not promised"
             )
         return touched
 
@@ -287,7 +287,7 @@ class Promises:
             return ""
         return "" if 0 < record.replicas <= len(self._bound_of(name)) else name
 
-    def _stranger(self, giver: Giver, uid: str) -> bool:
+    def _of_another_job(self, giver: Giver, uid: str) -> bool:
         """True if the pod is known and of another Job, or of none."""
         pod = self._pods.get(uid)
         return uid in self._leaving or (pod is not None and self._records.job_of(pod) is not giver.job)

@@ -23,7 +23,7 @@ from device_plugin.jobs.execute.stages import Stage, stages
 from device_plugin.jobs.execute.writes import answer_by
 from device_plugin.jobs.plan.fork import Fork, Free
 from device_plugin.jobs.plan.rate_learning import RateLearning
-from device_plugin.jobs.plan.states import scene
+from device_plugin.jobs.plan.states import round_input
 from device_plugin.jobs.ports import Holdings
 from device_plugin.jobs.watch.creations import FailedCreations
 from device_plugin.jobs.watch.managed import Managed, ManagedJobs
@@ -117,7 +117,7 @@ class Rounds:
 
     def _planned(self, now: float, jobs: Mapping[JobKey, Managed], uncreated: Mapping[JobKey, str]) -> Plan:
         began = self._clock()
-        seen = scene(now, jobs, self._fork)
+        seen = round_input(now, jobs, self._fork)
         sizing = with_widths(
             seen.states, seen.room, cache(self._learning.rates), self._card_models(seen.states)
         )

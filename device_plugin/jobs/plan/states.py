@@ -13,14 +13,14 @@ from device_plugin.jobs.watch.managed import Managed
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class RoundInput:
     """The input of a round: the states of all live Jobs, and the room with their replicas in it."""
 
     states: Sequence[JobState]
     room: LedgerRoom
 
 
-def scene(now: float, jobs: Mapping[JobKey, Managed], fork: Fork) -> Scene:
+def round_input(now: float, jobs: Mapping[JobKey, Managed], fork: Fork) -> RoundInput:
     """The states of the Jobs, each with the width that it has once all that is under way is done.
 
     A Job that waits for Kueue, or until its pods may be created, is none of them.
@@ -36,7 +36,7 @@ def scene(now: float, jobs: Mapping[JobKey, Managed], fork: Fork) -> Scene:
         for key, managed in live.items()
         if not (managed.job.suspend and (managed.spec.kueue or now < managed.paused_until))
     ]
-    return Scene(states, fork.room())
+    return RoundInput(states, fork.room())
 
 
 def _promised(

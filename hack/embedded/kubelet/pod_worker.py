@@ -25,7 +25,7 @@ from hack.embedded.runtime.containers import (
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class KubeletParts:
     """The parts of the kubelet that a pod worker uses."""
 
     devices: DeviceManager
@@ -38,7 +38,7 @@ class Surroundings:
 class PodWorker:
     """Runs `pod`. `adopted` are its containers that the kubelet started before its restart."""
 
-    def __init__(self, pod: Json, around: Surroundings, seed: int, adopted: list[ContainerAttempt]) -> None:
+    def __init__(self, pod: Json, around: KubeletParts, seed: int, adopted: list[ContainerAttempt]) -> None:
         self.uid = pod_spec.uid(pod)
         self._pod = pod
         self._around = around

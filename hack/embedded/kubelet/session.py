@@ -18,7 +18,7 @@ from hack.embedded.kubelet.node_status import NodePublisher
 from hack.embedded.kubelet.pod_admission import Rejection, admit
 from hack.embedded.kubelet.pod_resources import PodResourcesServer
 from hack.embedded.kubelet.pod_status import rejected_status
-from hack.embedded.kubelet.pod_worker import PodWorker, Surroundings
+from hack.embedded.kubelet.pod_worker import KubeletParts, PodWorker
 from hack.embedded.kubelet.registration import CHECKPOINT, RegistrationServer
 from hack.embedded.kubelet.reporter import Reporter
 from hack.embedded.kubelet.timing import KubeletTiming
@@ -78,7 +78,7 @@ class KubeletSession:
             for what, run in runs.items()
         ]
         downward = DownwardVolumes(config.kubelet_dir / "pods")
-        self._around = Surroundings(self._devices, downward, runtime, self._reporter, timing)
+        self._around = KubeletParts(self._devices, downward, runtime, self._reporter, timing)
 
     def start(self) -> None:
         """Serve the sockets, publish the node, and follow its pods."""

@@ -262,7 +262,7 @@ def test_a_record_promises_only_what_pods_of_its_own_job_hold(world: World) -> N
     assert status.leaving == ["default/a-1"]
     (fault,) = one.view.faults.standing()
     assert (fault.kind, fault.subject) == ("resize", "default/a")
-    assert fault.text.endswith(f"pod {others.uid} is not of this Job: what it holds is promised to nobody")
+    assert fault.text.endswith(f"pod {others.uid} is not of this Job: what it holds is not promised")
     for name in ("a-1", "c-1", "alone"):
         leave(world, name)
     held = own.grant()

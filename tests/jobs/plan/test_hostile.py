@@ -21,7 +21,7 @@ from device_plugin.core.jobs.rules import Rules
 from device_plugin.core.pods import Pod
 from device_plugin.jobs.execute.executor import MOST_ASKED, Executor
 from device_plugin.jobs.plan.fork import Fork, Free
-from device_plugin.jobs.plan.states import scene
+from device_plugin.jobs.plan.states import round_input
 from device_plugin.jobs.show.announcer import Announcer
 from device_plugin.jobs.show.explain import JobExplainer
 from device_plugin.jobs.show.gauges import JobGauges
@@ -315,7 +315,7 @@ def test_a_plan_depends_on_no_part_of_a_job_that_counts_as_no_change(rng: random
 def decided(world: World, jobs: Mapping[JobKey, Managed]) -> object:
     """A round's results for the Jobs: their states, the plan and the first writes."""
     fork = Fork(world.engine.held)
-    seen = scene(world.now, jobs, fork)
+    seen = round_input(world.now, jobs, fork)
     plan = plan_round(world.now, seen.states, seen.room, world.rules)
     due = Executor(world.now, jobs, Free(fork, jobs, world.now)).due(plan)
     return seen.states, plan, [(each.action, each.key, each.record, each.width) for each in due]

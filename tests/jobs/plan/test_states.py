@@ -10,7 +10,7 @@ from device_plugin.core.grants import Grant, Slice
 from device_plugin.core.jobs.job import EXPONENT, JobPhase, JobState
 from device_plugin.core.jobs.progress import Progress, ProgressReport
 from device_plugin.core.pods import Pod
-from device_plugin.jobs.plan.states import scene
+from device_plugin.jobs.plan.states import round_input
 from tests.builders.batch_jobs import replica, resize
 from tests.jobs.world import CARD_MIB, CORES, ONE_CARD, World
 
@@ -40,13 +40,13 @@ def hold(world: World, name: str, count: int) -> None:
 
 def states(world: World) -> dict[str, JobState]:
     fork = world.engine.rounds._fork
-    return {state.spec.key[1]: state for state in scene(NOW, world.engine.known.managed(), fork).states}
+    return {state.spec.key[1]: state for state in round_input(NOW, world.engine.known.managed(), fork).states}
 
 
 def free(world: World) -> int:
     """The cards that the plan may use."""
     fork = world.engine.rounds._fork
-    made = scene(NOW, world.engine.known.managed(), fork)
+    made = round_input(NOW, world.engine.known.managed(), fork)
     return made.room.free(world.engine.known.managed()["default", "a"].spec)
 
 
