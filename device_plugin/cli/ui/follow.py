@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from http import HTTPStatus
-from itertools import islice
 from typing import Any
 
 from device_plugin.adapters.kube.client import KubeClient
@@ -19,6 +18,7 @@ from device_plugin.adapters.kube.watch import ListWatch
 from device_plugin.cli.reading.cluster import MissingRight
 from device_plugin.cli.ui import rows
 from device_plugin.cli.ui.entries import PageEntries
+from device_plugin.cli.ui.rows import Namespaced
 from device_plugin.cluster.lead.leader import Leader
 from device_plugin.cluster.place.counts import Counts
 from device_plugin.cluster.place.reservations import Reservations
@@ -298,11 +298,13 @@ class ClusterFollower:
 
     def _put_reasons(self) -> None:
         with self._view.lock:
-            gangs = [asdict(gang) for gang in islice(self._reservations.gangs.statuses(), MOST_GANGS)]
+            statuses = [*self._reservations.gangs.statuses()]
             faults = self._view.faults.standing()[:MOST_FAULTS]
         with self._jobs_lock:
-            jobs = [job for job in self._jobs.values() if not job.ended][:MOST_JOBS]
+            all_jobs = [job for job in self._jobs.values() if not job.ended]
             plans = self._plans
+        gangs = [asdict(gang) for gang in self._few("gangs", statuses, MOST_GANGS)]
+        jobs = self._few("jobs", all_jobs, MOST_JOBS)
         waiting = self._waiting()
         self._entries.replace("waiting", {f"{row['namespace']}/{row['pod']}": row for row in waiting})
         self._entries.replace("gang", {f"{gang['namespace']}/{gang['group']}": gang for gang in gangs})
@@ -323,7 +325,7 @@ class ClusterFollower:
         """The pods that wait for a card. Without the nodes nothing is computed: kube-scheduler's message is shown."""
         pods = {(pod.namespace, pod.name): pod for pod in self._view.pods.all() if self._waits(pod)}
         if self._nodes_hidden:
-            few = [*pods.values()][:MOST_WAITING]
+            few = self._few("waiting pods", [*pods.values()], MOST_WAITING)
             nothing = "kube-scheduler has said nothing of it yet"
             return [
                 rows.waiting_row(pod, self._asks(pod), pod.obstacles.said or nothing, "", "said")
@@ -332,9 +334,15 @@ class ClusterFollower:
         found = [entry for entry in self._explainer.waiting() if (entry.namespace, entry.pod) in pods]
         return [
             rows.waiting_row(pod, self._asks(pod), entry.text, entry.advice, entry.reason)
-            for entry in found[:MOST_WAITING]
+            for entry in self._few("waiting pods", found, MOST_WAITING)
             for pod in (pods[entry.namespace, entry.pod],)
         ]
+
+    def _few(self, what: str, found: Sequence[Namespaced], most: int) -> Sequence[Namespaced]:
+        """What is shown of these; a notice says how many are not."""
+        text = f"{most} of {len(found)} {what} are shown, the namespaces in turn: with -n, vgpu ui shows those of one"
+        self._entries.put("notice", {f"more {what}": {"text": text} if len(found) > most else None})
+        return rows.in_turn(found, most)
 
     def _asks(self, pod: Pod) -> str:
         """What the pod asks for, as text; empty if that is malformed, which its reason says."""

@@ -1,7 +1,8 @@
 """The page's entries, as objects for JSON, from a snapshot of the ledger and the pods that are known."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from device_plugin.cluster.show.explain import Explainer
 from device_plugin.core.annotations import MAX_COMPUTE_UNITS, MAX_REPLICAS, MIN_REPLICAS, QUEUE
@@ -17,6 +18,27 @@ Row = Mapping[str, Any]
 MOST_TEXT = 500
 # States of a slice beside "bound", in the order in which they are named if several hold.
 _STATES = ("outliving", "covered", "unenforced")
+
+
+class HasNamespace(Protocol):
+    """What is of a namespace."""
+
+    @property
+    def namespace(self) -> str: ...
+
+
+Namespaced = TypeVar("Namespaced", bound=HasNamespace)
+
+
+def in_turn(found: Iterable[Namespaced], most: int) -> list[Namespaced]:
+    """At most `most` of these, one of each namespace after the other: one with thousands hides none of the others."""
+    turns = Counter[str]()
+
+    def turn(each: Namespaced) -> int:
+        turns[each.namespace] += 1
+        return turns[each.namespace]
+
+    return sorted(found, key=turn)[:most]
 
 
 def node_row(explainer: Explainer, snapshot: Snapshot, name: str, bound: Mapping[str, str]) -> Row:

@@ -125,6 +125,15 @@ def test_what_a_tenant_can_make_thousands_of_is_bounded(
     with followed(fleet) as entries:
         assert eventually(lambda: len(shown(entries, "waiting")) == 2, SECONDS)
         assert (len(shown(entries, "fault")), len(shown(entries, "gang"))) == (1, 1)
+        assert [each["text"] for each in shown(entries, "notice").values()] == [
+            "1 of 2 gangs are shown, the namespaces in turn: with -n, vgpu ui shows those of one"
+        ]
+
+
+def test_a_namespace_with_thousands_hides_none_of_the_others() -> None:
+    pods = [Pod(namespace, f"p{i}", f"{namespace}-{i}") for namespace in "abc" for i in range(4000)]
+    few = rows.in_turn(pods[: 2 * 4000 + 1], 5)
+    assert [pod.uid for pod in few] == ["a-0", "b-0", "c-0", "a-1", "b-1"]
 
 
 def test_what_a_pod_says_of_itself_is_cut() -> None:

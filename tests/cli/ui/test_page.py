@@ -453,6 +453,17 @@ def test_everything_is_reached_by_keys_alone(small: Shown) -> None:
     keys.press("Escape")
     assert focused().startswith("Card 1 of gpu-0006")
     assert page.locator("#panel").is_hidden()
+    keys.press("Space")
+    keys.press("Shift+Tab")
+    page.locator(".row .card").first.focus()
+    keys.press("Escape")
+    assert page.locator("#panel").is_hidden(), "Escape closes the card from outside of it too"
+    page.get_by_label("Model").focus()
+    reached = [focused()]
+    for _ in range(3):
+        keys.press("Tab")
+        reached.append(focused())
+    assert reached == ["filter-model", "filter-namespace", "filter-state", "filter-sort"]
 
 
 @pytest.mark.parametrize(

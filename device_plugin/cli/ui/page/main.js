@@ -14,7 +14,7 @@ import { turn } from "./turn.js";
 
 const TITLES = { cards: "Cards", waiting: "Waiting pods", gangs: "Gangs", jobs: "Jobs in queues" };
 const NOTHING = {
-  cards: "No node shows cards yet.",
+  cards: "No node shows cards yet: vgpu check says what an install lacks.",
   waiting: "No pod waits for a card.",
   gangs: "There are no gangs.",
   jobs: "No job is in a queue.",
@@ -382,6 +382,10 @@ byId("filter").addEventListener("change", () => {
   announce(`${shown} fit the filter`);
 });
 byId("filter").addEventListener("submit", (event) => event.preventDefault());
+addEventListener("keydown", (event) => {
+  // In a field of the filter Escape empties the field.
+  if (event.key === "Escape" && !byId("panel").hidden && !event.target.closest?.("#filter")) closePanel();
+});
 addEventListener("hashchange", arrive);
 addEventListener("popstate", arrive);
 addEventListener("scroll", () => place.view === "cards" && grid.draw(), { passive: true });

@@ -31,7 +31,6 @@ export class Panel {
       const other = event.target.closest(".other");
       if (other) open(this.node, Number(other.dataset.index));
     });
-    root.addEventListener("keydown", (event) => event.key === "Escape" && close());
   }
 
   hide() {
