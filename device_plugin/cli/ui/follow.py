@@ -77,6 +77,8 @@ class ClusterFollower:
         self._plans: Mapping[tuple[str, str], rows.Row] = {}
         self._jobs_lock = threading.Lock()
         self._nodes_hidden = False
+        # By kind, the time of day at which its watch failed first, as text.
+        self._late: dict[str, str] = {}
         self._watches: list[ListWatch[Any]] = []
         self._watches_lock = threading.Lock()
 
@@ -169,6 +171,7 @@ class ClusterFollower:
         except _ForbiddenError:
             with self._watches_lock:
                 self._watches.remove(watch)
+            self._late.pop(kind.plural, None)
             self._entries.put(
                 "notice",
                 {f"late-{kind.plural}": None, f"read-{kind.plural}": {"text": self._missing(kind, where)}},
@@ -183,6 +186,7 @@ class ClusterFollower:
 
     def _on_open(self, kind: Kind[Any], where: Where) -> None:
         """What is shown of a kind is true again, whether a list came before or not."""
+        self._late.pop(kind.plural, None)
         self._entries.put("notice", {f"late-{kind.plural}": None})
         if where.namespace == self._where.namespace:
             self._entries.put("notice", {f"read-{kind.plural}": None})
@@ -204,7 +208,8 @@ class ClusterFollower:
     def _on_error(self, kind: Kind[Any], error: ApiError) -> None:
         if isinstance(error, RefusedError) and error.status == HTTPStatus.FORBIDDEN:
             raise _ForbiddenError from error
-        self._note(f"late-{kind.plural}", f"{kind.plural} may be out of date: {error}")
+        since = self._late.setdefault(kind.plural, time.strftime("%H:%M:%S"))
+        self._note(f"late-{kind.plural}", f"{kind.plural} may be out of date since {since}: {error}")
 
     def _on_node(self, change: Change, node: Node) -> None:
         if change is Change.DELETED:

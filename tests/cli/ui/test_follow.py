@@ -1,6 +1,7 @@
 """The page's entries follow the cluster, as far as the caller may read it."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
@@ -172,7 +173,8 @@ def test_an_api_server_that_was_away_is_said_until_it_is_back(fleet: Fleet) -> N
         fleet.stop()
         late = {"late-nodes", "late-pods", "late-jobs"}
         assert eventually(lambda: shown(entries, "notice").keys() == late, SECONDS)
-        assert "nodes may be out of date: " in shown(entries, "notice")["late-nodes"]["text"]
+        said = shown(entries, "notice")["late-nodes"]["text"]
+        assert re.match(r"nodes may be out of date since \d\d:\d\d:\d\d: ", said), said
         fleet.start()
         # Nothing has changed meanwhile, so that the watches go on without a list.
         assert eventually(lambda: shown(entries, "notice") == {}, SECONDS)
