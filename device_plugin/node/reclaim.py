@@ -116,7 +116,7 @@ class Reclaimer:
             return True
 
     def closed(self, cards: Collection[str]) -> frozenset[str]:
-        """Those of the node's cards on which containers with a damaged record may run: nothing new may start there."""
+        """The cards on which containers with a damaged record may run: nothing new may start there."""
         return frozenset().union(*(damaged.closed(cards) for damaged in self._records.damaged().values()))
 
     def restore(self) -> None:

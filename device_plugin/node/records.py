@@ -57,7 +57,7 @@ class Damaged:
     cards: frozenset[str] | None
 
     def closed(self, cards: Collection[str]) -> frozenset[str]:
-        """Those of the node's cards that get no new slices while the container may run."""
+        """The cards that get no new slices while the container may run."""
         return self.cards if self.cards is not None and self.cards.issubset(cards) else frozenset(cards)
 
 

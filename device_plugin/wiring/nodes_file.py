@@ -36,7 +36,7 @@ class Changed(msgspec.Struct, forbid_unknown_fields=True, rename="camel", frozen
         return msgspec.structs.replace(settings, **self.given())
 
     def given(self) -> dict[str, object]:
-        """Those that are set, by the names of their fields."""
+        """The settings that are given, by the names of their fields."""
         values = ((name, getattr(self, name)) for name in Changed.__struct_fields__)
         return {name: value for name, value in values if value is not UNSET}
 

@@ -219,7 +219,7 @@ static bool map_claiming(void)
 	return private;
 }
 
-/* Held: the admission lock. Locks a slot that nobody has, whatever its cells say, and leaves the lock to a mapping. */
+/* Held: the admission lock. Locks a slot that no process has, whatever its cells say, and leaves the lock to a mapping. */
 static bool take_slot(void)
 {
 	if (!open_claiming() || !lock_free_slot())
@@ -363,7 +363,7 @@ static enum admission admit_locked(const struct usage *usage, unsigned card, uin
 /*
  * With the lock, a process sees charges that are decided, but for one: of a process that was alone when it last looked
  * and has not seen the others yet. If it has to take that charge back, it does so at once. So a refusal that others'
- * charges cause is decided again after a pause: nobody is refused for a charge that is being taken back.
+ * charges cause is decided again after a pause: no process is refused for a charge that is being taken back.
  */
 static enum admission decide(const struct usage *usage, unsigned card, uint64_t bytes, uint64_t allowed)
 {
@@ -409,7 +409,7 @@ uint64_t region_used(struct usage *usage, unsigned card)
 	uint64_t sum = 0;
 
 	if (region_attach(usage) && lock_admission()) {
-		write_cell(used_at(card, slot), usage->used[card]); /* somebody may have changed it */
+		write_cell(used_at(card, slot), usage->used[card]); /* a program may have changed it */
 		if (!others(card, true, &sum))
 			sum = 0;
 		unlock_admission();

@@ -20,7 +20,7 @@ struct slice {
 	struct config config;  /* constant once ENFORCED */
 	struct usage usage;    /* the rest under the lock */
 	struct table buffers;  /* charged memory by KFD handle */
-	struct table gem;      /* the same by the handles of open render nodes */
+	struct table gem;      /* buffers by the handles of open render nodes */
 	struct table shared;   /* and by DMA-buf: see rocm/held.h */
 	struct table queues;   /* queues by id */
 };

@@ -5,7 +5,7 @@
 #include "files.h"
 #include "raw.h"
 
-#define FILES 64    /* nobody opens as many to make memory in each: further ones are refused */
+#define FILES 64    /* no program needs as many to make memory in each: further ones are refused */
 #define NODES 16
 #define PATH_BYTES 128
 #define FIRST_FD 512 /* as in region.c */

@@ -7,7 +7,7 @@
  * Before Linux 5.3 all DMA-bufs have one inode; there, memory with two names is discharged with the first to go.
  *
  * A DMA-buf of another process is not charged here: its exporter pays for as long as it holds a name. What two
- * processes share and its exporter has given back is charged to nobody.
+ * processes share and its exporter has given back is charged to no process.
  *
  * Callers of held_made, held_not_made and held_exported hold the slice's lock, those of others do not.
  */

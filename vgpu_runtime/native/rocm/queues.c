@@ -29,7 +29,7 @@ static int create_masked(struct request *request, const struct card *card)
 		return result;
 	}
 	failure = errno;
-	unwanted.queue_id = arguments->queue_id; /* it would run on everybody's units */
+	unwanted.queue_id = arguments->queue_id; /* it would run on all units of the card */
 	REAL(ioctl, ioctl_fn)(request->fd, KFD_DESTROY_QUEUE, &unwanted);
 	return request_refuse(failure);
 }

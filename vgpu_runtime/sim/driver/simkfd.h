@@ -102,7 +102,7 @@ int sim_device_stat(int fd, struct stat *st); /* fstat(2), with the device numbe
 int sim_device_watcher(int card); /* a descriptor of ours for the card's file */
 int sim_stat(int fd, struct stat *st); /* fstat(2), as the kernel answers */
 int sim_open_again(int fd); /* another open file of the same inode */
-int sim_raise(int fd); /* the same under a number that programs do not use; -1 for none */
+int sim_raise(int fd); /* the file under a number that programs do not use; -1 for none */
 bool sim_mark(int fd, int64_t byte); /* for as long as the open file lives */
 bool sim_is_marked(int fd, int64_t byte); /* by another open file than that of `fd` */
 void sim_device_discard(int card, uint64_t offset, uint64_t bytes); /* gives the machine its memory back */
