@@ -13,16 +13,21 @@ import argparse
 import time
 from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
+from http import HTTPStatus
 from typing import Any, NamedTuple
 
+from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli.access import caller
 from device_plugin.cli.printing import follow, output
 from device_plugin.cli.printing.output import Column, Listing, age_since, in_gib
 from device_plugin.cli.reading.cluster import CardHolder, CardReading, ClusterReading, NodeReading
-from device_plugin.cli.reading.reader import Scope
+from device_plugin.cli.reading.reader import ClusterReader, Scope
+from device_plugin.cli.reading.targets import CardError
 from device_plugin.core.cards import SliceState
 from device_plugin.core.cordons import CordonNote
 from device_plugin.core.grants import ranges
+from device_plugin.kube.api import NODES, Ref
+from device_plugin.kube.errors import GoneError, RefusedError
 
 _STATES = {
     SliceState.OUTLIVING: "its pod has ended, its processes have not",
@@ -176,13 +181,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the cards. Raises ApiError, EndpointError, SortError."""
+    """Print the cards. Raises CardError, ApiError, EndpointError, SortError."""
     scope = Scope(own=caller.namespace(args), node_labels=args.selector, node=args.node)
-    where = f"node {args.node} has" if args.node else "no node has"
-    return follow.run_list(
-        args, LISTING, scope, partial(_rows, namespace=args.namespace or ""),
-        f"{where} no cards" if args.node else f"{where} cards",
-    )  # fmt: skip
+    empty = nothing(args.namespace or "", args.selector, args.node)
+    with caller.connected(args) as client:
+        if args.node:
+            _check_node(client, args.node)
+        reader = ClusterReader(client, scope)
+        return follow.show_reading(
+            args, LISTING, reader, partial(_rows, namespace=args.namespace or ""), empty
+        )
+
+
+def _check_node(client: KubeClient, name: str) -> None:
+    """Raises CardError if there is no such node. Who may not read it gets the cards that grants name."""
+    try:
+        client.get(NODES.metadata, Ref(name))
+    except GoneError:
+        raise CardError(f"there is no node {name}: see `kubectl get nodes`") from None
+    except RefusedError as error:
+        if error.status != HTTPStatus.FORBIDDEN:
+            raise
+
+
+def nothing(namespace: str, labels: str, node: str = "") -> str:
+    """What is said if there is no card, or none on which pods of the namespace hold slices, on the chosen nodes."""
+    if namespace:
+        where = f" on node {node}" if node else f" on a node with the labels {labels}" if labels else ""
+        return f"no pod of namespace {namespace} holds a slice{where}"
+    if node:
+        return f"node {node} has no cards"
+    return f"no node with the labels {labels} has cards" if labels else "no node has cards"
 
 
 def _rows(reading: ClusterReading, namespace: str) -> Sequence[CardRow]:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from device_plugin.cli.access import caller
-from device_plugin.cli.cards import groups_text, memory_text, share
+from device_plugin.cli.cards import groups_text, memory_text, nothing, share
 from device_plugin.cli.printing import follow, output
 from device_plugin.cli.printing.output import Column, Listing
 from device_plugin.cli.reading.cluster import CardReading, ClusterReading, NodeReading
@@ -97,9 +97,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the nodes. Raises ApiError, EndpointError, SortError."""
     scope = Scope(own=caller.namespace(args), node_labels=args.selector)
-    return follow.run_list(
-        args, LISTING, scope, partial(_rows, namespace=args.namespace or ""), "no node has cards"
-    )
+    namespace = args.namespace or ""
+    empty = nothing(namespace, args.selector)
+    return follow.run_list(args, LISTING, scope, partial(_rows, namespace=namespace), empty)
 
 
 def _rows(reading: ClusterReading, namespace: str) -> Sequence[NodeReading]:

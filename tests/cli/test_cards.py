@@ -6,7 +6,10 @@ import re
 import pytest
 import yaml
 
+from device_plugin.adapters.kube.client import KubeClient
+from device_plugin.kube.errors import from_status
 from device_plugin.wiring.commands import main
+from tests.builders import objects
 from tests.cli.fleet import Fleet
 
 
@@ -98,10 +101,50 @@ def test_a_column_that_is_not_there_is_refused_with_those_that_are(
     assert "write one of node, model, cards, memory, core-groups, slices, state" in capsys.readouterr().err
 
 
-def test_without_cards_it_says_so(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
-    assert vgpu(fleet, "cards") == vgpu(fleet, "cards", "n9") == vgpu(fleet, "nodes") == 0
-    said = capsys.readouterr()
-    assert (said.out, said.err) == ("", "no node has cards\nnode n9 has no cards\nno node has cards\n")
+@pytest.mark.parametrize("command", ["cards", "nodes"])
+def test_without_cards_it_says_so(fleet: Fleet, capsys: pytest.CaptureFixture[str], command: str) -> None:
+    assert vgpu(fleet, command) == 0
+    assert capsys.readouterr() == ("", "no node has cards\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("cards", "-n", "team-a"), "no pod of namespace team-a holds a slice"),
+        (("cards", "n2", "-n", "default"), "no pod of namespace default holds a slice on node n2"),
+        (("cards", "-l", "rack=3"), "no node with the labels rack=3 has cards"),
+        (("cards", "-l", "rack", "-n", "default"),
+            "no pod of namespace default holds a slice on a node with the labels rack"),
+        (("cards", "bare"), "node bare has no cards"),
+        (("nodes", "-n", "team-a"), "no pod of namespace team-a holds a slice"),
+        (("nodes", "-l", "rack"), "no node with the labels rack has cards"),
+    ],
+)  # fmt: skip
+def test_an_empty_list_says_of_what_it_is_empty(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], text: str
+) -> None:
+    filled(fleet)
+    fleet.post("/api/v1/nodes", objects.node("bare"))
+    assert vgpu(fleet, *words) == 0
+    assert capsys.readouterr() == ("", f"{text}\n")
+
+
+def test_a_node_that_is_not_there_is_an_error(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    filled(fleet)
+    assert vgpu(fleet, "cards", "TYPO") == 2
+    assert capsys.readouterr().err == "vgpu: there is no node TYPO: see `kubectl get nodes`\n"
+
+
+def test_who_may_not_read_nodes_sees_the_cards_that_grants_name(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise from_status(403, "Forbidden", "no")
+
+    filled(fleet)
+    monkeypatch.setattr(KubeClient, "get", refused)
+    assert vgpu(fleet, "cards", "n1", "-o", "name") == 0
+    assert capsys.readouterr().out.splitlines() == ["card/n1/n1-0", "card/n1/n1-1"]
 
 
 def test_pods_that_hold_cards_and_do_not_run_say_why(

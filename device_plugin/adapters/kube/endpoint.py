@@ -14,6 +14,8 @@ from device_plugin.core.errors import VgpuError
 
 log = logging.getLogger(__name__)
 
+# Most contexts that an error names.
+MOST_CONTEXTS = 16
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
@@ -78,6 +80,7 @@ def from_kubeconfig(path: str, context: str = "") -> Endpoint:
             return plain.endpoint()
         except ValueError as error:
             raise EndpointError(f"kubeconfig {path}: {error}") from error
+    _check_context(path, context)
     try:
         from kubernetes import config
         from kubernetes.client import Configuration
@@ -87,9 +90,6 @@ def from_kubeconfig(path: str, context: str = "") -> Endpoint:
         ) from None
     from yaml import YAMLError
 
-    # $KUBECONFIG may list several files; missing ones are skipped.
-    if not any(Path(part).exists() for part in path.split(os.pathsep) if part):
-        raise EndpointError(f"kubeconfig {path}: no such file: `--help` says how to name yours")
     loaded = Configuration()
     try:
         config.load_kube_config(  # type: ignore[no-untyped-call]
@@ -126,6 +126,7 @@ def context_namespace(path: str, context: str = "") -> str:
 
     if (plain := read_plain(path, context)) is not None:
         return plain.namespace
+    _check_context(path, context)
     from kubernetes import config
 
     try:
@@ -133,10 +134,24 @@ def context_namespace(path: str, context: str = "") -> str:
     except (config.ConfigException, OSError) as error:
         raise EndpointError(f"kubeconfig {path}: {error}") from error
     if context:
-        current = next((each for each in contexts if each["name"] == context), None)
-    if current is None:
-        raise EndpointError(f"kubeconfig {path}: there is no context {context}")
+        current = next(each for each in contexts if each["name"] == context)
     return str(current["context"].get("namespace") or "default")
+
+
+def _check_context(path: str, context: str) -> None:
+    """Raises EndpointError if there is no such file, or if it has no such context; the library's texts say neither."""
+    from device_plugin.adapters.kube.kubeconfig import context_names
+
+    # $KUBECONFIG may list several files; missing ones are skipped.
+    if not any(Path(part).exists() for part in path.split(os.pathsep) if part):
+        raise EndpointError(f"kubeconfig {path}: no such file: `--help` says how to name yours")
+    if (found := context_names(path)) is None:
+        return
+    names = ", ".join(found.names[:MOST_CONTEXTS]) or "none"
+    if context and context not in found.names:
+        raise EndpointError(f"kubeconfig {path}: there is no context {context}: its contexts are {names}")
+    if not context and not found.current:
+        raise EndpointError(f"kubeconfig {path} has no current context: write --context, of {names}")
 
 
 def _nobody() -> None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkstemp
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import yaml
@@ -73,6 +73,39 @@ def read_plain(path: str, context: str = "") -> PlainKubeconfig | None:
         if entry.keys() - known:
             return None
     return PlainKubeconfig(Path(path).parent, cluster, user, str(asked.get("namespace") or "default"))
+
+
+class ContextNames(NamedTuple):
+    """The contexts of a kubeconfig, and its current one; empty if it names none."""
+
+    names: Sequence[str]
+    current: str
+
+
+def context_names(path: str) -> ContextNames | None:
+    """The contexts of all files of a kubeconfig; None if one of them is no kubeconfig, or none is there."""
+    found: list[ContextNames] = []
+    for file in filter(None, path.split(os.pathsep)):
+        if not Path(file).exists():
+            continue
+        try:
+            whole = yaml.load(Path(file).read_text(encoding="utf-8"), Loader=_LOADER) or {}  # noqa: S506 - a safe loader
+            names = [str(each["name"]) for each in whole.get("contexts") or ()]
+            found.append(ContextNames(names, str(whole.get("current-context") or "")))
+        except (
+            OSError,
+            UnicodeDecodeError,
+            yaml.YAMLError,
+            LookupError,
+            TypeError,
+            ValueError,
+            AttributeError,
+        ):
+            return None
+    if not found:
+        return None
+    current = next((each.current for each in found if each.current), "")
+    return ContextNames([name for each in found for name in each.names], current)
 
 
 def _entry(entries: Sequence[Entry], kind: str, name: str) -> Entry:

@@ -82,7 +82,11 @@ class Prometheus:
             answer = connection.getresponse()
             text = answer.read(MOST_BYTES)
         except (OSError, HTTPException, ValueError) as error:
-            raise PrometheusError(f"Prometheus at {self._url.netloc} does not answer: {error}") from error
+            why = getattr(error, "strerror", None) or error
+            raise PrometheusError(
+                f"Prometheus at {self._url.netloc} does not answer ({why}): correct --prometheus, or forward a port to"
+                " it: kubectl port-forward"
+            ) from error
         finally:
             connection.close()
         if answer.status != HTTPStatus.OK:

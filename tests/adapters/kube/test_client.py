@@ -182,11 +182,13 @@ def test_a_user_that_no_header_can_hold_is_refused(user: str, groups: tuple[str,
 
 
 def test_without_the_package_that_reads_kubeconfigs_the_error_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "kubernetes", None)
-    with pytest.raises(EndpointError, match=r"kubeconfig config: to read it, run pip install '\.\[cli\]'"):
-        from_settings("", "", "", "config")
+    config = tmp_path / "config"
+    config.write_text(TWO.replace("{token: secret}", "{exec: {command: login}}"))
+    with pytest.raises(EndpointError, match=r"config: to read it, run pip install '\.\[cli\]'"):
+        from_settings("", "", "", str(config))
 
 
 @pytest.mark.parametrize(

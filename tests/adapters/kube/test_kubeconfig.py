@@ -78,3 +78,24 @@ def test_what_is_not_plain_is_left_to_the_library(
     assert read_plain(f"{path}:{path}") is None
     assert read_plain(written(tmp_path)) is not None
     assert read_plain(written(tmp_path), "nowhere") is None
+
+
+@pytest.mark.parametrize("read", [from_kubeconfig, context_namespace])
+def test_a_context_that_is_not_there_is_told_with_those_that_are(tmp_path: Path, read: Any) -> None:
+    path = written(tmp_path)
+    with pytest.raises(EndpointError, match=r"there is no context nope: its contexts are c$"):
+        read(path, "nope")
+    with pytest.raises(EndpointError, match=r"there is no context nope: its contexts are c, c$"):
+        read(f"{path}:{path}:{tmp_path}/none", "nope")
+    with pytest.raises(EndpointError, match=r"no such file: `--help` says how to name yours"):
+        read("/nope", "")
+
+
+@pytest.mark.parametrize("read", [from_kubeconfig, context_namespace])
+def test_without_a_current_context_those_to_choose_from_are_named(tmp_path: Path, read: Any) -> None:
+    path = written(tmp_path)
+    whole = json.loads(Path(path).read_text())
+    for contexts, names in ((whole["contexts"], "c"), ([], "none")):
+        Path(path).write_text(json.dumps({**whole, "current-context": "", "contexts": contexts}))
+        with pytest.raises(EndpointError, match=f"has no current context: write --context, of {names}$"):
+            read(path, "")
