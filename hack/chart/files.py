@@ -10,6 +10,8 @@ from pathlib import Path
 
 import yaml
 
+from hack.chart.checks import checks
+from hack.chart.schemas import closed
 from hack.chart.templates import templates
 from hack.chart.values import Value, values
 from hack.chart.variants import read
@@ -26,6 +28,7 @@ def all_files() -> dict[str, str]:
         "Chart.yaml": chart(),
         "values.yaml": values_file(table),
         "values.schema.json": json.dumps(schema(table), indent=2) + "\n",
+        "templates/checks.yaml": checks(variants),
         **{f"templates/{name}": text for name, text in templates(variants).items()},
     }
 
@@ -90,9 +93,5 @@ def schema(table: Sequence[Value]) -> Mapping[str, object]:
             groups.setdefault(group, {})[name] = leaf
         else:
             members[group] = leaf
-    members |= {group: _closed(leaves) for group, leaves in groups.items()}
-    return {"$schema": "http://json-schema.org/draft-07/schema#", **_closed(members)}
-
-
-def _closed(properties: Mapping[str, object]) -> Mapping[str, object]:
-    return {"type": "object", "additionalProperties": False, "properties": properties}
+    members |= {group: closed(leaves) for group, leaves in groups.items()}
+    return {"$schema": "http://json-schema.org/draft-07/schema#", **closed(members)}

@@ -193,6 +193,7 @@ INLINE: Mapping[str, Callable[[str], str]] = {
     "parameter": expression,
     "value": lambda name: f"{{{{ .Values.{name} }}}}",
     "image": lambda name: f'{{{{ include "vgpu.image.{name}" . }}}}',
+    "runbook": lambda name: f'{{{{ .Values.runbookUrl | replace "NAME" "{name}" }}}}',
     "scheduler": lambda tag: (
         f'{{{{ .Values.scheduler.repository }}}}:{{{{ .Values.scheduler.tag | default "{tag}" }}}}'
     ),

@@ -4,27 +4,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hack.chart import schemas
+from hack.chart.schemas import FILLED, NUMBER, SWITCH, TEXT, WORDS, Schema
+from hack.monitoring.alerts import RUNBOOK
+
 Object = Mapping[str, Any]
-Schema = Mapping[str, object]
-# No quote, no backslash, no brace: such a text may stand in a string of CEL, and of YAML.
-SAFE = r"^[A-Za-z0-9 .,:;/=_-]*$"
-TEXT: Schema = {"type": "string", "pattern": SAFE}
-WORDS: Schema = {"type": "array", "items": {**TEXT, "minLength": 1}}
-NUMBER: Schema = {"type": "integer", "minimum": 1}
-SWITCH: Schema = {"type": "boolean"}
-MAP: Schema = {"type": "object"}
-LIST: Schema = {"type": "array", "items": {"type": "object"}}
-# Not by propertyNames: of such a name helm 3.22 says another place.
-VENDORS: Schema = {
-    "type": "object",
-    "patternProperties": {"^[0-9a-f]{4}$": TEXT},
-    "additionalProperties": False,
-}
-ENVIRONMENT: Schema = {
-    "type": "object",
-    "patternProperties": {"^VGPU_[A-Z0-9_]+$": {"type": ["string", "number", "boolean"]}},
-    "additionalProperties": False,
-}
 
 
 @dataclass(frozen=True)
@@ -59,7 +43,7 @@ def _of_service(key: str, kind: str, name: str, container: str, program: str) ->
     yield ReplacedPart(
         f"{key}.nodeSelector",
         "Labels of the nodes that its pods run on.",
-        MAP,
+        schemas.LABELS,
         kind,
         name,
         "spec.template.spec.nodeSelector",
@@ -67,13 +51,14 @@ def _of_service(key: str, kind: str, name: str, container: str, program: str) ->
     yield ReplacedPart(
         f"{key}.tolerations",
         "Taints of nodes that its pods run on all the same.",
-        LIST,
+        schemas.TOLERATIONS,
         kind,
         name,
         "spec.template.spec.tolerations",
     )
     yield ReplacedPart(
-        f"{key}.resources", f"What {program} asks for, and its limits.", MAP, kind, name, f"{container}.resources"
+        f"{key}.resources", f"What {program} asks for, and its limits.", schemas.RESOURCES,
+        kind, name, f"{container}.resources",
     )  # fmt: skip
 
 
@@ -84,13 +69,16 @@ PARTS = (
     ),
     *_of_service("cluster", "Deployment", "vgpu-cluster", ALLOCATOR, "the allocator"),
     ReplacedPart(
-        "scheduler.resources", "What kube-scheduler asks for, and its limits.", MAP,
+        "scheduler.resources", "What kube-scheduler asks for, and its limits.", schemas.RESOURCES,
         "Deployment", "vgpu-cluster", f"{SCHEDULER}.resources",
     ),
     ReplacedPart("jobs.replicas", "Replicas, of which one plans.", NUMBER, "Deployment", "vgpu-jobs", "spec.replicas"),
     *_of_service("jobs", "Deployment", "vgpu-jobs", ENGINE, "the job engine"),
     ReplacedPart(
-        "networkPolicy.from", "Peers that may read the metrics, beside the pods of vgpu.", LIST,
+        "networkPolicy.from",
+        "Peers that may read the metrics, beside the pods of vgpu. For `vgpu top` and `kubectl get --raw …/proxy/…` add"
+        " the addresses from which the API server calls pods: {ipBlock: {cidr: 10.0.0.0/28}}.",
+        schemas.PEERS,
         "NetworkPolicy", "vgpu", "spec.ingress.[1].from",
     ),
 )  # fmt: skip
@@ -153,11 +141,11 @@ PARAMETERS = {
     "prefixes": Parameter(
         "Card families: each stands for the resources PREFIX (whole cards) and PREFIX-… (a slice). Leave out what"
         " another device plugin serves in this cluster.",
-        {**WORDS, "minItems": 1}, lambda text: text.split(","), 'include "vgpu.prefixes" .',
+        schemas.PREFIXES, lambda text: text.split(","), 'include "vgpu.prefixes" .',
     ),
     "vendors": Parameter(
         "The prefix under which the agents offer a vendor's cards, by its PCI vendor id.",
-        VENDORS, _vendors, 'include "vgpu.vendors" .',
+        schemas.VENDORS, _vendors, 'include "vgpu.vendors" .',
     ),
     "runtimeClasses": Parameter(
         "The runtime classes that a pod with a slice may name. One that takes cards by environment must not be here.",
@@ -180,6 +168,8 @@ PARAMETERS = {
         NUMBER, int, ".Values.parameters.mostGraceSeconds | int64",
     ),
 }  # fmt: skip
+# What a parameter may be that is a text here.
+TEXTS = {"mostMemGiB": schemas.BOUND, "maxSlices": schemas.BOUND}
 
 
 def expression(parameter: str) -> str:
@@ -206,22 +196,45 @@ def values(defaults: Defaults) -> Sequence[Value]:
     """All values, those of one group one after another."""
     found = [*_images(defaults.images), *_parameters(defaults.parameters)]
     off = False
-    found.append(Value("amd", "AMD's cards as amd.com/gpu; not beside AMD's own device plugin.", SWITCH, off))
     found += [
-        Value(key, text, LIST, []) if name in LISTS else Value(key, text, SWITCH, off)
+        Value("amd", "AMD's cards as amd.com/gpu; not beside AMD's own device plugin.", SWITCH, off),
+        Value(
+            "testPrefix",
+            "The card family of which `helm test` asks for a slice; empty: amd.com/gpu with `amd`, otherwise the first"
+            " of parameters.prefixes.",
+            schemas.OPTIONAL_PREFIX,
+            "",
+        ),
+        Value(
+            "runbookUrl",
+            "The annotation runbook_url of an alert, with the name of its page in place of NAME; for a site that"
+            " `make site` has built: https://docs.example.com/alerts/NAME.html.",
+            schemas.RUNBOOK,
+            RUNBOOK,
+        ),
+    ]
+    found += [
+        Value(key, text, schemas.NODES, []) if name in LISTS else Value(key, text, SWITCH, off)
         for name, (key, text) in COMPONENTS.items()
     ]
     for part in PARTS:
-        empty: object = [] if part.schema is LIST else {}
+        empty: object = [] if part.schema["type"] == "array" else {}
         found.append(Value(part.key, part.text, part.schema, defaults.parts.get(part.key) or empty))
     for key, (_, _, _, example) in ENVIRONMENTS.items():
         found.append(
-            Value(key, f"Its settings (docs/reference/settings.md), such as {example}.", ENVIRONMENT, {})
+            Value(
+                key, f"Its settings (docs/reference/settings.md), such as {example}.", schemas.ENVIRONMENT, {}
+            )
         )
     repository = defaults.images["simulated"].partition(":")[0]
     found += [
-        Value("simulatedCards.repository", "The image with simulated cards.", TEXT, repository),
-        Value("simulatedCards.cards", "The cards of every node: presets and counts.", LIST, defaults.cards),
+        Value("simulatedCards.repository", "The image with simulated cards.", FILLED, repository),
+        Value(
+            "simulatedCards.cards",
+            "The cards of every node: presets and counts.",
+            schemas.CARDS,
+            defaults.cards,
+        ),
     ]
     groups = list(dict.fromkeys(value.key.partition(".")[0] for value in found))
     return sorted(found, key=lambda value: groups.index(value.key.partition(".")[0]))
@@ -230,8 +243,8 @@ def values(defaults: Defaults) -> Sequence[Value]:
 def _images(images: Mapping[str, str]) -> Iterator[Value]:
     repository, _, tag = images["vgpu"].partition(":")
     policies = {"enum": ["Always", "IfNotPresent", "Never"]}
-    yield Value("image.repository", "The image of all services, in a registry of yours.", TEXT, repository)
-    yield Value("image.tag", "Its tag.", TEXT, tag)
+    yield Value("image.repository", "The image of all services, in a registry of yours.", FILLED, repository)
+    yield Value("image.tag", "Its tag.", FILLED, tag)
     yield Value("image.pullPolicy", "When the kubelet fetches it.", policies, "IfNotPresent")
     yield Value(
         "imagePullSecrets", "Names of Secrets in vgpu-system with the registry's password.", WORDS, []
@@ -243,7 +256,7 @@ def _images(images: Mapping[str, str]) -> Iterator[Value]:
         "auto",
     )
     repository = images["scheduler"].partition(":")[0]
-    yield Value("scheduler.repository", "The image of kube-scheduler.", TEXT, repository)
+    yield Value("scheduler.repository", "The image of kube-scheduler.", FILLED, repository)
     yield Value(
         "scheduler.tag",
         "Its tag, not newer than your API server; empty: that of manifests/, for Kubernetes 1.36 or for 1.31.",
@@ -258,4 +271,4 @@ def _parameters(parameters: Mapping[str, tuple[str, str]]) -> Iterator[Value]:
         if typed:
             yield Value(f"parameters.{name}", typed.text, typed.schema, typed.read(default))
         else:
-            yield Value(f"parameters.{name}", comment, TEXT, default)
+            yield Value(f"parameters.{name}", comment, TEXTS.get(name, FILLED), default)

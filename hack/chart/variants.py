@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from hack.chart.values import COMPONENTS, ENVIRONMENTS, PARTS, Defaults, Object
+from hack.monitoring.alerts import ALERTS
 from hack.testbed import programs
 from vgpu_runtime.paths import SOURCES
 
@@ -25,6 +26,7 @@ IMAGES = {
     "simulated": "vgpu.io/vgpu-simulated",
     "scheduler": "registry.k8s.io/kube-scheduler",
 }
+PAGE_NAMES = {alert.name: alert.page_name for alert in ALERTS}
 Key = tuple[str, str]
 
 
@@ -115,21 +117,15 @@ class _Places:
         """The object, changed in place."""
         for part in PARTS:
             if key(found) == (part.kind, part.name):
-                parent, last = _parent(found, part.path)
-                if last in parent:
-                    self.parts[part.key] = parent[last]
-                parent[last] = marker("part" if last in parent else "optional", part.key)
+                place, last = parent(found, part.path)
+                if last in place:
+                    self.parts[part.key] = place[last]
+                place[last] = marker("part" if last in place else "optional", part.key)
         for name, (kind, workload, path, _) in ENVIRONMENTS.items():
             if key(found) == (kind, workload):
-                parent, last = _parent(found, f"{path}.env")
-                parent[last].append(marker("environment", name))
-        if found["kind"] == "ServiceAccount":
-            found["imagePullSecrets"] = marker("secrets", "imagePullSecrets")
-        if key(found) == ("ConfigMap", "vgpu-simulated-cards"):
-            self.cards = yaml.safe_load(found["data"]["cards.yaml"])["cards"]
-            found["data"]["cards.yaml"] = marker("listed", "simulatedCards.cards")
-        if key(found) == ("ConfigMap", "vgpu-nodes"):
-            found["data"]["nodes.yaml"] = marker("listed", "nodes")
+                place, last = parent(found, f"{path}.env")
+                place[last].append(marker("environment", name))
+        self._mark_content(found)
         for container in _containers(found):
             repository, _, tag = container["image"].rpartition(":")
             (name,) = (name for name, known in IMAGES.items() if known == repository)
@@ -138,6 +134,20 @@ class _Places:
             container["imagePullPolicy"] = marker("value", "image.pullPolicy")
         return found
 
+    def _mark_content(self, found: dict[str, Any]) -> None:
+        if found["kind"] == "ServiceAccount":
+            found["imagePullSecrets"] = marker("secrets", "imagePullSecrets")
+        if key(found) == ("ConfigMap", "vgpu-simulated-cards"):
+            self.cards = yaml.safe_load(found["data"]["cards.yaml"])["cards"]
+            found["data"]["cards.yaml"] = marker("listed", "simulatedCards.cards")
+        if key(found) == ("ConfigMap", "vgpu-nodes"):
+            found["data"]["nodes.yaml"] = marker("listed", "nodes")
+        if found["kind"] == "PrometheusRule":
+            for rule in (
+                rule for group in found["spec"]["groups"] for rule in group["rules"] if "alert" in rule
+            ):
+                rule["annotations"]["runbook_url"] = marker("runbook", PAGE_NAMES[rule["alert"]])
+
 
 def _containers(found: Object) -> Iterator[dict[str, Any]]:
     if found["kind"] in ("Deployment", "DaemonSet"):
@@ -145,7 +155,7 @@ def _containers(found: Object) -> Iterator[dict[str, Any]]:
         yield from (*pod["containers"], *pod.get("initContainers", ()))
 
 
-def _parent(found: dict[str, Any], path: str) -> tuple[Any, Any]:
+def parent(found: Object, path: str) -> tuple[Any, Any]:
     """The part of an object that holds the last step of a path such as `containers.[name=agent].resources`."""
     *steps, last = path.split(".")
     place: Any = found

@@ -1,5 +1,6 @@
 """`python -m hack.monitoring`: write the rules, the alerts and the boards of manifests/components/monitoring."""
 
+import argparse
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from hack.monitoring.alerts import ALERTS
+from hack.monitoring.alerts import ALERTS, RUNBOOK
 from hack.monitoring.boards import BOARDS
 from hack.monitoring.rules import recording_rules
 
@@ -15,15 +16,16 @@ FOLDER = Path(__file__).parents[2] / "manifests/components/monitoring"
 WRITTEN = "# Written by `make docs` from hack/monitoring: change that, not this file.\n"
 
 
-def groups() -> list[Mapping[str, Any]]:
-    """The groups of rules, as Prometheus and its operator read them."""
+def groups(runbooks: str = RUNBOOK) -> list[Mapping[str, Any]]:
+    """The groups of rules, as Prometheus and its operator read them; `runbooks` is the page of an alert called NAME."""
     records = [{"record": rule.record, "expr": rule.expr} for rule in recording_rules()]
     alerts = [
         {
             "alert": alert.name, "expr": alert.expr, "for": f"{alert.lasts}m",
             "labels": {"severity": alert.severity.value},
             "annotations": {
-                "summary": alert.summary, "description": alert.description, "runbook_url": alert.page,
+                "summary": alert.summary, "description": alert.description,
+                "runbook_url": runbooks.replace("NAME", alert.page_name),
             },
         }
         for alert in ALERTS
@@ -31,24 +33,29 @@ def groups() -> list[Mapping[str, Any]]:
     return [{"name": "vgpu-records", "rules": records}, {"name": "vgpu-alerts", "rules": alerts}]
 
 
-def files() -> Mapping[str, str]:
+def files(runbooks: str = RUNBOOK) -> Mapping[str, str]:
     """The content of every file, by its path in the component."""
     operators = {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "PrometheusRule",
         "metadata": {"name": "vgpu", "namespace": "vgpu-system"},
-        "spec": {"groups": groups()},
+        "spec": {"groups": groups(runbooks)},
     }
     boards = {f"boards/{board.name}.json": json.dumps(board.json(), indent=1) + "\n" for board in BOARDS}
     return {
         "rules.yaml": _yaml(operators),
-        "prometheus/vgpu.rules.yaml": _yaml({"groups": groups()}),
+        "prometheus/vgpu.rules.yaml": _yaml({"groups": groups(runbooks)}),
         **boards,
     }
 
 
 def main() -> None:
-    for name, text in files().items():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--runbooks", default=RUNBOOK, metavar="URL",
+        help="the address of an alert's page, with NAME in place of the page's name (default: %(default)s)",
+    )  # fmt: skip
+    for name, text in files(parser.parse_args().runbooks).items():
         path = FOLDER / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")

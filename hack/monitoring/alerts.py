@@ -7,6 +7,8 @@ from enum import Enum
 from hack.monitoring.queries import each, either, total
 
 PAGES = "docs/alerts"
+# The annotation `runbook_url`, with the name of an alert's page in place of NAME.
+RUNBOOK = f"{PAGES}/NAME.md"
 
 
 class Severity(Enum):
@@ -46,8 +48,12 @@ class Alert:
     @property
     def page(self) -> str:
         """The path of its page: docs/alerts/agent-down.md for VgpuAgentDown."""
-        words = re.findall("[A-Z][a-z]+", self.name.removeprefix("Vgpu"))
-        return f"{PAGES}/{'-'.join(words).lower()}.md"
+        return RUNBOOK.replace("NAME", self.page_name)
+
+    @property
+    def page_name(self) -> str:
+        """The name of its page: agent-down for VgpuAgentDown."""
+        return "-".join(re.findall("[A-Z][a-z]+", self.name.removeprefix("Vgpu"))).lower()
 
 
 AGENT = each("vgpu_inventory_age_seconds")

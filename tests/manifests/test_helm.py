@@ -117,19 +117,11 @@ def leaves() -> Iterator[tuple[str, Mapping[str, Any], object]]:
 
 def another(schema: Mapping[str, Any], default: object) -> object:
     """A value that the schema lets in and that is not the default."""
+    if "examples" in schema:
+        return schema["examples"][0]
     if "enum" in schema:
         return next(value for value in schema["enum"] if value not in (default, False))
-    kind = schema["type"]
-    if kind == "object":
-        names = "".join(schema.get("patternProperties", {}))
-        return {"VGPU_X" if "VGPU" in names else "beef" if names else "cpu": "7"}
-    texts = schema.get("items", {}).get("type") == "string"
-    return {
-        "string": "other",
-        "integer": 77,
-        "boolean": not default,
-        "array": ["other"] if texts else [{"key": "other"}],
-    }[kind]
+    return {"string": "other", "integer": 77, "boolean": not default, "array": ["other"]}[schema["type"]]
 
 
 @pytest.mark.parametrize(("key", "schema", "default"), list(leaves()), ids=[key for key, _, _ in leaves()])
@@ -153,6 +145,23 @@ def test_every_value_changes_what_is_installed(key: str, schema: Mapping[str, An
         ("cluster.replicas", 0, "minimum"),
         ("node.env", {"LD_PRELOAD": "/x"}, "LD_PRELOAD"),
         ("image.pullPolicy", "Sometimes", "Always"),
+        ("image.tag", "", "length"),
+        ("nodes", [{"lables": {"pool": "display"}}], "lables"),
+        ("nodes", [{"labels": {"pool": "display"}, "excludeCard": ["GPU-1"]}], "excludeCard"),
+        ("nodes", [{"excludeCards": ["GPU-1"]}], "labels"),
+        ("nodes", [{"labels": {"pool": "display"}, "enforcement": {"1d94": "stop"}}], "observe"),
+        ("node.resources", {"limit": {"memory": "1Gi"}}, "limit"),
+        ("node.resources", {"limits": {"memory": "1 GB"}}, "pattern"),
+        ("cluster.nodeSelector", {"pool": True}, "string"),
+        ("cluster.tolerations", [{"key": "cards", "operater": "Exists"}], "operater"),
+        ("networkPolicy.from", [{"ipblock": {"cidr": "10.0.0.0/28"}}], "ipblock"),
+        ("parameters.maxSlices", "many", "pattern"),
+        ("parameters.mostMemGiB", "abc", "pattern"),
+        ("parameters.mostMemGiB", "amd.com/gpu=2048", "pattern"),
+        ("parameters.vendors", {"1d94": "dcu"}, "pattern"),
+        ("simulatedCards.cards", [{"preset": "hygon-60cu-16gib", "cout": 4}], "cout"),
+        ("simulatedCards.cards", [{"preset": "hygon-61cu"}], "hygon-60cu-16gib"),
+        ("runbookUrl", "https://docs.example.com/alerts", "pattern"),
     ],
 )
 def test_a_wrong_value_is_refused(key: str, value: object, complaint: str) -> None:
@@ -160,6 +169,77 @@ def test_a_wrong_value_is_refused(key: str, value: object, complaint: str) -> No
     assert done.returncode
     assert key.rpartition(".")[2] in done.stderr
     assert complaint.lower() in done.stderr.lower()
+
+
+@pytest.mark.parametrize(
+    ("values", "complaint"),
+    [
+        (
+            {"node.env.VGPU_MEM_UNIT_MIB": 512},
+            "node.env.VGPU_MEM_UNIT_MIB: the value parameters.memUnitMiB sets",
+        ),
+        ({"node.env.VGPU_PREFIXES": "{}"}, "node.env.VGPU_PREFIXES: the value parameters.vendors sets"),
+        (
+            {"hygonStack": True, "node.env.VGPU_MOUNTS": "{}"},
+            "node.env.VGPU_MOUNTS: the value hygonStack sets",
+        ),
+        ({"cluster.env.VGPU_POD_NAME": "a"}, "cluster.env.VGPU_POD_NAME: the chart sets"),
+        (
+            {"jobs.enabled": True, "jobs.env.VGPU_PREFIXES": "[]"},
+            "jobs.env.VGPU_PREFIXES: the value parameters.prefixes sets",
+        ),
+        ({"testPrefix": "amd.com/gpu"}, "testPrefix: amd.com/gpu is not one of parameters.prefixes"),
+    ],
+)
+def test_a_value_that_contradicts_another_is_refused(values: Mapping[str, object], complaint: str) -> None:
+    done = template(values)
+    assert done.returncode
+    assert complaint in done.stderr
+
+
+def variables(made: list[Object]) -> Iterator[tuple[str, list[str]]]:
+    """By workload and container, the names of its variables."""
+    for item in made:
+        if item["kind"] in ("Deployment", "DaemonSet"):
+            for container in item["spec"]["template"]["spec"]["containers"]:
+                name = f"{item['metadata']['name']} {container['name']}"
+                yield name, [entry["name"] for entry in container.get("env", ())]
+
+
+def test_no_variable_stands_twice() -> None:
+    given = {"node.env.VGPU_DRAIN_SECONDS": 10, "cluster.env.VGPU_COVERED_PODS": "delete"}
+    for name, found in variables(objects({**on(*ALL), **given})):
+        assert len(set(found)) == len(found), name
+
+
+def test_amds_family_stands_once_where_its_prefix_is_given_too() -> None:
+    given = {
+        "parameters.prefixes": ["hygon.com/dcu", "amd.com/gpu"],
+        "parameters.vendors": {"1d94": "hygon.com/dcu", "1002": "amd.com/gpu"},
+    }
+    (by_hand, both) = (by_name(objects({**given, "amd": amd})) for amd in (False, True))
+    assert both == by_hand
+
+
+@pytest.mark.parametrize(
+    ("values", "family"),
+    [
+        ({}, "hygon.com/dcu"),
+        ({"amd": True}, "amd.com/gpu"),
+        ({"amd": True, "testPrefix": "hygon.com/hcu"}, "hygon.com/hcu"),
+    ],
+)
+def test_helm_test_asks_for_a_family_that_is_there(values: Mapping[str, object], family: str) -> None:
+    made = [item for item in yaml.safe_load_all(template(values).stdout) if item]
+    (pod,) = (item for item in made if item["kind"] == "Pod")
+    assert [*pod["spec"]["containers"][0]["resources"]["limits"]] == [f"{family}-mem", f"{family}-cores"]
+
+
+def test_an_alert_leads_to_its_page_on_a_site_of_ones_own() -> None:
+    site = {"monitoring": True, "runbookUrl": "https://docs.example.com/alerts/NAME.html"}
+    (rules,) = (item for item in objects(site) if item["kind"] == "PrometheusRule")
+    alerts = [rule for group in rules["spec"]["groups"] for rule in group["rules"] if "alert" in rule]
+    assert alerts[0]["annotations"]["runbook_url"] == "https://docs.example.com/alerts/agent-down.html"
 
 
 def test_its_images_are_those_that_images_txt_lists() -> None:

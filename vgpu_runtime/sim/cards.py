@@ -110,7 +110,7 @@ PRESETS: Mapping[str, SimCard] = {
     "nvidia": SimCard("GA102", 0x10DE, 0x2235, 46068, 84, kfd=False),
 }
 
-_KEYS = {
+KEYS = {
     "name": "name", "vendor": "vendor", "device": "device", "memoryMiB": "memory_mib",
     "computeUnits": "compute_units", "xcc": "xcc", "gfx": "gfx", "kfd": "kfd", "pci": "pci", "numa": "numa",
     "uniqueId": "unique_id", "hive": "hive",
@@ -167,7 +167,7 @@ def number(cards: Sequence[SimCard], machine: int = 0) -> list[SimCard]:
 def _cards(entry: object, where: str) -> Iterator[SimCard]:
     if not isinstance(entry, dict):
         raise SpecError(f"{where}: must be a map with 'preset'")
-    _known(entry, ("preset", "count", *_KEYS), where)
+    _known(entry, ("preset", "count", *KEYS), where)
     preset = PRESETS.get(str(entry.get("preset")))
     if preset is None:
         raise SpecError(f"{where}: 'preset' must be one of {', '.join(PRESETS)}")
@@ -180,12 +180,12 @@ def _cards(entry: object, where: str) -> Iterator[SimCard]:
 
 
 def _changed(preset: SimCard, entry: Mapping[str, Any], where: str) -> SimCard:
-    given = {key: value for key, value in entry.items() if key in _KEYS}
+    given = {key: value for key, value in entry.items() if key in KEYS}
     for key, value in given.items():
-        kind = type(getattr(preset, _KEYS[key]))
+        kind = type(getattr(preset, KEYS[key]))
         if type(value) is not kind:
             raise SpecError(f"{where}: {key} must be of type {kind.__name__}, not {value!r}")
-    card = dataclasses.replace(preset, **{_KEYS[key]: value for key, value in given.items()})
+    card = dataclasses.replace(preset, **{KEYS[key]: value for key, value in given.items()})
     rules = {
         "memoryMiB must be positive": 0 < card.memory_mib < 1 << 40,
         f"xcc must be 1 to {MAX_XCC}": 1 <= card.xcc <= MAX_XCC,

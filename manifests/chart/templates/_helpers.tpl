@@ -1,6 +1,6 @@
 {{- /* Prefixes and vendors with those of AMD's cards where they are wanted (manifests/components/amd). */ -}}
 {{- define "vgpu.prefixes" -}}
-{{- join "," (concat .Values.parameters.prefixes (ternary (list "amd.com/gpu") list .Values.amd)) -}}
+{{- join "," (concat .Values.parameters.prefixes (ternary (list "amd.com/gpu") list .Values.amd) | uniq) -}}
 {{- end -}}
 
 {{- define "vgpu.vendors" -}}
@@ -8,7 +8,7 @@
 {{- range $id, $prefix := .Values.parameters.vendors -}}
 {{- $vendors = append $vendors (printf "%q: %s" $id $prefix) -}}
 {{- end -}}
-{{- if .Values.amd -}}
+{{- if and .Values.amd (not (hasKey .Values.parameters.vendors "1002")) -}}
 {{- $vendors = append $vendors "\"1002\": amd.com/gpu" -}}
 {{- end -}}
 {{- join ", " $vendors -}}

@@ -1,0 +1,125 @@
+"""What a value of the chart may be, as JSON schemas: a key that nothing reads is refused at every depth."""
+
+from collections.abc import Iterable, Mapping
+
+from device_plugin.core.enforcement import Enforcement
+from vgpu_runtime.sim.cards import KEYS, MAX_CARDS, PRESETS, SimCard
+
+Schema = Mapping[str, object]
+
+
+def closed(properties: Mapping[str, object], required: Iterable[str] = ()) -> Schema:
+    """A mapping with these keys and no others."""
+    made = {"type": "object", "additionalProperties": False, "properties": properties}
+    return {**made, "required": list(required)} if required else made
+
+
+def mapping(keys: str, values: Schema) -> Schema:
+    """A mapping of any keys of this pattern."""
+    # Not by propertyNames: of such a name helm 3.22 says another place.
+    return {"type": "object", "additionalProperties": False, "patternProperties": {keys: values}}
+
+
+def listed(items: Schema) -> Schema:
+    """A list of such items."""
+    return {"type": "array", "items": items}
+
+
+# No quote, no backslash, no brace: such a text may stand in a string of CEL, and of YAML.
+TEXT: Schema = {"type": "string", "pattern": r"^[A-Za-z0-9 .,:;/=_-]*$"}
+FILLED: Schema = {**TEXT, "minLength": 1}
+WORDS = listed(FILLED)
+NUMBER: Schema = {"type": "integer", "minimum": 1}
+SWITCH: Schema = {"type": "boolean"}
+_PREFIX = "[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[a-z0-9]([a-z0-9.-]*[a-z0-9])?"
+PREFIX: Schema = {"type": "string", "pattern": f"^{_PREFIX}$", "examples": ["hygon.com/hcu"]}
+OPTIONAL_PREFIX: Schema = {**PREFIX, "pattern": f"^({_PREFIX})?$"}
+PREFIXES: Schema = {**listed(PREFIX), "minItems": 1, "examples": [["hygon.com/hcu"]]}
+VENDORS: Schema = {**mapping("^[0-9a-f]{4}$", PREFIX), "examples": [{"beef": "hygon.com/hcu"}]}
+# A number, and those of families with other ones: "4,amd.com/gpu=16".
+BOUND: Schema = {
+    "type": "string",
+    "pattern": f"^[1-9][0-9]*(,{_PREFIX}=[1-9][0-9]*)*$",
+    "examples": ["8,amd.com/gpu=16"],
+}
+ENVIRONMENT: Schema = {
+    **mapping("^VGPU_[A-Z0-9_]+$", {"type": ["string", "number", "boolean"]}),
+    "examples": [{"VGPU_LOG_LEVEL": "DEBUG"}],
+}
+RUNBOOK: Schema = {
+    "type": "string",
+    "pattern": "^[A-Za-z0-9.:/?#&=_~%-]*NAME[A-Za-z0-9.:/?#&=_~%-]*$",
+    "examples": ["https://docs.example.com/alerts/NAME.html"],
+}
+
+# Of Kubernetes' own types.
+_LABEL = "^[A-Za-z0-9]([A-Za-z0-9./_-]*[A-Za-z0-9])?$"
+_PLAIN: Schema = {"type": "string"}
+LABELS: Schema = {**mapping(_LABEL, _PLAIN), "examples": [{"pool": "cards"}]}
+_QUANTITY: Schema = {
+    "type": ["string", "number"],
+    "pattern": r"^[0-9]+([.][0-9]*)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE][0-9]+)?$",
+    "minimum": 0,
+}
+_AMOUNTS = mapping(_LABEL, _QUANTITY)
+RESOURCES: Schema = {
+    **closed({"requests": _AMOUNTS, "limits": _AMOUNTS}),
+    "examples": [{"limits": {"memory": "2Gi"}}],
+}
+TOLERATIONS: Schema = {
+    **listed(
+        closed(
+            {
+                "key": _PLAIN,
+                "operator": {"enum": ["Exists", "Equal"]},
+                "value": _PLAIN,
+                "effect": {"enum": ["NoSchedule", "PreferNoSchedule", "NoExecute"]},
+                "tolerationSeconds": {"type": "integer"},
+            }
+        )
+    ),
+    "examples": [[{"key": "cards", "operator": "Exists"}]],
+}
+_EXPRESSION = closed(
+    {
+        "key": _PLAIN,
+        "operator": {"enum": ["In", "NotIn", "Exists", "DoesNotExist"]},
+        "values": listed(_PLAIN),
+    },
+    ("key", "operator"),
+)
+_SELECTOR = closed({"matchLabels": LABELS, "matchExpressions": listed(_EXPRESSION)})
+_BLOCK = closed({"cidr": _PLAIN, "except": listed(_PLAIN)}, ("cidr",))
+PEERS: Schema = {
+    **listed(closed({"podSelector": _SELECTOR, "namespaceSelector": _SELECTOR, "ipBlock": _BLOCK})),
+    "examples": [[{"ipBlock": {"cidr": "10.0.0.0/28"}}]],
+}
+
+# Of the files that our programs read.
+_MODES: Schema = {"enum": [mode.value for mode in Enforcement]}
+NODES = listed(
+    closed(
+        {
+            "labels": {**LABELS, "minProperties": 1},
+            "excludeCards": WORDS,
+            "enforcement": mapping("^[0-9a-f]{4}$", _MODES),
+        },
+        ("labels",),
+    )
+)
+_KINDS = {bool: "boolean", int: "integer", str: "string"}
+_CARD = {key: {"type": _KINDS[SimCard.__annotations__[field]]} for key, field in KEYS.items()}
+CARDS: Schema = {
+    **listed(
+        closed(
+            {
+                "preset": {"enum": list(PRESETS)},
+                "count": {"type": "integer", "minimum": 1, "maximum": MAX_CARDS},
+                **_CARD,
+            },
+            ("preset",),
+        )
+    ),
+    "minItems": 1,
+    "examples": [[{"preset": "amd-60cu-16gib", "memoryMiB": 65520}]],
+}
