@@ -29,7 +29,7 @@ from device_plugin.core.grants import ranges
 from device_plugin.kube.api import NODES, Ref
 from device_plugin.kube.errors import GoneError, RefusedError
 
-_STATES = {
+STATES = {
     SliceState.OUTLIVING: "its pod has ended, its processes have not",
     SliceState.COVERED: "something covers the files that limit it",
     SliceState.UNENFORCED: "uses the card past the library that limits it",
@@ -84,7 +84,7 @@ def holder_line(card: CardReading, holder: CardHolder, now: int) -> str:
     since = f", {_age(holder.created, now)}" if holder.created else ""
     marks = ", ends" if holder.deleting else ""
     if holder.state is not None:
-        marks += f", {_STATES[holder.state]}"
+        marks += f", {STATES[holder.state]}"
     elif not holder.running:
         marks += ", does not run"
     return f"    {holder.namespace}/{holder.pod} {holder.container}: {held}{since}{marks}"

@@ -27,7 +27,10 @@ TRIES = 5
 
 
 class CordonError(VgpuError):
-    """The card cannot be cordoned or drained; the text gives the reason."""
+    """The card cannot be cordoned or drained; the text gives the reason.
+
+    Cure: give the command again once the reason is gone; what it has done stays done.
+    """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
         local = local_allocator.read(client, args)
     if not args.file and args.prefix not in local.prefixes:
         raise PrefixError(
-            f"--prefix: there are no cards {args.prefix}: this installation has {', '.join(local.prefixes)}"
+            f"--prefix: there are no cards {args.prefix} here: write one of {', '.join(local.prefixes)}"
         )
     answers = [_fitted(local, workload, number) for number, workload in enumerate(workloads)]
     if args.output:

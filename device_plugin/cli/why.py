@@ -41,7 +41,10 @@ JOB_NAME = "batch.kubernetes.io/job-name"
 
 
 class WhyError(VgpuError):
-    """There is no pod or job of this name, or it cannot be read; the text says what to do."""
+    """There is no pod or job of this name, or it cannot be read; the text says what to do.
+
+    Cure: ask for the right to read it, or name another with `-n`.
+    """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -8,7 +8,10 @@ from device_plugin.core.pods import Pod
 
 
 class FitError(VgpuError):
-    """Workload tables could not be computed."""
+    """Workload tables could not be computed.
+
+    Cure: see that the allocator's container has memory and a processor left; it tries again by itself.
+    """
 
 
 @dataclass(frozen=True, slots=True)

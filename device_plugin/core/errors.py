@@ -11,8 +11,16 @@ class VgpuError(Exception):
 
 
 class RequestError(VgpuError):
-    """A container's limits or the pod's labels are malformed. The text is shown to the pod's author."""
+    """A container's limits or the pod's labels are malformed. The text is shown to the pod's author.
+
+    Cure: change the pod as the message says; docs/requests.md has examples.
+    """
 
 
 class AnnotationError(VgpuError):
-    """An annotation is malformed, of another version, or of an absurd size."""
+    """An annotation is malformed, of another version, or of an absurd size.
+
+    Cure: of a grant, delete the pod, so that its controller creates another; of an inventory or a record, restart the
+    node's agent, which writes it again, and give agents and allocator one version; of a resize, remove the annotation
+    from the Job. Until then nothing of it is used.
+    """

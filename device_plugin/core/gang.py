@@ -194,11 +194,16 @@ class GangView:
         """The refusal of an incomplete or contradictory gang; None if all of its pods exist and agree."""
         if len(self.sizes) > 1:
             found = ", ".join(map(str, sorted(self.sizes)))
-            said = f"group {self.group}: write one {GROUP_SIZE} on all of its pods (found {found})"
-            return Refusal.saying(Reason.MALFORMED, said)
+            return Refusal.saying(
+                Reason.MALFORMED,
+                f"group {self.group}: write one {GROUP_SIZE} on all of its pods (found {found})",
+            )
         if self.classes > MOST_CLASSES:
-            said = f"group {self.group}: its pods have more than {MOST_CLASSES} different requests"
-            return Refusal.saying(Reason.MALFORMED, f"{said}: make their requests alike, or split the group")
+            return Refusal.saying(
+                Reason.MALFORMED,
+                f"group {self.group}: its pods have more than {MOST_CLASSES} different requests: make their requests"
+                " alike, or split the group",
+            )
         exist, size = len(self.pods), self.size
         if exist >= size:
             return None

@@ -24,7 +24,10 @@ class Mount:
 
 
 class KubeletError(VgpuError):
-    """The kubelet did not answer."""
+    """The kubelet did not answer.
+
+    Cure: see that the kubelet runs and that kubeletDir is its folder; the agent tries again by itself.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,10 @@ class RefusedError(ApiError):
 
 
 class UnknownError(ApiError):
-    """No answer, or an unclear one: the call may or may not have been carried out."""
+    """No answer, or an unclear one: the call may or may not have been carried out.
+
+    Cure: see whether the API server is reachable (`kubectl get --raw /readyz`); services try again by themselves.
+    """
 
 
 # Statuses that the server answers before anything is written. 409 is not among them: see ConflictError.

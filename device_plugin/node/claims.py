@@ -21,7 +21,10 @@ _Seen = Mapping[tuple[str, frozenset[str]], Sequence[Holder]]
 
 
 class NotNowError(VgpuError):
-    """The container cannot start now; the kubelet tries again. `waiting`: the cause may be gone within seconds."""
+    """The container cannot start now; the kubelet tries again. `waiting`: the cause may be gone within seconds.
+
+    Cure: wait some minutes; then see the log of the node's agent, or delete the pod, so that it gets another slice.
+    """
 
     def __init__(self, text: str, *, waiting: bool = False) -> None:
         super().__init__(text)

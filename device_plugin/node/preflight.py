@@ -65,7 +65,7 @@ class Preflight:
             yield problem
         yield from self._problems()
         if not (self._kubelet / "pod-resources").is_dir():
-            yield f"no pod-resources folder in {self._kubelet}: the kubelet's PodResources API is needed (kubeletDir)"
+            yield f"no folder pod-resources in {self._kubelet}: correct kubeletDir, the folder of the kubelet's sockets"
 
     def _runs_nothing(self) -> str:
         with suppress(OSError):
@@ -75,12 +75,13 @@ class Preflight:
 
 def _versions(node: Node) -> Iterator[str]:
     if (kubelet := minor_version(node.kubelet)) and kubelet < LEAST_KUBERNETES:
-        yield f"kubelet {node.kubelet} is too old: at least v{LEAST_KUBERNETES[0]}.{LEAST_KUBERNETES[1]} is needed"
+        wanted = ".".join(map(str, LEAST_KUBERNETES))
+        yield f"kubelet {node.kubelet} is too old: upgrade the node to v{wanted} or newer"
     name, _, version = node.runtime.partition("://")
     least: Mapping[str, tuple[int, int]] = {"containerd": LEAST_CONTAINERD, "cri-o": LEAST_CRIO}
     if name in least and (runtime := minor_version(version)) and runtime < least[name]:
         wanted = ".".join(map(str, least[name]))
-        yield f"{name} {version} has no CDI: at least {wanted} is needed"
+        yield f"{name} {version} has no CDI: upgrade it to {wanted} or newer"
 
 
 def _hint(node: Node) -> None:

@@ -40,7 +40,10 @@ _KINDS = {
 
 
 class SettingsError(VgpuError):
-    """A setting is unknown, malformed or missing; the text says which, and where it came from."""
+    """A setting is unknown, malformed or missing; the text says which, and where it came from.
+
+    Cure: correct it as docs/reference/settings.md has it, and restart the service.
+    """
 
 
 class KubeSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel", frozen=True):

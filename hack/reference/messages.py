@@ -21,6 +21,7 @@ from device_plugin.core.events import Event
 from device_plugin.core.pod_states import PodState
 from device_plugin.core.reasons import Reason
 from hack.reference.cel_text import UNKNOWN, text_of
+from hack.reference.states import STATES
 from hack.reference.tables import page as whole_page
 from hack.reference.tables import table
 from vgpu_runtime.paths import SOURCES
@@ -31,10 +32,39 @@ POLICIES = ("manifests/admission", "manifests/components/jobs")
 ANSWERS = ("cluster/show/why_pod.py", "cli/fit.py", "cli/reading/cluster.py", "cli/reading/limit_mistakes.py")
 # Modules whose functions return or yield what is wrong.
 PROBLEMS = {
+    "Of requests": ("core/placement/place.py",),
     "Of groups and roles": ("core/roles.py", "cluster/gangs/groups.py"),
     "Of settings": ("wiring/settings_checks.py",),
     "Of nodes": ("node/preflight.py", "node/other_plugins.py", "node/tickets.py"),
 }
+_UNCOUNTED = (
+    "the file in which the use of the slice is counted cannot be used",
+    "delete the pod; if the next one says it too, see the log of the node's agent",
+)
+# The cause and the cure of each message of the library, by its first words.
+COMPLAINTS = {
+    "MiB refused": (
+        "the program asked for more memory than its slice has left",
+        "ask for less in the program, or for a larger slice",
+    ),
+    "the card is refused": (
+        "the configuration of the slice is missing, damaged or of another version",
+        "delete the pod; if the next one says it too, see the log of the node's agent",
+    ),
+    "work for the card is refused": (
+        "a program of graphics or of another kind sends work past the compute driver",
+        "use ROCm or HIP, or ask for a whole card",
+    ),
+    "card memory is refused": _UNCOUNTED,
+    "queues are refused": _UNCOUNTED,
+}
+# The words by which a message says what to do: at its start, behind a mark, or behind "to" or "or".
+_INSTRUCTION = re.compile(
+    r"\bneeds |(?:^|[:;,.] ?|\b(?:or|and|to) )"
+    r"(?:add|admit|ask|bind|change|check|choose|correct|create|delete|drain|give|have|install|keep|leave|limit|look|"
+    r"lower|make|mount|move|name|need|patch|put|raise|remove|restart|run|see|set|split|start|take|try|upgrade|use|"
+    r"wait|waiting|write)\b"
+)
 # Words of a text that is a message.
 _WORDS, FEWEST_WORDS = re.compile(r"[A-Za-z]{2,}"), 3
 _COMPLAINT = re.compile(r"slice_complain\(\s*((?:\"[^\"]*\"|[^;])*?)\);")
@@ -61,26 +91,29 @@ def page() -> str:
         "Messages",
         "the code, the admission policies and the library",
         "Every message that vgpu writes for people, with its cause and what to do. `…` and words in capitals stand for"
-        " names and numbers. Where a table has no column for it, the message itself says what to do, after its last"
-        " colon.",
+        " names and numbers. Where neither the table nor the text above it says what to do, the message does.",
         "## Why a pod has no card",
         "In the FailedScheduling event, after a number of nodes; in `vgpu why`, `vgpu fit` and /explain, after a number"
         " of cards or nodes. [Reasons](reasons.md) has their labels.",
         table(("message", "what to do"), ((f"{each.text}", each.advice) for each in Reason)),
         "Of a pod that is refused whatever the cards are, and of a group:",
-        table(("message",), ((shown(each),) for each in refusals())),
+        table(("message", "what to do"), ((shown(text), advice) for text, advice in refusals().items())),
         "## Where a pod is",
         "In `vgpu why`.",
         table(("message", "what to do"), ((each.text, each.advice) for each in PodState)),
         "`vgpu why` and `vgpu fit` go on with what would help, and with what they could not read:",
         table(("message",), ((shown(each),) for file in ANSWERS for each in sentences(file))),
+        "## States in lists",
+        "In the columns and below the lines of the lists that `vgpu` prints.",
+        table(("command", "words", "cause", "what to do"), STATES),
         "## Events",
         table(
             ("event", "cause", "what to do"),
             ((f"`{event}`", event.about.cause, event.about.advice) for event in Event),
         ),
         "## Admission",
-        "The API server refuses an object with one of these messages; the name of the policy stands before it.",
+        "The API server refuses an object with one of these messages; the name of the policy stands before it. Where a"
+        " message does not say what to write, the object is another's to change: leave it as it is.",
         *_admission(),
         "## Checks of the installation",
         "What `vgpu check` finds.",
@@ -100,8 +133,25 @@ def page() -> str:
         ),
         "## In a container",
         "The library writes a message to the standard error of the program that it limits, once for each cause.",
-        table(("message",), ((shown(each),) for each in complaints())),
+        table(
+            ("message", "cause", "what to do"),
+            ((shown(each), *about_complaint(each)) for each in complaints()),
+        ),
+        "## Remarks of vgpu convert",
+        "On standard error, behind the file and the line of a request. The first table is about what was converted, the"
+        " second about what was left as it is, and the command then exits with 1: write it by hand, as"
+        " [Coming from other products](../coming-from.md) shows.",
+        *(
+            table(("message",), ((shown(each),) for each in conversions(kind)))
+            for kind in ("remarks", "open")
+        ),
     )
+
+
+def conversions(kind: str) -> list[str]:
+    """The texts that vgpu convert adds to its `remarks`, or to what is left `open`."""
+    found = calls(("append",), files="cli/convert/pods.py", of=kind)
+    return sorted({each.text for each in found if each.text})
 
 
 def error_classes() -> dict[str, type[VgpuError]]:
@@ -118,33 +168,47 @@ def error_classes() -> dict[str, type[VgpuError]]:
     return dict(sorted(found.items()))
 
 
-def calls(names: Sequence[str], position: int = 0, files: str = "**/*.py") -> Iterator[MessageText]:
-    """Every call of one of these names in the product, with the text of the argument at `position`."""
+def calls(
+    names: Sequence[str], position: int = 0, files: str = "**/*.py", of: str = ""
+) -> Iterator[MessageText]:
+    """Every call of one of these names in the product, with the text of the argument at `position`.
+
+    With `of` only methods of an attribute of that name: `append` of self.remarks.
+    """
     for file in sorted((ROOT / "device_plugin").glob(files)):
         tree = ast.parse(file.read_text(encoding="utf-8"))
         known = {**_constants(file), **dict(_assigned(tree))}
         for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and _called(node) in names and len(node.args) > position:
+            if (
+                isinstance(node, ast.Call)
+                and _called(node) in names
+                and len(node.args) > position
+                and (not of or _owner(node) == of)
+            ):
                 where = str(file.relative_to(ROOT))
                 yield MessageText(where, node.lineno, _called(node), _text(node.args[position], known))
 
 
 def _constants(file: Path) -> Mapping[str, str]:
-    """The texts and numbers that a module knows by a name in capitals, its own and those of modules that it imports."""
+    """The texts and numbers that a module knows by a name in capitals, and by module.NAME those of imported modules."""
     name = str(file.relative_to(ROOT).with_suffix("")).replace("/", ".")
     if name.endswith("__main__"):
         return {}
     found: dict[str, str] = {}
     for key, value in vars(importlib.import_module(name)).items():
-        inner = (
-            vars(value)
-            if isinstance(value, ModuleType) and value.__name__.startswith("device_plugin.")
-            else {}
-        )
-        for each, known in {key: value, **inner}.items():
-            if each.isupper() and isinstance(known, str | int | float):
-                found.setdefault(each, str(known))
+        if isinstance(value, ModuleType) and value.__name__.startswith("device_plugin."):
+            found |= {
+                f"{key}.{each}": str(known)
+                for each, known in vars(value).items()
+                if _is_constant(each, known)
+            }
+        elif _is_constant(key, value):
+            found[key] = str(value)
     return found
+
+
+def _is_constant(name: str, value: object) -> bool:
+    return name.isupper() and isinstance(value, str | int | float)
 
 
 def sentences(file: str) -> Iterator[str]:
@@ -154,15 +218,26 @@ def sentences(file: str) -> Iterator[str]:
     known = {**_constants(path), **dict(_assigned(tree))}
     for node in ast.walk(tree):
         match node:
+            case ast.Return(value=ast.Tuple(elts=values)):
+                texts = [_text(value, known) for value in values]
             case ast.Return(value=ast.expr() as value) | ast.Yield(value=ast.expr() as value):
-                text = _text(value, known) or ""
-                if len(_WORDS.findall(text)) >= FEWEST_WORDS:
-                    yield text
+                texts = [_text(value, known)]
+            case _:
+                continue
+        yield from (text for text in texts if len(_WORDS.findall(text or "")) >= FEWEST_WORDS and text)
 
 
 def _called(node: ast.Call) -> str:
     match node.func:
         case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+    return ""
+
+
+def _owner(node: ast.Call) -> str:
+    """The name of the attribute of which a method is called, as remarks of self.remarks.append()."""
+    match node.func:
+        case ast.Attribute(value=ast.Attribute(attr=name)):
             return name
     return ""
 
@@ -182,6 +257,8 @@ def _text(node: ast.expr, known: Mapping[str, str]) -> str | None:
             return text
         case ast.Name(id=name):
             return known.get(name)
+        case ast.Attribute(value=ast.Name(id="Reason"), attr=name):
+            return name
         case ast.JoinedStr(values=values):
             return "".join(_text(each, known) or UNKNOWN for each in values)
         case ast.FormattedValue(value=value):
@@ -200,6 +277,8 @@ def _placeholder(node: ast.expr, known: Mapping[str, str]) -> str:
     match node:
         case ast.Constant(value=value):
             return str(value)
+        case ast.Attribute(value=ast.Name(id=owner), attr=name) if f"{owner}.{name}" in known:
+            return known[f"{owner}.{name}"]
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return known.get(name, UNKNOWN) if name.isupper() else name.strip("_").upper()
     return UNKNOWN
@@ -211,14 +290,33 @@ def _errors() -> Iterator[str]:
     for name, kind in kinds.items():
         texts = sorted({each.text for each in found if each.made_by == name and each.text})
         if texts:
+            cause, cure = about_error(kind)
             yield f"### {name}"
-            yield " ".join((kind.__doc__ or "").split())
+            yield cause
+            if cure:
+                yield f"What to do, where the message does not say it: {cure}"
             yield table(("message",), ((shown(text),) for text in texts))
 
 
-def refusals() -> list[str]:
-    """Every text of a refusal that names no cards."""
-    return sorted({each.text for each in calls(("saying",), 1) if each.text})
+def about_error(kind: type[VgpuError]) -> tuple[str, str]:
+    """The cause and the cure of a class of errors, from its docstring."""
+    cause, _, cure = " ".join((kind.__doc__ or "").split()).partition(" Cure: ")
+    return cause, cure
+
+
+def instructs(text: str) -> bool:
+    """True if a message says itself what to do."""
+    return _INSTRUCTION.search(text) is not None
+
+
+def refusals() -> dict[str, str]:
+    """Every text of a refusal that names no cards, with what to do; empty if the text says it."""
+    found = {}
+    for reason, each in zip(calls(("saying",)), calls(("saying",), 1), strict=True):
+        if each.text:
+            told = instructs(each.text) or reason.text not in Reason.__members__
+            found[each.text] = "" if told else Reason[str(reason.text)].advice
+    return dict(sorted(found.items()))
 
 
 def _checks() -> Iterator[tuple[str, str]]:
@@ -247,6 +345,12 @@ def policy_messages(policy: dict[str, object]) -> Iterator[str]:
     for validation in spec["validations"]:
         expression = validation.get("messageExpression")
         yield text_of(expression) if expression else " ".join(str(validation["message"]).split())
+
+
+def about_complaint(text: str) -> tuple[str, str]:
+    """The cause and the cure of a message of the library."""
+    said = text.removeprefix("vgpu: ").removeprefix(f"{UNKNOWN} ")
+    return next(about for words, about in COMPLAINTS.items() if said.startswith(words))
 
 
 def complaints() -> Iterator[str]:

@@ -202,6 +202,6 @@ def test_a_prefix_that_the_installation_does_not_have_is_refused(
 ) -> None:
     assert fit(half_full, "--prefix", "nosuch.com/x", "--mem", "1") == 2
     assert (
-        "--prefix: there are no cards nosuch.com/x: this installation has hygon.com/dcu, hygon.com/hcu"
+        "--prefix: there are no cards nosuch.com/x here: write one of hygon.com/dcu, hygon.com/hcu"
         in capsys.readouterr().err
     )

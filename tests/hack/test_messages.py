@@ -5,14 +5,25 @@ import re
 import pytest
 import yaml
 
+from device_plugin.cli import cards
 from device_plugin.cli.check.checks import CHECKS
 from device_plugin.core.events import Event
 from device_plugin.core.pod_states import PodState
 from device_plugin.core.reasons import Reason
+from device_plugin.jobs.show import views
 from hack.reference import messages
 from hack.reference.__main__ import FOLDER
 from hack.reference.cel_text import text_of
-from hack.reference.messages import ROOT, calls, complaints, error_classes, policy_messages, sentences
+from hack.reference.messages import (
+    ROOT,
+    calls,
+    complaints,
+    error_classes,
+    instructs,
+    policy_messages,
+    sentences,
+)
+from hack.reference.states import STATES
 
 PAGE = (FOLDER / "messages.md").read_text(encoding="utf-8")
 # Errors that pass on the text of another error or function, by file. What these say is on the page by itself.
@@ -51,6 +62,43 @@ def test_every_error_that_is_made_is_there_or_passes_on_another_text() -> None:
         for name in re.findall(r"raise (\w+Error)\(", file.read_text(encoding="utf-8"))
     }
     assert raised & error_classes().keys() <= {each.made_by for each in found}
+
+
+def test_every_error_says_what_to_do_or_its_class_does() -> None:
+    for each in calls(tuple(error_classes())):
+        cause, cure = messages.about_error(error_classes()[each.made_by])
+        assert cause, each.made_by
+        assert each.text is None or instructs(each.text) or cure, f"{each.file}:{each.line}: {each.text}"
+    assert not instructs("inventory: two cards have the same uuid")
+    assert instructs("inventory: two cards have the same uuid: change one")
+
+
+def test_every_refusal_and_problem_says_what_to_do() -> None:
+    assert all(instructs(text) or advice for text, advice in messages.refusals().items() if named(text))
+    for file in (file for files in messages.PROBLEMS.values() for file in files):
+        assert all(instructs(text) for text in sentences(file) if named(text)), file
+
+
+def named(text: str) -> bool:
+    """False for a text that ends with another one, which says what to do, and for a part of a text."""
+    return text == text.strip() and not re.search(r"(…|: [A-Z]+)$", text)
+
+
+def test_every_state_is_one_that_the_product_prints() -> None:
+    product = "".join(file.read_text(encoding="utf-8") for file in (ROOT / "device_plugin").rglob("*.py"))
+    for state in STATES:
+        assert state.text in product, state.text
+        assert state.text in PAGE
+        assert state.advice
+    shown = {state.text for state in STATES}
+    assert shown >= {*views.WAITS_FOR.values(), views.GIVEN, views.CORRECTION, *cards.STATES.values()}
+
+
+def test_what_convert_remarks_is_there() -> None:
+    for kind in ("remarks", "open"):
+        found = messages.conversions(kind)
+        assert len(found) > 3
+        assert all(messages.shown(each) in PAGE for each in found)
 
 
 def test_every_policy_says_something_for_each_of_its_validations() -> None:

@@ -20,7 +20,11 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 class EndpointError(VgpuError):
-    """No address of the API server is configured; the text tells how to configure one."""
+    """No address of the API server is configured; the text tells how to configure one.
+
+    Cure: correct the file, or name another with `--kubeconfig` and `--context`: `kubectl config get-contexts` lists
+    contexts.
+    """
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,10 @@ ASK_FOR = "have an administrator bind the Role ask-job-engine of docs/jobs.md to
 
 
 class EngineError(VgpuError):
-    """The job engine cannot be asked, or knows nothing of the job; the text says what to do."""
+    """The job engine cannot be asked, or knows nothing of the job; the text says what to do.
+
+    Cure: see the log of the job engine, and use the vgpu command of its version.
+    """
 
 
 class NoEngineError(EngineError):

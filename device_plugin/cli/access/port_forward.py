@@ -23,7 +23,10 @@ TIMEOUT_SECONDS = 30.0
 
 
 class ForwardError(VgpuError):
-    """The port of a service cannot be reached through kubectl; the text says why, and what to do."""
+    """The port of a service cannot be reached through kubectl; the text says why, and what to do.
+
+    Cure: try `kubectl port-forward` to that pod, which must work for you.
+    """
 
 
 class PodPort(NamedTuple):

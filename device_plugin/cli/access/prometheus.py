@@ -19,7 +19,10 @@ MOST_BYTES = 64 << 20
 
 
 class PrometheusError(VgpuError):
-    """Prometheus cannot be asked, or its answer cannot be read; the text gives the reason."""
+    """Prometheus cannot be asked, or its answer cannot be read; the text gives the reason.
+
+    Cure: open the URL of `--prometheus` with /api/v1/query?query=up added: it must answer JSON without a login.
+    """
 
 
 class PrometheusSeries(NamedTuple):

@@ -29,7 +29,10 @@ STDIN = "-"
 
 
 class ConvertError(VgpuError):
-    """A file cannot be read, or is no YAML."""
+    """A file cannot be read, or is no YAML.
+
+    Cure: try the file with `kubectl apply --dry-run=client -f FILE`, which says where it is wrong.
+    """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -26,7 +26,10 @@ _REPLICAS = ("spec", "replicas")
 
 
 class ManifestError(VgpuError):
-    """The file is no manifest of pods; the text says what is wrong."""
+    """The file is no manifest of pods; the text says what is wrong.
+
+    Cure: try the file with `kubectl apply --dry-run=client -f FILE`, which says where it is wrong.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,10 @@ SHOWN = 8
 
 
 class CardError(VgpuError):
-    """The name fits no card, or several."""
+    """The name fits no card, or several.
+
+    Cure: take a name from `vgpu cards` or `vgpu nodes`.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,10 @@ _NO_CHROOT = {"capabilities": {"drop": ["SYS_CHROOT"]}}
 
 
 class RunError(VgpuError):
-    """`vgpu run` cannot do what its options say; the text says what to write instead."""
+    """`vgpu run` cannot do what its options say; the text says what to write instead.
+
+    Cure: see `kubectl describe job NAME` and the events of its pods.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,10 @@ from device_plugin.core.requests import Request, Selector, Shape
 
 
 class DecisionsError(VgpuError):
-    """The answer of the leader cannot be read: its version is another one."""
+    """The answer of the leader cannot be read: its version is another one.
+
+    Cure: use the vgpu command of the allocator's version.
+    """
 
 
 class Decisions(ReplicaService):

@@ -228,13 +228,14 @@ class Placer:
     def _problem(self, request: PodRequest) -> tuple[Reason, str] | None:
         """The reason and text for a request that no card could satisfy; None if its form is valid."""
         if (request.policy or DEFAULT) not in self._offered:
-            said = f"no placement policy {request.policy!r}: write {', '.join(self._offered)}"
-            return Reason.POLICY, said
+            return Reason.POLICY, f"no placement policy {request.policy!r}: write {', '.join(self._offered)}"
         if request.policy == NODE_SCORE and (request.app_type or DEFAULT_TYPE) not in TYPES:
             return Reason.POLICY, f"no application type {request.app_type!r}: write {', '.join(TYPES)}"
         if (number := len(request.containers)) > MAX_CONTAINERS:
-            said = f"{number} containers ask for slices: at most {MAX_CONTAINERS} of a pod can"
-            return Reason.MALFORMED, said
+            return (
+                Reason.MALFORMED,
+                f"{number} containers ask for slices: at most {MAX_CONTAINERS} of a pod can: split the pod",
+            )
         return None
 
     def _offering(self, nodes: Sequence[str] | None, among: Mask | None) -> Mask | None:

@@ -17,7 +17,7 @@ from device_plugin.jobs.watch.known import KnownJobs
 from device_plugin.jobs.watch.managed import Managed
 
 CORRECTION = "a correction"
-_GIVEN = "pods of other jobs that leave"
+GIVEN = "pods of other jobs that leave"
 # Jobs that give way to another one and are named with it.
 MOST_NAMED = 3
 
@@ -134,7 +134,7 @@ class _LastRound:
             why = f"{why}; the API server refuses its other pods: {uncreated}"
         return replace(
             view, phase=state.phase.value, place=self._places.get(key, 0),
-            waits_for=_GIVEN if giving else _waits_for(state),
+            waits_for=GIVEN if giving else _waits_for(state),
             why=f"{why}; it can have {offers(short, start and start - last.at)}" if short else why,
             left=managed.history.seconds_left(state.width) if managed.history and state.running else None,
             stuck=stuck_for(managed, state),
@@ -172,7 +172,7 @@ _WHY: Mapping[JobPhase, str] = {
     JobPhase.STOPPING: "was stopped, and some of its pods have not ended yet",
     JobPhase.STOPPED: "was {stopped}, and waits for room for {least} of its pods",
 }
-_WAITS_FOR: Mapping[JobPhase, str] = {
+WAITS_FOR: Mapping[JobPhase, str] = {
     JobPhase.STARTING: "pods that do not run yet",
     JobPhase.RESIZING: "pods that leave or come",
     JobPhase.STOPPING: "pods that have not ended yet",
@@ -232,7 +232,7 @@ def _progress(managed: Managed) -> Progress | None:
 
 def _waits_for(state: JobState) -> str:
     """The words for what the Job waits for; empty if it does not wait."""
-    return room_for(state) if state.queued else _WAITS_FOR.get(state.phase, "")
+    return room_for(state) if state.queued else WAITS_FOR.get(state.phase, "")
 
 
 def room_for(state: JobState) -> str:

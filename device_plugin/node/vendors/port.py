@@ -110,7 +110,10 @@ class ContainerFiles:
 
 
 class NoVendorIdError(VgpuError):
-    """All ids of a card are taken or were until a moment ago."""
+    """All ids of a card are taken or were until a moment ago.
+
+    Cure: wait: the kubelet tries again, and an id is free soon after a slice ends.
+    """
 
 
 class VendorIds(Protocol):

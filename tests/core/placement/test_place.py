@@ -231,7 +231,7 @@ def test_a_pod_of_more_containers_than_a_grant_can_name_is_refused(ledger: Ledge
     asked = tuple((f"c{i}", Request(FAMILY, 0, 1, 1)) for i in range(MAX_CONTAINERS + 1))
     no = refusal(ledger, PodRequest("many", asked))
     assert no.main is Reason.MALFORMED
-    assert no.text == f"257 containers ask for slices: at most {MAX_CONTAINERS} of a pod can"
+    assert no.text == f"257 containers ask for slices: at most {MAX_CONTAINERS} of a pod can: split the pod"
 
 
 def test_a_pod_made_to_be_searched_for_ever_is_decided_in_bounded_looks(mocker: MockerFixture) -> None:
