@@ -1,7 +1,7 @@
 """The recording rules: amounts of cards with their model, and shares by card, node, model and namespace.
 
-A rule is named LEVEL:WHAT:OPERATION, as Prometheus' documentation advises; the level is what the series are by. Cards
-of which no agent says how large they are, because it is down, count in no share.
+A rule is named LEVEL:WHAT:OPERATION, as Prometheus' documentation advises; the level is what the series are by. A share
+counts only cards of which both amounts are known: not those whose agent is down, or whose driver does not say.
 """
 
 from collections.abc import Iterator
@@ -17,11 +17,14 @@ AMOUNTS = {
     "vgpu:card_core_groups:sum": "vgpu_card_core_groups",
     "vgpu:card_granted_core_groups:sum": "vgpu_card_granted_core_groups",
 }
+# Core groups of a card times the share of the last moment in which the card computed.
+BUSY = "vgpu:card_busy_core_groups:sum"
 # Shares: what they are called, and of which amounts.
 SHARES = {
     "memory_granted": ("vgpu:card_granted_memory:bytes", "vgpu:card_memory:bytes"),
     "memory_used": ("vgpu:card_used_memory:bytes", "vgpu:card_memory:bytes"),
     "core_groups_granted": ("vgpu:card_granted_core_groups:sum", "vgpu:card_core_groups:sum"),
+    "busy": (BUSY, "vgpu:card_core_groups:sum"),
 }
 LEVELS = {
     "card": "node, card, family, model",
@@ -45,9 +48,11 @@ def recording_rules() -> Iterator[RecordingRule]:
     """All recording rules; those that others read come first."""
     for record, metric in AMOUNTS.items():
         yield RecordingRule(record, with_model(each(metric)))
+    busy = f"{each('vgpu_card_busy_ratio')} * {each('vgpu_card_core_groups')}"
+    yield RecordingRule(BUSY, with_model(busy))
     for level, by in LEVELS.items():
         for share, (part, whole) in SHARES.items():
-            both = f"{_sum(part, by)} / {_sum(whole, by)}"
+            both = f"{_sum(part, by)} / {_sum(f'{whole} and on (node, card) {part}', by)}"
             yield RecordingRule(f"vgpu:{level}_{share}:ratio", both)
     yield RecordingRule(
         "vgpu:namespace_memory_used:bytes", total("vgpu_slice_memory_used_bytes", by="namespace")

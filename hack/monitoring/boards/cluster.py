@@ -1,6 +1,6 @@
 """The board of the cluster: where room is, which pods wait, what namespaces hold, and what is wrong."""
 
-from hack.monitoring.boards.panels import NO_JOBS, SHARE, bars, lines, stat
+from hack.monitoring.boards.panels import NO_BUSY, NO_JOBS, SHARE, bars, lines, stat
 from hack.monitoring.grafana import Board, Panel, Query
 from hack.monitoring.queries import each, quantile, rate, total
 
@@ -26,11 +26,15 @@ _MODELS = Panel(
         Query(each("vgpu_largest_free_slice_ratio"), "largest: share of a card"),
         Query("vgpu:model_memory_granted:ratio", "memory granted"),
         Query("vgpu:model_core_groups_granted:ratio", "core groups granted"),
+        Query("vgpu:model_memory_used:ratio", "memory used"),
+        Query("vgpu:model_busy:ratio", "busy", NO_BUSY),
     ),
     width=24,
-    about="The largest slice that a card of the model can give now; then what is granted of all its cards.",
+    about="The largest slice that a card of the model can give now; then what is granted and used of all its cards.",
     keys=("family", "model"),
-    units=dict.fromkeys(("largest: share of a card", "memory granted", "core groups granted"), SHARE),
+    units=dict.fromkeys(
+        ("largest: share of a card", "memory granted", "core groups granted", "memory used", "busy"), SHARE
+    ),
 )
 
 _ROOM = (
@@ -50,6 +54,7 @@ _ROOM = (
         Query("vgpu:cluster_memory_granted:ratio", "memory granted"),
         Query("vgpu:cluster_core_groups_granted:ratio", "core groups granted"),
         Query("vgpu:cluster_memory_used:ratio", "memory used"),
+        Query("vgpu:cluster_busy:ratio", "busy", NO_BUSY),
         unit=SHARE,
     ),
     lines(

@@ -1,6 +1,6 @@
 """The board of nodes: what is granted and used of each of their cards, and how their agents are."""
 
-from hack.monitoring.boards.panels import NO_KERNEL, SHARE, bars, lines, slices, stat
+from hack.monitoring.boards.panels import NO_BUSY, NO_KERNEL, SHARE, bars, lines, slices, stat
 from hack.monitoring.grafana import Board, Query, Variable
 from hack.monitoring.queries import each, recorded, total
 
@@ -36,9 +36,21 @@ _CARDS = (
     ),
     lines(
         "Busy",
-        Query(each("vgpu_card_busy_ratio", "node"), _CARD),
+        Query(recorded("vgpu:card_busy:ratio", "node"), _CARD, NO_BUSY),
         unit=SHARE,
         about="Share of the last moment in which the card computed, as the driver reports it.",
+    ),
+    lines(
+        "Memory used by node",
+        Query(recorded("vgpu:node_memory_used:ratio", "node"), "{{node}}"),
+        unit=SHARE,
+        about="Of the memory of all cards of the node.",
+    ),
+    lines(
+        "Busy by node",
+        Query(recorded("vgpu:node_busy:ratio", "node"), "{{node}}", NO_BUSY),
+        unit=SHARE,
+        about="The mean of the node's cards, each weighted by its core groups.",
     ),
     lines(
         "Memory that no library counts",

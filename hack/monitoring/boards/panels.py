@@ -4,6 +4,7 @@ from hack.monitoring.grafana import Panel, Query
 from hack.monitoring.queries import each
 
 NO_KERNEL = "the driver must tell what each process uses"
+NO_BUSY = "the driver must tell whether a card computes"
 NO_JOBS = "the job engine must be installed, and a Job be in a queue"
 NO_QUOTA = "kube-state-metrics must be scraped, and a namespace have a ResourceQuota on our resources"
 SHARE = "percentunit"

@@ -171,6 +171,38 @@ def test_while_the_leadership_changes_no_share_is_counted_twice(tmp_path: Path) 
     check_alerts(tmp_path, [{**_test(series, "VgpuOverlap", 5, []), "promql_expr_test": expected}])
 
 
+def test_use_of_compute_is_by_card_node_model_and_cluster_of_the_cards_that_tell(tmp_path: Path) -> None:
+    series = {}
+    for node, card, model, groups, busy in (
+        ("n1", "GPU-1", "Z100", 60, "0.5"),
+        ("n1", "GPU-2", "K100", 180, "1"),
+        ("n2", "GPU-3", "K100", 60, "0"),
+        ("n2", "GPU-4", "K100", 60, None),
+    ):
+        labels = f'node="{node}", card="{card}"'
+        series[f'vgpu_card_info{{{labels}, family="hygon.com/dcu", model="{model}"}}'] = "1x9"
+        series[f"vgpu_card_core_groups{{{labels}}}"] = f"{groups}x9"
+        if busy:
+            series[f"vgpu_card_busy_ratio{{{labels}}}"] = f"{busy}x9"
+    wanted = {
+        ("card", 'card="GPU-1"'): 0.5,
+        ("node", 'node="n1"'): 0.875,
+        ("node", 'node="n2"'): 0,
+        ("model", 'model="K100"'): 0.75,
+        ("cluster", ""): 0.7,
+    }
+    expected = [
+        {
+            "expr": f"sum (vgpu:{level}_busy:ratio{{{where}}})",
+            "eval_time": "5m",
+            "exp_samples": [{"labels": "{}", "value": value}],
+        }
+        for (level, where), value in wanted.items()
+    ]
+    none = {"expr": 'vgpu:card_busy:ratio{card="GPU-4"}', "eval_time": "5m", "exp_samples": []}
+    check_alerts(tmp_path, [{**_test(series, "VgpuOverlap", 5, []), "promql_expr_test": [*expected, none]}])
+
+
 def test_the_share_of_a_quota_is_of_our_resources_alone(tmp_path: Path) -> None:
     def quota(kind: str, resource: str) -> str:
         return (
