@@ -5,8 +5,8 @@
  * namespace of dlmopen has no preloaded libraries: it gets this one before anything else, for in glibc the first object
  * of a namespace heads the scope in which all others look for symbols. That copy has memory and a slot of its own.
  *
- * glibc finds the calling object by the return address, and looks along that object's RUNPATH and in its namespace. So both
- * functions are written in assembly: they jump to the real ones and are not seen there.
+ * glibc finds the calling object by the return address, and looks along that object's RUNPATH and in its namespace. So
+ * both functions are written in assembly: they jump to the real ones and are not seen there.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

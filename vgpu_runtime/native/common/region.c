@@ -219,7 +219,7 @@ static bool map_claiming(void)
 	return private;
 }
 
-/* Held: the admission lock. Locks a slot that no process has, whatever its cells say, and leaves the lock to a mapping. */
+/* Held: the admission lock. Locks a slot that no process has, whatever its cells say; a mapping keeps the lock. */
 static bool take_slot(void)
 {
 	if (!open_claiming() || !lock_free_slot())

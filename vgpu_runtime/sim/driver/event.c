@@ -65,7 +65,7 @@ int sim_event_create(struct kfd_create_event *args)
 	return 0;
 }
 
-/* As in the kernel, all waiting threads see an event that is set, and one that resets itself stays set only for want of them. */
+/* As in the kernel, all waiting threads see an event that is set; one that resets itself stays set if none waits. */
 static void mark(struct event *event)
 {
 	event->times++;
