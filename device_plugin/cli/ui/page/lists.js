@@ -105,7 +105,7 @@ const MAKERS = {
   },
   jobs(job) {
     const place = job.place ? `, number ${job.place}` : "";
-    const root = item(job.name, `${job.namespace}, queue ${job.queue || "(none)"}${place}`, job.phase, aged("span", "end", job.since, `${job.phase} for `));
+    const root = item(job.name, `${job.namespace}, queue ${job.queue || "(none)"}${place}`, job.phase, aged("span", "end", job.since, "for "));
     line(root, "", [job.waitsFor && `Waits for ${job.waitsFor}.`, pods(job)].filter(Boolean).join(" "));
     if (job.progress?.total) {
       const left = job.secondsLeft ? `, about ${span(job.secondsLeft)} left` : "";

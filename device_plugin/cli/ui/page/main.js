@@ -206,6 +206,7 @@ function drawCards() {
   // Few nodes are seen at a glance without a map, and without rights to the nodes nobody knows what is free.
   const mapHidden = nodes.length < LEAST_MAP || !complete;
   for (const id of ["map-canvas", "legend"]) byId(id).hidden = mapHidden;
+  byId("hint").hidden = !complete;
   if (!mapHidden) drawMap(nodes);
   grid.show(nodes, place);
   return nodes.length;

@@ -153,9 +153,10 @@ function sliceLine(slice, card, node, name) {
     whose.append(line);
   }
   const amount = element("div", "amount", memory(slice.mib));
-  const part = card.mib ? Math.round((slice.mib / card.mib) * 100) : 0;
+  // Without rights to the node its cards are as large as what is seen of them.
+  const part = node.complete && card.mib ? `${Math.round((slice.mib / card.mib) * 100)} %, ` : "";
   const groups = slice.cores.reduce((sum, [first, last]) => sum + last - first + 1, 0);
-  amount.append(element("div", "soft", `${part} %, ${count(groups, "group")}`), aged("div", "soft", slice.since));
+  amount.append(element("div", "soft", `${part}${count(groups, "group")}`), aged("div", "soft", slice.since));
   amount.title = `core groups ${ranges(slice.cores)}`;
   root.append(mark, whose, amount);
   return root;
