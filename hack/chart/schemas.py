@@ -38,7 +38,9 @@ PREFIXES: Schema = {**listed(PREFIX), "minItems": 1, "examples": [["hygon.com/hc
 VENDORS: Schema = {**mapping("^[0-9a-f]{4}$", PREFIX), "examples": [{"beef": "hygon.com/hcu"}]}
 # A number, and those of families with other ones: "4,amd.com/gpu=16".
 BOUND: Schema = {
-    "type": "string",
+    "type": ["string", "integer"],
+    "minimum": 1,
+    "maximum": 999_999,  # from a million on a template writes a number with an exponent
     "pattern": f"^[1-9][0-9]*(,{_PREFIX}=[1-9][0-9]*)*$",
     "examples": ["8,amd.com/gpu=16"],
 }

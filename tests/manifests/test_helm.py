@@ -156,6 +156,7 @@ def test_every_value_changes_what_is_installed(key: str, schema: Mapping[str, An
         ("cluster.tolerations", [{"key": "cards", "operater": "Exists"}], "operater"),
         ("networkPolicy.from", [{"ipblock": {"cidr": "10.0.0.0/28"}}], "ipblock"),
         ("parameters.maxSlices", "many", "pattern"),
+        ("parameters.maxSlices", 0, "minimum"),
         ("parameters.mostMemGiB", "abc", "pattern"),
         ("parameters.mostMemGiB", "amd.com/gpu=2048", "pattern"),
         ("parameters.vendors", {"1d94": "dcu"}, "pattern"),
@@ -240,6 +241,10 @@ def test_an_alert_leads_to_its_page_on_a_site_of_ones_own() -> None:
     (rules,) = (item for item in objects(site) if item["kind"] == "PrometheusRule")
     alerts = [rule for group in rules["spec"]["groups"] for rule in group["rules"] if "alert" in rule]
     assert alerts[0]["annotations"]["runbook_url"] == "https://docs.example.com/alerts/agent-down.html"
+
+
+def test_a_bound_may_be_a_number() -> None:
+    assert template({"parameters.maxSlices": 8}).stdout == template({"parameters.maxSlices": "8"}).stdout
 
 
 def test_its_images_are_those_that_images_txt_lists() -> None:
