@@ -1,4 +1,4 @@
-"""Runs a randomised test of `make test` for longer: the scripts last-slices, packings and region-torture of hack/."""
+"""Runs a randomised test of `make test` for longer: forecasts, last-slices, packings and region-torture of hack/."""
 
 import argparse
 import os
@@ -22,6 +22,11 @@ class LongTest(NamedTuple):
 
 
 TESTS = {
+    "forecasts": LongTest(
+        "Ask `vgpu fit` and `vgpu why` about random pods on random clusters of 1 to 6 nodes, and then the allocator:"
+        " both must say whether it places the pod, on which node and cards, and fit with which core groups.",
+        "tests/cli/test_forecasts.py", {"--pods": 1000}, "FORECASTS",
+    ),
     "last-slices": LongTest(
         "Send 64 /filter calls at once for the last slices of a few cards, in rounds: no slice may be reserved twice.",
         "tests/cluster/place/test_last_slices.py", {"--rounds": 10_000}, "LAST_SLICES",

@@ -54,6 +54,7 @@ def test_the_longer_trials_run_their_tests(tmp_path: Path) -> None:
         ("kill-anywhere --seconds=-1", "write --seconds of more than 0"),
         ("takeover --kills=0", "write --kills of at least 1"),
         ("fuzz --seconds=0", "write --seconds of at least 1"),
+        ("forecasts --pods=0", "write --pods of at least 1"),
         ("last-slices --rounds=0", "write --rounds of at least 1"),
         ("packings --packings=0", "write --packings of at least 1"),
         ("region-torture --kills=-5", "write --kills of at least 1"),

@@ -52,9 +52,9 @@ def agrees(allocator: Replica, made: Pod, expected: Grant | Refusal) -> bool:
 
 
 @pytest.mark.no_cover
-def test_a_thousand_forecasts_are_what_the_allocator_then_does(rng: random.Random) -> None:
+def test_forecasts_are_what_the_allocator_then_does(rng: random.Random) -> None:
     clock, placed, count = Clock(), 0, 0
-    while count < 1000:
+    while count < 200:
         api = random_cluster(rng, clock, rng.randint(0, 30))
         allocator = allocator_of(api, clock)
         # Several pods come to each cluster, one after the other; before each the lists are read again.
@@ -62,7 +62,7 @@ def test_a_thousand_forecasts_are_what_the_allocator_then_does(rng: random.Rando
             made = api.put(random_pod(rng, f"new-{number}"))
             placed += agrees(allocator, made, forecast(of_lists(api, clock), made))
             count += 1
-    assert 200 < placed < 800
+    assert 40 < placed < 160
 
 
 def test_why_says_that_a_pod_fits_if_the_allocator_then_places_it(rng: random.Random) -> None:
