@@ -5,9 +5,10 @@
     vgpu fit --cards 2                      # two whole cards
     vgpu fit train.yaml                     # the pods of a Pod, Deployment, Job ...; `-` reads standard input
 
-It reads the lists of nodes and pods, and decides on them as the cluster service does. No pod is preempted for it. Not
-tried: admission policies, which refuse hostPID for instance, and quotas. The exit code is 0 if all pods that ask for
-slices fit, and 1 if one does not or none asks.
+It reads the lists of nodes and pods, and decides on them as the cluster service does. No pod is preempted for it. If
+you may create pods, the API server is asked whether it would accept one pod of each manifest (a dry run): admission
+policies refuse hostPID, for instance, and quotas count. The exit code is 0 if all pods that ask for slices fit, and 1
+if one does not or none asks.
 """
 
 import argparse
@@ -17,8 +18,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.templates import TemplatePod
-from device_plugin.cli.access import caller
+from device_plugin.cli.access import caller, dry_create
 from device_plugin.cli.reading import local_allocator
 from device_plugin.cli.reading.limit_mistakes import limit_mistake
 from device_plugin.cli.reading.local_allocator import LocalAllocator
@@ -38,6 +40,7 @@ from device_plugin.core.requests import CORES, DEFAULT_PREFIXES, MEM, PERCENT, W
 MOST, MOST_MORE = 1000, 2000
 # Most places that are printed.
 SHOWN = 16
+TRIED = "Admission policies and quotas were tried with one pod of each"
 UNTRIED = "Admission policies and quotas are not tried"
 
 
@@ -70,26 +73,41 @@ def run(args: argparse.Namespace) -> int:
     workloads = _workloads(args)
     with caller.connected(args) as client:
         local = local_allocator.read(client, args)
+        refusals, untried = _tried(client, workloads)
     if not args.file and args.prefix not in local.prefixes:
         raise PrefixError(
             f"--prefix: there are no cards {args.prefix} here: write one of {', '.join(local.prefixes)}"
         )
-    answers = [_fitted(local, workload, number) for number, workload in enumerate(workloads)]
+    answers = [_fitted(local, workload, number, refusals) for number, workload in enumerate(workloads)]
     if args.output:
         said = {
             "workloads": [answer.as_object() for answer in answers],
             "source": local.source,
-            "untried": UNTRIED,
+            "untried": untried,
         }
         print(json.dumps(said, indent=2))
     else:
         for answer in answers:
             for line in answer.lines():
                 print(printable(line))
-        print(printable(f"{local.source}. {UNTRIED}"))
+        print(printable(f"{local.source}. {untried or TRIED}"))
     # A file may have pods without a slice beside others.
     asked = [answer for answer in answers if answer.asked]
     return int(not asked or any(len(answer.placed) < answer.asked for answer in asked))
+
+
+def _tried(client: KubeClient, workloads: Sequence[Workload]) -> tuple[Mapping[int, str], str]:
+    """By number of the workload, why the API server refuses a pod of it; and why some were not tried, or nothing."""
+    refusals, untried = dict[int, str](), ""
+    for number, workload in enumerate(workloads):
+        if not workload.body:
+            return {}, f"{UNTRIED}: write the pod into a FILE for that"
+        answer = dry_create.tried(client, workload.body, workload.template.pod.namespace)
+        if answer.refused:
+            refusals[number] = answer.refused
+        if answer.untried:
+            untried = f"{UNTRIED}: {answer.untried}"
+    return refusals, untried
 
 
 def _workloads(args: argparse.Namespace) -> Sequence[Workload]:
@@ -158,7 +176,7 @@ class FitAnswer:
         }  # fmt: skip
 
 
-def _fitted(local: LocalAllocator, workload: Workload, number: int) -> FitAnswer:
+def _fitted(local: LocalAllocator, workload: Workload, number: int, refusals: Mapping[int, str]) -> FitAnswer:
     """Place the pods of a workload, which stay placed for the workloads after it."""
     template = workload.template
     pods = [
@@ -174,6 +192,13 @@ def _fitted(local: LocalAllocator, workload: Workload, number: int) -> FitAnswer
         return FitAnswer(name, "", workload.count, problem=str(error))
     if request is None:
         return FitAnswer(name, "", 0, problem=_no_slice(local.prefixes))
+    if number in refusals:
+        return FitAnswer(
+            name,
+            asked_text(request),
+            workload.count,
+            problem=f"the API server refuses it: {refusals[number]}",
+        )
     return _placed(local, FitAnswer(name, asked_text(request), workload.count), template, request, pods)
 
 

@@ -8,14 +8,14 @@ from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.core import annotations
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.pods import Node, Pod
-from device_plugin.kube.api import EVERYWHERE, NODES, PODS, Kind, Listed, Named, Where
-from device_plugin.kube.errors import GoneError
+from device_plugin.kube.api import EVERYWHERE, NODES, PODS, Kind, Listed, Named, Object, Where
+from device_plugin.kube.errors import GoneError, RefusedError
 from tests.builders import objects
 from tests.cluster.world import FakeApi
 
 
 class ListedApi(KubeClient):
-    """Lists and gets; there is no Lease, and so no allocator whose reservations could be known."""
+    """Lists and gets, and creates nothing; there is no Lease, and so no allocator whose reservations could be known."""
 
     def __init__(self, api: FakeApi) -> None:
         self._api = api
@@ -31,6 +31,10 @@ class ListedApi(KubeClient):
         elif kind.plural == PODS.plural:
             found = [pod_object(pod) for pod in self._api.pods()]
         return Listed([decode.read(kind, json.dumps(each).encode()) for each in found])
+
+    def create(self, kind: Kind[Any], body: Object, namespace: str = "", *, dry: bool = False) -> Any:
+        assert (dry, body["kind"], namespace) == (True, "Pod", "default")
+        raise RefusedError(f'{kind.plural} is forbidden: User "reader" cannot create', 403, "Forbidden")
 
     def get(self, kind: Kind[Any], of: Named) -> Any:
         if kind.plural != PODS.plural:

@@ -194,7 +194,8 @@ def test_pods_without_a_slice_do_not_keep_others_from_fitting(
     assert fit(half_full, str(file)) == 0
     said = capsys.readouterr().out
     assert "default/web: asks for no slice of" in said
-    assert said.rstrip().endswith(". Admission policies and quotas are not tried")
+    assert said.rstrip().endswith(". Admission policies and quotas were tried with one pod of each")
+    assert set(half_full.pods()) == {"holder"}
 
 
 def test_a_prefix_that_the_installation_does_not_have_is_refused(
@@ -205,3 +206,56 @@ def test_a_prefix_that_the_installation_does_not_have_is_refused(
         "--prefix: there are no cards nosuch.com/x here: write one of hygon.com/dcu, hygon.com/hcu"
         in capsys.readouterr().err
     )
+
+
+def test_what_admission_or_a_quota_refuses_does_not_fit(
+    half_full: Fleet, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hard = {"requests.hygon.com/dcu-mem": "17"}
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "cards"},
+        "spec": {"hard": hard},
+    }
+    half_full.post("/api/v1/namespaces/default/resourcequotas", quota)
+    made = [
+        objects.pod("guest", {MEM: "1"}, hostPID=True),
+        objects.pod("large", {MEM: "4"}),
+        objects.pod("p", {MEM: "1"}),
+    ]
+    file = tmp_path / "pods.yaml"
+    file.write_text("\n---\n".join(map(json.dumps, made)))
+    assert fit(half_full, str(file)) == 1
+    guest, large, fits, *_ = capsys.readouterr().out.splitlines()
+    assert guest.startswith("default/guest: the API server refuses it: ")
+    assert "hostPID" in guest
+    assert large.startswith("default/large: the API server refuses it: ")
+    assert "exceeded quota: cards" in large
+    assert fits.startswith("default/p: 1 of 1 fit now")
+    assert set(half_full.pods()) == {"holder"}
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--mem", "1"), "Admission policies and quotas are not tried: write the pod into a FILE for that"),
+        (("FILE",), "Admission policies and quotas are not tried: pods is forbidden: User"),
+    ],
+)
+def test_without_the_right_to_create_pods_it_says_what_was_not_tried(
+    half_full: Fleet,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    says: str,
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise from_status(403, "Forbidden", 'pods is forbidden: User "jane" cannot create resource "pods"')
+
+    monkeypatch.setattr(KubeClient, "create", refused)
+    file = tmp_path / "pod.yaml"
+    file.write_text(json.dumps(objects.pod("p", {MEM: "4"})))
+    assert fit(half_full, *(str(file) if word == "FILE" else word for word in words)) == 0
+    assert says in capsys.readouterr().out.splitlines()[-1]

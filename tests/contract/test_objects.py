@@ -31,6 +31,14 @@ def test_a_name_can_be_taken_only_once(cluster: Cluster, name: str) -> None:
     assert answer.message == f'nodes "{name}" already exists'
 
 
+def test_a_dry_run_checks_an_object_and_stores_nothing(cluster: Cluster, name: str) -> None:
+    answer = cluster.post(f"{PODS}?dryRun=All", pod(name))
+    assert (answer.code, answer.body["kind"], answer.body["metadata"]["name"]) == (201, "Pod", name)
+    assert cluster.get(f"{PODS}/{name}").refusal == (404, "NotFound")
+    generated = {**pod(name), "metadata": {"generateName": f"{name}-"}}
+    assert cluster.post(f"{PODS}?dryRun=All", generated).body["metadata"]["name"].startswith(f"{name}-")
+
+
 def test_what_is_not_there_is_not_found(cluster: Cluster, name: str) -> None:
     answer = cluster.get(f"{PODS}/{name}")
     assert answer.refusal == (404, "NotFound")

@@ -141,11 +141,11 @@ class KubeClient:
         """The text of a GET of `path`, such as what a pod answers through the API server's proxy."""
         return self._request("GET", path, accept="*/*").decode(errors="replace")
 
-    def create(self, kind: Kind[Item], body: Object, namespace: str = "") -> Item:
-        """Create an object; returns it as stored."""
-        return self._decoded(
-            kind, self._request("POST", _folder(kind, namespace), body, accept=_accept(kind))
-        )
+    def create(self, kind: Kind[Item], body: Object, namespace: str = "", *, dry: bool = False) -> Item:
+        """Create an object; returns it as stored. With `dry` it passes admission and quotas, and is not stored."""
+        query = {"dryRun": "All"} if dry else {}
+        made = self._request("POST", _folder(kind, namespace), body, query=query, accept=_accept(kind))
+        return self._decoded(kind, made)
 
     def replace(self, kind: Kind[Item], of: Named, body: Object) -> Item:
         """Write an object whole."""

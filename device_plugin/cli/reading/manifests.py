@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +34,15 @@ class ManifestError(VgpuError):
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """The pods of one manifest: `count` equal ones, named after it."""
+    """The pods of one manifest: `count` equal ones, named after it.
+
+    `body` is the template as JSON, with metadata and spec; empty for pods of no manifest.
+    """
 
     name: str
     template: TemplatePod
     count: int = 1
+    body: Mapping[str, Any] = field(default_factory=dict)
 
 
 def read_manifests(file: str, namespace: str) -> tuple[Workload, ...]:
@@ -89,9 +93,8 @@ def _workload(found: dict[str, Any], namespace: str) -> Workload | None:
     except DecodeError as error:
         raise ManifestError(f"{kind} {name} cannot be read: {error}") from error
     count = _at(found, _COUNTS.get(kind, _REPLICAS)) if kind != "Pod" else 1
-    return Workload(
-        name, TemplatePod(replace(made.pod, name=name), made.nodes), count if _is_count(count) else 1
-    )
+    pod = TemplatePod(replace(made.pod, name=name), made.nodes)
+    return Workload(name, pod, count if _is_count(count) else 1, template)
 
 
 def _is_count(value: Any) -> bool:

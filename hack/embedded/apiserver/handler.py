@@ -124,18 +124,18 @@ class ApiHandler(BaseHTTPRequestHandler):
         self.wfile.write(b"0\r\n\r\n")
 
     def _post(self, target: RequestTarget, body: bytes) -> None:
-        value = _object(body)
+        value, dry = _object(body), self._query.get("dryRun") == "All"
         if target.resource is BINDINGS or target.subresource == "binding":
             self.api.registry.bind(self._user, target, value)
             self._send(201, _success(code=201))
         elif target.subresource == "eviction":
-            options, dry = _deletion(value.get("deleteOptions") or {}), self._query.get("dryRun") == "All"
+            options = _deletion(value.get("deleteOptions") or {})
             self.api.registry.evict(self._user, target, value, options, dry=dry)
             self._send(201, _success(code=201))
         elif target.name or (target.resource.namespaced and not target.namespace):
             raise errors.method_not_allowed()
         else:
-            self._send(201, self._shown(self.api.registry.create(self._user, target, value)))
+            self._send(201, self._shown(self.api.registry.create(self._user, target, value, dry=dry)))
 
     def _put(self, target: RequestTarget, body: bytes) -> None:
         self._update(target, lambda _: _object(body), patch=False)

@@ -71,8 +71,8 @@ class ObjectRegistry:
         """The object that `target` names."""
         return self.store.get(target.resource, target.namespace, target.name)
 
-    def create(self, user: str, target: RequestTarget, new: Object) -> Stored:
-        """Store a new object; its name may come from `generateName`."""
+    def create(self, user: str, target: RequestTarget, new: Object, *, dry: bool = False) -> Stored:
+        """Store a new object, unless `dry`; its name may come from `generateName`."""
         resource, rules = target.resource, _STRATEGIES.get(target.resource, _PLAIN)
         metadata = _metadata(resource, new)
         _in_namespace(target, metadata)
@@ -100,7 +100,7 @@ class ObjectRegistry:
         self._admission.validate(AdmissionRequest(user, "CREATE", target, new))
         if resource is PODS:
             quotas.check(new, *(self._beside(kind, target.namespace) for kind in (PODS, QUOTAS)))
-        return self.store.create(resource, new)
+        return self.store.create(resource, new, dry=dry)
 
     def _beside(self, resource: ApiResource, namespace: str) -> list[Object]:
         """The objects of a kind in the namespace."""

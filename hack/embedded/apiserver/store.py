@@ -142,13 +142,16 @@ class ObjectStore:
                 table.listed.popitem(last=False)
         return version, found[:limit], Token(version, _place(found[limit - 1]))
 
-    def create(self, resource: ApiResource, value: Object) -> Stored:
-        """Add an object; returns it as stored. Raises StatusError 409 if its name is taken."""
+    def create(self, resource: ApiResource, value: Object, *, dry: bool = False) -> Stored:
+        """Add an object, unless `dry`; returns it as stored. Raises StatusError 409 if its name is taken."""
         name = value["metadata"]["name"]
         with self._lock:
             key = (value["metadata"].get("namespace", ""), name)
             if key in self._tables[resource].objects:
                 raise errors.already_exists(resource.qualified, name)
+            if dry:
+                item = {field: part for field, part in value.items() if field not in ("kind", "apiVersion")}
+                return Stored(resource, *key, 0, item, msgspec.json.encode(item))
             return self._write(resource, key, value, None)
 
     def replace(self, old: Stored, value: Object, *, gone: bool = False) -> Stored | None:

@@ -1,0 +1,41 @@
+"""Asks the API server whether it would accept a pod: admission policies, webhooks and quotas; nothing is stored."""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any, NamedTuple
+
+from device_plugin.adapters.kube.client import KubeClient
+from device_plugin.kube.api import PODS
+from device_plugin.kube.errors import ApiError, RefusedError
+
+# Keys of a template's metadata that its pods have.
+_KEPT = ("labels", "annotations")
+
+
+class DryAnswer(NamedTuple):
+    """Why the API server refuses a pod, or why it does not say whether it would; both are empty if it accepts it."""
+
+    refused: str = ""
+    untried: str = ""
+
+
+def tried(client: KubeClient, body: Mapping[str, Any], namespace: str) -> DryAnswer:
+    """The API server's answer to the pod of this template."""
+    metadata = {key: text for key, text in (body.get("metadata") or {}).items() if key in _KEPT}
+    pod = {
+        "apiVersion": "v1", "kind": "Pod", "spec": body["spec"],
+        "metadata": {"generateName": "fit-", "namespace": namespace, **metadata},
+    }  # fmt: skip
+    try:
+        client.create(PODS.json, pod, namespace, dry=True)
+    except RefusedError as error:
+        said = error.status == HTTPStatus.UNPROCESSABLE_ENTITY or _is_admission(error)
+        return DryAnswer(refused=str(error)) if said else DryAnswer(untried=str(error))
+    except ApiError as error:
+        return DryAnswer(untried=str(error))
+    return DryAnswer()
+
+
+def _is_admission(error: RefusedError) -> bool:
+    """True unless RBAC forbids to create pods, which names no pod: `pods is forbidden: User "jane" cannot create`."""
+    return error.status == HTTPStatus.FORBIDDEN and not str(error).startswith("pods is forbidden: ")
