@@ -114,7 +114,7 @@ def _by_its_condition(pod: Pod, template: TemplatePod) -> PodAnswer:
     asks = asked_text(request) if request is not None else "no slice of a card"
     if pod.node:
         return PodAnswer(name, PodState.BOUND.value, asks, f"is on {pod.node} (phase {pod.phase})")
-    said = pod.obstacles.said or "kube-scheduler has said nothing of it yet"
+    said = pod.obstacles.said.rstrip(".") or "kube-scheduler has said nothing of it yet"
     reasons = [reason for reason in Reason if reason.text in said]
     advice = reasons[0].advice if reasons else ""
     return PodAnswer(name, reasons[0].value if reasons else "unknown", asks, f"waits: {said}", advice)

@@ -198,6 +198,34 @@ def test_with_the_rights_of_one_namespace_its_rows_are_shown_and_what_is_missing
     )
 
 
+@pytest.mark.parametrize(
+    ("command", "status", "says"),
+    [
+        ("cards", 0, "no cards are known\nyou may not list nodes: "),
+        ("nodes", 0, "no nodes are known\nyou may not list nodes: "),
+        ("top", 0, "no slices are known\nyou may not list pods: "),
+        ("pods", 2, "vgpu: you may not list pods of namespace default: have an administrator add the rule "),
+        (
+            "quota",
+            2,
+            "vgpu: you may not list resourcequotas of namespace default: have an administrator add the rule ",
+        ),
+    ],
+)
+def test_without_any_rights_it_is_not_said_that_there_is_nothing(
+    shared: Fleet, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    command: str, status: int, says: str,
+) -> None:  # fmt: skip
+    def forbidden(*_: object) -> None:
+        raise RefusedError("forbidden", 403, "Forbidden")
+
+    monkeypatch.setattr(KubeClient, "list", forbidden)
+    assert main([command, "--kubeconfig", str(shared.kubeconfig)]) == status
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith(says)
+
+
 @pytest.mark.parametrize("command", LISTS)
 def test_a_table_fits_80_columns(said: Said, command: str) -> None:
     assert max(map(len, said(command).splitlines())) <= 80

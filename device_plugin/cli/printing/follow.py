@@ -17,6 +17,7 @@ from device_plugin.cli.printing import output
 from device_plugin.cli.printing.output import Listing, ListPrinter
 from device_plugin.cli.reading.cluster import ClusterReading, MissingRight
 from device_plugin.cli.reading.reader import ClusterReader, Scope, rule_to_list
+from device_plugin.core.errors import VgpuError
 from device_plugin.kube.api import Change, Kind, Listed, Where
 from device_plugin.kube.errors import RefusedError
 
@@ -26,6 +27,10 @@ Notes = Callable[[], Sequence[str]]
 # A pause after each change, in seconds and in times of what the last reading took: changes come together.
 PAUSE_SECONDS, PAUSE_TIMES = 0.2, 3.0
 INTERRUPTED = 130
+
+
+class ListForbiddenError(VgpuError):
+    """The caller may list nothing of what a command shows; the text has the rule that would allow it."""
 
 
 def run_list(
@@ -61,6 +66,8 @@ def show_reading(
     reading = reader.read()
     found = rows(reading)
     said = [*notes()] if notes is not None else []
+    # What may not be read may have rows.
+    empty = f"no {listing.plural} are known" if reading.missing else empty
     printer.show(found, {**beside(reading), **({} if notes is None else {"notes": said})}, empty)
     if args.output not in output.OBJECTS:
         output.note([*lacking(reading), *said, *ignored(reading)])
@@ -101,7 +108,7 @@ def follow_list(
     """Print the rows that `rows` makes of one list, with what is ignored of it; with --watch, go on.
 
     Items are told apart by their first two fields, namespace and name. The list is of the caller's namespace where they
-    may not list all. `notes` and `every` are those of show_reading. Raises ApiError, EndpointError.
+    may not list all. `notes` and `every` are those of show_reading. Raises ListForbiddenError, ApiError, EndpointError.
     """
     listed, where, missing = _listed(args, client, kind, where)
     found, faults = rows(listed.items)
@@ -149,17 +156,29 @@ def _listed(
     args: argparse.Namespace, client: KubeClient, kind: Kind[Item], where: Where
 ) -> tuple[Listed[Item], Where, Sequence[MissingRight]]:
     """The list, where it is from, and what may not be listed; of the caller's namespace if it is not of all."""
+    missing = list[MissingRight]()
+    if not where.namespace:
+        if (listed := _unless_forbidden(client, kind, where)) is not None:
+            return listed, where, ()
+        where = replace(where, namespace=caller.namespace(args))
+        known = f"only those of namespace {where.namespace} are known"
+        rule = rule_to_list(kind.plural, group=kind.group)
+        missing.append(MissingRight(f"list {kind.plural} of all namespaces", known, rule))
+    if (listed := _unless_forbidden(client, kind, where)) is None:
+        rule = rule_to_list(kind.plural, where.namespace, kind.group)
+        raise ListForbiddenError(
+            f"you may not list {kind.plural} of namespace {where.namespace}: have an administrator add the rule {rule}"
+        )
+    return listed, where, missing
+
+
+def _unless_forbidden(client: KubeClient, kind: Kind[Item], where: Where) -> Listed[Item] | None:
     try:
-        return client.list(kind, where), where, ()
+        return client.list(kind, where)
     except RefusedError as error:
-        if error.status != HTTPStatus.FORBIDDEN or where.namespace:
+        if error.status != HTTPStatus.FORBIDDEN:
             raise
-    own = replace(where, namespace=caller.namespace(args))
-    missing = MissingRight(
-        f"list {kind.plural} of all namespaces", f"only those of namespace {own.namespace} are known",
-        rule_to_list(kind.plural, group=kind.group),
-    )  # fmt: skip
-    return client.list(kind, own), own, [missing]
+        return None
 
 
 def beside(reading: ClusterReading) -> Mapping[str, Any]:

@@ -1,7 +1,7 @@
 """How commands print lists: as a table, wide, as JSON or YAML, or as names; sorted, and again as rows change.
 
-A table fits 80 columns: bars shrink first, then long texts are cut. Where the output is no terminal nothing is cut, and
-there is no colour. Control characters, which a tenant may have written, are replaced.
+A table fits 80 columns: bars shrink first, then long texts are cut. Nothing is cut with `-o wide`, nor where the output
+is no terminal. Colour is for terminals only. Control characters, which a tenant may have written, are replaced.
 """
 
 import argparse
@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
 from itertools import pairwise
+from textwrap import wrap
 from typing import Any, Generic, TextIO, TypeVar
 
 import yaml
@@ -28,6 +29,8 @@ OBJECTS = ("json", "yaml")
 # Characters of a bar, and between two columns of a table.
 LONGEST_BAR, SHORTEST_BAR, GAP = 10, 4, 2
 SHORTEST_TEXT = 12
+# Spaces before what does not fit a line below a row.
+BELOW = 8
 # Notes of one kind that are printed.
 MOST_NOTES = 3
 NONE = "<none>"
@@ -128,7 +131,9 @@ class ListPrinter(Generic[Row]):
         self._order = listing.named(order.lstrip("-")) if order else None
         self._terminal = self._out.isatty()
         self._colour = self._terminal and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
-        self._width = shutil.get_terminal_size().columns if self._terminal else 0
+        # 0 where nothing is cut.
+        cut = self._terminal and self._format != "wide"
+        self._width = shutil.get_terminal_size().columns if cut else 0
         self._letters = _bar_letters(self._out)
         self._bars: dict[tuple[int, int], str] = {}
         self._widths: list[int] = []
@@ -201,9 +206,15 @@ class ListPrinter(Generic[Row]):
         for row, line in zip(rows, zip(*cells, strict=True), strict=True):
             lines.append("".join(line).rstrip())
             for below in self._listing.below(row):
-                clear = printable(below)
-                lines.append(self._painted(clear[: self._width] if self._width else clear, _DIM))
+                lines += [self._painted(part, _DIM) for part in self._wrapped(printable(below))]
         self._write(lines)
+
+    def _wrapped(self, line: str) -> list[str]:
+        """The line under a row, on several lines where the terminal is too narrow."""
+        if not self._width or len(line) <= self._width:
+            return [line]
+        indent = " " * min(BELOW, self._width // 2)
+        return wrap(line, self._width, subsequent_indent=indent, break_on_hyphens=False)
 
     def _fit(self, longest: Sequence[int]) -> None:
         """Choose the width of each column, with the gap after it, so that a row fits the terminal.
@@ -224,12 +235,12 @@ class ListPrinter(Generic[Row]):
         while bars and self._bar > SHORTEST_BAR and sum(self._widths) - GAP > self._width:
             self._bar -= 1
             self._widths = widths(self._bar)
-        while (over := sum(self._widths) - GAP - self._width) > 0:
-            texts = [i for i, column in enumerate(self._columns) if not column.share]
+        texts = [i for i, column in enumerate(self._columns) if not column.share]
+        while sum(self._widths) - GAP > self._width:
             widest = max(texts, key=lambda i: self._widths[i], default=-1)
             if widest < 0 or self._widths[widest] <= SHORTEST_TEXT + GAP:
                 return
-            self._widths[widest] = max(self._widths[widest] - over, SHORTEST_TEXT + GAP)
+            self._widths[widest] -= 1
 
     def _cells(self, column: Column[Row], rows: Sequence[Row], texts: Sequence[str], width: int) -> list[str]:
         """The cells of a column, as wide as it is."""

@@ -3,7 +3,7 @@
 import argparse
 import io
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -71,6 +71,37 @@ def test_on_a_terminal_bars_shrink_and_then_texts_are_cut(
     assert len(line) <= columns
     assert line.count("█") == bar
     assert line.index(" ") == name
+
+
+def test_wide_rows_are_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((24, 24)))
+    _, line = shown(Cup("n" * 30, 10), words=("-o", "wide"), terminal=True)
+    assert line.split()[0] == "n" * 30
+    assert line.count("█") == 10
+
+
+def test_of_two_long_texts_none_is_cut_to_the_benefit_of_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((50, 24)))
+    columns: tuple[Column[Cup], ...] = (
+        Column("A", lambda cup: cup.name), Column("B", lambda cup: cup.name[:30])
+    )  # fmt: skip
+    out = Terminal()
+    ListPrinter(options(), replace(LISTING, columns=columns), out).show([Cup("n" * 60, 1)])
+    assert [len(word) for word in out.getvalue().splitlines()[1].split()] == [24, 24]
+
+
+@pytest.mark.parametrize("width", [80, 30, 4])
+def test_a_line_below_a_row_is_wrapped_and_nothing_of_it_is_lost(
+    monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((width, 24)))
+    monkeypatch.setenv("NO_COLOR", "1")
+    out, text = Terminal(), "    team-a/a-long-name-of-a-pod main: 4 GiB, core groups 0-14, 2h"
+    ListPrinter(options(), replace(LISTING, below=lambda _: [text]), out).show([Cup("a", 1)])
+    lines = out.getvalue().splitlines()[2:]
+    assert max(map(len, lines)) <= width
+    assert "".join("".join(lines).split()) == "".join(text.split())
+    assert width < 80 or lines == [text]
 
 
 def test_colour_is_for_terminals_that_want_it(monkeypatch: pytest.MonkeyPatch) -> None:
