@@ -38,6 +38,8 @@ WARNS = "vgpu-confinement"
 OPTIONAL = "vgpu-names"
 # The scheduler renews its Lease every 2 s, a kubelet that of its node every 10 s.
 LEASE_SECONDS, KUBELET_SECONDS = 15.0, 40.0
+# What Pod Security says when it refuses a pod, and most characters of such a text.
+POD_SECURITY, MOST_REFUSAL = "violates PodSecurity", 500
 # Seconds that a clock may be ahead.
 AHEAD_SECONDS = 5.0
 # Most annotations that are named: whoever may write them can write many.
@@ -64,7 +66,6 @@ def _services(installed: Installation, _now: float) -> Iterator[Finding]:
     yield from unknown(installed, "services", "workloads")
     if installed.workloads is None:
         return
-    where = f"kubectl -n {installed.namespace}"
     names = {name_of(each) for each in installed.workloads}
     for name in (CLUSTER, NODE_AGENTS):
         if name not in names:
@@ -74,14 +75,7 @@ def _services(installed: Installation, _now: float) -> Iterator[Finding]:
                 "use helm install, or kubectl apply -k: docs/install.md",
             )
     for each in installed.workloads:
-        status = each.get("status") or {}
-        wanted = status.get("desiredNumberScheduled", (each.get("spec") or {}).get("replicas", 1))
-        ready = status.get("numberReady", status.get("readyReplicas", 0)) or 0
-        if ready < wanted:
-            yield problem(
-                "services", f"{name_of(each)}: {ready} of {wanted} pods are Ready",
-                f"see {where} get pods, and what /readyz of those that are not says: {where} describe pod",
-            )  # fmt: skip
+        yield from _pods_ready(installed, each)
     versions: dict[str, set[str]] = {}
     for each in installed.workloads:
         for version in _versions(each):
@@ -93,6 +87,48 @@ def _services(installed: Installation, _now: float) -> Iterator[Finding]:
         yield problem(
             "services", f"the services have different versions: {told}", "upgrade all: docs/operations.md"
         )
+
+
+def _pods_ready(installed: Installation, workload: Object) -> Iterator[Finding]:
+    """All pods of a Deployment or DaemonSet are there and Ready."""
+    where = f"kubectl -n {installed.namespace}"
+    status = workload.get("status") or {}
+    wanted = status.get("desiredNumberScheduled", (workload.get("spec") or {}).get("replicas", 1))
+    ready = status.get("numberReady", status.get("readyReplicas", 0)) or 0
+    refusal = _last_refusal(installed, workload)
+    if POD_SECURITY in refusal:
+        yield problem(
+            "services", f"the pods of {name_of(workload)} are refused: {refusal}",
+            f"kubectl label --overwrite namespace {installed.namespace}"
+            " pod-security.kubernetes.io/enforce=privileged",
+        )  # fmt: skip
+    elif refusal:
+        yield problem(
+            "services", f"no pod of {name_of(workload)} can be made: {refusal}",
+            f"see the quotas, webhooks and policies of namespace {installed.namespace}",
+        )  # fmt: skip
+    elif ready < wanted:
+        yield problem(
+            "services", f"{name_of(workload)}: {ready} of {wanted} pods are Ready",
+            f"see {where} get pods, and what /readyz of those that are not says: {where} describe pod",
+        )  # fmt: skip
+
+
+def _last_refusal(installed: Installation, workload: Object) -> str:
+    """Why a DaemonSet's pods are not created; empty if all are there, or if no event says why."""
+    status = workload.get("status") or {}
+    if (status.get("currentNumberScheduled") or 0) >= (status.get("desiredNumberScheduled") or 0):
+        return ""
+    wanted = ("DaemonSet", name_of(workload))
+    said = [event for event in installed.refusals or () if _about(event) == wanted]
+    last = max(said, key=lambda each: str(each.get("lastTimestamp") or ""), default={})
+    return str(last.get("message") or "")[:MOST_REFUSAL]
+
+
+def _about(event: Object) -> tuple[str, str]:
+    """Kind and name of the object of an event."""
+    of = event.get("involvedObject") or {}
+    return str(of.get("kind")), str(of.get("name"))
 
 
 def _versions(workload: Object) -> Iterator[str]:

@@ -54,6 +54,7 @@ _LISTS: dict[str, tuple[Kind[Any], Where]] = {
         _json(_ADMISSION, "mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding"), EVERYWHERE,
     ),
     "node_leases": (LEASES.json, Where("kube-node-lease")),
+    "refusals": (EVENTS, Where(SYSTEM, fields="reason=FailedCreate")),
     "notices": (EVENTS, Where("default", fields=f"reason={Event.PREFLIGHT}")),
 }  # fmt: skip
 _NEWER = ("mutating", "mutating_bindings")

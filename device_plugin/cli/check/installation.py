@@ -45,7 +45,8 @@ class Installation:
     """What could be read of an installation: None, or an entry of `reading.missing`, for what could not.
 
     `missing` says of each field that is None why. Without MutatingAdmissionPolicy in the API server `has_mutating` is
-    false, and nothing of it is missing. Times of Leases are those of the API. `notices` are events Preflight of nodes.
+    false, and nothing of it is missing. Times of Leases are those of the API. `notices` are events Preflight of nodes,
+    `refusals` events FailedCreate of the installation's namespace.
     `server` is the version of the API server, `v1.36.3`; empty where it is not known.
     """
 
@@ -61,6 +62,7 @@ class Installation:
     leases: Objects = None
     node_leases: Objects = None
     notices: Objects = None
+    refusals: Objects = None
     server: str = ""
     missing: Mapping[str, str] = field(default_factory=dict)
     namespace: str = SYSTEM

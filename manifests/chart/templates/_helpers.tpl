@@ -28,3 +28,12 @@
 {{- define "vgpu.image.simulated" -}}
 {{ .Values.simulatedCards.repository }}:{{ .Values.image.tag }}
 {{- end -}}
+
+{{- /* Fails where vgpu-system is there and would refuse the agents. Helm cannot see a default of the API server. */ -}}
+{{- define "vgpu.checkNamespace" -}}
+{{- $labels := dig "metadata" "labels" dict (lookup "v1" "Namespace" "" "vgpu-system") -}}
+{{- $level := get $labels "pod-security.kubernetes.io/enforce" -}}
+{{- if has $level (list "baseline" "restricted") -}}
+{{- fail (printf "Pod Security's level in the namespace vgpu-system is %s, and the agents need privileged: kubectl label --overwrite namespace vgpu-system pod-security.kubernetes.io/enforce=privileged" $level) -}}
+{{- end -}}
+{{- end -}}

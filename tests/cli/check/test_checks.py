@@ -51,6 +51,20 @@ def service(
     return named(name, spec=spec, status={"readyReplicas": ready})
 
 
+def agents_refused(message: str) -> dict[str, Any]:
+    """The DaemonSet has none of its two pods, and an event says why."""
+    status = {"desiredNumberScheduled": 2, "currentNumberScheduled": 0, "numberReady": 0}
+    daemons = {**service("vgpu-node", "agent"), "status": status}
+    of = {"kind": "DaemonSet", "name": "vgpu-node"}
+    refused = {"involvedObject": of, "message": message, "lastTimestamp": "2"}
+    stale = {**refused, "message": "quota", "lastTimestamp": "1"}
+    others = {**refused, "involvedObject": {**of, "name": "other"}, "lastTimestamp": "3"}
+    return {
+        "workloads": [service("vgpu-cluster", "allocator"), daemons],
+        "refusals": [refused, stale, others],
+    }
+
+
 def node(name: str, shown: Inventory | None = None, count: str = "2") -> Node:
     text = (shown or inventory(name)).encode()
     return Node(name, text, kubelet="v1.36.3", capacity={FAMILY: count}, labels={"vgpu.io/node": "true"})
@@ -161,6 +175,7 @@ WARNING = {"status": {"typeChecking": {"expressionWarnings": [{"warning": "undef
             {"workloads": [service("vgpu-cluster", "allocator", 1), service("vgpu-node", "agent")]},
             "services", "vgpu-cluster: 1 of 2 pods are Ready",
         ),
+        (agents_refused("exceeded quota"), "services", "no pod of vgpu-node can be made: exceeded quota"),
         (
             {"workloads": [service("vgpu-cluster", "allocator"), service("vgpu-node", "agent", image="vgpu:2")]},
             "services", "different versions: 1: vgpu-cluster; 2: vgpu-node",
@@ -322,6 +337,20 @@ def test_without_mutating_policies_one_policy_may_only_warn() -> None:
 def test_the_policies_of_the_job_engine_are_wanted_where_it_is_installed() -> None:
     with_jobs = replace(SOUND, workloads=[*(SOUND.workloads or ()), service("vgpu-jobs", "engine")])
     assert len(problems(with_jobs)) == len(checks.JOB_POLICIES) + len(checks.JOB_MUTATING)
+
+
+def test_pods_that_pod_security_refuses_have_the_label_as_their_cure() -> None:
+    refused = agents_refused(
+        'pods "vgpu-node-x" is forbidden: violates PodSecurity "baseline:latest": hostPath'
+    )
+    (found,) = problems(replace(SOUND, **refused))
+    assert "violates PodSecurity" in found.text
+    assert found.cure == (
+        "kubectl label --overwrite namespace vgpu-system pod-security.kubernetes.io/enforce=privileged"
+    )
+    running = {"desiredNumberScheduled": 2, "currentNumberScheduled": 2, "numberReady": 2}
+    refused["workloads"][1]["status"] = running
+    assert not problems(replace(SOUND, **refused)), "an event of before is no problem of now"
 
 
 def test_the_policies_are_those_of_the_manifests() -> None:
