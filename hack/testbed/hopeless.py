@@ -16,7 +16,6 @@ one in manifests/; --backoff sets both of its backoffs. The logs stay in ~/.cach
 import argparse
 import itertools
 import re
-import shutil
 import socket
 import statistics
 import sys
@@ -24,7 +23,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from queue import SimpleQueue
@@ -32,7 +31,6 @@ from typing import Any, TypeVar
 
 import yaml
 
-from device_plugin.adapters.http.client import LOST
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.connections import Connections
 from device_plugin.adapters.kube.endpoint import from_kubeconfig
@@ -44,17 +42,16 @@ from device_plugin.core.requests import SUFFIXES
 from device_plugin.kube.api import NODES, PODS, Kind, Ref, Where
 from device_plugin.kube.errors import ApiError, GoneError
 from hack.bench.extender.cluster_model import FAMILY, ClusterModel
-from hack.testbed import programs
-from hack.testbed.certificates import Authority
+from hack.testbed import bare, programs
 from hack.testbed.cluster import PROJECT
 from hack.testbed.supervisor import Program, Supervisor
 from vgpu_runtime.sim.hip import default_cache
 
 CARDS, NAMESPACES = 8, 20
 SCHEDULER = "vgpu-scheduler"
-# Until a service is ready, thousands of pods are refused or gone, and a pod is bound that there is room for.
-READY_SECONDS, SETTLE_SECONDS, PROBE_SECONDS = 60.0, 600.0, 120.0
-LOOK_SECONDS, REQUEST_SECONDS = 1.0, 30.0
+# Until thousands of pods are refused or gone, and a pod is bound that there is room for.
+SETTLE_SECONDS, PROBE_SECONDS = 600.0, 120.0
+REQUEST_SECONDS = 30.0
 WRITERS = 8
 # kube-scheduler's own defaults.
 BACKOFFS = {"podInitialBackoffSeconds": 1, "podMaxBackoffSeconds": 10}
@@ -118,86 +115,41 @@ def _counted(service: Connections, line: re.Pattern[bytes]) -> int:
 
 @contextmanager
 def _running(folder: Path, binaries: Path, backoff: int | None) -> Iterator[MeasuredCluster]:
-    """etcd, API server, allocator and kube-scheduler; they end with the block, and their logs stay in `folder`."""
-    shutil.rmtree(folder, ignore_errors=True)
-    etcd, peer, secure, extender, http, scheduler = _free_ports(6)
-    authority, kubeconfig = Authority(folder / "certificates"), folder / "kubeconfig"
-    authority.create()
-    authority.issue("kube-apiserver", "kube-apiserver", hosts=["localhost", "127.0.0.1", "10.0.0.1"])
-    authority.issue("admin", "admin", "system:masters")
-    authority.kubeconfig("admin", f"https://127.0.0.1:{secure}", kubeconfig)
-    config, seconds = _scheduler_config(kubeconfig, extender, backoff)
-    (folder / "scheduler.yaml").write_text(yaml.safe_dump(config))
-    certificate = (
-        f"--tls-cert-file={authority.file('kube-apiserver', 'crt')}",
-        f"--tls-private-key-file={authority.file('kube-apiserver', 'key')}",
-    )
-    # kube-scheduler's identity in the Lease begins with the machine's name, and the allocator leads beside it.
-    allocator = (
-        sys.executable, "-m", "device_plugin", "cluster", f"--kube-kubeconfig={kubeconfig}",
-        f"--pod-name={socket.gethostname()}", f"--extender-listen=127.0.0.1:{extender}",
-        f"--http-listen=127.0.0.1:{http}",
-    )  # fmt: skip
-    kube_scheduler = (
-        "--config=scheduler.yaml", f"--secure-port={scheduler}", "--authorization-always-allow-paths=/metrics"
-    )  # fmt: skip
-    api_server = _api_server(authority, etcd, secure)
-    supervisor = Supervisor(
-        folder,
-        [
-            Program("etcd", [f"{binaries}/etcd", *_etcd(etcd, peer)]),
-            Program("kube-apiserver", [f"{binaries}/kube-apiserver", *certificate, *api_server]),
-            Program("allocator", allocator),
-            Program("kube-scheduler", [f"{binaries}/kube-scheduler", *certificate, *kube_scheduler]),
-        ],
-    )  # fmt: skip
-    endpoint = from_kubeconfig(str(kubeconfig))
-    plane = MeasuredCluster(
-        KubeClient(endpoint, "hopeless", timeout=REQUEST_SECONDS),
-        Connections(replace(endpoint, url=f"https://127.0.0.1:{scheduler}"), REQUEST_SECONDS),
-        Connections(replace(endpoint, url=f"http://127.0.0.1:{http}"), REQUEST_SECONDS),
-        seconds,
-    )
-    try:
-        supervisor.start("etcd")
-        supervisor.start("kube-apiserver")
-        _until(
-            "the API server is not ready",
-            READY_SECONDS,
-            lambda: _is_ready(Connections(endpoint, REQUEST_SECONDS)),
+    """API server, allocator and kube-scheduler; they end with the block, and their logs stay in `folder`."""
+    with bare.running(folder, binaries) as cluster:
+        extender, http, scheduler = bare.free_ports(3)
+        config, seconds = _scheduler_config(cluster.kubeconfig, extender, backoff)
+        (folder / "scheduler.yaml").write_text(yaml.safe_dump(config))
+        # kube-scheduler's identity in the Lease begins with the machine's name, and the allocator leads beside it.
+        allocator = (
+            sys.executable, "-m", "device_plugin", "cluster", f"--kube-kubeconfig={cluster.kubeconfig}",
+            f"--pod-name={socket.gethostname()}", f"--extender-listen=127.0.0.1:{extender}",
+            f"--http-listen=127.0.0.1:{http}",
+        )  # fmt: skip
+        kube_scheduler = (
+            f"{binaries}/kube-scheduler", *cluster.certificate(), "--config=scheduler.yaml",
+            f"--secure-port={scheduler}", "--authorization-always-allow-paths=/metrics",
+        )  # fmt: skip
+        programs_here = [Program("allocator", allocator), Program("kube-scheduler", kube_scheduler)]
+        supervisor = Supervisor(folder, programs_here)
+        endpoint = from_kubeconfig(str(cluster.kubeconfig))
+        plane = MeasuredCluster(
+            KubeClient(endpoint, "hopeless", timeout=REQUEST_SECONDS),
+            Connections(replace(endpoint, url=f"https://127.0.0.1:{scheduler}"), REQUEST_SECONDS),
+            Connections(replace(endpoint, url=f"http://127.0.0.1:{http}"), REQUEST_SECONDS),
+            seconds,
         )
-        supervisor.start("allocator")
-        for name in ("vgpu-system", GOOD, PROBES, *TENANTS):
-            plane.api.create(NAMESPACE, {"metadata": {"name": name}})
-        supervisor.start("kube-scheduler")
-        _until("the allocator is not ready", READY_SECONDS, lambda: _is_ready(plane.allocator))
-        yield plane
-    finally:
-        supervisor.crash()
-        shutil.rmtree(folder / "etcd", ignore_errors=True)
-
-
-def _etcd(client: int, peer: int) -> list[str]:
-    at, among = f"http://127.0.0.1:{client}", f"http://127.0.0.1:{peer}"
-    return [
-        "--data-dir=etcd", "--unsafe-no-fsync", "--log-level=warn", f"--listen-client-urls={at}",
-        f"--advertise-client-urls={at}", f"--listen-peer-urls={among}",
-        f"--initial-advertise-peer-urls={among}", f"--initial-cluster=default={among}",
-    ]  # fmt: skip
-
-
-def _api_server(authority: Authority, etcd: int, secure: int) -> list[str]:
-    return [
-        f"--etcd-servers=http://127.0.0.1:{etcd}", f"--secure-port={secure}", "--bind-address=127.0.0.1",
-        "--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none",
-        f"--client-ca-file={authority.certificate}",
-        "--service-account-issuer=https://kubernetes.default.svc",
-        f"--service-account-key-file={authority.file('tokens', 'pub')}",
-        f"--service-account-signing-key-file={authority.file('tokens', 'key')}",
-        "--service-cluster-ip-range=10.0.0.0/24", "--authorization-mode=RBAC",
-        # There are no service accounts here, and no kubelets that report the conditions of nodes.
-        "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
-    ]  # fmt: skip
+        try:
+            supervisor.start("allocator")
+            for name in ("vgpu-system", GOOD, PROBES, *TENANTS):
+                plane.api.create(NAMESPACE, {"metadata": {"name": name}})
+            supervisor.start("kube-scheduler")
+            bare.until(
+                "the allocator is not ready", bare.READY_SECONDS, lambda: bare.is_ready(plane.allocator)
+            )
+            yield plane
+        finally:
+            supervisor.crash()
 
 
 def _scheduler_config(kubeconfig: Path, extender: int, backoff: int | None) -> tuple[dict[str, Any], str]:
@@ -210,28 +162,6 @@ def _scheduler_config(kubeconfig: Path, extender: int, backoff: int | None) -> t
     if backoff is not None:
         config |= dict.fromkeys(BACKOFFS, backoff)
     return config, " and ".join(f"{name} {config.get(name, default)}" for name, default in BACKOFFS.items())
-
-
-def _free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [each.getsockname()[1] for each in sockets]
-
-
-def _is_ready(service: Connections) -> bool:
-    try:
-        return service.request("GET", "/readyz", {}, None)[0] == 200
-    except LOST:
-        return False
-
-
-def _until(problem: str, seconds: float, look: Callable[[], bool]) -> None:
-    """Return once `look` is true. Raises SystemExit with the problem after these seconds."""
-    end = time.monotonic() + seconds
-    while not look():
-        if time.monotonic() > end:
-            raise SystemExit(f"{problem} after {seconds:g} s")
-        time.sleep(LOOK_SECONDS)
 
 
 @contextmanager
@@ -317,7 +247,7 @@ def _fill(api: KubeClient, count: int, selector: object) -> None:
 
     _all_at_once(create, range(count))
     waiting = Where(fields=f"spec.schedulerName={SCHEDULER}")
-    _until(
+    bare.until(
         "not all pods are refused",
         SETTLE_SECONDS,
         lambda: sum(pod.refused != 0 for pod in api.list(PODS, waiting).items) == count,
@@ -327,7 +257,7 @@ def _fill(api: KubeClient, count: int, selector: object) -> None:
 def _empty(api: KubeClient) -> None:
     """Delete all pods, and return once they are gone."""
     _all_at_once(lambda pod: api.delete(PODS, pod, grace_seconds=0), api.list(PODS).items)
-    _until("not all pods are gone", SETTLE_SECONDS, lambda: not api.list(PODS).items)
+    bare.until("not all pods are gone", SETTLE_SECONDS, lambda: not api.list(PODS).items)
 
 
 def _all_at_once(act: Callable[[Item], object], items: Iterable[Item]) -> None:

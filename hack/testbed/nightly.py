@@ -67,11 +67,29 @@ def deployments() -> Ended:
     return lanes((Lane("deployments", 2, ("tests/e2e/nightly/test_deployments.py",)),))
 
 
+def tools() -> Ended:
+    """What we publish, in the hands of Pod Security, of Prometheus' operator, and of krew where it is on the PATH."""
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "no:cacheprovider",
+        "-n0",
+        "--no-cov",
+        "tests/hack/nightly",
+    ]
+    done = subprocess.run(command, cwd=PROJECT, stdout=subprocess.PIPE, text=True, check=False)
+    print(done.stdout, flush=True)
+    return Ended(summary(LaneResult(done.returncode, done.stdout)), done.returncode == 0)
+
+
 # Each part's name, and what runs it; the first line of its docstring is its help.
 PARTS: dict[str, Callable[[], Ended]] = {
     "transactions": transactions,
     "older": older,
     "deployments": deployments,
+    "tools": tools,
 }
 
 
