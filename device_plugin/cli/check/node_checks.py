@@ -24,7 +24,7 @@ MOST_TEXT = 500
 
 def agents(installed: Installation, _now: float) -> Iterator[Finding]:
     """Every node with cards has an agent that runs and serves; problems that agents posted are told."""
-    yield from unknown(installed, "agents", "nodes", "agents")
+    yield from unknown(installed, "agents", "nodes", "agents", "notices")
     daemon_set = installed.workload(NODE_AGENTS)
     if installed.nodes is not None and daemon_set is not None:
         yield from _labelled(installed.nodes, pod_spec(daemon_set).get("nodeSelector") or {})
@@ -93,6 +93,11 @@ def cards(installed: Installation, _now: float) -> Iterator[Finding]:
     for missing in installed.reading.missing:
         yield Finding("cards", CheckState.UNKNOWN, str(missing))
     inventories = installed.inventories()
+    if installed.nodes is not None and not any(node.inventory for node in installed.nodes):
+        yield problem(
+            "cards", "no node shows a card: no agent has published an inventory",
+            f"see whether agents run: kubectl -n {installed.namespace} get pods -o wide, and describe pod",
+        )  # fmt: skip
     empty = [name for name, inventory in inventories.items() if not inventory.cards]
     if empty:
         yield problem(

@@ -219,6 +219,7 @@ WARNING = {"status": {"typeChecking": {"expressionWarnings": [{"warning": "undef
             "agents", "no node has the label vgpu.io/node=true, so no agent runs",
         ),
         ({"nodes": [], "agents": []}, "agents", "no node has the label vgpu.io/node=true"),
+        ({"nodes": [replace(node("n1"), inventory="")]}, "cards", "no node shows a card: no agent has published"),
         ({"server": "v1.30.9"}, "versions", "the API server is v1.30.9, older than v1.31"),
         (
             {"nodes": [replace(node("n1"), kubelet="v1.30.1"), node("n2")]},
@@ -314,6 +315,7 @@ def test_nothing_that_was_not_read_is_ok() -> None:
     missing = {name: f"{name} cannot be read" for name in lists}
     found = findings(replace(SOUND, **unread, missing=missing), NOW)
     ok = {each.check for each in found if each.state is CheckState.OK}
+    assert {each.text for each in found if each.state is CheckState.UNKNOWN} == {*missing.values()}
     # Both are of `reading`, which was read.
     assert ok == {"cards", "annotations"}
     assert not [each for each in found if each.state is CheckState.PROBLEM]
