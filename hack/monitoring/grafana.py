@@ -85,7 +85,7 @@ class Board:
 
 
 def _source() -> Json:
-    return {"name": "datasource", "label": "Prometheus", "type": "datasource", "query": "prometheus"}
+    return {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus"}
 
 
 def _variable(variable: Variable) -> Json:

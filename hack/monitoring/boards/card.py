@@ -9,12 +9,35 @@ CARD = Variable("card", 'vgpu_card_granted_slices{node=~"$node"}')
 _CHOSEN = ("node", "card")
 
 _NOW = (
-    stat("Memory granted", f"avg ({recorded('vgpu:card_memory_granted:ratio', *_CHOSEN)})", SHARE),
-    stat("Core groups granted", f"avg ({recorded('vgpu:card_core_groups_granted:ratio', *_CHOSEN)})", SHARE),
-    stat("Slices", total("vgpu_card_granted_slices", *_CHOSEN)),
-    stat("Slices at most", total("vgpu_card_max_slices", *_CHOSEN)),
-    stat("Memory used", f"avg ({recorded('vgpu:card_memory_used:ratio', *_CHOSEN)})", SHARE),
-    stat("Healthy cards", total("vgpu_card_healthy", *_CHOSEN)),
+    stat(
+        "Memory granted",
+        f"avg ({recorded('vgpu:card_memory_granted:ratio', *_CHOSEN)})",
+        SHARE,
+        about="Of the chosen cards, with reservations.",
+    ),
+    stat(
+        "Core groups granted",
+        f"avg ({recorded('vgpu:card_core_groups_granted:ratio', *_CHOSEN)})",
+        SHARE,
+        about="Of the chosen cards, with reservations.",
+    ),
+    stat("Slices", total("vgpu_card_granted_slices", *_CHOSEN), about="Granted slices of the chosen cards."),
+    stat(
+        "Slices at most",
+        total("vgpu_card_max_slices", *_CHOSEN),
+        about="Slices that the chosen cards can have.",
+    ),
+    stat(
+        "Memory used",
+        f"avg ({recorded('vgpu:card_memory_used:ratio', *_CHOSEN)})",
+        SHARE,
+        about="By all processes, ours or not, as the driver reports it.",
+    ),
+    stat(
+        "Healthy cards",
+        total("vgpu_card_healthy", *_CHOSEN),
+        about="Chosen cards without a fault that the driver reports.",
+    ),
 )
 
 _USE = (

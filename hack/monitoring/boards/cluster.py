@@ -7,7 +7,7 @@ from hack.monitoring.queries import each, quantile, rate, total
 MOST = 40  # nodes or namespaces in a panel
 
 _NOW = (
-    stat("Cards", f"count ({each('vgpu_card_granted_slices')})"),
+    stat("Cards", f"count ({each('vgpu_card_granted_slices')})", about="In the inventories of all nodes."),
     stat("Memory granted", "vgpu:cluster_memory_granted:ratio", SHARE, about="Of the memory of all cards."),
     stat("Core groups granted", "vgpu:cluster_core_groups_granted:ratio", SHARE, about="Of those of all cards."),
     stat("Memory used", "vgpu:cluster_memory_used:ratio", SHARE, about="By all processes, ours or not."),
@@ -56,6 +56,7 @@ _ROOM = (
         Query("vgpu:cluster_memory_used:ratio", "memory used"),
         Query("vgpu:cluster_busy:ratio", "busy", NO_BUSY),
         unit=SHARE,
+        about="Shares of all cards.",
     ),
     lines(
         "Idle and of no use",
@@ -72,14 +73,25 @@ _WAITING = (
         stacked=True,
         about="docs/reference/reasons.md says what each reason means.",
     ),
-    lines("Oldest waiting pod by reason", Query(each("vgpu_unplaced_oldest_seconds"), "{{reason}}"), unit="s"),
+    lines(
+        "Oldest waiting pod by reason",
+        Query(each("vgpu_unplaced_oldest_seconds"), "{{reason}}"),
+        unit="s",
+        about="Time since the oldest pod that waits for this reason was created.",
+    ),
     lines(
         "From creation to Binding",
         Query(quantile(0.5, "vgpu_pod_bind_wait_seconds"), "half of the pods"),
         Query(quantile(0.95, "vgpu_pod_bind_wait_seconds"), "95 % of the pods"),
         unit="s",
+        about="Time from a pod's creation until it is bound to its node.",
     ),
-    lines("Bindings", Query(rate("vgpu_binds_total", by="outcome"), "{{outcome}}"), unit="ops"),
+    lines(
+        "Bindings",
+        Query(rate("vgpu_binds_total", by="outcome"), "{{outcome}}"),
+        unit="ops",
+        about="Calls of /bind in a second, by their outcome.",
+    ),
     lines(
         "Time of a placement",
         Query(quantile(0.95, "vgpu_placement_seconds"), "95 % of the placements"),
@@ -87,7 +99,10 @@ _WAITING = (
         about="From a call of /filter to its answer.",
     ),
     lines(
-        "Jobs in queues", Query(total("vgpu_jobs", by="queue, phase"), "{{queue}} {{phase}}", NO_JOBS), stacked=True
+        "Jobs in queues",
+        Query(total("vgpu_jobs", by="queue, phase"), "{{queue}} {{phase}}", NO_JOBS),
+        stacked=True,
+        about="Jobs of each queue, by their phase.",
     ),
 )  # fmt: skip
 
@@ -98,6 +113,7 @@ _HOLDERS = (
             f"topk ({MOST}, {total('vgpu_namespace_granted_memory_bytes', by='namespace')})", "{{namespace}}"
         ),
         unit="bytes",
+        about=f"The {MOST} namespaces that hold the most, with reservations.",
         stacked=True,
     ),
     lines(
@@ -105,13 +121,22 @@ _HOLDERS = (
         Query(
             f"topk ({MOST}, {total('vgpu_namespace_granted_core_groups', by='namespace')})", "{{namespace}}"
         ),
+        about=f"The {MOST} namespaces that hold the most, with reservations.",
         stacked=True,
     ),
 )
 
 _HEALTH = (
-    stat("Cards unhealthy", "count (min by (node, card) (vgpu_card_healthy) == 0) or vector(0)"),
-    stat("Agents not serving", f"count ({each('vgpu_inventory_serving')} == 0) or vector(0)"),
+    stat(
+        "Cards unhealthy",
+        "count (min by (node, card) (vgpu_card_healthy) == 0) or vector(0)",
+        about="Cards with a fault that the driver reports.",
+    ),
+    stat(
+        "Agents not serving",
+        f"count ({each('vgpu_inventory_serving')} == 0) or vector(0)",
+        about="Nodes whose inventory says that their agent does not serve: they get no new slices.",
+    ),
     stat(
         "Crowded cards",
         total("vgpu_crowded_cards"),
@@ -122,14 +147,24 @@ _HEALTH = (
         total("vgpu_reported_slices"),
         about="Containers that outlive their pod, or whose limits may not hold.",
     ),
-    stat("Annotations ignored", total("vgpu_faulty_annotations")),
-    stat("Oldest inventory", "max (vgpu_inventory_age_seconds)", "s"),
+    stat(
+        "Annotations ignored",
+        total("vgpu_faulty_annotations"),
+        about="Inventories and grants that cannot be read: vgpu check names them.",
+    ),
+    stat(
+        "Oldest inventory",
+        "max (vgpu_inventory_age_seconds)",
+        "s",
+        about="Below 1 s while each agent's inventory is up to date.",
+    ),
     Panel(
         "Versions",
         "table",
         (Query("count by (service, version) (vgpu_build_info)", "processes"),),
         width=24,
         height=6,
+        about="More than one version of a service: an upgrade is under way, or has stopped.",
         keys=("service", "version"),
     ),
 )

@@ -16,11 +16,12 @@ from hack.monitoring.queries import each, rate, recorded, total
 
 NAMESPACE = Variable("namespace", "vgpu_namespace_granted_slices")
 _POD = "namespace, pod, container"
+GRANTED = "Of the chosen namespaces, with reservations that are not bound yet."
 
 _NOW = (
-    stat("Memory granted", total("vgpu_namespace_granted_memory_bytes", "namespace"), "bytes"),
-    stat("Core groups granted", total("vgpu_namespace_granted_core_groups", "namespace")),
-    stat("Slices", total("vgpu_namespace_granted_slices", "namespace")),
+    stat("Memory granted", total("vgpu_namespace_granted_memory_bytes", "namespace"), "bytes", about=GRANTED),
+    stat("Core groups granted", total("vgpu_namespace_granted_core_groups", "namespace"), about=GRANTED),
+    stat("Slices", total("vgpu_namespace_granted_slices", "namespace"), about=GRANTED),
     stat(
         "Memory used",
         f"sum ({recorded('vgpu:namespace_memory_used:bytes', 'namespace')})",
@@ -30,6 +31,7 @@ _NOW = (
     stat(
         "Core groups busy",
         f"sum ({recorded('vgpu:namespace_core_groups_busy:sum', 'namespace')})",
+        about="Core groups that run work of the containers.",
         empty=NO_KERNEL,
     ),
     stat(
@@ -47,6 +49,7 @@ _GRANTED = (
         ),
         Query(recorded("vgpu:namespace_memory_used:bytes", "namespace"), "{{namespace}} used"),
         unit="bytes",
+        about="Granted with reservations; used as the libraries in the containers count it.",
     ),
     bars(
         "Share of the quota",
@@ -82,6 +85,7 @@ _PROGRAMS = (
             "a Job must have made no progress for 10 minutes",
         ),
         unit="s",
+        about="Time since the progress of a Job that runs last changed.",
     ),
     lines(
         "Refused allocations",
@@ -90,6 +94,7 @@ _PROGRAMS = (
             "{{namespace}}/{{pod}}",
         ),
         unit="ops",
+        about="Allocations beyond the limit: the program is told that there is no memory.",
     ),
 )
 

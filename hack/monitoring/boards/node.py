@@ -8,8 +8,12 @@ NODE = Variable("node", "vgpu_inventory_serving")
 _CARD = "{{node}} {{card}}"
 
 _NOW = (
-    stat("Cards", f"count ({each('vgpu_card_granted_slices', 'node')})", width=6),
-    stat("Slices", total("vgpu_card_granted_slices", "node"), width=6),
+    stat(
+        "Cards", f"count ({each('vgpu_card_granted_slices', 'node')})", about="Of the chosen nodes.", width=6
+    ),
+    stat(
+        "Slices", total("vgpu_card_granted_slices", "node"), about="Granted slices of their cards.", width=6
+    ),
     stat(
         "Oldest inventory",
         f"max ({each('vgpu_inventory_age_seconds', 'node')})",
@@ -26,8 +30,12 @@ _NOW = (
 )
 
 _CARDS = (
-    bars("Memory granted", Query(recorded("vgpu:card_memory_granted:ratio", "node"), _CARD)),
-    bars("Core groups granted", Query(recorded("vgpu:card_core_groups_granted:ratio", "node"), _CARD)),
+    bars("Memory granted", Query(recorded("vgpu:card_memory_granted:ratio", "node"), _CARD), "Of each card."),
+    bars(
+        "Core groups granted",
+        Query(recorded("vgpu:card_core_groups_granted:ratio", "node"), _CARD),
+        "Of each card.",
+    ),
     lines(
         "Memory used",
         Query(recorded("vgpu:card_memory_used:ratio", "node"), _CARD),

@@ -61,6 +61,12 @@ def test_every_metric_of_cards_slices_and_namespaces_is_on_a_board_or_in_a_rule(
     assert cards - shown == {"vgpu_slice_processes"}
 
 
+def test_every_panel_says_what_it_shows() -> None:
+    assert not [
+        f"{board.name}: {panel.title}" for board in BOARDS for panel in board.panels() if not panel.about
+    ]
+
+
 @pytest.mark.parametrize("board", BOARDS, ids=lambda board: board.name)
 def test_a_board_is_laid_out_and_each_choice_is_used(board: Board) -> None:
     made = board.json()
