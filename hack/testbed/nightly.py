@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from hack.testbed import images, layout, programs
+from hack.testbed import images, kueue, layout, programs
 from hack.testbed.cluster import PROJECT, Cluster
 from hack.testbed.e2e import Installed, Lane, LaneResult, run
 from hack.testbed.install import overlay
@@ -27,18 +27,23 @@ RELEASE, OLDER = "1.34", "kubernetes-1.31"
 SEEDS, EVENTS = range(20), 100_000
 # Pods of test_reuse.py.
 REUSES = 300
-OLDER_LANES = (
-    Lane("contract", 1, ("tests/contract",), Installed.ADMISSION),
-    Lane(
-        "older",
-        3,
-        (
-            "tests/e2e/test_touch.py",
-            "tests/e2e/test_requests.py::test_a_job_ends_and_gives_its_slices_back",
-            "tests/e2e/test_reuse.py",
+# By part: the tests that run on clusters of their own.
+LANES = {
+    "older": (
+        Lane("contract", 1, ("tests/contract",), Installed.ADMISSION),
+        Lane(
+            "older",
+            3,
+            (
+                "tests/e2e/test_touch.py",
+                "tests/e2e/test_requests.py::test_a_job_ends_and_gives_its_slices_back",
+                "tests/e2e/test_reuse.py",
+            ),
         ),
     ),
-)
+    "deployments": (Lane("deployments", 2, ("tests/e2e/nightly/test_deployments.py",)),),
+    "kueue": (Lane("kueue", 2, ("tests/e2e/nightly/test_kueue.py",), components=("jobs",)),),
+}
 
 
 @dataclass(frozen=True)
@@ -59,12 +64,12 @@ def transactions() -> Ended:
 def older() -> Ended:
     """The contract suite, touches and Jobs on Kubernetes 1.34, where pods name their scheduler themselves."""
     with kubernetes(RELEASE):
-        return lanes(OLDER_LANES, older_overlay)
+        return lanes(LANES["older"], older_overlay)
 
 
 def deployments() -> Ended:
     """Rolling updates on full cards and a drained node, as docs/quota.md has them."""
-    return lanes((Lane("deployments", 2, ("tests/e2e/nightly/test_deployments.py",)),))
+    return lanes(LANES["deployments"])
 
 
 def tools() -> Ended:
@@ -84,11 +89,17 @@ def tools() -> Ended:
     return Ended(summary(LaneResult(done.returncode, done.stdout)), done.returncode == 0)
 
 
-# Each part's name, and what runs it; the first line of its docstring is its help.
+def kueue_queues() -> Ended:
+    """Jobs in the queues of Kueue's real controller, as docs/quota.md has them."""
+    return lanes(LANES["kueue"], more=[kueue.image()])
+
+
+# Each part's name, and what runs it; its docstring is its help.
 PARTS: dict[str, Callable[[], Ended]] = {
     "transactions": transactions,
     "older": older,
     "deployments": deployments,
+    "kueue": kueue_queues,
     "tools": tools,
 }
 
@@ -127,13 +138,18 @@ def kubernetes(release: str) -> Iterator[None]:
         del os.environ[programs.RELEASE]
 
 
-def lanes(chosen: Sequence[Lane], overlay_of: Callable[[Layout], Path] | None = None) -> Ended:
+def lanes(
+    chosen: Sequence[Lane],
+    overlay_of: Callable[[Layout], Path] | None = None,
+    more: Sequence[Path] = (),
+) -> Ended:
     """Run these lanes one after another, each on a cluster of its own with the product as `overlay_of` has it.
 
-    Without one the product is installed as in `make e2e`. Raises MissingError.
+    Without one the product is installed as in `make e2e`. `more` are archives of images that only these clusters have.
+    Raises MissingError.
     """
     found = programs.ensure()
-    archives = images.build_all()
+    archives = [*images.build_all(), *more]
     results = list[LaneResult]()
     for lane in chosen:
         cluster = Cluster(Layout(layout.here().root / lane.name), found)

@@ -1,5 +1,7 @@
 """The programs of the cluster: Kubernetes, containerd and helm, built once into the cache; the others are Debian's.
 
+For hack/nightly also Kueue, which a cluster runs as an image.
+
 Versions are those of the go.mod files beside this one, but with $VGPU_KUBERNETES=1.34 Kubernetes is that of
 kubernetes/v1.34.mod. A build is kept under its version until that changes.
 """
@@ -50,6 +52,7 @@ class Programs:
     kubernetes: Path
     containerd: Path
     helm: Path
+    kueue: Path
 
     @property
     def kube(self) -> Path:
@@ -63,7 +66,8 @@ class Programs:
 
 def version(module: str) -> str:
     """The version of the Go module `module` that is required here, such as v1.36.3."""
-    for file in (_requirements(), HERE / "containerd/go.mod", HERE / "helm/go.mod"):
+    others = (HERE / name / "go.mod" for name in ("containerd", "helm", "kueue"))
+    for file in (_requirements(), *others):
         if found := _required(module, file):
             return found
     raise LookupError(module)
@@ -123,6 +127,7 @@ def installed() -> Programs:
         cache / f"kubernetes-{version('k8s.io/kubernetes')}",
         cache / f"containerd-{version('github.com/containerd/containerd/v2')}",
         cache / f"helm-{version('helm.sh/helm/v3')}",
+        cache / f"kueue-{version('sigs.k8s.io/kueue')}",
     )
 
 
@@ -158,6 +163,19 @@ def prometheus_operator() -> Path:
     _refuse([*_go_lacking("Prometheus' operator", built=built)])
     if not built:
         _appear(folder, _build_operator)
+    return folder
+
+
+def kueue() -> Path:
+    """A folder with Kueue's controller, `kueue`, and the manifests that install it, `config`; built if it is missing.
+
+    Takes 4 minutes of one CPU. Raises MissingError, CalledProcessError.
+    """
+    folder = installed().kueue
+    built = folder.exists()
+    _refuse([*_go_lacking("Kueue", built=built)])
+    if not built:
+        _appear(folder, _build_kueue)
     return folder
 
 
@@ -221,6 +239,17 @@ def _build_operator(folder: Path) -> None:
     source = subprocess.run(asked, cwd=module, capture_output=True, text=True, check=True).stdout.strip()
     shutil.copytree(
         Path(source) / "example/prometheus-operator-crd", folder / "crds", copy_function=shutil.copyfile
+    )
+
+
+def _build_kueue(folder: Path) -> None:
+    _go(HERE / "kueue", folder, "install", "-ldflags", "-s -w", "tool")
+    module = subprocess.run(
+        ["go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kueue"],
+        cwd=HERE / "kueue", check=True, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    subprocess.run(
+        ["cp", "-r", "--no-preserve=mode", f"{module.stdout.strip()}/config", str(folder)], check=True
     )
 
 

@@ -1,4 +1,4 @@
-"""make e2e: every test of the product runs in one lane, and in one alone."""
+"""make e2e, hack/nightly: every test of the product runs in one lane, and in one alone."""
 
 import json
 import os
@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 
+from hack.testbed import nightly
 from hack.testbed.cluster import PROJECT
 from hack.testbed.e2e import LANES, Installed
 
@@ -28,10 +29,10 @@ print(json.dumps(found))
 """
 
 
-def collected(*runs: Sequence[str]) -> list[list[str]]:
-    """For each run's arguments the tests that pytest would run with them."""
+def collected(*runs: Sequence[str], wanted: str = "") -> list[list[str]]:
+    """For each run's arguments the tests that pytest would run with them; with $VGPU_NIGHTLY as `wanted`."""
     command = [sys.executable, "-c", COLLECT, json.dumps(runs)]
-    environment = {**os.environ, "VGPU_E2E": "true"}
+    environment = {**os.environ, "VGPU_E2E": "true", nightly.WANTED: wanted}
     found = subprocess.run(
         command, cwd=PROJECT, env=environment, check=True, stdout=subprocess.PIPE, text=True
     )
@@ -42,4 +43,11 @@ def test_every_test_is_in_one_lane() -> None:
     lanes = [lane.tests for lane in LANES if lane.installed is not Installed.ADMISSION]
     everything, *running = collected(["tests/e2e"], *lanes)
     assert len(running) == len(lanes)
+    assert Counter(test for lane in running for test in lane) == Counter(everything) != Counter()
+
+
+def test_every_nightly_test_is_in_one_part() -> None:
+    own = "tests/e2e/nightly"
+    lanes = [lane.tests for part in nightly.LANES.values() for lane in part if own in " ".join(lane.tests)]
+    everything, *running = collected([own], *lanes, wanted="true")
     assert Counter(test for lane in running for test in lane) == Counter(everything) != Counter()
