@@ -42,6 +42,7 @@ LANES = {
         ),
     ),
     "deployments": (Lane("deployments", 2, ("tests/e2e/nightly/test_deployments.py",)),),
+    "autoscaling": (Lane("autoscaling", 2, ("tests/e2e/nightly/test_autoscaling.py",)),),
     "kueue": (Lane("kueue", 2, ("tests/e2e/nightly/test_kueue.py",), components=("jobs",)),),
 }
 
@@ -72,6 +73,12 @@ def deployments() -> Ended:
     return lanes(LANES["deployments"])
 
 
+def autoscaling() -> Ended:
+    """A HorizontalPodAutoscaler by the use of slices, on prometheus-adapter and Prometheus, as docs/quota.md has it."""
+    programs.prometheus_adapter()
+    return lanes(LANES["autoscaling"])
+
+
 def tools() -> Ended:
     """What we publish, in the hands of Pod Security, of Prometheus' operator, and of krew where it is on the PATH."""
     command = [
@@ -99,6 +106,7 @@ PARTS: dict[str, Callable[[], Ended]] = {
     "transactions": transactions,
     "older": older,
     "deployments": deployments,
+    "autoscaling": autoscaling,
     "kueue": kueue_queues,
     "tools": tools,
 }

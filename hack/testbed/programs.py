@@ -1,6 +1,6 @@
 """The programs of the cluster: Kubernetes, containerd and helm, built once into the cache; the others are Debian's.
 
-For hack/nightly also Kueue, which a cluster runs as an image.
+For hack/nightly also Kueue, which a cluster runs as an image, and prometheus-adapter.
 
 Versions are those of the go.mod files beside this one, but with $VGPU_KUBERNETES=1.34 Kubernetes is that of
 kubernetes/v1.34.mod. A build is kept under its version until that changes.
@@ -66,7 +66,7 @@ class Programs:
 
 def version(module: str) -> str:
     """The version of the Go module `module` that is required here, such as v1.36.3."""
-    others = (HERE / name / "go.mod" for name in ("containerd", "helm", "kueue"))
+    others = (HERE / name / "go.mod" for name in ("containerd", "helm", "kueue", "prometheus-adapter"))
     for file in (_requirements(), *others):
         if found := _required(module, file):
             return found
@@ -177,6 +177,17 @@ def kueue() -> Path:
     if not built:
         _appear(folder, _build_kueue)
     return folder
+
+
+def prometheus_adapter() -> Path:
+    """The program of prometheus-adapter, built if it is missing: 2 minutes. Raises MissingError, CalledProcessError."""
+    module = "prometheus-adapter"
+    folder = default_cache() / "programs" / f"{module}-{version(f'sigs.k8s.io/{module}')}"
+    built = (folder / "adapter").exists()
+    _refuse([*_go_lacking(module, built=built)])
+    if not built:
+        _appear(folder, lambda scratch: _go(HERE / module, scratch, "install", "-ldflags", "-s -w", "tool"))
+    return folder / "adapter"
 
 
 def kubernetes() -> Path:

@@ -11,6 +11,7 @@ from hack.testbed import programs
 def test_versions_are_those_of_the_go_modules() -> None:
     assert programs.version("k8s.io/kubernetes") == "v1.36.3"
     assert programs.version("github.com/containerd/containerd/v2").startswith("v2.")
+    assert programs.version("sigs.k8s.io/prometheus-adapter").startswith("v0.")
     with pytest.raises(LookupError):
         programs.version("example.com/none")
 
