@@ -52,7 +52,7 @@ class Commands:
         return done.stdout
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
     """On a real API server whose Pod Security's default is baseline, with the controllers of workloads."""
     folder = tmp_path_factory.mktemp("cluster")
