@@ -283,7 +283,7 @@ def page(found: Mapping[Cell, str]) -> str:
                 "Written by `hack/fence-coverage --page` from what it saw: run that, do not change this page.",
                 "A program in a slice tries to take more than its slice has. Each row is a call that takes card"
                 " memory or a queue: of HIP 5.2.3, of HSA (ROCr), of the kernel's interface, of libdrm. Each column is"
-                " a way in which a program comes to that call. The simulated driver's own books say what it got.",
+                " a way in which a program comes to that call. The simulated driver's own records say what it got.",
                 tables.table(("call", *REACHES), rows),
                 "\n".join(f"- `{word}`: {meaning}" for word, meaning in WORDS.items()),
                 f"{summary(found).capitalize()}.",
