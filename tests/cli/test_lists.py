@@ -138,9 +138,21 @@ CHANGES: Mapping[str, Callable[[Fleet, pytest.MonkeyPatch], object]] = {
 SEEN = {"cards": "new", "nodes": "n2", "pods": "new", "top": "new", "quota": "12/16", "queue": "new"}
 
 
+@pytest.fixture
+def ctrl_c() -> Iterator[Callable[[], None]]:
+    """What Ctrl-C does to the process of the tests, also where it was started in the background, which ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield lambda: os.kill(os.getpid(), signal.SIGINT)
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize("command", LISTS)
 def test_changes_are_printed_as_they_come_until_ctrl_c(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    ctrl_c: Callable[[], None],
+    command: str,
 ) -> None:
     titles = [column.title for column in LISTS[command].columns if not column.wide]
     out = [""]
@@ -155,7 +167,7 @@ def test_changes_are_printed_as_they_come_until_ctrl_c(
             out.append("")
             CHANGES[command](fleet, monkeypatch)
             eventually(lambda: printed(SEEN[command]), 10)
-        os.kill(os.getpid(), signal.SIGINT)
+        ctrl_c()
 
     with filled(tmp_path) as fleet:
         person = threading.Thread(target=look, args=(fleet,))
