@@ -16,7 +16,7 @@ from device_plugin.cli.ui.server import PAGE, PageServer
 from tests.deadline import eventually
 
 # Connections of other users.
-CROWD = 1000
+CROWD = 300
 FILES = sorted(path.name for path in PAGE.iterdir())
 
 
