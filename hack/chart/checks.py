@@ -50,6 +50,6 @@ def _refusals(value: str, variables: Mapping[str, str]) -> Iterator[str]:
     pairs = " ".join(f'"{name}" "{source}"' for name, source in variables.items() if name.startswith("VGPU_"))
     if pairs:
         yield f"{{{{- range $name, $source := dict {pairs} }}}}"
-        yield f"{{{{- if hasKey $.Values.{value} $name }}}}"
+        yield f"{{{{- if hasKey ($.Values.{value} | default dict) $name }}}}"
         yield f'{{{{- fail (printf "{value}.%s: %s sets this variable, leave it out" $name $source) }}}}'
         yield from ("{{- end }}", "{{- end }}")

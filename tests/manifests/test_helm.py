@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from hack.chart.values import COMPONENTS
+from hack.chart.values import COMPONENTS, ENVIRONMENTS
 from hack.releases import images
 from hack.testbed.programs import installed
 from tests.manifests.conftest import MANIFESTS, Object, kustomize
@@ -211,6 +211,11 @@ def test_no_variable_stands_twice() -> None:
     given = {"node.env.VGPU_DRAIN_SECONDS": 10, "cluster.env.VGPU_COVERED_PODS": "delete"}
     for name, found in variables(objects({**on(*ALL), **given})):
         assert len(set(found)) == len(found), name
+
+
+@pytest.mark.parametrize("value", ENVIRONMENTS)
+def test_null_takes_the_variables_of_a_service_away(value: str) -> None:
+    assert by_name(objects({"jobs.enabled": True, value: None})) == by_name(objects({"jobs.enabled": True}))
 
 
 def test_amds_family_stands_once_where_its_prefix_is_given_too() -> None:
