@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any, TypeVar, cast
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import msgspec
 
@@ -261,11 +261,16 @@ class KubeClient:
 
 def _folder(kind: Kind[Any], namespace: str) -> str:
     root = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
-    return f"{root}/namespaces/{namespace}/{kind.plural}" if namespace else f"{root}/{kind.plural}"
+    # A name may be from a file: as it stands, `/` and `?` in it would make another request.
+    return (
+        f"{root}/namespaces/{quote(namespace, safe='')}/{kind.plural}"
+        if namespace
+        else f"{root}/{kind.plural}"
+    )
 
 
 def _object(kind: Kind[Any], of: Named) -> str:
-    return f"{_folder(kind, of.namespace)}/{of.name}"
+    return f"{_folder(kind, of.namespace)}/{quote(of.name, safe='')}"
 
 
 def _query(where: Where) -> dict[str, str]:

@@ -1,8 +1,10 @@
 """Reads the pods that manifests would make: a Pod, a controller with a template of pods, or a List of such."""
 
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,11 @@ _COUNTS: Mapping[str, tuple[str, ...]] = {
     "Job": ("spec", "parallelism"), "CronJob": ("spec", "jobTemplate", "spec", "parallelism"),
 }  # fmt: skip
 _REPLICAS = ("spec", "replicas")
+# Workloads of a file: the API server is asked about each, and aliases make many items of few characters.
+MOST_WORKLOADS = 100
+# As Kubernetes has them (RFC 1123); a generateName may end with a hyphen.
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_NAME = re.compile(r"[a-z0-9][-.a-z0-9]{0,252}")
 
 
 class ManifestError(VgpuError):
@@ -62,8 +69,11 @@ def read_manifests(file: str, namespace: str) -> tuple[Workload, ...]:
         raise ManifestError(f"{file} is no YAML: {' '.join(str(error).split())}") from error
     if problem:
         raise ManifestError(f"{file}: {problem}")
-    objects = [each for document in documents for each in _objects(document)]
-    found = tuple(made for each in objects if (made := _workload(each, namespace)) is not None)
+    objects = (each for document in documents for each in _objects(document))
+    made = (workload for each in objects if (workload := _workload(each, namespace)) is not None)
+    found = tuple(islice(made, MOST_WORKLOADS + 1))
+    if len(found) > MOST_WORKLOADS:
+        raise ManifestError(f"{file} has more than {MOST_WORKLOADS} workloads: split it")
     if not found:
         raise ManifestError(
             f"{file} has no Pod, and nothing with a template of pods, such as a Deployment or a Job"
@@ -84,10 +94,14 @@ def _workload(found: dict[str, Any], namespace: str) -> Workload | None:
     template = _at(found, _TEMPLATES.get(kind, _USUAL))
     if not isinstance(template, dict) or not isinstance(_at(template, ("spec", "containers")), list):
         return None
-    name = str(_at(found, ("metadata", "name")) or _at(found, ("metadata", "generateName")) or kind.lower())[
-        :253
-    ]
+    written = _at(found, ("metadata", "name")) or _at(found, ("metadata", "generateName"))
     where = str(_at(found, ("metadata", "namespace")) or namespace)
+    for key, text, form in (("name", written, _NAME), ("namespace", where, _NAMESPACE)):
+        if text and not form.fullmatch(str(text)):
+            raise ManifestError(
+                f"{kind}: the {key} {str(text)[:253]!r} is none of Kubernetes: write small letters, digits and hyphens"
+            )
+    name = str(written or kind.lower())[:253]
     try:
         made = read_template(_with_requests(template), where)
     except DecodeError as error:

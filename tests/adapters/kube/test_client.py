@@ -5,8 +5,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from pytest_mock import MockerFixture
 
 from device_plugin.adapters.kube.client import KubeClient
+from device_plugin.adapters.kube.connections import Connections
 from device_plugin.adapters.kube.endpoint import (
     Endpoint,
     EndpointError,
@@ -68,6 +70,19 @@ def test_deleting_needs_the_right_uid(client: KubeClient) -> None:
     client.delete(PODS, client.get(PODS, P))
     with pytest.raises(GoneError, match='pods "p" not found'):
         client.get(PODS, P)
+
+
+def test_a_name_is_one_segment_of_the_path(client: KubeClient, mocker: MockerFixture) -> None:
+    """As it stands, the `?` in this namespace would take the place of dryRun's."""
+    request = mocker.patch.object(Connections, "request", return_value=(404, bytearray(b"{}")))
+    with pytest.raises(GoneError):
+        client.create(PODS, {}, "prod/services/db:80/proxy/wipe?x=", dry=True)
+    with pytest.raises(GoneError):
+        client.get(PODS, Ref("p/eviction?x=", "default"))
+    assert [call.args[1] for call in request.call_args_list] == [
+        "/api/v1/namespaces/prod%2Fservices%2Fdb%3A80%2Fproxy%2Fwipe%3Fx%3D/pods?dryRun=All",
+        "/api/v1/namespaces/default/pods/p%2Feviction%3Fx%3D",
+    ]
 
 
 def test_an_event_is_about_its_object(client: KubeClient) -> None:
