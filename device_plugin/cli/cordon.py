@@ -21,8 +21,9 @@ from device_plugin.core.cordons import MAX_REASON, CordonNote, read_notes, write
 from device_plugin.core.errors import VgpuError
 from device_plugin.core.pods import Node
 from device_plugin.kube.api import NODES, Metadata, Ref, Where
+from device_plugin.kube.errors import ConflictError
 
-# Tries: another program may write the annotation between our read and our write.
+# Tries: another program may write the node between our read and our write.
 TRIES = 5
 
 
@@ -83,20 +84,22 @@ def _node(metadata: Metadata) -> Node:
         metadata.annotations.get(key, "")
         for key in (annotations.CARDS, annotations.CORDONED, annotations.CORDON_NOTES)
     )
-    return Node(metadata.name, inventory, cordoned=cordoned, cordon_notes=notes)
+    version = int(metadata.version) if metadata.version.isdecimal() else 0
+    return Node(metadata.name, inventory, cordoned=cordoned, cordon_notes=notes, version=version)
 
 
 def write(client: KubeClient, target: NodeCard, why: CordonNote | None) -> None:
     """Cordon the card with a note, or uncordon it without one, on its own node only, and print the result.
 
-    A card that is cordoned already keeps its note unless `why` has a reason. Raises CordonError, ApiError.
+    A card that is cordoned already keeps its note unless `why` has a reason. The node is written only as it was read:
+    cordons of other cards that are made meanwhile stay. Raises CordonError, ApiError.
     """
-    node, cordoned, already = target.node, why is not None, "already "
+    node, cordoned = target.node, why is not None
+    state = "cordoned" if cordoned else "in service"
     for _ in range(TRIES):
-        renewed = already and why is not None and why.reason
+        renewed = why is not None and why.reason
         if (target.uuid in node.cordons()) == cordoned and not renewed:
-            state = f"{already}cordoned" if cordoned else f"{already}in service"
-            print(f"{target.uuid} on {node.name} is {state}")
+            print(f"{target.uuid} on {node.name} is already {state}")
             return
         others = {each for each in card_list(node.cordoned) if unique(each, node.name) != target.uuid}
         after = others | {target.known_as} if cordoned else others
@@ -106,9 +109,12 @@ def write(client: KubeClient, target: NodeCard, why: CordonNote | None) -> None:
             annotations.CORDONED: ",".join(sorted(after)) or None,
             annotations.CORDON_NOTES: write_notes(notes) or None,
         }
-        client.patch(NODES, Ref(node.name), {"metadata": {"annotations": kept}})
-        already = ""
-        node = client.get(NODES, Ref(node.name))
-    raise CordonError(
-        f"another program keeps writing annotation {annotations.CORDONED} of node {node.name}: try again"
-    )
+        change = {"metadata": {"annotations": kept, "resourceVersion": str(node.version)}}
+        try:
+            client.patch(NODES, Ref(node.name), change)
+        except ConflictError:
+            node = client.get(NODES, Ref(node.name))
+            continue
+        print(f"{target.uuid} on {node.name} is {state}")
+        return
+    raise CordonError(f"other programs keep writing node {node.name}: try again")

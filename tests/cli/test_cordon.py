@@ -6,11 +6,14 @@ import time
 from getpass import getuser
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli import drain
 from device_plugin.core.cards import REPORT_SECONDS
+from device_plugin.kube.errors import ConflictError
 from device_plugin.wiring.commands import main
 from tests.cli.fleet import Fleet
 from tests.deadline import eventually
@@ -43,6 +46,47 @@ def test_cards_of_one_node_are_cordoned_and_uncordoned_one_by_one(
     assert vgpu(fleet, "uncordon", "n1-0") == 0
     assert fleet.cordoned("n1") == ""
     assert capsys.readouterr().out.splitlines()[-1] == "n1-0 on n1 is in service"
+
+
+@pytest.mark.parametrize(
+    ("command", "left"), [("cordon", "n1-0,n1-1"), ("uncordon", "n1-1")], ids=["cordon", "uncordon"]
+)
+def test_a_cordon_that_another_makes_meanwhile_stays(
+    fleet: Fleet,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    left: str,
+) -> None:
+    fleet.node("n1", 2)
+    if command == "uncordon":
+        assert vgpu(fleet, "cordon", "n1-0") == 0
+    patch, others = KubeClient.patch, [["cordon", "n1-1", "--reason", "a fan"]]
+
+    def meanwhile(client: KubeClient, *words: Any) -> Any:
+        if others:
+            assert vgpu(fleet, *others.pop()) == 0
+        return patch(client, *words)
+
+    monkeypatch.setattr(KubeClient, "patch", meanwhile)
+    assert vgpu(fleet, command, "n1-0") == 0
+    assert not others
+    assert fleet.cordoned("n1") == left
+    assert "a fan" in str(fleet.get("/api/v1/nodes/n1"))
+    assert "n1-1 on n1 is cordoned" in capsys.readouterr().out
+
+
+def test_a_node_that_is_written_all_the_time_is_an_error(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet.node("n1")
+
+    def changed(*_: Any) -> Any:
+        raise ConflictError("the object has been modified")
+
+    monkeypatch.setattr(KubeClient, "patch", changed)
+    assert vgpu(fleet, "cordon", "n1-0") == 2
+    assert "other programs keep writing node n1: try again" in capsys.readouterr().err
 
 
 def test_a_card_that_no_node_has_is_refused(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
