@@ -32,7 +32,10 @@ RUNNING, ENDING = "Running", "Terminating"
 
 
 class PodUse(NamedTuple):
-    """What a pod uses of its slices: bytes of memory, and the mean busy share of their core groups; None if unknown."""
+    """What a pod uses of its slices: bytes of memory, and the mean busy share of their core groups.
+
+    None where it is not known of one of its slices.
+    """
 
     used: float | None = None
     compute: float | None = None
@@ -49,6 +52,8 @@ class HoldingPod(NamedTuple):
     slices: tuple[Slice, ...]
     fault: str = ""
     use: PodUse = PodUse()
+    containers: tuple[str, ...] = ()
+    """The container of each of the slices."""
 
     @property
     def mib(self) -> int:
@@ -65,18 +70,20 @@ def read_pod(pod: Object) -> HoldingPod:
     """A pod as it holds slices; without any if it has no grant. Of a grant that is not its own `fault` says why."""
     metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status") or {}
     text = (metadata.get("annotations") or {}).get(annotations.GRANT, "")
-    slices, fault = tuple[Slice, ...](), ""
+    slices, holders, fault = tuple[Slice, ...](), tuple[str, ...](), ""
     if text:
         try:
             names = {each["name"] for key in _CONTAINERS for each in spec.get(key) or ()}
-            slices = tuple(own_grant(text, metadata["uid"], str(spec.get("nodeName") or ""), names).slices())
+            grant = own_grant(text, metadata["uid"], str(spec.get("nodeName") or ""), names)
+            slices = tuple(grant.slices())
+            holders = tuple(name for name in sorted(grant.containers) for _ in grant.containers[name])
         except AnnotationError as error:
             fault = str(error)
     bound: Object = next((c for c in status.get("conditions") or () if c.get("type") == "PodScheduled"), {})
     return HoldingPod(
         str(metadata.get("namespace") or ""), str(metadata["name"]), str(spec.get("nodeName") or ""),
         str(bound.get("lastTransitionTime") or metadata.get("creationTimestamp") or ""), _status(metadata, status),
-        slices, fault,
+        slices, fault, containers=holders,
     )  # fmt: skip
 
 
@@ -178,16 +185,21 @@ def _use_is_asked(args: argparse.Namespace) -> bool:
 
 def with_use(pods: Sequence[HoldingPod], uses: Mapping[SliceKey, SliceUse]) -> Sequence[HoldingPod]:
     """The pods with what they use."""
-    of: dict[tuple[str, str], list[SliceUse]] = {}
-    for use in uses.values():
-        of.setdefault((use.namespace, use.pod), []).append(use)
-    return [pod._replace(use=_total(of.get((pod.namespace, pod.name), ()))) for pod in pods]
+    return [pod._replace(use=_total(pod, uses)) for pod in pods]
 
 
-def _total(uses: Sequence[SliceUse]) -> PodUse:
-    used = [use.used for use in uses if use.used is not None]
-    busy = [use.compute for use in uses if use.compute is not None]
-    return PodUse(sum(used) if used else None, sum(busy) / len(busy) if busy else None)
+def _total(pod: HoldingPod, uses: Mapping[SliceKey, SliceUse]) -> PodUse:
+    found = [
+        (use, len(part.cores))
+        for container, part in zip(pod.containers, pod.slices, strict=True)
+        if (use := uses.get((pod.namespace, pod.name, container, part.card))) is not None
+    ]
+    used = [use.used for use, _ in found if use.used is not None]
+    busy = [use.compute * groups for use, groups in found if use.compute is not None]
+    return PodUse(
+        sum(used) if len(used) == len(pod.slices) else None,
+        sum(busy) / pod.groups if len(busy) == len(pod.slices) and pod.groups else None,
+    )
 
 
 def holding(pods: Sequence[HoldingPod]) -> tuple[Sequence[HoldingPod], Sequence[str]]:

@@ -2,18 +2,23 @@
 
 import pytest
 
-from device_plugin.cli.pods import read_pod
+from device_plugin.cli.pods import HoldingPod, PodUse, read_pod, with_use
+from device_plugin.cli.reading.slice_use import SliceUse
 from device_plugin.core.annotations import GRANT
 from device_plugin.core.grants import Grant, Slice
 
 PART = (Slice("n1-0", 4092, (0, 1)),)
 
 
-def held(grant: Grant) -> tuple[tuple[Slice, ...], str]:
-    found = read_pod({
+def read(grant: Grant) -> HoldingPod:
+    return read_pod({
         "metadata": {"name": "a", "namespace": "b", "uid": "u", "annotations": {GRANT: grant.encode()}},
         "spec": {"nodeName": "n1", "containers": [{"name": "main"}], "initContainers": [{"name": "side"}]},
     })  # fmt: skip
+
+
+def held(grant: Grant) -> tuple[tuple[Slice, ...], str]:
+    found = read(grant)
     return found.slices, found.fault
 
 
@@ -34,3 +39,26 @@ def test_a_grant_that_somebody_wrote_is_void_and_said(grant: Grant, fault: str) 
     slices, said = held(grant)
     assert not slices
     assert fault in said
+
+
+def use(container: str, card: str, used: float | None, compute: float | None) -> SliceUse:
+    return SliceUse("b", "a", container, "n1", card, used, 100.0, compute)
+
+
+@pytest.mark.parametrize(
+    ("uses", "found"),
+    [
+        ([use("main", "n1-0", 5.0, 1.0), use("side", "n1-1", 2.0, 0.0)], PodUse(7.0, 1 / 64)),
+        ([use("main", "n1-0", 5.0, 1.0), use("side", "n1-1", None, 0.5)], PodUse(None, (1 + 63 / 2) / 64)),
+        ([use("main", "n1-0", 5.0, None), use("side", "n1-1", 2.0, 0.5)], PodUse(7.0, None)),
+        ([use("main", "n1-0", 5.0, 1.0)], PodUse()),
+        ([use("main", "n1-0", 5.0, 1.0), use("side", "n1-0", 2.0, 0.0)], PodUse()),
+        ([], PodUse()),
+    ],
+)
+def test_the_use_of_a_pod_is_that_of_all_its_core_groups(uses: list[SliceUse], found: PodUse) -> None:
+    pod = read(
+        Grant("u", "n1", {"main": (Slice("n1-0", 4, (0,)),), "side": (Slice("n1-1", 4, tuple(range(63))),)})
+    )
+    (shown,) = with_use([pod], {(one.namespace, one.pod, one.container, one.card): one for one in uses})
+    assert shown.use == found
