@@ -4,7 +4,7 @@ import json
 import threading
 import time
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -13,6 +13,7 @@ import pytest
 
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli.access.prometheus import Prometheus
+from device_plugin.cli.printing import follow
 from device_plugin.cli.reading.slice_use import (
     FRESH_SECONDS,
     MOST_AGENTS,
@@ -139,9 +140,9 @@ def prometheus() -> Iterator[str]:
             labels = {**own, "namespace": "vgpu-system", "pod": "vgpu-node-0", "node": "n1", "card": "n1-0"}
             values = {"memory_used_bytes": 512 * MIB, "memory_limit_bytes": 4092 * MIB, "compute_ratio": 0.5}
             result = [
-                {"metric": labels | {"__name__": f"vgpu_slice_{name}"}, "value": [1.5, str(value)]}
+                {"metric": labels, "value": [1.5, str(value)]}
                 for name, value in values.items()
-                if f"vgpu_slice_{name}" in query
+                if f"vgpu_slice_{name}{{" in query and 'namespace="vgpu-system"' in query
             ]
             body = json.dumps(
                 {"status": "success", "data": {"resultType": "vector", "result": result}}
@@ -163,8 +164,8 @@ def prometheus() -> Iterator[str]:
 
 
 def test_a_prometheus_is_asked_instead_also_where_it_renamed_labels(prometheus: str) -> None:
-    assert from_prometheus(Prometheus(prometheus), "default") == [USE]
-    assert from_prometheus(Prometheus(prometheus), "team-a") == []
+    assert from_prometheus(Prometheus(prometheus), "vgpu-system", "default") == [USE]
+    assert from_prometheus(Prometheus(prometheus), "vgpu-system", "team-a") == []
 
 
 def test_top_and_pods_show_the_use_that_a_prometheus_knows(
@@ -206,3 +207,43 @@ def test_without_agents_grants_are_shown_and_that_their_use_is_not_known(
         ["a", "n1", "?", "?/4", "GiB", "?", "?"],
     ]
     assert said.err == "use is not known: no node agent runs in namespace vgpu-system\n"
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("http://127.0.0.1:1", "Prometheus at 127.0.0.1:1 does not answer (Connection refused)"),
+        ("", "this Prometheus has no figures of these pods from node agents in namespace other"),
+    ],
+)
+def test_without_its_figures_slices_are_shown_and_a_prometheus_is_a_note(
+    fleet: Fleet, prometheus: str, capsys: pytest.CaptureFixture[str], url: str, says: str
+) -> None:
+    fleet.node("n1")
+    fleet.pod("b", 4, "n1-0")
+    config = ("--kubeconfig", str(fleet.kubeconfig), "--agents-namespace", "other")
+    for command in ("top", "pods"):
+        assert main([command, "--prometheus", url or prometheus, *config]) == 0
+        said = capsys.readouterr()
+        assert [line.split()[0] for line in said.out.splitlines()[1:]] == ["b"]
+        assert says in said.err
+
+
+def test_a_list_that_is_followed_says_what_is_not_answered_any_more(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def twice(_: threading.Event, show: Callable[[], None], __: float | None) -> int:
+        monkeypatch.setattr(SliceUseReader, "notes", ("down",))
+        show()
+        show()
+        return 0
+
+    monkeypatch.setattr(SliceUseReader, "read", lambda *_: {})
+    monkeypatch.setattr(SliceUseReader, "__init__", lambda *_: None)
+    monkeypatch.setattr(follow, "show_changes", twice)
+    fleet.node("n1")
+    fleet.pod("b", 4, "n1-0")
+    for command in (["top"], ["pods", "-o", "wide"]):
+        monkeypatch.setattr(SliceUseReader, "notes", (), raising=False)
+        assert main([*command, "-w", "--kubeconfig", str(fleet.kubeconfig)]) == 0
+        assert capsys.readouterr().err == "down\n"

@@ -4,17 +4,18 @@ The API is https://prometheus.io/docs/prometheus/latest/querying/api.
 """
 
 import argparse
+import base64
 import json
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import NamedTuple
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import unquote, urlencode, urlsplit
 
 from device_plugin.core.errors import VgpuError
 
 TIMEOUT_SECONDS = 10.0
-# Bytes of an answer that are read: three samples of each of 68,000 slices take 50 MB.
+# Bytes of an answer that are read: one sample of each of 68,000 slices takes about 20 MB.
 MOST_BYTES = 64 << 20
 
 
@@ -42,7 +43,7 @@ class Prometheus:
 
     def __init__(self, url: str) -> None:
         """Raises PrometheusError for a text that is no URL of HTTP."""
-        problem = PrometheusError(f"--prometheus: {url!r} is no URL: write http://HOST:PORT")
+        problem = PrometheusError("--prometheus: this is no URL: write http://HOST:PORT")
         try:
             self._url = urlsplit(url)
             self._port = self._url.port
@@ -50,6 +51,13 @@ class Prometheus:
             raise problem from None
         if self._url.scheme not in ("http", "https") or not self._url.hostname:
             raise problem
+        host = f"[{self._url.hostname}]" if ":" in self._url.hostname else self._url.hostname
+        self._host = f"{host}:{self._port}" if self._port else host
+        """The address in errors, without the password that a URL may have."""
+        self._headers: dict[str, str] = {}
+        if self._url.username is not None:
+            user = f"{unquote(self._url.username)}:{unquote(self._url.password or '')}"
+            self._headers["Authorization"] = f"Basic {base64.b64encode(user.encode()).decode()}"
 
     def now(self, query: str) -> Sequence[PrometheusSeries]:
         """The last value of each series. Raises PrometheusError."""
@@ -72,7 +80,7 @@ class Prometheus:
                 for one in json.loads(text)["data"]["result"]
             ]
         except (AttributeError, LookupError, TypeError, ValueError) as error:
-            raise PrometheusError(f"Prometheus at {self._url.netloc} answers what is no result") from error
+            raise PrometheusError(f"Prometheus at {self._host} answers what is no result") from error
 
     def _text(self, target: str) -> bytes:
         """The body of the answer."""
@@ -81,17 +89,21 @@ class Prometheus:
             self._url.hostname or "", self._port, timeout=TIMEOUT_SECONDS
         )
         try:
-            connection.request("GET", target)
+            connection.request("GET", target, headers=self._headers)
             answer = connection.getresponse()
-            text = answer.read(MOST_BYTES)
+            text = answer.read(MOST_BYTES + 1)
         except (OSError, HTTPException, ValueError) as error:
             why = getattr(error, "strerror", None) or error
             raise PrometheusError(
-                f"Prometheus at {self._url.netloc} does not answer ({why}): correct --prometheus, or forward a port to"
-                " it: kubectl port-forward"
+                f"Prometheus at {self._host} does not answer ({why}): correct --prometheus, or forward a port to it:"
+                " kubectl port-forward"
             ) from error
         finally:
             connection.close()
         if answer.status != HTTPStatus.OK:
-            raise PrometheusError(f"Prometheus at {self._url.netloc} answers {answer.status}")
+            raise PrometheusError(f"Prometheus at {self._host} answers {answer.status}")
+        if len(text) > MOST_BYTES:
+            raise PrometheusError(
+                f"Prometheus at {self._host} answers too long a text: over {MOST_BYTES >> 20} MiB"
+            )
         return text

@@ -75,8 +75,22 @@ def show_reading(
         return 0
     printer.remember(found)
     changed = threading.Event()
+
+    def show() -> None:
+        nonlocal said
+        printer.show_changes(rows(reader.reading()))
+        said = _note_changed(args, said, notes)
+
     with reader.following(lambda _: changed.set()):
-        return show_changes(changed, lambda: printer.show_changes(rows(reader.reading())), every)
+        return show_changes(changed, show, every)
+
+
+def _note_changed(args: argparse.Namespace, said: Sequence[str], notes: Notes | None) -> list[str]:
+    """The notes as they are now; those that were not `said` are printed for people."""
+    now = [*notes()] if notes is not None else []
+    if args.output not in output.OBJECTS:
+        output.note([line for line in now if line not in said])
+    return now
 
 
 def show_changes(changed: threading.Event, show: Callable[[], None], every: float | None = None) -> int:
@@ -137,9 +151,11 @@ def follow_list(
         changed.set()
 
     def show() -> None:
+        nonlocal said
         with lock:
             items = [*known.values()]
         printer.show_changes(rows(items)[0])
+        said = _note_changed(args, said, notes)
 
     watch = ListWatch(client, kind, where, version=listed.version)
     thread = threading.Thread(target=watch.run, args=(sync, see, stop), daemon=True)

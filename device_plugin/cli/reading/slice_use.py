@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli.access import prometheus
-from device_plugin.cli.access.prometheus import Prometheus
+from device_plugin.cli.access.prometheus import Prometheus, PrometheusError
 from device_plugin.core.errors import VgpuError
 from device_plugin.core.pods import Agent
 from device_plugin.kube.api import AGENT_LABELS, AGENTS, Where
@@ -32,6 +32,15 @@ FEW_NODES = 8
 # Seconds for which an answer is good enough for a list that is followed.
 FRESH_SECONDS = 10.0
 FORBIDDEN = 403
+# Values above it are not shown: no card has as many bytes.
+MOST_VALUE = 2.0**60
+# Labels that Prometheus keeps under names with this prefix where it was not told to honour them.
+_OWN = ("namespace", "pod", "container")
+_EXPORTED = "exported_"
+_NO_SERIES = (
+    "use is not known: this Prometheus has no figures of these pods from node agents in namespace {}: correct"
+    " --prometheus or --agents-namespace"
+)
 _SAMPLE = re.compile(rf"^({USED}|{LIMIT}|{COMPUTE})\{{([^\n]*)\}} ([0-9.e+-]{{1,30}})$", re.MULTILINE)
 _LABEL = re.compile(r'([a-z_]+)="((?:[^"\\\n]|\\.)*)"')
 
@@ -87,7 +96,7 @@ class SliceUseReader:
         self.notes: Sequence[str] = ()
 
     def read(self, nodes: Collection[str]) -> Mapping[SliceKey, SliceUse]:
-        """The use of slices on these nodes, as far as it is known. Raises PrometheusError, ApiError."""
+        """The use of slices on these nodes, as far as it is known. Raises ApiError."""
         now = time.monotonic()
         if self._asked is None or now - self._asked >= FRESH_SECONDS:
             self._asked = now
@@ -96,11 +105,12 @@ class SliceUseReader:
         return self._found
 
     def _uses(self, nodes: Collection[str]) -> tuple[Sequence[SliceUse], Sequence[str]]:
-        if self._prometheus is not None:
-            return from_prometheus(self._prometheus, self._namespace), ()
         try:
+            if self._prometheus is not None:
+                found = from_prometheus(self._prometheus, self._agents, self._namespace)
+                return found, () if found or not nodes else (_NO_SERIES.format(self._agents),)
             return from_agents(self._client, self._agents, self._namespace, nodes)
-        except UseUnknownError as error:
+        except (UseUnknownError, PrometheusError) as error:
             return (), (str(error),)
 
 
@@ -147,17 +157,39 @@ def _listed(client: KubeClient, agents: str, nodes: Collection[str]) -> Sequence
     ]
 
 
-def from_prometheus(prometheus: Prometheus, namespace: str) -> Sequence[SliceUse]:
-    """The use that a Prometheus knows, of pods of `namespace` (empty: all). Raises PrometheusError."""
-    name = f'__name__=~"{USED}|{LIMIT}|{COMPUTE}"'
-    query = f"{{{name}}}"
-    if namespace:
-        # A JSON text is a text of PromQL too.
-        of = json.dumps(namespace)
-        query = f'{{{name},exported_namespace={of}}} or {{{name},exported_namespace="",namespace={of}}}'
-    found = prometheus.now(query)
-    samples = ((each.labels.get("__name__", ""), each.labels, each.values[-1][1]) for each in found)
-    return _by_slice(samples, namespace)
+def from_prometheus(prometheus: Prometheus, agents: str, namespace: str) -> Sequence[SliceUse]:
+    """The use that a Prometheus knows, of pods of `namespace` (empty: all). Raises PrometheusError.
+
+    `agents` is the namespace of the agents: series of other scrapes are left out where their labels show it.
+    """
+    return _by_slice(
+        (
+            (metric, each.labels, each.values[-1][1])
+            for metric in (USED, LIMIT, COMPUTE)
+            for each in prometheus.now(query_of(metric, agents, namespace))
+        ),
+        namespace,
+    )
+
+
+def query_of(metric: str, agents: str, namespace: str) -> str:
+    """The query for one metric of the slices, in PromQL; the arguments are those of from_prometheus.
+
+    A tenant may export series of our names, and have a Prometheus scrape them. Jobs of other monitors of Prometheus'
+    operator are NAMESPACE/MONITOR, and a scrape that keeps a series' own namespace as `exported_namespace` writes its
+    target's namespace over it.
+    """
+    # A JSON text is a text of PromQL too.
+    ours = json.dumps(agents)
+    job = f"job=~{json.dumps(f'{re.escape(agents)}/.*|[^/]*')}"
+    of = json.dumps(namespace)
+    exported = f"exported_namespace={of}" if namespace else 'exported_namespace!=""'
+    honoured = f",namespace={of}" if namespace else ""
+    by = ",".join([*_OWN, *(f"{_EXPORTED}{label}" for label in _OWN), "node", "card"])
+    return (
+        f"max by ({by}) ({metric}{{{job},{exported},namespace={ours}}}"
+        f' or {metric}{{{job},exported_namespace=""{honoured}}})'
+    )
 
 
 def _forbidden(agents: str, error: ApiError) -> UseUnknownError:
@@ -182,23 +214,15 @@ def _samples(text: str) -> Iterator[_Sample]:
 
 
 def _by_slice(samples: Iterable[_Sample], namespace: str) -> Sequence[SliceUse]:
-    """The samples by slice."""
+    """The samples by slice; of several the largest. Values that are no amounts are left out."""
     found: dict[tuple[str, str, str, str, str], dict[str, float]] = {}
     for name, labels, value in samples:
-        # Prometheus keeps the slice's own labels under these names where it was not told to honour them.
-        its = {
-            key: labels.get(f"exported_{key}", labels.get(key, ""))
-            for key in ("namespace", "pod", "container")
-        }
-        if namespace in ("", its["namespace"]):
-            key = (
-                its["namespace"],
-                its["pod"],
-                its["container"],
-                labels.get("node", ""),
-                labels.get("card", ""),
+        of, pod, container = (labels.get(f"{_EXPORTED}{label}", labels.get(label, "")) for label in _OWN)
+        if namespace in ("", of) and 0 <= value <= MOST_VALUE:
+            values = found.setdefault(
+                (of, pod, container, labels.get("node", ""), labels.get("card", "")), {}
             )
-            found.setdefault(key, {})[name] = value
+            values[name] = max(value, values.get(name, value))
     return [
         SliceUse(*key, values.get(USED), values.get(LIMIT), values.get(COMPUTE))
         for key, values in sorted(found.items())

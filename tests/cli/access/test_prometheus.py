@@ -1,12 +1,14 @@
 """What is asked of a Prometheus, and what is read of its answers."""
 
+import base64
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from urllib.parse import parse_qs
 
 import pytest
 
 from device_plugin.adapters.http.server import Server
+from device_plugin.cli.access import prometheus as access
 from device_plugin.cli.access.prometheus import Prometheus, PrometheusError, PrometheusSeries
 from device_plugin.core.http_values import HttpAnswer, HttpRequest
 
@@ -20,9 +22,10 @@ class StandIn:
     def __init__(self) -> None:
         self.body, self.status = "", 200
         self.path, self.asked = "", dict[str, list[str]]()
+        self.headers: Mapping[str, str] = {}
 
     def __call__(self, request: HttpRequest) -> HttpAnswer:
-        self.path, self.asked = request.path, parse_qs(request.query)
+        self.path, self.asked, self.headers = request.path, parse_qs(request.query), request.headers
         return HttpAnswer(self.body, status=self.status)
 
     def answers(self, *series: object) -> None:
@@ -85,3 +88,35 @@ def test_a_server_that_is_not_there_is_said() -> None:
 def test_what_is_no_url_is_refused(url: str) -> None:
     with pytest.raises(PrometheusError, match="is no URL"):
         Prometheus(url)
+
+
+def test_an_answer_that_is_too_long_is_called_so(
+    prometheus: Prometheus, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in.answers(ONE)
+    monkeypatch.setattr(access, "MOST_BYTES", len(stand_in.body))
+    assert prometheus.now("up")
+    stand_in.body += " "
+    with pytest.raises(PrometheusError, match="too long"):
+        prometheus.now("up")
+
+
+def test_a_password_in_the_url_is_sent_and_never_shown(stand_in: StandIn) -> None:
+    with Server(stand_in, "127.0.0.1:0") as server:
+        asked = Prometheus(f"http://user:s%40cret@{server.address}")
+        stand_in.answers(ONE)
+        asked.now("up")
+        assert stand_in.headers["authorization"] == f"Basic {base64.b64encode(b'user:s@cret').decode()}"
+        problems = list[str]()
+        for status, body in ((401, ""), (200, "[]")):
+            stand_in.status, stand_in.body = status, body
+            with pytest.raises(PrometheusError) as refused:
+                asked.now("up")
+            problems.append(str(refused.value))
+    with pytest.raises(PrometheusError) as refused:
+        Prometheus("http://user:s%40cret@127.0.0.1:1").now("up")
+    problems.append(str(refused.value))
+    with pytest.raises(PrometheusError) as refused:
+        Prometheus("http://user:s%40cret@127.0.0.1:port")
+    problems.append(str(refused.value))
+    assert not [problem for problem in problems if "user" in problem or "cret" in problem]
