@@ -34,6 +34,7 @@ LOOKS, CARDS_IN_A_LOOK = 200_000, 200
 BINDING_SECONDS = 600.0
 # Most distinct requests in one gang: each is compared with all cards with the lock held.
 MOST_CLASSES = 32
+_CUT = "the search for a place for all containers was too long"
 
 Nodes = Sequence[str] | None
 EquivalenceClass = tuple[PodRequest, int]
@@ -97,11 +98,14 @@ def _apart(request: PodRequest, grants: Sequence[Grant]) -> PodRequest:
 
 
 def _short(fitting: int, count: int, *, cut: bool = False) -> Refusal:
-    why = ": the search for a place for all containers was too long" if cut else ""
+    if cut:
+        return Refusal.saying(
+            Reason.GANG_ROOM,
+            f"room for {fitting} of {count} pods: {_CUT}",
+            f"no room for all {count} pods at once: {_CUT}",
+        )
     return Refusal.saying(
-        Reason.GANG_ROOM,
-        f"room for {fitting} of {count} pods{why}",
-        f"no room for all {count} pods at once{why}",
+        Reason.GANG_ROOM, f"room for {fitting} of {count} pods", f"no room for all {count} pods at once"
     )
 
 

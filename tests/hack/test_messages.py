@@ -79,6 +79,17 @@ def test_every_refusal_and_problem_says_what_to_do() -> None:
         assert all(instructs(text) for text in sentences(file) if named(text)), file
 
 
+def test_a_refusal_that_is_no_mistake_in_a_gang_does_not_ask_to_correct_it() -> None:
+    for words in ("labels of the pod were changed just now", "the pod is being deleted, or has ended"):
+        assert [advice for text, advice in messages.refusals().items() if words in text] == [""]
+
+
+def test_a_refusal_is_shown_as_people_read_it() -> None:
+    found = messages.refusals()
+    assert not [text for text in found if re.search(r"[a-z]{3}[A-Z]{2}", text)]
+    assert any("pods: the search for a place" in text for text in found)
+
+
 def named(text: str) -> bool:
     """False for a text that ends with another one, which says what to do, and for a part of a text."""
     return text == text.strip() and not re.search(r"(…|: [A-Z]+)$", text)

@@ -115,9 +115,12 @@ class Gangs:
         """
         member = self._groups.gang_pod(pod.uid)
         if member is None or member.gang != request.gang:
-            return Refusal.saying(Reason.GANG, "the labels of the pod were changed just now")
+            return Refusal.saying(
+                Reason.GANG,
+                "the labels of the pod were changed just now: wait, kube-scheduler tries it again",
+            )
         if not member.live:
-            return Refusal.saying(Reason.GANG, "the pod is being deleted, or has ended")
+            return Refusal.saying(Reason.GANG, "the pod is being deleted, or has ended: leave it as it is")
         group = self._groups.group(member.name)
         held = self._ledger.reservation(pod.uid)
         if held is not None and held.grant.node in nodes:
