@@ -153,7 +153,7 @@ def _written(file: Path, text: str) -> Path:
 
 
 def _copied(source: Path, target: Path) -> Path:
-    """A second name of the same file where the disk allows it."""
+    """A copy that shares its blocks with the source where the disk allows it."""
     target.unlink(missing_ok=True)
     subprocess.run(["cp", "--reflink=auto", source, target], check=True)
     return target
