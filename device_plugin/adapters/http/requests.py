@@ -50,7 +50,7 @@ class Reader:
             raise BadRequestError("400 Bad Request") from error
         self._fed += len(data)
         if self._fed - self._length > MOST_HEAD:
-            raise BadRequestError("431 RawRequest Header Fields Too Large")
+            raise BadRequestError("431 Request Header Fields Too Large")
         # llhttp has read it as a number; Python reads at most 4,300 digits, leading zeros among them.
         declared = self._now.headers.get("content-length", "").lstrip("0") if self._headed else ""
         if self._length > self._most_body or int(declared or 0) > self._most_body:
