@@ -85,7 +85,7 @@ class CardReading(NamedTuple):
     """A card of a node and the containers that hold slices of it, by namespace, pod and container.
 
     `card` is None where the inventory does not show the card, or may not be read. Then `mem_mib` and `max_slices` are
-    those of the time of a grant, and 0 if no grant says them.
+    those of the time of a grant, and 0 if no grant says them. `serving` is that of the NodeReading.
     """
 
     node: str
@@ -94,6 +94,7 @@ class CardReading(NamedTuple):
     mem_mib: int
     max_slices: int
     holders: tuple[CardHolder, ...]
+    serving: bool | None = None
 
     @property
     def core_groups(self) -> int:
@@ -114,10 +115,10 @@ class CardReading(NamedTuple):
 
     @property
     def free_percent(self) -> int | None:
-        """The largest percent of the card that a slice could have; None if the card is not known."""
+        """The largest percent of the card that a new slice could have now; None if the card is not known."""
         if self.card is None:
             return None
-        if len(self.holders) >= self.max_slices:
+        if not self.card.open or self.serving is False or len(self.holders) >= self.max_slices:
             return 0
         memory = percent.most(self.mem_mib - self.held_mib, self.mem_mib)
         return min(memory, percent.most(self.core_groups - self.held_groups, self.core_groups))
@@ -257,9 +258,16 @@ class KnownCluster:
         sizes = _sizes(self._on_node.get(name, {}).values()) if known.inventory is None else {}
         if known.inventory is not None and known.inventory.slices:
             _report(held, known.inventory.slices)
+        serving = known.inventory.serving if known.inventory is not None else None
         cards = [
             CardReading(
-                name, card.uuid, card, card.mem_mib, card.max_slices, _ordered(held.pop(card.uuid, ()))
+                name,
+                card.uuid,
+                card,
+                card.mem_mib,
+                card.max_slices,
+                _ordered(held.pop(card.uuid, ())),
+                serving,
             )
             for card in (known.inventory.cards if known.inventory is not None else ())
         ]
@@ -269,7 +277,6 @@ class KnownCluster:
             cards.append(CardReading(name, uuid, None, size.mem_mib, size.max_slices, _ordered(slices)))
         if not cards and not known.fault:
             return None
-        serving = known.inventory.serving if known.inventory is not None else None
         return NodeReading(name, serving, tuple(cards), known.fault, known.notes)
 
     def reading(

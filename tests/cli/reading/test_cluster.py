@@ -82,6 +82,24 @@ def test_the_free_percent_of_a_card_is_the_most_that_would_fit(
     assert free == 100 or fit(state, replace(asked, percent=free + 1)) is None
 
 
+@pytest.mark.parametrize(
+    ("shared", "cordoned", "free"),
+    [
+        (inventory("n1", 1), "", 100),
+        (inventory("n1", 1), "n1-0", 0),
+        (inventory("n1", 1, healthy=False), "", 0),
+        (replace(inventory("n1", 1), serving=False), "", 0),
+    ],
+)
+def test_a_card_that_gets_no_new_slices_has_no_free_percent(
+    shared: Inventory, cordoned: str, free: int
+) -> None:
+    known = KnownCluster()
+    known.see_node(node("n1", shared, cordoned=cordoned))
+    (found,) = known.reading().cards()
+    assert found.free_percent == free
+
+
 def test_without_nodes_cards_are_those_of_grants_with_their_sizes() -> None:
     known = KnownCluster()
     known.see_pod(pod("a", "n1-0"), running=True)
