@@ -25,7 +25,10 @@ class CardUse:
         self._entries = entries
 
     def answer(self, query: Mapping[str, str]) -> object:
-        """The series of the card `card` of the node `node`, by name, or a `problem`. Raises LookupError."""
+        """The series of the card `card` of the node `node`, by name, or a `problem`. Raises LookupError.
+
+        Beside them are the times `from` and `to`, and `step`, the time between two values, all in seconds.
+        """
         node, card = query.get("node", ""), query.get("card", "")
         if node not in self._entries.keys("node"):
             raise LookupError("this node is not shown")
@@ -34,15 +37,16 @@ class CardUse:
         end = time.time()
         try:
             series = {
-                name: self._series(" or ".join(text.format(labels) for labels in among), end)
+                # A pod that took the place of another one exports series of its own: they are one over time.
+                name: self._series(f"max({' or '.join(text.format(labels) for labels in among)})", end)
                 for name, text in _QUERIES.items()
             }
         except PrometheusError as error:
             return {"problem": str(error)}
-        return {"from": end - HOURS * 3600, "to": end, "series": series}
+        return {"from": end - HOURS * 3600, "to": end, "step": STEP_SECONDS, "series": series}
 
     def _series(self, text: str, end: float) -> list[list[float]]:
-        """Pairs of time and value of the first series; values that are no numbers are left out."""
+        """Pairs of time and value of the one series; values that are no numbers are left out."""
         found = self._prometheus.over_time(text, end - HOURS * 3600, end, STEP_SECONDS)
         pairs = found[0].values if found else ()
         return [[at, value] for at, value in pairs if 0 <= value < 1e6]

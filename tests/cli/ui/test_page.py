@@ -236,15 +236,18 @@ def test_why_a_pod_waits_is_told_in_full_in_the_place_of_its_button(browser: Bro
 
 
 def test_the_use_of_a_card_over_time_is_drawn_where_prometheus_is_given(small: Shown) -> None:
-    series = {"memory used": [[0.0, 0.2], [50.0, 0.9], [100.0, 0.4]], "computing": []}
-    small.server.answers = {"/use": lambda _: {"from": 0.0, "to": 100.0, "series": series}}
+    ended = {"ended": [[0.0, 0.9], [60.0, 0.9]], "late": [[0.0, 0.9], [61.0, 0.8]]}
+    series = {"memory used": [[0.0, 0.2], [50.0, 0.9], [100.0, 0.4]], "computing": [], **ended}
+    small.server.answers = {"/use": lambda _: {"from": 0.0, "to": 100.0, "step": 20, "series": series}}
     small.entries.put("about", {"page": {"use": True}})
     page = small.open()
     page.locator(".card").first.click()
     panel = page.locator("#panel")
     expect(panel).to_contain_text("memory used: now 40 %")
     expect(panel).to_contain_text("computing: no values")
-    expect(panel.locator(".chart .values")).to_have_attribute("d", "M0.0 71.2L300.0 12.4L600.0 54.4")
+    expect(panel).to_contain_text("ended: not known now")
+    expect(panel).to_contain_text("late: now 80 %")
+    expect(panel.locator(".chart .values").first).to_have_attribute("d", "M0.0 71.2L300.0 12.4L600.0 54.4")
     small.server.answers = {"/use": lambda _: {"problem": "Prometheus answers 503"}}
     page.locator(".card").nth(1).click()
     expect(panel).to_contain_text("Prometheus answers 503")
@@ -339,6 +342,18 @@ def test_waiting_pods_are_found_by_their_reason(small: Shown) -> None:
     page.get_by_label("Reason").select_option("too-large")
     expect(page.locator(".item")).to_have_count(1)
     expect(page.locator(".item")).to_contain_text("odd")
+
+
+def test_the_number_that_fits_the_filter_is_of_all_entries_and_not_of_those_drawn(small: Shown) -> None:
+    many = {f"research/many-{i}": page_data.waiting(1) | {"pod": f"many-{i}"} for i in range(150)}
+    small.entries.put("waiting", many)
+    page = small.open()
+    page.locator("nav a[data-view=waiting]").click()
+    expect(page.locator(".item")).to_have_count(100)
+    page.get_by_label("Name", exact=True).fill("many-")
+    expect(page.get_by_text("Show more of 150")).to_be_visible()
+    page.get_by_label("Name", exact=True).press("Enter")
+    expect(page.locator("#said")).to_have_text("150 entries fit the filter")
 
 
 def test_lists_of_what_waits_of_gangs_and_of_jobs(small: Shown) -> None:

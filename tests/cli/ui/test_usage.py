@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import parse_qs
 
 import pytest
@@ -11,6 +12,7 @@ from device_plugin.cli.access.prometheus import Prometheus
 from device_plugin.cli.ui.entries import PageEntries
 from device_plugin.cli.ui.usage import CardUse
 from device_plugin.core.http_values import HttpAnswer, HttpRequest
+from tests.hack.monitoring.promtool import promtool
 
 
 class StandIn:
@@ -80,3 +82,27 @@ def test_nothing_is_asked_of_nodes_that_are_not_shown(use: CardUse, stand_in: St
     with pytest.raises(LookupError):
         use.answer({"node": "other", "card": "c"})
     assert stand_in.asked == []
+
+
+def test_the_series_of_an_agent_that_has_ended_is_not_what_is_used_now(
+    use: CardUse, stand_in: StandIn, tmp_path: Path
+) -> None:
+    use.answer({"node": "n1", "card": "c"})
+    series = [
+        {"series": f'{name}{{node="n1",card="c",pod="{pod}"}}', "values": values}
+        for name in ("vgpu_card_memory_used_bytes", "vgpu_card_busy_ratio")
+        for pod, values in (("old", "0.9 stale"), ("new", "_ 0.1x20"))
+    ]
+    size = [
+        {"series": f'vgpu_card_memory_bytes{{node="n1",card="c",pod="{p}"}}', "values": "1x20"}
+        for p in ("old", "new")
+    ]
+    expected = [
+        {"expr": asked["query"][0], "eval_time": at, "exp_samples": [{"labels": "{}", "value": value}]}
+        for asked in stand_in.asked
+        for at, value in (("0m", 0.9), ("10m", 0.1))
+    ]
+    test = {"interval": "1m", "input_series": series + size, "promql_expr_test": expected}
+    file = tmp_path / "use.yaml"
+    file.write_text(json.dumps({"rule_files": [], "evaluation_interval": "1m", "tests": [test]}))
+    promtool("test", "rules", file)

@@ -11,6 +11,7 @@ export class List {
     this.root = root;
     this.more = more;
     this.items = new Map();
+    this.fits = 0;
     this.most = FEW;
     root.addEventListener("click", (event) => {
       const button = event.target.closest(".why");
@@ -31,6 +32,7 @@ export class List {
       this.view = view;
     }
     this.again = () => this.show(view, entries);
+    this.fits = entries.length;
     const seen = entries.slice(0, this.most);
     const keys = new Set(seen.map(([key]) => key));
     for (const [key, item] of this.items) {

@@ -379,7 +379,7 @@ for (const [id, field] of FIELDS) {
   byId(id).addEventListener("input", (event) => go({ ...place, [field]: event.target.value }, true));
 }
 byId("filter").addEventListener("change", () => {
-  const shown = place.view === "cards" ? count(grid.nodes.length, "node") : count(list.items.size, "entry", "entries");
+  const shown = place.view === "cards" ? count(grid.nodes.length, "node") : count(list.fits, "entry", "entries");
   announce(`${shown} fit the filter`);
 });
 byId("filter").addEventListener("submit", (event) => event.preventDefault());

@@ -125,7 +125,7 @@ export class Panel {
       this.chart.append(element("p", "soft", found.problem));
       return;
     }
-    for (const [name, pairs] of Object.entries(found.series)) this.chart.append(...series(name, pairs, found.from, found.to));
+    for (const [name, pairs] of Object.entries(found.series)) this.chart.append(...series(name, pairs, found));
   }
 }
 
@@ -170,11 +170,12 @@ function line(name, points) {
   return path;
 }
 
-/** A line of values from 0 to 1 over time, with its last value as text. */
-function series(name, pairs, from, to) {
-  const last = pairs.at(-1)?.[1];
-  const label = element("p", "soft", last === undefined ? `${name}: no values` : `${name}: now ${Math.round(last * 100)} %`);
-  if (last === undefined) return [label];
+/** A line of values from 0 to 1 over time, with the value of now as text. */
+function series(name, pairs, { from, to, step }) {
+  if (!pairs.length) return [element("p", "soft", `${name}: no values`)];
+  const [when, last] = pairs.at(-1);
+  const now = to - when < 2 * step ? `now ${Math.round(last * 100)} %` : "not known now";
+  const label = element("p", "soft", `${name}: ${now}`);
   const chart = document.createElementNS(SVG, "svg");
   chart.setAttribute("class", "chart");
   chart.setAttribute("viewBox", "0 0 600 90");
