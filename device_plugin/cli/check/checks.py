@@ -42,26 +42,28 @@ LEASE_SECONDS, KUBELET_SECONDS = 15.0, 40.0
 POD_SECURITY, MOST_REFUSAL = "violates PodSecurity", 500
 # Seconds that a clock may be ahead.
 AHEAD_SECONDS = 5.0
+# Stands for a time of renewal that a Lease does not have.
+NEVER = float("-inf")
 # Most annotations that are named: whoever may write them can write many.
 MOST_FAULTS = 20
-Check = Callable[[Installation, float], Iterable[Finding]]
+Check = Callable[[Installation], Iterable[Finding]]
 
 
-def findings(installed: Installation, now: float) -> list[Finding]:
-    """The findings of all checks, in their order; `now` is the local time in seconds since 1970.
+def findings(installed: Installation) -> list[Finding]:
+    """The findings of all checks, in their order.
 
     A check without a problem has a finding that says so, before others that are no problems.
     """
     found: list[Finding] = []
     for name, check in CHECKS.items():
-        told = list(check(installed, now))
+        told = list(check(installed))
         if all(each.state is CheckState.OK for each in told):
             found.append(Finding(name, CheckState.OK, _FINE[name]))
         found += told
     return found
 
 
-def _services(installed: Installation, _now: float) -> Iterator[Finding]:
+def _services(installed: Installation) -> Iterator[Finding]:
     """The Deployments and the DaemonSet run, all in one version."""
     yield from unknown(installed, "services", "workloads")
     if installed.workloads is None:
@@ -93,7 +95,8 @@ def _pods_ready(installed: Installation, workload: Object) -> Iterator[Finding]:
     """All pods of a Deployment or DaemonSet are there and Ready."""
     where = f"kubectl -n {installed.namespace}"
     status = workload.get("status") or {}
-    wanted = status.get("desiredNumberScheduled", (workload.get("spec") or {}).get("replicas", 1))
+    replicas = (workload.get("spec") or {}).get("replicas", 1)
+    wanted = status.get("desiredNumberScheduled", replicas)
     ready = status.get("numberReady", status.get("readyReplicas", 0)) or 0
     refusal = _last_refusal(installed, workload)
     if POD_SECURITY in refusal:
@@ -106,6 +109,11 @@ def _pods_ready(installed: Installation, workload: Object) -> Iterator[Finding]:
         yield problem(
             "services", f"no pod of {name_of(workload)} can be made: {refusal}",
             f"see the quotas, webhooks and policies of namespace {installed.namespace}",
+        )  # fmt: skip
+    elif replicas == 0:
+        yield problem(
+            "services", f"{name_of(workload)} has 0 replicas, so it does nothing",
+            f"{where} scale deployment {name_of(workload)} --replicas=2",
         )  # fmt: skip
     elif ready < wanted:
         yield problem(
@@ -146,9 +154,9 @@ def _tag(container: Object) -> str:
     return str(container.get("image")).partition("@")[0].rpartition("/")[2].partition(":")[2]
 
 
-def _kubernetes(installed: Installation, _now: float) -> Iterator[Finding]:
+def _kubernetes(installed: Installation) -> Iterator[Finding]:
     """API server and kubelets are of supported versions, and kube-scheduler is not newer than the API server."""
-    yield from unknown(installed, "versions", "server", "nodes")
+    yield from unknown(installed, "versions", "server", "nodes", "workloads")
     least = "v" + ".".join(map(str, LEAST_KUBERNETES))
     upgrade = f"upgrade to Kubernetes {least} or newer: docs/install.md"
     server = minor_version(installed.server)
@@ -172,9 +180,11 @@ def _kubernetes(installed: Installation, _now: float) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-def _admission(installed: Installation, _now: float) -> Iterator[Finding]:
+def _admission(installed: Installation) -> Iterator[Finding]:
     """Every policy is there, without errors in its expressions, and bound."""
-    yield from unknown(installed, "admission", "policies", "bindings", "mutating", "mutating_bindings")
+    yield from unknown(
+        installed, "admission", "policies", "bindings", "mutating", "mutating_bindings", "workloads"
+    )
     with_jobs = any(name_of(each) == "vgpu-jobs" for each in installed.workloads or ())
     wanted = (*POLICIES, *(JOB_POLICIES if with_jobs else ()))
     if not _is_there(OPTIONAL, installed.policies) and not _is_bound(OPTIONAL, installed.bindings):
@@ -201,17 +211,28 @@ def _policies(
     wanted: Iterable[str], policies: Objects, bindings: Objects, *, warns: bool = False
 ) -> Iterator[Finding]:
     there = {name_of(each): each for each in policies or ()}
-    bound = {str(each["spec"].get("policyName")): each["spec"] for each in bindings or ()}
+    bound: dict[str, list[Object]] = {}
+    for each in bindings or ():
+        bound.setdefault(str(each["spec"].get("policyName")), []).append(each["spec"])
     cure = "install the policies again: helm upgrade, or kubectl apply -k your overlay"
     for name in wanted:
+        may_warn = warns and name == WARNS
+        refusing = [
+            spec
+            for spec in bound.get(name, ())
+            if may_warn or "Deny" in spec.get("validationActions", ["Deny"])
+        ]
         if policies is not None and name not in there:
             yield problem("admission", f"policy {name} is missing", cure)
         elif bindings is not None and name not in bound:
             yield problem("admission", f"policy {name} is not bound, so it does nothing", cure)
-        elif "Deny" not in bound.get(name, {}).get("validationActions", ["Deny"]) and not (
-            warns and name == WARNS
-        ):
+        elif bindings is not None and not refusing:
             yield problem("admission", f"policy {name} refuses nothing: its binding has no Deny", cure)
+        elif bindings is not None and all(map(_is_narrowed, refusing)):
+            yield problem(
+                "admission", f"policy {name} holds for some objects only: its binding has matchResources",
+                "remove matchResources from the binding",
+            )  # fmt: skip
         checked = ((there.get(name, {}).get("status") or {}).get("typeChecking") or {}).get(
             "expressionWarnings"
         )
@@ -222,7 +243,13 @@ def _policies(
             )  # fmt: skip
 
 
-def _faults(installed: Installation, _now: float) -> Iterator[Finding]:
+def _is_narrowed(binding: Object) -> bool:
+    """True if a binding, given by its spec, selects some of the objects that its policy is for."""
+    selected = binding.get("matchResources") or {}
+    return any(value for key, value in selected.items() if key != "matchPolicy")
+
+
+def _faults(installed: Installation) -> Iterator[Finding]:
     """Every inventory and grant can be read."""
     for missing in installed.reading.missing:
         yield Finding("annotations", CheckState.UNKNOWN, str(missing))
@@ -238,16 +265,21 @@ def _faults(installed: Installation, _now: float) -> Iterator[Finding]:
         )
 
 
-def _clock(installed: Installation, now: float) -> Iterator[Finding]:
+def _clock(installed: Installation) -> Iterator[Finding]:
     """The scheduler renews its Lease; no clock of a node is far from the local one."""
-    yield from unknown(installed, "clocks", "leases", "node_leases")
-    if installed.leases is not None:
-        yield from _leader(installed, now)
-    off = {}
+    yield from unknown(installed, "clocks", "leases", "node_leases", "workloads")
+    if installed.leases is not None and installed.workloads is not None:
+        yield from _leader(installed)
+    off: dict[str, float] = {}
+    undated: list[str] = []
     for lease in installed.node_leases or ():
-        age = now - seconds(str((lease.get("spec") or {}).get("renewTime") or ""), now)
-        if age < -AHEAD_SECONDS or age > KUBELET_SECONDS:
+        age = _age(lease, installed.node_leases_at)
+        if age is None:
+            undated.append(name_of(lease))
+        elif age < -AHEAD_SECONDS or age > KUBELET_SECONDS:
             off[name_of(lease)] = age
+    if undated:
+        yield Finding("clocks", CheckState.UNKNOWN, f"no time of renewal is in the Leases of {few(undated)}")
     if not off:
         return
     if len(off) == len(installed.node_leases or ()) > 1:
@@ -269,7 +301,7 @@ def _clock(installed: Installation, now: float) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _leader(installed: Installation, now: float) -> Iterator[Finding]:
+def _leader(installed: Installation) -> Iterator[Finding]:
     of = scheduler_lease(installed.workloads, installed.namespace)
     pods = f"see the pods of vgpu-cluster: kubectl -n {installed.namespace} get pods"
     lease = next((each for each in installed.leases or () if name_of(each) == of.name), None)
@@ -277,11 +309,21 @@ def _leader(installed: Installation, now: float) -> Iterator[Finding]:
     if not spec.get("holderIdentity"):
         yield problem("clocks", "no replica of the cluster service leads, so no pod is placed", pods)
         return
-    age = now - seconds(str(spec.get("renewTime") or ""), now)
-    if age > LEASE_SECONDS or age < -AHEAD_SECONDS:
+    age = _age(lease or {}, installed.leases_at)
+    if age is None:
+        yield Finding(
+            "clocks", CheckState.UNKNOWN, "no time of renewal is in the Lease of the leading replica"
+        )
+    elif age > LEASE_SECONDS or age < -AHEAD_SECONDS:
         yield problem(
             "clocks", f"the Lease of the leading replica was renewed {_ago(age)}", f"{pods}; or set a clock"
         )
+
+
+def _age(lease: Object, read_at: float) -> float | None:
+    """Seconds from the renewal of a Lease until it was read; None if it does not say when it was renewed."""
+    renewed = seconds(str((lease.get("spec") or {}).get("renewTime") or ""), NEVER)
+    return None if renewed == NEVER else read_at - renewed
 
 
 CHECKS: Mapping[str, Check] = {

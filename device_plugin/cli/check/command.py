@@ -76,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the findings. Raises ApiError, EndpointError."""
     with caller.connected(args) as client:
-        found = findings(read_installation(client, args.vgpu_namespace), time.time())
+        found = findings(read_installation(client, args.vgpu_namespace))
     if args.output:
         told = [{**asdict(each), "state": each.state.value} for each in found]
         print(json.dumps({"findings": told}, indent=2))
@@ -98,10 +98,13 @@ def read_installation(client: KubeClient, namespace: str) -> Installation:
     for name, (kind, where) in _LISTS.items():
         here = Where(namespace, where.labels, where.fields) if where.namespace == SYSTEM else where
         read[name] = _listed(client, name, kind, here, missing)
+        if name == "node_leases":
+            read["node_leases_at"] = time.time()
     workloads = [_listed(client, "workloads", kind, Where(namespace, OURS), missing) for kind in _WORKLOADS]
     known = None if None in workloads else [each for listed in workloads for each in listed or ()]
     lease = scheduler_lease(known, namespace)
     read["leases"] = _listed(client, "leases", LEASES.json, Where(lease.namespace), missing)
+    read["leases_at"] = time.time()
     mutating = read["mutating"] is not None or "mutating" in missing
     return Installation(
         ClusterReader(client, Scope()).read(), workloads=known, has_mutating=mutating, missing=missing,

@@ -45,7 +45,8 @@ class Installation:
     """What could be read of an installation: None, or an entry of `reading.missing`, for what could not.
 
     `missing` says of each field that is None why. Without MutatingAdmissionPolicy in the API server `has_mutating` is
-    false, and nothing of it is missing. Times of Leases are those of the API. `notices` are events Preflight of nodes,
+    false, and nothing of it is missing. `leases_at` and `node_leases_at` are the local times at which these lists had
+    come, in seconds since 1970: other lists take longer than a Lease is valid. `notices` are events Preflight of nodes,
     `refusals` events FailedCreate of the installation's namespace.
     `server` is the version of the API server, `v1.36.3`; empty where it is not known.
     """
@@ -60,7 +61,9 @@ class Installation:
     mutating_bindings: Objects = None
     has_mutating: bool = True
     leases: Objects = None
+    leases_at: float = 0.0
     node_leases: Objects = None
+    node_leases_at: float = 0.0
     notices: Objects = None
     refusals: Objects = None
     server: str = ""

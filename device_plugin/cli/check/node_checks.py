@@ -22,9 +22,9 @@ from device_plugin.kube.api import Object
 MOST_TEXT = 500
 
 
-def agents(installed: Installation, _now: float) -> Iterator[Finding]:
+def agents(installed: Installation) -> Iterator[Finding]:
     """Every node with cards has an agent that runs and serves; problems that agents posted are told."""
-    yield from unknown(installed, "agents", "nodes", "agents", "notices")
+    yield from unknown(installed, "agents", "nodes", "agents", "notices", "workloads")
     daemon_set = installed.workload(NODE_AGENTS)
     if installed.nodes is not None and daemon_set is not None:
         yield from _labelled(installed.nodes, pod_spec(daemon_set).get("nodeSelector") or {})
@@ -88,7 +88,7 @@ def _is_ready(pod: Object) -> bool:
     return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
 
 
-def cards(installed: Installation, _now: float) -> Iterator[Finding]:
+def cards(installed: Installation) -> Iterator[Finding]:
     """Agents have found cards; all of them are healthy and as large as their slices, which keep their limits."""
     for missing in installed.reading.missing:
         yield Finding("cards", CheckState.UNKNOWN, str(missing))
@@ -171,12 +171,12 @@ def _named(card: CardReading) -> str:
     return f"{card.node}/{card.uuid}"
 
 
-def plugins(installed: Installation, _now: float) -> Iterator[Finding]:
+def plugins(installed: Installation) -> Iterator[Finding]:
     """What a kubelet counts of a resource is what the inventory says: else another plugin serves it.
 
     All prefixes of the installation are compared: where another plugin serves one, the agent withdraws its cards.
     """
-    yield from unknown(installed, "plugins", "nodes")
+    yield from unknown(installed, "plugins", "nodes", "workloads")
     inventories, prefixes = installed.inventories(), installed.prefixes()
     for node in installed.nodes or ():
         inventory = inventories.get(node.name)
@@ -199,7 +199,7 @@ def plugins(installed: Installation, _now: float) -> Iterator[Finding]:
                 )  # fmt: skip
 
 
-def units(installed: Installation, _now: float) -> Iterator[Finding]:
+def units(installed: Installation) -> Iterator[Finding]:
     """One memory unit for all nodes of a family."""
     yield from unknown(installed, "units", "nodes")
     for family, sizes in memory_units(installed.inventories()).items():

@@ -1,6 +1,7 @@
 """`vgpu check` finds what is wrong with an installation, and says the cure."""
 
 import json
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -12,12 +13,13 @@ from device_plugin.cli.check import checks, node_checks
 from device_plugin.cli.check.checks import findings
 from device_plugin.cli.check.installation import CheckState, Finding, Installation
 from device_plugin.cli.reading.cluster import AnnotationFault, ClusterReading, KnownCluster
+from device_plugin.cli.reading.reader import ClusterReader
 from device_plugin.core import annotations
 from device_plugin.core.cards import Inventory, ReportedSlice, SliceState
 from device_plugin.core.grants import Grant, Slice
 from device_plugin.core.jobs.resize import api_time
 from device_plugin.core.pods import Node
-from device_plugin.kube.api import EVERYWHERE, Kind, Metadata, Where
+from device_plugin.kube.api import EVERYWHERE, Kind, Listed, Metadata, Where
 from device_plugin.kube.errors import from_status
 from device_plugin.wiring.commands import main
 from tests.builders.cards import FAMILY, card, inventory
@@ -49,6 +51,12 @@ def service(
         "template": {"spec": {"nodeSelector": {"vgpu.io/node": "true"}, "containers": containers}},
     }
     return named(name, spec=spec, status={"readyReplicas": ready})
+
+
+def stopped(name: str, container: str) -> dict[str, Any]:
+    """A Deployment that was scaled to none."""
+    made = service(name, container)
+    return {**made, "spec": {**made["spec"], "replicas": 0}, "status": {}}
 
 
 def agents_refused(message: str) -> dict[str, Any]:
@@ -120,21 +128,23 @@ SOUND = Installation(
     mutating=CHANGING,
     mutating_bindings=CHANGING,
     leases=[lease("vgpu-scheduler", 1)],
+    leases_at=NOW,
     node_leases=[lease("n1", 2), lease("n2", 9)],
+    node_leases_at=NOW,
     notices=[],
     server="v1.36.3",
 )
 
 
 def problems(installed: Installation) -> list[Finding]:
-    return [each for each in findings(installed, NOW) if each.state is CheckState.PROBLEM]
+    return [each for each in findings(installed) if each.state is CheckState.PROBLEM]
 
 
 def test_events_that_a_tenant_writes_are_of_no_node_or_short() -> None:
     forged = [{**NOTICE, "involvedObject": {"name": f"x{number}"}} for number in range(1000)]
     long = {**NOTICE, "message": "run this " * 1000, "lastTimestamp": "9999"}
     (_, text) = node_checks.agents(
-        replace(SOUND, agents=[agent("n1"), agent("n2", "False")], notices=[*forged, NOTICE, long]), NOW
+        replace(SOUND, agents=[agent("n1"), agent("n2", "False")], notices=[*forged, NOTICE, long])
     )
     assert text.text.startswith("an event of n2 says: run this")
     assert len(text.text) < 600
@@ -149,11 +159,12 @@ def test_of_many_annotations_that_cannot_be_read_a_few_are_named() -> None:
 
 
 def test_of_a_sound_installation_each_check_says_so() -> None:
-    found = findings(SOUND, NOW)
+    found = findings(SOUND)
     assert [each.check for each in found] == list(checks.CHECKS)
     assert {each.state for each in found} == {CheckState.OK}
 
 
+NOWHERE = {"namespaceSelector": {"matchLabels": {"no": "namespace"}}}
 WITHOUT_NAMES = tuple(name for name in checks.POLICIES if name != "vgpu-names")
 SICK = Inventory((card("n1-0", healthy=False),))
 SMALL = Inventory((card("n1-0", mem_mib=8 * 1024 - 16),))
@@ -175,6 +186,10 @@ WARNING = {"status": {"typeChecking": {"expressionWarnings": [{"warning": "undef
             {"workloads": [service("vgpu-cluster", "allocator", 1), service("vgpu-node", "agent")]},
             "services", "vgpu-cluster: 1 of 2 pods are Ready",
         ),
+        (
+            {"workloads": [stopped("vgpu-cluster", "allocator"), service("vgpu-node", "agent")]},
+            "services", "vgpu-cluster has 0 replicas, so it does nothing",
+        ),
         (agents_refused("exceeded quota"), "services", "no pod of vgpu-node can be made: exceeded quota"),
         (
             {"workloads": [service("vgpu-cluster", "allocator"), service("vgpu-node", "agent", image="vgpu:2")]},
@@ -186,6 +201,10 @@ WARNING = {"status": {"typeChecking": {"expressionWarnings": [{"warning": "undef
         (
             {"bindings": bound(checks.POLICIES, validationActions=["Audit"])},
             "admission", "policy vgpu-cdi-annotations refuses nothing",
+        ),
+        (
+            {"bindings": bound(checks.POLICIES, matchResources=NOWHERE)},
+            "admission", "policy vgpu-cdi-annotations holds for some objects only",
         ),
         (
             {"policies": [*SOUND.policies[:-1], {**named("vgpu-selectors"), **WARNING}]},  # type: ignore[index]
@@ -270,7 +289,7 @@ def test_each_problem_is_found_with_its_cure(change: dict[str, Any], check: str,
 
 def test_a_cordoned_card_is_named_and_no_problem() -> None:
     cordoned = replace(SOUND, reading=reading(inventory("n1"), cordoned="n1-0"))
-    said = [(each.state, each.text) for each in findings(cordoned, NOW) if each.check == "cards"]
+    said = [(each.state, each.text) for each in findings(cordoned) if each.check == "cards"]
     assert said == [
         (CheckState.OK, "all cards are healthy"),
         (CheckState.OK, "cordoned: n1/n1-0; `vgpu cards` says why"),
@@ -284,7 +303,7 @@ def test_without_the_right_to_list_nodes_no_card_is_missing() -> None:
 def test_the_policy_of_names_may_be_left_out_with_its_binding() -> None:
     """As docs/install.md says, where another plugin serves a name like ours."""
     left = bound(WITHOUT_NAMES)
-    found = findings(replace(SOUND, policies=left, bindings=left), NOW)
+    found = findings(replace(SOUND, policies=left, bindings=left))
     assert {each.state for each in found} == {CheckState.OK}
     assert "vgpu-names is left out: misspelt resources are not refused" in [each.text for each in found]
 
@@ -299,26 +318,82 @@ def test_the_lease_is_where_the_cluster_service_looks_for_it() -> None:
     ]
 
 
-def test_nothing_that_was_not_read_is_ok() -> None:
-    lists = (
-        "nodes",
-        "workloads",
-        "agents",
-        "policies",
-        "bindings",
-        "leases",
-        "node_leases",
-        "notices",
-        "server",
-    )
-    unread: dict[str, Any] = dict.fromkeys(lists) | {"server": ""}
+# The checks that look at each list. What cards are is in `reading`, which was read.
+LOOKING = {
+    "nodes": {"versions", "agents", "plugins", "units"},
+    "workloads": {"services", "versions", "admission", "agents", "plugins", "clocks"},
+    "agents": {"agents"}, "notices": {"agents"},
+    "policies": {"admission"}, "bindings": {"admission"}, "mutating": {"admission"}, "mutating_bindings": {"admission"},
+    "leases": {"clocks"}, "node_leases": {"clocks"},
+    "server": {"versions"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("lists", [*((name,) for name in LOOKING), tuple(LOOKING)], ids=",".join)
+def test_nothing_that_was_not_read_is_ok(lists: tuple[str, ...]) -> None:
     missing = {name: f"{name} cannot be read" for name in lists}
-    found = findings(replace(SOUND, **unread, missing=missing), NOW)
-    ok = {each.check for each in found if each.state is CheckState.OK}
+    unread: dict[str, Any] = {name: "" if name == "server" else None for name in lists}
+    found = findings(replace(SOUND, **unread, missing=missing))
     assert {each.text for each in found if each.state is CheckState.UNKNOWN} == {*missing.values()}
-    # Both are of `reading`, which was read.
-    assert ok == {"cards", "annotations"}
+    ok = {each.check for each in found if each.state is CheckState.OK}
+    assert ok == set(checks.CHECKS) - {check for name in lists for check in LOOKING[name]}
     assert not [each for each in found if each.state is CheckState.PROBLEM]
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (
+            {"leases": [named("vgpu-scheduler", spec={"holderIdentity": "a_b"})]},
+            "no time of renewal is in the Lease of the leading replica",
+        ),
+        (
+            {"node_leases": [lease("n1", 1), named("n2", spec={})]},
+            "no time of renewal is in the Leases of n2",
+        ),
+    ],
+)
+def test_a_lease_without_a_time_of_renewal_is_not_called_fresh(change: dict[str, Any], text: str) -> None:
+    found = findings(replace(SOUND, **change))
+    assert [(each.state, each.text) for each in found if each.check == "clocks"] == [
+        (CheckState.UNKNOWN, text)
+    ]
+
+
+def test_one_whole_binding_that_denies_is_enough() -> None:
+    others = [
+        *bound(checks.POLICIES, validationActions=["Audit"]),
+        *bound(checks.POLICIES, matchResources=NOWHERE),
+    ]
+    whole = bound(checks.POLICIES, matchResources={"matchPolicy": "Equivalent", "namespaceSelector": {}})
+    for bindings in ([*others, *whole], [*whole, *others]):
+        assert not problems(replace(SOUND, bindings=bindings))
+    assert {each.check for each in problems(replace(SOUND, bindings=others))} == {"admission"}
+
+
+def test_a_lease_is_compared_with_the_time_at_which_it_was_read(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that is read after the Leases takes 60 s here."""
+    fleet.node("n1")
+    now, read, listed = [NOW], ClusterReader.read, KubeClient.list
+
+    def slowly(reader: ClusterReader) -> ClusterReading:
+        now[0] += 60
+        return read(reader)
+
+    def with_leases(client: KubeClient, kind: Kind[Any], where: Where = EVERYWHERE) -> Any:
+        if kind.plural == "leases":
+            return Listed([lease("n1" if where.namespace == "kube-node-lease" else "vgpu-scheduler", 1)])
+        return listed(client, kind, where)
+
+    monkeypatch.setattr(time, "time", lambda: now[0])
+    monkeypatch.setattr(ClusterReader, "read", slowly)
+    monkeypatch.setattr(KubeClient, "list", with_leases)
+    main(["check", "--kubeconfig", str(fleet.kubeconfig)])
+    said = capsys.readouterr().out
+    assert now[0] == NOW + 60
+    assert "problem  clocks" not in said
 
 
 def test_without_mutating_policies_one_policy_may_only_warn() -> None:
