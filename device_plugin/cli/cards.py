@@ -174,7 +174,7 @@ LISTING: Listing[CardRow] = Listing(
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of `vgpu cards`."""
     parser.add_argument("node", nargs="?", default="", metavar="NODE", help="only the cards of this node")
-    caller.add_namespace(parser)
+    caller.add_namespace(parser, default="all namespaces")
     output.add_arguments(parser, LISTING)
     output.add_selector(parser, "nodes")
     caller.add_arguments(parser)

@@ -90,7 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of `vgpu nodes`."""
     output.add_arguments(parser, LISTING)
     output.add_selector(parser, "nodes")
-    caller.add_namespace(parser)
+    caller.add_namespace(parser, default="all namespaces")
     caller.add_arguments(parser)
 
 

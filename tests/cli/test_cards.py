@@ -189,3 +189,10 @@ def test_quotas_on_cards_with_what_is_used(fleet: Fleet, capsys: pytest.CaptureF
     ]
     assert vgpu(fleet, "quota", "-n", "team-a") == 0
     assert "no ResourceQuota of namespace team-a limits cards" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["cards", "nodes", "ui"])
+def test_help_says_that_all_namespaces_are_shown(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    assert "default: all namespaces" in " ".join(capsys.readouterr().out.split())

@@ -43,11 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_namespace(parser: argparse.ArgumentParser) -> None:
-    """Add the option --namespace, as kubectl has it."""
-    parser.add_argument(
-        "-n", "--namespace", metavar="NAMESPACE", help="default: that of the kubeconfig's context"
-    )
+def add_namespace(parser: argparse.ArgumentParser, default: str = "that of the kubeconfig's context") -> None:
+    """Add the option --namespace, as kubectl has it; `default` says what a command without it shows."""
+    parser.add_argument("-n", "--namespace", metavar="NAMESPACE", help=f"default: {default}")
 
 
 def add_namespaces(parser: argparse.ArgumentParser) -> None:

@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--scheduler-name", default=SCHEDULER, metavar="NAME", help=f"of waiting pods (default: {SCHEDULER})"
     )
-    caller.add_namespace(parser)
+    caller.add_namespace(parser, default="all namespaces")
     local_allocator.add_arguments(parser)
     engine.add_arguments(parser)
 
