@@ -44,6 +44,11 @@ def of(program: str) -> list[Any]:
     ]
 
 
+def test_no_page_asks_for_the_body_of_readyz_where_it_is_not_shown() -> None:
+    """Of an answer 503 `kubectl get --raw` prints `ServiceUnavailable` alone."""
+    assert not [page for page in PAGES if "proxy/readyz" in page.read_text(encoding="utf-8")]
+
+
 @pytest.mark.parametrize("words", of("vgpu"))
 def test_a_command_of_vgpu_parses(words: list[str]) -> None:
     if words[-1] == "--help":

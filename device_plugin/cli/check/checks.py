@@ -118,7 +118,8 @@ def _pods_ready(installed: Installation, workload: Object) -> Iterator[Finding]:
     elif ready < wanted:
         yield problem(
             "services", f"{name_of(workload)}: {ready} of {wanted} pods are Ready",
-            f"see {where} get pods, and what /readyz of those that are not says: {where} describe pod",
+            f"see {where} get pods, and describe pod. One that runs says why: {where} port-forward POD PORT, then curl"
+            " http://127.0.0.1:PORT/readyz (ports: docs/operations.md)",
         )  # fmt: skip
 
 
