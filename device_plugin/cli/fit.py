@@ -102,7 +102,7 @@ def _tried(client: KubeClient, workloads: Sequence[Workload]) -> tuple[Mapping[i
     for number, workload in enumerate(workloads):
         if not workload.body:
             return {}, f"{UNTRIED}: write the pod into a FILE for that"
-        answer = dry_create.tried(client, workload.body, workload.template.pod.namespace)
+        answer = dry_create.tried(client, workload.body, workload.template.pod.namespace, workload.owner)
         if answer.refused:
             refusals[number] = answer.refused
         if answer.untried:

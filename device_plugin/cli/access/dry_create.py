@@ -10,6 +10,8 @@ from device_plugin.kube.errors import ApiError, RefusedError
 
 # Keys of a template's metadata that its pods have.
 _KEPT = ("labels", "annotations")
+# The API server asks for the UID of an owner, and does not look for it in a dry run.
+_NO_UID = "00000000-0000-0000-0000-000000000000"
 
 
 class DryAnswer(NamedTuple):
@@ -19,9 +21,14 @@ class DryAnswer(NamedTuple):
     untried: str = ""
 
 
-def tried(client: KubeClient, body: Mapping[str, Any], namespace: str) -> DryAnswer:
-    """The API server's answer to the pod of this template."""
+def tried(client: KubeClient, body: Mapping[str, Any], namespace: str, owner: Mapping[str, str]) -> DryAnswer:
+    """The API server's answer to the pod of this template, which the controller `owner` makes (empty: nothing does).
+
+    A policy may refuse pods that no controller makes.
+    """
     metadata = {key: text for key, text in (body.get("metadata") or {}).items() if key in _KEPT}
+    if owner:
+        metadata["ownerReferences"] = [{**owner, "uid": _NO_UID, "controller": True}]
     pod = {
         "apiVersion": "v1", "kind": "Pod", "spec": body["spec"],
         "metadata": {"generateName": "fit-", "namespace": namespace, **metadata},

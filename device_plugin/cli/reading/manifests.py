@@ -43,13 +43,15 @@ class ManifestError(VgpuError):
 class Workload:
     """The pods of one manifest: `count` equal ones, named after it.
 
-    `body` is the template as JSON, with metadata and spec; empty for pods of no manifest.
+    `body` is the template as JSON, with metadata and spec; empty for pods of no manifest. `owner` refers to what makes
+    the pods, such as a Job; it is empty for a Pod.
     """
 
     name: str
     template: TemplatePod
     count: int = 1
     body: Mapping[str, Any] = field(default_factory=dict)
+    owner: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_manifests(file: str, namespace: str) -> tuple[Workload, ...]:
@@ -108,7 +110,15 @@ def _workload(found: dict[str, Any], namespace: str) -> Workload | None:
         raise ManifestError(f"{kind} {name} cannot be read: {error}") from error
     count = _at(found, _COUNTS.get(kind, _REPLICAS)) if kind != "Pod" else 1
     pod = TemplatePod(replace(made.pod, name=name), made.nodes)
-    return Workload(name, pod, count if _is_count(count) else 1, template)
+    return Workload(name, pod, count if _is_count(count) else 1, template, _owner(found, name))
+
+
+def _owner(found: dict[str, Any], name: str) -> Mapping[str, str]:
+    """The API version, kind and name of a controller; empty for a Pod, and where the manifest lacks them."""
+    version, kind = found.get("apiVersion"), found.get("kind")
+    if kind == "Pod" or not (isinstance(version, str) and isinstance(kind, str)):
+        return {}
+    return {"apiVersion": version, "kind": kind, "name": name}
 
 
 def _is_count(value: Any) -> bool:
