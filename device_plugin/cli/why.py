@@ -24,7 +24,7 @@ from device_plugin.cli.access.port_forward import ForwardError
 from device_plugin.cli.reading import local_allocator
 from device_plugin.cli.reading.local_allocator import MissingListError
 from device_plugin.cluster.show.why_pod import PodAnswer, asked_text
-from device_plugin.core.annotations import QUEUE
+from device_plugin.core.annotations import KUEUE_QUEUE, QUEUE
 from device_plugin.core.batch import Job
 from device_plugin.core.errors import RequestError, VgpuError
 from device_plugin.core.http_values import JSON
@@ -142,7 +142,7 @@ def _of_job(client: KubeClient, args: argparse.Namespace, of: Ref, kinds: str) -
         job = _job(client, of, kinds)
         if QUEUE in job.labels:
             raise
-        return _of_first_pod(client, args, of)
+        return _of_first_pod(client, args, job)
     if status == HTTPStatus.OK:
         print(json.dumps(json.loads(text), indent=2) if args.output else printable(text.strip()))
         return 0
@@ -150,7 +150,7 @@ def _of_job(client: KubeClient, args: argparse.Namespace, of: Ref, kinds: str) -
         raise EngineError(text.strip())
     job = _job(client, of, kinds)
     if QUEUE not in job.labels:
-        return _of_first_pod(client, args, of)
+        return _of_first_pod(client, args, job)
     if job.ended:
         raise EngineError(f"job {name} has ended: see `kubectl -n {of.namespace} describe job {of.name}`")
     raise EngineError(f"the job engine has not seen job {name} yet: try again")
@@ -164,14 +164,20 @@ def _job(client: KubeClient, of: Ref, kinds: str) -> Job:
         raise _nothing(kinds, of) from None
 
 
-def _of_first_pod(client: KubeClient, args: argparse.Namespace, of: Ref) -> int:
+def _of_first_pod(client: KubeClient, args: argparse.Namespace, job: Job) -> int:
     """Print the answer about the first waiting pod of a job that is in no queue. Raises WhyError if none waits."""
-    pods = client.list(PODS, Where(of.namespace, f"{JOB_NAME}={of.name}")).items
+    name = f"{job.namespace}/{job.name}"
+    pods = client.list(PODS, Where(job.namespace, f"{JOB_NAME}={job.name}")).items
     waiting = sorted(pod.name for pod in pods if not pod.node and not pod.ended)
-    if waiting and (found := _pod(client, Ref(waiting[0], of.namespace))) is not None:
+    if waiting and (found := _pod(client, Ref(waiting[0], job.namespace))) is not None:
         return _show(about_pod(client, args, found), args)
+    if job.suspend and KUEUE_QUEUE in job.labels:
+        raise WhyError(
+            f"job {name} is Kueue's, which keeps it suspended: see its Workload with"
+            f" `kubectl -n {job.namespace} describe workloads`"
+        )
     raise WhyError(
-        f"no pod of job {of.namespace}/{of.name} waits, and the job is in no queue: to queue it, give it the label"
+        f"no pod of job {name} waits, and the job is in no queue: to queue it, give it the label"
         f" {QUEUE}, such as {QUEUE}=default"
     )
 

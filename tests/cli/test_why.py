@@ -12,6 +12,7 @@ from pytest_mock import MockerFixture
 from device_plugin.adapters.http.server import Server
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli.reading import local_allocator, prefixes
+from device_plugin.core.annotations import KUEUE_QUEUE
 from device_plugin.core.http_values import HttpAnswer, HttpRequest
 from device_plugin.kube.api import NODES, Kind
 from device_plugin.kube.errors import from_status
@@ -21,6 +22,7 @@ from tests.builders import objects
 from tests.builders.cards import MEM
 from tests.cli.fleet import Fleet
 from tests.cli.test_queue import LEASES, kubectl
+from tests.contract.cluster import JOBS
 
 
 def why(fleet: Fleet, *words: str) -> int:
@@ -160,6 +162,17 @@ def test_a_name_of_nothing_says_where_to_look(full: Fleet, capsys: pytest.Captur
         "vgpu: there is no pod default/nobody: see `kubectl -n default get pods,jobs`",
         "vgpu: there is no job team-a/nobody: see `kubectl -n team-a get pods,jobs`",
     ]
+
+
+def test_a_job_that_kueue_keeps_suspended_is_kueues(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    job = objects.job("theirs", suspend=True)
+    job["metadata"]["labels"] = {KUEUE_QUEUE: "team"}
+    fleet.post(JOBS, job)
+    assert why(fleet, "job/theirs") == 2
+    assert capsys.readouterr().err == (
+        "vgpu: job default/theirs is Kueue's, which keeps it suspended: see its Workload with"
+        " `kubectl -n default describe workloads`\n"
+    )
 
 
 def test_the_leader_is_asked_where_it_listens() -> None:
