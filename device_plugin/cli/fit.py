@@ -22,7 +22,7 @@ from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.templates import TemplatePod
 from device_plugin.cli.access import caller, dry_create
 from device_plugin.cli.reading import local_allocator
-from device_plugin.cli.reading.limit_mistakes import limit_mistake
+from device_plugin.cli.reading.limit_mistakes import limit_mistake, unknown_family
 from device_plugin.cli.reading.local_allocator import LocalAllocator
 from device_plugin.cli.reading.manifests import ManifestError, Workload, read_manifests
 from device_plugin.cli.reading.prefixes import PrefixError
@@ -190,8 +190,10 @@ def _fitted(local: LocalAllocator, workload: Workload, number: int, refusals: Ma
         request = local.view.pods.request_of(template.pod)
     except RequestError as error:
         return FitAnswer(name, "", workload.count, problem=str(error))
+    unknown = unknown_family(template.pod, local.prefixes, local.served)
     if request is None:
-        return FitAnswer(name, "", 0, problem=_no_slice(local.prefixes))
+        problem = ". ".join(filter(None, (_no_slice(local.prefixes), unknown)))
+        return FitAnswer(name, "", 0, problem=problem)
     if number in refusals:
         return FitAnswer(
             name,
@@ -199,7 +201,8 @@ def _fitted(local: LocalAllocator, workload: Workload, number: int, refusals: Ma
             workload.count,
             problem=f"the API server refuses it: {refusals[number]}",
         )
-    return _placed(local, FitAnswer(name, asked_text(request), workload.count), template, request, pods)
+    answer = FitAnswer(name, asked_text(request), workload.count, problem=unknown)
+    return answer if unknown else _placed(local, answer, template, request, pods)
 
 
 def _no_slice(prefixes: Sequence[str]) -> str:

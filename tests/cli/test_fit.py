@@ -153,25 +153,50 @@ def test_a_malformed_request_is_told(half_full: Fleet, capsys: pytest.CaptureFix
         ),
         ({MEM: "4", "hygon.com/dcu.percentage": "4"}, "write hygon.com/dcu-percent"),
         ({"hygon.com/dcus": "1"}, "hygon.com/dcus is no resource of a card: write hygon.com/dcu"),
-        (
-            {"vendor.com/npu-mem": "4"},
-            "vendor.com/npu-mem: there are no cards vendor.com/npu here: this installation has hygon.com/dcu,",
-        ),
         ({MEM: "4Gi"}, "hygon.com/dcu-mem is 4Gi memory units of 1 GiB: write 4"),
         ({MEM: "4294967297"}, "hygon.com/dcu-mem is 4294967297 memory units of 1 GiB: write 5"),
         ({MEM: "4000"}, "hygon.com/dcu-mem is 4000 memory units of 1 GiB: write 4 if you mean 4000 MiB"),
+        (
+            {MEM: "2000.5"},
+            "hygon.com/dcu-mem is 2000.5 memory units of 1 GiB: write 2 if you mean 2000.5 MiB",
+        ),
         ({MEM: "4Ei"}, "hygon.com/dcu-mem is 4Ei: no card has more than 1024 memory units"),
         ({"cpu": "1"}, "asks for no slice of hygon.com/dcu, hygon.com/hcu, so vgpu does not place it"),
         ({"other.com/nic": "1"}, "asks for no slice of hygon.com/dcu"),
     ],
 )
-def test_what_admission_would_refuse_does_not_fit(
+def test_limits_that_get_no_slice_are_told(
     half_full: Fleet, tmp_path: Path, capsys: pytest.CaptureFixture[str], limits: dict[str, str], says: str
 ) -> None:
     file = tmp_path / "pod.yaml"
     file.write_text(json.dumps(objects.pod("p", limits)))
     assert fit(half_full, str(file)) == 1
     assert says in capsys.readouterr().out
+
+
+def test_a_card_family_of_another_plugin_is_no_mistake(
+    half_full: Fleet, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Admission accepts it, and its nodes may be yet to come: until then a pod that asks for both fits none."""
+    pods = {"theirs": {}, "both": {MEM: "1"}, "ours": {MEM: "1"}}
+    made = [
+        objects.pod(name, limits if name == "ours" else {**limits, "vendor.com/npu-mem": "4"})
+        for name, limits in pods.items()
+    ]
+    file = tmp_path / "pods.yaml"
+    said = (
+        "container main: no node counts vendor.com/npu-mem now; the cards of this installation are hygon.com/dcu,"
+        " hygon.com/hcu"
+    )
+    file.write_text(json.dumps({"items": made}))
+    assert fit(half_full, str(file)) == 1
+    theirs, both, ours, *_ = capsys.readouterr().out.splitlines()
+    assert theirs.startswith("default/theirs: asks for no slice of hygon.com/dcu, hygon.com/hcu")
+    assert theirs.endswith(said)
+    assert both == f"default/both: {said}"
+    assert ours.startswith("default/ours: 1 of 1 fit now")
+    file.write_text(json.dumps({"items": [made[0], made[2]]}))
+    assert fit(half_full, str(file)) == 0
 
 
 def test_a_name_that_another_plugin_serves_is_no_mistake(

@@ -1,7 +1,7 @@
 """Mistakes in containers' limits that the admission policies refuse, found without asking the API server.
 
-A name that differs from a resource of ours in form only (`hygon.com/dcumem`), the resource of a card family that the
-installation does not have, memory in bytes or MiB in place of memory units.
+A name that differs from a resource of ours in form only (`hygon.com/dcumem`), memory in bytes or MiB in place of memory
+units. The resource of a card family that the installation does not have is no such mistake: see `unknown_family`.
 """
 
 import re
@@ -57,10 +57,22 @@ def _name_mistake(name: str, prefixes: Sequence[str]) -> str:
         if _form(prefix).fullmatch(name):
             suffix = next((suffix for word, suffix in _MEANT if word in name[len(prefix) :].lower()), WHOLE)
             return f"{name} is no resource of a card: write {prefix}{suffix}"
-    if name.endswith(SUFFIXES[1:]):
-        return (
-            f"{name}: there are no cards {family_of(name)} here: this installation has {', '.join(prefixes)}"
-        )
+    return ""
+
+
+def unknown_family(pod: Pod, prefixes: Sequence[str], served: Collection[str]) -> str:
+    """The first resource that has the form of a card family's and that no node counts, as a sentence; empty if none is.
+
+    Admission accepts it: another plugin may serve it on nodes that are yet to come.
+    """
+    ours = {name for prefix in prefixes for name in resource_names(prefix)}
+    for container in pod.containers:
+        for name in container.limits:
+            if name.endswith(SUFFIXES[1:]) and name not in ours and name not in served:
+                return (
+                    f"container {container.name}: no node counts {name} now; the cards of this installation are"
+                    f" {', '.join(prefixes)}"
+                )
     return ""
 
 
@@ -80,5 +92,5 @@ def _amount_mistake(name: str, text: str, unit_mib: int) -> str:
         return f"{name} is {text}: no card has more than {most} memory units"
     unit = f"{unit_mib // 1024} GiB" if unit_mib % 1024 == 0 else f"{unit_mib} MiB"
     return f"{name} is {text} memory units of {unit}: write {units}" + (
-        f" if you mean {value} MiB" if size == 1 else ""
+        f" if you mean {text} MiB" if size == 1 else ""
     )
