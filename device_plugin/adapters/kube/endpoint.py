@@ -84,7 +84,6 @@ def from_kubeconfig(path: str, context: str = "") -> Endpoint:
             return plain.endpoint()
         except ValueError as error:
             raise EndpointError(f"kubeconfig {path}: {error}") from error
-    _check_context(path, context)
     try:
         from kubernetes import config
         from kubernetes.client import Configuration
@@ -93,6 +92,8 @@ def from_kubeconfig(path: str, context: str = "") -> Endpoint:
             f"kubeconfig {path}: to read it, run pip install '.[cli]' in a checkout of vgpu"
         ) from None
     from yaml import YAMLError
+
+    _check_context(path, context)
 
     loaded = Configuration()
     try:
