@@ -205,7 +205,7 @@ def _check_node(client: KubeClient, name: str) -> None:
 
 
 def nothing(namespace: str, labels: str, node: str = "") -> str:
-    """What is said if there is no card, or none on which pods of the namespace hold slices, on the chosen nodes."""
+    """The text of an empty list: no card on the chosen nodes, or none with slices of pods of the namespace."""
     if namespace:
         where = f" on node {node}" if node else f" on a node with the labels {labels}" if labels else ""
         return f"no pod of namespace {namespace} holds a slice{where}"

@@ -27,7 +27,7 @@ class Client:
         self.await_request()
 
     def await_request(self) -> None:
-        """Begin an exchange: the client must send a whole request within `seconds`."""
+        """Start the time within which the client must have sent a whole request."""
         self.awaited = True
         self.deadline = time.monotonic() + self._seconds
 

@@ -185,7 +185,7 @@ class ClusterFollower:
         return True
 
     def _on_open(self, kind: Kind[Any], where: Where) -> None:
-        """What is shown of a kind is true again, whether a list came before or not."""
+        """Take back the notice that the rows of a kind may be out of date: its watch is open again."""
         self._late.pop(kind.plural, None)
         self._entries.put("notice", {f"late-{kind.plural}": None})
         if where.namespace == self._where.namespace:
@@ -344,7 +344,7 @@ class ClusterFollower:
         ]
 
     def _few(self, what: str, found: Sequence[Namespaced], most: int) -> Sequence[Namespaced]:
-        """What is shown of these; a notice says how many are not."""
+        """At most `most` of the objects found, one of each namespace in turn; a notice gives the number left out."""
         text = f"{most} of {len(found)} {what} are shown, the namespaces in turn: with -n, vgpu ui shows those of one"
         self._entries.put("notice", {f"more {what}": {"text": text} if len(found) > most else None})
         return rows.in_turn(found, most)

@@ -21,7 +21,7 @@ _STATES = ("outliving", "covered", "unenforced")
 
 
 class HasNamespace(Protocol):
-    """What is of a namespace."""
+    """An object that lies in a namespace."""
 
     @property
     def namespace(self) -> str: ...

@@ -1,4 +1,4 @@
-"""What is asked of a Prometheus, and what is read of its answers."""
+"""The requests to a Prometheus, and the values read from its answers."""
 
 import base64
 import json

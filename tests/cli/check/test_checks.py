@@ -81,7 +81,7 @@ def node(name: str, shown: Inventory | None = None, count: str = "2") -> Node:
 def reading(
     shown: Inventory, held: Grant | None = None, cordoned: str = "", *, may_list_nodes: bool = True
 ) -> ClusterReading:
-    """What is read of one node, n1, and of one pod there."""
+    """The known cluster after node n1 and one pod on it were read."""
     known = KnownCluster()
     if may_list_nodes:
         kept = {annotations.CARDS: shown.encode(), annotations.CORDONED: cordoned}

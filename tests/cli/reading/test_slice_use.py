@@ -1,4 +1,4 @@
-"""What is asked of a Prometheus about slices, and which of its series count."""
+"""The queries to a Prometheus about the use of slices, and the series of its answers that are taken."""
 
 import json
 from argparse import Namespace
