@@ -91,7 +91,8 @@ class Pair:
     def took(self, way: str, mib: int, *starter: str) -> Iterator[list[int]]:
         """The three errors that tests/e2e/ways.c prints; the program runs until the end of the context."""
         command = " ".join([*starter, "/ways/ways", way, "/ways/take.so", *self._device, str(mib)])
-        shell = f"rm -f /ways/said; {command} > /ways/said 2> /ways/errors & echo $! > /ways/pid"
+        # The file is there before the program is: the shell may return before its child has opened it.
+        shell = f": > /ways/said; {command} > /ways/said 2> /ways/errors & echo $! > /ways/pid"
         self.kubectl.inside("inside", "sh", "-c", shell)
         try:
             said = eventually(lambda: self.kubectl.inside("inside", "cat", "/ways/said"), 20)
@@ -100,6 +101,7 @@ class Pair:
         finally:
             self.kubectl.inside("inside", "sh", "-c", "kill $(cat /ways/pid)")
             assert eventually(lambda: self.on_card() == self.others_bytes, 10), "the memory is free again"
+            assert eventually(lambda: self.of_slice("processes", "inside") == 0, 10), "all processes have ended"
 
     def sample(self, metric: str, **labels: str) -> float:
         """The one sample of the node's agent with these labels."""
