@@ -5,6 +5,7 @@ admission's messages in the policies, and the library's in its C files.
 """
 
 import ast
+import functools
 import importlib
 import pkgutil
 import re
@@ -85,6 +86,13 @@ class MessageText(NamedTuple):
     text: str | None
 
 
+class _Source(NamedTuple):
+    """The nodes of a module's syntax tree, and the texts that it knows by a name."""
+
+    nodes: Sequence[ast.AST]
+    known: Mapping[str, str]
+
+
 def page() -> str:
     """The text of the page."""
     return whole_page(
@@ -154,7 +162,8 @@ def conversions(kind: str) -> list[str]:
     return sorted({each.text for each in found if each.text})
 
 
-def error_classes() -> dict[str, type[VgpuError]]:
+@functools.cache
+def error_classes() -> Mapping[str, type[VgpuError]]:
     """Every error that the product raises on purpose, by name."""
     for module in pkgutil.walk_packages(device_plugin.__path__, "device_plugin."):
         if not module.name.endswith("__main__"):
@@ -176,9 +185,8 @@ def calls(
     With `of` only methods of an attribute of that name: `append` of self.remarks.
     """
     for file in sorted((ROOT / "device_plugin").glob(files)):
-        tree = ast.parse(file.read_text(encoding="utf-8"))
-        known = {**_constants(file), **dict(_assigned(tree))}
-        for node in ast.walk(tree):
+        source = _source(file)
+        for node in source.nodes:
             if (
                 isinstance(node, ast.Call)
                 and _called(node) in names
@@ -186,7 +194,13 @@ def calls(
                 and (not of or _owner(node) == of)
             ):
                 where = str(file.relative_to(ROOT))
-                yield MessageText(where, node.lineno, _called(node), _text(node.args[position], known))
+                yield MessageText(where, node.lineno, _called(node), _text(node.args[position], source.known))
+
+
+@functools.cache
+def _source(file: Path) -> _Source:
+    nodes = tuple(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
+    return _Source(nodes, {**_constants(file), **dict(_assigned(nodes))})
 
 
 def _constants(file: Path) -> Mapping[str, str]:
@@ -213,10 +227,8 @@ def _is_constant(name: str, value: object) -> bool:
 
 def sentences(file: str) -> Iterator[str]:
     """Every text of FEWEST_WORDS words that a function of the module returns or yields."""
-    path = ROOT / "device_plugin" / file
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    known = {**_constants(path), **dict(_assigned(tree))}
-    for node in ast.walk(tree):
+    nodes, known = _source(ROOT / "device_plugin" / file)
+    for node in nodes:
         match node:
             case ast.Return(value=ast.Tuple(elts=values)):
                 texts = [_text(value, known) for value in values]
@@ -242,9 +254,9 @@ def _owner(node: ast.Call) -> str:
     return ""
 
 
-def _assigned(tree: ast.Module) -> Iterator[tuple[str, str]]:
+def _assigned(nodes: Sequence[ast.AST]) -> Iterator[tuple[str, str]]:
     """The names of a module to which texts are assigned, with the texts."""
-    for node in ast.walk(tree):
+    for node in nodes:
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=value) if text := _text(value, {}):
                 yield name, text

@@ -2,7 +2,6 @@
 
 import argparse
 import io
-import os
 from dataclasses import dataclass, replace
 
 import pytest
@@ -65,7 +64,7 @@ def test_a_bar_is_the_share_and_full_or_empty_only_if_that_is_true(filled: int, 
 def test_on_a_terminal_bars_shrink_and_then_texts_are_cut(
     monkeypatch: pytest.MonkeyPatch, columns: int, name: int, bar: int
 ) -> None:
-    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((columns, 24)))
+    monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setenv("NO_COLOR", "")
     _, line = shown(Cup("n" * 30, 10), terminal=True)
     assert len(line) <= columns
@@ -74,14 +73,14 @@ def test_on_a_terminal_bars_shrink_and_then_texts_are_cut(
 
 
 def test_wide_rows_are_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((24, 24)))
+    monkeypatch.setenv("COLUMNS", "24")
     _, line = shown(Cup("n" * 30, 10), words=("-o", "wide"), terminal=True)
     assert line.split()[0] == "n" * 30
     assert line.count("█") == 10
 
 
 def test_of_two_long_texts_none_is_cut_to_the_benefit_of_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((50, 24)))
+    monkeypatch.setenv("COLUMNS", "50")
     columns: tuple[Column[Cup], ...] = (
         Column("A", lambda cup: cup.name), Column("B", lambda cup: cup.name[:30])
     )  # fmt: skip
@@ -94,7 +93,7 @@ def test_of_two_long_texts_none_is_cut_to_the_benefit_of_the_other(monkeypatch: 
 def test_a_line_below_a_row_is_wrapped_and_nothing_of_it_is_lost(
     monkeypatch: pytest.MonkeyPatch, width: int
 ) -> None:
-    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((width, 24)))
+    monkeypatch.setenv("COLUMNS", str(width))
     monkeypatch.setenv("NO_COLOR", "1")
     out, text = Terminal(), "    team-a/a-long-name-of-a-pod main: 4 GiB, core groups 0-14, 2h"
     ListPrinter(options(), replace(LISTING, below=lambda _: [text]), out).show([Cup("a", 1)])
