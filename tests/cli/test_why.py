@@ -11,7 +11,7 @@ from pytest_mock import MockerFixture
 
 from device_plugin.adapters.http.server import Server
 from device_plugin.adapters.kube.client import KubeClient
-from device_plugin.cli.reading import local_allocator, prefixes
+from device_plugin.cli.reading import allocator_deployment
 from device_plugin.core.annotations import KUEUE_QUEUE
 from device_plugin.core.http_values import HttpAnswer, HttpRequest
 from device_plugin.kube.api import NODES, Kind
@@ -177,8 +177,8 @@ def test_a_job_that_kueue_keeps_suspended_is_kueues(fleet: Fleet, capsys: pytest
 
 def test_the_leader_is_asked_where_it_listens() -> None:
     settings = ClusterSettings(pod_name="a")
-    assert settings.extender_listen == f"127.0.0.1:{local_allocator.PORT}"
+    assert settings.extender_listen == f"127.0.0.1:{allocator_deployment.PORT}"
     assert (settings.lease_name, settings.lease_namespace) == (
-        local_allocator.LEASE,
-        prefixes.NAMESPACE,
+        allocator_deployment.LEASE,
+        allocator_deployment.NAMESPACE,
     )

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from device_plugin.cli.reading.allocator_deployment import read_deployment
+from device_plugin.kube.api import Ref
 from tests.manifests.conftest import MANIFESTS, Installation, kustomize
 from tests.pages import blocks
 
@@ -58,3 +60,5 @@ def test_the_default_scheduler(tmp_path: Path) -> None:
     role = theirs.one("Role", "vgpu-scheduler")
     assert role["metadata"]["namespace"] == environment["VGPU_LEASE_NAMESPACE"]["value"]
     assert role["rules"][0]["resourceNames"] == [environment["VGPU_LEASE_NAME"]["value"]]
+    service = read_deployment(theirs.one("Deployment", "vgpu-cluster"))
+    assert (service.lease, service.by_node) == (Ref("kube-scheduler", "kube-system"), True)

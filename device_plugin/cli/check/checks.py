@@ -10,11 +10,11 @@ from device_plugin.cli.check.installation import (
     Finding,
     Installation,
     Objects,
+    allocator_of,
     containers,
     few,
     name_of,
     problem,
-    scheduler_lease,
     unknown,
 )
 from device_plugin.core.timestamps import seconds
@@ -303,9 +303,10 @@ def _clock(installed: Installation) -> Iterator[Finding]:
 
 
 def _leader(installed: Installation) -> Iterator[Finding]:
-    of = scheduler_lease(installed.workloads, installed.namespace)
+    """A replica leads, and renews its Lease."""
+    service = allocator_of(installed.workloads, installed.namespace)
     pods = f"see the pods of vgpu-cluster: kubectl -n {installed.namespace} get pods"
-    lease = next((each for each in installed.leases or () if name_of(each) == of.name), None)
+    lease = next((each for each in installed.leases or () if name_of(each) == service.lease.name), None)
     spec = (lease or {}).get("spec") or {}
     if not spec.get("holderIdentity"):
         yield problem("clocks", "no replica of the cluster service leads, so no pod is placed", pods)
@@ -319,6 +320,18 @@ def _leader(installed: Installation) -> Iterator[Finding]:
         yield problem(
             "clocks", f"the Lease of the leading replica was renewed {_ago(age)}", f"{pods}; or set a clock"
         )
+    if service.by_node:
+        yield from _beside_scheduler(installed, str(spec["holderIdentity"]).partition("_")[0])
+
+
+def _beside_scheduler(installed: Installation, machine: str) -> Iterator[Finding]:
+    """A replica runs on the machine of the default kube-scheduler that leads."""
+    yield from unknown(installed, "clocks", "replicas")
+    if installed.replicas is not None and machine not in map(node_checks.node_of, installed.replicas):
+        yield problem(
+            "clocks", f"the kube-scheduler of {machine} leads, and no pod of {CLUSTER} runs there: no pod is placed",
+            f"run one on every control-plane node (docs/install.md): kubectl -n {installed.namespace} get pods -o wide",
+        )  # fmt: skip
 
 
 def _age(lease: Object, read_at: float) -> float | None:

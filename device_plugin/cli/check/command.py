@@ -23,8 +23,9 @@ from device_plugin.cli.check.installation import (
     CheckState,
     Finding,
     Installation,
-    scheduler_lease,
+    allocator_of,
 )
+from device_plugin.cli.reading.allocator_deployment import REPLICA_LABELS
 from device_plugin.cli.reading.reader import ClusterReader, Scope
 from device_plugin.core.events import Event
 from device_plugin.core.printable import printable
@@ -45,6 +46,7 @@ def _json(group: str, plural: str, name: str) -> Kind[dict[str, Any]]:
 _LISTS: dict[str, tuple[Kind[Any], Where]] = {
     "nodes": (NODES, EVERYWHERE),
     "agents": (PODS.json, Where(SYSTEM, AGENT_LABELS)),
+    "replicas": (PODS.json, Where(SYSTEM, REPLICA_LABELS)),
     "policies": (_json(_ADMISSION, "validatingadmissionpolicies", "ValidatingAdmissionPolicy"), EVERYWHERE),
     "bindings": (
         _json(_ADMISSION, "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding"), EVERYWHERE,
@@ -101,14 +103,14 @@ def read_installation(client: KubeClient, namespace: str) -> Installation:
         if name == "node_leases":
             read["node_leases_at"] = time.time()
     workloads = [_listed(client, "workloads", kind, Where(namespace, OURS), missing) for kind in _WORKLOADS]
-    known = None if None in workloads else [each for listed in workloads for each in listed or ()]
-    lease = scheduler_lease(known, namespace)
+    read["workloads"] = None if None in workloads else [each for listed in workloads for each in listed or ()]
+    lease = allocator_of(read["workloads"], namespace).lease
     read["leases"] = _listed(client, "leases", LEASES.json, Where(lease.namespace), missing)
     read["leases_at"] = time.time()
     mutating = read["mutating"] is not None or "mutating" in missing
     return Installation(
-        ClusterReader(client, Scope()).read(), workloads=known, has_mutating=mutating, missing=missing,
-        namespace=namespace, server=_server(client, missing), **read,
+        ClusterReader(client, Scope()).read(), has_mutating=mutating, missing=missing, namespace=namespace,
+        server=_server(client, missing), **read,
     )  # fmt: skip
 
 

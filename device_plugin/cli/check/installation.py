@@ -4,18 +4,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
+from device_plugin.cli.reading.allocator_deployment import (
+    DEPLOYMENT,
+    NAMESPACE,
+    AllocatorDeployment,
+    base,
+    read_deployment,
+)
 from device_plugin.cli.reading.cluster import ClusterReading
-from device_plugin.cli.reading.prefixes import families_of
 from device_plugin.core.cards import Inventory
 from device_plugin.core.errors import AnnotationError
 from device_plugin.core.pods import Node
 from device_plugin.core.requests import DEFAULT_PREFIXES
-from device_plugin.kube.api import Object, Ref
+from device_plugin.kube.api import Object
 
-SYSTEM, SCHEDULER_LEASE = "vgpu-system", "vgpu-scheduler"
-CLUSTER, NODE_AGENTS = "vgpu-cluster", "vgpu-node"
-# The variables of the cluster service that say where the scheduler's Lease is.
-_LEASE_NAMESPACE, _LEASE_NAME = "VGPU_LEASE_NAMESPACE", "VGPU_LEASE_NAME"
+SYSTEM = NAMESPACE
+CLUSTER, NODE_AGENTS = DEPLOYMENT, "vgpu-node"
 # Most names that a text has.
 NAMES = 8
 Objects = Sequence[Object] | None
@@ -46,15 +50,17 @@ class Installation:
 
     `missing` says of each field that is None why. Without MutatingAdmissionPolicy in the API server `has_mutating` is
     false, and nothing of it is missing. `leases_at` and `node_leases_at` are the local times at which these lists had
-    come, in seconds since 1970: other lists take longer than a Lease is valid. `notices` are events Preflight of nodes,
-    `refusals` events FailedCreate of the installation's namespace.
-    `server` is the version of the API server, `v1.36.3`; empty where it is not known.
+    come, in seconds since 1970: other lists take longer than a Lease is valid. `agents` are the pods of the node
+    agents, `replicas` those of the cluster service, `notices` events Preflight of nodes, and `refusals` events
+    FailedCreate of the installation's namespace. `server` is the version of the API server,
+    `v1.36.3`; empty where it is not known.
     """
 
     reading: ClusterReading
     nodes: Sequence[Node] | None = None
     workloads: Objects = None
     agents: Objects = None
+    replicas: Objects = None
     policies: Objects = None
     bindings: Objects = None
     mutating: Objects = None
@@ -88,20 +94,15 @@ class Installation:
 
     def prefixes(self) -> Sequence[str]:
         """The resource prefixes of the installation's cards, and of all that inventories show."""
-        deployment = self.workload(CLUSTER)
-        installed = families_of(deployment) if deployment is not None else ()
         shown = {card.family for inventory in self.inventories().values() for card in inventory.cards}
+        installed = allocator_of(self.workloads, self.namespace).prefixes
         return sorted({*(installed or DEFAULT_PREFIXES), *shown})
 
 
-def scheduler_lease(workloads: Objects, namespace: str) -> Ref:
-    """The Lease by which the cluster service in `namespace` knows its leader."""
-    variables: dict[str, str] = {}
-    for each in workloads or ():
-        if name_of(each) == CLUSTER:
-            for container in containers(each):
-                variables |= {one["name"]: str(one.get("value") or "") for one in container.get("env") or ()}
-    return Ref(variables.get(_LEASE_NAME) or SCHEDULER_LEASE, variables.get(_LEASE_NAMESPACE) or namespace)
+def allocator_of(workloads: Objects, namespace: str) -> AllocatorDeployment:
+    """What the Deployment of the cluster service says; what manifests/base has if it was not read or is not there."""
+    found = (each for each in workloads or () if name_of(each) == CLUSTER)
+    return next(map(read_deployment, found), base(namespace))
 
 
 def pod_spec(workload: Object) -> Object:

@@ -28,7 +28,7 @@ def agents(installed: Installation) -> Iterator[Finding]:
     daemon_set = installed.workload(NODE_AGENTS)
     if installed.nodes is not None and daemon_set is not None:
         yield from _labelled(installed.nodes, pod_spec(daemon_set).get("nodeSelector") or {})
-    running = {_node(each) for each in installed.agents or () if _is_ready(each)}
+    running = {node_of(each) for each in installed.agents or () if _is_ready(each)}
     logs = (
         f"see the log of its agent: kubectl -n {installed.namespace} logs -l app.kubernetes.io/component=node"
     )
@@ -59,7 +59,7 @@ def agents(installed: Installation) -> Iterator[Finding]:
 
 def _notices(installed: Installation, running: set[str]) -> Iterator[tuple[str, str]]:
     """The last Preflight event of each node with an agent that is not Ready now. Other names are in no true event."""
-    agents = map(_node, installed.agents) if installed.agents is not None else installed.inventories()
+    agents = map(node_of, installed.agents) if installed.agents is not None else installed.inventories()
     waiting = {*agents} - running
     last: dict[str, str] = {}
     for event in sorted(installed.notices or (), key=lambda each: str(each.get("lastTimestamp") or "")):
@@ -79,7 +79,8 @@ def _labelled(nodes: Sequence[Node], selector: Mapping[str, str]) -> Iterator[Fi
         )  # fmt: skip
 
 
-def _node(pod: Object) -> str:
+def node_of(pod: Object) -> str:
+    """The node of a pod; empty while it has none."""
     return str((pod.get("spec") or {}).get("nodeName") or "")
 
 

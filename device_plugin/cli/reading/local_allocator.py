@@ -14,8 +14,8 @@ from math import inf
 from typing import Any
 
 from device_plugin.adapters.kube.client import KubeClient
-from device_plugin.cli.access.port_forward import ForwardError, PodPort, get
-from device_plugin.cli.reading.prefixes import NAMESPACE, installed
+from device_plugin.cli.access.port_forward import ForwardError, get
+from device_plugin.cli.reading.allocator_deployment import NAMESPACE, AllocatorDeployment, installed, leader
 from device_plugin.cluster.lead.leader import Leader
 from device_plugin.cluster.place.counts import Counts
 from device_plugin.cluster.place.reservations import Reservations
@@ -33,12 +33,8 @@ from device_plugin.core.http_values import JSON
 from device_plugin.core.node_constraints import NodeConstraints, NodeIndex
 from device_plugin.core.pods import Node, Pod
 from device_plugin.core.requests import DEFAULT_PREFIXES, family_of
-from device_plugin.kube.api import NODES, PODS, QUEUED_JOBS, Ref, Where
+from device_plugin.kube.api import NODES, PODS, QUEUED_JOBS, Where
 from device_plugin.kube.errors import ApiError, GoneError, RefusedError
-from device_plugin.kube.leases import LEASES
-
-LEASE, PORT = "vgpu-scheduler", 9401
-ASK_FOR = "have an administrator bind the Role ask-allocator of docs/operations.md to you"
 
 
 class MissingListError(VgpuError):
@@ -121,9 +117,10 @@ def read(client: KubeClient, args: argparse.Namespace) -> LocalAllocator:
 
     Raises MissingListError, ApiError.
     """
-    made = listed(client, known=installed(client, args.allocator_namespace) or DEFAULT_PREFIXES)
+    service = installed(client, args.allocator_namespace)
+    made = listed(client, known=service.prefixes or DEFAULT_PREFIXES)
     try:
-        count = made.decisions.take_over(_decided(client, args))
+        count = made.decisions.take_over(_decided(client, args, service))
         source = f"From the API server's lists and the allocator's {count} reservations"
     except (ForwardError, ApiError, DecisionsError) as error:
         made.dry.learn()
@@ -160,9 +157,9 @@ def _inventories(nodes: Iterable[Node]) -> Iterator[Inventory]:
                 yield inventory
 
 
-def _decided(client: KubeClient, args: argparse.Namespace) -> Any:
+def _decided(client: KubeClient, args: argparse.Namespace, service: AllocatorDeployment) -> Any:
     """The leader's decisions as JSON. Raises ForwardError, ApiError, DecisionsError."""
-    answer = get(args, leader(client, args.allocator_namespace), "/decisions", JSON)
+    answer = get(args, leader(client, service), "/decisions", JSON)
     if answer.status != HTTPStatus.OK:
         raise DecisionsError(f"the allocator answers {answer.status}: it is of another version")
     try:
@@ -172,22 +169,3 @@ def _decided(client: KubeClient, args: argparse.Namespace) -> Any:
     if not isinstance(told, dict) or not told.get("leader"):
         raise DecisionsError("no replica of the allocator leads now: try again")
     return told
-
-
-def leader(client: KubeClient, namespace: str) -> PodPort:
-    """The port of the replica that places pods. Raises ForwardError, ApiError."""
-    try:
-        holder = client.get(LEASES, Ref(LEASE, namespace)).holder
-    except GoneError:
-        raise ForwardError(
-            f"no cluster service is installed in namespace {namespace}: name its namespace with --allocator-namespace"
-        ) from None
-    except RefusedError as error:
-        if error.status != HTTPStatus.FORBIDDEN:
-            raise
-        raise ForwardError(f"{error}: {ASK_FOR}") from error
-    # kube-scheduler, which elects, adds its own words to the name of the pod.
-    pod = holder.partition("_")[0]
-    if not pod:
-        raise ForwardError(f"no replica of the allocator leads now: see `kubectl -n {namespace} get pods`")
-    return PodPort("the allocator", namespace, pod, PORT, ASK_FOR)

@@ -50,7 +50,8 @@ def service(
         "replicas": 2,
         "template": {"spec": {"nodeSelector": {"vgpu.io/node": "true"}, "containers": containers}},
     }
-    return named(name, spec=spec, status={"readyReplicas": ready})
+    metadata = {"name": name, "namespace": "vgpu-system"}
+    return {"metadata": metadata, "spec": spec, "status": {"readyReplicas": ready}}
 
 
 def stopped(name: str, container: str) -> dict[str, Any]:
@@ -316,6 +317,31 @@ def test_the_lease_is_where_the_cluster_service_looks_for_it() -> None:
     assert [each.text for each in problems(replace(other, leases=SOUND.leases))] == [
         "no replica of the cluster service leads, so no pod is placed"
     ]
+
+
+@pytest.mark.parametrize(
+    ("replicas", "said"),
+    [
+        (["b", "a"], [(CheckState.OK, "a replica leads, and all Leases are fresh")]),
+        (
+            ["b"],
+            [(CheckState.PROBLEM, "the kube-scheduler of a leads, and no pod of vgpu-cluster runs there")],
+        ),
+        (None, [(CheckState.UNKNOWN, "no right")]),
+    ],
+)
+def test_a_replica_runs_beside_the_default_kube_scheduler_that_leads(
+    replicas: list[str] | None, said: list[tuple[CheckState, str]]
+) -> None:
+    ours = service("vgpu-cluster", "allocator")
+    (name, *_) = ours["spec"]["template"]["spec"]["containers"][0]["env"]
+    name["valueFrom"] = {"fieldRef": {"fieldPath": "spec.nodeName"}}
+    beside = replace(
+        SOUND, workloads=[ours, service("vgpu-node", "agent")], missing={} if replicas else {"replicas": "no right"},
+        replicas=None if replicas is None else [named(f"vgpu-cluster-{n}", spec={"nodeName": n}) for n in replicas],
+    )  # fmt: skip
+    found = [each for each in findings(beside) if each.check == "clocks"]
+    assert [(each.state, each.text.partition(": ")[0]) for each in found] == said
 
 
 # The checks that look at each list. What cards are is in `reading`, which was read.

@@ -32,7 +32,8 @@ class Installation(KubeClient):
 
 def installed(families: str) -> dict[str, Any]:
     env = [{"name": "OTHER", "valueFrom": {}}, {"name": "FAMILIES", "value": families}]
-    return {"spec": {"template": {"spec": {"containers": [{"name": "first"}, {"env": env}]}}}}
+    spec = {"template": {"spec": {"containers": [{"name": "first"}, {"env": env}]}}}
+    return {"metadata": {"namespace": "vgpu-system"}, "spec": spec}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,128 @@
+"""What the Deployment of the cluster service says: the resource prefixes of its cards, and how its leader is found.
+
+The leader is beside the kube-scheduler that holds a Lease. Out of the box both are in one pod, after which the Lease's
+holder is named. Where the default kube-scheduler asks the allocator (docs/install.md), the Lease is another one, and
+its holder is named after the machine on which both run.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from http import HTTPStatus
+
+from device_plugin.adapters.kube.client import KubeClient
+from device_plugin.cli.access.port_forward import ForwardError, PodPort
+from device_plugin.kube.api import PODS, Kind, Object, Ref, Where
+from device_plugin.kube.errors import ApiError, GoneError, RefusedError
+from device_plugin.kube.leases import LEASES
+
+NAMESPACE, DEPLOYMENT, LEASE, PORT = "vgpu-system", "vgpu-cluster", "vgpu-scheduler", 9401
+REPLICA_LABELS = "app.kubernetes.io/name=vgpu,app.kubernetes.io/component=cluster"
+"""Pods of the cluster service."""
+# Variables of manifests/base/cluster/deployment.yaml and docs/install.md, and most prefixes that are read.
+FAMILIES, MOST = "FAMILIES", 64
+LEASE_NAMESPACE, LEASE_NAME, REPLICA_NAME = "VGPU_LEASE_NAMESPACE", "VGPU_LEASE_NAME", "VGPU_POD_NAME"
+ASK_FOR = "have an administrator bind the Role ask-allocator of docs/operations.md to you"
+
+
+@dataclass(frozen=True, slots=True)
+class AllocatorDeployment:
+    """The cluster service of `namespace`, for which `prefixes` name the cards; empty where they are not known.
+
+    `lease` is that of the kube-scheduler which asks it. The Lease's holder is named after the pod of the replica that
+    leads, or if `by_node` after its node. `unread` is why the Deployment could not be read; then the rest is what
+    manifests/base has.
+    """
+
+    namespace: str
+    lease: Ref
+    prefixes: tuple[str, ...] = ()
+    by_node: bool = False
+    unread: ApiError | None = None
+
+
+def base(namespace: str, unread: ApiError | None = None) -> AllocatorDeployment:
+    """A cluster service in `namespace` as manifests/base installs it."""
+    return AllocatorDeployment(namespace, Ref(LEASE, namespace), unread=unread)
+
+
+def read_deployment(found: Object) -> AllocatorDeployment:
+    """What the JSON of a Deployment of the cluster service says."""
+    namespace = str(found["metadata"]["namespace"])
+    texts, fields = dict[str, str](), dict[str, str]()
+    for variable in _variables(found):
+        texts[variable["name"]] = str(variable.get("value") or "")
+        source = (variable.get("valueFrom") or {}).get("fieldRef") or {}
+        fields[variable["name"]] = str(source.get("fieldPath") or "")
+    lease = Ref(texts.get(LEASE_NAME) or LEASE, texts.get(LEASE_NAMESPACE) or namespace)
+    prefixes = split(texts[FAMILIES])[:MOST] if texts.get(FAMILIES) else ()
+    return AllocatorDeployment(namespace, lease, prefixes, fields.get(REPLICA_NAME) == "spec.nodeName")
+
+
+def split(text: str) -> tuple[str, ...]:
+    """The words of a comma list."""
+    return tuple(word.strip() for word in text.split(","))
+
+
+def _variables(deployment: Object) -> Iterator[Object]:
+    """The variables of all containers, those of the first container last."""
+    for container in reversed(deployment["spec"]["template"]["spec"]["containers"]):
+        yield from container.get("env") or ()
+
+
+INSTALLED: Kind[AllocatorDeployment] = Kind(
+    "apps", "v1", "deployments", "Deployment", AllocatorDeployment, read_deployment
+)
+"""Deployments of the cluster service, read as what they say of it."""
+
+
+def installed(client: KubeClient, namespace: str = NAMESPACE) -> AllocatorDeployment:
+    """The cluster service of `namespace`, as far as the caller may read it. Raises ApiError for other problems."""
+    try:
+        return client.get(INSTALLED, Ref(DEPLOYMENT, namespace))
+    except GoneError as error:
+        return base(namespace, error)
+    except RefusedError as error:
+        if error.status != HTTPStatus.FORBIDDEN:
+            raise
+        return base(namespace, error)
+
+
+def leader(client: KubeClient, service: AllocatorDeployment) -> PodPort:
+    """The port of the replica that places pods. Raises ForwardError, ApiError."""
+    try:
+        holder = client.get(LEASES, service.lease).holder
+        # kube-scheduler, which elects, adds its own words to the name of its host.
+        name = holder.partition("_")[0]
+        pod = _replica_on(client, service, name) if name and service.by_node else name
+    except GoneError:
+        raise _without_lease(service) from None
+    except RefusedError as error:
+        if error.status != HTTPStatus.FORBIDDEN:
+            raise
+        raise ForwardError(f"{error}: {ASK_FOR}") from error
+    if not pod:
+        raise ForwardError(
+            f"no replica of the allocator leads now: see `kubectl -n {service.namespace} get pods -o wide`"
+        )
+    return PodPort("the allocator", service.namespace, pod, PORT, ASK_FOR)
+
+
+def _without_lease(service: AllocatorDeployment) -> ForwardError:
+    if isinstance(error := service.unread, GoneError):
+        return ForwardError(
+            f"no cluster service is installed in namespace {service.namespace}: name its namespace with"
+            " --allocator-namespace"
+        )
+    if error is not None:
+        return ForwardError(f"{error}: {ASK_FOR}")
+    return ForwardError(
+        f"there is no Lease {service.lease.namespace}/{service.lease.name}, which says what replica of the allocator"
+        " leads: see whether its kube-scheduler runs"
+    )
+
+
+def _replica_on(client: KubeClient, service: AllocatorDeployment, node: str) -> str:
+    """The name of the replica that runs on `node`; empty if none does."""
+    fields = f"spec.nodeName={node},status.phase=Running"
+    found = client.list(PODS.metadata, Where(service.namespace, REPLICA_LABELS, fields)).items
+    return found[0].name if found else ""
