@@ -101,7 +101,9 @@ class Pair:
         finally:
             self.kubectl.inside("inside", "sh", "-c", "kill $(cat /ways/pid)")
             assert eventually(lambda: self.on_card() == self.others_bytes, 10), "the memory is free again"
-            assert eventually(lambda: self.of_slice("processes", "inside") == 0, 10), "all processes have ended"
+            assert eventually(lambda: self.of_slice("processes", "inside") == 0, 10), (
+                "all processes have ended"
+            )
 
     def sample(self, metric: str, **labels: str) -> float:
         """The one sample of the node's agent with these labels."""
