@@ -4,6 +4,12 @@ from tests.transcript import Step, commands, difference, documents, files, match
 
 PAGE = """\
 # Page
+```sh
+zero
+```
+```yaml
+kind: Node
+```
 ## First
 ```yaml
 # a.yaml
@@ -39,7 +45,9 @@ def test_steps_and_files_of_a_page() -> None:
 
 
 def test_commands_and_documents_of_a_section() -> None:
+    assert commands(PAGE) == ["zero"]
     assert commands(PAGE, "Second") == ["four five", "six"]
+    assert documents(PAGE) == [{"kind": "Node"}]
     assert documents(PAGE, "First") == [{"kind": "Pod"}]
     assert documents(PAGE, "Second") == [{"kind": "Job"}, {"kind": "Service"}]
 

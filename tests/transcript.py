@@ -58,13 +58,13 @@ def write_files(page: str, folder: Path) -> None:
         (folder / name).write_text(text, encoding="utf-8")
 
 
-def commands(page: str, section: str) -> list[str]:
-    """The lines of the blocks of ```sh in the section of this heading."""
+def commands(page: str, section: str = "") -> list[str]:
+    """The lines of the blocks of ```sh in the section of this heading, or above all headings but the page's own."""
     return [line for where, _, text in _blocks(page, "sh") if where == section for line in text.splitlines()]
 
 
-def documents(page: str, section: str) -> list[Any]:
-    """The YAML documents that the section of this heading shows."""
+def documents(page: str, section: str = "") -> list[Any]:
+    """The YAML documents in the section of this heading, or above all headings but the page's own."""
     shown = (text for where, _, text in _blocks(page, "yaml") if where == section)
     return [document for text in shown for document in yaml.safe_load_all(text)]
 

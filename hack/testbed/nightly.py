@@ -69,12 +69,12 @@ def older() -> Ended:
 
 
 def deployments() -> Ended:
-    """Rolling updates on full cards and a drained node, as docs/quota.md has them."""
+    """Rolling updates on full cards and a drained node: docs/rolling-updates.md and docs/node-drain.md."""
     return lanes(LANES["deployments"])
 
 
 def autoscaling() -> Ended:
-    """A HorizontalPodAutoscaler by the use of slices, on prometheus-adapter and Prometheus, as docs/quota.md has it."""
+    """A HorizontalPodAutoscaler by the use of slices, on prometheus-adapter and Prometheus: docs/autoscaling.md."""
     programs.prometheus_adapter()
     return lanes(LANES["autoscaling"])
 

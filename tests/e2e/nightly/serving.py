@@ -1,4 +1,4 @@
-"""The Deployment `serving` of docs/quota.md, in a cluster that has no such image."""
+"""The Deployment `serving` of docs/rolling-updates.md, in a cluster that has no such image."""
 
 import copy
 from typing import Any
@@ -11,14 +11,14 @@ from tests.e2e.slices import cards
 from tests.e2e.workloads import IMAGE, PREFIX, SLEEP, container, pod
 from tests.transcript import documents
 
-PAGE = (PROJECT / "docs/quota.md").read_text(encoding="utf-8")
+PAGE = (PROJECT / "docs/rolling-updates.md").read_text(encoding="utf-8")
 NAME = "deployment/serving"
 DEPLOYMENTS = Kind("apps", "v1", "deployments", "Deployment", dict)
 
 
 def shown() -> dict[str, Any]:
     """The Deployment as the page has it, with an image of this cluster and a program that sleeps."""
-    found: list[dict[str, Any]] = documents(PAGE, "Deployments on full cards")
+    found: list[dict[str, Any]] = documents(PAGE)
     (body,) = found
     spec = body["spec"]["template"]["spec"]
     (main,) = spec["containers"]

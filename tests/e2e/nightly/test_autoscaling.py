@@ -1,4 +1,4 @@
-"""docs/quota.md, "Scale by the use of slices": its rules and its autoscaler, on a real prometheus-adapter."""
+"""docs/autoscaling.md: its rules and its autoscaler, on a real prometheus-adapter."""
 
 import json
 from collections.abc import Iterator
@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from device_plugin.kube.api import Kind
+from hack.testbed.cluster import PROJECT
 from tests.e2e import service
 from tests.e2e.kubectl import Kubectl, KubectlError
 from tests.e2e.nightly import serving
@@ -18,7 +19,9 @@ from tests.e2e.waiting import eventually
 from tests.e2e.workloads import PREFIX
 from tests.transcript import documents
 
-RULES, AUTOSCALER = documents(serving.PAGE, "Scale by the use of slices")
+PAGE = (PROJECT / "docs/autoscaling.md").read_text(encoding="utf-8")
+(AUTOSCALER,) = documents(PAGE)
+(RULES,) = documents(PAGE, "Where the figures come from")
 AUTOSCALERS = Kind("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler", dict)
 MEMORY, COMPUTE = "vgpu_slice_memory_used_ratio", "vgpu_slice_compute_ratio"
 # Two replicas fill one card, and the quota is at four.

@@ -1,4 +1,4 @@
-"""docs/quota.md, "Deployments on full cards" and "A node is drained or restarted": its YAML and commands, run.
+"""docs/rolling-updates.md and docs/node-drain.md: their YAML and commands, run.
 
 That a node loses its power and comes back is in tests/e2e/test_power.py.
 """
@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from hack.testbed.cluster import PROJECT
 from tests.e2e import nodes
 from tests.e2e.kubectl import Kubectl, KubectlError
 from tests.e2e.machines import Machines
@@ -18,6 +19,7 @@ from tests.e2e.waiting import eventually
 from tests.e2e.workloads import PREFIX
 from tests.transcript import commands
 
+NODE_DRAIN = (PROJECT / "docs/node-drain.md").read_text(encoding="utf-8")
 DEPLOYMENT = serving.shown()
 REPLICAS = DEPLOYMENT["spec"]["replicas"]
 DEFAULT = serving.with_default_strategy(DEPLOYMENT)
@@ -99,10 +101,7 @@ def test_a_drained_nodes_pods_are_made_again_on_others_and_their_files_go(
     pods = [kubectl.pod(name) for name in sorted(before)]
     node = pods[0]["spec"]["nodeName"]
     gone = [one["metadata"] for one in pods if one["spec"]["nodeName"] == node]
-    drain, uncordon = (
-        shlex.split(line.replace("NODE", node))
-        for line in commands(serving.PAGE, "A node is drained or restarted")
-    )
+    drain, uncordon = (shlex.split(line.replace("NODE", node)) for line in commands(NODE_DRAIN))
     assert (drain[:2], uncordon[:2]) == (["kubectl", "drain"], ["kubectl", "uncordon"])
     Kubectl("")(*drain[1:])
     kubectl("rollout", "status", serving.NAME, "--timeout=180s")
