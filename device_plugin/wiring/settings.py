@@ -64,7 +64,9 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel", f
 
     node_name: Annotated[str, Meta(description="name of this node, as Kubernetes knows it")] = ""
     root: Annotated[str, Meta(description="folder that holds the host's sys/ and dev/")] = "/"
-    kubelet_dir: Annotated[str, Meta(description="the kubelet's folder")] = "/var/lib/kubelet"
+    kubelet_dir: Annotated[
+        str, Meta(description="folder where the agent sees the kubelet's device-plugins and pod-resources")
+    ] = "/var/lib/kubelet"
     cdi_dir: Annotated[str, Meta(description="folder where the runtime reads CDI specs")] = "/var/run/cdi"
     state_dir: Annotated[str, Meta(description="folder for the files of slices and for records")] = (
         "/var/lib/vgpu"

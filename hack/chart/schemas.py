@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from device_plugin.core.enforcement import Enforcement
+from device_plugin.node.vendors.host_stack import LONGEST_MOUNT, MOST_MOUNTS
 from vgpu_runtime.sim.cards import KEYS, MAX_CARDS, PRESETS, SimCard
 
 Schema = Mapping[str, object]
@@ -29,6 +30,18 @@ def listed(items: Schema) -> Schema:
 TEXT: Schema = {"type": "string", "pattern": r"^[A-Za-z0-9 .,:;/=_-]*$"}
 FILLED: Schema = {**TEXT, "minLength": 1}
 WORDS = listed(FILLED)
+_FOLDER: Schema = {
+    "type": "string", "pattern": "^(/[A-Za-z0-9_+-][A-Za-z0-9._+-]*)+$", "maxLength": LONGEST_MOUNT,
+}  # fmt: skip
+FOLDER: Schema = {**_FOLDER, "examples": ["/var/lib/k0s/kubelet"]}
+# The agent's setting has one entry more, for the card's own node.
+FOLDERS: Schema = {
+    **listed(_FOLDER),
+    "minItems": 1,
+    "maxItems": MOST_MOUNTS - 1,
+    "uniqueItems": True,
+    "examples": [["/opt/hyhal", "/opt/dtk"]],
+}
 NUMBER: Schema = {"type": "integer", "minimum": 1}
 SWITCH: Schema = {"type": "boolean"}
 _PREFIX = "[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[a-z0-9]([a-z0-9.-]*[a-z0-9])?"

@@ -101,7 +101,8 @@ COMPONENTS = {
     "network-policy": ("networkPolicy.enabled", "A NetworkPolicy: only named peers read the metrics."),
     "hygon-stack": (
         "hygonStack",
-        "The node's folder /opt/hyhal for all containers with a slice of Hygon's cards.",
+        "The folders hygonFolders of the node and the card's /dev/dri/cardN, for all containers with a slice of Hygon's"
+        " cards.",
     ),
     "kernel-limits": ("kernelLimits", "The right to write cgroups, for enforcement: enforce or kill."),
     "render-work": (
@@ -111,6 +112,11 @@ COMPONENTS = {
     "node-settings": (
         "nodes",
         "Settings of some nodes only, such as {labels: {pool: display}, excludeCards: [GPU-1]}; also enforcement.",
+    ),
+    "similar-names": (
+        "similarNames",
+        "Resource names that differ from ours only in form, such as hygon.com/dcumem, are let in, because another"
+        " device plugin serves them.",
     ),
     "simulated-cards": (
         "simulatedCards.enabled",
@@ -169,7 +175,7 @@ PARAMETERS = {
     ),
 }  # fmt: skip
 # What a parameter may be that is a text here.
-TEXTS = {"mostMemGiB": schemas.BOUND, "maxSlices": schemas.BOUND}
+TEXTS = {"mostMemGiB": schemas.BOUND, "maxSlices": schemas.BOUND, "kubeletDir": schemas.FOLDER}
 
 
 def expression(parameter: str) -> str:
@@ -183,12 +189,13 @@ class Defaults:
     """What stands in manifests/ in the places of values.
 
     `parameters` has each parameter's text and description, `parts` what stands at those of PARTS, `images` the images
-    by name, and `cards` the simulated cards.
+    by name, `folders` those of Hygon's stack, and `cards` the simulated cards.
     """
 
     parameters: Mapping[str, tuple[str, str]]
     parts: Mapping[str, object]
     images: Mapping[str, str]
+    folders: Sequence[str]
     cards: object
 
 
@@ -211,6 +218,22 @@ def values(defaults: Defaults) -> Sequence[Value]:
             " `make site` has built: https://docs.example.com/alerts/NAME.html.",
             schemas.RUNBOOK,
             RUNBOOK,
+        ),
+    ]
+    found += [
+        Value(
+            "monitoringLabels",
+            "Labels of the PodMonitor and the PrometheusRule. kube-prometheus-stack selects them by the name of its"
+            " Helm release: {release: prometheus}.",
+            schemas.LABELS,
+            {},
+        ),
+        Value(
+            "hygonFolders",
+            "Folders of the node for `hygonStack`, which a container gets at their own paths, read-only. Where a DTK"
+            " lies on the nodes: [/opt/hyhal, /opt/dtk].",
+            schemas.FOLDERS,
+            defaults.folders,
         ),
     ]
     found += [

@@ -26,6 +26,8 @@ IMAGES = {
     "simulated": "vgpu.io/vgpu-simulated",
     "scheduler": "registry.k8s.io/kube-scheduler",
 }
+# The volume of the only folder that the component hygon-stack has.
+HYGON_FOLDER = "hygon-0"
 PAGE_NAMES = {alert.name: alert.page_name for alert in ALERTS}
 Key = tuple[str, str]
 
@@ -61,7 +63,7 @@ def read(manifests: Path = MANIFESTS) -> Variants:
                 *(("default", (name,)) for name in COMPONENTS),
             )
         )
-    defaults = Defaults(places.parameters, places.parts, places.images, places.cards)
+    defaults = Defaults(places.parameters, places.parts, places.images, places.folders, places.cards)
     return Variants(base, dict(zip(COMPONENTS, added, strict=True)), older, defaults)
 
 
@@ -111,10 +113,12 @@ class _Places:
         self.parameters = parameters
         self.parts: dict[str, object] = {}
         self.images: dict[str, str] = {}
+        self.folders: list[str] = []
         self.cards: object = []
 
     def marked(self, found: dict[str, Any]) -> Object:
         """The object, changed in place."""
+        self._mark_content(found)
         for part in PARTS:
             if key(found) == (part.kind, part.name):
                 place, last = parent(found, part.path)
@@ -125,7 +129,6 @@ class _Places:
             if key(found) == (kind, workload):
                 place, last = parent(found, f"{path}.env")
                 place[last].append(marker("environment", name))
-        self._mark_content(found)
         for container in _containers(found):
             repository, _, tag = container["image"].rpartition(":")
             (name,) = (name for name, known in IMAGES.items() if known == repository)
@@ -135,6 +138,10 @@ class _Places:
         return found
 
     def _mark_content(self, found: dict[str, Any]) -> None:
+        if key(found) == ("DaemonSet", "vgpu-node"):
+            self._mark_folder(found["spec"]["template"]["spec"])
+        if found["kind"] in ("PodMonitor", "PrometheusRule"):
+            found["metadata"]["labels"] = marker("optional", "monitoringLabels")
         if found["kind"] == "ServiceAccount":
             found["imagePullSecrets"] = marker("secrets", "imagePullSecrets")
         if key(found) == ("ConfigMap", "vgpu-simulated-cards"):
@@ -147,6 +154,19 @@ class _Places:
                 rule for group in found["spec"]["groups"] for rule in group["rules"] if "alert" in rule
             ):
                 rule["annotations"]["runbook_url"] = marker("runbook", PAGE_NAMES[rule["alert"]])
+
+    def _mark_folder(self, pod: Object) -> None:
+        """Mark the folder of Hygon's stack, if it is there: its volume, its mount, and its place in a setting."""
+        found = [each["hostPath"]["path"] for each in pod["volumes"] if each["name"] == HYGON_FOLDER]
+        if not found:
+            return
+        (folder,) = self.folders = found
+        (agent,) = (each for each in pod["containers"] if each["name"] == "agent")
+        (setting,) = (each for each in agent["env"] if each["name"] == "VGPU_MOUNTS")
+        setting["value"] = setting["value"].replace(folder, marker("joined", "hygonFolders"))
+        for kind, entries in (("volumes", pod["volumes"]), ("mounts", agent["volumeMounts"])):
+            (at,) = (number for number, each in enumerate(entries) if each["name"] == HYGON_FOLDER)
+            entries[at] = marker(kind, "hygonFolders")
 
 
 def _containers(found: Object) -> Iterator[dict[str, Any]]:

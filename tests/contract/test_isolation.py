@@ -95,6 +95,7 @@ def test_mounts_elsewhere_are_fine(name: str, accepted: Any, paths: list[str]) -
      "/proc", "/proc/1/root", "/run", "/var/lib",
      "/var/lib/vgpu", "/var/lib/kubelet/pods", "/etc/cdi", "/var/run/cdi", "/run/cdi", "/sys", "/run/docker.sock",
      "/var/lib/containerd", "/var/lib/docker/overlay2", "/var/lib/rancher", "/run/k3s", "/var/run/k3s/containerd",
+     "/var/lib/k0s/kubelet/pods", "/run/k0s/containerd.sock",
      "/run/nri", "/var/run/nri/nri.sock", "/var/lib/crio",
      "/run/containerd/containerd.sock", "/etc/kubernetes"],
 )  # fmt: skip

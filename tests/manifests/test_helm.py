@@ -19,10 +19,12 @@ from hack.chart.values import COMPONENTS, ENVIRONMENTS
 from hack.releases import images
 from hack.testbed.programs import installed
 from tests.manifests.conftest import MANIFESTS, Object, kustomize
+from tests.pages import blocks
 from tests.requirement import require
 
 CHART = MANIFESTS / "chart"
 NODES = [{"labels": {"pool": "display"}, "excludeCards": ["0000:03:00.0"]}]
+KUBELET, DTK = "/var/lib/k0s/kubelet", "/opt/dtk"
 SWITCHES = {name: key for name, (key, _) in COMPONENTS.items()} | {"amd": "amd"}
 # As a person would list them: `amd` before the engine, whose policies have its prefix too.
 ALL = ("amd", *COMPONENTS)
@@ -163,6 +165,11 @@ def test_every_value_changes_what_is_installed(key: str, schema: Mapping[str, An
         ("simulatedCards.cards", [{"preset": "hygon-60cu-16gib", "cout": 4}], "cout"),
         ("simulatedCards.cards", [{"preset": "hygon-61cu"}], "hygon-60cu-16gib"),
         ("runbookUrl", "https://docs.example.com/alerts", "pattern"),
+        ("monitoringLabels", {"release": 1}, "string"),
+        ("hygonFolders", [], "minItems"),
+        ("hygonFolders", ["/opt/hyhal", "/opt/../etc"], "pattern"),
+        ("hygonFolders", ["/opt/hyhal", "/opt/hyhal"], "equal"),
+        ("parameters.kubeletDir", "/var/lib/kubelet/", "pattern"),
     ],
 )
 def test_a_wrong_value_is_refused(key: str, value: object, complaint: str) -> None:
@@ -246,6 +253,39 @@ def test_an_alert_leads_to_its_page_on_a_site_of_ones_own() -> None:
     (rules,) = (item for item in objects(site) if item["kind"] == "PrometheusRule")
     alerts = [rule for group in rules["spec"]["groups"] for rule in group["rules"] if "alert" in rule]
     assert alerts[0]["annotations"]["runbook_url"] == "https://docs.example.com/alerts/agent-down.html"
+
+
+def test_monitors_and_rules_have_the_labels_that_an_operator_selects_by() -> None:
+    made = objects({"monitoring": True, "monitoringLabels": {"release": "prometheus"}})
+    labels = {item["kind"]: item["metadata"].get("labels", {}).get("release") for item in made}
+    assert {kind for kind, release in labels.items() if release} == {"PodMonitor", "PrometheusRule"}
+
+
+def test_a_kubelets_folder_is_that_of_the_parameters(manifests: Path) -> None:
+    file = manifests / "admission/parameters.yaml"
+    file.write_text(file.read_text().replace('kubeletDir: "/var/lib/kubelet"', f'kubeletDir: "{KUBELET}"'))
+    made = by_name(objects({"parameters.kubeletDir": KUBELET}))
+    assert made == by_name(wanted(manifests, "default"))
+    assert KUBELET in json.dumps(made["ValidatingAdmissionPolicy", "vgpu-isolation"])
+
+
+def of_agent(found: list[Object]) -> dict[str, dict[str, Any]]:
+    """The agent's variables, mounts and volumes, by their names."""
+    pod = by_name(found)["DaemonSet", "vgpu-node"]["spec"]["template"]["spec"]
+    (agent,) = pod["containers"]
+    lists = {"env": agent["env"], "mounts": agent["volumeMounts"], "volumes": pod["volumes"]}
+    return {kind: {each["name"]: each for each in entries} for kind, entries in lists.items()}
+
+
+def test_hygons_folders_are_those_of_the_overlay_that_the_page_shows(manifests: Path) -> None:
+    shown = [text for page, text in blocks("yaml") if page.name == "install.md" and DTK in text]
+    values, overlay = shown
+    folder = manifests / "overlays/mine"
+    folder.mkdir()
+    (folder / "kustomization.yaml").write_text(overlay)
+    made = of_agent(objects(yaml.safe_load(values)))
+    assert made == of_agent(kustomize(folder).objects)
+    assert made["mounts"]["hygon-1"] == {"name": "hygon-1", "mountPath": DTK, "readOnly": True}
 
 
 def test_a_bound_may_be_a_number() -> None:

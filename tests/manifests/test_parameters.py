@@ -12,7 +12,11 @@ from device_plugin.core.jobs.pools import MOST_POOLS
 from device_plugin.node.inject import CARD_VARIABLES
 from device_plugin.node.vendors.host_stack import CARD_NODE
 from device_plugin.wiring.settings import ClusterSettings, JobsSettings, NodeSettings, load
+from hack.embedded.apiserver import EmbeddedApiServer
+from hack.embedded.apiserver.errors import StatusError
+from hack.embedded.apiserver.resources import PODS, RequestTarget
 from hack.embedded.apiserver.server import job_policy_files, policy_files
+from tests.contract.asking import asking
 from tests.manifests.conftest import MANIFESTS, OVERLAYS, Installation, Object, kustomize, written
 
 POLICIES = ("ValidatingAdmissionPolicy", "MutatingAdmissionPolicy")
@@ -189,6 +193,55 @@ def test_bounds_that_are_written_there_reach_everybody(manifests: Path) -> None:
         "vgpu-grace": 1, "vgpu-deletions": 2, "vgpu-evictions": 2
     }  # fmt: skip
     assert not [name for name, spec in made.items() if "3600" in spec]
+
+
+def test_the_kubelets_folder_reaches_the_agent_and_the_policy(manifests: Path) -> None:
+    file = manifests / "admission/parameters.yaml"
+    file.write_text(file.read_text().replace('kubeletDir: "/var/lib/kubelet"', 'kubeletDir: "/data/kubelet"'))
+    made = overlay(manifests, "default")
+    volumes = {volume["name"]: volume.get("hostPath") for volume in made.pods()["vgpu-node"]["volumes"]}
+    assert volumes["pod-resources"]["path"] == "/data/kubelet/pod-resources"
+    # The kubelet's own constant: --root-dir does not change it.
+    assert volumes["device-plugins"]["path"] == "/var/lib/kubelet/device-plugins"
+    variables = {
+        each["name"]: each["expression"] for each in specs(made.objects)["vgpu-isolation"]["variables"]
+    }
+    assert variables["kubeletDir"] == '"/data/kubelet" + "/"'
+
+
+def test_no_pod_with_a_slice_mounts_the_kubelets_folder_wherever_it_is(tmp_path: Path) -> None:
+    text = (MANIFESTS / "admission/isolation.yaml").read_text()
+    file = tmp_path / "isolation.yaml"
+    file.write_text(text.replace('"/var/lib/kubelet" + "/"', '"/data/node/kubelet" + "/"'))
+    server = EmbeddedApiServer([file])
+
+    def refused(folder: str) -> bool:
+        body = asking(
+            folder.strip("/").replace("/", "-"), volumes=[{"name": "v", "hostPath": {"path": folder}}]
+        )
+        try:
+            server.registry.create("jane", RequestTarget(PODS, "default"), body)
+        except StatusError as error:
+            return f"hostPath {folder} exposes" in str(error)
+        return False
+
+    inside = (
+        "/data",
+        "/data/node/",
+        "/data/node/kubelet",
+        "/data/node/kubelet/pods",
+        "/var/lib/kubelet/pods",
+    )
+    beside = ("/data/other", "/data/node/kubelets", "/data2", "/node/kubelet")
+    assert [refused(folder) for folder in (*inside, *beside)] == [True] * 5 + [False] * 4
+
+
+def test_names_that_differ_in_form_are_let_in_by_a_component_which_removes_nothing_else(
+    manifests: Path, default: Installation
+) -> None:
+    made = overlay(manifests, "default", "similar-names").objects
+    assert made == [item for item in default.objects if item["metadata"]["name"] != "vgpu-names"]
+    assert len(made) == len(default.objects) - 2
 
 
 def test_no_policy_reads_an_object_that_may_be_gone() -> None:

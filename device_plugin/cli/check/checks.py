@@ -34,7 +34,7 @@ JOB_POLICIES = (
 MUTATING, JOB_MUTATING = ("vgpu-confinement-defaults", "vgpu-scheduler-name"), ("vgpu-job-suspension",)
 # In a cluster without mutating policies this one only warns: its overlay says so.
 WARNS = "vgpu-confinement"
-# Where another plugin serves a name like ours, docs/install.md leaves this one out, with its binding.
+# Where another plugin serves a name like ours, manifests/components/similar-names removes this one, with its binding.
 OPTIONAL = "vgpu-names"
 # The scheduler renews its Lease every 2 s, a kubelet that of its node every 10 s.
 LEASE_SECONDS, KUBELET_SECONDS = 15.0, 40.0
