@@ -24,6 +24,7 @@ class Connections:
         self._url = urlsplit(endpoint.url)
         self._lock = threading.Lock()
         self._idle: list[Connection] = []
+        self._closed = False
 
     def request(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes | None
@@ -53,8 +54,9 @@ class Connections:
         return connection
 
     def close(self) -> None:
-        """Close all idle connections."""
+        """Close all idle connections, and those of running requests once these have their answers."""
         with self._lock:
+            self._closed = True
             idle, self._idle = self._idle, []
         for connection in idle:
             connection.close()
@@ -79,7 +81,7 @@ class Connections:
 
     def _give_back(self, connection: Connection) -> None:
         with self._lock:
-            if connection.keeps and len(self._idle) < KEPT:
+            if connection.keeps and not self._closed and len(self._idle) < KEPT:
                 self._idle.append(connection)
                 return
         connection.close()

@@ -160,6 +160,20 @@ def test_an_interrupted_stream_ends_whoever_reads_it() -> None:
         answering.join()
 
 
+def test_a_request_that_runs_when_all_are_closed_keeps_no_connection() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        client = Connections(Endpoint(f"http://127.0.0.1:{listener.getsockname()[1]}", lambda: None), 5.0)
+        asking = threading.Thread(target=get, args=(client,))
+        asking.start()
+        with listener.accept()[0] as accepted:
+            accepted.settimeout(5)
+            accepted.recv(65536)
+            client.close()
+            accepted.sendall(OK)
+            assert accepted.recv(1) == b""
+        asking.join()
+
+
 def test_requests_name_the_user_and_the_groups_that_they_are_made_for() -> None:
     with closing(Script([OK])) as script:
         endpoint = Endpoint(script.url, lambda: None).impersonating("jane", ("ops", "on call"))
