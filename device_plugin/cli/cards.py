@@ -181,7 +181,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the cards. Raises CardError, ApiError, EndpointError, SortError."""
+    """Print the cards. Raises CardError, ListForbiddenError, ApiError, EndpointError, SortError."""
     scope = Scope(own=caller.namespace(args), node_labels=args.selector, node=args.node)
     empty = nothing(args.namespace or "", args.selector, args.node)
     with caller.connected(args) as client:

@@ -95,7 +95,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the nodes. Raises ApiError, EndpointError, SortError."""
+    """Print the nodes. Raises ListForbiddenError, ApiError, EndpointError, SortError."""
     scope = Scope(own=caller.namespace(args), node_labels=args.selector)
     namespace = args.namespace or ""
     empty = nothing(namespace, args.selector)

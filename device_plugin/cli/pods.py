@@ -157,7 +157,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the pods. Raises ApiError, EndpointError, SortError, PrometheusError."""
+    """Print the pods. Raises ListForbiddenError, ApiError, EndpointError, SortError, PrometheusError."""
     namespace = "" if args.all_namespaces else caller.namespace(args)
     used = _use_is_asked(args)
     hidden = () if used else _USE

@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the use of slices. Raises ApiError, EndpointError, SortError, PrometheusError."""
+    """Print the use of slices. Raises ListForbiddenError, ApiError, EndpointError, SortError, PrometheusError."""
     own = caller.namespace(args)
     namespace = "" if args.all_namespaces else own
     listing = LISTING if args.all_namespaces else LISTING.without(_NAMESPACE)

@@ -33,6 +33,7 @@ SELECTORS = {
     "cards": "rack=1", "nodes": "rack=1", "pods": "app=x", "queue": "app=x", "quota": "app=x", "top": "app=x",
 }  # fmt: skip
 WITHOUT_WIDE = ("nodes", "quota")
+ENGINE_JOBS = engine.jobs
 
 
 def job(name: str) -> dict[str, Any]:
@@ -210,32 +211,59 @@ def test_with_the_rights_of_one_namespace_its_rows_are_shown_and_what_is_missing
     )
 
 
-@pytest.mark.parametrize(
-    ("command", "status", "says"),
-    [
-        ("cards", 0, "no cards are known\nyou may not list nodes: "),
-        ("nodes", 0, "no nodes are known\nyou may not list nodes: "),
-        ("top", 0, "no slices are known\nyou may not list pods: "),
-        ("pods", 2, "vgpu: you may not list pods of namespace default: have an administrator add the rule "),
-        (
-            "quota",
-            2,
-            "vgpu: you may not list resourcequotas of namespace default: have an administrator add the rule ",
-        ),
-    ],
+ALL_PODS = (
+    "list pods of all namespaces, nor list pods of namespace default: have an administrator add the rule "
 )
-def test_without_any_rights_it_is_not_said_that_there_is_nothing(
+WITHOUT_RIGHTS = {
+    "cards": f"you may not list nodes, nor {ALL_PODS}",
+    "nodes": f"you may not list nodes, nor {ALL_PODS}",
+    "pods": "you may not list pods of namespace default: have an administrator add the rule ",
+    "pods -A": f"you may not {ALL_PODS}",
+    "queue": "forbidden (403 Forbidden): have an administrator bind the Role ask-job-engine of docs/jobs.md to you",
+    "quota": "you may not list resourcequotas of namespace default: have an administrator add the rule ",
+    "top": "you may not list pods of namespace default: have an administrator add the rule ",
+}
+
+
+def test_the_table_of_lists_without_rights_has_all() -> None:
+    assert {command.split()[0] for command in WITHOUT_RIGHTS} == LISTS.keys()
+
+
+@pytest.mark.parametrize("more", [[], ["-o", "json"], ["-w"]], ids=" ".join)
+@pytest.mark.parametrize("command", WITHOUT_RIGHTS)
+def test_a_list_of_which_nothing_may_be_read_is_an_error(
     shared: Fleet, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-    command: str, status: int, says: str,
+    command: str, more: list[str],
 ) -> None:  # fmt: skip
     def forbidden(*_: object) -> None:
         raise RefusedError("forbidden", 403, "Forbidden")
 
+    monkeypatch.setattr(engine, "jobs", ENGINE_JOBS)
+    monkeypatch.setattr(KubeClient, "get", forbidden)
     monkeypatch.setattr(KubeClient, "list", forbidden)
-    assert main([command, "--kubeconfig", str(shared.kubeconfig)]) == status
+    assert main([*command.split(), *more, "--kubeconfig", str(shared.kubeconfig)]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert printed.err.startswith(says)
+    assert printed.err.startswith(f"vgpu: {WITHOUT_RIGHTS[command]}")
+
+
+@pytest.mark.parametrize(("command", "plural"), [("cards", "nodes"), ("nodes", "nodes"), ("cards", "pods")])
+def test_a_list_of_which_a_part_may_be_read_is_none(
+    shared: Fleet, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    command: str, plural: str,
+) -> None:  # fmt: skip
+    listed = KubeClient.list
+
+    def limited(client: KubeClient, kind: Kind[Any], where: Where = EVERYWHERE) -> Listed[Any]:
+        if kind.plural == plural:
+            raise RefusedError("forbidden", 403, "Forbidden")
+        return listed(client, kind, where)
+
+    monkeypatch.setattr(KubeClient, "list", limited)
+    assert main([command, "--kubeconfig", str(shared.kubeconfig), "-o", "name"]) == 0
+    printed = capsys.readouterr()
+    assert len(printed.out.split()) == 2
+    assert printed.err.startswith(f"you may not list {plural}")
 
 
 @pytest.mark.parametrize("command", LISTS)

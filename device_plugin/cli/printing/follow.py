@@ -40,7 +40,10 @@ def run_list(
     rows: Callable[[ClusterReading], Sequence[Row]],
     empty: str,
 ) -> int:
-    """Print the rows of a reading of the cluster, as show_reading does. Raises ApiError, EndpointError, SortError."""
+    """Print the rows of a reading of the cluster, as show_reading does.
+
+    Raises ListForbiddenError, ApiError, EndpointError, SortError.
+    """
     with caller.connected(args) as client:
         return show_reading(args, listing, ClusterReader(client, scope), rows, empty)
 
@@ -55,15 +58,18 @@ def show_reading(
     notes: Notes | None = None,
     every: float | None = None,
 ) -> int:
-    """Print the rows that `rows` makes of a reading, and with --watch those that change. Raises ApiError, SortError.
+    """Print the rows that `rows` makes of a reading, and with --watch those that change.
 
     `notes` says after `rows` what else belongs to them. With `every`, rows are made anew after so many seconds too.
+    Raises ListForbiddenError, ApiError, SortError.
     """
     printer = ListPrinter(args, listing)
     if not args.watch:
         # Nothing of it is garbage before the end: with 68,000 slices looking for some costs 0.5 s.
         gc.disable()
     reading = reader.read()
+    if reader.forbidden:
+        raise _forbidden(reading.missing)
     found = rows(reading)
     said = [*notes()] if notes is not None else []
     # What may not be read may have rows.
@@ -83,6 +89,13 @@ def show_reading(
 
     with reader.following(lambda _: changed.set()):
         return show_changes(changed, show, every)
+
+
+def _forbidden(missing: Sequence[MissingRight]) -> ListForbiddenError:
+    """The error of a caller who has none of these rights, each of which would show something."""
+    right = ", nor ".join(each.what for each in missing)
+    rule = ", or the rule ".join(each.rule for each in missing)
+    return ListForbiddenError(f"you may not {right}: have an administrator add the rule {rule}")
 
 
 def _note_changed(args: argparse.Namespace, said: Sequence[str], notes: Notes | None) -> list[str]:
@@ -182,9 +195,8 @@ def _listed(
         missing.append(MissingRight(f"list {kind.plural} of all namespaces", known, rule))
     if (listed := _unless_forbidden(client, kind, where)) is None:
         rule = rule_to_list(kind.plural, where.namespace, kind.group)
-        raise ListForbiddenError(
-            f"you may not list {kind.plural} of namespace {where.namespace}: have an administrator add the rule {rule}"
-        )
+        missing.append(MissingRight(f"list {kind.plural} of namespace {where.namespace}", "", rule))
+        raise _forbidden(missing)
     return listed, where, missing
 
 

@@ -80,6 +80,11 @@ class ClusterReader:
         self._pods(RUNNING, running=True)
         return self.reading()
 
+    @property
+    def forbidden(self) -> bool:
+        """True if the caller may list nothing of what was to be read."""
+        return not self._followed
+
     def read_nodes(self) -> ClusterReading:
         """List nodes only, and so no holders. Raises ApiError for other problems than missing rights."""
         self._nodes()
@@ -99,7 +104,7 @@ class ClusterReader:
     def waiting(self) -> Sequence[Pod]:
         """The pods that are not bound, whole. Raises ApiError for other problems than missing rights."""
         if (found := self._list(PODS, Where(self._namespace, self._scope.pod_labels, WAITING))) is None:
-            self._lack("list pods", "waiting pods are not known", "pods", self._namespace)
+            self._lack_pods("waiting pods are not known")
             return ()
         return found.items
 
@@ -151,7 +156,7 @@ class ClusterReader:
             )
             found = self._list(kind, self._where(fields))
         if found is None:
-            self._lack("list pods", "who holds slices is not known", "pods", self._namespace)
+            self._lack_pods("who holds slices is not known")
             return
         self._take(_Followed(kind, self._where(fields), found.version, running), found.items)
 
@@ -167,6 +172,11 @@ class ClusterReader:
             if error.status != FORBIDDEN:
                 raise
             return None
+
+    def _lack_pods(self, unknown: str) -> None:
+        """Note that the caller may not list the pods where they are read."""
+        of = f"namespace {self._namespace}" if self._namespace else "all namespaces"
+        self._lack(f"list pods of {of}", unknown, "pods", self._namespace)
 
     def _lack(self, what: str, unknown: str, plural: str, namespace: str = "") -> None:
         missing = MissingRight(what, unknown, rule_to_list(plural, namespace))
