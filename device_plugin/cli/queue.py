@@ -99,6 +99,17 @@ def _next_change(job: Mapping[str, Any]) -> str:
     return f"{change['what']} {before} {age(at - now)}" if at > now else str(change["what"])
 
 
+# They change while a job runs or waits as before: `why` names times.
+_NOT_WATCHED = ("progress", "secondsLeft", "secondsStuck", "nextChange", "why")
+
+
+def _watched(job: Mapping[str, Any]) -> object:
+    """What a reader acts on: state, place and size, which change comes next but not when, and whether it is stuck."""
+    change = job["nextChange"]
+    kept = {key: value for key, value in job.items() if key not in _NOT_WATCHED}
+    return kept, change and change["what"], job.get("secondsStuck") is None
+
+
 _NAMESPACE: Column[Mapping[str, Any]] = Column("NAMESPACE", lambda job: job["namespace"])
 LISTING: Listing[Mapping[str, Any]] = Listing(
     "jobs",
@@ -118,6 +129,7 @@ LISTING: Listing[Mapping[str, Any]] = Listing(
     ),
     name=lambda job: f"job/{job['namespace']}/{job['name']}",
     object=lambda job: job,
+    watched=_watched,
 )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 import json
 import threading
 import time
+from argparse import Namespace
 from collections.abc import Callable, Iterator
 from http import HTTPStatus
 from pathlib import Path
@@ -289,6 +290,47 @@ def test_the_namespace_is_that_of_the_context_unless_one_is_named(
 )
 def test_ages_have_at_most_two_units(seconds: float, shown: str) -> None:
     assert output.age(seconds) == shown
+
+
+def told(**changes: object) -> dict[str, Any]:
+    """A job that runs, as the job engine tells of it."""
+    return {
+        "namespace": "a", "name": "train", "queue": "default", "place": None, "phase": "running", "width": 4, "min": 1,
+        "max": 8, "progress": {"done": 12, "total": 30}, "secondsLeft": 90, "secondsStuck": None, "waitsFor": "",
+        "since": 1, "pool": None, "nextChange": {"what": "may grow", "from": 1000}, "why": "until 08:00", **changes,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "printed"),
+    [
+        ({"progress": {"done": 13, "total": 30}, "secondsLeft": 80, "why": "until 08:01"}, False),
+        ({"nextChange": {"what": "may grow", "from": 1010}}, False),
+        ({"nextChange": {"what": "goes from 4 to 2 pods", "from": 1000}}, True),
+        ({"nextChange": None}, True),
+        ({"phase": "resizing"}, True),
+        ({"width": 2}, True),
+        ({"place": 1}, True),
+        ({"max": 4}, True),
+        ({"waitsFor": "pods that leave or come"}, True),
+        ({"secondsStuck": 600}, True),
+    ],
+    ids=str,
+)
+def test_a_job_is_printed_again_for_what_a_reader_acts_on(
+    capsys: pytest.CaptureFixture[str], changes: dict[str, object], *, printed: bool
+) -> None:
+    printer = output.ListPrinter(Namespace(output="name", sort_by=None), queue.LISTING)
+    printer.remember([told()])
+    printer.show_changes([told(**changes)])
+    assert bool(capsys.readouterr().out) is printed
+
+
+def test_a_job_that_stays_stuck_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
+    printer = output.ListPrinter(Namespace(output="name", sort_by=None), queue.LISTING)
+    printer.remember([told(secondsStuck=600)])
+    printer.show_changes([told(secondsStuck=610)])
+    assert capsys.readouterr().out == ""
 
 
 def test_a_row_shows_progress_and_below_it_what_comes() -> None:

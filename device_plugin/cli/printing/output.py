@@ -70,13 +70,17 @@ class Column(Generic[Row]):
 
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[Row]):
-    """A kind of list: its columns, and what a row is for programs. `below` gives the lines under a row of a table."""
+    """A kind of list: its columns, and what a row is for programs. `below` gives the lines under a row of a table.
+
+    With --watch a row is printed again once `watched` of what it is for programs is another; by default all of it.
+    """
 
     plural: str
     columns: Sequence[Column[Row]]
     name: Callable[[Row], str]
     object: Callable[[Row], Mapping[str, Any]]
     below: Callable[[Row], Iterable[str]] = lambda _: ()
+    watched: Callable[[Mapping[str, Any]], Any] = lambda found: found
 
     def named(self, title: str) -> Column[Row]:
         """The column that --sort-by names. Raises SortError."""
@@ -162,7 +166,7 @@ class ListPrinter(Generic[Row]):
         before, listed = self._shown, self.ordered(rows)
         self.remember(listed)
         gone = [name for name in before if name not in self._shown]
-        changed = [row for row in listed if self._listing.object(row) != before.get(self._listing.name(row))]
+        changed = [row for row in listed if self._differs(row, before.get(self._listing.name(row)))]
         if self._format in OBJECTS:
             for row in changed:
                 type_ = _CHANGED if self._listing.name(row) in before else _NEW
@@ -175,6 +179,11 @@ class ListPrinter(Generic[Row]):
             self._write_table(changed, header=not self._widths)
             self._write(f"{printable(name)} is gone" for name in gone)
         self._out.flush()
+
+    def _differs(self, row: Row, before: Mapping[str, Any] | None) -> bool:
+        """True if the row is to be printed again, or was not there `before`."""
+        watched = self._listing.watched
+        return before is None or bool(watched(self._listing.object(row)) != watched(before))
 
     def ordered(self, rows: Iterable[Row]) -> list[Row]:
         """The rows as --sort-by has them; as they are without it."""
