@@ -11,17 +11,18 @@ UV := $(VENV)/tools/bin/uv
 demo: setup
 	@$(BIN)/vgpu demo run $(if $(KEEP),--keep)
 
-# All tests run in two processes: first those that count lines, which fail where they leave too many of the product's out
-# (pyproject.toml, coverage), then the others, which never run beside them: a process in which counting was turned off and
-# on again crashed. ARGS run in one process, without coverage: a part of the tests covers a part of the product.
-TWO := --numprocesses 2 --dist worksteal
+# All tests run in three processes, for two cores: they wait a third of their time. First come those that count lines,
+# which fail where they leave too many of the product's out (pyproject.toml, coverage), then the others, which never run
+# beside them: a process in which counting was turned off and on again crashed. ARGS run in one process, without coverage:
+# a part of the tests covers a part of the product.
+PROCESSES := --numprocesses 3 --dist worksteal
 
 test: setup
 ifdef ARGS
 	@$(BIN)/python -m pytest $(ARGS)
 else
-	@$(BIN)/python -m pytest $(TWO) -m 'not no_cover' --cov --cov-report=
-	@$(BIN)/python -m pytest $(TWO) -m no_cover
+	@$(BIN)/python -m pytest $(PROCESSES) -m 'not no_cover' --cov --cov-report=
+	@$(BIN)/python -m pytest $(PROCESSES) -m no_cover
 endif
 
 # Only a KUBECONFIG on make's command line counts: nobody's own cluster is tested because a shell exports one.
