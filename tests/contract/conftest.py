@@ -83,7 +83,7 @@ def _real(file: Path) -> Cluster:
         for do in ("kill", "start"):  # on SIGTERM it waits 30 s for open watches
             order(here().control(CONTROL_PLANE), do, program="kube-apiserver")
         made.close()  # the next request connects again
-        assert eventually(lambda: _ready(made), 60)
+        assert eventually(lambda: _ready(made), 180, every=0.1)
         return version
 
     made = Cluster(address, {"admin": {}, **identities}, forget, tls)
@@ -142,8 +142,10 @@ def _impersonated(role: str, user: str) -> dict[str, str]:
 
 
 def _ready(cluster: Cluster) -> bool:
+    """True once it answers and its watch cache of pods has been filled; before, it refuses watches."""
     try:
-        return cluster.get("/api/v1/namespaces/default").code == 200
+        with cluster.watch(PODS, timeoutSeconds="1") as watch:
+            return watch.code == cluster.get("/api/v1/namespaces/default").code == 200
     except OSError:
         cluster.close()
         return False

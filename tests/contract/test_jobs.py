@@ -66,10 +66,13 @@ class Running:
         assert answer.code == 200, answer.body
 
     def bind(self, *pods: Object) -> None:
-        """Bound pods are not gone at once when they are deleted."""
+        """Bound pods are not gone at once when they are deleted.
+
+        Each has a node of its own: Kubernetes removes the pods of a node that it has missed for 40 s, in any test.
+        """
         for pod in pods:
             name = pod["metadata"]["name"]
-            assert self.cluster.post(f"{PODS}/{name}/binding", binding(name, "no-node")).code == 201
+            assert self.cluster.post(f"{PODS}/{name}/binding", binding(name, unique("node"))).code == 201
 
     def report(self, pod: Object, **status: Any) -> None:
         answer = self.cluster.patch(f"{PODS}/{pod['metadata']['name']}/status", {"status": status})

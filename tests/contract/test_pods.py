@@ -3,7 +3,7 @@
 import pytest
 
 from tests.builders.objects import binding, container, pod
-from tests.contract.cluster import PODS, Cluster
+from tests.contract.cluster import PODS, Cluster, unique
 from tests.deadline import until
 
 MEM = "example.com/mem"
@@ -151,8 +151,8 @@ def test_a_pod_without_a_node_goes_at_once(cluster: Cluster, pending: str) -> No
 
 @pytest.fixture
 def bound(cluster: Cluster, name: str, pending: str) -> str:
-    """The pending of a pod that has a node; no kubelet knows it."""
-    assert cluster.post(f"{pending}/binding", binding(name, "a-node-that-is-not")).code == 201
+    """The pending of a pod that has a node; no kubelet knows it, and no other test, as it is missed after 40 s."""
+    assert cluster.post(f"{pending}/binding", binding(name, unique("node"))).code == 201
     return pending
 
 
