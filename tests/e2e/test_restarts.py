@@ -83,11 +83,12 @@ def test_slices_survive_and_resources_come_back(
 
 @pytest.mark.usefixtures("machines")
 def test_a_pod_that_the_kubelet_rejects_says_why_and_frees_its_slice(kubectl: Kubectl) -> None:
+    assert eventually(lambda: service.restarts(NODE) >= 0, 60), "Ready, after the test before this one"
     agent, restarts = service.agent(NODE), service.restarts(NODE)
     service.signal_all(agent, AGENT, signal.SIGSTOP)
     kubectl.create(slice_pod("unlucky", mem=4, cores=15, **HERE))
-    assert eventually(lambda: kubectl.pod("unlucky")["spec"].get("nodeName"), 30)
     uid = kubectl.pod("unlucky")["metadata"]["uid"]
+    assert eventually(lambda: uid in kubectl("get", "--raw", f"/api/v1/nodes/{NODE}/proxy/pods"), 30)
     # The kubelet is asking an agent that does not answer; now that call breaks.
     service.signal_all(agent, AGENT, signal.SIGKILL)
     assert eventually(lambda: kubectl.phase("unlucky") == "Failed", 60)
@@ -134,9 +135,11 @@ def test_no_pod_is_rejected_while_the_agents_roll(kubectl: Kubectl, sitting: str
     def rolled() -> bool:
         stream.send()
         status = service.SYSTEM.get(DAEMON_SETS, "vgpu-node")
-        observed = status["status"]["observedGeneration"] == status["metadata"]["generation"]
-        done = status["status"].get("updatedNumberScheduled") == status["status"].get("numberReady")
-        return bool(observed and done)
+        found = status["status"]
+        observed = found["observedGeneration"] == status["metadata"]["generation"]
+        # While the last one is replaced, as many are new as are Ready: one that is new is not, one that is old is.
+        counts = {found.get(count) for count in ("updatedNumberScheduled", "numberReady")}
+        return bool(observed and counts == {found["desiredNumberScheduled"]})
 
     assert eventually(rolled, 180)
     print(f"rolled in {time.monotonic() - begin:.1f} s, {len(stream.pods())} pods meanwhile")

@@ -33,10 +33,21 @@ def jane(kubectl: Kubectl) -> Iterator[Kubectl]:
     }
     kubectl.create(role)
     kubectl("create", "rolebinding", "jane", "--role=pods", f"--user={JANE}")
-    yield Kubectl(kubectl.namespace, JANE)
+    made = Kubectl(kubectl.namespace, JANE)
+    assert eventually(lambda: may_create(made), 20)
+    yield made
     # Whatever she did, the services live and others are served.
     kubectl.create(slice_pod("bystander", mem=1, cores=2))
     kubectl.running("bystander")
+
+
+def may_create(jane: Kubectl) -> bool:
+    """True once the API server knows her role and its binding, of which it learns by watches."""
+    try:
+        jane("auth", "can-i", "create", "pods")
+    except KubectlError:
+        return False
+    return True
 
 
 def forged(uid: str) -> str:
