@@ -6,11 +6,15 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
 from hack.chromium import NoChromiumError, chromium
+from tests.e2e.waiting import PATIENCE
 from tests.pages import PROJECT
 from tests.requirement import require
+
+# Milliseconds in which the page shows what it is expected to show.
+expect.set_options(timeout=PATIENCE * 5_000)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import subprocess
 import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import nan
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,9 @@ class Pair:
         self.card = card
         self._device = (str(card.family.gpu_id), str(card.family.render_minor))
         assert eventually(lambda: "hipSuccess" in kubectl("logs", "beside"), 20)
+        # The node's figures may be of a moment before that.
+        hold = NEIGHBOUR_MIB * MIB
+        assert eventually(lambda: self.of_slice("memory_used_bytes", "beside") >= hold, 10)
         self.beside_bytes = self.of_slice("memory_used_bytes", "beside")
         self.others_bytes = self.on_card()
 
@@ -106,9 +110,10 @@ class Pair:
             )
 
     def sample(self, metric: str, **labels: str) -> float:
-        """The one sample of the node's agent with these labels."""
+        """The one sample of the node's agent with these labels; not a number while it has none."""
         found = families(service.SYSTEM.metrics(service.agent(nodes.first()), service.AGENT_PORT))
-        (value,) = (each.value for each in found[metric].samples if labels.items() <= each.labels.items())
+        samples = found[metric].samples if metric in found else []
+        (value,) = [each.value for each in samples if labels.items() <= each.labels.items()] or [nan]
         return value
 
     def on_card(self) -> float:
@@ -141,6 +146,8 @@ def neighbour(pair: Pair) -> Iterator[None]:
     assert pair.of_slice("denied_allocations_total", "beside") == 0
     more = pair.kubectl.inside("beside", "vgpu-probe", "alloc", str(MOST_MIB))
     assert '"error":"hipSuccess"' in more
+    # The node's figures may be of the moment in which it held that.
+    assert eventually(lambda: pair.of_slice("memory_used_bytes", "beside") == pair.beside_bytes, 10)
     (status,) = pair.kubectl.pod("beside")["status"]["containerStatuses"]
     assert status["restartCount"] == 0
 
@@ -161,8 +168,8 @@ def test_a_namespace_of_dlmopen_is_held(pair: Pair) -> None:
     denied = pair.of_slice("denied_allocations_total", "inside")
     with pair.took("namespace", TOO_MUCH_MIB) as errors:
         assert errors == [REFUSED] * 3
+        assert eventually(lambda: pair.of_slice("denied_allocations_total", "inside") == denied + 3, 10)
         assert pair.on_card() == pair.others_bytes
-        assert pair.of_slice("denied_allocations_total", "inside") == denied + 3
 
 
 def agent_seconds() -> float:
