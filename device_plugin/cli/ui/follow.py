@@ -8,7 +8,7 @@ sees those.
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from http import HTTPStatus
 from typing import Any
@@ -42,6 +42,8 @@ REASONS_SECONDS, LEISURE = 0.25, 4
 TURN_SECONDS = 1.0
 # Seconds after which what the caller might not read is asked for again.
 RIGHTS_SECONDS = 30.0
+# A name that no object has, because names have no capital letters, and the seconds in which a watch of it must open.
+NO_NAME, TRY_SECONDS = "NONE", 10.0
 # Waiting pods, gangs, Jobs and faults that the page gets; a tenant can make thousands.
 MOST_WAITING = MOST_GANGS = MOST_JOBS = 2000
 MOST_FAULTS = 100
@@ -120,35 +122,41 @@ class ClusterFollower:
             )
             raise
 
-    def _again(self, follow: Callable[[], None]) -> None:
+    def _again(self, follow: Callable[[], bool]) -> None:
         """Follow until the end; where the caller may not read anything, try again, since rights come and go."""
         while not self._stop.is_set():
-            follow()
-            self._stop.wait(RIGHTS_SECONDS)
+            if not follow():
+                self._stop.wait(RIGHTS_SECONDS)
 
-    def _follow_nodes(self) -> None:
-        self._follow(NODES, EVERYWHERE, self._view.sync_nodes, self._on_node)
+    def _follow_nodes(self) -> bool:
+        return self._follow(NODES, EVERYWHERE, self._view.sync_nodes, self._on_node)
 
-    def _follow_pods(self) -> None:
+    def _follow_pods(self) -> bool:
         """Follow the pods; without the right to all of them, those of the namespace."""
         follow = partial(self._follow, PODS, sync=self._view.sync_pods, on_change=self._on_pod)
-        if not follow(self._where) and not self._where.namespace:
-            follow(Where(self._namespace))
+        if follow(self._where):
+            return True
+        return not self._where.namespace and follow(Where(self._namespace), wider=self._where)
 
-    def _follow_jobs(self) -> None:
+    def _follow_jobs(self) -> bool:
         """Follow the Jobs of queues; without the right to, those of the namespace."""
         follow = partial(self._follow, JOBS, sync=self._sync_jobs, on_change=self._on_job)
-        if not follow(Where(self._where.namespace, QUEUE)):
-            self._view.work_without_jobs()
-            if not self._where.namespace:
-                follow(Where(self._namespace, QUEUE))
+        where = Where(self._where.namespace, QUEUE)
+        if follow(where):
+            return True
+        self._view.work_without_jobs()
+        return not where.namespace and follow(Where(self._namespace, QUEUE), wider=where)
 
     def _follow(
         self, kind: Kind[Any], where: Where, sync: Callable[[Sequence[Any]], None],
-        on_change: Callable[[Change, Any], None],
+        on_change: Callable[[Change, Any], None], *, wider: Where | None = None,
     ) -> bool:  # fmt: skip
-        """Follow a kind until the end; returns false once the caller may not read it there."""
+        """Follow a kind until the end, or until the caller may read what is `wider`.
+
+        Returns false once the caller may not read the kind there.
+        """
         watch: ListWatch[Any] = ListWatch(self._client, kind, where)
+        ended = threading.Event()
         with self._watches_lock:
             self._watches.append(watch)
 
@@ -160,6 +168,9 @@ class ClusterFollower:
             on_change(change, item)
             self._touch()
 
+        if wider is not None:
+            look = partial(self._widen, kind, wider, watch, ended)
+            threading.Thread(target=look, name=f"ui-rights-{kind.plural}", daemon=True).start()
         try:
             watch.run(
                 synced,
@@ -169,8 +180,6 @@ class ClusterFollower:
                 partial(self._on_open, kind, where),
             )
         except _ForbiddenError:
-            with self._watches_lock:
-                self._watches.remove(watch)
             self._late.pop(kind.plural, None)
             self._entries.put(
                 "notice",
@@ -181,6 +190,27 @@ class ClusterFollower:
             # What was read before is not known any more.
             sync(())
             self._touch()
+            return False
+        finally:
+            ended.set()
+            with self._watches_lock:
+                self._watches.remove(watch)
+        return True
+
+    def _widen(self, kind: Kind[Any], wider: Where, watch: ListWatch[Any], ended: threading.Event) -> None:
+        """End the watch of one namespace once the caller may read those of all; `ended` ends the looking."""
+        while not ended.wait(RIGHTS_SECONDS):
+            if self._may_follow(kind, wider):
+                watch.interrupt()
+                return
+
+    def _may_follow(self, kind: Kind[Any], where: Where) -> bool:
+        """True if the caller may list and watch a kind there, for which nothing is read that exists."""
+        nothing = replace(where, fields=f"metadata.name={NO_NAME}")
+        try:
+            version = self._client.list(kind.metadata, nothing).version
+            self._client.watch(kind.metadata, nothing, version, TRY_SECONDS).close()
+        except ApiError:
             return False
         return True
 

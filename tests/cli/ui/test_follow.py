@@ -2,23 +2,29 @@
 
 import json
 import re
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
 
+from device_plugin.adapters.http.client import Connection
+from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli.ui import follow, rows
 from device_plugin.cli.ui.entries import PageEntries
 from device_plugin.cli.ui.follow import ClusterFollower
 from device_plugin.core.annotations import GROUP, GROUP_SIZE, MAX_REPLICAS, QUEUE
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import DEFAULT_PREFIXES
+from device_plugin.kube.api import Kind, Where
+from device_plugin.kube.errors import RefusedError
 from hack.embedded.apiserver.registry import Deletion
 from hack.embedded.apiserver.resources import NODES, RequestTarget
 from tests.builders import objects
+from tests.builders.cards import MEM
 from tests.cli.fleet import Fleet
-from tests.cli.reading.test_reader import client
+from tests.cli.reading.test_reader import Limited, client
 from tests.deadline import eventually
 
 ALL = {"nodes": ("",), "pods": ("",), "jobs": ("",)}
@@ -213,3 +219,57 @@ def test_rights_that_are_withdrawn_hide_what_they_showed_until_they_are_back(
         allowed["nodes"] = ("",)
         assert eventually(lambda: held(entries) == {"n1": [["a"], []]}, SECONDS)
         assert eventually(lambda: shown(entries, "notice") == {}, SECONDS)
+
+
+@pytest.mark.parametrize(
+    "rights", [ALL, {"pods": ("", "default"), "jobs": ("", "default")}], ids=["all", "no-nodes"]
+)
+def test_rights_of_all_namespaces_that_come_later_are_used_at_the_next_look(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, rights: Mapping[str, Sequence[str]]
+) -> None:
+    monkeypatch.setattr(follow, "RIGHTS_SECONDS", 0.05)
+    for namespace in ("default", "kube-public"):
+        fleet.post(
+            f"/api/v1/namespaces/{namespace}/pods", objects.pod("a", {MEM: 4}, schedulerName="vgpu-scheduler")
+        )
+        job = objects.job("train", 1, suspend=True)
+        job["metadata"]["labels"] = {QUEUE: "default"}
+        fleet.post(f"/apis/batch/v1/namespaces/{namespace}/jobs", job)
+    allowed: dict[str, Sequence[str]] = {"pods": ("default",), "jobs": ("default",)}
+
+    def seen(*namespaces: str) -> bool:
+        return all(
+            shown(entries, kind).keys() == {f"{namespace}/{name}" for namespace in namespaces}
+            for kind, name in (("waiting", "a"), ("job", "train"))
+        )
+
+    with followed(fleet, allowed) as entries:
+        assert eventually(lambda: seen("default"), SECONDS)
+        assert eventually(lambda: {"read-pods", "read-jobs"} <= shown(entries, "notice").keys(), SECONDS)
+        allowed |= rights
+        assert eventually(lambda: seen("default", "kube-public"), SECONDS)
+        assert eventually(lambda: not {"read-pods", "read-jobs"} & shown(entries, "notice").keys(), SECONDS)
+
+
+def test_the_right_to_list_alone_does_not_change_what_is_followed(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, opened = threading.Semaphore(0), list[str]()
+
+    def watch(limited: Limited, kind: Kind[Any], where: Where, version: str, silence: float) -> Connection:
+        if not where.namespace:
+            asked.release()
+            raise RefusedError("forbidden", 403, "Forbidden")
+        opened.append(where.namespace)
+        return KubeClient.watch(limited, kind, where, version, silence)
+
+    monkeypatch.setattr(follow, "RIGHTS_SECONDS", 0.05)
+    monkeypatch.setattr(Limited, "watch", watch)
+    fleet.pod("b", 4)
+    allowed: dict[str, Sequence[str]] = {"pods": ("default",)}
+    with followed(fleet, allowed) as entries:
+        assert eventually(lambda: "default/b" in shown(entries, "waiting"), SECONDS)
+        allowed["pods"] = ("", "default")
+        for _ in range(3):
+            assert asked.acquire(timeout=SECONDS)
+        assert opened == ["default"]
