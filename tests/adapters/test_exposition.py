@@ -92,7 +92,7 @@ def test_while_a_text_is_made_nobody_else_makes_one() -> None:
         reads += 1
         if reads > 1:
             begun.set()
-            assert go_on.wait(10)
+            assert go_on.wait(60.0)
         return [reading("vgpu_x", [(("n1",), float(reads))])]
 
     app = Exposition(read, clock=clock)
@@ -100,10 +100,10 @@ def test_while_a_text_is_made_nobody_else_makes_one() -> None:
     clock.now += KEPT_SECONDS
     other = threading.Thread(target=scrape, args=(app,))
     other.start()
-    assert begun.wait(10)
+    assert begun.wait(60.0)
     assert scrape(app) == first
     go_on.set()
-    other.join(10)
+    other.join(60.0)
     assert (scrape(app) != first, reads) == (True, 2)
 
 

@@ -39,7 +39,7 @@ class Script:
             self.closed.release()
 
     def close(self) -> None:
-        self._thread.join(5)
+        self._thread.join(60)
         self._listener.close()
         assert not self._thread.is_alive()
 
@@ -48,7 +48,7 @@ class Script:
 def served(*connections: Sequence[bytes], path: str = "") -> Iterator[tuple[Script, Connections]]:
     with (
         closing(Script(*connections)) as script,
-        closing(Connections(Endpoint(script.url + path, lambda: None), 5.0)) as client,
+        closing(Connections(Endpoint(script.url + path, lambda: None), 60.0)) as client,
     ):
         yield script, client
 
@@ -68,7 +68,7 @@ def test_one_connection_carries_many_requests() -> None:
 def test_a_connection_that_the_server_closed_meanwhile_is_not_used() -> None:
     with served([OK], [OK]) as (script, client):
         assert get(client) == (200, b"ok")
-        assert script.closed.acquire(timeout=5)
+        assert script.closed.acquire(timeout=60)
         assert get(client) == (200, b"ok")
 
 
@@ -77,7 +77,7 @@ def test_a_server_that_wants_no_more_requests_gets_none() -> None:
         assert get(client) == (200, b"ok")
         thread = threading.Thread(target=get, args=(client,))
         thread.start()
-        thread.join(5)
+        thread.join(60)
         assert len(script.requests) == 3, "the first connection was closed, and so ended its script"
         assert script.requests[1] == b""
 
@@ -129,9 +129,9 @@ def test_no_name_can_add_a_header() -> None:
 
 def test_a_stream_gives_what_comes_and_tells_a_cut() -> None:
     with served([CHUNKED], [CUT]) as (_, client):
-        with closing(client.stream("/x", {}, 5.0)) as stream:
+        with closing(client.stream("/x", {}, 60.0)) as stream:
             assert (stream.status, b"".join(stream.body())) == (201, b"ok")
-        with closing(client.stream("/x", {}, 5.0)) as stream:
+        with closing(client.stream("/x", {}, 60.0)) as stream:
             parts = stream.body()
             assert next(parts) == b"ok"
             with pytest.raises(LOST):
@@ -144,13 +144,13 @@ def test_an_interrupted_stream_ends_whoever_reads_it() -> None:
     def answer(listener: socket.socket) -> None:
         with listener.accept()[0] as accepted:
             accepted.sendall(CUT)
-            ended.wait(5)
+            ended.wait(60)
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"http://127.0.0.1:{listener.getsockname()[1]}"
         answering = threading.Thread(target=answer, args=(listener,))
         answering.start()
-        with closing(Connections(Endpoint(address, lambda: None), 5.0).stream("/x", {}, 30.0)) as stream:
+        with closing(Connections(Endpoint(address, lambda: None), 5.0).stream("/x", {}, 60.0)) as stream:
             parts = stream.body()
             assert next(parts) == b"ok"
             threading.Timer(0.05, stream.interrupt).start()

@@ -39,7 +39,7 @@ class SecureServer:
 
     def close(self) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)
-        self._thread.join(5)
+        self._thread.join(60)
         self._listener.close()
 
     def _run(self) -> None:
@@ -48,7 +48,7 @@ class SecureServer:
                 plain, _ = self._listener.accept()
             except OSError:
                 return
-            plain.settimeout(5)
+            plain.settimeout(60)
             try:
                 with self._context.wrap_socket(plain, server_side=True) as secure:
                     secure.recv(65536)
@@ -103,7 +103,7 @@ def holder(
         config["clusters"][0]["cluster"] = {"server": server.url, **cluster}
         config["users"][0]["user"] = user
         path.write_text(json.dumps(config), encoding="utf-8")
-        with closing(KubeClient(from_kubeconfig(str(path)), "test", timeout=5.0)) as client:
+        with closing(KubeClient(from_kubeconfig(str(path)), "test", timeout=60.0)) as client:
             return client.get(LEASES, Ref("lease", "ns")).holder
 
     return ask

@@ -2,13 +2,14 @@
 
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent import futures
 from pathlib import Path
 
 import grpc
 import pytest
 
+from device_plugin.adapters.kubelet import podresources
 from device_plugin.adapters.kubelet.pb import podresources_pb2 as pb
 from device_plugin.adapters.kubelet.pb import podresources_pb2_grpc as rpc
 from device_plugin.adapters.kubelet.podresources import KubeletPodResources
@@ -28,7 +29,7 @@ class Kubelet(rpc.PodResourcesListerServicer):
         self, _: pb.ListPodResourcesRequest, context: grpc.ServicerContext
     ) -> pb.ListPodResourcesResponse:
         self.calls += 1
-        self.gate.wait(10)
+        self.gate.wait(60)
         if self.busy:
             self.busy -= 1
             context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
@@ -74,13 +75,21 @@ def test_a_containers_tickets_are_the_union_of_its_entries(
 
 
 def test_many_that_wait_share_a_call_that_began_after_they_came(
-    kubelet: Kubelet, client: KubeletPodResources
+    kubelet: Kubelet, client: KubeletPodResources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(podresources, "TIMEOUT_SECONDS", 60.0)
     kubelet.gate.clear()
+    came = threading.Semaphore(0)
+
+    def ask() -> Sequence[Holder]:
+        came.release()
+        return client.list()
+
     with futures.ThreadPoolExecutor(60) as pool:
-        waiting = [pool.submit(client.list) for _ in range(60)]
+        waiting = [pool.submit(ask) for _ in range(60)]
+        assert all(came.acquire(timeout=60) for _ in waiting)
         kubelet.gate.set()
-        assert all(len(future.result(10)) == 1 for future in waiting)
+        assert all(len(future.result(60)) == 1 for future in waiting)
     assert kubelet.calls < 20
 
 
@@ -96,7 +105,7 @@ def test_an_absent_kubelet_is_an_error_for_all_that_wait(socket: Path, client: K
     with futures.ThreadPoolExecutor(4) as pool:
         for future in [pool.submit(client.list) for _ in range(4)]:
             with pytest.raises(KubeletError, match=str(socket)):
-                future.result(20)
+                future.result(60)
 
 
 def test_nobody_waits_for_ever_for_a_call_that_broke_off(
@@ -106,15 +115,15 @@ def test_nobody_waits_for_ever_for_a_call_that_broke_off(
 
     def broken() -> None:
         asked.set()
-        gate.wait(10)
+        gate.wait(60)
         raise ValueError("Cannot invoke RPC on closed channel!")  # what grpc says while the agent stops
 
     monkeypatch.setattr(client, "_ask", broken)
     with futures.ThreadPoolExecutor(4) as pool:
         first = pool.submit(client.list)
-        assert asked.wait(10)
+        assert asked.wait(60)
         others = [pool.submit(client.list) for _ in range(3)]
         gate.set()
         for future in (first, *others):
             with pytest.raises((ValueError, KubeletError)):
-                future.result(10)
+                future.result(60)
