@@ -213,10 +213,10 @@ def test_drain_waits_until_the_containers_have_ended(fleet: Fleet) -> None:
     status: list[int] = []
     drain = threading.Thread(target=lambda: status.append(vgpu(fleet, "drain", "n1-0")))
     drain.start()
-    assert eventually(lambda: "deletionTimestamp" in fleet.pods()["slow"]["metadata"], 10)
+    assert eventually(lambda: "deletionTimestamp" in fleet.pods()["slow"]["metadata"], 60)
     assert not status
     fleet.remove("slow")
-    drain.join(10)
+    drain.join(60)
     assert status == [0]
 
 

@@ -164,10 +164,10 @@ def test_changes_are_printed_as_they_come_until_ctrl_c(
 
     def look(fleet: Fleet) -> None:
         """Look at the list, change something, look again, and end it."""
-        if eventually(lambda: printed(titles[-1]) and out[-1].count("\n") >= 3, 10):
+        if eventually(lambda: printed(titles[-1]) and out[-1].count("\n") >= 3, 60):
             out.append("")
             CHANGES[command](fleet, monkeypatch)
-            eventually(lambda: printed(SEEN[command]), 10)
+            eventually(lambda: printed(SEEN[command]), 60)
         ctrl_c()
 
     with filled(tmp_path) as fleet:

@@ -74,12 +74,13 @@ def engine_of(
     stop = threading.Event()
     thread = threading.Thread(target=jobs.run, args=(settings, stop))
     thread.start()
-    line = eventually(lambda: capsys.readouterr().out, 10)
+    line = eventually(lambda: capsys.readouterr().out, 60)
     port = line.partition("listening")[2].split()[0].rpartition(":")[2]
     kubectl(monkeypatch, tmp_path, FORWARDS.format(tmp_path, port))
     yield fleet
     stop.set()
-    thread.join(15)
+    thread.join(60)
+    assert not thread.is_alive()
 
 
 def vgpu(fleet: Fleet, *words: str) -> int:
@@ -247,22 +248,24 @@ def test_of_a_kubectl_that_runs_another_one_nothing_is_left(
 
 
 @pytest.mark.parametrize(
-    ("script", "says"),
+    ("seconds", "script", "says"),
     [
         (
-            "#!/bin/sh\necho 'error: forbidden' >&2\nexit 1\n",
+            60.0, "#!/bin/sh\necho 'error: forbidden' >&2\nexit 1\n",
             "vgpu-system/vgpu-jobs-0: it says error: forbidden: have an administrator bind the Role ask-job-engine",
         ),
-        ("#!/bin/sh\nexec /bin/sleep 1000\n", "it says nothing within 0.2 s"),
-        ("#!/nowhere\n", "cannot be run (No such file or directory): install it into a folder of $PATH"),
-        ("#!/bin/sh\necho 'Forwarding from 127.0.0.1:1 -> 9404'\nexec /bin/sleep 1000\n", "does not answer"),
+        (0.2, "#!/bin/sh\nexec /bin/sleep 1000\n", "it says nothing within 0.2 s"),
+        (60.0, "#!/nowhere\n", "cannot be run (No such file or directory): install it into a folder of $PATH"),
+        (
+            60.0, "#!/bin/sh\necho 'Forwarding from 127.0.0.1:1 -> 9404'\nexec /bin/sleep 1000\n", "does not answer",
+        ),
     ],
-)
+)  # fmt: skip
 def test_a_kubectl_that_cannot_forward_is_told_why(
     fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-    script: str, says: str,
+    seconds: float, script: str, says: str,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(port_forward, "TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr(port_forward, "TIMEOUT_SECONDS", seconds)
     kubectl(monkeypatch, tmp_path, script)
     lease(fleet, "")
     assert vgpu(fleet, "queue") == 2

@@ -107,10 +107,11 @@ def test_changes_are_followed_from_the_lists_on(fleet: Fleet) -> None:
             fleet.pod("later", 4, "n1-1")
             fleet.patch("/api/v1/namespaces/default/pods/a/status", {"status": {"phase": "Succeeded"}})
             held = [[], ["later"]]
-            assert eventually(lambda: _holders(reader) == held, 20)
+            assert eventually(lambda: _holders(reader) == held, 60)
             fleet.node("n2")
-            assert eventually(lambda: reader.node("n2"), 20)
-        assert set(told) == {"n1", "n2"}
+            assert eventually(lambda: reader.node("n2"), 60)
+            # Whoever follows is told of a change once it is in the view.
+            assert eventually(lambda: set(told) == {"n1", "n2"}, 60), told
 
 
 def _holders(reader: ClusterReader) -> list[list[str]]:

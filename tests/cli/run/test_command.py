@@ -71,7 +71,7 @@ class Run:
 
     def end(self) -> int:
         """The exit status, once it has ended."""
-        self._thread.join(20)
+        self._thread.join(60)
         assert not self._thread.is_alive()
         return self.status
 
@@ -161,7 +161,7 @@ class Printed:
 
     def until(self, text: str) -> None:
         """Return once this was said."""
-        assert eventually(lambda: text in self.read(), 20), f"{text!r} was not said, but {self.err!r}"
+        assert eventually(lambda: text in self.read(), 60), f"{text!r} was not said, but {self.err!r}"
 
 
 def test_without_a_job_engine_it_says_how_to_install_one(
