@@ -29,9 +29,18 @@ def control(folder: Path) -> Iterator[Path]:
     supervisor.boot()
     socket = folder / "control"
     threading.Thread(target=supervisor.serve, args=(socket,), daemon=True).start()
-    assert eventually(socket.exists, 5)
+    assert eventually(lambda: listens(socket), 60)
     yield socket
     supervisor.crash()
+
+
+def listens(control: Path) -> bool:
+    """True once the supervisor takes orders, which is after its socket has appeared."""
+    try:
+        order(control, "status")
+    except OSError:
+        return False
+    return True
 
 
 def running(control: Path) -> dict[str, bool]:
@@ -39,26 +48,26 @@ def running(control: Path) -> dict[str, bool]:
     return found
 
 
-def starts(folder: Path) -> int:
-    """How often the program that lives has started."""
-    file = folder / "starts"
+def starts(folder: Path, noted: str = "starts") -> int:
+    """How often the program has started that notes it in this file."""
+    file = folder / noted
     return file.read_text().count("started") if file.exists() else 0
 
 
 def test_a_program_that_ends_by_itself_is_started_again(folder: Path, control: Path) -> None:
     assert control
-    assert eventually(lambda: (folder / "deaths").read_text().count("started") >= 2, 10)
+    assert eventually(lambda: starts(folder, "deaths") >= 2, 60)
 
 
 @pytest.mark.parametrize("do", ["stop", "kill", "crash"])
 def test_a_program_that_was_stopped_stays_so_until_it_is_started(
     folder: Path, control: Path, do: str
 ) -> None:
-    assert eventually(lambda: starts(folder) == 1, 5)
+    assert eventually(lambda: starts(folder) == 1, 60)
     order(control, do, program="lives")
     assert not running(control)["lives"]
     order(control, "start", program="lives")
-    assert eventually(lambda: starts(folder) == 2, 5)
+    assert eventually(lambda: starts(folder) == 2, 60)
     assert running(control)["lives"]
 
 

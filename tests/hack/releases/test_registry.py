@@ -34,7 +34,7 @@ def host(tmp_path: Path) -> Iterator[str]:
             [str(program), "serve", str(tmp_path / "config.yml")], stdout=log, stderr=log
         )
     try:
-        assert eventually(lambda: _listens(address), 20)
+        assert eventually(lambda: _listens(address), 60)
         yield address
     finally:
         process.terminate()
@@ -59,7 +59,7 @@ def archive(folder: Path, *architectures: str) -> Path:
 
 
 def get(host: str, path: str, kind: str) -> bytes:
-    connection = http.client.HTTPConnection(host, timeout=10)
+    connection = http.client.HTTPConnection(host, timeout=60)
     connection.request("GET", f"/v2/tools/vgpu/{path}", headers={"Accept": kind})
     content = connection.getresponse().read()
     connection.close()

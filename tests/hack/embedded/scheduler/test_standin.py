@@ -22,7 +22,7 @@ from tests.deadline import eventually
 
 SECONDS = 60.0
 TIMING = SchedulerTiming(
-    lease=2.0, renew_deadline=1.5, retry_period=0.1, backoff=0.05, backoff_limit=0.2, extender=1.0
+    lease=2.0, renew_deadline=1.5, retry_period=0.1, backoff=0.05, backoff_limit=0.2, extender=60.0
 )
 
 
