@@ -368,7 +368,7 @@ class Apart:
         self._threads.append(thread)
         thread.start()
 
-    def join(self, seconds: float = 10.0) -> None:
+    def join(self, seconds: float = 60.0) -> None:
         for thread in self._threads:
             thread.join(seconds)
             assert not thread.is_alive()

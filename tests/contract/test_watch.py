@@ -73,7 +73,7 @@ def test_a_watch_ends_by_itself_after_timeout_seconds(cluster: Cluster) -> None:
     begin = time.monotonic()
     with cluster.watch(PODS, timeoutSeconds="1", **only("nobody")) as watch:
         assert list(watch) == []
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 20
 
 
 def test_bookmarks_carry_the_version_over_silence(cluster: Cluster, pending: str) -> None:

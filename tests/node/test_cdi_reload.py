@@ -23,7 +23,7 @@ class World:
 
     def _sleep(self, seconds: float) -> None:
         self.asleep.set()
-        assert self.let_sleep.wait(10)
+        assert self.let_sleep.wait(60.0)
         self.slept.append(seconds)
         self.now += seconds
 
@@ -77,10 +77,10 @@ def test_those_that_wait_together_are_told_of_together(world: World) -> None:
     for number, thread in enumerate(threads):
         world.spec(f"s{number}")
         thread.start()
-        assert world.asleep.wait(10)
+        assert world.asleep.wait(60.0)
     world.let_sleep.set()
     for thread in threads:
-        thread.join(10)
+        thread.join(60.0)
     assert len(world.slept) == 1
 
 

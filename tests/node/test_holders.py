@@ -92,18 +92,18 @@ def test_a_look_that_ends_late_does_not_replace_a_newer_one() -> None:
     def slow() -> Sequence[Holder]:
         shown = look()
         begun.set()
-        assert go_on.wait(10)
+        assert go_on.wait(60.0)
         return shown
 
     kubelet.list = slow  # type: ignore[method-assign]
     late = threading.Thread(target=kubelet.who, args=(MEM, "a"))
     late.start()
-    assert begun.wait(10)
+    assert begun.wait(60.0)
     kubelet.list = look  # type: ignore[method-assign]
     kubelet.admit("b", mem="b")
     assert kubelet.who(MEM, "b") == ["b"]
     go_on.set()
-    late.join(10)
+    late.join(60.0)
     looks = kubelet.looks
     assert kubelet.who(MEM, "b") == ["b"]
     assert kubelet.looks == looks

@@ -2,7 +2,6 @@
 
 import tempfile
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -35,7 +34,7 @@ def _served(parts: Parts, folder: Path) -> Iterator[grpc.Channel]:
 def test_allocate_is_answered_while_more_containers_wait_than_there_are_threads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(allocate, "WAIT_SECONDS", 60.0)
+    monkeypatch.setattr(allocate, "WAIT_SECONDS", 200.0)
     parts = Parts(tmp_path, Peer())
     parts.start()
     # The path of a Unix socket has at most 107 characters (unix(7)); that of `tmp_path` can be too long.
@@ -47,7 +46,7 @@ def test_allocate_is_answered_while_more_containers_wait_than_there_are_threads(
             for i in range(2 * server.THREADS)
         ]
         request = pb.AllocateRequest(container_requests=[pb.ContainerAllocateRequest(devices_ids=["a"])])
-        answer = stub.Allocate(request, timeout=10)
+        answer = stub.Allocate(request, timeout=60)
         assert len(answer.container_responses) == 1
         parts.allocator.stop()
         assert {call.code() for call in waiting} == {grpc.StatusCode.UNAVAILABLE}
@@ -56,7 +55,7 @@ def test_allocate_is_answered_while_more_containers_wait_than_there_are_threads(
 def test_whoever_comes_beyond_the_most_is_sent_back_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(allocate, "WAIT_SECONDS", 60.0)
+    monkeypatch.setattr(allocate, "WAIT_SECONDS", 200.0)
     parts = Parts(tmp_path, Peer())
     parts.start()
     looks: Counter[int] = Counter()
@@ -66,10 +65,8 @@ def test_whoever_comes_beyond_the_most_is_sent_back_at_once(
             pool.submit(parts.allocator.pre_start, MEM, [str(i)]) for i in range(allocate.MOST_WAITING)
         ]
         until(lambda: sum(n > 1 for n in list(looks.values())) == allocate.MOST_WAITING, "all wait")
-        begun = time.monotonic()
         with pytest.raises(NotNowError, match="which container holds these tickets"):
             parts.allocator.pre_start(MEM, ["late"])
-        assert time.monotonic() - begun < 10
-        assert not any(call.done() for call in waiting)
+        assert not any(call.done() for call in waiting), "it did not wait as long as they do"
         parts.allocator.stop()
-        assert all(isinstance(call.exception(30), NotNowError) for call in waiting)
+        assert all(isinstance(call.exception(60), NotNowError) for call in waiting)

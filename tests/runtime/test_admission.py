@@ -48,7 +48,7 @@ def test_a_process_that_is_alone_does_not_wait_for_the_lock(container: Slice) ->
         process.stdin.flush()
         assert process.stdout.readline() == "True\n"
         assert region.read(container.region).used_bytes[0] == 2 * MIB
-        process.communicate("\n", timeout=30)
+        process.communicate("\n", timeout=60)
 
 
 def test_a_process_waits_for_the_lock_when_another_has_come(container: Slice) -> None:
@@ -69,7 +69,7 @@ def test_a_process_waits_for_the_lock_when_another_has_come(container: Slice) ->
             assert region.read(container.region).used_bytes[0] == 102 * MIB
             fcntl.flock(owner, fcntl.LOCK_UN)
             process.stdout.readline()
-        process.communicate("\n", timeout=30)
+        process.communicate("\n", timeout=60)
 
 
 def test_a_charge_that_is_taken_back_refuses_nobody(container: Slice) -> None:
@@ -85,7 +85,7 @@ def test_a_refusal_leaves_no_charge(container: Slice) -> None:
         assert process.stdout.readline() == f"{REFUSED}\n"
         usage = region.read(container.region)
         assert (usage.used_bytes[0], usage.denied[0]) == (901 * MIB, 1)
-        process.communicate("\n", timeout=30)
+        process.communicate("\n", timeout=60)
 
 
 def test_a_request_that_never_fits_is_published_at_no_time(container: Slice) -> None:

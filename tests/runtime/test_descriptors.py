@@ -72,7 +72,7 @@ def test_a_child_that_is_forked_while_a_slot_is_claimed_does_not_hold_it(machine
     environment = machine.environment | {"PYTHONPATH": str(slices.REPOSITORY)}
     command = [sys.executable, "-S", "-c", script]
     with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE) as process:
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=60) == 0
         # The child gives the slot up by itself, and may run only after its parent has ended.
         until(lambda: region.read(machine.folder / "usage").live_slots == 0, "the child holds no slot")
 

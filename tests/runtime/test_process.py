@@ -79,7 +79,7 @@ def test_child_and_parent_count_beside_each_other(container: Slice, fork: str) -
         assert process.stdout.readline() == f"b'1' {REFUSED}\n"
         usage = region.read(container.region)
         assert (usage.used_bytes[0], usage.live_slots) == (900 * MIB, 2)
-        process.communicate("\n", timeout=30)
+        process.communicate("\n", timeout=60)
 
 
 @pytest.mark.parametrize("fork", FORKS)
@@ -92,7 +92,7 @@ def test_parents_death_frees_its_slot_though_a_child_lives(container: Slice, for
         assert process.stdout is not None
         assert process.stdin is not None
         assert process.stdout.readline() == "child\n"
-        process.wait(timeout=30)
+        process.wait(timeout=60)
         assert region.read(container.region).live_slots == 0
         process.stdin.write("\n")
 
@@ -117,4 +117,4 @@ def test_child_does_not_wait_for_a_thread_of_its_parent(container: Slice, fork: 
         process.stdin.flush()
         assert process.stdout.readline() == "0\n"
         owner.close()
-        assert process.communicate(timeout=30) == ("", "")
+        assert process.communicate(timeout=60) == ("", "")

@@ -47,7 +47,7 @@ def test_program_that_closes_our_descriptors(container: Slice, reuse: str) -> No
         assert (usage.used_bytes[0], usage.live_slots) == (400 * MIB, 1), (
             "one slot, though it was lost three times"
         )
-        process.communicate("\n", timeout=30)
+        process.communicate("\n", timeout=60)
     assert region.read(container.region).live_slots == 0
 
 

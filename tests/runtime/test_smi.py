@@ -43,7 +43,7 @@ class Smi:
 
     def run(self, *words: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
-            [self.program, *words], env={}, capture_output=True, text=True, check=False, timeout=20
+            [self.program, *words], env={}, capture_output=True, text=True, check=False, timeout=60
         )
 
     def json(self, status: int = 0) -> Any:

@@ -35,7 +35,7 @@ def tell(
         capture_output=True,
         text=True,
         check=False,
-        timeout=20,
+        timeout=60,
     )
 
 

@@ -246,7 +246,7 @@ def test_a_watch_that_shows_the_pod_unbound_after_its_binding_frees_nothing(
 
 
 def test_bindings_of_different_pods_run_at_the_same_time(world: World, one: Replica) -> None:
-    together, apart, errors = threading.Barrier(4, timeout=10.0), Apart(), []
+    together, apart, errors = threading.Barrier(4, timeout=60.0), Apart(), []
 
     def slow(pod: Pod, node: str, annotations: Mapping[str, str]) -> None:
         together.wait()
@@ -266,14 +266,14 @@ def test_of_two_binds_of_one_pod_one_is_sent(world: World, one: Replica) -> None
 
     def slow(pod: Pod, node: str, annotations: Mapping[str, str]) -> None:
         sent.set()
-        assert go.wait(10.0)
+        assert go.wait(60.0)
         world.api.land(pod, node, annotations)
 
     world.api.on_bind = slow
     made = world.pod("p")
     one.ask(made)
     apart.run(lambda: errors.append(one.bind(made)))
-    assert sent.wait(10.0)
+    assert sent.wait(60.0)
     assert [r.stage for r in one.view.ledger.reservations()] == [ReservationStage.BINDING]
     assert one.bind(made) == "another Binding of the pod is under way: try again"
     go.set()

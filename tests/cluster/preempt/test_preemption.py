@@ -298,7 +298,7 @@ def test_kube_scheduler_does_not_wait_for_a_search_in_the_background(
 
     def wait(_: float) -> None:
         paused.set()
-        assert resume.wait(10.0)
+        assert resume.wait(60.0)
 
     one.preemption = Preemption(one.shared, world.api, wait)
     full(world)
@@ -307,7 +307,7 @@ def test_kube_scheduler_does_not_wait_for_a_search_in_the_background(
     answers: list[dict[str, list[str]]] = []
     background, asked = Apart(), Apart()
     background.run(one.preemption.step)
-    assert paused.wait(10.0)
+    assert paused.wait(60.0)
     asked.run(lambda: answers.append(advised(world, vip, n1=["uid-low"])))
     try:
         asked.join()
