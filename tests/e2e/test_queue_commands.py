@@ -20,7 +20,7 @@ from tests.e2e.nodes import first
 from tests.e2e.queued_jobs import elastic, one_card, queued, running
 from tests.e2e.service import SYSTEM
 from tests.e2e.slices import inventory
-from tests.e2e.waiting import eventually
+from tests.e2e.waiting import PATIENCE, eventually
 from tests.pages import PROJECT, blocks, shown
 
 SECONDS = 120
@@ -130,7 +130,7 @@ def installed_again(machines: Machines) -> Iterator[None]:
     yield
     overlay = install.overlay_folder(layout.here())
     Kubectl("")("apply", "--kustomize", str(overlay))
-    SYSTEM("rollout", "status", "deployment/vgpu-jobs", f"--timeout={SECONDS}s")
+    SYSTEM("rollout", "status", "deployment/vgpu-jobs", f"--timeout={PATIENCE * SECONDS}s")
 
 
 @pytest.mark.usefixtures("installed_again")
@@ -143,7 +143,9 @@ def test_removing_the_engine_leaves_no_job_suspended(important: str, cards: int)
         kubectl.create(higher)
         assert eventually(partial(running, kubectl, "urgent", cards), SECONDS)
         assert kubectl.get(JOBS, "stopped")["spec"]["suspend"]
-        subprocess.run(["sh", "-ec", page("cd manifests")], cwd=PROJECT, check=True, timeout=SECONDS)
+        subprocess.run(
+            ["sh", "-ec", page("cd manifests")], cwd=PROJECT, check=True, timeout=PATIENCE * SECONDS
+        )
         left = kubectl.get(JOBS, "stopped")
         assert (left["spec"]["suspend"], RESIZE in left["metadata"].get("annotations", {})) == (False, False)
         kubectl("delete", "job", "urgent", "--cascade=foreground")
