@@ -39,10 +39,17 @@ class Call:
 
 
 def calls(log: Path, after: int = 0) -> Iterator[Call]:
-    """All finished requests to resources from byte `after` of the log on, oldest first."""
+    """All finished requests to resources from byte `after` of the log on, oldest first.
+
+    Lines of which a part was not written yet are left out: at the end of the log, and where `after` is amid one.
+    """
     with log.open("rb") as lines:
-        lines.seek(after)
+        if after:
+            lines.seek(after - 1)
+            lines.readline()
         for line in lines:
+            if not line.endswith(b"\n"):
+                return
             event = json.loads(line)
             user, about = event["user"]["username"], event.get("objectRef")
             if event["stage"] == "ResponseComplete" and user.startswith(SERVICES) and about:

@@ -80,5 +80,6 @@ def test_a_log_without_calls_is_no_proof(tmp_path: Path) -> None:
 
 def test_reads_are_not_writes(tmp_path: Path) -> None:
     log = tmp_path / "audit.log"
-    log.write_text("\n".join(event(verb, "pods") for verb in ("get", "list", "watch", "create", "delete")))
+    verbs = ("get", "list", "watch", "create", "delete")
+    log.write_text("".join(event(verb, "pods") + "\n" for verb in verbs))
     assert [call.verb for call in audit.calls(log) if call.writes] == ["create", "delete"]
