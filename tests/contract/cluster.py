@@ -143,6 +143,11 @@ class Cluster:
         self._connection.close()
 
 
+def nowhere(pod: str) -> str:
+    """A node for this pod that is not there. Kubernetes deletes all pods of one that has been missing for 40 s."""
+    return f"node-of-{pod}"
+
+
 def unique(stem: str = "contract") -> str:
     """A name that no other test uses: a real cluster outlives them."""
     return f"{stem}-{uuid.uuid4().hex[:10]}"

@@ -19,8 +19,10 @@ from hack.embedded.jobs.controller import USER as JOB_CONTROLLER
 from hack.testbed.cluster import INSIDE
 from hack.testbed.layout import CONTROL_PLANE, here
 from hack.testbed.supervisor import order
+from tests.builders.cards import MEM
 from tests.builders.objects import pod
 from tests.builders.written_jobs import as_object, job
+from tests.contract.asking import asking, container
 from tests.contract.cluster import JOBS, PODS, Cluster, unique
 from tests.deadline import eventually
 from tests.release import OLDER
@@ -88,7 +90,16 @@ def _real(file: Path) -> Cluster:
 
     made = Cluster(address, {"admin": {}, **identities}, forget, tls)
     _let_edit(made)
+    assert eventually(lambda: _holds(made), 60, every=0.5)
     return made
+
+
+def _holds(cluster: Cluster) -> bool:
+    """True once the API server evaluates the policies that were installed a moment ago, and the editor may edit."""
+    good, bad = asking(unique()), asking(unique(), containers=[container(limits={MEM: "0"})])
+    made = cluster.post(f"{PODS}?dryRun=All", good, "editor")
+    refusal = cluster.post(f"{PODS}?dryRun=All", bad, "editor")
+    return (made.code, refusal.code) == (201, 422) and made.body["spec"]["schedulerName"] == "vgpu-scheduler"
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ import pytest
 
 from tests.builders.objects import binding, pod
 from tests.contract.asking import asking, refused
-from tests.contract.cluster import PODS, Answer, Cluster
+from tests.contract.cluster import PODS, Answer, Cluster, nowhere
 
 KEY = "cdi.k8s.io/all"
 DEVICES = {KEY: "vendor.com/gpu=all"}
@@ -80,7 +80,7 @@ def test_not_with_an_ephemeral_container(cluster: Cluster, name: str, path: str,
 def test_not_with_a_binding(cluster: Cluster, name: str, path: str, accepted: Any, route: str) -> None:
     accepted(asking(name))
     where = f"{path}/binding" if route == "binding" else "/api/v1/namespaces/default/bindings"
-    refused_devices(cluster.post(where, binding(name, "no-node", annotations=DEVICES), "tenant"))
+    refused_devices(cluster.post(where, binding(name, nowhere(name), annotations=DEVICES), "tenant"))
     assert "nodeName" not in cluster.get(path).body["spec"]
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from tests.builders.objects import binding
-from tests.contract.cluster import Cluster
+from tests.contract.cluster import Cluster, nowhere
 
 
 def eviction(name: str, **options: Any) -> dict[str, Any]:
@@ -16,7 +16,7 @@ def eviction(name: str, **options: Any) -> dict[str, Any]:
 
 
 def test_a_running_pod_is_marked_and_keeps_its_grace(cluster: Cluster, name: str, pending: str) -> None:
-    cluster.post(f"{pending}/binding", binding(name, "no-node"))
+    cluster.post(f"{pending}/binding", binding(name, nowhere(name)))
     answer = cluster.post(f"{pending}/eviction", eviction(name), "allocator")
     assert (answer.code, answer.body["status"]) == (201, "Success")
     metadata = cluster.get(pending).body["metadata"]
@@ -25,7 +25,7 @@ def test_a_running_pod_is_marked_and_keeps_its_grace(cluster: Cluster, name: str
 
 
 def test_a_pod_says_that_it_was_evicted(cluster: Cluster, name: str, pending: str) -> None:
-    cluster.post(f"{pending}/binding", binding(name, "no-node"))
+    cluster.post(f"{pending}/binding", binding(name, nowhere(name)))
     cluster.post(f"{pending}/eviction", eviction(name), "allocator")
     conditions = {item["type"]: item for item in cluster.get(pending).body["status"]["conditions"]}
     assert conditions["PodScheduled"]["status"] == "True"

@@ -7,7 +7,7 @@ import pytest
 
 from tests.builders.objects import binding, pod
 from tests.contract.asking import SLICE, asking, container, refused
-from tests.contract.cluster import PODS, Answer, Cluster
+from tests.contract.cluster import PODS, Answer, Cluster, nowhere
 
 GRANT = "vgpu.io/grant"
 
@@ -316,7 +316,7 @@ def test_a_grant_is_not_forged_with_a_binding(
     cluster: Cluster, name: str, pending: str, role: str, route: str
 ) -> None:
     where = f"{pending}/binding" if route == "binding" else "/api/v1/namespaces/default/bindings"
-    forbidden(cluster.post(where, binding(name, "no-node", annotations={GRANT: "{}"}), role))
+    forbidden(cluster.post(where, binding(name, nowhere(name), annotations={GRANT: "{}"}), role))
     assert "nodeName" not in cluster.get(pending).body["spec"]
 
 
@@ -324,7 +324,7 @@ def test_a_grant_is_not_forged_with_a_binding(
 def granted(cluster: Cluster, name: str, pending: str) -> str:
     """The path of a pod that the allocator bound with a grant."""
     answer = cluster.post(
-        f"{pending}/binding", binding(name, "no-node", annotations={GRANT: "true"}), "allocator"
+        f"{pending}/binding", binding(name, nowhere(name), annotations={GRANT: "true"}), "allocator"
     )
     assert answer.code == 201
     assert cluster.get(pending).body["metadata"]["annotations"][GRANT] == "true"
