@@ -7,13 +7,26 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def eventually(look: Callable[[], T], seconds: float, every: float = 0.01) -> T:
-    """What `look` finds, once that is true; after `seconds` what it found last, for the assertion to show."""
+def eventually(
+    look: Callable[[], T],
+    seconds: float,
+    every: float = 0.01,
+    missed: type[Exception] | tuple[type[Exception], ...] = (),
+) -> T:
+    """What `look` finds, once that is true; after `seconds` what it found last, for the assertion to show.
+
+    A look that raises one of `missed` found nothing. Raises that of the last look.
+    """
     deadline = time.monotonic() + seconds
     while True:
-        found = look()
-        if found or time.monotonic() > deadline:
-            return found
+        try:
+            found = look()
+        except missed:
+            if time.monotonic() > deadline:
+                raise
+        else:
+            if found or time.monotonic() > deadline:
+                return found
         time.sleep(every)
 
 

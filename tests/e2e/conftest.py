@@ -18,6 +18,7 @@ from hack.testbed import layout
 from tests.e2e.kubectl import Kubectl, KubectlError, api
 from tests.e2e.machines import Machines
 from tests.e2e.waiting import eventually
+from tests.e2e.workloads import pod
 
 NAMESPACES = Kind("", "v1", "namespaces", "Namespace", dict)
 ACCOUNTS = Kind("", "v1", "serviceaccounts", "ServiceAccount", dict)
@@ -62,9 +63,9 @@ def in_own_namespace() -> Iterator[Kubectl]:
     assert eventually(lambda: made.has(ACCOUNTS, "default"), 20)
     yield made
     api().delete(NAMESPACES, Ref(namespace))  # with what makes new pods
-    for pod in made.items():
+    for left in made.items():
         with suppress(GoneError):
-            api().delete(PODS, Ref(pod["metadata"]["name"], namespace))
+            api().delete(PODS, Ref(left["metadata"]["name"], namespace))
     assert eventually(lambda: not made.items(), 80)
 
 
@@ -108,5 +109,6 @@ def important() -> Iterator[str]:
     """A PriorityClass above that of other pods; classes have no namespace."""
     name = f"important-{uuid.uuid4().hex[:8]}"
     Kubectl("")("create", "priorityclass", name, "--value=1000")
+    assert eventually(lambda: not Kubectl().would_refuse(pod("any", priorityClassName=name)), 20)
     yield name
     Kubectl("")("delete", "priorityclass", name)

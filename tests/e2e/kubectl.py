@@ -14,9 +14,9 @@ from typing import Any
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.endpoint import Endpoint, from_kubeconfig
 from device_plugin.kube.api import EVENTS, PODS, Kind, Ref, Where
-from device_plugin.kube.errors import ApiError, GoneError
+from device_plugin.kube.errors import ApiError, GoneError, RefusedError
+from tests.deadline import eventually
 from tests.e2e.commands import LOST, execute
-from tests.e2e.waiting import within
 
 # As patient as tests.e2e.waiting: other clusters share the machine.
 SECONDS = 180.0
@@ -109,6 +109,19 @@ class Kubectl:
             return str(error)
         raise AssertionError("these objects were taken")
 
+    def would_refuse(self, body: Mapping[str, Any]) -> str:
+        """Why the API server would not take this object now; empty if it would. Nothing is stored.
+
+        What admission knows of other objects (quotas, labels of namespaces, priority classes) is a moment old.
+        """
+        try:
+            api().create(kind_of(body).json, body, self.namespace, dry=True)
+        except RefusedError as error:
+            return str(error)
+        except ApiError as error:
+            raise KubectlError(str(error)) from error
+        return ""
+
     def running(self, *pods: str, seconds: float = SECONDS) -> None:
         """Return once these pods (none named: all of the namespace) are Ready. Raises KubectlError after `seconds`."""
         wanted = pods or tuple(pod["metadata"]["name"] for pod in self.items())
@@ -117,7 +130,7 @@ class Kubectl:
         def all_are() -> bool:
             return {pod["metadata"]["name"] for pod in self.items() if is_ready(pod)}.issuperset(wanted)
 
-        if not within(all_are, seconds):
+        if not eventually(all_are, seconds, 0.25, KubectlError):
             raise KubectlError(f"not all are Ready after {seconds:g} s: {', '.join(wanted)}")
 
     def gone(self, *pods: str, seconds: float = SECONDS) -> None:
@@ -129,11 +142,13 @@ class Kubectl:
         return self.get(PODS, name)
 
     def has(self, kind: Kind[Any], name: str) -> bool:
-        """True if there is an object of this name."""
+        """True if there is an object of this name. Raises KubectlError."""
         try:
             api().get(kind.metadata, Ref(name, self.namespace))
         except GoneError:
             return False
+        except ApiError as error:
+            raise KubectlError(str(error)) from error
         return True
 
     def phase(self, name: str) -> str:

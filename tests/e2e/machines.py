@@ -3,7 +3,7 @@
 import os
 from typing import Any
 
-from device_plugin.kube.api import NODES
+from device_plugin.kube.api import NODES, PODS
 from hack.testbed import layout
 from hack.testbed.cluster import INSIDE
 from hack.testbed.supervisor import order
@@ -45,6 +45,9 @@ class Machines:
 def all_ready() -> bool:
     """The API server answers, and every node of the cluster is Ready."""
     try:
+        Kubectl("").items(
+            PODS, fields="metadata.name=none"
+        )  # it has a connection to etcd for each kind of objects
         nodes = Kubectl("").items(NODES)
     except KubectlError:
         return False

@@ -58,11 +58,15 @@ def running(kubectl: Kubectl, name: str, count: int) -> bool:
     return [each["status"]["phase"] for each in pods(kubectl, name)] == ["Running"] * count
 
 
-def written(log: Path, after: int) -> list[str]:
-    """What the engine changed of Jobs and pods since the audit log had this size."""
+def written(kubectl: Kubectl, log: Path, after: int) -> list[str]:
+    """What the engine changed of the namespace's Jobs and pods since the audit log had this size."""
     changed = ("jobs", "pods/status")
-    calls = [call for call in audit.calls(log, after) if call.service == ENGINE and call.writes]
-    return [f"{call.resource} {call.name}" for call in calls if call.resource in changed and call.code == 200]
+    return [
+        f"{call.resource} {call.name}"
+        for call in audit.calls(log, after)
+        if (call.service, call.namespace, call.code) == (ENGINE, kubectl.namespace, 200)
+        if call.writes and call.resource in changed
+    ]
 
 
 def kill_engine() -> None:

@@ -2,31 +2,36 @@
 
 import json
 import os
+import signal
 import subprocess
 import urllib.request
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
 from device_plugin.kube.leases import LEASES
-from tests.e2e.kubectl import Kubectl
+from tests.e2e.kubectl import Kubectl, KubectlError
 
 AGENT_PORT, CLUSTER_PORT, EXTENDER_PORT = 9400, 9402, 9401
 SYSTEM = Kubectl("vgpu-system")
 
 
 def agent(node: str) -> str:
-    """The name of the node agent's pod on a node."""
+    """The name of the node agent's pod on a node. Raises KubectlError while one is replaced."""
     wanted = f"spec.nodeName={node}"
-    (pod,) = SYSTEM.items(labels="app.kubernetes.io/component=node", fields=wanted)
-    return str(pod["metadata"]["name"])
+    pods = SYSTEM.items(labels="app.kubernetes.io/component=node", fields=wanted)
+    staying = [pod["metadata"]["name"] for pod in pods if "deletionTimestamp" not in pod["metadata"]]
+    if len(staying) != 1:
+        raise KubectlError(f"{node} has {len(staying)} agents")
+    return str(staying[0])
 
 
 def restarts(node: str) -> int:
     """How often the agent on a node was started again, if it is Ready; -1 if it is not."""
-    (status,) = SYSTEM.pod(agent(node))["status"]["containerStatuses"]
-    return int(status["restartCount"]) if status["ready"] else -1
+    statuses = SYSTEM.pod(agent(node))["status"].get("containerStatuses", [])
+    return next((int(status["restartCount"]) for status in statuses if status["ready"]), -1)
 
 
 def replicas() -> list[str]:
@@ -36,7 +41,7 @@ def replicas() -> list[str]:
 
 
 def leader() -> str:
-    """The replica whose scheduler holds the Lease."""
+    """The replica whose scheduler holds the Lease; empty while nobody does. It may have ended since."""
     holder = SYSTEM.get(LEASES, "vgpu-scheduler")["spec"]["holderIdentity"]
     return str(holder.rpartition("_")[0])
 
@@ -52,19 +57,25 @@ def _forwarded(pod: str, port: int) -> Iterator[str]:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
-            # "Forwarding from 127.0.0.1:40001 -> 9401"
-            yield f"http://{process.stdout.readline().split()[2]}"
+            # "Forwarding from 127.0.0.1:40001 -> 9401", and nothing where there is no such pod.
+            words = process.stdout.readline().split()
+            if not words:
+                raise KubectlError(f"port {port} of pod '{pod}' cannot be forwarded")
+            yield f"http://{words[2]}"
         finally:
             process.terminate()
 
 
 def explain(replica: str) -> Mapping[str, Any]:
-    """What the replica's /explain says, fetched as people do: through a port-forward."""
+    """What the replica's /explain says, fetched as people do: through a port-forward. Raises KubectlError."""
     with _forwarded(replica, EXTENDER_PORT) as url:
         request = urllib.request.Request(f"{url}/explain", headers={"Accept": "application/json"})  # noqa: S310
-        with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310 - http, by port-forward
-            view: Mapping[str, Any] = json.load(answer)
-            return view
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310 - http, by port-forward
+                view: Mapping[str, Any] = json.load(answer)
+        except (OSError, HTTPException, ValueError) as error:  # it ends, or begins, at this moment
+            raise KubectlError(f"/explain of {replica}: {error}") from error
+    return view
 
 
 def held(replica: str) -> list[tuple[str, str, str]]:
@@ -89,8 +100,17 @@ def processes(pod_uid: str, words: str) -> list[int]:
 
 def signal_all(pod: str, words: str, number: int) -> None:
     """Send a signal to every process of a pod of ours whose command line holds `words`; there must be one."""
-    uid = SYSTEM.pod(pod)["metadata"]["uid"]
-    found = processes(uid, words)
-    assert found, f"{pod} has no process `{words}`"
+    assert _signalled(pod, words, number), f"{pod} has no process `{words}`"
+
+
+def resume(pod: str, words: str) -> None:
+    """Let the stopped processes of a pod of ours go on; the kubelet may have replaced them, as they did not answer."""
+    _signalled(pod, words, signal.SIGCONT)
+
+
+def _signalled(pod: str, words: str, number: int) -> list[int]:
+    found = processes(SYSTEM.pod(pod)["metadata"]["uid"], words)
     for pid in found:
-        os.kill(pid, number)
+        with suppress(ProcessLookupError):  # it ended with the one before
+            os.kill(pid, number)
+    return found

@@ -3,13 +3,13 @@
 import random
 import re
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
-from tests import deadline
 from tests.e2e import service
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.slices import Held, cards, check_disjoint, held
-from tests.e2e.waiting import PATIENCE, eventually
+from tests.e2e.waiting import eventually
 from tests.e2e.workloads import slice_pod
 
 PODS_PER_CARD = 10
@@ -63,23 +63,35 @@ def fitting(waiting: list[Any], slices: list[Held]) -> list[str]:
     return names
 
 
-def test_all_that_fit_run_and_the_rest_say_why(kubectl: Kubectl, rng: random.Random) -> None:
-    sizes = [rng.choice(SIZES) for _ in range(PODS_PER_CARD * len(cards()))]
-    kubectl.create(*(slice_pod(f"p{i}", mem, cores) for i, (mem, cores) in enumerate(sizes)))
-    found = eventually(lambda: settled(kubectl), 180)
-    assert found, kubectl("get", "pods")
+def no_room_is_left(kubectl: Kubectl) -> bool:
+    """True if each pod runs or waits, and none of those that wait would fit; asserts that no two hold the same."""
+    found = settled(kubectl)
+    if found is None:
+        return False
     running, waiting = found
     slices = slices_of(kubectl, running)
     check_disjoint(slices)
     assert len(slices) == len(running)
-    assert fitting(waiting, slices) == []
+    return fitting(waiting, slices) == []
+
+
+def told_why(kubectl: Kubectl, name: str) -> bool:
+    return any(re.search(WHY, event) for event in kubectl.events(name))
+
+
+def test_all_that_fit_run_and_the_rest_say_why(kubectl: Kubectl, rng: random.Random) -> None:
+    sizes = [rng.choice(SIZES) for _ in range(PODS_PER_CARD * len(cards()))]
+    kubectl.create(*(slice_pod(f"p{i}", mem, cores) for i, (mem, cores) in enumerate(sizes)))
+    assert eventually(lambda: settled(kubectl), 180), kubectl("get", "pods")
+    # A pod that was refused while another one's Binding was under way is asked for again if that failed.
+    assert eventually(lambda: no_room_is_left(kubectl), 60)
+    waiting = [pod["metadata"]["name"] for pod in kubectl.items() if _unschedulable(pod)]
     assert waiting, "the burst was meant to ask for more than there is"
-    for pod in waiting:
-        events = kubectl.events(pod["metadata"]["name"])
-        assert any(re.search(WHY, event) for event in events), events
+    for name in waiting:
+        assert eventually(partial(told_why, kubectl, name), 30), kubectl.events(name)
     # Once they have been there for a minute, so many pods have taught the service what to expect, and how much of the
     # cards is of no use to that.
-    ratios = deadline.eventually(fragmentation, PATIENCE * 120, every=2)  # each look takes a kubectl
+    ratios = eventually(fragmentation, 120, every=2)  # each look takes a kubectl
     assert ratios
     assert 0 <= ratios[0] < 1
 

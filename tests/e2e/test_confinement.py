@@ -65,7 +65,7 @@ def test_nobody_leaves_the_files_of_the_slice(kubectl: Kubectl) -> None:
         "wait",
         "pod/root",
         "--for=jsonpath={.status.ephemeralContainerStatuses[0].state.running}",
-        "--timeout=60s",
+        "--timeout=180s",
     )
     assert ways_out(kubectl, "root", UNSHARE, CHROOT, inside="debug") == []
 
@@ -102,7 +102,8 @@ def test_hip_runs_without_the_numa_calls_and_sys_nice_gives_them_back(
 def test_pod_security_restricted_asks_for_no_profile(kubectl: Kubectl) -> None:
     kubectl("label", "namespace", kubectl.namespace, "pod-security.kubernetes.io/enforce=restricted")
     context = {**NOT_ROOT, "capabilities": {"drop": ["ALL"]}}
-    assert "seccompProfile" in kubectl.refusal(pod("plain", container(securityContext=context)))
+    plain = pod("plain", container(securityContext=context))
+    assert eventually(lambda: "seccompProfile" in kubectl.would_refuse(plain), 20)
     kubectl.create(confined("slice", context))
     kubectl.running("slice")
     assert hip(kubectl, "slice") == (1023, 2, "hipSuccess")
@@ -185,7 +186,7 @@ def test_the_quota_that_the_docs_show_bounds_a_priority(kubectl: Kubectl) -> Non
         name = quota["metadata"]["name"]
         assert eventually(lambda: "used" in kubectl.get(QUOTAS, name).get("status", {}), 20)
         bounded = slice_pod("much", mem=17, priorityClassName=priority)
-        assert "exceeded quota: important-slices" in kubectl.refusal(bounded)
+        assert eventually(lambda: "exceeded quota: important-slices" in kubectl.would_refuse(bounded), 20)
         kubectl.create(slice_pod("enough", mem=16, priorityClassName=priority), slice_pod("usual", mem=17))
     finally:
         kubectl("delete", "priorityclass", priority)

@@ -45,11 +45,12 @@ def test_nobody_runs_before_all_exist_and_then_all_run(kubectl: Kubectl) -> None
     for name in ("a", "b"):
         assert eventually(partial(told, kubectl, name, "group train waits until all of its 3 pods exist"), 30)
         assert kubectl.phase(name) == "Pending"
-    assert gang(kubectl)["why"] == "group train waits for 1 more pod (2 of 3 exist)"
+    why = "group train waits for 1 more pod (2 of 3 exist)"
+    assert eventually(lambda: gang(kubectl).get("why") == why, 30), gang(kubectl)
     kubectl.create(member("c", 3, 4, 15))
     kubectl.running("a", "b", "c")
     check_disjoint([one for name in ("a", "b", "c") for one in held(kubectl, name)])
-    assert eventually(lambda: gang(kubectl)["bound"] == 3, 30)
+    assert eventually(lambda: gang(kubectl).get("bound") == 3, 30), gang(kubectl)
 
 
 def test_a_gang_that_fits_in_part_holds_nothing_and_runs_once_another_left(kubectl: Kubectl) -> None:

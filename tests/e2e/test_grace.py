@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from device_plugin.kube.api import PODS
 from tests.e2e.kubectl import Kubectl, KubectlError
 from tests.e2e.waiting import eventually
 from tests.e2e.workloads import deployment, job, slice_pod
@@ -56,7 +57,7 @@ def test_a_tenant_cannot_keep_a_card_beyond_the_bounds(kubectl: Kubectl, tenant:
     )
     # A collection, with the grace of each pod.
     tenant("delete", "--raw", path)
-    kubectl("wait", "--for=delete", "pod/one", "--timeout=60s")
+    assert eventually(lambda: not kubectl.has(PODS, "one"), 60)
 
 
 def test_who_holds_the_right_may_force(kubectl: Kubectl, tenant: Kubectl) -> None:

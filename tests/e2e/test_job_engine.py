@@ -46,7 +46,8 @@ def test_a_job_gives_way_and_grows_back_with_the_writes_that_it_must_cost(
     size = log.stat().st_size
     kubectl("delete", "job", "small", "next", "last", "--cascade=foreground")
     assert eventually(partial(running, kubectl, "wide", width), SECONDS)
-    assert eventually(lambda: written(log, size)[-2:] == ["jobs wide"] * 2, 30), written(log, size)
+    both = ["jobs wide"] * 2
+    assert eventually(lambda: written(kubectl, log, size)[-2:] == both, 30), written(kubectl, log, size)
 
 
 def told(kubectl: Kubectl, text: str) -> bool:
@@ -59,7 +60,7 @@ def gives_way(kubectl: Kubectl, log: Path, name: str, writes: list[str]) -> None
     size = log.stat().st_size
     kubectl.create(queued(name, 1))
     assert eventually(partial(running, kubectl, name, 1), SECONDS)
-    assert eventually(lambda: written(log, size) == writes, 30), written(log, size)
+    assert eventually(lambda: written(kubectl, log, size) == writes, 30), written(kubectl, log, size)
 
 
 def test_a_job_that_somebody_changes_all_the_time_is_started_all_the_same(

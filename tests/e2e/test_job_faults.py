@@ -11,14 +11,13 @@ import pytest
 from device_plugin.core.annotations import CHECKPOINT, CHECKPOINT_SECONDS, RESIZE
 from device_plugin.core.jobs.resize import Resize
 from device_plugin.kube.api import JOBS, PODS, Kind, Ref
-from tests import deadline
 from tests.e2e import nodes
 from tests.e2e.conftest import NAMESPACES
 from tests.e2e.kubectl import Kubectl, KubectlError, api
 from tests.e2e.machines import Machines, all_ready
 from tests.e2e.queued_jobs import elastic, kill_engine, one_card, pods, queued, running
 from tests.e2e.slices import inventory
-from tests.e2e.waiting import PATIENCE, eventually, within
+from tests.e2e.waiting import eventually, within
 from tests.pages import documents
 
 SECONDS = 120
@@ -184,17 +183,23 @@ def saving(name: str, least: int, most: int) -> dict[str, object]:
 def look(kubectl: Kubectl, cards: int, found: Callable[[], bool]) -> bool:
     """True once `found` is; until then no more pods may run or leave than there are cards."""
 
-    def and_no_card_is_given_twice() -> bool:
+    def widths() -> dict[str, int]:
         jobs = [job for job in kubectl.items(JOBS) if not job["spec"]["suspend"]]
-        held = sum(job["spec"]["parallelism"] for job in jobs)
+        return {job["metadata"]["name"]: job["spec"]["parallelism"] for job in jobs}
+
+    def and_no_card_is_given_twice() -> bool:
+        before = widths()
         leaving = sum(
             "deletionTimestamp" in pod["metadata"] and pod["status"]["phase"] in ("Pending", "Running")
             for pod in kubectl.items(PODS)
         )
-        assert held + leaving <= cards, f"{held} pods are to run while {leaving} leave"
+        # No list has both: pods that leave are compared with the Jobs of that moment, so with those that stayed.
+        if before == widths():
+            held = sum(before.values())
+            assert held + leaving <= cards, f"{held} pods are to run while {leaving} leave"
         return found()
 
-    return deadline.eventually(and_no_card_is_given_twice, PATIENCE * SECONDS, every=0.05)
+    return eventually(and_no_card_is_given_twice, SECONDS, every=0.05)
 
 
 def refused(kubectl: Kubectl) -> bool:

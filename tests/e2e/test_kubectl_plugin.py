@@ -74,7 +74,11 @@ def test_with_the_rights_of_one_namespace_its_own_slices_are_shown_and_what_is_m
     api().create(
         BINDINGS, {"metadata": {"name": "jane"}, "subjects": [subject], "roleRef": role}, kubectl.namespace
     )
-    found = eventually(lambda: listed("cards", "--as", "jane", "-n", kubectl.namespace), 30)
+    jane = Kubectl(kubectl.namespace, "jane")
+    assert eventually(
+        lambda: jane("auth", "can-i", "list", "pods"), 30
+    )  # the API server has seen the binding
+    found = listed("cards", "--as", "jane", "-n", kubectl.namespace)
     assert [missing["what"] for missing in found["missing"]] == ["list nodes", "list pods of all namespaces"]
     (card,) = found["cards"]
     assert card["uuid"] == held(kubectl, "mine")[0].card
