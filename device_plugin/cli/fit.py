@@ -12,6 +12,7 @@ if one does not or none asks.
 """
 
 import argparse
+import gc
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -71,6 +72,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the places. Raises ManifestError, PrefixError, MissingListError, ApiError, EndpointError."""
     workloads = _workloads(args)
+    # Nothing of what is listed is garbage before the end: to look for some costs a fifth of the time.
+    gc.disable()
     with caller.connected(args) as client:
         local = local_allocator.read(client, args)
         refusals, untried = _tried(client, workloads)
@@ -184,7 +187,7 @@ def _fitted(local: LocalAllocator, workload: Workload, number: int, refusals: Ma
         for index in range(workload.count)
     ]
     name = f"{template.pod.namespace}/{workload.name}"
-    if problem := limit_mistake(template.pod, local.prefixes, local.served, local.units):
+    if problem := limit_mistake(template.pod, local.prefixes, local.served, local.units()):
         return FitAnswer(name, "", workload.count, problem=problem)
     try:
         request = local.view.pods.request_of(template.pod)

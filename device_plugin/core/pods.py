@@ -1,6 +1,6 @@
 """Pods, nodes and agents, with only the fields that this project uses, independent of any client library."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -82,8 +82,8 @@ class Pod:
         """The label's value, or an empty one."""
         return (self.labels or {}).get(key, "")
 
-    def grant(self) -> Grant | None:
-        """The pod's own grant, or None if it has none.
+    def grant(self, decode: Callable[[str], Grant] = Grant.decode) -> Grant | None:
+        """The pod's own grant, or None if it has none. `decode` is that of own_grant.
 
         Raises AnnotationError if there is one that cannot be this pod's: malformed, written for another pod
         or node, or naming a container that the pod does not have.
@@ -91,7 +91,8 @@ class Pod:
         text = self.annotation(annotations.GRANT)
         if not text:
             return None
-        return own_grant(text, self.uid, self.node, {container.name for container in self.containers})
+        names = {container.name for container in self.containers}
+        return own_grant(text, self.uid, self.node, names, decode)
 
 
 @dataclass(frozen=True, slots=True)

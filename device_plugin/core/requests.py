@@ -205,6 +205,8 @@ class Shape:
         return asked.mem is not None or asked.cores is not None or asked.percent is not None
 
 
+# Asked for each container of tens of thousands of pods; a cluster has a few prefixes.
+@lru_cache(64)
 def resource_names(prefix: str) -> tuple[str, ...]:
     """The names of a card family's resources, in the order of SUFFIXES."""
     return tuple(prefix + suffix for suffix in SUFFIXES)
@@ -263,6 +265,8 @@ def _check_places(pod: Pod) -> None:
 
 def _selector(pod: Pod, key: str) -> Selector:
     text = pod.annotation(key)
+    if not text:
+        return ANYTHING
     if len(text) > MAX_LIST or sum(bool(word.strip()) for word in text.split(",")) > MAX_WORDS:
         raise RequestError(
             f"annotation {key} is too long: write at most {MAX_WORDS} words, {MAX_LIST} characters"
@@ -312,10 +316,10 @@ def container_request(
     """
     asked: dict[str, dict[str, int]] = {}
     for prefix in prefixes:
-        for suffix in SUFFIXES:
-            text = limits.get(prefix + suffix)
+        for suffix, resource in zip(SUFFIXES, resource_names(prefix), strict=True):
+            text = limits.get(resource)
             if text is not None:
-                asked.setdefault(prefix, {})[suffix] = _count(name, prefix + suffix, text)
+                asked.setdefault(prefix, {})[suffix] = _count(name, resource, text)
     if not asked:
         return None
     if len(asked) > 1:
@@ -390,11 +394,11 @@ def _check_slices(where: str, prefix: str, counts: Mapping[str, int], count: int
 
 def _count(container: str, resource: str, text: str) -> int:
     value = parse_quantity(text)
-    if value is None or value.denominator != 1 or value < 1:
+    if value is None or value.denominator != 1 or value.numerator < 1:
         raise RequestError(
             f"container {container}: {resource} is {text!r}: write a whole number of at least 1"
         )
-    return min(int(value), MAX_COUNT)
+    return min(value.numerator, MAX_COUNT)
 
 
 def parse_quantity(text: str) -> Fraction | None:

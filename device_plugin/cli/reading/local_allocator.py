@@ -7,13 +7,14 @@ port to it, they are taken over.
 import argparse
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from http import HTTPStatus
 from math import inf
 from typing import Any
 
 from device_plugin.adapters.kube.client import KubeClient
+from device_plugin.adapters.kube.fast_annotations import read_grant, read_inventory
 from device_plugin.cli.access.port_forward import ForwardError, get
 from device_plugin.cli.reading.allocator_deployment import NAMESPACE, AllocatorDeployment, installed, leader
 from device_plugin.cluster.lead.leader import Leader
@@ -27,7 +28,6 @@ from device_plugin.cluster.show.why_pod import PodAnswers
 from device_plugin.cluster.watch.view import ClusterView
 from device_plugin.core.annotations import QUEUE
 from device_plugin.core.batch import QueuedJob
-from device_plugin.core.cards import Inventory
 from device_plugin.core.errors import AnnotationError, VgpuError
 from device_plugin.core.http_values import JSON
 from device_plugin.core.node_constraints import NodeConstraints, NodeIndex
@@ -50,9 +50,7 @@ class LocalAllocator:
         self.prefixes = prefixes
         self.served = frozenset(name for node in nodes for name in node.capacity or ())
         """The resources of devices that kubelets count, those of other plugins too."""
-        self.units = _units(nodes)
-        """The MiB of a memory unit, by family of cards."""
-        self.view = ClusterView(prefixes, time.monotonic)
+        self.view = ClusterView(prefixes, time.monotonic, decode=read_grant)
         self.reservations = Reservations(self.view, inf, time.monotonic)
         shared = Shared(self.view, self.reservations, Leader("", time.monotonic), time.monotonic, Counts())
         self.decisions = Decisions(shared)
@@ -66,6 +64,14 @@ class LocalAllocator:
         self.view.sync_nodes(nodes)
         self.view.sync_pods(pods)
         self.view.sync_jobs(jobs)
+
+    def units(self) -> Mapping[str, int]:
+        """By family of cards, the smallest memory unit of a node in MiB."""
+        found: dict[str, int] = {}
+        for inventory in self.view.ledger.inventories().values():
+            for card in inventory.cards:
+                found[card.family] = min(card.unit_mib, found.get(card.family, card.unit_mib))
+        return found
 
     def allowed(self, constraints: NodeConstraints) -> Sequence[str]:
         """The nodes with cards where a pod with these constraints may go."""
@@ -137,24 +143,14 @@ def prefixes_of(pod: Pod) -> Sequence[str]:
 
 def _shown(nodes: Iterable[Node], known: Iterable[str]) -> Sequence[str]:
     """The resource prefixes of all cards that inventories show, and the `known` ones."""
-    return sorted({*known, *(card.family for inventory in _inventories(nodes) for card in inventory.cards)})
-
-
-def _units(nodes: Iterable[Node]) -> Mapping[str, int]:
-    """By family of cards, the smallest memory unit in MiB of a node."""
-    found: dict[str, int] = {}
-    for inventory in _inventories(nodes):
-        for card in inventory.cards:
-            found[card.family] = min(card.unit_mib, found.get(card.family, card.unit_mib))
-    return found
-
-
-def _inventories(nodes: Iterable[Node]) -> Iterator[Inventory]:
-    """The inventories that can be read."""
+    found = {*known}
     for node in nodes:
+        # What cannot be read is told apart where the nodes are recorded.
         with suppress(AnnotationError):
-            if (inventory := node.shared()) is not None:
-                yield inventory
+            found |= (
+                {card.family for card in read_inventory(node.inventory).cards} if node.inventory else set()
+            )
+    return sorted(found)
 
 
 def _decided(client: KubeClient, args: argparse.Namespace, service: AllocatorDeployment) -> Any:

@@ -1,7 +1,8 @@
 """Openings: find the few pods whose move or end would make room for a waiting pod. Nothing is moved here."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import partial
+from typing import NamedTuple
 
 from device_plugin.cluster.preempt.search import SearchCopy
 from device_plugin.cluster.watch.view import ClusterView
@@ -17,15 +18,32 @@ OPTIONS = 64
 STAYING = ("", "DaemonSet", "Node")
 
 
+class PlacedPod(NamedTuple):
+    """A bound pod that has not ended, and what it asks for."""
+
+    pod: Pod
+    request: PodRequest
+
+
+def placed_pods(view: ClusterView) -> Mapping[str, PlacedPod]:
+    """The pods that ask for slices, are bound and have not ended, by UID."""
+    return {
+        pod.uid: PlacedPod(pod, asked)
+        for pod in view.pods.all()
+        if pod.node and not pod.ended and (asked := _request(view, pod)) is not None
+    }
+
+
 def movable(pod: Pod) -> bool:
     """True if the pod has an owner that would create it again, on any node."""
     return bool(pod.node) and not pod.ended and not pod.deleting and pod.owner not in STAYING
 
 
 def opening(
-    view: ClusterView, search: SearchCopy, pod: Pod, nodes: Collection[str] | None = None
-) -> MovePlan | None:
-    """The moves that would make room for a waiting pod on one of `nodes` (None: all).
+    view: ClusterView, search: SearchCopy, pod: Pod, placed: Mapping[str, PlacedPod],
+    nodes: Collection[str] | None = None,
+) -> MovePlan | None:  # fmt: skip
+    """The moves of `placed` pods that would make room for a waiting pod on one of `nodes` (None: all).
 
     None if the pod fits, if it is one of a gang, or if a few moves are not enough.
     """
@@ -34,12 +52,11 @@ def opening(
         return None
     with view.lock:
         shrinking = view.promises.shrinking()
-    holders = {}
-    for other in view.pods.all():
-        if other.owner_uid in shrinking:
-            continue
-        if movable(other) and other.priority <= pod.priority and (asked := _request(view, other)) is not None:
-            holders[other.uid] = Ranked(asked, other.priority)
+    holders = {
+        uid: Ranked(asked, other.priority)
+        for uid, (other, asked) in placed.items()
+        if movable(other) and other.priority <= pod.priority and other.owner_uid not in shrinking
+    }
     ranks = {uid: size(holder.request) for uid, holder in holders.items()}
     with search.planner(pod) as planner:
         moved = partial(planner.moved, request, holders)
@@ -49,22 +66,23 @@ def opening(
 
 
 def ending(
-    view: ClusterView, search: SearchCopy, pod: Pod, nodes: Collection[str] | None = None
-) -> MovePlan | None:
-    """The fewest pods whose end would make room for a waiting pod on one of `nodes` (None: all), wherever they go.
+    view: ClusterView, search: SearchCopy, pod: Pod, placed: Mapping[str, PlacedPod],
+    nodes: Collection[str] | None = None,
+) -> MovePlan | None:  # fmt: skip
+    """The fewest of the `placed` pods whose end would make room for a waiting pod on one of `nodes` (None: all).
 
-    Pods that are being deleted count as the smallest, because they end anyway. None where `opening` returns None for
-    reasons of the pod, and where the end of every pod would not be enough.
+    Where they go makes no difference. Pods that are being deleted count as the smallest, because they end anyway. None
+    where `opening` returns None for reasons of the pod, and where the end of every pod would not be enough.
     """
     request = _request(view, pod)
     if request is None or request.gang is not None:
         return None
-    ranks = {}
-    for other in view.pods.all():
-        if other.node and not other.ended and (asked := _request(view, other)) is not None:
-            ranks[other.uid] = 0 if other.deleting else 1 + size(asked)
     with search.planner(pod) as planner:
-        held = {uid: rank for uid, rank in ranks.items() if planner.ledger.grant(uid) is not None}
+        held = {
+            uid: 0 if other.deleting else 1 + size(asked)
+            for uid, (other, asked) in placed.items()
+            if planner.ledger.grant(uid) is not None
+        }
         among = planner.ledger.nodes() if nodes is None else nodes
         plan = planner.search(
             request, among, held, partial(planner.cleared, request), paced=search.paced, most=OPTIONS

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from device_plugin.cluster.place.service import ReplicaService, Shared
-from device_plugin.cluster.preempt.openings import moves_as_text, opening
+from device_plugin.cluster.preempt.openings import moves_as_text, opening, placed_pods
 from device_plugin.cluster.preempt.search import SearchCopy
 from device_plugin.cluster.watch.promises import PromiseStatus
 from device_plugin.core.annotations import GROUP
@@ -89,7 +89,8 @@ class Explainer(ReplicaService):
     def _moves(self, wanted: str) -> list[str]:
         """The moves that would make room for one pod. They take too long to compute for all pods."""
         named = [pod for pod in self._unplaced() if f"{pod.namespace}/{pod.name}" == wanted]
-        plans = (opening(self._view, self._search, pod) for pod in named)
+        placed = placed_pods(self._view) if named else {}
+        plans = (opening(self._view, self._search, pod, placed) for pod in named)
         return [
             f"{wanted} would fit on {plan.places[0].node} after moving {moves_as_text(self._view, plan)}; see vgpu"
             " defrag"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from device_plugin.cluster.place.service import ReplicaService, Shared
-from device_plugin.cluster.preempt.openings import ending, moves_as_text, opening
+from device_plugin.cluster.preempt.openings import ending, moves_as_text, opening, placed_pods
 from device_plugin.cluster.preempt.search import SearchCopy
 from device_plugin.cluster.show.dry_run import DryRun
 from device_plugin.core.errors import RequestError
@@ -198,8 +198,9 @@ class PodAnswers(ReplicaService):
     def _cures(self, pod: Pod, request: PodRequest, nodes: Sequence[str] | None) -> Cures:
         if request.gang is not None:
             return Cures()
-        ends = ending(self._view, self._search, pod, nodes)
-        moves = opening(self._view, self._search, pod, nodes)
+        placed = placed_pods(self._view)
+        ends = ending(self._view, self._search, pod, placed, nodes)
+        moves = opening(self._view, self._search, pod, placed, nodes)
         with self._search.planner(pod) as planner:
             smaller_ones = smaller(request, lambda less: planner.placer.find(less, nodes) is not None)
         return Cures(

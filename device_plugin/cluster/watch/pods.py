@@ -1,7 +1,7 @@
 """The pods that the cluster service knows, from watch events, lists, reads and our own Bindings, in any order."""
 
 from collections import OrderedDict, defaultdict
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields
 from operator import attrgetter
 
@@ -82,7 +82,9 @@ def taken_back(before: Pod | None, now: Pod, reserved: Reservation) -> bool:
     return reserved.request.gang is None and now.refused not in told and now.nominated != node
 
 
-def sound_grant(pod: Pod, reserved: Reservation | None) -> Grant | None:
+def sound_grant(
+    pod: Pod, reserved: Reservation | None, decode: Callable[[str], Grant] = Grant.decode
+) -> Grant | None:
     """The grant of a bound pod, or None if it has none. Raises AnnotationError if it is not this pod's.
 
     What its cards report now makes no difference: a card may shrink, or be away, and what was granted stays held. What
@@ -91,7 +93,7 @@ def sound_grant(pod: Pod, reserved: Reservation | None) -> Grant | None:
     ours = reserved.grant if reserved is not None else None
     if ours is not None and ours.node == pod.node and ours.encode() == pod.annotation(annotations.GRANT):
         return ours
-    return pod.grant()
+    return pod.grant(decode)
 
 
 class KnownPods:

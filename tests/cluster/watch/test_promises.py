@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from device_plugin.cluster.preempt.openings import opening
+from device_plugin.cluster.preempt.openings import opening, placed_pods
 from device_plugin.cluster.show.explain import as_text
 from device_plugin.cluster.watch.promises import MOST_READ
 from device_plugin.core.batch import QueuedJob
@@ -742,9 +742,15 @@ def test_no_moves_are_said_for_a_pod_for_which_slices_are_kept(world: World) -> 
         for number in range(2)
     ]
     waiting = [world.pod("whole", **CARD), world.api.put(of("b", 0, **CARD))]
-    assert [bool(opening(one.view, one.search(), made)) for made in waiting] == [True, True]
+    assert [bool(opening(one.view, one.search(), made, placed_pods(one.view))) for made in waiting] == [
+        True,
+        True,
+    ]
     shrinks(world, "c", small[0], job="a")
-    assert [bool(opening(one.view, one.search(), made)) for made in waiting] == [False, False]
+    assert [bool(opening(one.view, one.search(), made, placed_pods(one.view))) for made in waiting] == [
+        False,
+        False,
+    ]
     job(world, "c")
     (beside,) = (small[1].grant() or Grant("", "", {})).slices()
     leaving = runs(world, of("a", 1, mem=4, cores=15, annotations={"vgpu.io/card-uuid": beside.card}))
@@ -752,7 +758,10 @@ def test_no_moves_are_said_for_a_pod_for_which_slices_are_kept(world: World) -> 
     for name in ("a-1", small[1].name):
         leave(world, name)
     assert kept(one)
-    assert [bool(opening(one.view, one.search(), made)) for made in waiting] == [True, False]
+    assert [bool(opening(one.view, one.search(), made, placed_pods(one.view))) for made in waiting] == [
+        True,
+        False,
+    ]
 
 
 def test_what_is_kept_is_no_victim(shrunk: World) -> None:
