@@ -3,9 +3,11 @@
 import re
 import threading
 import time
+from collections.abc import Callable
 from getpass import getuser
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +19,15 @@ from device_plugin.kube.errors import ConflictError
 from device_plugin.wiring.commands import main
 from tests.cli.fleet import Fleet
 from tests.deadline import eventually
+
+
+def times(
+    monkeypatch: pytest.MonkeyPatch,
+    sleep: Callable[[float], None],
+    monotonic: Callable[[], float] = time.monotonic,
+) -> None:
+    """`vgpu drain` alone has this time: the threads of the API server in this process go on with the real one."""
+    monkeypatch.setattr(drain, "time", SimpleNamespace(sleep=sleep, monotonic=monotonic))
 
 
 def vgpu(fleet: Fleet, *words: str) -> int:
@@ -239,7 +250,7 @@ def test_drain_waits_for_processes_that_outlive_their_pod(
         " cordoned, drain it again" in capsys.readouterr().err
     )
     looks = iter((["old"], ["old"], []))
-    monkeypatch.setattr(time, "sleep", lambda _: fleet.outlived("n1", *next(looks)))
+    times(monkeypatch, lambda _: fleet.outlived("n1", *next(looks)))
     assert vgpu(fleet, "drain", "n1-0") == 0
     assert capsys.readouterr().out.splitlines() == [
         "n1-0 on n1 is already cordoned",
@@ -257,7 +268,7 @@ def test_drain_waits_for_an_agent_that_does_not_serve(
     absent = "the agent of node n1, which does not serve: it would report processes that outlive their pods"
     assert vgpu(fleet, "drain", "n1-0", "--timeout", "0") == 2
     assert f"waited in vain for {absent}; the card stays cordoned" in capsys.readouterr().err
-    monkeypatch.setattr(time, "sleep", lambda _: fleet.outlived("n1"))
+    times(monkeypatch, lambda _: fleet.outlived("n1"))
     assert vgpu(fleet, "drain", "n1-0") == 0
     assert capsys.readouterr().out.splitlines()[1:] == [f"waiting for {absent}", "n1-0 is empty"]
 
@@ -270,8 +281,7 @@ def test_drain_waits_for_the_report_of_a_pod_that_is_deleted_by_force_meanwhile(
     monkeypatch.setattr(drain, "SETTLE_SECONDS", REPORT_SECONDS)
     # At once there is no report, then there is one, then its processes have ended.
     looks, now = iter((["old"], [])), count()
-    monkeypatch.setattr(time, "monotonic", lambda: float(next(now)))
-    monkeypatch.setattr(time, "sleep", lambda _: fleet.outlived("n1", *next(looks, [])))
+    times(monkeypatch, lambda _: fleet.outlived("n1", *next(looks, [])), lambda: float(next(now)))
     assert vgpu(fleet, "drain", "n1-0") == 0
     assert "waiting for processes on node n1 that outlive their pods: default/old" in capsys.readouterr().out
 
@@ -289,8 +299,7 @@ def test_drain_ends_when_time_is_up_though_pods_keep_coming(
         slept.append(seconds)
         fleet.pod(f"pod-{len(slept)}", 8, "n1-0")
 
-    monkeypatch.setattr(time, "sleep", comes_again)
-    monkeypatch.setattr(time, "monotonic", lambda: sum(slept))
+    times(monkeypatch, comes_again, lambda: sum(slept))
     assert vgpu(fleet, "drain", "n1-0", "--timeout", "2") == 2
     assert sum(slept) == 2
     told = capsys.readouterr().err

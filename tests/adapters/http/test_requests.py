@@ -35,7 +35,7 @@ def read(*pieces: bytes) -> list[RawRequest]:
 def connected() -> Iterator[socket.socket]:
     with (
         Server(echo, "127.0.0.1:0") as server,
-        socket.create_connection(("127.0.0.1", server.port), 5) as client,
+        socket.create_connection(("127.0.0.1", server.port), 60) as client,
     ):
         yield client
 
