@@ -36,7 +36,7 @@ def _installed_by_helm() -> None:
 
 
 def test_helm_test_is_given_a_slice() -> None:
-    report = helm("test", "--logs", "--timeout=120s")
+    report = helm("test", "--logs", "--timeout=300s")
     assert "Phase:          Succeeded" in report
     assert "1023 MiB" in report, report
 

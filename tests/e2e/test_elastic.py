@@ -13,13 +13,12 @@ from hack.elastic import steps
 from hack.elastic.steps import Step
 from hack.testbed.images.trainer import PROGRAM as TRAIN
 from hack.testbed.images.trainer import TRAINER
-from tests import deadline
 from tests.e2e import nodes, service
 from tests.e2e.kubectl import Kubectl, KubectlError
 from tests.e2e.machines import Machines
 from tests.e2e.queued_jobs import queued, running
 from tests.e2e.slices import inventory
-from tests.e2e.waiting import PATIENCE, eventually
+from tests.e2e.waiting import eventually
 from tests.exposed import families
 from tests.release import NAMED
 from tests.requirement import require
@@ -74,7 +73,7 @@ class Training:
             found = self.steps()[len(before) :]
             return found if sum(step.world == world for step in found) >= SETTLED else []
 
-        found = deadline.eventually(settled, PATIENCE * SECONDS, every=1)
+        found = eventually(settled, SECONDS, every=1)
         assert found, f"{world} ranks train; last steps: {self.steps()[-3:]}, pods: {self.pods()}"
         return found
 
@@ -100,7 +99,9 @@ def test_a_job_gives_cards_to_others_and_takes_them_again_and_loses_no_step(
 ) -> None:
     training.start(2, 4, lambda: capsys.readouterr().out)
     training.trained(4, [])
-    assert any(value > 0 for value in progress(training.node)), "the trainer says how far it is"
+    assert eventually(lambda: any(value > 0 for value in progress(training.node)), 30), (
+        "the trainer says how far it is"
+    )
 
     before = training.steps()
     kubectl.create(*(queued(name, 1) for name in ("a", "b")))

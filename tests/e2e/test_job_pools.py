@@ -65,4 +65,4 @@ def hanging(replica: str) -> Iterator[None]:
     try:
         yield
     finally:
-        service.signal_all(replica, "vgpu jobs", signal.SIGCONT)
+        service.resume(replica, "vgpu jobs")

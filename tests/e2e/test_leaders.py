@@ -8,10 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from tests.e2e import service
-from tests.e2e.kubectl import Kubectl, KubectlError
+from tests.e2e.kubectl import Kubectl
 from tests.e2e.machines import Machines, all_ready
-from tests.e2e.slices import check_disjoint
-from tests.e2e.test_burst import fitting, settled, slices_of
+from tests.e2e.test_burst import no_room_is_left, settled
 from tests.e2e.waiting import eventually, within
 from tests.e2e.workloads import slice_pod
 
@@ -34,9 +33,9 @@ def pause_leader(_: Machines) -> None:
     pod = service.leader()
     for words in ("vgpu cluster", "kube-scheduler"):
         service.signal_all(pod, words, signal.SIGSTOP)
-    assert eventually(lambda: service.leader() != pod, PAUSE_SECONDS + 20)
+    assert eventually(lambda: service.leader() not in ("", pod), PAUSE_SECONDS + 20)
     for words in ("vgpu cluster", "kube-scheduler"):
-        service.signal_all(pod, words, signal.SIGCONT)
+        service.resume(pod, words)
 
 
 def kill_api_server(machines: Machines) -> None:
@@ -71,22 +70,6 @@ def test_a_burst_survives(
     assert eventually(both_replicas_agree, 60)
 
 
-def no_room_is_left(kubectl: Kubectl) -> bool:
-    found = settled(kubectl)
-    if found is None:
-        return False
-    running, waiting = found
-    try:
-        slices = slices_of(kubectl, running)
-    except KubectlError:
-        return False
-    check_disjoint(slices)
-    return fitting(waiting, slices) == []
-
-
 def both_replicas_agree() -> bool:
-    try:
-        first, second = (service.held(replica) for replica in service.replicas())
-    except (KubectlError, OSError, IndexError, ValueError):
-        return False  # one of them is starting
-    return bool(first) and first == second
+    ledgers = [service.held(replica) for replica in service.replicas()]
+    return len(ledgers) == 2 and bool(ledgers[0]) and ledgers[0] == ledgers[1]

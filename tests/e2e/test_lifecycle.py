@@ -99,7 +99,7 @@ def test_an_older_version_and_the_upgrade_from_it_leave_running_slices_alone(
     before = sitting(kubectl)
     apply()
     assert sitting(kubectl) == before
-    assert ledger_has(kubectl, "a", "b", "c", "d")
+    assert eventually(lambda: ledger_has(kubectl, "a", "b", "c", "d"), 60)
     kubectl.gone("a")
     fill(kubectl, "e")
     check_disjoint([one for name in "bcde" for one in held(kubectl, name)])
