@@ -21,7 +21,7 @@ def bare(script: Path, home: Path, *words: str) -> "subprocess.CompletedProcess[
     """Run it as a new login would, in a folder that is not the project's."""
     environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(home)}
     return subprocess.run(
-        [script, *words], cwd=home, env=environment, capture_output=True, text=True, check=False, timeout=60
+        [script, *words], cwd=home, env=environment, capture_output=True, text=True, check=False, timeout=240
     )
 
 
