@@ -53,7 +53,7 @@ WAYS = {
     "closed descriptors": ("closed",),
     "zeroes in the region": ("zeroed",),
 }
-SCRAPES = 10
+SCRAPES = 5
 
 
 def built(folder: Path) -> str:
@@ -181,10 +181,14 @@ def agent_seconds() -> float:
 
 
 def scrapes(pair: Pair) -> float:
-    """Seconds of CPU that the agent uses while it is scraped SCRAPES times."""
-    before = agent_seconds()
-    for _ in range(SCRAPES):
-        assert pair.of_slice("memory_used_bytes", "beside") == pair.beside_bytes
+    """Seconds of CPU that the agent uses until it has read its sources SCRAPES times, which it does once a second."""
+    before, ages = agent_seconds(), set[float]()
+
+    def all_read() -> bool:
+        ages.add(pair.sample("vgpu_inventory_age_seconds"))
+        return len(ages) > SCRAPES
+
+    assert eventually(all_read, 20)
     return agent_seconds() - before
 
 
