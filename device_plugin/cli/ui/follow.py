@@ -129,40 +129,50 @@ class ClusterFollower:
                 self._stop.wait(RIGHTS_SECONDS)
 
     def _follow_nodes(self) -> bool:
-        return self._follow(NODES, EVERYWHERE, self._view.sync_nodes, self._on_node)
+        return self._follow(NODES, EVERYWHERE, self._view.sync_nodes, self._on_node, self._lose_nodes)
 
     def _follow_pods(self) -> bool:
         """Follow the pods; without the right to all of them, those of the namespace."""
-        follow = partial(self._follow, PODS, sync=self._view.sync_pods, on_change=self._on_pod)
+        view = self._view
+        follow = partial(
+            self._follow, PODS, sync=view.sync_pods, on_change=self._on_pod, lose=view.work_without_pods
+        )
         if follow(self._where):
             return True
         return not self._where.namespace and follow(Where(self._namespace), wider=self._where)
 
     def _follow_jobs(self) -> bool:
         """Follow the Jobs of queues; without the right to, those of the namespace."""
-        follow = partial(self._follow, JOBS, sync=self._sync_jobs, on_change=self._on_job)
+        lose = partial(self._sync_jobs, ())
+        follow = partial(self._follow, JOBS, sync=self._sync_jobs, on_change=self._on_job, lose=lose)
         where = Where(self._where.namespace, QUEUE)
         if follow(where):
             return True
-        self._view.work_without_jobs()
         return not where.namespace and follow(Where(self._namespace, QUEUE), wider=where)
 
     def _follow(
         self, kind: Kind[Any], where: Where, sync: Callable[[Sequence[Any]], None],
-        on_change: Callable[[Change, Any], None], *, wider: Where | None = None,
+        on_change: Callable[[Change, Any], None], lose: Callable[[], None], *, wider: Where | None = None,
     ) -> bool:  # fmt: skip
         """Follow a kind until the end, or until the caller may read what is `wider`.
 
-        Returns false once the caller may not read the kind there.
+        Returns false once the caller may not read the kind there; `lose` is called, since what was read before is not
+        known any more. A list is taken once its watch is open: who may only list would see it come and go.
         """
         watch: ListWatch[Any] = ListWatch(self._client, kind, where)
         ended = threading.Event()
         with self._watches_lock:
             self._watches.append(watch)
+        listed: list[Sequence[Any]] = []
 
         def synced(items: Sequence[Any]) -> None:
-            sync(items)
-            self._touch()
+            listed[:] = [items]
+
+        def opened() -> None:
+            if listed:
+                sync(listed.pop())
+                self._touch()
+            self._on_open(kind, where)
 
         def changed(change: Change, item: Any) -> None:
             on_change(change, item)
@@ -172,23 +182,14 @@ class ClusterFollower:
             look = partial(self._widen, kind, wider, watch, ended)
             threading.Thread(target=look, name=f"ui-rights-{kind.plural}", daemon=True).start()
         try:
-            watch.run(
-                synced,
-                changed,
-                self._stop,
-                partial(self._on_error, kind),
-                partial(self._on_open, kind, where),
-            )
+            watch.run(synced, changed, self._stop, partial(self._on_error, kind), opened)
         except _ForbiddenError:
             self._late.pop(kind.plural, None)
             self._entries.put(
                 "notice",
                 {f"late-{kind.plural}": None, f"read-{kind.plural}": {"text": self._missing(kind, where)}},
             )
-            if kind is NODES:
-                self._nodes_hidden = True
-            # What was read before is not known any more.
-            sync(())
+            lose()
             self._touch()
             return False
         finally:
@@ -240,6 +241,10 @@ class ClusterFollower:
             raise _ForbiddenError from error
         since = self._late.setdefault(kind.plural, time.strftime("%H:%M:%S"))
         self._note(f"late-{kind.plural}", f"{kind.plural} may be out of date since {since}: {error}")
+
+    def _lose_nodes(self) -> None:
+        self._nodes_hidden = True
+        self._view.sync_nodes(())
 
     def _on_node(self, change: Change, node: Node) -> None:
         if change is Change.DELETED:

@@ -228,7 +228,7 @@ class Reservations:
         self._release_incomplete(self.gangs.name_unless_bound(pod.uid))
 
     def forget(self, uid: str) -> None:
-        """Remove all records of a pod that is gone."""
+        """Remove all records of a pod that is gone, or cannot be read any more."""
         self.preemption_queue.forget(uid)
         self.waiting.drop(uid)
         self.postponed.drop(uid)

@@ -169,11 +169,15 @@ class KnownPods:
             return None
         return _Asked(pod, request) if request is not None else None
 
-    def forget(self, uid: str) -> None:
-        """The pod is gone, whether it was known or only expected."""
+    def remove(self, uid: str) -> None:
+        """The pod is not known any more; it may exist, and be seen again."""
         known = self._known.pop(uid, None)
         if known is not None:
             self._on_node[known.pod.node].discard(uid)
+
+    def forget(self, uid: str) -> None:
+        """The pod is gone, whether it was known or only expected."""
+        self.remove(uid)
         self._gone[uid] = None
         if len(self._gone) > GONE_REMEMBERED:
             self._gone.popitem(last=False)

@@ -9,7 +9,7 @@ Nothing is decided here: what follows from a change for pods that wait is up to 
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Protocol, TypeVar
@@ -45,7 +45,7 @@ class Follower(Protocol):
         """The ledger shows the news; `changed` is false where that makes no difference to slices or to waiting."""
 
     def forget(self, uid: str) -> None:
-        """The pod is gone."""
+        """The pod is gone, or cannot be read any more."""
 
     def give_back(self, holder: Holder) -> None:
         """Release the holder's reservation if it is WAITING: it overlaps with slices that others hold."""
@@ -157,9 +157,7 @@ class ClusterView:
                 self.reports.vanish(pod, grant, self._clock())
             if pod is not None or reservation is not None:
                 self.pods.forget(uid)
-                self.faults.clear("grant", uid)
-                for follower in self._followers:
-                    follower.forget(uid)
+                self._forgotten(uid)
             self.free(uid)
 
     def sync_pods(self, pods: Iterable[Pod]) -> None:
@@ -170,12 +168,13 @@ class ClusterView:
         self.take(pods, partial(self.see_pod, watched=True))
         self.take(self.pods.vanished(listed), self.forget_pod)
         with self.lock:
-            hosts = [holder for holder, held in self.ledger.holdings().items() if held.grant is None]
-            for holder in hosts:
-                if isinstance(holder, str) and holder not in listed and self.pods.get(holder) is None:
-                    self.free(holder)
-            self.pods_listed = True
-            self._begin_promises()
+            self._end_list(listed)
+
+    def work_without_pods(self) -> None:
+        """Work though pods cannot be read: none is known until a list shows them again, and none counts as gone."""
+        self.take([pod.uid for pod in self.pods.all()], self._lose_pod)
+        with self.lock:
+            self._end_list(())
 
     def free(self, uid: str) -> None:
         """End the pod's holding; slices that its processes may still use stay held."""
@@ -298,6 +297,26 @@ class ClusterView:
             self._suspects.add(node)
 
     # With the lock held
+
+    def _end_list(self, listed: Collection[str]) -> None:
+        """Finish a list of pods: free what pods without slices hold that are not `listed`."""
+        hosts = [holder for holder, held in self.ledger.holdings().items() if held.grant is None]
+        for holder in hosts:
+            if isinstance(holder, str) and holder not in listed and self.pods.get(holder) is None:
+                self.free(holder)
+        self.pods_listed = True
+        self._begin_promises()
+
+    def _lose_pod(self, uid: str) -> None:
+        self.pods.remove(uid)
+        self._forgotten(uid)
+        self.free(uid)
+
+    def _forgotten(self, uid: str) -> None:
+        """Remove what was noted of a pod that is not known any more."""
+        self.faults.clear("grant", uid)
+        for follower in self._followers:
+            follower.forget(uid)
 
     def _account_host(self, pod: Pod) -> None:
         """Record the host amounts of a pod that asks for no slice."""

@@ -3,7 +3,7 @@
 import json
 import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
 
@@ -14,6 +14,7 @@ from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli.ui import follow, rows
 from device_plugin.cli.ui.entries import PageEntries
 from device_plugin.cli.ui.follow import ClusterFollower
+from device_plugin.cluster.watch.view import ClusterView
 from device_plugin.core.annotations import GROUP, GROUP_SIZE, MAX_REPLICAS, QUEUE
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import DEFAULT_PREFIXES
@@ -220,6 +221,50 @@ def test_rights_that_are_withdrawn_hide_what_they_showed_until_they_are_back(
         assert eventually(lambda: shown(entries, "notice").keys() == {"read-nodes"}, SECONDS)
         allowed["nodes"] = ("",)
         assert eventually(lambda: held(entries) == {"n1": [["a"], []]}, SECONDS)
+        assert eventually(lambda: shown(entries, "notice") == {}, SECONDS)
+
+
+@pytest.mark.parametrize("lost", [("watch",), ("list", "watch")], ids=" and ".join)
+def test_pods_are_hidden_while_they_cannot_be_followed_and_shown_again(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, lost: Sequence[str]
+) -> None:
+    refused, asked, taken = set[str](), threading.Semaphore(0), list[int]()
+
+    def limited(verb: str) -> Callable[..., Any]:
+        call = getattr(Limited, verb)
+
+        def answer(client: Limited, kind: Kind[Any], *rest: Any) -> Any:
+            if kind.plural == "pods" and verb in refused:
+                asked.release()
+                raise RefusedError("forbidden", 403, "Forbidden")
+            return call(client, kind, *rest)
+
+        return answer
+
+    def sync(view: ClusterView, pods: Sequence[Pod]) -> None:
+        taken.append(len(pods))
+        sync_pods(view, pods)
+
+    sync_pods = ClusterView.sync_pods
+    monkeypatch.setattr(ClusterView, "sync_pods", sync)
+    monkeypatch.setattr(follow, "RIGHTS_SECONDS", 0.05)
+    for verb in ("list", "watch"):
+        monkeypatch.setattr(Limited, verb, limited(verb))
+    fleet.node("n1", 1)
+    fleet.pod("a", 4, "n1-0")
+    fleet.pod("b", 4)
+    with followed(fleet) as entries:
+        assert eventually(lambda: held(entries) == {"n1": [["a"]]} and shown(entries, "waiting"), SECONDS)
+        refused.update(lost)
+        fleet.stop()
+        fleet.start()
+        assert eventually(lambda: held(entries) == {"n1": [[]]} and not shown(entries, "waiting"), SECONDS)
+        assert eventually(lambda: shown(entries, "notice").keys() == {"read-pods"}, SECONDS)
+        for _ in range(3):
+            assert asked.acquire(timeout=SECONDS)
+        assert taken == [2], "a list that cannot be followed is not taken"
+        refused.clear()
+        assert eventually(lambda: held(entries) == {"n1": [["a"]]} and shown(entries, "waiting"), SECONDS)
         assert eventually(lambda: shown(entries, "notice") == {}, SECONDS)
 
 

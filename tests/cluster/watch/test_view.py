@@ -233,6 +233,23 @@ def test_a_list_without_a_pod_says_it_is_gone_unless_the_watch_never_showed_it()
     assert set(state.view.ledger.grants()) == {b.uid}, "b was bound after the list was made"
 
 
+def test_pods_that_cannot_be_read_are_not_known_and_not_gone() -> None:
+    a, b, waits, faulty = (pod(name) for name in ("a", "b", "waits", "faulty"))
+    host = replace(b, node="n1", containers=(), host=HostAmounts(1, 1))
+    listed = [bound(a, grant(a)), host, waits, with_grant(faulty, "{", "n1", "")]
+    view = state_of().view
+    view.sync_pods(listed)
+    held = dict(view.ledger.holdings())
+    assert held.keys() == {a.uid, b.uid, faulty.uid}
+    view.work_without_pods()
+    assert (view.pods.all(), dict(view.ledger.holdings()), len(view.faults.standing())) == ([], {}, 0)
+    assert free(view) == ALL
+    view.sync_pods(listed)
+    assert {each.name for each in view.pods.all()} == {"a", "waits", "faulty"}
+    assert view.ledger.holdings() == held
+    assert len(view.faults.standing()) == 1
+
+
 def test_a_node_that_vanishes_and_returns_finds_its_slices_held() -> None:
     a = pod("a")
     state = state_of()
