@@ -6,14 +6,14 @@
     vgpu queue --sort-by=-since -o yaml
     vgpu queue admit train      # starts a waiting job by hand, whatever the queue says
 
-You need kubectl, and the rights of the Role ask-job-engine of docs/jobs.md; for `admit` the rights to patch the Job and
-to `admit` jobs of the group vgpu.io in its namespace.
+You need kubectl, and the rights of the Role ask-job-engine of docs/jobs.md; for -l the right to list Jobs; for `admit`
+the rights to patch the Job and to `admit` jobs of the group vgpu.io in its namespace.
 """
 
 import argparse
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from io import StringIO
 from typing import Any
@@ -22,8 +22,9 @@ from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli.access import caller, engine
 from device_plugin.cli.access.engine import EngineError
 from device_plugin.cli.printing import output
-from device_plugin.cli.printing.follow import show_changes
+from device_plugin.cli.printing.follow import list_allowed, show_changes
 from device_plugin.cli.printing.output import NONE, Column, Listing, ListPrinter, age
+from device_plugin.cli.reading.cluster import MissingRight
 from device_plugin.core.annotations import KUEUE_QUEUE, QUEUE
 from device_plugin.core.jobs.job import pods
 from device_plugin.kube.api import JOBS, Ref, Where
@@ -53,32 +54,46 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the jobs, or start one. Raises EngineError, ForwardError, ApiError, EndpointError, SortError."""
+    """Print the jobs, or start one.
+
+    Raises EngineError, ForwardError, ListForbiddenError, ApiError, EndpointError, SortError.
+    """
     with caller.connected(args) as client:
         if args.job:
             print(admitted(client, engine.named(args)))
             return 0
         namespace = "" if args.all_namespaces else caller.namespace(args)
 
-        def jobs() -> Sequence[Mapping[str, Any]]:
+        def jobs() -> tuple[Sequence[Mapping[str, Any]], Sequence[MissingRight]]:
+            if not args.selector:
+                return listed(engine.jobs(client, args), namespace), ()
+            names, missing = labelled(client, args, namespace)
             found = listed(engine.jobs(client, args), namespace)
-            return labelled(client, found, Where(namespace, args.selector)) if args.selector else found
+            return [job for job in found if (job["namespace"], job["name"]) in names], missing
 
         printer = ListPrinter(args, _listing(namespaces=not namespace, wide=args.output == "wide"))
-        found = jobs()
-        printer.show(found, empty=f"no job of namespace {namespace} is in a queue" if namespace else NOBODY)
+        found, missing = jobs()
+        empty = f"no job of namespace {namespace} is in a queue" if namespace else NOBODY
+        # What may not be read may have rows.
+        empty = "no jobs are known" if missing else empty
+        printer.show(found, {"missing": [*map(MissingRight.as_object, missing)], "faults": []}, empty)
+        if args.output not in output.OBJECTS:
+            output.note([*map(str, missing)])
         if not args.watch:
             return 0
         printer.remember(found)
-        return show_changes(threading.Event(), lambda: printer.show_changes(jobs()), ASK_SECONDS)
+        return show_changes(threading.Event(), lambda: printer.show_changes(jobs()[0]), ASK_SECONDS)
 
 
 def labelled(
-    client: KubeClient, jobs: Iterable[Mapping[str, Any]], where: Where
-) -> Sequence[Mapping[str, Any]]:
-    """Those of the jobs whose Jobs the selector finds. Raises ApiError."""
-    names = {(job.namespace, job.name) for job in client.list(JOBS.metadata, where).items}
-    return [job for job in jobs if (job["namespace"], job["name"]) in names]
+    client: KubeClient, args: argparse.Namespace, namespace: str
+) -> tuple[Set[tuple[str, str]], Sequence[MissingRight]]:
+    """Namespace and name of each Job that the selector finds, and what may not be listed.
+
+    Raises ListForbiddenError, ApiError, EndpointError.
+    """
+    found, _, missing = list_allowed(args, client, JOBS.metadata, Where(namespace, args.selector))
+    return {(job.namespace, job.name) for job in found.items}, missing
 
 
 def _number(key: str) -> Callable[[Mapping[str, Any]], tuple[bool, float]]:

@@ -181,7 +181,13 @@ def test_changes_are_printed_as_they_come_until_ctrl_c(
 
 
 @pytest.mark.parametrize(
-    ("command", "plural"), [("pods", "pods"), ("top", "pods"), ("quota", "resourcequotas")]
+    ("command", "plural", "group"),
+    [
+        ("pods", "pods", ""),
+        ("top", "pods", ""),
+        ("quota", "resourcequotas", ""),
+        ("queue -l app!=none", "jobs", "batch"),
+    ],
 )
 def test_with_the_rights_of_one_namespace_its_rows_are_shown_and_what_is_missing(
     shared: Fleet,
@@ -189,6 +195,7 @@ def test_with_the_rights_of_one_namespace_its_rows_are_shown_and_what_is_missing
     capsys: pytest.CaptureFixture[str],
     command: str,
     plural: str,
+    group: str,
 ) -> None:
     listed = KubeClient.list
 
@@ -198,7 +205,7 @@ def test_with_the_rights_of_one_namespace_its_rows_are_shown_and_what_is_missing
         return listed(client, kind, where)
 
     monkeypatch.setattr(KubeClient, "list", limited)
-    words = [command, "-A", "--kubeconfig", str(shared.kubeconfig)]
+    words = [*command.split(), "-A", "--kubeconfig", str(shared.kubeconfig)]
     assert main([*words, "-o", "name"]) == 0
     printed = capsys.readouterr()
     assert len(printed.out.split()) == 2
@@ -206,9 +213,8 @@ def test_with_the_rights_of_one_namespace_its_rows_are_shown_and_what_is_missing
     assert printed.err.startswith(told)
     assert main([*words, "-o", "json"]) == 0
     (missing,) = json.loads(capsys.readouterr().out)["missing"]
-    assert (
-        missing["rule"] == f'apiGroups: [""], resources: [{plural}], verbs: [list, watch], in a ClusterRole'
-    )
+    rule = f'apiGroups: ["{group}"], resources: [{plural}], verbs: [list, watch], in a ClusterRole'
+    assert missing["rule"] == rule
 
 
 ALL_PODS = (
@@ -220,6 +226,8 @@ WITHOUT_RIGHTS = {
     "pods": "you may not list pods of namespace default: have an administrator add the rule ",
     "pods -A": f"you may not {ALL_PODS}",
     "queue": "forbidden (403 Forbidden): have an administrator bind the Role ask-job-engine of docs/jobs.md to you",
+    "queue -l app=x": "you may not list jobs of namespace default: have an administrator add the rule ",
+    "queue -A -l app=x": "you may not list jobs of all namespaces, nor list jobs of namespace default: have an ",
     "quota": "you may not list resourcequotas of namespace default: have an administrator add the rule ",
     "top": "you may not list pods of namespace default: have an administrator add the rule ",
 }

@@ -137,7 +137,7 @@ def follow_list(
     Items are told apart by their first two fields, namespace and name. The list is of the caller's namespace where they
     may not list all. `notes` and `every` are those of show_reading. Raises ListForbiddenError, ApiError, EndpointError.
     """
-    listed, where, missing = _listed(args, client, kind, where)
+    listed, where, missing = list_allowed(args, client, kind, where)
     found, faults = rows(listed.items)
     said = [*notes()] if notes is not None else []
     keys = {"missing": [*map(MissingRight.as_object, missing)], "faults": [*faults]}
@@ -181,10 +181,13 @@ def follow_list(
         thread.join()
 
 
-def _listed(
+def list_allowed(
     args: argparse.Namespace, client: KubeClient, kind: Kind[Item], where: Where
 ) -> tuple[Listed[Item], Where, Sequence[MissingRight]]:
-    """The list, where it is from, and what may not be listed; of the caller's namespace if it is not of all."""
+    """The list, where it is from, and what may not be listed; of the caller's namespace if it is not of all.
+
+    Raises ListForbiddenError if the caller may list nothing of it, ApiError, EndpointError.
+    """
     missing = list[MissingRight]()
     if not where.namespace:
         if (listed := _unless_forbidden(client, kind, where)) is not None:
