@@ -1,9 +1,8 @@
 """A namespace of strict quota: slices in percent, of several cards, counted by a ResourceQuota."""
 
-import json
 from typing import Any
 
-from tests.e2e.kubectl import Kubectl, KubectlError
+from tests.e2e.kubectl import Kubectl
 from tests.e2e.slices import cards, check_disjoint, held
 from tests.e2e.waiting import eventually
 from tests.e2e.workloads import container, pod
@@ -19,23 +18,14 @@ def asking(name: str, of_cards: int = 1, **limits: int) -> dict[str, Any]:
     return body
 
 
-def refusal_of(kubectl: Kubectl, body: dict[str, Any]) -> str:
-    """Why the API server would not take the pod; empty if it would."""
-    try:
-        kubectl("create", "--dry-run=server", "--filename", "-", given=json.dumps(body))
-    except KubectlError as error:
-        return str(error)
-    return ""
-
-
 def test_percent_and_slices_are_given_counted_and_never_passed_by(kubectl: Kubectl) -> None:
     kubectl("label", "namespace", kubectl.namespace, "vgpu.io/quota=strict")
     hard = f"requests.{PREFIX}-percent=200,requests.{PREFIX}-mem=0,requests.{PREFIX}-slices=4"
     kubectl("create", "quota", "cards", f"--hard={hard}")
     # The API server learns of the label and of the quota by watches, and a controller counts what there is.
     more = asking("more", 5, percent=100, slices=5)
-    assert eventually(lambda: "exceeded quota" in refusal_of(kubectl, more), 30), refusal_of(kubectl, more)
-    assert eventually(lambda: refusal_of(kubectl, asking("bare", percent=25)), 30), "the label holds"
+    assert eventually(lambda: "exceeded quota" in kubectl.would_refuse(more), 30), kubectl.would_refuse(more)
+    assert eventually(lambda: kubectl.would_refuse(asking("bare", percent=25)), 30), "the label holds"
     assert "write hygon.com/dcu-slices: 1" in kubectl.refusal(asking("bare", percent=25))
     assert "write hygon.com/dcu-mem too, or" in kubectl.refusal(asking("half", cores=15, slices=1))
     assert "asks for PREFIX-slices alone" in kubectl.refusal(asking("none", slices=1))
