@@ -86,7 +86,8 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel", f
         dict[str, list[str]],
         Meta(
             description="paths of the node that all containers with cards of a PCI vendor id get, read-only; of devices"
-            " only /dev/dri/cardN, the granted card's own",
+            " only /dev/dri/cardN, the granted card's own; docs/install.md says what is refused (a kubelet's folder"
+            " other than /var/lib/kubelet is not)",
             examples=[{"1d94": ["/opt/hyhal", "/dev/dri/cardN"]}],
         ),
     ] = {}
