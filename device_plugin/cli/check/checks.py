@@ -325,12 +325,15 @@ def _leader(installed: Installation) -> Iterator[Finding]:
 
 
 def _beside_scheduler(installed: Installation, machine: str) -> Iterator[Finding]:
-    """A replica runs on the machine of the default kube-scheduler that leads."""
+    """A replica is Ready on the machine of the default kube-scheduler that leads."""
     yield from unknown(installed, "clocks", "replicas")
-    if installed.replicas is not None and machine not in map(node_checks.node_of, installed.replicas):
+    ready = filter(node_checks.is_ready, installed.replicas or ())
+    if installed.replicas is not None and machine not in map(node_checks.node_of, ready):
         yield problem(
-            "clocks", f"the kube-scheduler of {machine} leads, and no pod of {CLUSTER} runs there: no pod is placed",
-            f"run one on every control-plane node (docs/install.md): kubectl -n {installed.namespace} get pods -o wide",
+            "clocks",
+            f"the kube-scheduler of {machine} leads, and no pod of {CLUSTER} is Ready there: no pod is placed",
+            f"run one on every control-plane node (docs/install.md), and see that it is Ready: kubectl -n"
+            f" {installed.namespace} get pods -o wide",
         )  # fmt: skip
 
 

@@ -28,7 +28,7 @@ def agents(installed: Installation) -> Iterator[Finding]:
     daemon_set = installed.workload(NODE_AGENTS)
     if installed.nodes is not None and daemon_set is not None:
         yield from _labelled(installed.nodes, pod_spec(daemon_set).get("nodeSelector") or {})
-    running = {node_of(each) for each in installed.agents or () if _is_ready(each)}
+    running = {node_of(each) for each in installed.agents or () if is_ready(each)}
     logs = (
         f"see the log of its agent: kubectl -n {installed.namespace} logs -l app.kubernetes.io/component=node"
     )
@@ -84,7 +84,10 @@ def node_of(pod: Object) -> str:
     return str((pod.get("spec") or {}).get("nodeName") or "")
 
 
-def _is_ready(pod: Object) -> bool:
+def is_ready(pod: Object) -> bool:
+    """True if a pod is Ready and is not being deleted: one that is, is about to end."""
+    if (pod.get("metadata") or {}).get("deletionTimestamp"):
+        return False
     conditions = (pod.get("status") or {}).get("conditions") or []
     return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
 
@@ -196,7 +199,7 @@ def plugins(installed: Installation) -> Iterator[Finding]:
             elif counted is None and shown and inventory is not None and inventory.serving:
                 yield problem(
                     "plugins", f"{node.name}: the kubelet does not know {whole}",
-                    "see the agent's log; after a change of the kubelet's folder set kubeletDir",
+                    "see the agent's log, and that the kubelet runs",
                 )  # fmt: skip
 
 

@@ -102,9 +102,9 @@ def cluster_service(**env: str) -> list[dict[str, Any]]:
     return [service("vgpu-cluster", "allocator", env=variables), service("vgpu-node", "agent")]
 
 
-def agent(name: str, ready: str = "True") -> dict[str, Any]:
+def ready_pod(node_name: str, ready: str = "True") -> dict[str, Any]:
     conditions = [{"type": "Ready", "status": ready}]
-    return named(f"vgpu-node-{name}", spec={"nodeName": name}, status={"conditions": conditions})
+    return named(f"pod-{node_name}", spec={"nodeName": node_name}, status={"conditions": conditions})
 
 
 def lease(name: str, age: float) -> dict[str, Any]:
@@ -123,7 +123,7 @@ SOUND = Installation(
         service("vgpu-cluster", "allocator"),
         service("vgpu-node", "agent", image="r:5/simulated:1@sha256:0"),
     ],
-    agents=[agent("n1"), agent("n2")],
+    agents=[ready_pod("n1"), ready_pod("n2")],
     policies=bound(checks.POLICIES),
     bindings=bound(checks.POLICIES),
     mutating=CHANGING,
@@ -145,7 +145,7 @@ def test_events_that_a_tenant_writes_are_of_no_node_or_short() -> None:
     forged = [{**NOTICE, "involvedObject": {"name": f"x{number}"}} for number in range(1000)]
     long = {**NOTICE, "message": "run this " * 1000, "lastTimestamp": "9999"}
     (_, text) = node_checks.agents(
-        replace(SOUND, agents=[agent("n1"), agent("n2", "False")], notices=[*forged, NOTICE, long])
+        replace(SOUND, agents=[ready_pod("n1"), ready_pod("n2", "False")], notices=[*forged, NOTICE, long])
     )
     assert text.text.startswith("an event of n2 says: run this")
     assert len(text.text) < 600
@@ -215,10 +215,10 @@ WARNING = {"status": {"typeChecking": {"expressionWarnings": [{"warning": "undef
             {"nodes": [node("n1"), node("n2", replace(inventory("n2"), serving=False))]},
             "agents", "not serving: n2; these nodes get no new slices",
         ),
-        ({"agents": [agent("n1")]}, "agents", "no agent is Ready on n2, so their inventories may be out of date"),
+        ({"agents": [ready_pod("n1")]}, "agents", "no agent is Ready on n2, so their inventories may be out of date"),
         ({"nodes": [node("n1")]}, "agents", "no inventory of n2 can be read, though agents run there"),
         (
-            {"agents": [agent("n1"), agent("n2", "False")], "notices": [NOTICE]},
+            {"agents": [ready_pod("n1"), ready_pod("n2", "False")], "notices": [NOTICE]},
             "agents", "an event of n2 says: cdiDir cannot be written",
         ),
         ({"nodes": [node("n1", count="3"), node("n2")]}, "plugins", "n1: the kubelet counts 3 of hygon.com/dcu"),
@@ -319,26 +319,31 @@ def test_the_lease_is_where_the_cluster_service_looks_for_it() -> None:
     ]
 
 
+NONE_BESIDE = "the kube-scheduler of a leads, and no pod of vgpu-cluster is Ready there"
+EVICTED = named("p", spec={"nodeName": "a"}, status={"phase": "Failed", "reason": "Evicted"})
+ENDING = {**ready_pod("a"), "metadata": {"name": "p", "deletionTimestamp": "2027-01-15T08:00:00Z"}}
+
+
 @pytest.mark.parametrize(
     ("replicas", "said"),
     [
-        (["b", "a"], [(CheckState.OK, "a replica leads, and all Leases are fresh")]),
-        (
-            ["b"],
-            [(CheckState.PROBLEM, "the kube-scheduler of a leads, and no pod of vgpu-cluster runs there")],
-        ),
+        ([ready_pod("b"), ready_pod("a")], [(CheckState.OK, "a replica leads, and all Leases are fresh")]),
+        ([ready_pod("b")], [(CheckState.PROBLEM, NONE_BESIDE)]),
+        ([ready_pod("b"), ready_pod("a", "False")], [(CheckState.PROBLEM, NONE_BESIDE)]),
+        ([ready_pod("b"), EVICTED], [(CheckState.PROBLEM, NONE_BESIDE)]),
+        ([ready_pod("b"), ENDING], [(CheckState.PROBLEM, NONE_BESIDE)]),
         (None, [(CheckState.UNKNOWN, "no right")]),
     ],
 )
 def test_a_replica_runs_beside_the_default_kube_scheduler_that_leads(
-    replicas: list[str] | None, said: list[tuple[CheckState, str]]
+    replicas: list[dict[str, Any]] | None, said: list[tuple[CheckState, str]]
 ) -> None:
     ours = service("vgpu-cluster", "allocator")
     (name, *_) = ours["spec"]["template"]["spec"]["containers"][0]["env"]
     name["valueFrom"] = {"fieldRef": {"fieldPath": "spec.nodeName"}}
     beside = replace(
         SOUND, workloads=[ours, service("vgpu-node", "agent")], missing={} if replicas else {"replicas": "no right"},
-        replicas=None if replicas is None else [named(f"vgpu-cluster-{n}", spec={"nodeName": n}) for n in replicas],
+        replicas=replicas,
     )  # fmt: skip
     found = [each for each in findings(beside) if each.check == "clocks"]
     assert [(each.state, each.text.partition(": ")[0]) for each in found] == said
