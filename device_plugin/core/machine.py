@@ -26,7 +26,8 @@ class Mount:
 class KubeletError(VgpuError):
     """The kubelet did not answer.
 
-    Cure: see that the kubelet runs and that kubeletDir is its folder; the agent tries again by itself.
+    Cure: see that the kubelet runs; where its pod-resources do not answer, that the parameter kubeletRootDir is its
+    folder too. The agent tries again by itself.
     """
 
 

@@ -138,7 +138,7 @@ class Advertiser:
         kubelet = _identity(self._socket)
         if kubelet is None:
             self._registered = None
-            raise KubeletError(f"no kubelet at {self._socket}: waiting for it (is kubeletDir right?)")
+            raise KubeletError(f"no kubelet at {self._socket}: waiting for it, see that the kubelet runs")
         plugins = self._ours().values()
         missing = [plugin for plugin in plugins if not plugin.serving]
         for plugin in missing:

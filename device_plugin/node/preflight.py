@@ -65,7 +65,10 @@ class Preflight:
             yield problem
         yield from self._problems()
         if not (self._kubelet / "pod-resources").is_dir():
-            yield f"no folder pod-resources in {self._kubelet}: correct kubeletDir, the folder of the kubelet's sockets"
+            yield (
+                f"no folder pod-resources in {self._kubelet}: mount the kubelet's there, which lies in its --root-dir"
+                " (the parameter kubeletRootDir)"
+            )
 
     def _runs_nothing(self) -> str:
         with suppress(OSError):

@@ -175,7 +175,7 @@ PARAMETERS = {
     ),
 }  # fmt: skip
 # What a parameter may be that is a text here.
-TEXTS = {"mostMemGiB": schemas.BOUND, "maxSlices": schemas.BOUND, "kubeletDir": schemas.FOLDER}
+TEXTS = {"mostMemGiB": schemas.BOUND, "maxSlices": schemas.BOUND, "kubeletRootDir": schemas.FOLDER}
 
 
 def expression(parameter: str) -> str:

@@ -169,7 +169,7 @@ def test_every_value_changes_what_is_installed(key: str, schema: Mapping[str, An
         ("hygonFolders", [], "minItems"),
         ("hygonFolders", ["/opt/hyhal", "/opt/../etc"], "pattern"),
         ("hygonFolders", ["/opt/hyhal", "/opt/hyhal"], "equal"),
-        ("parameters.kubeletDir", "/var/lib/kubelet/", "pattern"),
+        ("parameters.kubeletRootDir", "/var/lib/kubelet/", "pattern"),
     ],
 )
 def test_a_wrong_value_is_refused(key: str, value: object, complaint: str) -> None:
@@ -263,8 +263,10 @@ def test_monitors_and_rules_have_the_labels_that_an_operator_selects_by() -> Non
 
 def test_a_kubelets_folder_is_that_of_the_parameters(manifests: Path) -> None:
     file = manifests / "admission/parameters.yaml"
-    file.write_text(file.read_text().replace('kubeletDir: "/var/lib/kubelet"', f'kubeletDir: "{KUBELET}"'))
-    made = by_name(objects({"parameters.kubeletDir": KUBELET}))
+    file.write_text(
+        file.read_text().replace('kubeletRootDir: "/var/lib/kubelet"', f'kubeletRootDir: "{KUBELET}"')
+    )
+    made = by_name(objects({"parameters.kubeletRootDir": KUBELET}))
     assert made == by_name(wanted(manifests, "default"))
     assert KUBELET in json.dumps(made["ValidatingAdmissionPolicy", "vgpu-isolation"])
 

@@ -197,7 +197,9 @@ def test_bounds_that_are_written_there_reach_everybody(manifests: Path) -> None:
 
 def test_the_kubelets_folder_reaches_the_agent_and_the_policy(manifests: Path) -> None:
     file = manifests / "admission/parameters.yaml"
-    file.write_text(file.read_text().replace('kubeletDir: "/var/lib/kubelet"', 'kubeletDir: "/data/kubelet"'))
+    file.write_text(
+        file.read_text().replace('kubeletRootDir: "/var/lib/kubelet"', 'kubeletRootDir: "/data/kubelet"')
+    )
     made = overlay(manifests, "default")
     volumes = {volume["name"]: volume.get("hostPath") for volume in made.pods()["vgpu-node"]["volumes"]}
     assert volumes["pod-resources"]["path"] == "/data/kubelet/pod-resources"
@@ -206,13 +208,19 @@ def test_the_kubelets_folder_reaches_the_agent_and_the_policy(manifests: Path) -
     variables = {
         each["name"]: each["expression"] for each in specs(made.objects)["vgpu-isolation"]["variables"]
     }
-    assert variables["kubeletDir"] == '"/data/kubelet" + "/"'
+    assert variables["kubeletRootDir"].startswith('"/data/kubelet".split("/")')
 
 
-def test_no_pod_with_a_slice_mounts_the_kubelets_folder_wherever_it_is(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "written_as", ["/data/node/kubelet", "/data/node/kubelet/", "/data//node/kubelet", "/data/./node/kubelet"]
+)
+def test_no_pod_with_a_slice_mounts_the_kubelets_folder_wherever_it_is(
+    tmp_path: Path, written_as: str
+) -> None:
     text = (MANIFESTS / "admission/isolation.yaml").read_text()
     file = tmp_path / "isolation.yaml"
-    file.write_text(text.replace('"/var/lib/kubelet" + "/"', '"/data/node/kubelet" + "/"'))
+    assert '"/var/lib/kubelet"' in text
+    file.write_text(text.replace('"/var/lib/kubelet"', f'"{written_as}"'))
     server = EmbeddedApiServer([file])
 
     def refused(folder: str) -> bool:

@@ -24,7 +24,7 @@ def node(tmp_path: Path) -> Looping:
 def test_an_agent_that_is_there_before_the_kubelet_waits_and_says_for_what(node: Looping) -> None:
     node.advertise()
     assert "no kubelet at" in node.advertiser.why_not
-    assert "kubeletDir" in node.advertiser.why_not
+    assert "see that the kubelet runs" in node.advertiser.why_not
     node.kubelet()
     node.advertise()
     node.advertise()
