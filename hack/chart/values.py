@@ -125,6 +125,10 @@ COMPONENTS = {
 }
 
 
+# Values that change only what a component adds, by their keys: the switch of that component.
+PARTS_OF_COMPONENTS = {"monitoringLabels": "monitoring", "hygonFolders": "hygonStack"}
+
+
 @dataclass(frozen=True)
 class Parameter:
     """A parameter of admission/parameters.yaml that is not a text here: `read` takes it from there.
@@ -225,7 +229,7 @@ def values(defaults: Defaults) -> Sequence[Value]:
             "monitoringLabels",
             "Labels of the PodMonitor and the PrometheusRule. kube-prometheus-stack selects them by the name of its"
             " Helm release: {release: prometheus}.",
-            schemas.LABELS,
+            {**schemas.LABELS, "examples": [{"release": "prometheus"}]},
             {},
         ),
         Value(

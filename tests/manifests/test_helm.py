@@ -196,6 +196,8 @@ def test_a_wrong_value_is_refused(key: str, value: object, complaint: str) -> No
             {"jobs.enabled": True, "jobs.env.VGPU_PREFIXES": "[]"},
             "jobs.env.VGPU_PREFIXES: the value parameters.prefixes sets",
         ),
+        ({"hygonFolders": ["/opt/dtk"]}, "hygonFolders has no effect without hygonStack"),
+        ({"monitoringLabels": {"release": "a"}}, "monitoringLabels has no effect without monitoring"),
         ({"testPrefix": "amd.com/gpu"}, "testPrefix: amd.com/gpu is not one of parameters.prefixes"),
     ],
 )
@@ -203,6 +205,10 @@ def test_a_value_that_contradicts_another_is_refused(values: Mapping[str, object
     done = template(values)
     assert done.returncode
     assert complaint in done.stderr
+
+
+def test_a_default_that_is_written_out_is_no_contradiction() -> None:
+    assert template({"hygonFolders": ["/opt/hyhal"], "monitoringLabels": {}}).stdout == template({}).stdout
 
 
 def variables(made: list[Object]) -> Iterator[tuple[str, list[str]]]:
