@@ -11,6 +11,7 @@ the rights to patch the Job and to `admit` jobs of the group vgpu.io in its name
 """
 
 import argparse
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
@@ -114,15 +115,19 @@ def _next_change(job: Mapping[str, Any]) -> str:
     return f"{change['what']} {before} {age(at - now)}" if at > now else str(change["what"])
 
 
-# They change while a job runs or waits as before: `why` names times.
+# They change while a job runs or waits as before; what is watched of some of them is in _watched.
 _NOT_WATCHED = ("progress", "secondsLeft", "secondsStuck", "nextChange", "why")
+_DIGITS = re.compile(r"[0-9]+")
 
 
 def _watched(job: Mapping[str, Any]) -> object:
-    """What a reader acts on: state, place and size, which change comes next but not when, and whether it is stuck."""
+    """What a reader acts on: state, place, size, which change comes next, whether it is stuck, and why without numbers.
+
+    When the change comes, and the numbers in `why`, such as times, differ from answer to answer.
+    """
     change = job["nextChange"]
     kept = {key: value for key, value in job.items() if key not in _NOT_WATCHED}
-    return kept, change and change["what"], job.get("secondsStuck") is None
+    return kept, change and change["what"], job.get("secondsStuck") is None, _DIGITS.sub("", job["why"])
 
 
 _NAMESPACE: Column[Mapping[str, Any]] = Column("NAMESPACE", lambda job: job["namespace"])

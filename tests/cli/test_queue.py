@@ -317,6 +317,7 @@ def told(**changes: object) -> dict[str, Any]:
         ({"max": 4}, True),
         ({"waitsFor": "pods that leave or come"}, True),
         ({"secondsStuck": 600}, True),
+        ({"why": "until 08:00; the API server refuses its other pods: exceeded quota"}, True),
     ],
     ids=str,
 )
