@@ -21,6 +21,7 @@ from device_plugin.cli.access import caller
 from device_plugin.cli.printing import follow, output
 from device_plugin.cli.printing.output import Column, Listing, age_since, in_gib
 from device_plugin.cli.reading.cluster import CardHolder, CardReading, ClusterReading, NodeReading
+from device_plugin.cli.reading.garbage import uncollected
 from device_plugin.cli.reading.reader import ClusterReader, Scope
 from device_plugin.cli.reading.targets import CardError
 from device_plugin.core.cards import SliceState
@@ -180,6 +181,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     caller.add_arguments(parser)
 
 
+@uncollected
 def run(args: argparse.Namespace) -> int:
     """Print the cards. Raises CardError, ListForbiddenError, ApiError, EndpointError, SortError."""
     scope = Scope(own=caller.namespace(args), node_labels=args.selector, node=args.node)

@@ -12,7 +12,6 @@ if one does not or none asks.
 """
 
 import argparse
-import gc
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +22,7 @@ from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.templates import TemplatePod
 from device_plugin.cli.access import caller, dry_create
 from device_plugin.cli.reading import local_allocator
+from device_plugin.cli.reading.garbage import uncollected
 from device_plugin.cli.reading.limit_mistakes import limit_mistake, unknown_family
 from device_plugin.cli.reading.local_allocator import LocalAllocator
 from device_plugin.cli.reading.manifests import ManifestError, Workload, read_manifests
@@ -69,11 +69,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     caller.add_arguments(parser)
 
 
+@uncollected
 def run(args: argparse.Namespace) -> int:
     """Print the places. Raises ManifestError, PrefixError, MissingListError, ApiError, EndpointError."""
     workloads = _workloads(args)
-    # Nothing of what is listed is garbage before the end: to look for some costs a fifth of the time.
-    gc.disable()
     with caller.connected(args) as client:
         local = local_allocator.read(client, args)
         refusals, untried = _tried(client, workloads)
@@ -81,7 +80,8 @@ def run(args: argparse.Namespace) -> int:
         raise PrefixError(
             f"--prefix: there are no cards {args.prefix} here: write one of {', '.join(local.prefixes)}"
         )
-    answers = [_fitted(local, workload, number, refusals) for number, workload in enumerate(workloads)]
+    units = local.units()
+    answers = [_fitted(local, units, workload, number, refusals) for number, workload in enumerate(workloads)]
     if args.output:
         said = {
             "workloads": [answer.as_object() for answer in answers],
@@ -179,15 +179,21 @@ class FitAnswer:
         }  # fmt: skip
 
 
-def _fitted(local: LocalAllocator, workload: Workload, number: int, refusals: Mapping[int, str]) -> FitAnswer:
-    """Place the pods of a workload, which stay placed for the workloads after it."""
+def _fitted(
+    local: LocalAllocator,
+    units: Mapping[str, int],
+    workload: Workload,
+    number: int,
+    refusals: Mapping[int, str],
+) -> FitAnswer:
+    """Place the pods of a workload, which stay placed for the workloads after it. `units` are those of `local`."""
     template = workload.template
     pods = [
         replace(template.pod, uid=f"fit-{number}-{index}", name=f"{workload.name}-{index}")
         for index in range(workload.count)
     ]
     name = f"{template.pod.namespace}/{workload.name}"
-    if problem := limit_mistake(template.pod, local.prefixes, local.served, local.units()):
+    if problem := limit_mistake(template.pod, local.prefixes, local.served, units):
         return FitAnswer(name, "", workload.count, problem=problem)
     try:
         request = local.view.pods.request_of(template.pod)

@@ -18,6 +18,7 @@ from device_plugin.cli.cards import groups_text, memory_text, nothing, share
 from device_plugin.cli.printing import follow, output
 from device_plugin.cli.printing.output import Column, Listing
 from device_plugin.cli.reading.cluster import CardReading, ClusterReading, NodeReading
+from device_plugin.cli.reading.garbage import uncollected
 from device_plugin.cli.reading.reader import Scope
 
 
@@ -94,6 +95,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     caller.add_arguments(parser)
 
 
+@uncollected
 def run(args: argparse.Namespace) -> int:
     """Print the nodes. Raises ListForbiddenError, ApiError, EndpointError, SortError."""
     scope = Scope(own=caller.namespace(args), node_labels=args.selector)

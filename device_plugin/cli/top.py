@@ -17,6 +17,7 @@ from device_plugin.cli.printing import follow, output
 from device_plugin.cli.printing.output import Column, Listing, in_gib
 from device_plugin.cli.reading import slice_use
 from device_plugin.cli.reading.cluster import ClusterReading
+from device_plugin.cli.reading.garbage import uncollected
 from device_plugin.cli.reading.reader import ClusterReader, Scope
 from device_plugin.cli.reading.slice_use import FRESH_SECONDS, SliceUse, SliceUseReader
 
@@ -62,6 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     caller.add_arguments(parser)
 
 
+@uncollected
 def run(args: argparse.Namespace) -> int:
     """Print the use of slices. Raises ListForbiddenError, ApiError, EndpointError, SortError, PrometheusError."""
     own = caller.namespace(args)

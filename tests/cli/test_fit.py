@@ -8,6 +8,7 @@ import pytest
 from pytest_mock import MockerFixture
 
 from device_plugin.adapters.kube.client import KubeClient
+from device_plugin.cli.reading.local_allocator import LocalAllocator
 from device_plugin.kube.errors import from_status
 from device_plugin.wiring.commands import main
 from tests.builders import objects
@@ -53,7 +54,11 @@ def test_of_too_many_the_first_that_does_not_fit_is_explained(
 
 
 def test_manifests_are_placed_one_after_the_other(
-    half_full: Fleet, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    half_full: Fleet,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    mocker: MockerFixture,
 ) -> None:
     slices = objects.pod("x", {MEM: "6", CORES: "20"})["spec"]
     made = {"metadata": {"name": "web"}, "spec": {"replicas": 2, "template": {"spec": slices}}}
@@ -73,7 +78,9 @@ def test_manifests_are_placed_one_after_the_other(
     ]  # fmt: skip
     assert told[1]["refused"]["smaller"] == ["hygon.com/dcu-mem: 4, hygon.com/dcu-cores: 10"]
     monkeypatch.setattr("sys.stdin", io.StringIO(text))
+    units = mocker.spy(LocalAllocator, "units")
     assert fit(half_full, "-") == 1
+    assert units.call_count == 1
 
 
 def test_what_a_container_limits_it_requests(
