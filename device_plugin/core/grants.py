@@ -118,8 +118,8 @@ def own_grant(
 ) -> Grant:
     """The grant in the annotation of the pod with this UID, on this node, with these containers.
 
-    `decode` reads the annotation as Grant.decode does, perhaps faster. Raises AnnotationError if the grant cannot be
-    this pod's: malformed, written for another pod or node, or naming a container that the pod does not have.
+    `decode` reads the annotation; it returns and raises what Grant.decode does. Raises AnnotationError if the grant
+    cannot be this pod's: malformed, written for another pod or node, or naming a container that the pod does not have.
     """
     grant = decode(text)
     if grant.pod != pod:

@@ -14,6 +14,7 @@ from typing import Any
 
 from device_plugin.adapters.agents import AgentPoller, Pace, read_progress
 from device_plugin.adapters.exposition import Exposition
+from device_plugin.adapters.kube.fast_annotations import read_grant
 from device_plugin.adapters.kube.watch import ListWatch
 from device_plugin.cluster.watch.records import beneficiary
 from device_plugin.cluster.watch.view import ClusterView
@@ -130,7 +131,7 @@ class JobEngine(Replica):
 
     def __init__(self, settings: JobsSettings, stop: threading.Event) -> None:
         clock = time.monotonic
-        view = ClusterView(settings.prefixes, clock)
+        view = ClusterView(settings.prefixes, clock, decode=read_grant)
         super().__init__(COMPONENT, settings, view, settings.agent_namespace, STUCK_SECONDS, stop)
         self._settings = settings
         api = self._api

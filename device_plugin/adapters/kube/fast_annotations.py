@@ -88,7 +88,7 @@ def _usual_grant(text: str) -> Grant | None:
     """A sound grant of one slice, with only the keys that are known here; None for every other text."""
     try:
         raw = _grants.decode(text)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeEncodeError):
         return None
     if raw.v != VERSION or len(raw.containers) != 1 or len(raw.cards) > 1:
         return None
@@ -126,7 +126,7 @@ def _usual_inventory(text: str) -> Inventory | None:
     """A sound inventory without reports, with only the keys that are known here; None for every other text."""
     try:
         raw = _inventories.decode(text)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeEncodeError):
         return None
     if (
         raw.v != VERSION

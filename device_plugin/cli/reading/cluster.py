@@ -179,7 +179,7 @@ class _NodeCards:
 class KnownCluster:
     """The nodes, and the pods that hold slices, as lists and watches have shown them so far; makes readings of them.
 
-    `grant` and `inventory` read annotations as Grant.decode and Inventory.decode do, perhaps faster.
+    `grant` and `inventory` read annotations; they return and raise what Grant.decode and Inventory.decode do.
 
     A pod that begins to run leaves one watch and comes in the other, in any order: `running` names the one, and the pod
     counts as running while it is there. A reading of all nodes is made anew each time; that of one node costs little.

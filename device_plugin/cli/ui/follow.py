@@ -14,6 +14,7 @@ from http import HTTPStatus
 from typing import Any
 
 from device_plugin.adapters.kube.client import KubeClient
+from device_plugin.adapters.kube.fast_annotations import read_grant
 from device_plugin.adapters.kube.watch import ListWatch
 from device_plugin.cli.reading.cluster import MissingRight
 from device_plugin.cli.ui import rows
@@ -67,7 +68,7 @@ class ClusterFollower:
         self._scheduler = scheduler
         self._namespace = namespace
         self._where = Where(namespace) if only_namespace else EVERYWHERE
-        self._view = ClusterView(prefixes, clock)
+        self._view = ClusterView(prefixes, clock, decode=read_grant)
         self._reservations = Reservations(self._view, 0.0, clock)
         self._stop = threading.Event()
         shared = Shared(self._view, self._reservations, Leader("", clock), clock, Counts())

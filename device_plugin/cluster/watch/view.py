@@ -54,7 +54,7 @@ class Follower(Protocol):
 class ClusterView:
     """Take `lock` around several calls that belong together; each call takes it too.
 
-    `decode` reads the grants of pods as Grant.decode does, perhaps faster.
+    `decode` reads the grants of pods. It returns and raises what Grant.decode does; an adapter has one that is faster.
     """
 
     def __init__(

@@ -83,7 +83,7 @@ def test_a_text_that_is_changed_at_random_is_read_as_decode_reads_it(kind: Kind)
     seed = random.randrange(2**32)
     print("seed", seed)
     rng = random.Random(seed)
-    lists, texts = ["[]", "[1,0]", "[1,1]", "[1024]"], ['"x"', '""', '"\\u202e"', '"GPU-1"']
+    lists, texts = ["[]", "[1,0]", "[1,1]", "[1024]"], ['"x"', '""', '"\\u202e"', '"\ud800"', '"GPU-1"']
     pieces = ["0", "1", "-1", "1.5", "true", "false", "null", "{}", str(2**41), *lists, *texts]
     read = 0
     for _ in range(3000):
