@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from device_plugin.cli.check import node_checks
 from device_plugin.cli.check.installation import (
-    CLUSTER,
     NODE_AGENTS,
     CheckState,
     Finding,
@@ -17,6 +16,7 @@ from device_plugin.cli.check.installation import (
     problem,
     unknown,
 )
+from device_plugin.cli.reading.allocator_deployment import DEPLOYMENT
 from device_plugin.core.timestamps import seconds
 from device_plugin.core.versions import LEAST_KUBERNETES, minor_version
 from device_plugin.kube.api import Object
@@ -69,7 +69,7 @@ def _services(installed: Installation) -> Iterator[Finding]:
     if installed.workloads is None:
         return
     names = {name_of(each) for each in installed.workloads}
-    for name in (CLUSTER, NODE_AGENTS):
+    for name in (DEPLOYMENT, NODE_AGENTS):
         if name not in names:
             yield problem(
                 "services",
@@ -170,14 +170,14 @@ def _kubernetes(installed: Installation) -> Iterator[Finding]:
     ]
     if old:
         yield problem("versions", f"kubelets are older than {least}: {few(old)}", upgrade)
-    cluster = installed.workload(CLUSTER)
+    cluster = installed.workload(DEPLOYMENT)
     for container in containers(cluster) if cluster is not None else ():
         tag = _tag(container)
         scheduler = minor_version(tag) if container.get("name") == "scheduler" else None
         if server is not None and scheduler is not None and scheduler > server:
             yield problem(
                 "versions", f"kube-scheduler is {tag}, newer than the API server ({installed.server})",
-                f"set the image of the container scheduler of {CLUSTER} to that version: docs/install.md",
+                f"set the image of the container scheduler of {DEPLOYMENT} to that version: docs/install.md",
             )  # fmt: skip
 
 
@@ -331,7 +331,7 @@ def _beside_scheduler(installed: Installation, machine: str) -> Iterator[Finding
     if installed.replicas is not None and machine not in map(node_checks.node_of, ready):
         yield problem(
             "clocks",
-            f"the kube-scheduler of {machine} leads, and no pod of {CLUSTER} is Ready there: no pod is placed",
+            f"the kube-scheduler of {machine} leads, and no pod of {DEPLOYMENT} is Ready there: no pod is placed",
             f"run one on every control-plane node (docs/install.md), and see that it is Ready: kubectl -n"
             f" {installed.namespace} get pods -o wide",
         )  # fmt: skip

@@ -19,13 +19,12 @@ from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli.access import caller
 from device_plugin.cli.check.checks import findings
 from device_plugin.cli.check.installation import (
-    SYSTEM,
     CheckState,
     Finding,
     Installation,
     allocator_of,
 )
-from device_plugin.cli.reading.allocator_deployment import REPLICA_LABELS
+from device_plugin.cli.reading.allocator_deployment import NAMESPACE, REPLICA_LABELS
 from device_plugin.cli.reading.reader import ClusterReader, Scope
 from device_plugin.core.events import Event
 from device_plugin.core.printable import printable
@@ -45,8 +44,8 @@ def _json(group: str, plural: str, name: str) -> Kind[dict[str, Any]]:
 # Each list with the kind and the selection that it is made of.
 _LISTS: dict[str, tuple[Kind[Any], Where]] = {
     "nodes": (NODES, EVERYWHERE),
-    "agents": (PODS.json, Where(SYSTEM, AGENT_LABELS)),
-    "replicas": (PODS.json, Where(SYSTEM, REPLICA_LABELS)),
+    "agents": (PODS.json, Where(NAMESPACE, AGENT_LABELS)),
+    "replicas": (PODS.json, Where(NAMESPACE, REPLICA_LABELS)),
     "policies": (_json(_ADMISSION, "validatingadmissionpolicies", "ValidatingAdmissionPolicy"), EVERYWHERE),
     "bindings": (
         _json(_ADMISSION, "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding"), EVERYWHERE,
@@ -56,7 +55,7 @@ _LISTS: dict[str, tuple[Kind[Any], Where]] = {
         _json(_ADMISSION, "mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding"), EVERYWHERE,
     ),
     "node_leases": (LEASES.json, Where("kube-node-lease")),
-    "refusals": (EVENTS, Where(SYSTEM, fields="reason=FailedCreate")),
+    "refusals": (EVENTS, Where(NAMESPACE, fields="reason=FailedCreate")),
     "notices": (EVENTS, Where("default", fields=f"reason={Event.PREFLIGHT}")),
 }  # fmt: skip
 _NEWER = ("mutating", "mutating_bindings")
@@ -68,8 +67,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--vgpu-namespace",
         metavar="NAMESPACE",
-        default=SYSTEM,
-        help=f"where vgpu is installed (default: {SYSTEM})",
+        default=NAMESPACE,
+        help=f"where vgpu is installed (default: {NAMESPACE})",
     )
     parser.add_argument("-o", "--output", choices=("json",), help="the findings as JSON")
     caller.add_arguments(parser)
@@ -98,7 +97,7 @@ def read_installation(client: KubeClient, namespace: str) -> Installation:
     read: dict[str, Any] = {}
     missing: dict[str, str] = {}
     for name, (kind, where) in _LISTS.items():
-        here = Where(namespace, where.labels, where.fields) if where.namespace == SYSTEM else where
+        here = Where(namespace, where.labels, where.fields) if where.namespace == NAMESPACE else where
         read[name] = _listed(client, name, kind, here, missing)
         if name == "node_leases":
             read["node_leases_at"] = time.time()

@@ -8,7 +8,7 @@ from device_plugin.cli.reading.allocator_deployment import (
     DEPLOYMENT,
     NAMESPACE,
     AllocatorDeployment,
-    base,
+    base_deployment,
     read_deployment,
 )
 from device_plugin.cli.reading.cluster import ClusterReading
@@ -18,8 +18,7 @@ from device_plugin.core.pods import Node
 from device_plugin.core.requests import DEFAULT_PREFIXES
 from device_plugin.kube.api import Object
 
-SYSTEM = NAMESPACE
-CLUSTER, NODE_AGENTS = DEPLOYMENT, "vgpu-node"
+NODE_AGENTS = "vgpu-node"
 # Most names that a text has.
 NAMES = 8
 Objects = Sequence[Object] | None
@@ -74,7 +73,7 @@ class Installation:
     refusals: Objects = None
     server: str = ""
     missing: Mapping[str, str] = field(default_factory=dict)
-    namespace: str = SYSTEM
+    namespace: str = NAMESPACE
 
     def inventories(self) -> Mapping[str, Inventory]:
         """The inventories that can be read, by node."""
@@ -95,14 +94,14 @@ class Installation:
     def prefixes(self) -> Sequence[str]:
         """The resource prefixes of the installation's cards, and of all that inventories show."""
         shown = {card.family for inventory in self.inventories().values() for card in inventory.cards}
-        installed = allocator_of(self.workloads, self.namespace).prefixes
-        return sorted({*(installed or DEFAULT_PREFIXES), *shown})
+        served = allocator_of(self.workloads, self.namespace).prefixes
+        return sorted({*(served or DEFAULT_PREFIXES), *shown})
 
 
 def allocator_of(workloads: Objects, namespace: str) -> AllocatorDeployment:
     """What the Deployment of the cluster service says; what manifests/base has if it was not read or is not there."""
-    found = (each for each in workloads or () if name_of(each) == CLUSTER)
-    return next(map(read_deployment, found), base(namespace))
+    found = (each for each in workloads or () if name_of(each) == DEPLOYMENT)
+    return next(map(read_deployment, found), base_deployment(namespace))
 
 
 def pod_spec(workload: Object) -> Object:

@@ -19,7 +19,7 @@ NAMESPACE, DEPLOYMENT, LEASE, PORT = "vgpu-system", "vgpu-cluster", "vgpu-schedu
 REPLICA_LABELS = "app.kubernetes.io/name=vgpu,app.kubernetes.io/component=cluster"
 """Pods of the cluster service."""
 # Variables of manifests/base/cluster/deployment.yaml and docs/install.md, and most prefixes that are read.
-FAMILIES, MOST = "FAMILIES", 64
+FAMILIES, MOST_PREFIXES = "FAMILIES", 64
 LEASE_NAMESPACE, LEASE_NAME, REPLICA_NAME = "VGPU_LEASE_NAMESPACE", "VGPU_LEASE_NAME", "VGPU_POD_NAME"
 ASK_FOR = "have an administrator bind the Role ask-allocator of docs/operations.md to you"
 
@@ -40,7 +40,7 @@ class AllocatorDeployment:
     unread: ApiError | None = None
 
 
-def base(namespace: str, unread: ApiError | None = None) -> AllocatorDeployment:
+def base_deployment(namespace: str, unread: ApiError | None = None) -> AllocatorDeployment:
     """A cluster service in `namespace` as manifests/base installs it."""
     return AllocatorDeployment(namespace, Ref(LEASE, namespace), unread=unread)
 
@@ -54,11 +54,11 @@ def read_deployment(found: Object) -> AllocatorDeployment:
         source = (variable.get("valueFrom") or {}).get("fieldRef") or {}
         fields[variable["name"]] = str(source.get("fieldPath") or "")
     lease = Ref(texts.get(LEASE_NAME) or LEASE, texts.get(LEASE_NAMESPACE) or namespace)
-    prefixes = split(texts[FAMILIES])[:MOST] if texts.get(FAMILIES) else ()
+    prefixes = comma_list(texts[FAMILIES])[:MOST_PREFIXES] if texts.get(FAMILIES) else ()
     return AllocatorDeployment(namespace, lease, prefixes, fields.get(REPLICA_NAME) == "spec.nodeName")
 
 
-def split(text: str) -> tuple[str, ...]:
+def comma_list(text: str) -> tuple[str, ...]:
     """The words of a comma list."""
     return tuple(word.strip() for word in text.split(","))
 
@@ -69,22 +69,22 @@ def _variables(deployment: Object) -> Iterator[Object]:
         yield from container.get("env") or ()
 
 
-INSTALLED: Kind[AllocatorDeployment] = Kind(
+DEPLOYMENTS: Kind[AllocatorDeployment] = Kind(
     "apps", "v1", "deployments", "Deployment", AllocatorDeployment, read_deployment
 )
 """Deployments of the cluster service, read as what they say of it."""
 
 
-def installed(client: KubeClient, namespace: str = NAMESPACE) -> AllocatorDeployment:
+def read_allocator(client: KubeClient, namespace: str = NAMESPACE) -> AllocatorDeployment:
     """The cluster service of `namespace`, as far as the caller may read it. Raises ApiError for other problems."""
     try:
-        return client.get(INSTALLED, Ref(DEPLOYMENT, namespace))
+        return client.get(DEPLOYMENTS, Ref(DEPLOYMENT, namespace))
     except GoneError as error:
-        return base(namespace, error)
+        return base_deployment(namespace, error)
     except RefusedError as error:
         if error.status != HTTPStatus.FORBIDDEN:
             raise
-        return base(namespace, error)
+        return base_deployment(namespace, error)
 
 
 def leader(client: KubeClient, service: AllocatorDeployment) -> PodPort:
@@ -122,7 +122,7 @@ def _without_lease(service: AllocatorDeployment) -> ForwardError:
 
 
 def _replica_on(client: KubeClient, service: AllocatorDeployment, node: str) -> str:
-    """The name of the replica that runs on `node`; empty if none does."""
+    """The name of the replica that runs on `node` and is not being deleted; empty if there is none."""
     fields = f"spec.nodeName={node},status.phase=Running"
     found = client.list(PODS.metadata, Where(service.namespace, REPLICA_LABELS, fields)).items
-    return found[0].name if found else ""
+    return next((pod.name for pod in found if not pod.deleting), "")

@@ -16,7 +16,12 @@ from typing import Any
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.fast_annotations import read_grant, read_inventory
 from device_plugin.cli.access.port_forward import ForwardError, get
-from device_plugin.cli.reading.allocator_deployment import NAMESPACE, AllocatorDeployment, installed, leader
+from device_plugin.cli.reading.allocator_deployment import (
+    NAMESPACE,
+    AllocatorDeployment,
+    leader,
+    read_allocator,
+)
 from device_plugin.cluster.lead.leader import Leader
 from device_plugin.cluster.place.counts import Counts
 from device_plugin.cluster.place.reservations import Reservations
@@ -123,7 +128,7 @@ def read(client: KubeClient, args: argparse.Namespace) -> LocalAllocator:
 
     Raises MissingListError, ApiError.
     """
-    service = installed(client, args.allocator_namespace)
+    service = read_allocator(client, args.allocator_namespace)
     made = listed(client, known=service.prefixes or DEFAULT_PREFIXES)
     try:
         count = made.decisions.take_over(_decided(client, args, service))
@@ -145,11 +150,10 @@ def _shown(nodes: Iterable[Node], known: Iterable[str]) -> Sequence[str]:
     """The resource prefixes of all cards that inventories show, and the `known` ones."""
     found = {*known}
     for node in nodes:
-        # What cannot be read is told apart where the nodes are recorded.
-        with suppress(AnnotationError):
-            found |= (
-                {card.family for card in read_inventory(node.inventory).cards} if node.inventory else set()
-            )
+        if node.inventory:
+            # An inventory that cannot be read is reported when the nodes are recorded.
+            with suppress(AnnotationError):
+                found |= {card.family for card in read_inventory(node.inventory).cards}
     return sorted(found)
 
 

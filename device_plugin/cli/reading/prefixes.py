@@ -7,7 +7,7 @@ import argparse
 from collections.abc import Sequence
 
 from device_plugin.adapters.kube.client import KubeClient
-from device_plugin.cli.reading.allocator_deployment import NAMESPACE, installed, split
+from device_plugin.cli.reading.allocator_deployment import NAMESPACE, comma_list, read_allocator
 from device_plugin.core.errors import VgpuError
 from device_plugin.core.requests import DEFAULT_PREFIXES
 
@@ -30,8 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def of(client: KubeClient, args: argparse.Namespace, namespace: str = NAMESPACE) -> Sequence[str]:
     """The prefixes; `namespace` is that of the cluster service. Raises PrefixError, ApiError."""
     if args.prefixes is not None:
-        given = split(args.prefixes)
+        given = comma_list(args.prefixes)
         if unnamed := [prefix for prefix in given if not all(prefix.partition("/"))]:
             raise PrefixError(f"--prefixes: {unnamed[0]!r} names no resource: write {DEFAULT_PREFIXES[0]}")
         return given
-    return installed(client, namespace).prefixes or KNOWN
+    return read_allocator(client, namespace).prefixes or KNOWN

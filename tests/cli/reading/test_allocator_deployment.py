@@ -1,12 +1,13 @@
 """Where the leader of the cluster service listens, as its Deployment, the Lease and the pods say it."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli.access.port_forward import ForwardError
-from device_plugin.cli.reading.allocator_deployment import installed, leader
+from device_plugin.cli.reading.allocator_deployment import leader, read_allocator
 from device_plugin.kube.api import EVERYWHERE, Kind, Listed, Metadata, Named, Where
 from device_plugin.kube.errors import GoneError, RefusedError
 from device_plugin.kube.leases import Lease
@@ -28,12 +29,21 @@ BASE = deployment("metadata.name")
 BY_NODE = deployment("spec.nodeName", VGPU_LEASE_NAMESPACE="kube-system", VGPU_LEASE_NAME="kube-scheduler")
 
 
-class Cluster(KubeClient):
-    """A client of a cluster with these Leases and a replica on cp-1; `found` is the Deployment, or why not."""
+DELETED, RUNS = Metadata("vgpu-cluster-x0", deleting=True), Metadata("vgpu-cluster-x1")
 
-    def __init__(self, found: dict[str, Any] | Exception, leases: dict[str, str]) -> None:
+
+class Cluster(KubeClient):
+    """A client of a cluster with these Leases, and these replicas on cp-1; `found` is the Deployment, or why not."""
+
+    def __init__(
+        self,
+        found: dict[str, Any] | Exception,
+        leases: dict[str, str],
+        replicas: Sequence[Metadata] = (DELETED, RUNS),
+    ) -> None:
         self._found = found
         self._leases = leases
+        self._replicas = replicas
 
     def get(self, kind: Kind[Any], of: Named) -> Any:
         if kind.plural == "leases":
@@ -50,7 +60,7 @@ class Cluster(KubeClient):
         assert (kind.plural, where.namespace) == ("pods", "vgpu-system")
         assert where.labels == "app.kubernetes.io/name=vgpu,app.kubernetes.io/component=cluster"
         here = where.fields == "spec.nodeName=cp-1,status.phase=Running"
-        return Listed([Metadata("vgpu-cluster-x1")] if here else [])
+        return Listed([*self._replicas] if here else [])
 
 
 @pytest.mark.parametrize(
@@ -64,7 +74,7 @@ class Cluster(KubeClient):
 )
 def test_the_leader_is_found(found: dict[str, Any] | Exception, leases: dict[str, str], pod: str) -> None:
     client = Cluster(found, leases)
-    port = leader(client, installed(client))
+    port = leader(client, read_allocator(client))
     assert (port.namespace, port.pod, port.port) == ("vgpu-system", pod, 9401)
 
 
@@ -84,4 +94,10 @@ def test_without_a_leader_it_says_why(
 ) -> None:
     client = Cluster(found, leases)
     with pytest.raises(ForwardError, match=says):
-        leader(client, installed(client))
+        leader(client, read_allocator(client))
+
+
+def test_a_replica_that_is_being_deleted_does_not_lead() -> None:
+    client = Cluster(BY_NODE, {DEFAULT: "cp-1_uuid"}, [DELETED])
+    with pytest.raises(ForwardError, match="no replica of the allocator leads now"):
+        leader(client, read_allocator(client))
