@@ -63,10 +63,11 @@ class ListWatch(Generic[Item]):
         on_error: Callable[[ApiError], None] = lambda _: None,
         on_open: Callable[[], None] = lambda: None,
     ) -> None:
-        """Call `on_sync` with each full list and `on_change` with each change, until `stop` is set.
+        """Call `on_sync` with each full list and `on_change` with each change.
 
-        Errors of the server are told to `on_error` and tried again, later and later. `on_open` is called whenever a
-        watch is open: no change is missed from then on. `interrupt` ends a quiet watch.
+        Returns once `stop` is set and the open watch has ended, or after `interrupt`. Errors of the server are told to
+        `on_error` and tried again, later and later. `on_open` is called whenever a watch is open: no change is missed
+        from then on.
         """
         version = self._version
         delay = FIRST_DELAY
@@ -92,7 +93,10 @@ class ListWatch(Generic[Item]):
                 delay = self._pause(delay, stop)
 
     def interrupt(self) -> None:
-        """Make `run` return now, by closing the stream that it waits on. The caller sets its stop event first."""
+        """Make `run` return, now or later: an open watch is closed at once, a list is read to its end first.
+
+        A pause after an error ends at once where the stop event is set before, and otherwise after its time.
+        """
         with self._lock:
             self._stopped = True
             if self._stream is not None:

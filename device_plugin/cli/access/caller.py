@@ -24,6 +24,11 @@ COMPONENT = "vgpu-cli"
 WHO_AM_I: Kind[dict[str, Any]] = Kind(
     "authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", dict
 )
+MAY_I: Kind[bool] = Kind(
+    "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", bool,
+    lambda review: review["status"]["allowed"] is True,
+)  # fmt: skip
+"""A question about the caller's rights, read as its answer."""
 # Seconds for one call: the list of pods of a large cluster takes seconds.
 TIMEOUT_SECONDS = 30.0
 # Metadata of a page, as kubectl asks for objects: 2 KiB each, and at most 256 KiB of annotations.
@@ -105,6 +110,20 @@ def user(client: KubeClient) -> str:
         return str(answer["status"]["userInfo"]["username"])
     except (ApiError, KeyError, TypeError):
         return getuser()
+
+
+def may_follow(client: KubeClient, kind: Kind[Any], namespace: str) -> bool:
+    """True if the caller may list and watch a kind in this namespace (empty: in all). Nothing is listed for that.
+
+    The right to ask is in the ClusterRole system:basic-user, which Kubernetes binds to all authenticated users. Raises
+    ApiError.
+    """
+    asked = {"group": kind.group, "version": kind.version, "resource": kind.plural, "namespace": namespace}
+    head = {"apiVersion": MAY_I.api_version, "kind": MAY_I.name}
+    return all(
+        client.create(MAY_I, {**head, "spec": {"resourceAttributes": {**asked, "verb": verb}}})
+        for verb in ("list", "watch")
+    )
 
 
 def evicted(client: KubeClient, pod: Pod, *, dry: bool = False) -> str:

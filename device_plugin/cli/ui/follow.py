@@ -8,7 +8,8 @@ sees those.
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from contextlib import suppress
+from dataclasses import asdict
 from functools import partial
 from http import HTTPStatus
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.fast_annotations import read_grant
 from device_plugin.adapters.kube.watch import ListWatch
+from device_plugin.cli.access.caller import may_follow
 from device_plugin.cli.reading.cluster import MissingRight
 from device_plugin.cli.ui import rows
 from device_plugin.cli.ui.entries import PageEntries
@@ -43,8 +45,6 @@ REASONS_SECONDS, LEISURE = 0.25, 4
 TURN_SECONDS = 1.0
 # Seconds after which what the caller might not read is asked for again.
 RIGHTS_SECONDS = 30.0
-# A name that no object has, because names have no capital letters, and the seconds in which a watch of it must open.
-NO_NAME, TRY_SECONDS = "NONE", 10.0
 # Waiting pods, gangs, Jobs and faults that the page gets; a tenant can make thousands.
 MOST_WAITING = MOST_GANGS = MOST_JOBS = 2000
 MOST_FAULTS = 100
@@ -87,14 +87,15 @@ class ClusterFollower:
 
     def start(self) -> None:
         """Start the threads that watch the cluster, and those that compute rows and reasons."""
-        for name, work in {
+        work: Mapping[str, Callable[[], None]] = {
             "nodes": partial(self._again, self._follow_nodes),
             "pods": partial(self._again, self._follow_pods),
             "jobs": partial(self._again, self._follow_jobs),
             "rows": self._rows,
             "reasons": self._reasons,
-        }.items():
-            threading.Thread(target=self._guarded, args=(work,), name=f"ui-{name}", daemon=True).start()
+        }
+        for name, each in work.items():
+            self._start_thread(name, each)
 
     def close(self) -> None:
         """Stop following."""
@@ -114,17 +115,24 @@ class ClusterFollower:
 
     # Watches
 
+    def _start_thread(self, name: str, work: Callable[[], None]) -> None:
+        """Start a thread that does `work`; the page says so if an error ends it."""
+        threading.Thread(target=self._guarded, args=(work,), name=f"ui-{name}", daemon=True).start()
+
     def _guarded(self, work: Callable[[], None]) -> None:
         try:
             work()
         except Exception as error:
-            self._note(
-                "broken", f"this page stands still ({type(error).__name__}: {error}): start `vgpu ui` again"
-            )
+            said = f"{type(error).__name__}: {error}"
+            self._note("broken", f"a part of this page stands still ({said}): start `vgpu ui` again")
             raise
 
     def _again(self, follow: Callable[[], bool]) -> None:
-        """Follow until the end; where the caller may not read anything, try again, since rights come and go."""
+        """Call `follow` again whenever it returns, until the end.
+
+        It returns true where the caller may read more than was followed, and is called at once; false where the caller
+        may not read anything, and is called after RIGHTS_SECONDS, since rights come and go.
+        """
         while not self._stop.is_set():
             if not follow():
                 self._stop.wait(RIGHTS_SECONDS)
@@ -155,10 +163,11 @@ class ClusterFollower:
         self, kind: Kind[Any], where: Where, sync: Callable[[Sequence[Any]], None],
         on_change: Callable[[Change, Any], None], lose: Callable[[], None], *, wider: Where | None = None,
     ) -> bool:  # fmt: skip
-        """Follow a kind until the end, or until the caller may read what is `wider`.
+        """Follow a kind until the end, or until the caller may read it in `wider` too, which holds `where`.
 
-        Returns false once the caller may not read the kind there; `lose` is called, since what was read before is not
-        known any more. A list is taken once its watch is open: who may only list would see it come and go.
+        Returns true then. Once the caller may not read the kind there it calls `lose`, since what was read before is
+        not known any more, and returns false. A list is taken once its watch is open: who may only list would see it
+        come and go.
         """
         watch: ListWatch[Any] = ListWatch(self._client, kind, where)
         ended = threading.Event()
@@ -181,7 +190,7 @@ class ClusterFollower:
 
         if wider is not None:
             look = partial(self._widen, kind, wider, watch, ended)
-            threading.Thread(target=look, name=f"ui-rights-{kind.plural}", daemon=True).start()
+            self._start_thread(f"rights-{kind.plural}", look)
         try:
             watch.run(synced, changed, self._stop, partial(self._on_error, kind), opened)
         except _ForbiddenError:
@@ -200,21 +209,13 @@ class ClusterFollower:
         return True
 
     def _widen(self, kind: Kind[Any], wider: Where, watch: ListWatch[Any], ended: threading.Event) -> None:
-        """End the watch of one namespace once the caller may read those of all; `ended` ends the looking."""
+        """End a watch of one namespace once the caller may read the objects of `wider`; `ended` ends the looking."""
         while not ended.wait(RIGHTS_SECONDS):
-            if self._may_follow(kind, wider):
-                watch.interrupt()
-                return
-
-    def _may_follow(self, kind: Kind[Any], where: Where) -> bool:
-        """True if the caller may list and watch a kind there, for which nothing is read that exists."""
-        nothing = replace(where, fields=f"metadata.name={NO_NAME}")
-        try:
-            version = self._client.list(kind.metadata, nothing).version
-            self._client.watch(kind.metadata, nothing, version, TRY_SECONDS).close()
-        except ApiError:
-            return False
-        return True
+            # Without an answer the next look asks again.
+            with suppress(ApiError):
+                if may_follow(self._client, kind, wider.namespace):
+                    watch.interrupt()
+                    return
 
     def _on_open(self, kind: Kind[Any], where: Where) -> None:
         """Take back the notice that the rows of a kind may be out of date: its watch is open again."""

@@ -9,8 +9,9 @@ import pytest
 from device_plugin.adapters.http.client import Connection
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.endpoint import Endpoint
+from device_plugin.cli.access.caller import MAY_I
 from device_plugin.cli.reading.reader import ClusterReader, Scope
-from device_plugin.kube.api import EVERYWHERE, Kind, Listed, Where
+from device_plugin.kube.api import EVERYWHERE, Kind, Listed, Object, Where
 from device_plugin.kube.errors import RefusedError
 from tests.cli.fleet import ADMIN, Fleet
 from tests.deadline import eventually
@@ -32,6 +33,12 @@ class Limited(KubeClient):
         if where.namespace not in self._allowed.get(kind.plural, ()):
             raise RefusedError("forbidden", 403, "Forbidden")
         return super().watch(kind, where, version, silence)
+
+    def create(self, kind: Kind[Any], body: Object, namespace: str = "", *, dry: bool = False) -> Any:
+        if kind is not MAY_I:
+            return super().create(kind, body, namespace, dry=dry)
+        asked = body["spec"]["resourceAttributes"]
+        return asked["namespace"] in self._allowed.get(asked["resource"], ())
 
 
 ALL = {"nodes": ("",), "pods": ("",)}

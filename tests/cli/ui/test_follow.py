@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from device_plugin.adapters.http.client import Connection
-from device_plugin.adapters.kube.client import KubeClient
+from device_plugin.cli.access.caller import MAY_I
 from device_plugin.cli.ui import follow, rows
 from device_plugin.cli.ui.entries import PageEntries
 from device_plugin.cli.ui.follow import ClusterFollower
@@ -18,7 +17,7 @@ from device_plugin.cluster.watch.view import ClusterView
 from device_plugin.core.annotations import GROUP, GROUP_SIZE, MAX_REPLICAS, QUEUE
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import DEFAULT_PREFIXES
-from device_plugin.kube.api import Kind, Where
+from device_plugin.kube.api import EVERYWHERE, PODS, Kind, Listed, Object, Where
 from device_plugin.kube.errors import RefusedError
 from hack.embedded.apiserver.registry import Deletion
 from hack.embedded.apiserver.resources import NODES, RequestTarget
@@ -301,22 +300,54 @@ def test_rights_of_all_namespaces_that_come_later_are_used_at_the_next_look(
 def test_the_right_to_list_alone_does_not_change_what_is_followed(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked, opened = threading.Semaphore(0), list[str]()
+    asked, listed = threading.Semaphore(0), list[str]()
 
-    def watch(limited: Limited, kind: Kind[Any], where: Where, version: str, silence: float) -> Connection:
-        if not where.namespace:
-            asked.release()
-            raise RefusedError("forbidden", 403, "Forbidden")
-        opened.append(where.namespace)
-        return KubeClient.watch(limited, kind, where, version, silence)
+    def review(_: Limited, kind: Kind[Any], body: Object, namespace: str = "", *, dry: bool = False) -> bool:
+        assert (kind, namespace, dry) == (MAY_I, "", False)
+        if body["spec"]["resourceAttributes"]["verb"] == "list":
+            return True
+        asked.release()
+        return False
+
+    def of_pods(limited: Limited, kind: Kind[Any], where: Where = EVERYWHERE) -> Listed[Any]:
+        if kind.plural == PODS.plural:
+            listed.append(where.namespace)
+        return limited_list(limited, kind, where)
 
     monkeypatch.setattr(follow, "RIGHTS_SECONDS", 0.05)
-    monkeypatch.setattr(Limited, "watch", watch)
+    limited_list = Limited.list
     fleet.pod("b", 4)
-    allowed: dict[str, Sequence[str]] = {"pods": ("default",)}
-    with followed(fleet, allowed) as entries:
+    monkeypatch.setattr(Limited, "create", review)
+    monkeypatch.setattr(Limited, "list", of_pods)
+    with followed(fleet, {"pods": ("default",)}) as entries:
         assert eventually(lambda: "default/b" in shown(entries, "waiting"), SECONDS)
-        allowed["pods"] = ("", "default")
         for _ in range(3):
             assert asked.acquire(timeout=SECONDS)
-        assert opened == ["default"]
+        assert listed == ["", "default"], "a look at rights lists nothing"
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (RefusedError("no right to ask", 403, "Forbidden"), ""),
+        (ValueError("odd"), "a part of this page stands still (ValueError: odd): start `vgpu ui` again"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_look_at_rights_that_fails_is_repeated_or_said(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, error: Exception, said: str
+) -> None:
+    asked = threading.Semaphore(0)
+
+    def fails(*_: object, **__: object) -> bool:
+        asked.release()
+        raise error
+
+    monkeypatch.setattr(follow, "RIGHTS_SECONDS", 0.05)
+    monkeypatch.setattr(Limited, "create", fails)
+    with followed(fleet, {"pods": ("default",)}) as entries:
+        for _ in range(1 if said else 3):
+            assert asked.acquire(timeout=SECONDS)
+        assert eventually(
+            lambda: shown(entries, "notice").get("broken") == ({"text": said} if said else None), SECONDS
+        )
