@@ -84,7 +84,8 @@ def test_a_text_that_is_changed_at_random_is_read_as_decode_reads_it(kind: Kind)
     print("seed", seed)
     rng = random.Random(seed)
     lists, texts = ["[]", "[1,0]", "[1,1]", "[1024]"], ['"x"', '""', '"\\u202e"', '"\ud800"', '"GPU-1"']
-    pieces = ["0", "1", "-1", "1.5", "true", "false", "null", "{}", str(2**41), *lists, *texts]
+    values = ["0", "1", "-1", "1.5", "1.0", "1e0", "NaN", "true", "false", "null", "{}", str(2**41)]
+    pieces = [*values, *lists, *texts]
     read = 0
     for _ in range(3000):
         words = whole.replace(",", "|,|").replace(":", "|:|").split("|")
