@@ -12,7 +12,8 @@ def uncollected(run: Run) -> Run:
     """The command `run` with the garbage collector off until it returns; with --watch, which has no end, it stays on.
 
     Nothing of what is listed is garbage before the end, and searching it takes a fifth of the command's time. The
-    collector is switched on again where the lists of `run` are freed already: otherwise it would search them then.
+    collector is switched on again after `run` has returned, when its lists are freed: otherwise it would search them
+    then. What is in reference cycles, as in fit and why, it frees then instead of at the end of the process.
     """
 
     @wraps(run)
