@@ -6,6 +6,7 @@ Nothing here knows which API server answers, so the same tests hold the stand-in
 import http.client
 import itertools
 import json
+import select
 import ssl
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -112,6 +113,8 @@ class Cluster:
     ) -> Answer:
         headers = {**self.identities[role], "Content-Type": media, "Accept": accept}
         content = None if body is None else json.dumps(body)
+        if self._is_dropped():
+            self.close()
         try:
             self._connection.request(method, path, content, headers)
             response = self._connection.getresponse()
@@ -119,6 +122,11 @@ class Cluster:
         except OSError:
             self.close()  # what is left of it would be taken for the next answer
             raise
+
+    def _is_dropped(self) -> bool:
+        """True if the server has closed the connection, as an API server does after 90 s without a request."""
+        connected = self._connection.sock
+        return connected is not None and bool(select.select([connected], [], [], 0)[0])
 
     def get(self, path: str, accept: str = "application/json") -> Answer:
         return self.call("GET", path, accept=accept)
