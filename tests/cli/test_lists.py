@@ -39,7 +39,7 @@ ENGINE_JOBS = engine.jobs
 def job(name: str) -> dict[str, Any]:
     return {
         "namespace": "default", "name": name, "queue": "default", "place": None, "phase": "running", "width": 1,
-        "min": 1, "max": 1, "progress": None, "waitsFor": "", "since": 0, "nextChange": None,
+        "min": 1, "max": 1, "progress": None, "waitsFor": "", "since": 0, "nextChange": None, "why": "",
     }  # fmt: skip
 
 
