@@ -2,8 +2,11 @@
 is a script that prints what a container would.
 """
 
+import io
 import json
+import sys
 import threading
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -57,22 +60,45 @@ def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 class Run:
-    """One `vgpu run` on a thread."""
+    """One `vgpu run` on a thread. What it prints is there while it goes on, and printed once more at its end.
+
+    pytest's own capture loses what is printed while it is read.
+    """
 
     def __init__(self, fleet: Fleet, *words: str) -> None:
         self.status = -1
+        self._out, self._err = io.BytesIO(), io.BytesIO()
         self._fleet = fleet
         self._words = ["run", *words[:2], f"--kubeconfig={fleet.kubeconfig}", "--image=I", *words[2:]]
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
     def _run(self) -> None:
-        self.status = main(self._words)
+        out, err = (io.TextIOWrapper(into, write_through=True) for into in (self._out, self._err))
+        with redirect_stdout(out), redirect_stderr(err):
+            self.status = main(self._words)
+        # Otherwise their end closes what they write into.
+        out.detach()
+        err.detach()
+
+    @property
+    def out(self) -> str:
+        return self._out.getvalue().decode()
+
+    @property
+    def err(self) -> str:
+        return self._err.getvalue().decode()
+
+    def says(self, text: str) -> None:
+        """Return once this was said on the standard error."""
+        assert eventually(lambda: text in self.err, 60), f"{text!r} was not said, but {self.err!r}"
 
     def end(self) -> int:
         """The exit status, once it has ended."""
         self._thread.join(60)
         assert not self._thread.is_alive()
+        print(self.out, end="")
+        print(self.err, end="", file=sys.stderr)
         return self.status
 
     def job(self, name: str) -> dict[str, Any]:
@@ -127,57 +153,34 @@ def over(fleet: Fleet, name: str, kind: str = "Complete", **more: Any) -> None:
 RUNS = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
 
 
-def test_a_job_is_followed_from_its_queue_to_its_end(fleet: Fleet, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_job_is_followed_from_its_queue_to_its_end(fleet: Fleet) -> None:
     run = Run(fleet, "train", "--mem=1", "--", "x")
     pod = start(fleet, run.job("train"))
     fleet.patch(f"{JOBS}/train/status", {"status": {"active": 1, "startTime": "2026-01-01T00:00:00Z"}})
     told(fleet, pod, "Pending", waiting={"reason": "ImagePullBackOff", "message": "no such image"})
-    printed = Printed(capfd)
-    printed.until("train: starts: pod train-0: ImagePullBackOff: no such image")
+    run.says("train: starts: pod train-0: ImagePullBackOff: no such image")
     told(fleet, pod, "Running", **RUNS)
     fleet.patch(f"{JOBS}/train/status", {"status": {"ready": 1}})
-    printed.until("train: runs with 1 of 1 replicas")
-    printed.until("train: 5 of 10")
+    run.says("train: runs with 1 of 1 replicas")
+    run.says("train: 5 of 10")
     told(fleet, pod, "Succeeded", terminated={"exitCode": 0})
     over(fleet, "train")
     assert run.end() == 0
-    printed.until("train: done")
-    assert printed.out == "first\nsecond\n"
+    run.says("train: done")
+    assert run.out == "first\nsecond\n"
     assert fleet.get(f"{JOBS}/train")["kind"] == "Job"
 
 
-class Printed:
-    """What was printed so far."""
-
-    def __init__(self, capfd: pytest.CaptureFixture[str]) -> None:
-        self._capfd = capfd
-        self.out = self.err = ""
-
-    def read(self) -> str:
-        """All of the standard error."""
-        new = self._capfd.readouterr()
-        self.out, self.err = self.out + new.out, self.err + new.err
-        return self.err
-
-    def until(self, text: str) -> None:
-        """Return once this was said."""
-        assert eventually(lambda: text in self.read(), 60), f"{text!r} was not said, but {self.err!r}"
-
-
-def test_without_a_job_engine_it_says_how_to_install_one(
-    fleet: Fleet, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_job_engine_it_says_how_to_install_one(fleet: Fleet) -> None:
     run = Run(fleet, "train", "--mem=1", "--rm", "--", "x")
-    Printed(capfd).until("train: waits in its queue: no job engine is installed in namespace vgpu-system")
+    run.says("train: waits in its queue: no job engine is installed in namespace vgpu-system")
     start(fleet, run.job("train"))
     over(fleet, "train")
     assert run.end() == 0
     assert fleet.get(f"{JOBS}/train")["code"] == 404
 
 
-def test_the_exit_status_is_that_of_the_program_that_failed_first(
-    fleet: Fleet, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_the_exit_status_is_that_of_the_program_that_failed_first(fleet: Fleet) -> None:
     run = Run(fleet, "train", "--cards=2", "--all-logs", "--", "x")
     job = run.job("train")
     pods = [start(fleet, job, index) for index in range(2)]
@@ -188,14 +191,11 @@ def test_the_exit_status_is_that_of_the_program_that_failed_first(
         )  # fmt: skip
     over(fleet, "train", "Failed", reason="BackoffLimitExceeded", message="limit")
     assert run.end() == 7
-    printed = Printed(capfd)
-    printed.until("train failed: BackoffLimitExceeded: limit: pod train-1 ended with 7, OOMKilled")
-    assert sorted(printed.out.splitlines()) == ["[0] first", "[0] second", "[1] first", "[1] second"]
+    run.says("train failed: BackoffLimitExceeded: limit: pod train-1 ended with 7, OOMKilled")
+    assert sorted(run.out.splitlines()) == ["[0] first", "[0] second", "[1] first", "[1] second"]
 
 
-def test_a_program_that_cannot_be_started_is_given_up_after_three_pods(
-    fleet: Fleet, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_program_that_cannot_be_started_is_given_up_after_three_pods(fleet: Fleet) -> None:
     run = Run(fleet, "train", "--mem=1", "--", "no-such-program")
     job = run.job("train")
     pods = [start(fleet, job)]
@@ -209,9 +209,7 @@ def test_a_program_that_cannot_be_started_is_given_up_after_three_pods(
             fleet, pod, "Failed", terminated={"exitCode": 128, "reason": "StartError", "message": "not found"}
         )
     assert run.end() == 128
-    Printed(capfd).until(
-        "train failed: its program cannot be started: not found; it tries again: see it: vgpu why"
-    )
+    run.says("train failed: its program cannot be started: not found; it tries again: see it: vgpu why")
 
 
 def test_a_job_that_somebody_deletes_ends_it(fleet: Fleet, capfd: pytest.CaptureFixture[str]) -> None:
@@ -299,17 +297,14 @@ def test_s5_a_result_is_fetched_from_its_volume_after_the_end(
     assert name not in fleet.pods()
 
 
-def test_output_that_cannot_be_read_is_said_once(
-    fleet: Fleet, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_output_that_cannot_be_read_is_said_once(fleet: Fleet, tmp_path: Path) -> None:
     (tmp_path / "broken").touch()
     run = Run(fleet, "train", "--mem=1", "--", "x")
     told(fleet, start(fleet, run.job("train")), "Running", **RUNS)
-    printed = Printed(capfd)
-    printed.until("the output of pod train-0 cannot be read: refused")
+    run.says("the output of pod train-0 cannot be read: refused")
     over(fleet, "train")
     assert run.end() == 0
-    assert printed.read().count("cannot be read") == 1
+    assert run.err.count("cannot be read") == 1
 
 
 def test_output_that_does_not_come_is_not_waited_for_for_ever(
@@ -364,7 +359,7 @@ def test_a_failure_without_a_program_is_1() -> None:
 
 
 def test_while_the_api_server_is_away_it_goes_on_looking(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     get, away = KubeClient.get, threading.Event()
     away.set()
@@ -377,15 +372,13 @@ def test_while_the_api_server_is_away_it_goes_on_looking(
     monkeypatch.setattr(KubeClient, "get", lost)
     run = Run(fleet, "train", "--mem=1", "--", "x")
     start(fleet, run.job("train"))
-    Printed(capfd).until("train: the API server does not answer: it does not listen")
+    run.says("train: the API server does not answer: it does not listen")
     over(fleet, "train")
     away.clear()
     assert run.end() == 0
 
 
-def test_why_the_replicas_are_fewer_is_said(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_why_the_replicas_are_fewer_is_said(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follow, "NEWS_SECONDS", 0.01)
     run = Run(fleet, "train", "--cards=3", "--min=1", "--", "x")
     job = run.job("train")
@@ -399,7 +392,7 @@ def test_why_the_replicas_are_fewer_is_said(
     }
     fleet.post("/api/v1/namespaces/default/events", event)
     fleet.patch(f"{JOBS}/train", {"spec": {"parallelism": 2, "completions": 2}})
-    Printed(capfd).until("train: for default/b")
+    run.says("train: for default/b")
     over(fleet, "train")
     assert run.end() == 0
 
