@@ -139,7 +139,7 @@ def drips(server: Server, sources: Iterable[str]) -> Iterator[Drips]:
     "attackers", [[f"127.0.0.1#{n}" for n in range(40)], [f"127.0.1.{n}" for n in range(1, 41)]], ids=["one", "many"]
 )  # fmt: skip
 def test_probes_are_answered_whoever_drips(patient: Server, attackers: list[str]) -> None:
-    """None of them is ended for being slow: a probe is answered because one of them makes way."""
+    """No client is ended for being slow: where all places are taken, one of those that drip is ended for the probe."""
     with drips(patient, attackers) as clients:
         for _ in range(20):
             before = clients.rounds
