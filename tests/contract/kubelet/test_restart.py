@@ -11,6 +11,9 @@ def test_a_running_container_survives_and_keeps_its_tickets(node: Node) -> None:
     before = node.live(pod)
     node.restart_kubelet()
     assert not {f"{plugin.tail}.sock", f"{lost.tail}.sock"} & node.sockets()
+    # Until the kubelet writes the node's status again, it is that of before the restart.
+    node.until_offered(node.mem, (0, 0))
+    node.until_offered(node.cores, (0, 0))
     plugin.stop()
     plugin.serve()
     node.until_offered(node.mem, (4, 4))
@@ -45,7 +48,9 @@ def test_what_happened_while_the_kubelet_was_down(node: Node) -> None:
     deleted = node.create("deleted", node.container())
     node.until_phase("deleted", "Running")
     node.until_phase("ended", "Succeeded")
-    again = node.create("again", node.container(command=["sh", "-c", "echo run; sleep 3; exit 1"]))
+    lives = node.machine.patience / 6  # the kubelet must be down before it ends
+    script = f"echo run; sleep {lives:.0f}; exit 1"
+    again = node.create("again", node.container(command=["sh", "-c", script]))
     node.until_phase("again", "Running")
     with node.halted():
         node.delete("deleted", grace=0)
