@@ -1,9 +1,11 @@
 """What a value of the chart may be, as JSON schemas: a key that nothing reads is refused at every depth."""
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 
 from device_plugin.core.enforcement import Enforcement
-from device_plugin.node.vendors.host_stack import LONGEST_MOUNT, MOST_MOUNTS
+from device_plugin.node.vendors.host_stack import LONGEST_MOUNT, MOST_MOUNTS, TAKEN
+from device_plugin.wiring.settings import NodeSettings
 from vgpu_runtime.sim.cards import KEYS, MAX_CARDS, PRESETS, SimCard
 
 Schema = Mapping[str, object]
@@ -26,6 +28,19 @@ def listed(items: Schema) -> Schema:
     return {"type": "array", "items": items}
 
 
+def overlapping(paths: Sequence[str]) -> str:
+    """A pattern of the paths that are at, above or below one of these, all written without . and .. and //."""
+    return f"^({'|'.join(map(_overlapping, paths))})$"
+
+
+def _overlapping(path: str) -> str:
+    first, *parts = (f"/{re.escape(part)}" for part in path.split("/")[1:])
+    pattern = "(/.*)?"
+    for part in reversed(parts):
+        pattern = f"({part}{pattern})?"
+    return first + pattern
+
+
 # No quote, no backslash, no brace: such a text may stand in a string of CEL, and of YAML.
 TEXT: Schema = {"type": "string", "pattern": r"^[A-Za-z0-9 .,:;/=_-]*$"}
 FILLED: Schema = {**TEXT, "minLength": 1}
@@ -34,9 +49,17 @@ _FOLDER: Schema = {
     "type": "string", "pattern": "^(/[A-Za-z0-9_+-][A-Za-z0-9._+-]*)+$", "maxLength": LONGEST_MOUNT,
 }  # fmt: skip
 FOLDER: Schema = {**_FOLDER, "examples": ["/var/lib/k0s/kubelet"]}
+_TAKEN = (*TAKEN, NodeSettings().state_dir)
+# The agent refuses the others when it starts. Of `not` helm gives no reason; of `const` it prints the text, which is no
+# folder.
+_FREE_FOLDER: Schema = {
+    **_FOLDER,
+    "if": {"pattern": overlapping(_TAKEN)},
+    "then": {"const": f"a folder that is not at, above or below {', '.join(_TAKEN)}"},
+}
 # The agent's setting has one entry more, for the card's own node.
 FOLDERS: Schema = {
-    **listed(_FOLDER),
+    **listed(_FREE_FOLDER),
     "minItems": 1,
     "maxItems": MOST_MOUNTS - 1,
     "uniqueItems": True,

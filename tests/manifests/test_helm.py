@@ -169,6 +169,7 @@ def test_every_value_changes_what_is_installed(key: str, schema: Mapping[str, An
         ("hygonFolders", [], "minItems"),
         ("hygonFolders", ["/opt/hyhal", "/opt/../etc"], "pattern"),
         ("hygonFolders", ["/opt/hyhal", "/opt/hyhal"], "equal"),
+        ("hygonFolders", ["/opt/hyhal", "/etc"], "a folder that is not at, above or below /dev"),
         ("parameters.kubeletRootDir", "/var/lib/kubelet/", "pattern"),
     ],
 )

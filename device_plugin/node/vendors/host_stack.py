@@ -17,12 +17,16 @@ CARD_NODE = "/dev/dri/cardN"
 """The path in the setting that stands for the primary DRM node of each granted card."""
 MOST_MOUNTS = 16
 LONGEST_MOUNT = 255
-# Folders in which a mount would hide our own files, or show a container files of the kernel or of the node.
-_TAKEN = (
+TAKEN = (
     *("/dev", "/proc", "/sys", "/run", "/var/run", "/var/lib/kubelet", "/etc/ld.so.preload"),
     paths.CONTAINER_VDEV_FOLDER,
     *(str(PurePosixPath(path).parent) for path in (paths.CONTAINER_CONFIG, paths.CONTAINER_LIBRARY)),
+    "/opt/vgpu",
 )
+"""Paths at, above or below which a mount would hide our own files, or show a container files of the kernel or the node.
+
+In /opt/vgpu of its image lies the agent, which has each of these mounts in its own container too.
+"""
 
 
 class HostStack:
@@ -56,7 +60,7 @@ def problem(path: str, state: str) -> str:
         return "write an absolute path without . or .. and without a slash at its end"
     if len(path) > LONGEST_MOUNT or not path.isprintable() or set(path) & set(" :*?["):
         return f"write at most {LONGEST_MOUNT} characters, and none of space : * ? ["
-    for taken in (*_TAKEN, state):
+    for taken in (*TAKEN, state):
         if _overlap(PurePosixPath(path), PurePosixPath(taken)):
             return f"it is at, above or below {taken}, which is not for containers; of /dev only {CARD_NODE}"
     return ""

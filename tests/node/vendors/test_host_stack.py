@@ -68,7 +68,7 @@ def test_the_primary_node_is_that_of_the_granted_card(machine: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/opt/hyhal", "/opt/dtk-25.04", "/usr/local/hyhal", CARD_NODE, "/etc/hyhal.conf"]
+    "path", ["/opt/hyhal", "/opt/dtk-25.04", "/opt/vgpu2", "/usr/local/hyhal", CARD_NODE, "/etc/hyhal.conf"]
 )
 def test_paths_that_can_be_given(path: str) -> None:
     assert host_stack.problem(path, STATE) == ""
@@ -117,6 +117,8 @@ def test_paths_that_can_be_given(path: str) -> None:
             "/dev/dri/card0",
             "/dev/dri/renderD128",
             *OWN,
+            "/opt",
+            "/opt/vgpu",
         ),
     ],
 )
