@@ -1,4 +1,4 @@
-"""`vgpu queue`: the jobs of queues, each with its place, its width, what it waits for, and what changes next.
+"""`vgpu queue`: the jobs of queues, each with its place, its width, why it waits, and what changes next.
 
     vgpu queue                  # those of your namespace
     vgpu queue -A               # those of all namespaces
@@ -27,7 +27,7 @@ from device_plugin.cli.printing.follow import list_allowed, show_changes
 from device_plugin.cli.printing.output import NONE, Column, Listing, ListPrinter, age
 from device_plugin.cli.reading.cluster import MissingRight
 from device_plugin.core.annotations import KUEUE_QUEUE, QUEUE
-from device_plugin.core.jobs.job import pods
+from device_plugin.core.jobs.job import JobPhase, pods
 from device_plugin.kube.api import JOBS, Ref, Where
 
 NOBODY = "no job is in a queue"
@@ -117,17 +117,23 @@ def _next_change(job: Mapping[str, Any]) -> str:
 
 # They change while a job runs or waits as before; what is watched of some of them is in _watched.
 _NOT_WATCHED = ("progress", "secondsLeft", "secondsStuck", "nextChange", "why")
-_DIGITS = re.compile(r"[0-9]+")
+# What differs in `why` from answer to answer: the names of refused pods, times, and numbers with their units. A digit
+# in the name of a job is none of these.
+_PASSING = re.compile(
+    r'pods "[^"]*"|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]+Z'
+    r"|(?<![\w/.-])(?:[0-9][0-9.,]*(?: ?(?:s|min|m|h|d|[kMGTPE]i?)(?![A-Za-z]))? ?)+"
+)
 
 
 def _watched(job: Mapping[str, Any]) -> object:
-    """What a reader acts on: state, place, size, which change comes next, whether it is stuck, and why without numbers.
+    """What a reader acts on: state, place, size, which change comes next, whether it is stuck, and why.
 
-    When the change comes, and the numbers in `why`, such as times, differ from answer to answer.
+    When the change comes, and the times and numbers in `why`, differ from answer to answer.
     """
     change = job["nextChange"]
     kept = {key: value for key, value in job.items() if key not in _NOT_WATCHED}
-    return kept, change and change["what"], job.get("secondsStuck") is None, _DIGITS.sub("", job["why"])
+    why = _PASSING.sub(" ", job["why"]).split()
+    return kept, change and change["what"], job.get("secondsStuck") is None, why
 
 
 _NAMESPACE: Column[Mapping[str, Any]] = Column("NAMESPACE", lambda job: job["namespace"])
@@ -146,6 +152,7 @@ LISTING: Listing[Mapping[str, Any]] = Listing(
         Column("SINCE", lambda job: age(time.time() - job["since"]) if job["since"] else NONE, key=_number("since")),
         Column("WAITS FOR", lambda job: job["waitsFor"] or NONE, wide=True),
         Column("NEXT CHANGE", _next_change, wide=True),
+        Column("REASON", lambda job: job["why"] or NONE, wide=True),
     ),
     name=lambda job: f"job/{job['namespace']}/{job['name']}",
     object=lambda job: job,
@@ -153,10 +160,16 @@ LISTING: Listing[Mapping[str, Any]] = Listing(
 )  # fmt: skip
 
 
+def _reason(job: Mapping[str, Any]) -> str:
+    """Why the job waits, or what holds its width; empty for a job that just runs, because its row says that."""
+    just_runs = job["phase"] == JobPhase.RUNNING.value and "; " not in job["why"]
+    return "" if just_runs else job["why"] or (job["waitsFor"] and f"waits for {job['waitsFor']}")
+
+
 def _below(job: Mapping[str, Any]) -> Iterator[str]:
-    """What the job waits for and what changes next, which are sentences."""
-    if job["waitsFor"]:
-        yield f"    waits for {job['waitsFor']}"
+    """Why the job is where it is and what changes next, which are sentences."""
+    if reason := _reason(job):
+        yield f"    {reason}"
     if job["nextChange"]:
         yield f"    next: {_next_change(job)}"
 

@@ -119,15 +119,16 @@ def test_the_jobs_of_a_queue_are_listed(
     submit(engine_of, "first", 2)
     until(lambda: "starting" in asked("queue"), "first is admitted")
     submit(engine_of, "second", 2)
-    until(lambda: "room for 2 pods" in asked("queue"), "second waits")
+    until(lambda: "waits for room" in asked("queue"), "second waits")
     header, second, waits, change, first, *_ = asked("queue", "-A").splitlines()
     assert header.split()[0] == "NAMESPACE"
     assert second.split()[:8] == ["default", "second", "default", "1", "waiting", "0", "2", "2"]
-    assert waits == "    waits for room for 2 pods"
+    assert waits == "    waits for room for 2 of its pods"
     assert change.startswith("    next: goes before others of its priority in 59m")
     assert first.split()[4:8] == ["starting", "2", "2", "2"]
     header, second, _ = asked("queue", "-o", "wide").splitlines()
     assert second[header.index("WAITS FOR") :].startswith("room for 2 pods ")
+    assert second[header.index("REASON") :] == "waits for room for 2 of its pods"
     assert asked("queue", "-l", "vgpu.io/queue=default,team!=a", "-o", "name").split() == [
         "job/default/second", "job/default/first",
     ]  # fmt: skip
@@ -330,6 +331,40 @@ def test_a_job_is_printed_again_for_what_a_reader_acts_on(
     assert bool(capsys.readouterr().out) is printed
 
 
+GIVEN = "pods of a/train-1 leave, so that it can start"
+QUOTA = "waits for room for 2 of its pods; the API server refuses its other pods: exceeded quota: q, used: x/y-mem=8"
+POLICY = 'the API server refuses its other pods: pods "a-0-x7k2p" is forbidden: no priority class'
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "printed"),
+    [
+        ("it can have 50 min with 1 card", "it can have 1 h 2 min with 1 card", False),
+        ("write 11h40m: 1,000 samples", "write 59m: 990 samples", False),
+        (
+            "it does not grow before 2026-11-24T00:59:59Z",
+            "it does not grow before 2026-11-25T01:00:00Z",
+            False,
+        ),
+        (QUOTA, QUOTA.replace("=8", "=12"), False),
+        (QUOTA, QUOTA.replace("=8", "=12Gi"), False),
+        (QUOTA, QUOTA.replace("quota: q", "quota: r"), True),
+        (QUOTA, QUOTA.partition(";")[0], True),
+        (POLICY, POLICY.replace("x7k2p", "9wq4z"), False),
+        (POLICY, POLICY.replace("priority", "runtime"), True),
+        (GIVEN, GIVEN.replace("train-1", "train-2"), True),
+        (GIVEN, GIVEN.replace("a/train-1", "a/17"), True),
+    ],
+)
+def test_a_job_is_printed_again_once_its_reason_means_another_thing(
+    capsys: pytest.CaptureFixture[str], before: str, after: str, *, printed: bool
+) -> None:
+    printer = output.ListPrinter(Namespace(output="name", sort_by=None), queue.LISTING)
+    printer.remember([told(why=before)])
+    printer.show_changes([told(why=after)])
+    assert bool(capsys.readouterr().out) is printed
+
+
 def test_a_job_that_stays_stuck_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
     printer = output.ListPrinter(Namespace(output="name", sort_by=None), queue.LISTING)
     printer.remember([told(secondsStuck=600)])
@@ -342,12 +377,28 @@ def test_a_row_shows_progress_and_below_it_what_comes() -> None:
     job = {
         "namespace": "a", "name": "frames", "queue": "", "place": None, "phase": "resizing", "width": 4, "min": 1,
         "max": 8, "progress": {"done": 12, "total": 30}, "waitsFor": "pods that leave or come", "since": now - 60,
-        "nextChange": {"what": "has 2 pods", "until": now + 31}, "why": "",
+        "nextChange": {"what": "has 2 pods", "until": now + 31}, "why": "goes from 4 to 2 pods for job a/b",
     }  # fmt: skip
     header, row, waits, change = queue.as_table([job]).splitlines()
     assert header.split() == ["NAME", "QUEUE", "PLACE", "PHASE", "WIDTH", "MIN", "MAX", "PROGRESS", "SINCE"]
     assert row.split() == ["frames", "<none>", "<none>", "resizing", "4", "1", "8", "12/30", "1m"]
-    assert (waits, change) == ("    waits for pods that leave or come", "    next: has 2 pods within 30s")
+    assert (waits, change) == ("    goes from 4 to 2 pods for job a/b", "    next: has 2 pods within 30s")
     job["nextChange"] = {"what": "has 2 pods", "until": now - 1}
     assert queue.as_table([job]).endswith("\n    next: has 2 pods")
     assert max(map(len, queue.as_table([job]).splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("changes", "below"),
+    [
+        ({"phase": "running", "why": "runs with 4 pods"}, []),
+        ({"phase": "running", "why": "runs with 4 pods; it does not grow"}, ["runs with 4 pods; it does not grow"]),
+        ({"phase": "waiting", "why": "waits for room", "waitsFor": "room for 2 pods"}, ["waits for room"]),
+        ({"phase": "refused", "why": "ask\n\x1b[2J", "waitsFor": "a correction"}, ["ask\ufffd\ufffd[2J"]),
+        ({"phase": "resizing", "why": "", "waitsFor": "pods that leave"}, ["waits for pods that leave"]),
+        ({"phase": "stopping", "why": ""}, []),
+    ],
+)  # fmt: skip
+def test_below_a_row_is_why_the_job_is_where_it_is(changes: dict[str, object], below: list[str]) -> None:
+    _, _, *shown = queue.as_table([told(nextChange=None, **changes)]).splitlines()
+    assert [line.strip() for line in shown] == below

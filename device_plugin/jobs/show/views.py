@@ -166,11 +166,11 @@ def _whole(seconds: float | None) -> int | None:
 
 
 _WHY: Mapping[JobPhase, str] = {
-    JobPhase.WAITING: "waits for room for {least} of its pods",
+    JobPhase.WAITING: "waits for {room}",
     JobPhase.STARTING: "was admitted with {width}, and not all of its pods run yet",
     JobPhase.RUNNING: "runs with {width}",
     JobPhase.STOPPING: "was stopped, and some of its pods have not ended yet",
-    JobPhase.STOPPED: "was {stopped}, and waits for room for {least} of its pods",
+    JobPhase.STOPPED: "was {stopped}, and waits for {room}",
 }
 WAITS_FOR: Mapping[JobPhase, str] = {
     JobPhase.STARTING: "pods that do not run yet",
@@ -182,9 +182,8 @@ WAITS_FOR: Mapping[JobPhase, str] = {
 def _why(managed: Managed, state: JobState, now: float) -> str:
     """One sentence that gives the reason for the Job's phase."""
     record = managed.record
-    text = _WHY.get(state.phase, "").format(
-        width=pods(state.width), least=state.spec.least, stopped=_stopped(record)
-    )
+    room = room_for(state) if state.spec.joint else f"room for {state.spec.least} of its pods"
+    text = _WHY.get(state.phase, "").format(width=pods(state.width), room=room, stopped=_stopped(record))
     if state.phase is JobPhase.RESIZING and record is not None:
         helped = "/".join(record.beneficiary) if record.beneficiary is not None else "other pods"
         text = f"goes from {record.before} to {pods(record.after)}" + (

@@ -66,6 +66,14 @@ def test_one_job_as_json(world: World) -> None:
     assert json.loads(text)["problem"] == "another replica holds the Lease"
 
 
+def test_a_job_of_a_group_waits_for_its_group(world: World) -> None:
+    labels = {"vgpu.io/queue": "default", "vgpu.io/group": "g", "vgpu.io/role": "master"}
+    world.queue("master", 3, labels=labels)
+    world.settle(2)
+    found = seen(world)["master"]
+    assert (found["waitsFor"], found["why"]) == ("room for group g", "waits for room for group g")
+
+
 def test_a_job_that_waits_has_a_place_and_the_time_from_which_it_goes_first(world: World) -> None:
     world.queue("c", 3, created="2027-01-15T07:30:00Z")
     world.settle(2)
