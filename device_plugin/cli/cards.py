@@ -13,7 +13,6 @@ import argparse
 import time
 from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
-from http import HTTPStatus
 from typing import Any, NamedTuple
 
 from device_plugin.adapters.kube.client import KubeClient
@@ -28,7 +27,7 @@ from device_plugin.core.cards import SliceState
 from device_plugin.core.cordons import CordonNote
 from device_plugin.core.grants import ranges
 from device_plugin.kube.api import NODES, Ref
-from device_plugin.kube.errors import GoneError, RefusedError
+from device_plugin.kube.errors import ForbiddenError, GoneError
 
 STATES = {
     SliceState.OUTLIVING: "its pod has ended, its processes have not",
@@ -201,9 +200,8 @@ def _check_node(client: KubeClient, name: str) -> None:
         client.get(NODES.metadata, Ref(name))
     except GoneError:
         raise CardError(f"there is no node {name}: see `kubectl get nodes`") from None
-    except RefusedError as error:
-        if error.status != HTTPStatus.FORBIDDEN:
-            raise
+    except ForbiddenError:
+        return
 
 
 def nothing(namespace: str, labels: str, node: str = "") -> str:

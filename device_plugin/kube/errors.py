@@ -6,6 +6,7 @@ VgpuError
     ├── ConflictError   409: the object exists or has changed, or our own earlier write was done
     ├── ExpiredError    410: the resource version is too old to go on from, list again
     ├── RefusedError    nothing was written: malformed, forbidden, protected, too many requests
+    │   └── ForbiddenError   403: RBAC, admission or a quota forbids it
     └── UnknownError    no answer, or an unclear one: the call may or may not have been carried out
 """
 
@@ -37,6 +38,10 @@ class RefusedError(ApiError):
     """The API server said no; nothing was written."""
 
 
+class ForbiddenError(RefusedError):
+    """RBAC does not allow the caller to do it, or admission or a quota forbids it; nothing was written."""
+
+
 class UnknownError(ApiError):
     """No answer, or an unclear one: the call may or may not have been carried out.
 
@@ -49,7 +54,8 @@ _BY_STATUS: dict[int, type[ApiError]] = {
     404: GoneError,
     409: ConflictError,
     410: ExpiredError,
-    **dict.fromkeys((400, 401, 403, 413, 415, 422, 429), RefusedError),
+    **dict.fromkeys((400, 401, 413, 415, 422, 429), RefusedError),
+    403: ForbiddenError,
 }
 
 

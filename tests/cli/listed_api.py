@@ -9,7 +9,7 @@ from device_plugin.core import annotations
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.pods import Node, Pod
 from device_plugin.kube.api import EVERYWHERE, NODES, PODS, Kind, Listed, Named, Object, Where
-from device_plugin.kube.errors import GoneError, RefusedError
+from device_plugin.kube.errors import ForbiddenError, GoneError
 from tests.builders import objects
 from tests.cluster.world import FakeApi
 
@@ -34,7 +34,7 @@ class ListedApi(KubeClient):
 
     def create(self, kind: Kind[Any], body: Object, namespace: str = "", *, dry: bool = False) -> Any:
         assert (dry, body["kind"], namespace) == (True, "Pod", "default")
-        raise RefusedError(f'{kind.plural} is forbidden: User "reader" cannot create', 403, "Forbidden")
+        raise ForbiddenError(f'{kind.plural} is forbidden: User "reader" cannot create', 403, "Forbidden")
 
     def get(self, kind: Kind[Any], of: Named) -> Any:
         if kind.plural != PODS.plural:

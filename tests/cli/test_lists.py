@@ -18,7 +18,7 @@ from device_plugin.cli.access import engine
 from device_plugin.cli.printing.follow import INTERRUPTED
 from device_plugin.cli.printing.output import Listing
 from device_plugin.kube.api import EVERYWHERE, Kind, Listed, Where
-from device_plugin.kube.errors import RefusedError
+from device_plugin.kube.errors import ForbiddenError
 from device_plugin.wiring.commands import main
 from hack.embedded.apiserver import EmbeddedApiServer
 from tests.cli.fleet import USERS, Fleet
@@ -201,7 +201,7 @@ def test_with_the_rights_of_one_namespace_its_rows_are_shown_and_what_is_missing
 
     def limited(client: KubeClient, kind: Kind[Any], where: Where = EVERYWHERE) -> Listed[Any]:
         if not where.namespace:
-            raise RefusedError("forbidden", 403, "Forbidden")
+            raise ForbiddenError("forbidden", 403, "Forbidden")
         return listed(client, kind, where)
 
     monkeypatch.setattr(KubeClient, "list", limited)
@@ -244,7 +244,7 @@ def test_a_list_of_which_nothing_may_be_read_is_an_error(
     command: str, more: list[str],
 ) -> None:  # fmt: skip
     def forbidden(*_: object) -> None:
-        raise RefusedError("forbidden", 403, "Forbidden")
+        raise ForbiddenError("forbidden", 403, "Forbidden")
 
     monkeypatch.setattr(engine, "jobs", ENGINE_JOBS)
     monkeypatch.setattr(KubeClient, "get", forbidden)
@@ -264,7 +264,7 @@ def test_a_list_of_which_a_part_may_be_read_is_none(
 
     def limited(client: KubeClient, kind: Kind[Any], where: Where = EVERYWHERE) -> Listed[Any]:
         if kind.plural == plural:
-            raise RefusedError("forbidden", 403, "Forbidden")
+            raise ForbiddenError("forbidden", 403, "Forbidden")
         return listed(client, kind, where)
 
     monkeypatch.setattr(KubeClient, "list", limited)

@@ -16,7 +16,7 @@ from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli import queue
 from device_plugin.cli.access import engine, port_forward
 from device_plugin.cli.printing import output
-from device_plugin.kube.errors import RefusedError
+from device_plugin.kube.errors import ForbiddenError, RefusedError
 from device_plugin.wiring import jobs
 from device_plugin.wiring.commands import main
 from device_plugin.wiring.settings import JobsSettings, KubeSettings
@@ -214,7 +214,9 @@ def test_without_an_engine_it_says_how_to_install_one(
 def test_who_may_not_read_the_lease_is_told_which_role_to_ask_for(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    refused = RefusedError('leases "vgpu-jobs" is forbidden', HTTPStatus.FORBIDDEN, "Forbidden")
+    refused: RefusedError = ForbiddenError(
+        'leases "vgpu-jobs" is forbidden', HTTPStatus.FORBIDDEN, "Forbidden"
+    )
 
     def get(*_: object) -> None:
         raise refused

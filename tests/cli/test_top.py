@@ -25,7 +25,7 @@ from device_plugin.cli.reading.slice_use import (
 )
 from device_plugin.core.pods import Agent
 from device_plugin.kube.api import EVERYWHERE, Kind, Listed, Where
-from device_plugin.kube.errors import RefusedError, UnknownError
+from device_plugin.kube.errors import ForbiddenError, UnknownError
 from device_plugin.wiring.commands import main
 from tests.cli.fleet import Fleet
 
@@ -88,7 +88,7 @@ def test_an_agent_that_does_not_answer_is_named_and_the_others_are_shown() -> No
 @pytest.mark.parametrize(
     ("answers", "says"),
     [
-        ([RefusedError("pods/proxy is forbidden", 403, "Forbidden")], "pods/proxy], verbs: .list, get."),
+        ([ForbiddenError("pods/proxy is forbidden", 403, "Forbidden")], "pods/proxy], verbs: .list, get."),
         ([], "no node agent runs in namespace vgpu-system"),
     ],
 )

@@ -5,8 +5,9 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from getpass import getuser
+from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.endpoint import (
@@ -17,9 +18,10 @@ from device_plugin.adapters.kube.endpoint import (
     from_settings,
 )
 from device_plugin.core.pods import Pod
-from device_plugin.kube.api import PODS, Kind
-from device_plugin.kube.errors import ApiError, GoneError, RefusedError
+from device_plugin.kube.api import PODS, Kind, Listed, Where
+from device_plugin.kube.errors import ApiError, ForbiddenError, GoneError, RefusedError
 
+Item = TypeVar("Item")
 COMPONENT = "vgpu-cli"
 WHO_AM_I: Kind[dict[str, Any]] = Kind(
     "authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", dict
@@ -33,7 +35,6 @@ MAY_I: Kind[bool] = Kind(
 TIMEOUT_SECONDS = 30.0
 # Metadata of a page, as kubectl asks for objects: 2 KiB each, and at most 256 KiB of annotations.
 METADATA_ITEMS = 500
-TOO_MANY_REQUESTS = 429
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -126,6 +127,14 @@ def may_follow(client: KubeClient, kind: Kind[Any], namespace: str) -> bool:
     )
 
 
+def list_unless_forbidden(client: KubeClient, kind: Kind[Item], where: Where) -> Listed[Item] | None:
+    """The objects, or None if the caller may not list them. Raises ApiError for other problems."""
+    try:
+        return client.list(kind, where)
+    except ForbiddenError:
+        return None
+
+
 def evicted(client: KubeClient, pod: Pod, *, dry: bool = False) -> str:
     """Evict a pod, or with `dry` only try; returns why it stays, or an empty text if it leaves or is gone.
 
@@ -136,7 +145,7 @@ def evicted(client: KubeClient, pod: Pod, *, dry: bool = False) -> str:
     except GoneError:
         return ""
     except RefusedError as error:
-        if error.status != TOO_MANY_REQUESTS:
+        if error.status != HTTPStatus.TOO_MANY_REQUESTS:
             raise
         return str(error)
     return ""

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.kube.api import PODS
-from device_plugin.kube.errors import ApiError, RefusedError
+from device_plugin.kube.errors import ApiError, ForbiddenError, RefusedError
 
 # Keys of a template's metadata that its pods have.
 _KEPT = ("labels", "annotations")
@@ -45,4 +45,4 @@ def tried(client: KubeClient, body: Mapping[str, Any], namespace: str, owner: Ma
 
 def _is_admission(error: RefusedError) -> bool:
     """True unless RBAC forbids to create pods, which names no pod: `pods is forbidden: User "jane" cannot create`."""
-    return error.status == HTTPStatus.FORBIDDEN and not str(error).startswith("pods is forbidden: ")
+    return isinstance(error, ForbiddenError) and not str(error).startswith("pods is forbidden: ")

@@ -19,7 +19,7 @@ from device_plugin.core.errors import VgpuError
 from device_plugin.core.http_values import JSON, PLANNER
 from device_plugin.core.jobs.job import UNKNOWN
 from device_plugin.kube.api import JOBS, Ref
-from device_plugin.kube.errors import GoneError, RefusedError
+from device_plugin.kube.errors import ForbiddenError, GoneError
 from device_plugin.kube.leases import LEASES
 
 NAMESPACE, LEASE, PORT = "vgpu-system", "vgpu-jobs", 9404
@@ -112,9 +112,7 @@ def _leader(client: KubeClient, namespace: str) -> str:
             f"no job engine is installed in namespace {namespace}: add manifests/components/jobs to your overlay, or"
             " name its namespace with --engine-namespace"
         ) from None
-    except RefusedError as error:
-        if error.status != HTTPStatus.FORBIDDEN:
-            raise
+    except ForbiddenError as error:
         raise EngineError(f"{error}: {ASK_FOR}") from error
     if not holder:
         raise EngineError(

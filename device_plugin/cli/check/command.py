@@ -29,10 +29,9 @@ from device_plugin.cli.reading.reader import ClusterReader, Scope
 from device_plugin.core.events import Event
 from device_plugin.core.printable import printable
 from device_plugin.kube.api import AGENT_LABELS, EVENTS, EVERYWHERE, NODES, PODS, Kind, Object, Where
-from device_plugin.kube.errors import GoneError, RefusedError
+from device_plugin.kube.errors import ForbiddenError, GoneError, RefusedError
 from device_plugin.kube.leases import LEASES
 
-FORBIDDEN = 403
 OURS = "app.kubernetes.io/name=vgpu"
 _ADMISSION = "admissionregistration.k8s.io"
 
@@ -126,9 +125,7 @@ def _listed(
         if name not in _NEWER:
             missing[name] = f"the API server has no {kind.plural} of {kind.api_version}"
         return None
-    except RefusedError as error:
-        if error.status != FORBIDDEN:
-            raise
+    except ForbiddenError:
         of = f" of namespace {where.namespace}" if where.namespace else ""
         missing[name] = (
             f"you may not list {kind.plural}{of}. A rule that allows it: apiGroups: [{kind.group or chr(34) * 2}],"

@@ -6,19 +6,18 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from http import HTTPStatus
 from typing import Any, TypeVar
 
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.watch import ListWatch
 from device_plugin.cli.access import caller
+from device_plugin.cli.access.caller import list_unless_forbidden
 from device_plugin.cli.printing import output
 from device_plugin.cli.printing.output import Listing, ListPrinter
 from device_plugin.cli.reading.cluster import ClusterReading, MissingRight
 from device_plugin.cli.reading.reader import ClusterReader, Scope, rule_to_list
 from device_plugin.core.errors import VgpuError
 from device_plugin.kube.api import Change, Kind, Listed, Where
-from device_plugin.kube.errors import RefusedError
 
 Row = TypeVar("Row")
 Item = TypeVar("Item", bound=tuple[Any, ...])
@@ -186,26 +185,17 @@ def list_allowed(
     """
     missing = list[MissingRight]()
     if not where.namespace:
-        if (listed := _unless_forbidden(client, kind, where)) is not None:
+        if (listed := list_unless_forbidden(client, kind, where)) is not None:
             return listed, where, ()
         where = replace(where, namespace=caller.namespace(args))
         known = f"only those of namespace {where.namespace} are known"
         rule = rule_to_list(kind.plural, group=kind.group)
         missing.append(MissingRight(f"list {kind.plural} of all namespaces", known, rule))
-    if (listed := _unless_forbidden(client, kind, where)) is None:
+    if (listed := list_unless_forbidden(client, kind, where)) is None:
         rule = rule_to_list(kind.plural, where.namespace, kind.group)
         missing.append(MissingRight(f"list {kind.plural} of namespace {where.namespace}", "", rule))
         raise _forbidden(missing)
     return listed, where, missing
-
-
-def _unless_forbidden(client: KubeClient, kind: Kind[Item], where: Where) -> Listed[Item] | None:
-    try:
-        return client.list(kind, where)
-    except RefusedError as error:
-        if error.status != HTTPStatus.FORBIDDEN:
-            raise
-        return None
 
 
 def beside(reading: ClusterReading) -> Mapping[str, Any]:

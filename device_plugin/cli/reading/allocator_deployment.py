@@ -7,12 +7,11 @@ its holder is named after the machine on which both run.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from http import HTTPStatus
 
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli.access.port_forward import ForwardError, PodPort
 from device_plugin.kube.api import PODS, Kind, Object, Ref, Where
-from device_plugin.kube.errors import ApiError, GoneError, RefusedError
+from device_plugin.kube.errors import ApiError, ForbiddenError, GoneError
 from device_plugin.kube.leases import LEASES
 
 NAMESPACE, DEPLOYMENT, LEASE, PORT = "vgpu-system", "vgpu-cluster", "vgpu-scheduler", 9401
@@ -79,11 +78,7 @@ def read_allocator(client: KubeClient, namespace: str = NAMESPACE) -> AllocatorD
     """The cluster service of `namespace`, as far as the caller may read it. Raises ApiError for other problems."""
     try:
         return client.get(DEPLOYMENTS, Ref(DEPLOYMENT, namespace))
-    except GoneError as error:
-        return base_deployment(namespace, error)
-    except RefusedError as error:
-        if error.status != HTTPStatus.FORBIDDEN:
-            raise
+    except (GoneError, ForbiddenError) as error:
         return base_deployment(namespace, error)
 
 
@@ -96,9 +91,7 @@ def leader(client: KubeClient, service: AllocatorDeployment) -> PodPort:
         pod = _replica_on(client, service, name) if name and service.by_node else name
     except GoneError:
         raise _without_lease(service) from None
-    except RefusedError as error:
-        if error.status != HTTPStatus.FORBIDDEN:
-            raise
+    except ForbiddenError as error:
         raise ForwardError(f"{error}: {ASK_FOR}") from error
     if not pod:
         raise ForwardError(

@@ -39,7 +39,7 @@ from device_plugin.core.node_constraints import NodeConstraints, NodeIndex
 from device_plugin.core.pods import Node, Pod
 from device_plugin.core.requests import DEFAULT_PREFIXES, family_of
 from device_plugin.kube.api import NODES, PODS, QUEUED_JOBS, Where
-from device_plugin.kube.errors import ApiError, GoneError, RefusedError
+from device_plugin.kube.errors import ApiError, ForbiddenError, GoneError, RefusedError
 
 
 class MissingListError(VgpuError):
@@ -106,9 +106,7 @@ def listed(
     """
     try:
         nodes, pods = client.list(NODES).items, client.list(PODS).items
-    except RefusedError as error:
-        if error.status != HTTPStatus.FORBIDDEN:
-            raise
+    except ForbiddenError as error:
         raise MissingListError(
             f"{error}: have an administrator bind the ClusterRole vgpu-reader of docs/kubectl.md to you"
         ) from error

@@ -9,21 +9,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
 
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.fast_annotations import read_grant, read_inventory
 from device_plugin.adapters.kube.watch import ListWatch
+from device_plugin.cli.access.caller import list_unless_forbidden
 from device_plugin.cli.reading.cluster import ClusterReading, KnownCluster, MissingRight, NodeReading
 from device_plugin.core.pods import Pod
-from device_plugin.kube.api import NODES, PODS, Change, Kind, Listed, Metadata, Where
-from device_plugin.kube.errors import RefusedError
+from device_plugin.kube.api import NODES, PODS, Change, Kind, Metadata, Where
 
 RUNNING = "status.phase=Running"
 NOT_RUNNING = "status.phase!=Running,status.phase!=Succeeded,status.phase!=Failed,spec.nodeName!="
 WAITING = "status.phase=Pending,spec.nodeName="
-FORBIDDEN = 403
-Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +100,8 @@ class ClusterReader:
 
     def waiting(self) -> Sequence[Pod]:
         """The pods that are not bound, whole. Raises ApiError for other problems than missing rights."""
-        if (found := self._list(PODS, Where(self._namespace, self._scope.pod_labels, WAITING))) is None:
+        where = Where(self._namespace, self._scope.pod_labels, WAITING)
+        if (found := list_unless_forbidden(self._client, PODS, where)) is None:
             self._lack_pods("waiting pods are not known")
             return ()
         return found.items
@@ -140,7 +138,7 @@ class ClusterReader:
     def _nodes(self) -> None:
         name = f"metadata.name={self._scope.node}" if self._scope.node else ""
         kind, where = NODES.metadata, Where(labels=self._scope.node_labels, fields=name)
-        if (found := self._list(kind, where)) is None:
+        if (found := list_unless_forbidden(self._client, kind, where)) is None:
             self._lack("list nodes", "cards are known only as grants name them", "nodes")
             return
         self._nodes_known = True
@@ -148,13 +146,13 @@ class ClusterReader:
 
     def _pods(self, fields: str, *, running: bool) -> None:
         kind = PODS.metadata
-        found = self._list(kind, self._where(fields))
+        found = list_unless_forbidden(self._client, kind, self._where(fields))
         if found is None and not self._namespace and self._scope.own:
             self._namespace = self._scope.own
             self._lack(
                 "list pods of all namespaces", f"only those of namespace {self._namespace} are known", "pods"
             )
-            found = self._list(kind, self._where(fields))
+            found = list_unless_forbidden(self._client, kind, self._where(fields))
         if found is None:
             self._lack_pods("who holds slices is not known")
             return
@@ -163,15 +161,6 @@ class ClusterReader:
     def _where(self, fields: str) -> Where:
         on_node = f",spec.nodeName={self._scope.node}" if self._scope.node else ""
         return Where(self._namespace, self._scope.pod_labels, fields + on_node)
-
-    def _list(self, kind: Kind[Item], where: Where) -> Listed[Item] | None:
-        """The objects; None if the caller may not list them."""
-        try:
-            return self._client.list(kind, where)
-        except RefusedError as error:
-            if error.status != FORBIDDEN:
-                raise
-            return None
 
     def _lack_pods(self, unknown: str) -> None:
         """Note that the caller may not list the pods where they are read."""

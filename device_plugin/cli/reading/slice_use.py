@@ -17,7 +17,7 @@ from device_plugin.cli.access.prometheus import Prometheus, PrometheusError
 from device_plugin.core.errors import VgpuError
 from device_plugin.core.pods import Agent
 from device_plugin.kube.api import AGENT_LABELS, AGENTS, Where
-from device_plugin.kube.errors import ApiError, RefusedError
+from device_plugin.kube.errors import ApiError, ForbiddenError, RefusedError
 
 USED, LIMIT, COMPUTE = (
     "vgpu_slice_memory_used_bytes",
@@ -31,7 +31,6 @@ AT_A_TIME, MOST_AGENTS = 16, 200
 FEW_NODES = 8
 # Seconds for which an answer is good enough for a list that is followed.
 FRESH_SECONDS = 10.0
-FORBIDDEN = 403
 # Values above it are not shown: no card has as many bytes.
 MOST_VALUE = 2.0**60
 # Labels that Prometheus keeps under names with this prefix where it was not told to honour them.
@@ -138,7 +137,7 @@ def from_agents(
         for agent, answer in zip(
             found, pool.map(lambda agent: _asked(client, agents, agent), found), strict=True
         ):
-            if isinstance(answer, RefusedError) and answer.status == FORBIDDEN:
+            if isinstance(answer, ForbiddenError):
                 raise _forbidden(agents, answer)
             if isinstance(answer, ApiError):
                 failed.append(f"the agent of {agent.node} does not answer: {answer}")

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
-from http import HTTPStatus
 from typing import Any
 
 from device_plugin.adapters.kube.client import KubeClient
@@ -35,7 +34,7 @@ from device_plugin.core.errors import RequestError
 from device_plugin.core.ledger import NodeState
 from device_plugin.core.pods import Node, Pod
 from device_plugin.kube.api import EVERYWHERE, JOBS, NODES, PODS, Change, Kind, Where
-from device_plugin.kube.errors import ApiError, RefusedError
+from device_plugin.kube.errors import ApiError, ForbiddenError
 
 # Seconds in which changes are gathered, so that a burst costs one look at what changed.
 GATHER_SECONDS = 0.05
@@ -48,10 +47,6 @@ RIGHTS_SECONDS = 30.0
 # Waiting pods, gangs, Jobs and faults that the page gets; a tenant can make thousands.
 MOST_WAITING = MOST_GANGS = MOST_JOBS = 2000
 MOST_FAULTS = 100
-
-
-class _ForbiddenError(Exception):
-    """The caller may not read what is followed."""
 
 
 class ClusterFollower:
@@ -193,7 +188,7 @@ class ClusterFollower:
             self._start_thread(f"rights-{kind.plural}", look)
         try:
             watch.run(synced, changed, self._stop, partial(self._on_error, kind), opened)
-        except _ForbiddenError:
+        except ForbiddenError:
             self._late.pop(kind.plural, None)
             self._entries.put(
                 "notice",
@@ -239,8 +234,9 @@ class ClusterFollower:
         return str(MissingRight(f"list the {kind.plural} {of}", unknown, rule))
 
     def _on_error(self, kind: Kind[Any], error: ApiError) -> None:
-        if isinstance(error, RefusedError) and error.status == HTTPStatus.FORBIDDEN:
-            raise _ForbiddenError from error
+        """Note that the rows of a kind may be out of date. Raises ForbiddenError if the caller may not read them."""
+        if isinstance(error, ForbiddenError):
+            raise error
         since = self._late.setdefault(kind.plural, time.strftime("%H:%M:%S"))
         self._note(f"late-{kind.plural}", f"{kind.plural} may be out of date since {since}: {error}")
 

@@ -14,6 +14,7 @@ from device_plugin.kube.errors import (
     ApiError,
     ConflictError,
     ExpiredError,
+    ForbiddenError,
     GoneError,
     RefusedError,
     UnknownError,
@@ -49,7 +50,8 @@ def raised(status: int, call: Callable[[KubeClient], object]) -> ApiError:
         (404, GoneError),
         (409, ConflictError),
         (410, ExpiredError),
-        *((status, RefusedError) for status in (400, 401, 403, 413, 415, 422, 429)),
+        *((status, RefusedError) for status in (400, 401, 413, 415, 422, 429)),
+        (403, ForbiddenError),
         *((status, UnknownError) for status in (300, 405, 408, 500, 503, 504)),
     ],
 )

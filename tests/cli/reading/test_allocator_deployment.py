@@ -9,10 +9,10 @@ from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli.access.port_forward import ForwardError
 from device_plugin.cli.reading.allocator_deployment import leader, read_allocator
 from device_plugin.kube.api import EVERYWHERE, Kind, Listed, Metadata, Named, Where
-from device_plugin.kube.errors import GoneError, RefusedError
+from device_plugin.kube.errors import ForbiddenError, GoneError
 from device_plugin.kube.leases import Lease
 
-FORBIDDEN = RefusedError("deployments is forbidden", 403, "Forbidden")
+FORBIDDEN = ForbiddenError("deployments is forbidden", 403, "Forbidden")
 OWN, DEFAULT = "vgpu-system/vgpu-scheduler", "kube-system/kube-scheduler"
 
 

@@ -9,7 +9,7 @@ import yaml
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli.reading import prefixes
 from device_plugin.kube.api import Kind, Named
-from device_plugin.kube.errors import GoneError, RefusedError
+from device_plugin.kube.errors import ForbiddenError, GoneError, RefusedError
 from vgpu_runtime.paths import SOURCES
 
 MANIFEST = SOURCES.parent / "manifests/base/cluster/deployment.yaml"
@@ -43,7 +43,7 @@ def installed(families: str) -> dict[str, Any]:
         (installed(""), prefixes.KNOWN),
         (DEPLOYMENT, ("from parameters.yaml",)),  # the variable is there, and kustomize writes it
         (GoneError("none"), prefixes.KNOWN),
-        (RefusedError("may not", 403, "Forbidden"), prefixes.KNOWN),
+        (ForbiddenError("may not", 403, "Forbidden"), prefixes.KNOWN),
     ],
 )
 def test_without_the_option_they_are_those_of_the_installation(

@@ -12,7 +12,7 @@ from device_plugin.adapters.kube.endpoint import Endpoint
 from device_plugin.cli.access.caller import MAY_I
 from device_plugin.cli.reading.reader import ClusterReader, Scope
 from device_plugin.kube.api import EVERYWHERE, Kind, Listed, Object, Where
-from device_plugin.kube.errors import RefusedError
+from device_plugin.kube.errors import ForbiddenError
 from tests.cli.fleet import ADMIN, Fleet
 from tests.deadline import eventually
 
@@ -26,12 +26,12 @@ class Limited(KubeClient):
 
     def list(self, kind: Kind[Any], where: Where = EVERYWHERE) -> Listed[Any]:
         if where.namespace not in self._allowed.get(kind.plural, ()):
-            raise RefusedError("forbidden", 403, "Forbidden")
+            raise ForbiddenError("forbidden", 403, "Forbidden")
         return super().list(kind, where)
 
     def watch(self, kind: Kind[Any], where: Where, version: str, silence: float) -> Connection:
         if where.namespace not in self._allowed.get(kind.plural, ()):
-            raise RefusedError("forbidden", 403, "Forbidden")
+            raise ForbiddenError("forbidden", 403, "Forbidden")
         return super().watch(kind, where, version, silence)
 
     def create(self, kind: Kind[Any], body: Object, namespace: str = "", *, dry: bool = False) -> Any:

@@ -18,7 +18,7 @@ from device_plugin.core.annotations import GROUP, GROUP_SIZE, MAX_REPLICAS, QUEU
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import DEFAULT_PREFIXES
 from device_plugin.kube.api import EVERYWHERE, PODS, Kind, Listed, Object, Where
-from device_plugin.kube.errors import RefusedError
+from device_plugin.kube.errors import ForbiddenError
 from hack.embedded.apiserver.registry import Deletion
 from hack.embedded.apiserver.resources import NODES, RequestTarget
 from tests.builders import objects
@@ -235,7 +235,7 @@ def test_pods_are_hidden_while_they_cannot_be_followed_and_shown_again(
         def answer(client: Limited, kind: Kind[Any], *rest: Any) -> Any:
             if kind.plural == "pods" and verb in refused:
                 asked.release()
-                raise RefusedError("forbidden", 403, "Forbidden")
+                raise ForbiddenError("forbidden", 403, "Forbidden")
             return call(client, kind, *rest)
 
         return answer
@@ -329,7 +329,7 @@ def test_the_right_to_list_alone_does_not_change_what_is_followed(
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (RefusedError("no right to ask", 403, "Forbidden"), ""),
+        (ForbiddenError("no right to ask", 403, "Forbidden"), ""),
         (ValueError("odd"), "a part of this page stands still (ValueError: odd): start `vgpu ui` again"),
     ],
 )

@@ -14,7 +14,7 @@ from device_plugin.core.node_constraints import NodeConstraints, Operator, Requi
 from device_plugin.jobs.plan.round import TICK_SECONDS
 from device_plugin.jobs.show.views import views
 from device_plugin.kube.api import Kind, Named, Object
-from device_plugin.kube.errors import RefusedError, UnknownError
+from device_plugin.kube.errors import ForbiddenError, RefusedError, UnknownError
 from tests.jobs.world import World
 
 EAGER = Rules(cooldown_s=60.0)
@@ -291,7 +291,7 @@ def test_a_job_whose_start_is_refused_keeps_nobody_else_waiting(world: World) ->
         nonlocal tries
         if of.name == "a":
             tries += 1
-            raise RefusedError("not allowed", 403, "Forbidden")
+            raise ForbiddenError("not allowed", 403, "Forbidden")
         return world.api.land(kind, of, change)
 
     world.api.on_patch = patch
