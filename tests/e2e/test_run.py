@@ -1,9 +1,7 @@
 """`vgpu run` on a real cluster: scripts, output, progress, the program's exit status, and a result that is fetched."""
 
-import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,8 +11,9 @@ from device_plugin.wiring.commands import main
 from tests.e2e import nodes
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.machines import Machines
-from tests.e2e.waiting import eventually
+from tests.e2e.waiting import PATIENCE, eventually
 from tests.e2e.workloads import IMAGE
+from tests.ongoing import Ongoing
 from tests.release import OLDER
 
 CONFIGMAPS = Kind("", "v1", "configmaps", "ConfigMap", dict)
@@ -24,7 +23,11 @@ OPTIONS = ("--scheduler=vgpu-scheduler",) if OLDER else ()
 
 
 def run(kubectl: Kubectl, name: str, *words: str) -> int:
-    return main(["run", name, f"--image={IMAGE}", "-n", kubectl.namespace, *OPTIONS, *words])
+    return main(command(kubectl, name, *words))
+
+
+def command(kubectl: Kubectl, name: str, *words: str) -> list[str]:
+    return ["run", name, f"--image={IMAGE}", "-n", kubectl.namespace, *OPTIONS, *words]
 
 
 def test_scripts_are_run_and_one_that_fails_does_not_end_the_other(
@@ -78,9 +81,8 @@ def volume(kubectl: Kubectl, machines: Machines) -> Iterator[Path]:
 
 
 def test_a_program_is_followed_and_its_result_fetched_when_its_cards_are_free(
-    kubectl: Kubectl, machines: Machines, volume: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    kubectl: Kubectl, machines: Machines, volume: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(follow, "LINE_SECONDS", 0.5)
     program = """
         /usr/local/vgpu/vgpu-progress 5 10
@@ -88,7 +90,6 @@ def test_a_program_is_followed_and_its_result_fetched_when_its_cards_are_free(
         echo trained
         echo weights > /data/model
     """
-    status: list[int] = []
     words = (
         "--mem=1",
         "--rm",
@@ -99,19 +100,11 @@ def test_a_program_is_followed_and_its_result_fetched_when_its_cards_are_free(
         "-ec",
         program,
     )
-    thread = threading.Thread(target=lambda: status.append(run(kubectl, "train", *words)))
-    thread.start()
-    said: list[Any] = []
-
-    def has_said(text: str) -> bool:
-        said.append(capfd.readouterr())
-        return text in "".join(each.err for each in said)
-
-    assert eventually(lambda: has_said("train: 5 of 10"), SECONDS), said
+    training = Ongoing(*command(kubectl, "train", *words))
+    training.says("train: 5 of 10", PATIENCE * SECONDS)
     machines.run(nodes.first(), "touch", str(volume / "seen"))
-    assert eventually(lambda: not thread.is_alive(), SECONDS), said
-    assert has_said(f"train: done\ntrain: fetched {tmp_path}/model\n"), said
-    assert "".join(each.out for each in said).splitlines() == ["trained"]
-    assert status == [0]
+    assert training.end(PATIENCE * SECONDS) == 0
+    training.says(f"train: done\ntrain: fetched {tmp_path}/model\n")
+    assert training.out.splitlines() == ["trained"]
     assert (tmp_path / "model").read_text() == "weights\n"
     assert eventually(lambda: not kubectl.items(PODS), 30)

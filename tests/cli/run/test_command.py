@@ -2,11 +2,8 @@
 is a script that prints what a container would.
 """
 
-import io
 import json
-import sys
 import threading
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +22,8 @@ from hack.embedded.apiserver.server import job_policy_files
 from tests.builders import objects
 from tests.cli.fleet import Fleet
 from tests.contract.cluster import JOBS, PODS
-from tests.deadline import eventually, until
+from tests.deadline import until
+from tests.ongoing import Ongoing
 
 CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
 KUBECTL = """#!/bin/sh
@@ -59,47 +57,12 @@ def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
 
 
-class Run:
-    """One `vgpu run` on a thread. What it prints is there while it goes on, and printed once more at its end.
-
-    pytest's own capture loses what is printed while it is read.
-    """
+class Run(Ongoing):
+    """One `vgpu run` of the image I."""
 
     def __init__(self, fleet: Fleet, *words: str) -> None:
-        self.status = -1
-        self._out, self._err = io.BytesIO(), io.BytesIO()
         self._fleet = fleet
-        self._words = ["run", *words[:2], f"--kubeconfig={fleet.kubeconfig}", "--image=I", *words[2:]]
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def _run(self) -> None:
-        out, err = (io.TextIOWrapper(into, write_through=True) for into in (self._out, self._err))
-        with redirect_stdout(out), redirect_stderr(err):
-            self.status = main(self._words)
-        # Otherwise their end closes what they write into.
-        out.detach()
-        err.detach()
-
-    @property
-    def out(self) -> str:
-        return self._out.getvalue().decode()
-
-    @property
-    def err(self) -> str:
-        return self._err.getvalue().decode()
-
-    def says(self, text: str) -> None:
-        """Return once this was said on the standard error."""
-        assert eventually(lambda: text in self.err, 60), f"{text!r} was not said, but {self.err!r}"
-
-    def end(self) -> int:
-        """The exit status, once it has ended."""
-        self._thread.join(60)
-        assert not self._thread.is_alive()
-        print(self.out, end="")
-        print(self.err, end="", file=sys.stderr)
-        return self.status
+        super().__init__("run", *words[:2], f"--kubeconfig={fleet.kubeconfig}", "--image=I", *words[2:])
 
     def job(self, name: str) -> dict[str, Any]:
         """The Job, once it is there."""
