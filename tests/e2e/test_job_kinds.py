@@ -27,8 +27,12 @@ from tests.e2e.workloads import container
 
 SECONDS = 120
 PARTS = 10
-# Long enough for the engine to be killed and replaced while parts run.
-PART = 'echo "begin $JOB_COMPLETION_INDEX" >> /data/parts; sleep 3; echo "end $JOB_COMPLETION_INDEX" >> /data/parts'
+# It ends once the engine was killed: it cannot be over before that, however slow the machine is.
+PART = """
+echo "begin $JOB_COMPLETION_INDEX" >> /data/parts
+until [ -e /data/killed ]; do sleep 0.1; done
+echo "end $JOB_COMPLETION_INDEX" >> /data/parts
+"""
 
 
 def of_group(role: str, width: int, *containers: dict[str, Any], **annotations: str) -> dict[str, Any]:
@@ -67,7 +71,10 @@ def test_each_sub_task_runs_once_in_a_window_that_grows_though_the_engine_is_kil
     assert window(kubectl) == 1, "one card is free"
     kubectl("delete", "job", "other", "--cascade=foreground")
     assert eventually(lambda: window(kubectl) == cards, SECONDS)
+    # All that may run at a time have begun.
+    assert eventually(partial(running, kubectl, "frames", cards), SECONDS)
     kill_engine()
+    machines.run(nodes.first(), "touch", f"{folder}/killed")
     assert eventually(lambda: kubectl.get(JOBS, "frames")["status"].get("succeeded") == PARTS, SECONDS)
     lines = machines.run(nodes.first(), "cat", f"{folder}/parts").splitlines()
     assert lines[0] == "begin 0"

@@ -85,11 +85,15 @@ class Pair:
         self.card = card
         self._device = (str(card.family.gpu_id), str(card.family.render_minor))
         assert eventually(lambda: "hipSuccess" in kubectl("logs", "beside"), 20)
-        # The node's figures may be of a moment before that.
-        hold = NEIGHBOUR_MIB * MIB
-        assert eventually(lambda: self.of_slice("memory_used_bytes", "beside") >= hold, 10)
+        self.read_again()
         self.beside_bytes = self.of_slice("memory_used_bytes", "beside")
+        assert self.beside_bytes >= NEIGHBOUR_MIB * MIB
         self.others_bytes = self.on_card()
+
+    def read_again(self) -> None:
+        """Return once the agent's figures are of a moment after this call: its text is kept for a second."""
+        age = self.sample("vgpu_inventory_age_seconds")
+        assert eventually(lambda: self.sample("vgpu_inventory_age_seconds") != age, 10)
 
     @contextmanager
     def took(self, way: str, mib: int, *starter: str) -> Iterator[list[int]]:
@@ -104,6 +108,7 @@ class Pair:
             yield [int(word) for word in said.split()]
         finally:
             self.kubectl.inside("inside", "sh", "-c", "kill $(cat /ways/pid)")
+            self.read_again()
             assert eventually(lambda: self.on_card() == self.others_bytes, 10), "the memory is free again"
             assert eventually(lambda: self.of_slice("processes", "inside") == 0, 10), (
                 "all processes have ended"
@@ -157,6 +162,7 @@ def test_a_slice_is_held(pair: Pair, name: str) -> None:
     way, *starter = WAYS[name]
     with pair.took(way, MOST_MIB, *starter) as errors:
         assert errors == [0, REFUSED, REFUSED]
+        pair.read_again()
         assert eventually(lambda: pair.on_card() == pair.others_bytes + MOST_MIB * MIB, 10), pair.on_card()
         assert pair.of_slice("memory_used_bytes", "inside") == MOST_MIB * MIB
 
