@@ -15,7 +15,7 @@ from hack.testbed.layout import CONTROL_PLANE, Layout, node_names
 from hack.testbed.programs import Programs
 from hack.testbed.supervisor import order
 
-READY_SECONDS = 120.0
+READY_SECONDS = 240.0
 PROJECT = Path(__file__).resolve().parents[2]
 # Set for commands that already run inside.
 INSIDE = "VGPU_TESTBED_INSIDE"

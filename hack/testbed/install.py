@@ -42,10 +42,10 @@ def _serve(cluster: Cluster) -> None:
     _kubectl(cluster, "label", "nodes", "--all", "vgpu.io/node=true")
     # Until its controller has seen the label, a DaemonSet for no node counts as rolled out.
     wanted = f"--for=jsonpath={{.status.desiredNumberScheduled}}={len(cluster.nodes())}"
-    _kubectl(cluster, "wait", wanted, "daemonset", "--all", SYSTEM, "--timeout=180s")
+    _kubectl(cluster, "wait", wanted, "daemonset", "--all", SYSTEM, "--timeout=300s")
     workloads = _kubectl(cluster, "get", "daemonset,deployment", SYSTEM, "--output=name").split()
     for workload in workloads:
-        _kubectl(cluster, "rollout", "status", workload, SYSTEM, "--timeout=180s")
+        _kubectl(cluster, "rollout", "status", workload, SYSTEM, "--timeout=300s")
 
 
 def overlay(

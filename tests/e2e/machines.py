@@ -4,10 +4,11 @@ import os
 from typing import Any
 
 from device_plugin.kube.api import NODES, PODS
+from device_plugin.kube.errors import ApiError
 from hack.testbed import layout
 from hack.testbed.cluster import INSIDE
 from hack.testbed.supervisor import order
-from tests.e2e.kubectl import Kubectl, KubectlError, is_ready
+from tests.e2e.kubectl import Kubectl, KubectlError, api, is_ready
 from tests.e2e.waiting import eventually
 from tests.requirement import require
 
@@ -43,12 +44,13 @@ class Machines:
 
 
 def all_ready() -> bool:
-    """The API server answers, and every node of the cluster is Ready."""
+    """The API server is ready, and every node of the cluster too."""
     try:
+        api().text("/readyz")  # before that it takes no new objects
         Kubectl("").items(
             PODS, fields="metadata.name=none"
         )  # it has a connection to etcd for each kind of objects
         nodes = Kubectl("").items(NODES)
-    except KubectlError:
+    except (ApiError, KubectlError):
         return False
     return all(map(is_ready, nodes))

@@ -8,13 +8,14 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from hack.monitoring.__main__ import FOLDER
-from tests.e2e.kubectl import Kubectl
+from tests.e2e.kubectl import Kubectl, KubectlError
 from tests.e2e.waiting import eventually
 from tests.hack.monitoring.promtool import NEEDED, RULES
 from tests.requirement import require
@@ -24,7 +25,7 @@ INTERVAL = 2
 
 
 class Prometheus:
-    """A running Prometheus, by its API."""
+    """A running Prometheus, by its API. What it does not answer raises KubectlError, for waits to ask again."""
 
     def __init__(self, address: str) -> None:
         """`address` is a host and a port."""
@@ -54,8 +55,11 @@ class Prometheus:
 
     def _get(self, what: str, **words: str) -> Any:
         url = f"http://{self.address}/api/v1/{what}?{urllib.parse.urlencode(words)}"
-        with urllib.request.urlopen(url, timeout=30) as answer:
-            return json.load(answer)["data"]
+        try:
+            with urllib.request.urlopen(url, timeout=60) as answer:
+                return json.load(answer)["data"]
+        except (OSError, HTTPException, ValueError) as error:
+            raise KubectlError(f"{url}: {error}") from error
 
 
 def monitored() -> Sequence[Mapping[str, Any]]:

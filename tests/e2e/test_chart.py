@@ -73,4 +73,4 @@ def holders() -> set[str]:
 
 def settled() -> None:
     for workload in ("daemonset/vgpu-node", "deployment/vgpu-cluster"):
-        service.SYSTEM("rollout", "status", workload, "--timeout=180s")
+        service.SYSTEM("rollout", "status", workload, "--timeout=300s")

@@ -73,7 +73,7 @@ def test_the_slice_returns_and_the_files_go(
     kubectl.running("one")
     uid = kubectl.pod("one")["metadata"]["uid"]
     replica = onlooker()
-    assert not slice_is_free(uid, replica)
+    assert eventually(lambda: not slice_is_free(uid, replica), 10), "a replica sees it later"
     assert files(machines, uid)
     end(kubectl, "one")
     ended = time.monotonic()

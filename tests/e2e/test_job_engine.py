@@ -9,7 +9,6 @@ import pytest
 from device_plugin.core.annotations import CHECKPOINT_SECONDS
 from device_plugin.kube.api import JOBS, Kind, Ref
 from hack.testbed import audit
-from tests import deadline
 from tests.e2e import nodes
 from tests.e2e.kubectl import Kubectl, api
 from tests.e2e.queued_jobs import ENGINE, elastic, pods, queued, running, written
@@ -50,9 +49,9 @@ def test_a_job_gives_way_and_grows_back_with_the_writes_that_it_must_cost(
     assert eventually(lambda: written(kubectl, log, size)[-2:] == both, 30), written(kubectl, log, size)
 
 
-def told(kubectl: Kubectl, text: str) -> bool:
-    """True if an event of the Job wide says this."""
-    return any(text in event for event in kubectl.events("wide"))
+def told(kubectl: Kubectl, text: str, name: str = "wide") -> bool:
+    """True if an event of the Job says this."""
+    return any(text in event for event in kubectl.events(name))
 
 
 def gives_way(kubectl: Kubectl, log: Path, name: str, writes: list[str]) -> None:
@@ -92,7 +91,7 @@ def change_until_started(kubectl: Kubectl, name: str) -> None:
         job = api().patch(JOBS.json, Ref(name, kubectl.namespace), change)
         return not job["spec"]["suspend"]
 
-    assert deadline.eventually(started, SECONDS, every=0.0)
+    assert eventually(started, SECONDS, every=0.0)
 
 
 def test_a_job_of_a_higher_class_stops_a_lower_one_which_goes_on_after_it(
@@ -117,7 +116,7 @@ def test_a_job_whose_pods_a_quota_refuses_runs_with_those_that_it_allows(kubectl
     kubectl.create(elastic("poor", 1, 2))
     assert eventually(lambda: kubectl.get(JOBS, "poor")["spec"]["parallelism"] == 1, SECONDS)
     assert eventually(partial(running, kubectl, "poor", 1), SECONDS)
-    assert any("one-card" in event for event in kubectl.events("poor")), kubectl.events("poor")
+    assert eventually(partial(told, kubectl, "one-card", "poor"), 30), kubectl.events("poor")
 
 
 def test_a_job_is_started_though_all_replicas_of_the_engine_are_replaced(kubectl: Kubectl) -> None:

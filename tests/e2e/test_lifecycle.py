@@ -31,7 +31,7 @@ def apply(source: Path = PROJECT, tag: str = "") -> None:
         text = re.sub(r"(image: vgpu\.io/vgpu(-simulated)?):0\.1\.0", rf"\1:{tag}", text)
     ANYWHERE("apply", "--filename", "-", given=text)
     for workload in ("daemonset/vgpu-node", "deployment/vgpu-cluster"):
-        service.SYSTEM("rollout", "status", workload, "--timeout=180s")
+        service.SYSTEM("rollout", "status", workload, "--timeout=300s")
     assert eventually(lambda: all(inventory(node).get("serving") for node in nodes.names()), 30)
 
 

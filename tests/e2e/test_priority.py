@@ -10,7 +10,7 @@ import pytest
 from tests.e2e import nodes
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.slices import check_disjoint, held, inventory
-from tests.e2e.waiting import eventually
+from tests.e2e.waiting import PATIENCE, eventually
 from tests.e2e.workloads import container, pod, slice_of, slice_pod
 
 
@@ -133,5 +133,5 @@ def test_a_pod_that_is_preempted_while_it_waits_for_a_volume_gives_back_its_card
     kubectl.create(pod("vip", container(resources=slice_of(whole=4)), priorityClassName=important, **here))
     kubectl.running("vip")
     waited = since(kubectl, "vip", "True") - since(kubectl, "low", "False")
-    assert waited <= timedelta(seconds=2 + 1), "2 s, and times are in whole seconds"
+    assert waited <= timedelta(seconds=PATIENCE * 2 + 1), "2 s, and times are in whole seconds"
     assert "nodeName" not in kubectl.pod("low")["spec"]

@@ -64,6 +64,6 @@ def test_a_card_that_a_job_gives_up_goes_to_the_job_that_it_was_given_up_for(kub
     change(kubectl, "taker", spec={"suspend": False})
     assert eventually(lambda: running(kubectl, "taker", 1), 60)
     assert kubectl.phase("stranger") == "Pending"
-    assert promises(kubectl) == []
+    assert eventually(lambda: promises(kubectl) == [], 30), promises(kubectl)
     kubectl("delete", "job", "taker")
     kubectl.running("stranger")

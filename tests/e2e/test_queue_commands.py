@@ -51,7 +51,7 @@ class Person:
     def vgpu(self, *words: str) -> tuple[int, str]:
         """The status of a command of vgpu, and what it prints."""
         command = [sys.executable, "-m", "device_plugin", *words, "--kubeconfig", str(self.kubeconfig)]
-        done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False, timeout=180)
         return done.returncode, done.stdout + done.stderr
 
     def shell(self, line: str) -> str:
@@ -93,8 +93,14 @@ def test_queue_why_and_admit_work_with_the_roles_of_the_page(
     assert (status, "bind the Role ask-job-engine" in told) == (2, True), told
     SYSTEM.apply(shown("Role", "jobs.md", "ask-job-engine"))
     person.bind(SYSTEM, "ask-job-engine")
-    assert eventually(lambda: "12/90" in person.vgpu("queue")[1], 30)
-    rows = {line.split()[0]: line.split() for line in person.vgpu("queue")[1].splitlines()}
+
+    def with_progress() -> str:
+        told = person.vgpu("queue")[1]
+        return told if "12/90" in told else ""
+
+    told = eventually(with_progress, 30)
+    assert told, person.vgpu("queue")
+    rows = {line.split()[0]: line.split() for line in told.splitlines()}
     assert rows["late"][1:7] == ["default", "1", "waiting", "0", str(cards), str(cards)]
     assert rows["train"][1:7] == ["default", "<none>", "running", str(cards), "1", str(cards)]
     assert "it is number 1 of those that wait in its queue" in person.vgpu("why", "late")[1]

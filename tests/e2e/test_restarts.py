@@ -11,7 +11,7 @@ from device_plugin.kube.api import Kind
 from tests.e2e import nodes, service
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.machines import Machines
-from tests.e2e.slices import held, inventory
+from tests.e2e.slices import check_disjoint, held, inventory
 from tests.e2e.waiting import eventually, within
 from tests.e2e.workloads import slice_pod
 
@@ -78,7 +78,7 @@ def test_slices_survive_and_resources_come_back(
     assert eventually(lambda: inventory(NODE).get("serving"), 30)
     assert life(kubectl, sitting) == before
     assert held(kubectl, sitting) == slices
-    assert not held(kubectl, "later")[0].units & slices[0].units
+    check_disjoint([*slices, *held(kubectl, "later")])
 
 
 @pytest.mark.usefixtures("machines")

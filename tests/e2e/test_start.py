@@ -22,7 +22,7 @@ HERE = {
     "gpu-1": "n1",
     "gpu-2": "n2",
 }
-SECONDS = 240
+SECONDS = 360
 READS = (
     "kubectl get",
     "kubectl exec",
@@ -70,7 +70,7 @@ def replay(step: Step, folder: Path) -> str:
         ).stdout  # fmt: skip
         return not difference(shown, printed.splitlines())
 
-    if eventually(same, 20) if step.command.startswith(READS) else same():
+    if eventually(same, 60) if step.command.startswith(READS) else same():
         return ""
     return f"{step.section}: $ {command}\n{difference(shown, printed.splitlines())}\nall of it:\n{printed}"
 

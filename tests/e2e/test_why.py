@@ -15,12 +15,13 @@ from tests.e2e.workloads import slice_pod
 from tests.pages import PROJECT
 
 SECONDS = 90.0
+BOTH = "From the API server's lists and the allocator's"
 
 
 def vgpu(*words: str) -> tuple[int, str]:
     """The exit status of a command, and what it prints."""
     command = [sys.executable, "-m", "device_plugin", *words]
-    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False, timeout=180)
     return done.returncode, done.stdout + done.stderr
 
 
@@ -46,7 +47,9 @@ def test_a_pod_goes_where_fit_says(kubectl: Kubectl, tmp_path: Path) -> None:
         status, said = vgpu("fit", str(file), "-n", kubectl.namespace, "-o", "json")
         assert status == 0, said
         told = json.loads(said)
-        assert told["source"].startswith("From the API server's lists and the allocator's"), told["source"]
+        print(told["source"])
+        if not told["source"].startswith(BOTH):  # a moment in which the allocator does not answer
+            return False
         kubectl.create(made)
         kubectl.running(f"p{count}")
         given = grant(kubectl, f"p{count}")
@@ -60,10 +63,13 @@ def test_why_asks_the_leader_what_a_pod_lacks(kubectl: Kubectl) -> None:
     made: dict[str, Any] = slice_pod("large", mem=17, cores=1)
     kubectl.create(made)
 
-    status, said = vgpu("why", "large", "-n", kubectl.namespace)
-    assert status == 0, said
-    assert f"{kubectl.namespace}/large asks for hygon.com/dcu-mem: 17, hygon.com/dcu-cores: 1" in said
-    assert "too small for the request" in said
-    assert "From the API server's lists and the allocator's" in said
+    asks = f"{kubectl.namespace}/large asks for hygon.com/dcu-mem: 17, hygon.com/dcu-cores: 1"
+
+    def told() -> bool:
+        status, said = vgpu("why", "large", "-n", kubectl.namespace)
+        print(said)
+        return status == 0 and all(words in said for words in (asks, "too small for the request", BOTH))
+
+    assert eventually(told, SECONDS)
     status, said = vgpu("why", "nobody", "-n", kubectl.namespace)
     assert (status, "there is no pod or job" in said) == (2, True)
