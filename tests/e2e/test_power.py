@@ -22,6 +22,7 @@ def test_a_node_that_comes_back_runs_old_and_new_pods(kubectl: Kubectl, machines
     kubectl.create(slice_pod("old", mem=4, cores=15, **HERE))
     kubectl.running("old")
     before, first_life, full = held(kubectl, "old"), life(kubectl, "old"), allocatable(NODE)
+    assert eventually(lambda: service.restarts(NODE) >= 0, 60), "Ready"
     restarts = service.restarts(NODE)
     machines.order(NODE, "crash")
     assert inventory(NODE)["serving"], "what has no power tells nobody that it ends"

@@ -57,7 +57,7 @@ def test_a_volume_over_our_files_is_reported_without_admission(kubectl: Kubectl)
         )
         assert eventually(partial(taken, kubectl, body), 30), "the policy still holds"
     kubectl.running("sound", *COVERING)
-    assert eventually(lambda: reported() == dict.fromkeys(COVERING, "covered"), 30), reported()
+    assert eventually(lambda: reported() == dict.fromkeys(COVERING, "covered"), 60), reported()
     assert eventually(lambda: metric("covered") == len(COVERING), 20), metric("covered")
     for name, file in (("library", "/usr/local/vgpu/libvgpu.so"), ("config", "/etc/")):
         (event,) = (event for event in kubectl.events(name) if event.startswith("SliceCovered"))
