@@ -28,7 +28,7 @@ INDEX = "batch.kubernetes.io/job-completion-index"
 OPTIONS = f"--folder=/data --steps=1000000 --interval={INTERVAL} --step-seconds=0.1"
 # -r 1 -t 1: without them torchrun of PyTorch 1.13 fails on Python 3.11.
 PROGRAM = ("torchrun", "-r", "1", "-t", "1", f"/{TRAIN}", *OPTIONS.split())
-SETTLED, SECONDS = 30, 60
+SETTLED, SECONDS = 30, 100
 
 
 class Training:
