@@ -1,11 +1,14 @@
 """What a value of the chart may be, as JSON schemas: a key that nothing reads is refused at every depth."""
 
+import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
+import msgspec
+
 from device_plugin.core.enforcement import Enforcement
 from device_plugin.node.vendors.host_stack import LONGEST_MOUNT, MOST_MOUNTS, TAKEN
-from device_plugin.wiring.settings import NodeSettings
+from device_plugin.wiring.settings import NodeSettings, Setting, settings_of
 from vgpu_runtime.sim.cards import KEYS, MAX_CARDS, PRESETS, SimCard
 
 Schema = Mapping[str, object]
@@ -72,18 +75,48 @@ PREFIX: Schema = {"type": "string", "pattern": f"^{_PREFIX}$", "examples": ["hyg
 OPTIONAL_PREFIX: Schema = {**PREFIX, "pattern": f"^({_PREFIX})?$"}
 PREFIXES: Schema = {**listed(PREFIX), "minItems": 1, "examples": [["hygon.com/hcu"]]}
 VENDORS: Schema = {**mapping("^[0-9a-f]{4}$", PREFIX), "examples": [{"beef": "hygon.com/hcu"}]}
+# From a million on a template writes a number with an exponent.
+MOST = 999_999
 # A number, and those of families with other ones: "4,amd.com/gpu=16".
 BOUND: Schema = {
     "type": ["string", "integer"],
     "minimum": 1,
-    "maximum": 999_999,  # from a million on a template writes a number with an exponent
+    "maximum": MOST,
     "pattern": f"^[1-9][0-9]*(,{_PREFIX}=[1-9][0-9]*)*$",
     "examples": ["8,amd.com/gpu=16"],
 }
-ENVIRONMENT: Schema = {
-    **mapping("^VGPU_[A-Z0-9_]+$", {"type": ["string", "number", "boolean"]}),
-    "examples": [{"VGPU_LOG_LEVEL": "DEBUG"}],
+_ANY: Schema = {"type": ["string", "number", "boolean"]}
+_LEVELS = sorted(logging.getLevelNamesMapping())
+# What services read of their environment beside their settings.
+_BESIDE_SETTINGS: Mapping[str, Schema] = {
+    "VGPU_CONFIG": {"type": "string"},
+    "VGPU_LOG_LEVEL": {"enum": [*_LEVELS, *map(str.lower, _LEVELS)]},
 }
+
+
+def environment(settings: type[msgspec.Struct]) -> Schema:
+    """The settings of a service as environment variables. A name that is none, and a value of another type, is refused.
+
+    The service would not read the one, and refuse the other when it starts.
+    """
+    variables = {setting.variable: _variable(setting) for setting in settings_of(settings)}
+    return {**closed({**variables, **_BESIDE_SETTINGS}), "examples": [{"VGPU_LOG_LEVEL": "DEBUG"}]}
+
+
+def _variable(setting: Setting) -> Schema:
+    if setting.choices:
+        return {"enum": [*setting.choices]}
+    if setting.type is bool:
+        return {"enum": [True, False, "true", "false"]}
+    if setting.type not in (int, float):
+        return _ANY
+    meta = setting.meta
+    bounds = {"minimum": meta.ge, "exclusiveMinimum": meta.gt, "maximum": meta.le or MOST}
+    number, pattern = ("integer", "^[0-9]+$") if setting.type is int else ("number", "^[0-9]+([.][0-9]+)?$")
+    given = {key: bound for key, bound in bounds.items() if bound is not None}
+    return {"type": [number, "string"], "pattern": pattern, **given}
+
+
 RUNBOOK: Schema = {
     "type": "string",
     "pattern": "^[A-Za-z0-9.:/?#&=_~%-]*NAME[A-Za-z0-9.:/?#&=_~%-]*$",

@@ -4,6 +4,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
+from device_plugin.wiring.settings import ClusterSettings, JobsSettings, NodeSettings
 from hack.chart import schemas
 from hack.chart.schemas import FILLED, NUMBER, SWITCH, TEXT, WORDS, Schema
 from hack.monitoring.alerts import RUNBOOK
@@ -88,6 +91,11 @@ ENVIRONMENTS = {
     "node.env": ("DaemonSet", "vgpu-node", AGENT, "{VGPU_DRAIN_SECONDS: 10}"),
     "cluster.env": ("Deployment", "vgpu-cluster", ALLOCATOR, "{VGPU_COVERED_PODS: delete}"),
     "jobs.env": ("Deployment", "vgpu-jobs", ENGINE, "{VGPU_COOLDOWN_SECONDS: 60}"),
+}
+_SETTINGS: Mapping[str, type[msgspec.Struct]] = {
+    "node.env": NodeSettings,
+    "cluster.env": ClusterSettings,
+    "jobs.env": JobsSettings,
 }
 # Components of manifests/: the value that adds each, and its meaning. The component amd is a matter of parameters. All
 # but LISTS are switches.
@@ -250,7 +258,10 @@ def values(defaults: Defaults) -> Sequence[Value]:
     for key, (_, _, _, example) in ENVIRONMENTS.items():
         found.append(
             Value(
-                key, f"Its settings (docs/reference/settings.md), such as {example}.", schemas.ENVIRONMENT, {}
+                key,
+                f"Its settings (docs/reference/settings.md), such as {example}.",
+                schemas.environment(_SETTINGS[key]),
+                {},
             )
         )
     repository = defaults.images["simulated"].partition(":")[0]

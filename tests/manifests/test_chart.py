@@ -4,14 +4,18 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Iterator
+from math import inf
 from pathlib import PurePosixPath
+from typing import Any
 
+import msgspec
 import pytest
 
 from device_plugin.node.vendors import host_stack
 from device_plugin.node.vendors.host_stack import LONGEST_MOUNT, TAKEN
-from device_plugin.wiring.settings import NodeSettings
-from hack.chart import files, variants
+from device_plugin.wiring.settings import KINDS, NodeSettings, Setting, SettingsError, load, settings_of
+from hack.chart import files, schemas, variants
 from hack.chart.templates import filled, merged
 from hack.testbed.programs import installed
 from tests.requirement import require
@@ -64,6 +68,33 @@ def test_a_folder_is_refused_by_the_schema_where_the_agent_refuses_it(folder: st
     well_written = re.fullmatch(schema["pattern"], folder) and len(folder) <= schema["maxLength"]
     taken = re.fullmatch(schema["if"]["pattern"], folder) and folder != schema["then"]["const"]
     assert (not well_written or bool(taken)) is refused
+
+
+def numbers() -> Iterator[tuple[type[msgspec.Struct], Setting]]:
+    """The settings of the services that are numbers."""
+    for kind in KINDS:
+        yield from ((kind, setting) for setting in settings_of(kind) if setting.type in (int, float))
+
+
+@pytest.mark.parametrize(("kind", "setting"), list(numbers()), ids=lambda each: getattr(each, "variable", ""))
+def test_a_number_is_refused_by_the_schema_where_the_service_refuses_it(
+    kind: type[msgspec.Struct], setting: Setting
+) -> None:
+    schema: Any = schemas.environment(kind)["properties"]
+    wanted = schema[setting.variable]
+    for number in (-1, 0, 0.5, 1, 2):
+        try:
+            load(kind, {}, {setting.variable: str(number)})  # type: ignore[type-var]
+        except SettingsError as error:
+            refused = str(error).startswith(f"{setting.variable}: ")
+        else:
+            refused = False
+        fits = (
+            ("number" in wanted["type"] or isinstance(number, int))
+            and wanted.get("exclusiveMinimum", -inf) < number
+            and wanted.get("minimum", -inf) <= number <= wanted["maximum"]
+        )
+        assert fits is not refused, number
 
 
 def test_differences_of_several_components_do_not_touch_each_other() -> None:

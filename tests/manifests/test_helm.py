@@ -146,6 +146,11 @@ def test_every_value_changes_what_is_installed(key: str, schema: Mapping[str, An
         ("parameters.memUnitMiB", "1Gi", "integer"),
         ("cluster.replicas", 0, "minimum"),
         ("node.env", {"LD_PRELOAD": "/x"}, "LD_PRELOAD"),
+        ("node.env", {"VGPU_DRIAN_SECONDS": 10}, "VGPU_DRIAN_SECONDS"),
+        ("node.env", {"VGPU_DRAIN_SECONDS": "ten"}, "pattern"),
+        ("node.env", {"VGPU_DRAIN_SECONDS": -1}, "minimum"),
+        ("cluster.env", {"VGPU_COVERED_PODS": "remove"}, "report"),
+        ("cluster.env", {"VGPU_LOG_LEVEL": "LOUD"}, "DEBUG"),
         ("image.pullPolicy", "Sometimes", "Always"),
         ("image.tag", "", "length"),
         ("nodes", [{"lables": {"pool": "display"}}], "lables"),
@@ -199,6 +204,11 @@ def test_a_wrong_value_is_refused(key: str, value: object, complaint: str) -> No
         ),
         ({"hygonFolders": ["/opt/dtk"]}, "hygonFolders has no effect without hygonStack"),
         ({"monitoringLabels": {"release": "a"}}, "monitoringLabels has no effect without monitoring"),
+        ({"parameters.vendors.1d94": None}, "parameters.vendors is empty"),
+        (
+            {"parameters.vendors.1d94": None, "amd": True, "hygonStack": True},
+            "hygonStack is for PCI vendor 1d94: add it to parameters.vendors",
+        ),
         ({"testPrefix": "amd.com/gpu"}, "testPrefix: amd.com/gpu is not one of parameters.prefixes"),
     ],
 )
