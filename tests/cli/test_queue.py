@@ -272,7 +272,7 @@ def test_a_kubectl_that_cannot_forward_is_told_why(
     kubectl(monkeypatch, tmp_path, script)
     lease(fleet, "")
     assert vgpu(fleet, "queue") == 2
-    assert "no replica of the job engine plans now" in capsys.readouterr().err
+    assert "no replica of the job engine leads now" in capsys.readouterr().err
     fleet.patch(f"{LEASES}/vgpu-jobs", {"spec": {"holderIdentity": "vgpu-jobs-0"}})
     assert vgpu(fleet, "queue") == 2
     assert says in capsys.readouterr().err

@@ -13,17 +13,17 @@ from urllib.parse import urlencode
 
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli.access import caller
+from device_plugin.cli.access.leader import LedService, leader
 from device_plugin.cli.access.port_forward import Answered, PodPort, get
 from device_plugin.core.batch import Job
 from device_plugin.core.errors import VgpuError
 from device_plugin.core.http_values import JSON, PLANNER
 from device_plugin.core.jobs.job import UNKNOWN
 from device_plugin.kube.api import JOBS, Ref
-from device_plugin.kube.errors import ForbiddenError, GoneError
-from device_plugin.kube.leases import LEASES
+from device_plugin.kube.errors import GoneError
 
 NAMESPACE, LEASE, PORT = "vgpu-system", "vgpu-jobs", 9404
-ASK_FOR = "have an administrator bind the Role ask-job-engine of docs/jobs.md to you"
+ROLE = "ask-job-engine of docs/jobs.md"
 
 
 class EngineError(VgpuError):
@@ -64,26 +64,29 @@ def ask(client: KubeClient, args: argparse.Namespace, accept: str, **query: str)
 
     Raises EngineError, ForwardError, ApiError.
     """
-    pod = _leader(client, args.engine_namespace or NAMESPACE)
-    answer = _asked(args, pod, accept, query)
-    if (planner := answer.headers.get(PLANNER.lower(), "")) not in ("", pod):
-        answer = _asked(args, planner, accept, query)
+    leader_port = _leader(client, args.engine_namespace or NAMESPACE)
+    answer = _asked(args, leader_port, accept, query)
+    if (planner := answer.headers.get(PLANNER.lower(), "")) not in ("", leader_port.pod):
+        answer = _asked(args, leader_port._replace(pod=planner), accept, query)
     return answer.status, answer.text
 
 
 def jobs(client: KubeClient, args: argparse.Namespace) -> Sequence[Mapping[str, Any]]:
     """The answers about all jobs of the replicas that plan them. Raises EngineError, ForwardError, ApiError."""
-    pod = _leader(client, args.engine_namespace or NAMESPACE)
-    first = _listed(args, pod)
+    leader_port = _leader(client, args.engine_namespace or NAMESPACE)
+    first = _listed(args, leader_port)
     found = {(job["namespace"], job["name"]): job for job in first["jobs"]}
-    for other in sorted({*first["planners"].values()} - {"", pod}):
-        known = [job for job in _listed(args, other)["jobs"] if job["phase"] != UNKNOWN]
+    for other in sorted({*first["planners"].values()} - {"", leader_port.pod}):
+        known = [
+            job for job in _listed(args, leader_port._replace(pod=other))["jobs"] if job["phase"] != UNKNOWN
+        ]
         found |= {(job["namespace"], job["name"]): job for job in known}
     return list(found.values())
 
 
-def _listed(args: argparse.Namespace, pod: str) -> Mapping[str, Any]:
-    answer = _asked(args, pod, JSON, {})
+def _listed(args: argparse.Namespace, replica: PodPort) -> Mapping[str, Any]:
+    """What one replica says of all jobs. Raises EngineError, ForwardError."""
+    answer = _asked(args, replica, JSON, {})
     if answer.status != HTTPStatus.OK:
         raise EngineError(f"the job engine answers {answer.status}: {answer.text.strip()}")
     return answered(answer.text)
@@ -97,26 +100,18 @@ def answered(text: str) -> Mapping[str, Any]:
     return found
 
 
-def _asked(args: argparse.Namespace, pod: str, accept: str, query: Mapping[str, str]) -> Answered:
+def _asked(args: argparse.Namespace, replica: PodPort, accept: str, query: Mapping[str, str]) -> Answered:
     """The answer of one replica. Raises ForwardError."""
-    engine = PodPort("the job engine", args.engine_namespace or NAMESPACE, pod, PORT, ASK_FOR)
-    return get(args, engine, f"/explain?{urlencode(query)}", accept)
+    return get(args, replica, f"/explain?{urlencode(query)}", accept)
 
 
-def _leader(client: KubeClient, namespace: str) -> str:
-    """The pod of the replica that plans."""
+def _leader(client: KubeClient, namespace: str) -> PodPort:
+    """The port of the replica that plans. Raises NoEngineError, ForwardError, ApiError."""
+    service = LedService("the job engine", namespace, "jobs", Ref(LEASE, namespace), PORT, ROLE)
     try:
-        holder = client.get(LEASES, Ref(LEASE, namespace)).holder
+        return leader(client, service)
     except GoneError:
         raise NoEngineError(
             f"no job engine is installed in namespace {namespace}: add manifests/components/jobs to your overlay, or"
             " name its namespace with --engine-namespace"
         ) from None
-    except ForbiddenError as error:
-        raise EngineError(f"{error}: {ASK_FOR}") from error
-    if not holder:
-        raise EngineError(
-            f"no replica of the job engine plans now: see `kubectl -n {namespace} get pods -l"
-            " app.kubernetes.io/component=jobs`"
-        )
-    return holder

@@ -23,20 +23,23 @@ TIMEOUT_SECONDS = 30.0
 
 
 class ForwardError(VgpuError):
-    """The port of a service cannot be reached through kubectl; the text says why, and what to do.
+    """A service has no leader, or its port cannot be reached through kubectl; the text says why, and what to do.
 
     Cure: try `kubectl port-forward` to that pod, which must work for you.
     """
 
 
 class PodPort(NamedTuple):
-    """A port of a pod. `service` names what listens there; `advice` is what to do where RBAC forbids to forward."""
+    """A port of a pod. `service` names what listens there.
+
+    `role` is the Role that gives the right to ask it, with the page that has it.
+    """
 
     service: str
     namespace: str
     pod: str
     port: int
-    advice: str
+    role: str
 
 
 class Answered(NamedTuple):
@@ -45,6 +48,11 @@ class Answered(NamedTuple):
     status: int
     text: str
     headers: Mapping[str, str]
+
+
+def forbidden(error: Exception, role: str) -> ForwardError:
+    """The error of a caller to whom RBAC denies what `role` allows: `ask-allocator of docs/operations.md`."""
+    return ForwardError(f"{error}: have an administrator bind the Role {role} to you")
 
 
 def get(args: argparse.Namespace, of: PodPort, target: str, accept: str) -> Answered:
@@ -92,9 +100,10 @@ def _forwarded(args: argparse.Namespace, of: PodPort) -> Iterator[int]:
         if not port:
             said.seek(0)
             why = " ".join(said.read().split()) or f"nothing within {TIMEOUT_SECONDS:g} s"
-            if "forbidden" in why:
-                why += f": {of.advice}"
-            raise ForwardError(f"kubectl cannot forward a port to pod {of.namespace}/{of.pod}: it says {why}")
+            failed = ForwardError(
+                f"kubectl cannot forward a port to pod {of.namespace}/{of.pod}: it says {why}"
+            )
+            raise forbidden(failed, of.role) if "forbidden" in why else failed
 
 
 def _port(process: subprocess.Popen[str]) -> int:

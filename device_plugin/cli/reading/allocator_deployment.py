@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from device_plugin.adapters.kube.client import KubeClient
-from device_plugin.cli.access.port_forward import ForwardError, PodPort
+from device_plugin.cli.access.leader import LedService, leader
+from device_plugin.cli.access.port_forward import ForwardError, PodPort, forbidden
 from device_plugin.kube.api import PODS, Kind, Object, Ref, Where
 from device_plugin.kube.errors import ApiError, ForbiddenError, GoneError
-from device_plugin.kube.leases import LEASES
 
 NAMESPACE, DEPLOYMENT, LEASE, PORT = "vgpu-system", "vgpu-cluster", "vgpu-scheduler", 9401
 REPLICA_LABELS = "app.kubernetes.io/name=vgpu,app.kubernetes.io/component=cluster"
@@ -20,7 +20,7 @@ REPLICA_LABELS = "app.kubernetes.io/name=vgpu,app.kubernetes.io/component=cluste
 # Variables of manifests/base/cluster/deployment.yaml and docs/install.md, and most prefixes that are read.
 FAMILIES, MOST_PREFIXES = "FAMILIES", 64
 LEASE_NAMESPACE, LEASE_NAME, REPLICA_NAME = "VGPU_LEASE_NAMESPACE", "VGPU_LEASE_NAME", "VGPU_POD_NAME"
-ASK_FOR = "have an administrator bind the Role ask-allocator of docs/operations.md to you"
+ROLE = "ask-allocator of docs/operations.md"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,22 +82,20 @@ def read_allocator(client: KubeClient, namespace: str = NAMESPACE) -> AllocatorD
         return base_deployment(namespace, error)
 
 
-def leader(client: KubeClient, service: AllocatorDeployment) -> PodPort:
+def allocator_leader(client: KubeClient, of: AllocatorDeployment) -> PodPort:
     """The port of the replica that places pods. Raises ForwardError, ApiError."""
-    try:
-        holder = client.get(LEASES, service.lease).holder
+
+    def pod_of(holder: str) -> str:
         # kube-scheduler, which elects, adds its own words to the name of its host.
         name = holder.partition("_")[0]
-        pod = _replica_on(client, service, name) if name and service.by_node else name
-    except GoneError:
-        raise _without_lease(service) from None
-    except ForbiddenError as error:
-        raise ForwardError(f"{error}: {ASK_FOR}") from error
-    if not pod:
-        raise ForwardError(
-            f"no replica of the allocator leads now: see `kubectl -n {service.namespace} get pods -o wide`"
+        return _replica_on(client, of, name) if name and of.by_node else name
+
+    try:
+        return leader(
+            client, LedService("the allocator", of.namespace, "cluster", of.lease, PORT, ROLE), pod_of
         )
-    return PodPort("the allocator", service.namespace, pod, PORT, ASK_FOR)
+    except GoneError:
+        raise _without_lease(of) from None
 
 
 def _without_lease(service: AllocatorDeployment) -> ForwardError:
@@ -107,7 +105,7 @@ def _without_lease(service: AllocatorDeployment) -> ForwardError:
             " --allocator-namespace"
         )
     if error is not None:
-        return ForwardError(f"{error}: {ASK_FOR}")
+        return forbidden(error, ROLE)
     return ForwardError(
         f"there is no Lease {service.lease.namespace}/{service.lease.name}, which says what replica of the allocator"
         " leads: see whether its kube-scheduler runs"

@@ -19,7 +19,7 @@ from device_plugin.cli.access.port_forward import ForwardError, get
 from device_plugin.cli.reading.allocator_deployment import (
     NAMESPACE,
     AllocatorDeployment,
-    leader,
+    allocator_leader,
     read_allocator,
 )
 from device_plugin.cluster.lead.leader import Leader
@@ -157,7 +157,7 @@ def _shown(nodes: Iterable[Node], known: Iterable[str]) -> Sequence[str]:
 
 def _decided(client: KubeClient, args: argparse.Namespace, service: AllocatorDeployment) -> Any:
     """The leader's decisions as JSON. Raises ForwardError, ApiError, DecisionsError."""
-    answer = get(args, leader(client, service), "/decisions", JSON)
+    answer = get(args, allocator_leader(client, service), "/decisions", JSON)
     if answer.status != HTTPStatus.OK:
         raise DecisionsError(f"the allocator answers {answer.status}: it is of another version")
     try:

@@ -7,7 +7,7 @@ import pytest
 
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli.access.port_forward import ForwardError
-from device_plugin.cli.reading.allocator_deployment import leader, read_allocator
+from device_plugin.cli.reading.allocator_deployment import allocator_leader, read_allocator
 from device_plugin.kube.api import EVERYWHERE, Kind, Listed, Metadata, Named, Where
 from device_plugin.kube.errors import ForbiddenError, GoneError
 from device_plugin.kube.leases import Lease
@@ -74,7 +74,7 @@ class Cluster(KubeClient):
 )
 def test_the_leader_is_found(found: dict[str, Any] | Exception, leases: dict[str, str], pod: str) -> None:
     client = Cluster(found, leases)
-    port = leader(client, read_allocator(client))
+    port = allocator_leader(client, read_allocator(client))
     assert (port.namespace, port.pod, port.port) == ("vgpu-system", pod, 9401)
 
 
@@ -94,10 +94,10 @@ def test_without_a_leader_it_says_why(
 ) -> None:
     client = Cluster(found, leases)
     with pytest.raises(ForwardError, match=says):
-        leader(client, read_allocator(client))
+        allocator_leader(client, read_allocator(client))
 
 
 def test_a_replica_that_is_being_deleted_does_not_lead() -> None:
     client = Cluster(BY_NODE, {DEFAULT: "cp-1_uuid"}, [DELETED])
     with pytest.raises(ForwardError, match="no replica of the allocator leads now"):
-        leader(client, read_allocator(client))
+        allocator_leader(client, read_allocator(client))

@@ -1,0 +1,42 @@
+"""Finds the replica of a service that leads: the holder of the service's Lease is named after the replica's pod."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from device_plugin.adapters.kube.client import KubeClient
+from device_plugin.cli.access.port_forward import ForwardError, PodPort, forbidden
+from device_plugin.kube.api import Ref
+from device_plugin.kube.errors import ForbiddenError
+from device_plugin.kube.leases import LEASES
+
+
+class LedService(NamedTuple):
+    """A service of which the replica that holds `lease` leads, and the port at which its pods are asked.
+
+    `name` is that in messages, such as `the allocator`. `component` is its pods' label app.kubernetes.io/component.
+    `role` is the Role that gives the right to ask, with the page that has it.
+    """
+
+    name: str
+    namespace: str
+    component: str
+    lease: Ref
+    port: int
+    role: str
+
+
+def leader(client: KubeClient, service: LedService, pod_of: Callable[[str], str] = str) -> PodPort:
+    """The port of the replica that leads. `pod_of` gives the pod of a Lease's holder, empty if there is none.
+
+    Raises GoneError without the Lease, ForwardError where no replica leads or the caller may not ask, ApiError.
+    """
+    try:
+        pod = pod_of(client.get(LEASES, service.lease).holder)
+    except ForbiddenError as error:
+        raise forbidden(error, service.role) from error
+    if not pod:
+        raise ForwardError(
+            f"no replica of {service.name} leads now: see `kubectl -n {service.namespace} get pods -l"
+            f" app.kubernetes.io/component={service.component}`"
+        )
+    return PodPort(service.name, service.namespace, pod, service.port, service.role)
