@@ -10,9 +10,13 @@ import select
 import ssl
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Self
 from urllib.parse import urlencode
+
+from tests.builders.objects import pod
+from tests.deadline import until
 
 # Kubernetes tries an eviction that conflicts for 10 s before it says so.
 DEADLINE = 30.0
@@ -149,6 +153,22 @@ class Cluster:
 
     def close(self) -> None:
         self._connection.close()
+
+
+@contextmanager
+def namespace(cluster: Cluster, labels: Mapping[str, str]) -> Iterator[str]:
+    """The name of a new namespace, in which pods can be created.
+
+    A real API server refuses pods before it looks at policies until a controller has made the service account.
+    """
+    name = unique()
+    metadata = {"name": name, "labels": labels}
+    body = {"kind": "Namespace", "apiVersion": "v1", "metadata": metadata}
+    assert cluster.post("/api/v1/namespaces", body).code == 201
+    tried = f"/api/v1/namespaces/{name}/pods?dryRun=All"
+    until(lambda: cluster.post(tried, pod(unique())).code == 201, f"pods in {name}")
+    yield name
+    cluster.delete(f"/api/v1/namespaces/{name}")
 
 
 def nowhere(pod: str) -> str:

@@ -116,7 +116,7 @@ def job_policies(cluster: Cluster) -> Iterator[None]:
 
 
 def _job_policies_hold(cluster: Cluster) -> bool:
-    """True once the API server evaluates the policies of both kinds."""
+    """True once the API server evaluates the policies of both kinds, of which vgpu-jobs is the last to be created."""
     unnamed, started = (as_object(job({"queue": queue}, name=unique())) for queue in ("", "default"))
     started["spec"]["suspend"] = OLDER
     made = cluster.post(f"{JOBS}?dryRun=All", started).body
