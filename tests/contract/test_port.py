@@ -106,12 +106,12 @@ def test_only_the_object_of_this_uid_is_deleted(api: KubeClient, lease: Ref) -> 
 def test_with_a_job_its_pods_are_deleted(api: KubeClient, name: str) -> None:
     made = api.create(JOBS, job(name, 1, pod={"schedulerName": "nobody"}), "default")
     mine = Where("default", labels=f"job-name={name}")
-    until(lambda: api.list(PODS, mine).items, "a pod", 30)
+    until(lambda: api.list(PODS, mine).items, "a pod")
     (pod,) = api.list(PODS, mine).items
     assert (pod.owner, pod.owner_name, pod.owner_uid, pod.index) == ("Job", name, made.uid, 0)
-    until(lambda: api.get(JOBS, made).active == 1, "active", 30)
+    until(lambda: api.get(JOBS, made).active == 1, "active")
     api.delete(JOBS, made)
-    until(lambda: not api.list(PODS, mine).items, "no pods", 60)
+    until(lambda: not api.list(PODS, mine).items, "no pods")
 
 
 def test_one_of_two_candidates_holds_a_lease(api: KubeClient, name: str) -> None:

@@ -78,11 +78,11 @@ def test_a_watch_ends_by_itself_after_timeout_seconds(cluster: Cluster) -> None:
 
 def test_bookmarks_carry_the_version_over_silence(cluster: Cluster, pending: str) -> None:
     version = cluster.get(pending).version
-    # Two seconds before its end the real one has a bookmark; what is written by then it must know of.
-    options = {"resourceVersion": version, "allowWatchBookmarks": "true", "timeoutSeconds": "6"}
     other = unique()
+    written = int(cluster.post(PODS, pod(other, schedulerName="nobody")).version)
+    # The real one sends one bookmark, two seconds before the end: what it must tell is written by then.
+    options = {"resourceVersion": version, "allowWatchBookmarks": "true", "timeoutSeconds": "6"}
     with cluster.watch(PODS, **options, **only("nobody")) as watch:
-        written = int(cluster.post(PODS, pod(other, schedulerName="nobody")).version)
         seen = []
         for kind, item in watch:
             seen.append((kind, item["kind"]))

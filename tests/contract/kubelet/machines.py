@@ -113,7 +113,7 @@ class Real:
         metadata = pod["metadata"]
         folder = f"var/log/pods/default_{metadata['name']}_{metadata['uid']}/{container}"
         attempts = sorted((self._root / folder).glob("*.log"), key=lambda path: int(path.stem))
-        lines = "".join(path.read_text() for path in attempts).splitlines()
+        lines = "".join(map(_read, attempts)).splitlines()  # the kubelet removes those of old attempts
         return "".join(f"{line.split(' ', 3)[3]}\n" for line in lines)  # time, stream, whether it is whole
 
     def live(self, uid: str) -> set[str]:

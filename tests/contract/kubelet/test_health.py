@@ -20,6 +20,7 @@ def test_a_sick_ticket_is_told_in_the_pods_status_and_its_container_goes_on(node
     plugin.set_health(sick, healthy=False)
     node.until(lambda: told() == {sick: "Unhealthy", well: "Healthy"}, "told to be sick")
     assert node.status("one")["phase"] == "Running"
-    node.until(lambda: node.state("one")["restartCount"], "starts again with its tickets")
+    before = node.state("one")["restartCount"]  # on a slow machine it has ended once already
+    node.until(lambda: node.state("one")["restartCount"] > before, "starts again with its tickets")
     assert set(plugin.started) == {plugin.allocated[0]}
     assert len(plugin.allocated) == 1

@@ -68,7 +68,7 @@ def test_a_bad_registration_is_refused(node: Node, version: str, resource: str, 
         grpc.insecure_channel(f"unix://{node.folders.plugins}/kubelet.sock") as channel,
         pytest.raises(grpc.RpcError) as refused,
     ):
-        rpc.RegistrationStub(channel).Register(request, timeout=15)
+        rpc.RegistrationStub(channel).Register(request, timeout=node.machine.patience)
     assert refusal in (refused.value.details() or "")
     assert refused.value.code() is grpc.StatusCode.UNKNOWN
     assert node.offered(resource) is None

@@ -57,7 +57,7 @@ def test_what_happened_while_the_kubelet_was_down(node: Node) -> None:
         assert node.live(deleted)
         node.until(lambda: len(node.live(again)) == 1, "only its sandbox lives")
         assert node.state("again")["restartCount"] == 0
-    node.until(lambda: node.state("again")["restartCount"] == 1)
+    node.until(lambda: node.state("again")["restartCount"])
     node.until(lambda: node.log("again").count("run") == 2)
     node.until(lambda: not node.live(deleted))
     assert node.status("ended")["phase"] == "Succeeded"
