@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import expect
+from playwright.sync_api import Locator, Page, expect
 
 from device_plugin.kube.api import JOBS, Kind
 from hack.monitoring.alerts import ALERTS
@@ -133,14 +133,8 @@ def check_page(prometheus: Prometheus, kubectl: Kubectl) -> None:
         row = page.locator(".row")
         uuids = [each["uuid"] for each in inventory(nodes.first())["cards"]]
         expect(row).to_have_count(1)
-        row.locator(".card").nth(uuids.index(card.card)).click()
-        panel = page.locator("#panel")
-        expect(panel).to_contain_text("used")
-        labels = f'{{card="{card.card}"}}'
-        used = f"vgpu_card_memory_used_bytes{labels} / vgpu_card_memory_bytes{labels}"
-        for name, query in (("computing", f"vgpu_card_busy_ratio{labels}"), ("memory used", used)):
-            (series,) = eventually(partial(prometheus.query, query), 30)
-            expect(panel).to_contain_text(f"{name}: now {round(float(series['value'][1]) * 100)} %")
+        shown = row.locator(".card").nth(uuids.index(card.card))
+        assert eventually(partial(shows_use, prometheus, page, shown, card.card), 30)
         page.get_by_label("Name", exact=True).fill("")
         page.locator("nav a[data-view=jobs]").click()
         page.get_by_label("Namespace").fill(kubectl.namespace)
@@ -155,6 +149,26 @@ def check_page(prometheus: Prometheus, kubectl: Kubectl) -> None:
         expect(page.locator("#source")).to_have_text("From the job engine, every 10 s.")
         page.locator("nav a[data-view=gangs]").click()
         expect(page.locator(".item")).to_contain_text("1 of 2 pods exist, 0 are bound")
+
+
+def shows_use(prometheus: Prometheus, page: Page, shown: Locator, card: str) -> bool:
+    """True if the page shows a card's use as Prometheus has it.
+
+    It asks once, when the card is opened: if a scrape has just failed, there is no value of now.
+    """
+    shown.click()
+    panel = page.locator("#panel")
+    expect(panel.locator(".slice", has_text="used")).to_have_count(1)
+    expect(panel).to_contain_text("Last 6 hours")
+    said = panel.text_content() or ""
+    panel.get_by_label("Close the card").click()
+    labels = f'{{card="{card}"}}'
+    used = f"vgpu_card_memory_used_bytes{labels} / vgpu_card_memory_bytes{labels}"
+    values = {
+        name: [round(float(series["value"][1]) * 100) for series in prometheus.query(query)]
+        for name, query in (("computing", f"vgpu_card_busy_ratio{labels}"), ("memory used", used))
+    }
+    return all(found and f"{name}: now {found[0]} %" in said for name, found in values.items())
 
 
 @contextmanager
