@@ -111,7 +111,7 @@ def _build(folder: Path) -> tuple[Path, Path]:
 def _slice(folder: Path, count: int) -> Pairs:
     """A quarter of the units of a card, and one GiB."""
     limit = RocmLimit(gpu_id=1, render_minor=128, compute_units=60, xcc=1, paired=False, mask=(1 << 15) - 1)
-    card = CardLimit("D", "0000:19:00.0", "Z100", 1 << 30, limit)
+    card = CardLimit("D", "0000:19:00.0", "Z100", "hygon.com/dcu-mem:1", 1 << 30, limit)
     (folder / "vgpu.conf").write_text(config.render(SliceConfig("pod", "main", (card,))))
     region.create(folder / "usage")
     plain = {"PATH": os.environ["PATH"], UNITS_VARIABLE: "0x7fff"}  # as the runtime sets it

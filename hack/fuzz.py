@@ -52,9 +52,8 @@ COMPILE = (
     *("-fsanitize=fuzzer,address,undefined", "-fno-sanitize-recover=all"),
     *(f"-I{SOURCES / folder}" for folder in ("include", "native/common", "native/rocm")),
 )
-KEYS = ("version", "pod", "container", "enforcement", "uuid", "pci", "model", "mem_bytes", "gpu_id", "render_minor",
-        "compute_units", "xcc",
-        "paired", "mask", "[card]", "[rocm]", " = ", "0x")  # fmt: skip
+KEYS = ("version", "pod", "container", "enforcement", "uuid", "pci", "model", "request", "mem_bytes", "gpu_id",
+        "render_minor", "compute_units", "xcc", "paired", "mask", "[card]", "[rocm]", " = ", "0x")  # fmt: skip
 
 
 class FuzzToolMissingError(Exception):

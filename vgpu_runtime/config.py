@@ -3,7 +3,7 @@
 A line-oriented text that two parsers read, this one and native/common/config.c; the same texts are accepted and refused
 by both (tests/runtime/test_config.py runs one table of texts through each)::
 
-    version = 4
+    version = 5
     pod = 6a1f…
     container = main
     enforcement = observe
@@ -12,6 +12,7 @@ by both (tests/runtime/test_config.py runs one table of texts through each)::
     uuid = DCU-1122334455667788
     pci = 0000:19:00.0
     model = MI300X
+    request = hygon.com/dcu-mem:4
     mem_bytes = 4290772992
     [rocm]
     gpu_id = 13261
@@ -22,12 +23,17 @@ family alone (rocm.py). Every key exactly once, in any order within its section;
 that begin with `#`. Numbers are decimal without leading zeros, masks are lower-case hexadecimal, other values are
 printable ASCII without spaces. Only `model` may have spaces inside (RX 6950 XT): vgpu-smi shows it to people.
 
+`request` is the limit of the container that decides the slice's memory: a resource and an amount, or `?` where they are
+not known. The library's line on stderr names it. It stands in each `[card]` and has no space behind its colon, so that
+`card_uuids` of an earlier agent reads the file after a rollback: that refuses unknown keys in the head, and spaces in
+any value but `model`.
+
 `enforcement` says what becomes of the container if it uses a card past the library (device_plugin/core/enforcement.py).
 The library enforces in every mode, and vgpu-smi shows it.
 
-Version 1 knew the ROCm family only, and had its keys in `[card]`; version 2 had no `enforcement`, version 3 no `model`.
-They are still read, for an agent of another version may have written the file. They are never written: a container's
-library and its file come from one agent.
+Version 1 knew the ROCm family only, and had its keys in `[card]`; version 2 had no `enforcement`, version 3 no `model`,
+version 4 no `request`. They are still read, for an agent of another version may have written the file. They are never
+written: a container's library and its file come from one agent.
 """
 
 import re
@@ -35,20 +41,24 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Generic, Protocol, Self, TypeVar
 
-VERSION = 4
+VERSION = 5
 _VERSIONS = tuple(str(version) for version in range(1, VERSION + 1))
 MAX_BYTES = 65536
 MAX_CARDS = 16
 MAX_MEM_BYTES = 1 << 50
+# A `model` or `request` that the agent cannot write.
+UNKNOWN = "?"
 
 _LINE = re.compile(r"(?:(model) = ([!-~](?:[ -~]{0,254}[!-~])?)|([a-z_]+) = ([!-~]{1,256}))")
+_VALUE = re.compile(r"[!-~]{1,256}")
 _SECTION = re.compile(r"\[([a-z]+)\]")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,18}")
 MODES = ("observe", "enforce", "kill")
 _OLD_HEAD_KEYS = frozenset({"version", "pod", "container"})
 _HEAD_KEYS = _OLD_HEAD_KEYS | {"enforcement"}
 _OLD_CARD_KEYS = frozenset({"uuid", "pci", "mem_bytes"})
-_CARD_KEYS = _OLD_CARD_KEYS | {"model"}
+_NAMED_CARD_KEYS = _OLD_CARD_KEYS | {"model"}
+_CARD_KEYS = _NAMED_CARD_KEYS | {"request"}
 
 Section = Mapping[str, str]
 
@@ -83,12 +93,14 @@ Family = TypeVar("Family", bound=FamilyLimit, covariant=True)
 class CardLimit(Generic[Family]):
     """The limits of one slice: `mem_bytes` is the memory limit, `family` has those that depend on the driver family.
 
-    `model` is the card's, for people; empty in a file that has none.
+    `model` is the card's, and `request` what the container asks for; both are for people, and empty in a file that has
+    none.
     """
 
     uuid: str
     pci: str
     model: str
+    request: str
     mem_bytes: int
     family: Family
 
@@ -149,18 +161,23 @@ def parse(text: str, families: Collection[type[Family]]) -> SliceConfig[Family]:
         family, values = next(parts, ("", {}))
         if name != "card" or family not in known:
             raise ConfigError(f"[{name}] and [{family}] are not a card and what its family has")
-        _exactly(card, _CARD_KEYS if version == str(VERSION) else _OLD_CARD_KEYS)
+        _exactly(card, _card_keys(version))
         _exactly(values, known[family].KEYS)
         limit = known[family].read(values)
-        cards.append(
-            CardLimit(card["uuid"], card["pci"], card.get("model", ""), number(card, "mem_bytes"), limit)
-        )
+        model, request = card.get("model", ""), card.get("request", "")
+        cards.append(CardLimit(card["uuid"], card["pci"], model, request, number(card, "mem_bytes"), limit))
     return SliceConfig(head["pod"], head["container"], tuple(cards), head.get("enforcement", MODES[0]))
 
 
 def model_value(name: str) -> str:
     """The name of a card as the value of `model`: what is not printable ASCII becomes `?`, as does an empty name."""
-    return re.sub(r"[^ -~]", "?", name[:256]).strip() or "?"
+    return re.sub(r"[^ -~]", "?", name[:256]).strip() or UNKNOWN
+
+
+def request_value(resource: str, amount: int) -> str:
+    """A container's limit of `resource` as the value of `request`; UNKNOWN where that is too long, or no value."""
+    value = f"{resource}:{amount}"
+    return value if _VALUE.fullmatch(value) else UNKNOWN
 
 
 def card_uuids(text: str) -> frozenset[str]:
@@ -191,6 +208,12 @@ def _sections(text: str) -> Iterator[tuple[str, Section]]:
     yield name, section
 
 
+def _card_keys(version: str) -> frozenset[str]:
+    if version == str(VERSION):
+        return _CARD_KEYS
+    return _NAMED_CARD_KEYS if version == "4" else _OLD_CARD_KEYS
+
+
 def _parts(name: str, section: Section) -> Iterator[tuple[str, Section]]:
     """The two sections of version 2 for one of version 1."""
     yield name, {key: value for key, value in section.items() if key in _OLD_CARD_KEYS}
@@ -199,9 +222,8 @@ def _parts(name: str, section: Section) -> Iterator[tuple[str, Section]]:
 
 def _card_lines(card: CardLimit[FamilyLimit]) -> Iterator[str]:
     yield "[card]"
-    yield from _lines(
-        {"uuid": card.uuid, "pci": card.pci, "model": card.model, "mem_bytes": str(card.mem_bytes)}
-    )
+    yield from _lines({"uuid": card.uuid, "pci": card.pci, "model": card.model, "request": card.request})
+    yield from _lines({"mem_bytes": str(card.mem_bytes)})
     yield f"[{card.family.SECTION}]"
     yield from _lines(card.family.values())
 

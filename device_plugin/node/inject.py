@@ -174,7 +174,7 @@ class Injector:
         if problem := not_executable(self._copies):
             raise OSError(errno.ENOEXEC, problem)
         folder = self._records.folder(*record.key)
-        wanted = self._wanted(record)
+        wanted = self._wanted(record, carrier)
         limits = {limit.uuid: limit for limit in wanted.limits}
         mode = strongest(self._cards()[s.card].enforcement for s in record.slices)
         contents = config.SliceConfig(
@@ -259,8 +259,10 @@ class Injector:
         )
         return [name for name in found if name not in known]
 
-    def _wanted(self, record: Record) -> ContainerFiles:
+    def _wanted(self, record: Record, carrier: str) -> ContainerFiles:
         """The vendors' files, devices and variables for the slices. A grant larger than its card is reduced to it."""
+        # The carrier is the limit that decides the slice's memory, and has a ticket for each unit of it.
+        request = config.request_value(carrier, len(record.tickets[carrier]))
         by_vendor: dict[Vendor[Any], list[CardSlice[Any]]] = {}
         for s in record.slices:
             local = self._cards()[s.card]
@@ -271,6 +273,7 @@ class Injector:
                     mem_bytes=min(s.mem_mib, local.card.mem_mib) * MIB,
                     cores=[core for core in s.cores if core < local.card.core_groups],
                     vendor_id=record.vendor_ids.get(s.card),
+                    request=request,
                 )
             )
         parts = [vendor.files(slices) for vendor, slices in by_vendor.items()]

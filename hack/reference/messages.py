@@ -72,7 +72,7 @@ _COMPLAINT = re.compile(r"slice_complain\(\s*((?:\"[^\"]*\"|[^;])*?)\);")
 _COMMENT = re.compile(r"\A((?:#.*\n)+)")
 # A function that builds a line of its own: slice_complain_refused.
 _BUILDER = re.compile(r"^void slice_complain_\w+\(.*?^}", re.M | re.S)
-_ADDED = re.compile(r"\badd(_number)?\(&line, ([^;]*)\);")
+_ADDED = re.compile(r"\badd(_\w+)?\(&line, ([^;]*)\);")
 _DEFINED = re.compile(r"#define (\w+) (\".*\")")
 _C_TOKEN = re.compile(r"\"(?:[^\"\\]|\\.)*\"|\w+|,")
 
@@ -379,7 +379,7 @@ def complaints() -> Iterator[str]:
 
 
 def _added(kind: str, argument: str) -> str:
-    """A part of a line that is built of several: a number, or the last of the texts to choose from."""
+    """A part of a line that is built of several: one that is computed, or the last of the texts to choose from."""
     found = re.findall(r"\"([^\"]*)\"", argument)
     return UNKNOWN if kind else found[-1]
 

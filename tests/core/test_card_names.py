@@ -49,7 +49,7 @@ def test_a_name_passes_through_inventory_grant_and_config(node: str, pci: str) -
     assert shared.cards[0] == card(name)
     held = Grant("uid", node, {"main": (Slice(name, 8184, (0, 1)),)})
     assert Grant.decode(held.encode()) == held
-    limit = CardLimit(name, pci, "Z100", 1 << 30, RocmLimit(1, 128, 60, 1, paired=False, mask=1))
+    limit = CardLimit(name, pci, "Z100", "?", 1 << 30, RocmLimit(1, 128, 60, 1, paired=False, mask=1))
     config = SliceConfig("uid", "main", (limit,))
     assert parse(render(config)) == config
 

@@ -115,7 +115,7 @@ def test_a_driver_says_how_busy_a_card_is_or_nothing(
 def test_every_mount_of_a_container_is_there_and_the_devices_are_devices(machine: Path) -> None:
     build(machine)
     first, _ = shared(machine)
-    files = first.vendor.files([CardSlice(first.card, first.payload, 1 << 30, (0,), 0)])
+    files = first.vendor.files([CardSlice(first.card, first.payload, 1 << 30, (0,), 0, "?")])
     assert files.mounts
     assert all(Path(mount.host).exists() for mount in files.mounts)
     assert files.devices

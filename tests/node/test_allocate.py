@@ -82,6 +82,36 @@ def test_percent_carries_the_slices_of_several_cards(parts: Parts, order: tuple[
     assert [record.slices for record in parts.records.all()] == [tuple(slices)]
 
 
+@pytest.mark.parametrize(
+    ("limits", "cards", "request_value"),
+    [
+        ({MEM: 4, CORES: 3}, 1, "hygon.com/dcu-mem:4"),
+        ({MEM: 4}, 1, "hygon.com/dcu-mem:4"),
+        ({MEM: 8, SLICES: 2}, 2, "hygon.com/dcu-mem:8"),
+        ({CORES: 3}, 1, "hygon.com/dcu-cores:3"),
+        ({PERCENT: 25, SLICES: 1}, 1, "hygon.com/dcu-percent:25"),
+        ({WHOLE: 1}, 1, "hygon.com/dcu:1"),
+        ({WHOLE: 2, SLICES: 8}, 2, "hygon.com/dcu:2"),
+    ],
+    ids=str,
+)
+def test_the_config_names_the_limit_that_decides_the_memory(
+    parts: Parts, limits: dict[str, int], cards: int, request_value: str
+) -> None:
+    slices = [Slice(uuid, 4092, (0, 1, 2)) for uuid in parts.uuids[:cards]]
+    pod = parts.bind("a", slices, {resource: str(count) for resource, count in limits.items()})
+    tickets = {
+        resource: [f"{resource.rpartition('/')[2]}-{number}" for number in range(count)]
+        for resource, count in limits.items()
+    }
+    parts.hold(pod, tickets)
+    for resource in sorted(tickets):
+        parts.allocator.pre_start(resource, tickets[resource])
+    carrier = next(iter(limits))
+    found = rocm.parse(config_of(parts.spec(carrier, tickets[carrier]))).cards
+    assert [card.request for card in found] == [request_value] * cards
+
+
 def test_hip_learns_the_number_of_its_units_from_a_variable_that_the_pod_cannot_override(
     parts: Parts,
 ) -> None:

@@ -55,6 +55,7 @@ def test_a_container_restarts_with_its_own_slice(parts: Parts, order: tuple[str,
         parts.allocator.pre_start(resource, TICKETS[resource])
     (card,) = rocm.parse(config_of(parts.spec(MEM, TICKETS[MEM]))).cards
     assert (card.uuid, card.mem_bytes, card.family.mask) == (parts.uuids[0], 2046 << 20, 0b11000)
+    assert card.request == "hygon.com/dcu-mem:2"
     assert not parts.spec(CORES, TICKETS[CORES]).mounts
 
 

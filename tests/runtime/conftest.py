@@ -29,6 +29,7 @@ def card(**changes: object) -> CardLimit[RocmLimit]:
         "uuid": "DCU-1",
         "pci": "0000:19:00.0",
         "model": "Z100",
+        "request": "hygon.com/dcu-mem:1",
         "mem_bytes": 1024 * MIB,
     }
     family: dict[str, object] = {

@@ -118,7 +118,7 @@ class SimSlice:
         card, units = self.card, groups * group_units(self.card)
         grant = ((1 << units) - 1) << min(group_units(card), card.compute_units - units)
         family = RocmLimit(card.gpu_id, 128, card.compute_units, card.xcc, card.paired, grant)
-        limit = CardLimit("D", card.pci, "Z100", LIMIT_MIB << 20, family)
+        limit = CardLimit("D", card.pci, "Z100", "hygon.com/dcu-mem:2", LIMIT_MIB << 20, family)
         (self.folder / "vgpu.conf").write_text(config.render(SliceConfig("pod", "main", (limit,))))
         region.create(self.folder / "usage")
         (self.folder / "driver.log").write_text("")

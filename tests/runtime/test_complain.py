@@ -10,12 +10,12 @@ import pytest
 from tests.runtime.conftest import GPU, MIB, Slice, card
 from tests.runtime.test_memory import REFUSED, TRY
 
-SAID = "vgpu: 5000 MiB refused: the slice has 4092 MiB, 0 in use\n"
+SAID = "vgpu: 5000 MiB refused: the slice has 4092 MiB, 0 in use (hygon.com/dcu-mem: 4)\n"
 
 
 @pytest.fixture
 def talking(container: Slice) -> Slice:
-    container.configure(card(mem_bytes=4092 * MIB))
+    container.configure(card(mem_bytes=4092 * MIB, request="hygon.com/dcu-mem:4"))
     return container
 
 
@@ -45,7 +45,38 @@ def test_variable_silences_it(talking: Slice) -> None:
     ],
 )
 def test_figures_never_seem_to_fit(talking: Slice, held: int, asked: int, text: str) -> None:
-    assert said(talking, f"attempt({held}); attempt({asked})").stderr == f"vgpu: {text}\n"
+    printed = said(talking, f"attempt({held}); attempt({asked})").stderr
+    assert printed == f"vgpu: {text} (hygon.com/dcu-mem: 4)\n"
+
+
+@pytest.mark.parametrize(
+    ("request_value", "text"),
+    [
+        ("hygon.com/dcu-percent:25", " (hygon.com/dcu-percent: 25)"),
+        ("x" * 254 + ":1", f" ({'x' * 254}: 1)"),
+        ("?", ""),
+    ],
+    ids=lambda value: value[:16],
+)
+def test_what_the_container_asked_for_is_named_where_it_is_known(
+    talking: Slice, request_value: str, text: str
+) -> None:
+    talking.configure(card(mem_bytes=4092 * MIB, request=request_value))
+    said_before = SAID.partition(" (")[0]
+    assert said(talking, "attempt(5000 * MIB)").stderr == f"{said_before}{text}\n"
+
+
+def test_a_config_of_an_earlier_agent_names_no_request(talking: Slice) -> None:
+    path = talking.folder / "vgpu.conf"
+    text = path.read_text().replace("version = 5", "version = 4")
+    path.write_text(text.replace("request = hygon.com/dcu-mem:4\n", ""))
+    assert said(talking, "attempt(5000 * MIB)").stderr == f"{SAID.partition(' (')[0]}\n"
+
+
+def test_of_several_cards_the_line_is_about_the_one_that_refused(talking: Slice) -> None:
+    first = card(mem_bytes=1024 * MIB, request="hygon.com/dcu-mem:8", uuid="DCU-2", gpu_id=7)
+    talking.configure(first, card(mem_bytes=4092 * MIB, request="hygon.com/dcu-mem:8"))
+    assert said(talking, "attempt(5000 * MIB)").stderr == SAID.replace(": 4)", ": 8)")
 
 
 def test_use_of_other_processes_is_in_use(talking: Slice) -> None:

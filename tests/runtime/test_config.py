@@ -22,8 +22,9 @@ def edited(pattern: str, replacement: str, count: int = 1, text: str = GOOD) -> 
     return text
 
 
-# As agents before version 4, 3 and 2 wrote it.
-THIRD = edited("^model = .*\n", "", count=2, text=edited("version = 4", "version = 3"))
+# As agents before version 5, 4, 3 and 2 wrote it.
+FOURTH = edited("^request = .*\n", "", count=2, text=edited("version = 5", "version = 4"))
+THIRD = edited("^model = .*\n", "", count=2, text=edited("version = 4", "version = 3", text=FOURTH))
 SECOND = edited("^enforcement = .*\n", "", text=edited("version = 3", "version = 2", text=THIRD))
 OLD = edited(r"^\[rocm\]\n", "", count=2, text=edited("version = 2", "version = 1", text=SECOND))
 
@@ -34,26 +35,34 @@ BAD = {
     "truncated": GOOD[:-1],
     "no card": GOOD.split("\n[card]")[0],
     "garbage": "\x00\x01\x7f" * 100 + "\n",
-    "future version": edited("version = 4", "version = 5"),
-    "no version": edited("version = 4\n", ""),
+    "future version": edited("version = 5", "version = 6"),
+    "no version": edited("version = 5\n", ""),
     "version 1 with version 2's sections": edited("version = 2", "version = 1", text=SECOND),
     "version 2 with version 1's sections": edited("version = 1", "version = 2", text=OLD),
     "version 2 with version 3's key": edited("version = 3", "version = 2", text=THIRD),
     "version 3 without its key": edited("version = 2", "version = 3", text=SECOND),
-    "version 3 with version 4's key": edited("version = 4", "version = 3"),
+    "version 3 with version 4's key": edited("version = 4", "version = 3", text=FOURTH),
     "version 4 without its key": edited("version = 3", "version = 4", text=THIRD),
+    "version 4 with version 5's key": edited("version = 5", "version = 4"),
+    "version 5 without its key": edited("version = 4", "version = 5", text=FOURTH),
+    "blank inside of a request": edited("^request = (.*):", r"request = \1: "),
+    "empty request": edited("^request = .*", "request = "),
+    "long request": edited("^request = .*", "request = " + "x" * 257),
+    "request that is not ASCII": edited("^request = .*", "request = \x7f"),
+    "request in the family": edited(r"^(request = .*\n)(.*\n\[rocm\]\n)", r"\2\1"),
+    "request at the head": edited("^pod", "request = x:1\npod"),
     "model that begins with a blank": edited("model = ", "model =  "),
     "model that ends with a blank": edited("^model = (.*)", r"model = \1 "),
     "blank model": edited("^model = .*", "model =   "),
     "long model": edited("^model = .*", "model = " + "x" * 257),
     "blank inside of another value": edited("^pci = .*", "pci = 0 0"),
-    "model in the family": edited(r"^(model = .*\n)(.*\n\[rocm\]\n)", r"\2\1"),
+    "model in the family": edited(r"^(model = .*\n)((?:.*\n){2}\[rocm\]\n)", r"\2\1"),
     "unknown mode": edited("= kill", "= kills"),
     "mode in upper case": edited("= kill", "= KILL"),
     "missing key in version 1": edited("^xcc = .*\n", "", text=OLD),
     "card key missing in version 1": edited("^pci = .*\n", "", text=OLD),
     "card without its family": edited(r"^\[rocm\]\n(.*\n){6}", ""),
-    "family without a card": edited(r"^\[card\]\n(.*\n){4}", ""),
+    "family without a card": edited(r"^\[card\]\n(.*\n){5}", ""),
     "family before the cards": edited(r"^\[card\]", "[rocm]\n[card]"),
     "family twice": edited(r"^\[rocm\]", "[rocm]\n[rocm]"),
     "two families": edited("^mask = .*\n", "mask = 0x1\n[rocm]\n"),
@@ -106,15 +115,18 @@ BAD = {
 
 FINE = {
     "as rendered": GOOD,
+    "version 4": FOURTH,
     "version 3": THIRD,
     "version 2": SECOND,
     "version 1": OLD,
     "version 1 in another order": edited("^uuid = (.*)\n(.*)", r"\2\nuuid = \1", text=OLD),
     "comments and blank lines": "# one\n\n" + GOOD.replace("\n", "\n#ü\n\n"),
-    "another order": edited("version = 4\npod = (.*)", r"pod = \1\nversion = 4"),
+    "another order": edited("version = 5\npod = (.*)", r"pod = \1\nversion = 5"),
     "model of several words": edited("^model = .*", "model = RX 6800/RX 6800 XT  (2)"),
     "long model": edited("^model = .*", "model = " + "x" * 255 + "y"),
     "model of one letter": edited("^model = .*", "model = x"),
+    "unknown request": edited("^request = .*", "request = ?"),
+    "long request": edited("^request = .*", "request = " + "x" * 256),
     "leading zeros of a mask": edited("mask = 0x", "mask = 0x000"),
     "pairs": edited("paired = 0", "paired = 1").replace("0x1fffc00", "0x3f0c"),
     "eight XCCs": edited("xcc = 1", "xcc = 8"),
@@ -164,7 +176,7 @@ def test_library_refuses_and_accepts_the_same(built: Path) -> None:
 def test_both_agree_on_damaged_texts(built: Path, rng: random.Random) -> None:
     texts = []
     for number in range(4000):
-        text = list((GOOD, THIRD, OLD)[number % 3])
+        text = list((GOOD, FOURTH, THIRD, OLD)[number % 4])
         for _ in range(rng.choice([1, 1, 2])):
             at = rng.randrange(len(text))
             kind = rng.randrange(3)
@@ -185,7 +197,9 @@ def test_both_agree_on_damaged_texts(built: Path, rng: random.Random) -> None:
 def test_all_versions_say_the_same() -> None:
     slices = parse(GOOD)
     assert slices.enforcement == "kill"
-    unnamed = replace(slices, cards=tuple(replace(card, model="") for card in slices.cards))
+    unasked = replace(slices, cards=tuple(replace(card, request="") for card in slices.cards))
+    assert parse(FOURTH) == unasked
+    unnamed = replace(slices, cards=tuple(replace(card, model="") for card in unasked.cards))
     assert parse(THIRD) == unnamed
     assert parse(OLD) == parse(SECOND) == replace(unnamed, enforcement="observe")
     assert "[rocm]" not in OLD
@@ -209,6 +223,46 @@ def test_a_cards_name_is_written_as_a_value_that_can_be_read(name: str, value: s
     assert config.model_value(name) == value
     slices = SliceConfig("pod", "main", (card(model=value),))
     assert parse(render(slices)) == slices
+
+
+@pytest.mark.parametrize(
+    ("resource", "amount", "value"),
+    [
+        ("hygon.com/dcu-mem", 4, "hygon.com/dcu-mem:4"),
+        ("x" * 254, 1, "x" * 254 + ":1"),
+        ("x" * 254, 10, "?"),
+        ("显/卡", 1, "?"),
+        ("a b", 1, "?"),
+    ],
+)
+def test_a_containers_limit_is_written_as_a_value_that_can_be_read(
+    resource: str, amount: int, value: str
+) -> None:
+    assert config.request_value(resource, amount) == value
+    slices = SliceConfig("pod", "main", (card(request=value),))
+    assert parse(render(slices)) == slices
+
+
+# A line with a key, as `card_uuids` of agents with version 4 reads it, and of those before.
+EARLIER_LINES = (
+    r"(?:(model) = ([!-~](?:[ -~]{0,254}[!-~])?)|([a-z_]+) = ([!-~]{1,256}))",
+    r"([a-z_]+) = ([!-~]{1,256})",
+)
+
+
+@pytest.mark.parametrize("earlier", EARLIER_LINES)
+def test_an_agent_before_version_5_finds_the_cards_of_the_file_after_a_rollback(earlier: str) -> None:
+    """It reads no version; it refuses other keys in the head, and lines that it cannot read, wherever they stand."""
+    head, *cards = GOOD.split("\n[card]\n")
+    assert {line.split(" = ")[0] for line in head.splitlines()} == {
+        "version",
+        "pod",
+        "container",
+        "enforcement",
+    }
+    lines = [line for text in (head, *cards) for line in text.splitlines() if line not in ("", "[rocm]")]
+    assert [line for line in lines if not re.fullmatch(earlier, line)] == []
+    assert config.card_uuids(GOOD) == {"DCU-1", "DCU-2"}
 
 
 def test_render_refuses_a_value_that_would_break_the_line() -> None:

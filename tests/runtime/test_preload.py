@@ -15,7 +15,7 @@ from vgpu_runtime import paths
 from vgpu_runtime.paths import SOURCES
 from vgpu_runtime.rocm import UNITS_VARIABLE
 
-SAID = "vgpu: 1025 MiB refused: the slice has 1024 MiB, 0 in use\n"
+SAID = "vgpu: 1025 MiB refused: the slice has 1024 MiB, 0 in use (hygon.com/dcu-mem: 1)\n"
 # Private /etc and /run; then the program, as an ordinary member of the container.
 ENTER = """
 set -e
@@ -126,7 +126,7 @@ def test_a_program_that_changes_its_root_folder_before_it_touches_the_card(produ
 def test_a_program_that_changes_its_root_folder_later(production: Slice) -> None:
     jail = "kfd.alloc(GPU, 600 * MIB); os.mkdir('/run/jail'); os.chroot('/run/jail'); os.chdir('/')\n"
     done = inside(production, f"{jail}print(attempt(500 * MIB), attempt(400 * MIB) > 0)")
-    said = "vgpu: 500 MiB refused: the slice has 1024 MiB, 600 in use\n"
+    said = "vgpu: 500 MiB refused: the slice has 1024 MiB, 600 in use (hygon.com/dcu-mem: 1)\n"
     assert (done.stdout, done.stderr) == (f"{REFUSED} True\n", said)
 
 

@@ -105,7 +105,7 @@ def test_what_the_library_wrote(smi: Smi, container: Slice) -> None:
         process.kill()
     assert table.stderr == ""
     assert table.stdout.splitlines() == [
-        "pod pod-1, container main",
+        "pod pod-1, container main (hygon.com/dcu-mem: 1)",
         "",
         "CARD   MODEL  LIMIT         IN USE              REFUSED    UNITS       CORE GROUPS",
         "DCU-1  Z100   1024 MiB      301 MiB (29 %)      1          15 of 60    10-24",
@@ -123,6 +123,7 @@ def test_what_the_library_wrote(smi: Smi, container: Slice) -> None:
                 "uuid": "DCU-1",
                 "pci": "0000:19:00.0",
                 "model": "Z100",
+                "request": "hygon.com/dcu-mem:1",
                 "memoryLimitBytes": 1024 * MIB,
                 "memoryUsedBytes": used,
                 "refusedAllocations": 1,
@@ -146,9 +147,19 @@ def test_idle_slice(smi: Smi) -> None:
     assert smi.json()["processes"] == []
 
 
-def test_a_config_of_an_earlier_agent_names_no_model(smi: Smi) -> None:
+def test_a_request_that_is_not_known_is_not_shown(smi: Smi) -> None:
+    smi.configure(card(request="?"))
+    assert smi.run().stdout.splitlines()[0] == "pod pod-1, container main"
+    assert smi.json()["cards"][0]["request"] is None
+
+
+def test_a_config_of_an_earlier_agent_names_neither_request_nor_model(smi: Smi) -> None:
     smi.configure()
     path = smi.folder / "vgpu.conf"
+    text = path.read_text().replace("version = 5", "version = 4")
+    path.write_text(text.replace("request = hygon.com/dcu-mem:1\n", ""))
+    assert smi.run().stdout.splitlines()[0] == "pod pod-1, container main"
+    assert (smi.json()["cards"][0]["model"], smi.json()["cards"][0]["request"]) == ("Z100", None)
     path.write_text(path.read_text().replace("version = 4", "version = 3").replace("model = Z100\n", ""))
     assert smi.run().stdout.splitlines()[-1].split()[:3] == ["DCU-1", "-", "1024"]
     assert smi.json()["cards"][0]["model"] is None
@@ -258,7 +269,7 @@ def test_garbage_in_every_cell(smi: Smi) -> None:
 
 def test_names_are_shown_as_text(smi: Smi) -> None:
     """A hostile name neither writes to the terminal nor breaks the JSON."""
-    smi.configure(card(uuid='D"\\C', model='a"\\ b'))
+    smi.configure(card(uuid='D"\\C', model='a"\\ b', request='a"\\:1'))
     owner = own_slots(smi.folder, 0, 1)
     rename = r"""printf '\033[2J\n"\\\377' > /proc/$$/comm; echo renamed; read -r end"""
     with subprocess.Popen(["sh", "-c", rename], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -268,7 +279,7 @@ def test_names_are_shown_as_text(smi: Smi) -> None:
         found, table = smi.json(), smi.run().stdout
         process.kill()
     assert (found["processes"][0]["name"], found["cards"][0]["uuid"]) == ('?[2J?"\\?', 'D"\\C')
-    assert found["cards"][0]["model"] == 'a"\\ b'
+    assert (found["cards"][0]["model"], found["cards"][0]["request"]) == ('a"\\ b', 'a"\\:1')
     assert table.replace("\n", " ").isprintable()
     os.close(owner)
 

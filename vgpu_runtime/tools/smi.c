@@ -231,6 +231,20 @@ static void show_processes(unsigned from)
 	}
 }
 
+/* The container's limit, which is the same for all of its cards: ` (hygon.com/dcu-mem: 4)`. */
+static void show_request(const struct card *card)
+{
+	struct span resource = config_resource(card);
+
+	if (!card->request.length)
+		return;
+	output_text(" (");
+	output_printable(resource.start, resource.length);
+	output_text(" ");
+	output_printable(resource.start + resource.length, card->request.length - resource.length);
+	output_text(")");
+}
+
 static void show_table(bool known)
 {
 	unsigned model = uuid_width() + 2, from = model + model_width() + 2;
@@ -239,6 +253,7 @@ static void show_table(bool known)
 	output_printable(config.pod.start, config.pod.length);
 	output_text(", container ");
 	output_printable(config.container.start, config.container.length);
+	show_request(&config.cards[0]);
 	output_text("\n\nCARD");
 	output_column(model);
 	output_text("MODEL");
@@ -271,6 +286,11 @@ static void json_card(unsigned index, bool known)
 	output_text(",\"model\":");
 	if (card->model.length)
 		output_json(card->model.start, card->model.length);
+	else
+		output_text("null");
+	output_text(",\"request\":");
+	if (card->request.length)
+		output_json(card->request.start, card->request.length);
 	else
 		output_text("null");
 	json_number(",\"memoryLimitBytes\":", card->mem_bytes, true);

@@ -85,13 +85,17 @@ class CardUsage:
 
 @dataclass(frozen=True, slots=True)
 class CardSlice(Generic[P]):
-    """A container's slice of one card: what it may use of what the card has now, and the id that `claim` gave it."""
+    """A container's slice of one card: what it may use of what the card has now, and the id that `claim` gave it.
+
+    `request` is the container's limit, as vgpu.conf has it.
+    """
 
     card: Card
     payload: P
     mem_bytes: int
     cores: Sequence[int]
     vendor_id: int | None
+    request: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -275,6 +275,7 @@ def limit_of(s: CardSlice[KfdCard]) -> CardLimit[RocmLimit]:
         uuid=s.card.uuid,
         pci=s.card.pci,
         model=model_value(s.card.model),
+        request=s.request,
         mem_bytes=s.mem_bytes,
         family=RocmLimit(
             gpu_id=s.payload.gpu_id,

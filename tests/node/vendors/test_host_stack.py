@@ -33,7 +33,7 @@ def files(machine: Path, wanted: Sequence[str]) -> ContainerFiles:
     """Of a container with a slice of the machine's second card."""
     hygon = Hygon(SimulatedMachine(machine), wanted)
     found = hygon.scan().cards[1]
-    return hygon.files([CardSlice(shared(found), found.payload, 1 << 30, (0,), 0)])
+    return hygon.files([CardSlice(shared(found), found.payload, 1 << 30, (0,), 0, "?")])
 
 
 def test_what_is_on_the_node_is_mounted_at_its_own_path(machine: Path) -> None:

@@ -147,7 +147,7 @@ def test_how_busy_a_card_is(machine: Path, text: str, ratio: float | None) -> No
 def test_a_container_gets_the_device_nodes_of_its_own_card_only(machine: Path) -> None:
     rocm = Rocm(SimulatedMachine(machine))
     found = rocm.scan().cards[0]
-    files = rocm.files([CardSlice(shared(found), found.payload, 1 << 30, (1, 2), None)])
+    files = rocm.files([CardSlice(shared(found), found.payload, 1 << 30, (1, 2), None, "?")])
     minor = found.payload.render_minor
     assert [node.path for node in files.devices] == ["/dev/kfd", f"/dev/dri/renderD{minor}"]
     assert all(Path(node.host).exists() for node in files.devices)
@@ -159,7 +159,7 @@ def test_a_container_gets_the_device_nodes_of_its_own_card_only(machine: Path) -
 def test_a_slice_of_hygons_has_its_id_in_a_file_of_its_own(machine: Path) -> None:
     hygon = Hygon(SimulatedMachine(machine))
     (found,) = hygon.scan().cards
-    files = hygon.files([CardSlice(shared(found), found.payload, 1 << 30, (0,), 3)])
+    files = hygon.files([CardSlice(shared(found), found.payload, 1 << 30, (0,), 3, "?")])
     assert [hygon.container_path(name) for name in files.texts] == ["/etc/vdev/docker/vdev0.conf"]
     assert hygon.container_path("vgpu.conf") is None
     assert hygon.ids.claimed([found.uuid], files.texts.get) == {found.uuid: 3}

@@ -16,14 +16,19 @@ struct line {
 	size_t length;
 };
 
+static void add_part(struct line *line, struct span part)
+{
+	size_t room = sizeof line->text - 1 - line->length; /* 1 for the newline */
+
+	if (part.length > room)
+		part.length = room;
+	memcpy(line->text + line->length, part.start, part.length);
+	line->length += part.length;
+}
+
 static void add(struct line *line, const char *text)
 {
-	size_t length = strlen(text), room = sizeof line->text - 1 - line->length; /* 1 for the newline */
-
-	if (length > room)
-		length = room;
-	memcpy(line->text + line->length, text, length);
-	line->length += length;
+	add_part(line, (struct span){text, strlen(text)});
 }
 
 static void add_number(struct line *line, uint64_t number)
@@ -36,6 +41,16 @@ static void add_number(struct line *line, uint64_t number)
 		digits[--at] = (char)('0' + number % 10);
 	while (number /= 10);
 	add(line, digits + at);
+}
+
+/* As the container's author wrote it: `hygon.com/dcu-mem: 4`. */
+static void add_request(struct line *line, const struct card *card)
+{
+	struct span resource = config_resource(card);
+
+	add_part(line, resource);
+	add(line, " ");
+	add_part(line, (struct span){resource.start + resource.length, card->request.length - resource.length});
 }
 
 /* A pipe that nobody reads would block the program, and one without a reader end it with SIGPIPE. */
@@ -88,7 +103,7 @@ static uint64_t mib_up(uint64_t bytes)
 	return bytes / MIB + (bytes % MIB != 0);
 }
 
-void slice_complain_refused(uint64_t bytes, uint64_t limit, uint64_t used)
+void slice_complain_refused(const struct card *card, uint64_t bytes, uint64_t used)
 {
 	static pid_t refused;
 	struct line line = {.length = 0};
@@ -98,9 +113,14 @@ void slice_complain_refused(uint64_t bytes, uint64_t limit, uint64_t used)
 	add(&line, "vgpu: ");
 	add_number(&line, bytes < MIB ? bytes / KIB : mib_up(bytes));
 	add(&line, bytes < MIB ? " KiB refused: the slice has " : " MiB refused: the slice has ");
-	add_number(&line, limit / MIB);
+	add_number(&line, card->mem_bytes / MIB);
 	add(&line, " MiB, ");
 	add_number(&line, mib_up(used));
 	add(&line, " in use");
+	if (card->request.length) {
+		add(&line, " (");
+		add_request(&line, card);
+		add(&line, ")");
+	}
 	put(&line);
 }

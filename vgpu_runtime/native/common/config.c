@@ -4,8 +4,8 @@
 
 /* The keys of the file's head, then those of every card, then those of a card of the ROCm family. */
 enum key {
-	VERSION, POD, CONTAINER, ENFORCEMENT, UUID, PCI, MODEL, MEM_BYTES, GPU_ID, RENDER_MINOR, COMPUTE_UNITS, XCC, PAIRED,
-	MASK, KEYS
+	VERSION, POD, CONTAINER, ENFORCEMENT, UUID, PCI, MODEL, REQUEST, MEM_BYTES, GPU_ID, RENDER_MINOR, COMPUTE_UNITS,
+	XCC, PAIRED, MASK, KEYS
 };
 
 #define HEAD_KEYS ((1u << UUID) - 1)
@@ -14,8 +14,8 @@ enum key {
 #define FAMILY_KEYS ((1u << KEYS) - (1u << GPU_ID))
 
 static const char *const key_names[KEYS] = {
-	"version", "pod", "container", "enforcement", "uuid", "pci", "model", "mem_bytes", "gpu_id", "render_minor",
-	"compute_units", "xcc", "paired", "mask",
+	"version", "pod", "container", "enforcement", "uuid", "pci", "model", "request", "mem_bytes", "gpu_id",
+	"render_minor", "compute_units", "xcc", "paired", "mask",
 };
 
 /* Enforcement modes: device_plugin/core/enforcement.py. The library holds processes to their slice in all of them. */
@@ -36,7 +36,13 @@ static bool equals(struct span span, const char *word)
 /* The keys of every card in a file of this version. */
 static unsigned common_keys(const struct config *config)
 {
-	return config->version < 4 ? COMMON_KEYS - (1u << MODEL) : COMMON_KEYS;
+	unsigned keys = COMMON_KEYS;
+
+	if (config->version < 5)
+		keys -= 1u << REQUEST;
+	if (config->version < 4)
+		keys -= 1u << MODEL;
+	return keys;
 }
 
 /* 1–256 printable characters without a space, but inside of a model. */
@@ -155,6 +161,8 @@ static const char *read_card(const struct section *section, struct config *confi
 	card->uuid = values[UUID];
 	card->pci = values[PCI];
 	card->model = values[MODEL];
+	if (!equals(values[REQUEST], "?")) /* not known to the agent */
+		card->request = values[REQUEST];
 	card->gpu_id = (uint32_t)gpu_id;
 	card->render_minor = (uint32_t)minor;
 	card->compute_units = (unsigned)units;
@@ -227,4 +235,14 @@ const char *config_parse(const char *text, size_t length, struct config *config)
 	if (wrong)
 		return wrong;
 	return config->card_count ? NULL : "it has no card";
+}
+
+struct span config_resource(const struct card *card)
+{
+	struct span resource = card->request;
+	const char *colon = resource.length ? memchr(resource.start, ':', resource.length) : NULL;
+
+	if (colon)
+		resource.length = (size_t)(colon - resource.start) + 1;
+	return resource;
 }

@@ -1,4 +1,4 @@
-/* vgpu.conf as the library uses it, in version 1, 2, 3 or 4. The grammar is in vgpu_runtime/config.py. */
+/* vgpu.conf as the library uses it, in version 1 to 5. The grammar is in vgpu_runtime/config.py. */
 #ifndef VGPU_CONFIG_H
 #define VGPU_CONFIG_H
 
@@ -8,7 +8,7 @@
 
 #include "vgpu_region.h"
 
-#define CONFIG_VERSION 4
+#define CONFIG_VERSION 5
 #define CONFIG_MAX_BYTES 65536
 #define CONFIG_MAX_CARDS VGPU_REGION_CARDS
 #define CONFIG_MAX_UNITS 1024
@@ -37,7 +37,8 @@ struct span {
 struct card {
 	struct span uuid;
 	struct span pci;
-	struct span model; /* for people; empty before version 4 */
+	struct span model;   /* for people; empty before version 4 */
+	struct span request; /* the container's limit, for people; empty if unknown or before version 5 */
 	uint32_t gpu_id;
 	uint32_t render_minor;
 	uint64_t mem_bytes;
@@ -59,5 +60,8 @@ struct config {
 
 /* Reads `length` bytes of vgpu.conf, which the spans of `config` lie in. Returns NULL, or what is wrong in words. */
 const char *config_parse(const char *text, size_t length, struct config *config);
+
+/* The part of a card's request that names the resource, colon included; the amount stands behind it. */
+struct span config_resource(const struct card *card);
 
 #endif

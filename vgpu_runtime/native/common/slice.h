@@ -49,9 +49,9 @@ void slice_unlock(void);
 void slice_complain(const char *text, const char *detail);
 
 /*
- * Says on stderr that `bytes` of a card were refused, of whose `limit` bytes the slice uses `used`: the first time in this
+ * Says on stderr that `bytes` of the card were refused, of whose limit the slice uses `used` bytes: the first time in this
  * process, unless VGPU_QUIET is set. Keeps errno.
  */
-void slice_complain_refused(uint64_t bytes, uint64_t limit, uint64_t used);
+void slice_complain_refused(const struct card *card, uint64_t bytes, uint64_t used);
 
 #endif

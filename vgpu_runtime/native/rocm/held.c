@@ -162,8 +162,8 @@ int held_file(int fd)
 
 bool held_charge(struct table *names, int card, uint64_t bytes)
 {
-	uint64_t limit = slice.config.cards[card].mem_bytes, used = 0;
-	uint64_t allowed = limit + (bytes <= SMALL_BYTES ? RESERVE_BYTES : 0);
+	const struct card *limits = &slice.config.cards[card];
+	uint64_t used = 0, allowed = limits->mem_bytes + (bytes <= SMALL_BYTES ? RESERVE_BYTES : 0);
 	enum admission admission = REGION_BROKEN;
 	const char *trouble;
 
@@ -179,7 +179,7 @@ bool held_charge(struct table *names, int card, uint64_t bytes)
 	trouble = region_trouble();
 	slice_unlock();
 	if (admission == OVER_LIMIT)
-		slice_complain_refused(bytes, limit, used);
+		slice_complain_refused(limits, bytes, used);
 	if (admission == REGION_BROKEN)
 		slice_complain("card memory is refused", trouble);
 	return admission == ADMITTED;
