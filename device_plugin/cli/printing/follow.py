@@ -4,9 +4,10 @@ import argparse
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.watch import ListWatch
@@ -24,6 +25,7 @@ Item = TypeVar("Item", bound=tuple[Any, ...])
 Notes = Callable[[], Sequence[str]]
 # A pause after each change, in seconds and in times of what the last reading took: changes come together.
 PAUSE_SECONDS, PAUSE_TIMES = 0.2, 3.0
+# The exit status of a shell's command that Ctrl-C ended.
 INTERRUPTED = 130
 
 
@@ -142,38 +144,57 @@ def follow_list(
     if not args.watch:
         return 0
     printer.remember(found)
-    known = {item[:2]: item for item in listed.items}
-    changed, stop, lock = threading.Event(), threading.Event(), threading.Lock()
-
-    def sync(items: Sequence[Item]) -> None:
-        with lock:
-            known.clear()
-            known.update({item[:2]: item for item in items})
-        changed.set()
-
-    def see(change: Change, item: Item) -> None:
-        with lock:
-            known.pop(item[:2], None)
-            if change is not Change.DELETED:
-                known[item[:2]] = item
-        changed.set()
+    known = _KnownItems(listed.items)
 
     def show() -> None:
         nonlocal said
-        with lock:
-            items = [*known.values()]
-        printer.show_changes(rows(items)[0])
+        printer.show_changes(rows(known.items())[0])
         said = _note_changed(args, said, notes)
 
-    watch = ListWatch(client, kind, where, version=listed.version)
-    thread = threading.Thread(target=watch.run, args=(sync, see, stop), daemon=True)
-    thread.start()
-    try:
-        return show_changes(changed, show, every)
-    finally:
-        stop.set()
-        watch.interrupt()
-        thread.join()
+    with known.following(ListWatch(client, kind, where, version=listed.version)):
+        return show_changes(known.changed, show, every)
+
+
+class _KnownItems(Generic[Item]):
+    """The items of one list, told apart by their first two fields, and kept as a watch shows them.
+
+    `changed` is set after each change.
+    """
+
+    def __init__(self, items: Sequence[Item]) -> None:
+        self.changed = threading.Event()
+        self._lock = threading.Lock()
+        self._items = {item[:2]: item for item in items}
+
+    def items(self) -> Sequence[Item]:
+        """The items as they are now."""
+        with self._lock:
+            return [*self._items.values()]
+
+    @contextmanager
+    def following(self, watch: ListWatch[Item]) -> Iterator[None]:
+        """Take what the watch shows, in a thread, until the context ends."""
+        stop = threading.Event()
+        thread = threading.Thread(target=watch.run, args=(self._sync, self._see, stop), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            watch.interrupt()
+            thread.join()
+
+    def _sync(self, items: Sequence[Item]) -> None:
+        with self._lock:
+            self._items = {item[:2]: item for item in items}
+        self.changed.set()
+
+    def _see(self, change: Change, item: Item) -> None:
+        with self._lock:
+            self._items.pop(item[:2], None)
+            if change is not Change.DELETED:
+                self._items[item[:2]] = item
+        self.changed.set()
 
 
 def list_allowed(

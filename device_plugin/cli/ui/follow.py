@@ -18,6 +18,7 @@ from device_plugin.adapters.kube.fast_annotations import read_grant
 from device_plugin.adapters.kube.watch import ListWatch
 from device_plugin.cli.access.caller import may_follow
 from device_plugin.cli.reading.cluster import MissingRight
+from device_plugin.cli.reading.reader import rule_to_list
 from device_plugin.cli.ui import rows
 from device_plugin.cli.ui.entries import PageEntries
 from device_plugin.cli.ui.rows import Namespaced
@@ -224,12 +225,12 @@ class ClusterFollower:
 
     def _missing(self, kind: Kind[Any], where: Where) -> str:
         """The right that the caller lacks, what is unknown without it, and what allows it, as text."""
-        unknown, role = "cards are known only as grants name them", "a ClusterRole"
+        unknown = "cards are known only as grants name them"
         if where.namespace:
-            unknown, role = "none are shown", f"a Role of namespace {where.namespace}"
+            unknown = "none are shown"
         elif kind is not NODES:
             unknown = f"those of namespace {self._namespace} are shown"
-        rule = f'apiGroups: ["{kind.group}"], resources: [{kind.plural}], verbs: [list, watch], in {role}'
+        rule = rule_to_list(kind.plural, where.namespace, kind.group)
         of = f"in namespace {where.namespace}" if where.namespace else "of the cluster"
         return str(MissingRight(f"list the {kind.plural} {of}", unknown, rule))
 
