@@ -195,7 +195,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_node(client: KubeClient, name: str) -> None:
-    """Raises CardError if there is no such node. Who may not read it gets the cards that grants name."""
+    """Raise CardError if there is no such node; a caller without the right to read nodes is not told."""
     try:
         client.get(NODES.metadata, Ref(name))
     except GoneError:

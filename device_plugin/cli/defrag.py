@@ -20,7 +20,7 @@ from typing import Any
 
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli.access import caller
-from device_plugin.cli.access.caller import evicted, named, still_there
+from device_plugin.cli.access.caller import evict, named, still_there
 from device_plugin.cli.printing import output
 from device_plugin.cli.reading import local_allocator, prefixes
 from device_plugin.cluster.place.reservations import Reservations
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
         print(output.as_text(as_object(view, steps), args.output) if args.output else as_text(view, steps))
         if not args.apply:
             return 0
-        return int(not all(_done(client, view, step) for step in steps if step.moves))
+        return int(not all(_carry_out(client, view, step) for step in steps if step.moves))
 
 
 def planned(view: ClusterView, reservations: Reservations, most: int) -> Sequence[MovePlan]:
@@ -146,13 +146,13 @@ def _name(view: ClusterView, grant: Grant) -> str:
     return named(pod) if pod else grant.pod
 
 
-def _done(client: KubeClient, view: ClusterView, step: MovePlan) -> bool:
+def _carry_out(client: KubeClient, view: ClusterView, step: MovePlan) -> bool:
     """Evict the pods of one step, and wait until they have ended; false if one stays."""
     going = [pod for move in step.moves if (pod := view.pods.get(move.source.pod)) is not None]
     # A step is of use only as a whole: dry runs for all of its pods come before the first eviction.
     asked = going if len(going) > 1 else ()
     for pod, dry in (*product(asked, (True,)), *product(going, (False,))):
-        if why := evicted(client, pod, dry=dry):
+        if why := evict(client, pod, dry=dry):
             print(f"{named(pod)} stays: {printable(why)}", flush=True)
             return False
         if not dry:

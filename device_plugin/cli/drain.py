@@ -17,7 +17,7 @@ from itertools import count
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli import cordon
 from device_plugin.cli.access import caller
-from device_plugin.cli.access.caller import evicted, named, still_there
+from device_plugin.cli.access.caller import evict, named, still_there
 from device_plugin.cli.cordon import CordonError
 from device_plugin.cli.reading.targets import NodeCard
 from device_plugin.core.cards import REPORT_SECONDS, SliceState
@@ -101,12 +101,15 @@ def _holds(pod: Pod, target: NodeCard) -> bool:
 
 
 def _empty(client: KubeClient, pods: Sequence[Pod], target: NodeCard, deadline: float) -> None:
-    """Evict the pods, again those that a budget protects, and print the pods that are still there."""
+    """Evict the pods, wait until they have ended, and print those that are still there.
+
+    The eviction of a pod that a PodDisruptionBudget protects is tried again. Raises CordonError after the deadline.
+    """
     asked = {pod.uid for pod in pods if pod.deleting}
     told: set[str] = set()
     while left := [pod for pod in pods if still_there(client, pod)]:
         for pod in left:
-            why = "" if pod.uid in asked else evicted(client, pod)
+            why = "" if pod.uid in asked else evict(client, pod)
             if not why and pod.uid not in asked:
                 asked.add(pod.uid)
                 _announce(client, pod, target)

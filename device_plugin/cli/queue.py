@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     """
     with caller.connected(args) as client:
         if args.job:
-            print(admitted(client, engine.named(args)))
+            print(admitted(client, engine.job_named(args)))
             return 0
         namespace = "" if args.all_namespaces else caller.namespace(args)
 

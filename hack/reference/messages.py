@@ -151,13 +151,13 @@ def page() -> str:
         " [Coming from other products](../coming-from.md) shows.",
         *(
             table(("message",), ((shown(each),) for each in conversions(kind)))
-            for kind in ("remarks", "open")
+            for kind in ("remarks", "problems")
         ),
     )
 
 
 def conversions(kind: str) -> list[str]:
-    """The texts that vgpu convert adds to its `remarks`, or to what is left `open`."""
+    """The texts that vgpu convert adds to its `remarks` or `problems`."""
     found = calls(("append",), files="cli/convert/pods.py", of=kind)
     return sorted({each.text for each in found if each.text})
 

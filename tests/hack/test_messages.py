@@ -106,7 +106,7 @@ def test_every_state_is_one_that_the_product_prints() -> None:
 
 
 def test_what_convert_remarks_is_there() -> None:
-    for kind in ("remarks", "open"):
+    for kind in ("remarks", "problems"):
         found = messages.conversions(kind)
         assert len(found) > 3
         assert all(messages.shown(each) in PAGE for each in found)

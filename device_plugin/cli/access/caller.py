@@ -38,7 +38,10 @@ METADATA_ITEMS = 500
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say which cluster is meant, and who asks: kubectl takes none of them for a plugin."""
+    """Add the options for the cluster and for the user in whose name it is asked.
+
+    kubectl does not pass its own options of these names to a plugin.
+    """
     parser.add_argument("--kubeconfig", metavar="FILE", help="default: $KUBECONFIG, then ~/.kube/config")
     parser.add_argument(
         "--context", metavar="CONTEXT", help="context of the kubeconfig (default: its current one)"
@@ -135,7 +138,7 @@ def list_unless_forbidden(client: KubeClient, kind: Kind[Item], where: Where) ->
         return None
 
 
-def evicted(client: KubeClient, pod: Pod, *, dry: bool = False) -> str:
+def evict(client: KubeClient, pod: Pod, *, dry: bool = False) -> str:
     """Evict a pod, or with `dry` only try; returns why it stays, or an empty text if it leaves or is gone.
 
     Raises ApiError for other refusals.

@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     caller.add_arguments(parser)
 
 
-def named(args: argparse.Namespace) -> Ref:
+def job_named(args: argparse.Namespace) -> Ref:
     """The job that the command names, `train` or `team-a/train`. Raises EndpointError."""
     namespace, _, name = args.job.rpartition("/")
     return Ref(name, namespace or caller.namespace(args))

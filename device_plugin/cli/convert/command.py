@@ -112,13 +112,13 @@ def _convert(name: str, documents: Sequence[Any], target: Target) -> bool:
             conversion.run(template)
         except (AttributeError, LookupError, TypeError, ValueError) as error:  # YAML of another form
             raise ConvertError(f"{where}: a part of its pod is not as Kubernetes has it") from error
-        if not conversion.converted and not conversion.open:
+        if not conversion.converted and not conversion.problems:
             _say(f"{where}: asks no other product for a card; unchanged")
         for remark in conversion.remarks:
             _say(f"{where}: {remark}")
-        for problem in conversion.open:
+        for problem in conversion.problems:
             _say(f"{where}: not converted: {problem}")
-        failed |= bool(conversion.open)
+        failed |= bool(conversion.problems)
     return failed
 
 

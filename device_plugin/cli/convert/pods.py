@@ -77,7 +77,7 @@ _FOREIGN = (
 
 @dataclass(frozen=True, slots=True)
 class _Ask:
-    """What one container asks: `count` cards, and of each so much; all of it where nothing is said."""
+    """What one container asks for: `count` cards, and an amount of each. Without any amount they are whole cards."""
 
     count: int = 1
     mem_mib: int | None = None
@@ -92,11 +92,11 @@ class _Ask:
 
 @dataclass(slots=True)
 class Conversion:
-    """The conversion of one pod or pod template: `remarks` about what differs, `open` about what could not be done."""
+    """The conversion of one pod or pod template: `remarks` say what differs, `problems` what cannot be converted."""
 
     target: Target
     remarks: list[str] = field(default_factory=list)
-    open: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
     converted: int = 0
 
     def run(self, template: Object) -> None:
@@ -121,15 +121,15 @@ class Conversion:
         try:
             ask = self._asked(name, container)
         except RequestError as error:
-            self.open.append(f"container {name}: {error}")
+            self.problems.append(f"container {name}: {error}")
             return 0
         return self._write(container, ask) if ask is not None else 0
 
     def _refused_init(self, container: Object) -> None:
-        """Say so of an init container that asks, which admission refuses."""
+        """Note the problem of an init container that asks for a card: admission refuses it."""
         limits = (container.get("resources") or {}).get("limits") or {}
         if any(str(name).startswith(self.target.prefix) for name in limits):
-            self.open.append(
+            self.problems.append(
                 f"init container {container.get('name', '?')}: cannot hold a slice: ask in a main container,"
                 " or make it a sidecar (restartPolicy: Always)"
             )
@@ -184,7 +184,7 @@ class Conversion:
                 else _Ask(count, mem_mib=_whole(_MEMORY, annotations[_MEMORY]))
             )
         except RequestError as error:
-            self.open.append(str(error))
+            self.problems.append(str(error))
             return set()
         for key in _FRACTIONS:
             annotations.pop(key, None)
@@ -214,7 +214,7 @@ class Conversion:
             limits[prefix] = ask.count
             return 0
         if ask.count > MAX_CONTAINER_CARDS:
-            self.open.append(
+            self.problems.append(
                 f"container {name}: asks for parts of {ask.count} cards; at most {MAX_CONTAINER_CARDS} are possible"
             )
         if ask.mem_mib is None:
@@ -251,7 +251,7 @@ class Conversion:
         """Say on the pod of how many cards its container has a part, where that is more than one."""
         most = max(counts, default=1)
         if most > 1 and self.converted > 1:
-            self.open.append(
+            self.problems.append(
                 f"a part of {most} cards in one container, and another container asks: make them two pods"
             )
         elif most > 1:

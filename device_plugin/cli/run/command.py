@@ -26,19 +26,19 @@ from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli.access import caller, engine
 from device_plugin.cli.access.engine import EngineError
 from device_plugin.cli.access.port_forward import ForwardError
+from device_plugin.cli.printing.follow import INTERRUPTED
 from device_plugin.cli.run import fetch
 from device_plugin.cli.run.console import Console
 from device_plugin.cli.run.follow import Following
 from device_plugin.cli.run.kubectl import Kubectl
 from device_plugin.cli.run.objects import NewJob, Objects, RunError, objects, owned_by
 from device_plugin.cli.run.options import add_arguments, fetched, new_job
+from device_plugin.core.http_values import JSON
 from device_plugin.kube.api import JOBS, Kind, Ref
 from device_plugin.kube.errors import ApiError, ConflictError, GoneError
 
 __all__ = ["add_arguments", "run"]
 
-# The exit status of a shell's command that Ctrl-C ended.
-INTERRUPTED = 130
 _KINDS: Mapping[str, Kind[dict[str, Any]]] = {
     "ConfigMap": Kind("", "v1", "configmaps", "ConfigMap", dict),
     "Service": Kind("", "v1", "services", "Service", dict),
@@ -136,7 +136,7 @@ def _engine(client: KubeClient, args: argparse.Namespace, job: Ref) -> Callable[
         if not allowed:
             return ""
         try:
-            _, text = engine.ask(client, args, "application/json", job=f"{job.namespace}/{job.name}")
+            _, text = engine.ask(client, args, JSON, job=f"{job.namespace}/{job.name}")
             (found,) = json.loads(text)["jobs"]
         except engine.NoEngineError as error:
             return str(error)

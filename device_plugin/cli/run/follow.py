@@ -36,7 +36,7 @@ _READ_PROGRESS = ("sh", "-c", 'cat "$VGPU_PROGRESS"')
 class JobEnd:
     """How a Job ended: with exit code 0, or that of the program that failed and `why`.
 
-    It is not `over` where it would go on for ever in vain.
+    `over` is false for a Job that Kubernetes would try for ever, because none of its pods can be started.
     """
 
     code: int

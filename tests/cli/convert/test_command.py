@@ -68,7 +68,7 @@ def limits(document: dict[str, Any]) -> dict[str, Any]:
 )  # fmt: skip
 def test_resources(asked: dict[str, Any], given: dict[str, Any], slices: str | None) -> None:
     document = pod(asked)
-    assert not converted(document).open
+    assert not converted(document).problems
     assert limits(document) == given
     assert document["metadata"]["annotations"].get("vgpu.io/slices") == slices
 
@@ -136,26 +136,26 @@ def test_what_has_no_counterpart_is_said_and_stays() -> None:
     ],
 )
 def test_what_cannot_be_converted_is_said(asked: dict[str, Any], why: str) -> None:
-    (problem,) = converted(pod(asked)).open
+    (problem,) = converted(pod(asked)).problems
     assert why in problem
 
 
 def test_slices_of_several_cards_are_for_pods_in_which_one_container_asks() -> None:
     document = pod({"nvidia.com/gpu": 2, "nvidia.com/gpumem": 1024})
     document["spec"]["containers"].append({"name": "more", "resources": {"limits": {"nvidia.com/gpu": 1}}})
-    (problem,) = converted(document).open
+    (problem,) = converted(document).problems
     assert "make them two pods" in problem
 
 
 def test_an_init_container_that_asks_is_said() -> None:
     document = pod({})
     document["spec"]["initContainers"] = [{"name": "warm", "resources": {"limits": {"nvidia.com/gpu": 1}}}]
-    (problem,) = converted(document).open
+    (problem,) = converted(document).problems
     assert "init container warm: cannot hold a slice" in problem
     document["spec"]["initContainers"] = [
         {"name": "side", "restartPolicy": "Always", "resources": {"limits": {"nvidia.com/gpu": 1}}}
     ]
-    assert not converted(document).open
+    assert not converted(document).problems
 
 
 def test_a_pod_of_ours_or_without_cards_stays_as_it_is() -> None:
@@ -210,11 +210,11 @@ def test_the_exit_status_is_1_where_a_request_was_left(
     "fraction", ["1e999999999", "-1e999999999", "1e-999999999", "nan", "sNaN", "inf", "9" * 5000]
 )
 def test_a_fraction_that_would_take_all_memory_is_no_fraction(fraction: str) -> None:
-    assert "write a fraction" in converted(pod({}, {"gpu-fraction": fraction})).open[0]
+    assert "write a fraction" in converted(pod({}, {"gpu-fraction": fraction})).problems[0]
 
 
 def test_a_profile_of_many_digits_is_no_profile() -> None:
-    assert "not a profile" in converted(pod({f"nvidia.com/mig-{'9' * 5000}g.5gb": 1})).open[0]
+    assert "not a profile" in converted(pod({f"nvidia.com/mig-{'9' * 5000}g.5gb": 1})).problems[0]
 
 
 def test_what_the_author_of_a_file_wrote_is_text_on_the_terminal(
