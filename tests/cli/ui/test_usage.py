@@ -88,6 +88,7 @@ def test_the_series_of_an_agent_that_has_ended_is_not_what_is_used_now(
     use: CardUse, stand_in: StandIn, tmp_path: Path
 ) -> None:
     use.answer({"node": "n1", "card": "c"})
+    assert len(stand_in.asked) == 2  # each of which promtool tries below
     series = [
         {"series": f'{name}{{node="n1",card="c",pod="{pod}"}}', "values": values}
         for name in ("vgpu_card_memory_used_bytes", "vgpu_card_busy_ratio")
