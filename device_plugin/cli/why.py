@@ -26,7 +26,7 @@ from device_plugin.cli.reading.garbage import uncollected
 from device_plugin.cli.reading.local_allocator import MissingListError
 from device_plugin.cluster.show.why_pod import PodAnswer, asked_text
 from device_plugin.core.annotations import KUEUE_QUEUE, QUEUE
-from device_plugin.core.batch import Job
+from device_plugin.core.batch import JOB_NAME, Job
 from device_plugin.core.errors import RequestError, VgpuError
 from device_plugin.core.http_values import JSON
 from device_plugin.core.pod_states import PodState
@@ -38,7 +38,6 @@ from device_plugin.kube.api import JOBS, PODS, Ref, Where
 from device_plugin.kube.errors import GoneError
 
 KINDS = {"pod": "pod", "pods": "pod", "po": "pod", "job": "job", "jobs": "job"}
-JOB_NAME = "batch.kubernetes.io/job-name"
 
 
 class WhyError(VgpuError):

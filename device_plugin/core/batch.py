@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from device_plugin.core.node_constraints import ANYWHERE, NodeConstraints
 from device_plugin.core.pods import Pod
 
+# Labels that Kubernetes' Job controller puts on the pods of a Job.
+JOB_NAME, COMPLETION_INDEX = "batch.kubernetes.io/job-name", "batch.kubernetes.io/job-completion-index"
 _NO_POD = Pod("", "", "")
 
 

@@ -11,6 +11,7 @@ from pytest_mock import MockerFixture
 
 from device_plugin.adapters.http.server import Server
 from device_plugin.adapters.kube.client import KubeClient
+from device_plugin.cli.access import caller
 from device_plugin.cli.reading import allocator_deployment
 from device_plugin.core.annotations import KUEUE_QUEUE
 from device_plugin.core.http_values import HttpAnswer, HttpRequest
@@ -180,5 +181,5 @@ def test_the_leader_is_asked_where_it_listens() -> None:
     assert settings.extender_listen == f"127.0.0.1:{allocator_deployment.PORT}"
     assert (settings.lease_name, settings.lease_namespace) == (
         allocator_deployment.LEASE,
-        allocator_deployment.NAMESPACE,
+        caller.NAMESPACE,
     )

@@ -6,6 +6,7 @@ from itertools import islice
 from device_plugin.adapters.kube import pod_requests, structs
 from device_plugin.adapters.kube.structs import MAX_NAME, MAX_OWNER, SAID, SHOWN, Text, controller, decoder
 from device_plugin.core import annotations
+from device_plugin.core.batch import COMPLETION_INDEX
 from device_plugin.core.grants import MAX_CONTAINERS
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.obstacles import NONE, Obstacles
@@ -26,8 +27,8 @@ _KEPT[annotations.CHECKPOINT] = 256
 # Entries of a list that is only shown.
 _FEW = 4
 _NOTHING = (b"", b"null", b"{}")
-# The label that the Job controller gives to pods of an Indexed Job, which has fewer than a million.
-COMPLETION_INDEX, _DIGITS = "batch.kubernetes.io/job-completion-index", 6
+# Digits of a pod's number: an Indexed Job has fewer than a million pods.
+_DIGITS = 6
 _decoded, _labels = decoder(structs.Pod), decoder(dict[str, str])
 
 

@@ -23,6 +23,8 @@ from device_plugin.kube.errors import ApiError, ForbiddenError, GoneError, Refus
 
 Item = TypeVar("Item")
 COMPONENT = "vgpu-cli"
+# Where the manifests install vgpu.
+NAMESPACE = "vgpu-system"
 WHO_AM_I: Kind[dict[str, Any]] = Kind(
     "authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", dict
 )

@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli.access import caller
+from device_plugin.cli.access.caller import NAMESPACE
 from device_plugin.cli.access.leader import LedService, leader
 from device_plugin.cli.access.port_forward import Answered, PodPort, get
 from device_plugin.core.batch import Job
@@ -22,7 +23,7 @@ from device_plugin.core.jobs.job import UNKNOWN
 from device_plugin.kube.api import JOBS, Ref
 from device_plugin.kube.errors import GoneError
 
-NAMESPACE, LEASE, PORT = "vgpu-system", "vgpu-jobs", 9404
+LEASE, PORT = "vgpu-jobs", 9404
 ROLE = "ask-job-engine of docs/jobs.md"
 
 

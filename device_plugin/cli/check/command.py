@@ -17,6 +17,7 @@ from typing import Any
 
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli.access import caller
+from device_plugin.cli.access.caller import NAMESPACE
 from device_plugin.cli.check.checks import findings
 from device_plugin.cli.check.installation import (
     CheckState,
@@ -24,7 +25,7 @@ from device_plugin.cli.check.installation import (
     Installation,
     allocator_of,
 )
-from device_plugin.cli.reading.allocator_deployment import NAMESPACE, REPLICA_LABELS
+from device_plugin.cli.reading.allocator_deployment import REPLICA_LABELS
 from device_plugin.cli.reading.reader import ClusterReader, Scope
 from device_plugin.core.events import Event
 from device_plugin.core.printable import printable

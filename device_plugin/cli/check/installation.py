@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
+from device_plugin.cli.access.caller import NAMESPACE
 from device_plugin.cli.reading.allocator_deployment import (
     DEPLOYMENT,
-    NAMESPACE,
     AllocatorDeployment,
     base_deployment,
     read_deployment,

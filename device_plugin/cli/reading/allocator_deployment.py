@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from device_plugin.adapters.kube.client import KubeClient
+from device_plugin.cli.access.caller import NAMESPACE
 from device_plugin.cli.access.leader import LedService, leader
 from device_plugin.cli.access.port_forward import ForwardError, PodPort, forbidden
 from device_plugin.kube.api import PODS, Kind, Object, Ref, Where
 from device_plugin.kube.errors import ApiError, ForbiddenError, GoneError
 
-NAMESPACE, DEPLOYMENT, LEASE, PORT = "vgpu-system", "vgpu-cluster", "vgpu-scheduler", 9401
+DEPLOYMENT, LEASE, PORT = "vgpu-cluster", "vgpu-scheduler", 9401
 REPLICA_LABELS = "app.kubernetes.io/name=vgpu,app.kubernetes.io/component=cluster"
 """Pods of the cluster service."""
 # Variables of manifests/base/cluster/deployment.yaml and docs/install.md, and most prefixes that are read.

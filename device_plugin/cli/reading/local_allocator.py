@@ -15,9 +15,9 @@ from typing import Any
 
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.fast_annotations import read_grant, read_inventory
+from device_plugin.cli.access.caller import NAMESPACE
 from device_plugin.cli.access.port_forward import ForwardError, get
 from device_plugin.cli.reading.allocator_deployment import (
-    NAMESPACE,
     AllocatorDeployment,
     allocator_leader,
     read_allocator,

@@ -7,7 +7,8 @@ import argparse
 from collections.abc import Sequence
 
 from device_plugin.adapters.kube.client import KubeClient
-from device_plugin.cli.reading.allocator_deployment import NAMESPACE, comma_list, read_allocator
+from device_plugin.cli.access.caller import NAMESPACE
+from device_plugin.cli.reading.allocator_deployment import comma_list, read_allocator
 from device_plugin.core.errors import VgpuError
 from device_plugin.core.requests import DEFAULT_PREFIXES
 

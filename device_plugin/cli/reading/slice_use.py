@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli.access import prometheus
+from device_plugin.cli.access.caller import NAMESPACE
 from device_plugin.cli.access.prometheus import Prometheus, PrometheusError
 from device_plugin.core.errors import VgpuError
 from device_plugin.core.pods import Agent
@@ -24,7 +25,6 @@ USED, LIMIT, COMPUTE = (
     "vgpu_slice_memory_limit_bytes",
     "vgpu_slice_compute_ratio",
 )
-NAMESPACE = "vgpu-system"
 # Agents that are asked at a time, and most of them.
 AT_A_TIME, MOST_AGENTS = 16, 200
 # Up to this number of nodes each one's agent is listed by itself: a list of all may have thousands of pods.

@@ -9,9 +9,9 @@ from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli.run.console import Console, progress_bar, progress_text
 from device_plugin.cli.run.kubectl import Kubectl
 from device_plugin.cli.run.logs import Logs
-from device_plugin.cli.run.objects import INDEX, JOB_NAME, NOT_STARTED, RunError
+from device_plugin.cli.run.objects import NOT_STARTED, RunError
 from device_plugin.cli.run.pods import JOB_PODS, JobPod, first_failure, shortened, text_of
-from device_plugin.core.batch import Job
+from device_plugin.core.batch import COMPLETION_INDEX, JOB_NAME, Job
 from device_plugin.core.jobs.progress import BYTES, Progress, progress_of
 from device_plugin.kube.api import EVENTS, JOBS, Ref, Where
 from device_plugin.kube.errors import ApiError, GoneError, UnknownError
@@ -57,7 +57,7 @@ class Following:
         self._job = job
         self._parts = parts
         self._asked = asked
-        labels = f"{JOB_NAME}={job.name}" + ("" if every else f",{INDEX}=0")
+        labels = f"{JOB_NAME}={job.name}" + ("" if every else f",{COMPLETION_INDEX}=0")
         self._where = Where(job.namespace, labels)
         self._logs = Logs(kubectl, console, indexed=every)
         self._said = ""

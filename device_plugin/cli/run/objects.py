@@ -11,6 +11,7 @@ from typing import Any
 
 from device_plugin.adapters.kube.jobs import read_job
 from device_plugin.core import annotations as keys
+from device_plugin.core.batch import COMPLETION_INDEX, JOB_NAME
 from device_plugin.core.errors import RequestError, VgpuError
 from device_plugin.core.jobs.reading import job_spec
 from device_plugin.core.jobs.spec import Split
@@ -18,7 +19,6 @@ from device_plugin.core.requests import MAX_GANG
 from device_plugin.kube.api import JOBS, Ref
 
 CONTAINER, SCRIPTS, PORT = "main", "/parts", 29400
-JOB_NAME, INDEX = "batch.kubernetes.io/job-name", "batch.kubernetes.io/job-completion-index"
 # The end of the name of the Service that gives pods names.
 NAMES = "-pods"
 # Kubernetes' bound for the content of a ConfigMap, and for the name of a pod's host, NAME-INDEX.
@@ -151,7 +151,7 @@ def _services(new: NewJob) -> Iterable[dict[str, Any]]:
         return
     common = {"publishNotReadyAddresses": True, "ports": [{"port": PORT}]}
     for suffix, spec in (
-        ("", {"selector": {JOB_NAME: new.name, INDEX: "0"}}),
+        ("", {"selector": {JOB_NAME: new.name, COMPLETION_INDEX: "0"}}),
         (NAMES, {"clusterIP": "None", "selector": {JOB_NAME: new.name}}),
     ):
         metadata = {**_metadata(new), "name": new.name + suffix}

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from device_plugin.cli.run.objects import CONTAINER, INDEX, NOT_STARTED
+from device_plugin.cli.run.objects import CONTAINER, NOT_STARTED
+from device_plugin.core.batch import COMPLETION_INDEX
 from device_plugin.core.printable import one_line
 from device_plugin.kube.api import Kind, Object
 
@@ -79,7 +80,7 @@ def _read(pod: Object) -> JobPod:
     ]
     return JobPod(
         metadata["name"], metadata["namespace"], metadata["uid"],
-        index=(metadata.get("labels") or {}).get(INDEX, ""), created=metadata["creationTimestamp"],
+        index=(metadata.get("labels") or {}).get(COMPLETION_INDEX, ""), created=metadata["creationTimestamp"],
         phase=status.get("phase") or "Pending", node=pod["spec"].get("nodeName") or "",
         state=(states and states[0]) or {}, unplaced=unplaced[0] if unplaced else "",
     )  # fmt: skip
