@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from device_plugin.cli.access import caller
 from device_plugin.cli.printing import output
 from device_plugin.cli.printing.follow import follow_list
-from device_plugin.cli.printing.output import Column, Listing, ListPrinter, age_since, in_gib
+from device_plugin.cli.printing.output import Column, Listing, ListPrinter, age_since, in_gib, in_percent
 from device_plugin.cli.reading import slice_use
 from device_plugin.cli.reading.slice_use import FRESH_SECONDS, SliceKey, SliceUse, SliceUseReader
 from device_plugin.core import annotations
@@ -120,15 +120,11 @@ def _used(pod: HoldingPod) -> str:
     return "?" if pod.use.used is None else f"{in_gib(pod.use.used / _MIB)} GiB"
 
 
-def _compute(pod: HoldingPod) -> str:
-    return "?" if pod.use.compute is None else f"{pod.use.compute * 100:.0f}%"
-
-
 _NAMESPACE: Column[HoldingPod] = Column("NAMESPACE", lambda pod: pod.namespace)
 # These cost requests to agents or a Prometheus.
 _USE: tuple[Column[HoldingPod], ...] = (
     Column("USED", _used, key=lambda pod: pod.use.used or 0.0),
-    Column("COMPUTE", _compute, key=lambda pod: pod.use.compute or 0.0),
+    Column("COMPUTE", lambda pod: in_percent(pod.use.compute), key=lambda pod: pod.use.compute or 0.0),
 )
 _COLUMNS: tuple[Column[HoldingPod], ...] = (
     Column("NAME", lambda pod: pod.name),

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from device_plugin.cli.access import caller
 from device_plugin.cli.printing import follow, output
-from device_plugin.cli.printing.output import Column, Listing, in_gib
+from device_plugin.cli.printing.output import Column, Listing, in_gib, in_percent
 from device_plugin.cli.reading import slice_use
 from device_plugin.cli.reading.cluster import ClusterReading
 from device_plugin.cli.reading.garbage import uncollected
@@ -33,10 +33,6 @@ def _memory_share(use: SliceUse) -> float | None:
     return min(use.used / use.limit, 1.0) if use.used is not None and use.limit else None
 
 
-def _compute(use: SliceUse) -> str:
-    return "?" if use.compute is None else f"{use.compute * 100:.0f}%"
-
-
 _NAMESPACE: Column[SliceUse] = Column("NAMESPACE", lambda use: use.namespace)
 LISTING: Listing[SliceUse] = Listing(
     "slices",
@@ -47,7 +43,12 @@ LISTING: Listing[SliceUse] = Listing(
         Column("NODE", lambda use: use.node),
         Column("CARD", lambda use: use.card, wide=True),
         Column("MEMORY", _memory, key=lambda use: use.used or 0.0, share=_memory_share),
-        Column("COMPUTE", _compute, key=lambda use: use.compute or 0.0, share=lambda use: use.compute),
+        Column(
+            "COMPUTE",
+            lambda use: in_percent(use.compute),
+            key=lambda use: use.compute or 0.0,
+            share=lambda use: use.compute,
+        ),
     ),
     name=lambda use: f"pod/{use.namespace}/{use.pod}/{use.container}/{use.card}",
     object=lambda use: use._asdict(),

@@ -305,6 +305,11 @@ def in_gib(mib: float) -> str:
     return f"{mib / 1024:.1f}".removesuffix(".0")
 
 
+def in_percent(share: float | None) -> str:
+    """A share as whole percent, `25%`; a question mark where it is not known."""
+    return "?" if share is None else f"{share * 100:.0f}%"
+
+
 def age(seconds: float) -> str:
     """A time as kubectl shows ages, of at most two units: `90s` is `1m30s`."""
     left = max(0, int(seconds))
