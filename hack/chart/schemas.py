@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
+import yaml
 
 from device_plugin.core.enforcement import Enforcement
 from device_plugin.node.vendors.host_stack import LONGEST_MOUNT, MOST_MOUNTS, TAKEN
@@ -86,11 +87,17 @@ BOUND: Schema = {
     "examples": ["8,amd.com/gpu=16"],
 }
 _ANY: Schema = {"type": ["string", "number", "boolean"]}
-_LEVELS = sorted(logging.getLevelNamesMapping())
+
+
+def _spellings(words: Iterable[str]) -> list[str]:
+    """The words in upper case, in lower case, and with a capital letter."""
+    return [spelled for word in sorted(words) for spelled in (word.upper(), word.lower(), word.capitalize())]
+
+
 # What services read of their environment beside their settings.
 _BESIDE_SETTINGS: Mapping[str, Schema] = {
     "VGPU_CONFIG": {"type": "string"},
-    "VGPU_LOG_LEVEL": {"enum": [*_LEVELS, *map(str.lower, _LEVELS)]},
+    "VGPU_LOG_LEVEL": {"enum": _spellings(logging.getLevelNamesMapping())},
 }
 
 
@@ -107,12 +114,14 @@ def _variable(setting: Setting) -> Schema:
     if setting.choices:
         return {"enum": [*setting.choices]}
     if setting.type is bool:
-        return {"enum": [True, False, "true", "false"]}
+        return {"enum": [True, False, *_spellings(yaml.SafeLoader.bool_values)]}
     if setting.type not in (int, float):
         return _ANY
     meta = setting.meta
     bounds = {"minimum": meta.ge, "exclusiveMinimum": meta.gt, "maximum": meta.le or MOST}
-    number, pattern = ("integer", "^[0-9]+$") if setting.type is int else ("number", "^[0-9]+([.][0-9]+)?$")
+    number, pattern = (
+        ("integer", "^[0-9]+$") if setting.type is int else ("number", "^([0-9]+[.]?[0-9]*|[.][0-9]+)$")
+    )
     given = {key: bound for key, bound in bounds.items() if bound is not None}
     return {"type": [number, "string"], "pattern": pattern, **given}
 

@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
+from contextlib import nullcontext
 from math import inf
 from pathlib import PurePosixPath
 from typing import Any
@@ -14,7 +15,15 @@ import pytest
 
 from device_plugin.node.vendors import host_stack
 from device_plugin.node.vendors.host_stack import LONGEST_MOUNT, TAKEN
-from device_plugin.wiring.settings import KINDS, NodeSettings, Setting, SettingsError, load, settings_of
+from device_plugin.wiring.settings import (
+    KINDS,
+    JobsSettings,
+    NodeSettings,
+    Setting,
+    SettingsError,
+    load,
+    settings_of,
+)
 from hack.chart import files, schemas, variants
 from hack.chart.templates import filled, merged
 from hack.testbed.programs import installed
@@ -95,6 +104,44 @@ def test_a_number_is_refused_by_the_schema_where_the_service_refuses_it(
             and wanted.get("minimum", -inf) <= number <= wanted["maximum"]
         )
         assert fits is not refused, number
+
+
+TEXTS: tuple[tuple[type[msgspec.Struct], str, tuple[str, ...], tuple[str, ...]], ...] = (
+    (NodeSettings, "VGPU_UNACCOUNTED_MIB", ("0", "64", "1000000"), ("", "-1", "64 MiB", "ten", "6.5")),
+    (JobsSettings, "VGPU_USE", ("1", "0.5", ".5", "1.", "1.0"), ("", "-1", ".", "half", "50%", "5e-1")),
+    (
+        NodeSettings,
+        "VGPU_RENDER_WORK",
+        ("true", "True", "TRUE", "false", "yes", "No", "on", "OFF"),
+        ("", "1", "0", "y", "tRUE", "enabled"),
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "variable", "text", "refused"),
+    [
+        (kind, variable, text, refused)
+        for kind, variable, *texts in TEXTS
+        for refused, each in enumerate(texts)
+        for text in each
+    ],
+)
+def test_a_text_is_refused_by_the_schema_where_the_service_refuses_it(
+    kind: type[msgspec.Struct], variable: str, text: str, *, refused: int
+) -> None:
+    schema: Any = schemas.environment(kind)["properties"]
+    wanted = schema[variable]
+    fits = text in wanted["enum"] if "enum" in wanted else re.fullmatch(wanted["pattern"], text)
+    assert bool(fits) is not bool(refused)
+    with pytest.raises(SettingsError, match=variable) if refused else nullcontext():
+        load(kind, {}, {variable: text})  # type: ignore[type-var]
+
+
+@pytest.mark.parametrize("text", ["DEBUG", "debug", "Debug", "WARN", "Warning"])
+def test_the_level_of_the_log_is_written_as_the_services_read_it(text: str) -> None:
+    schema: Any = schemas.environment(NodeSettings)["properties"]
+    assert text in schema["VGPU_LOG_LEVEL"]["enum"]
 
 
 def test_differences_of_several_components_do_not_touch_each_other() -> None:
