@@ -16,6 +16,8 @@ from device_plugin.core.batch import Job
 from device_plugin.core.pods import Node, Pod
 from device_plugin.kube.api import METADATA_ANNOTATIONS, Kind, Metadata
 
+# Characters of a Status's message that are kept: it may quote a part of an object, of 1 MiB, which a tenant wrote.
+MAX_MESSAGE = 4096
 _read_node, _read_any = decoder(structs.Node), decoder(structs.Whole)
 _read_list, _read_event, _read_status = decoder(structs.List), decoder(structs.Event), decoder(structs.Status)
 _read_metadata_list = decoder(structs.MetadataList)
@@ -116,12 +118,12 @@ def version(text: Text) -> str:
 
 
 def status(text: Text) -> tuple[int, str, str]:
-    """Code, reason and message of a v1 Status; zeros and empties if it is none."""
+    """Code, reason and message of a v1 Status, the message cut; zeros and empties if it is none."""
     try:
         raw = _read_status(text)
     except DecodeError:
         return 0, "", bytes(text)[:200].decode(errors="replace")
-    return raw.code, raw.reason, raw.message
+    return raw.code, raw.reason, raw.message[:MAX_MESSAGE]
 
 
 def _labels(kept: Mapping[str, str] | None) -> Mapping[str, str]:

@@ -94,7 +94,7 @@ class FailedCreations:
 
 
 def refusal(message: str) -> str:
-    """Why pods were refused, from the message of an event: what it says of a quota, or else all of it, cut."""
+    """Why pods or a width were refused, from the API server's message: what it says of a quota, or all of it, cut."""
     found = _QUOTA.search(message)
     text = message[found.start() :] if found else message.removeprefix(_BEGINNING)
     shown = "".join(letter if letter.isprintable() else " " for letter in text[:MAX_REFUSAL]).strip()

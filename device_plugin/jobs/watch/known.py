@@ -20,6 +20,7 @@ from device_plugin.core.jobs.progress import ContainerName, ProgressReport, by_p
 from device_plugin.core.jobs.resize import Resize
 from device_plugin.core.jobs.rules import STRANDED_S
 from device_plugin.core.pods import Pod
+from device_plugin.jobs.watch.creations import refusal
 from device_plugin.jobs.watch.managed import Managed, planned
 
 # Jobs that are gone are remembered for as long as a late answer could bring one back.
@@ -133,7 +134,7 @@ class KnownJobs:
     def keep_width(self, uid: str, why: str) -> None:
         """The width of a Job stays as it is from now on, because the API server refuses to change it."""
         with self._lock:
-            self._rigid[uid] = why
+            self._rigid[uid] = refusal(why)
             self.changes += 1
 
     # Pods

@@ -7,6 +7,7 @@ from contextlib import closing, contextmanager
 import pytest
 
 from device_plugin.adapters.kube.client import KubeClient
+from device_plugin.adapters.kube.decode import MAX_MESSAGE
 from device_plugin.adapters.kube.endpoint import Endpoint
 from device_plugin.core.pods import Pod
 from device_plugin.kube.api import NODES, PODS, Kind, Metadata, Where
@@ -57,6 +58,13 @@ def raised(status: int, call: Callable[[KubeClient], object]) -> ApiError:
 )
 def test_an_answer_that_is_no_success(status: int, meant: type[ApiError]) -> None:
     assert type(raised(status, lambda client: client.get(PODS, POD))) is meant
+
+
+def test_of_a_message_that_quotes_an_object_the_beginning_is_kept() -> None:
+    said = {"kind": "Status", "code": 422, "reason": "Invalid", "message": "x" * (1 << 20)}
+    with answering(422, said) as (client, _), pytest.raises(RefusedError) as caught:
+        client.get(PODS, POD)
+    assert str(caught.value) == f"{'x' * MAX_MESSAGE} (422 Invalid)"
 
 
 @pytest.mark.parametrize("call", [lambda c: c.evict(POD), lambda c: c.delete(PODS, POD)])

@@ -12,6 +12,7 @@ from device_plugin.core.errors import RequestError
 from device_plugin.core.jobs.checkpoint import Checkpoint
 from device_plugin.core.jobs.job import JobSpec
 from device_plugin.core.jobs.progress import MOST, ContainerName, Progress, ProgressReport
+from device_plugin.core.jobs.resize import MAX_REFUSAL
 from device_plugin.core.timestamps import seconds
 from device_plugin.jobs.watch.known import GONE_REMEMBERED, KnownJobs
 from tests.builders.batch_jobs import job, replica, resize, spec
@@ -185,6 +186,9 @@ def test_a_width_that_may_not_change_is_forgotten_with_its_job(known: KnownJobs)
     known.see(made)
     known.keep_width(made.uid, "no")
     assert known.managed()[A].rigid == "no"
+    # It may quote the whole template, which a tenant wrote.
+    known.keep_width(made.uid, "x\n" * MAX_REFUSAL)
+    assert known.managed()[A].rigid == ("x " * MAX_REFUSAL)[:MAX_REFUSAL].strip()
     known.forget(made.uid)
     known.see(replace(made, uid="another"))
     assert known.managed()[A].rigid == ""
