@@ -351,3 +351,7 @@ def test_a_look_at_rights_that_fails_is_repeated_or_said(
         assert eventually(
             lambda: shown(entries, "notice").get("broken") == ({"text": said} if said else None), SECONDS
         )
+    # Each kind has a look of its own: what ends it after this test would be an error of the next one.
+    assert eventually(
+        lambda: not [each for each in threading.enumerate() if each.name.startswith("ui-")], SECONDS
+    )
