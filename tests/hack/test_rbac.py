@@ -74,6 +74,19 @@ def test_what_kube_scheduler_does_with_the_same_account_is_its_own_roles_matter(
     assert compare(tmp_path, *used, event("list", "services", agent="kube-scheduler/v1.36.3")) == []
 
 
+def test_a_list_that_stands_for_a_refused_watch_of_kube_scheduler_is_no_difference(tmp_path: Path) -> None:
+    """An API server that has just started refuses both, and in all of its life kube-scheduler only watches."""
+    used = (event("get", "nodes"), event("patch", "nodes"))
+    scheduler = "kube-scheduler/v1.36.3"
+    refused = [event(verb, "services", code=403, agent=scheduler) for verb in ("watch", "list")]
+    assert compare(tmp_path, *used, *refused, event("watch", "services", agent=scheduler)) == []
+    lines = compare(tmp_path, *used, *refused)
+    assert lines == [f"refused: vgpu-node: {verb} services ({scheduler})" for verb in ("list", "watch")]
+    # Our own services list, and then watch.
+    lines = compare(tmp_path, *used, event("list", "pods", code=403), event("watch", "pods"))
+    assert lines[-1] == "refused: vgpu-node: list pods (vgpu-node)"
+
+
 def test_a_log_without_calls_is_no_proof(tmp_path: Path) -> None:
     assert "run the end-to-end tests first" in check([tmp_path / "none"])[0]
 
