@@ -62,7 +62,7 @@ def test_forecasts_are_what_the_allocator_then_does(rng: random.Random) -> None:
             made = api.put(random_pod(rng, f"new-{number}"))
             placed += agrees(allocator, made, forecast(of_lists(api, clock), made))
             count += 1
-    assert 40 < placed < 160
+    assert 10 < placed < 190, "both answers are tried; of 200 some 60 are placed"
 
 
 def test_why_says_that_a_pod_fits_if_the_allocator_then_places_it(rng: random.Random) -> None:
