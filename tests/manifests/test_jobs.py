@@ -77,7 +77,7 @@ def test_what_admission_refuses_the_engine_refuses_too_and_the_other_way_round()
     print("seed", seed)
     draw, server = random.Random(seed), EmbeddedApiServer(job_policy_files())
     taken = 0
-    for _ in range(150):
+    for _ in range(300):
         wanted = drawn(draw)
         said, problem = refusal(server, wanted), ""
         try:
@@ -86,4 +86,4 @@ def test_what_admission_refuses_the_engine_refuses_too_and_the_other_way_round()
             problem = str(error)
         assert bool(said) == bool(problem), (wanted, said, problem)
         taken += not said
-    assert 0 < taken < 150
+    assert 0 < taken < 300, "both answers are tried; some 13 are taken"
