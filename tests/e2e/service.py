@@ -78,10 +78,15 @@ def explain(replica: str) -> Mapping[str, Any]:
     return view
 
 
+def ledger_slices(replica: str) -> list[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """Each slice in the replica's ledger, after its card, as /explain has them. Raises KubectlError."""
+    cards = [card for node in explain(replica)["nodes"] for card in node["cards"]]
+    return [(card, one) for card in cards for one in card["slices"]]
+
+
 def held(replica: str) -> list[tuple[str, str, str]]:
     """What the replica's ledger says is held: (card, pod uid, container) of all bound slices, sorted."""
-    cards = [card for node in explain(replica)["nodes"] for card in node["cards"]]
-    return sorted((c["uuid"], s["uid"], s["container"]) for c in cards for s in c["slices"] if s["bound"])
+    return sorted((c["uuid"], s["uid"], s["container"]) for c, s in ledger_slices(replica) if s["bound"])
 
 
 def processes(pod_uid: str, words: str) -> list[int]:

@@ -15,8 +15,7 @@ HERE = nodes.on(NODE)
 
 def outlives(uid: str) -> bool:
     """True if the leader's ledger has the slice as one that its node reports beyond the end of its pod."""
-    cards = [card for node in service.explain(service.leader())["nodes"] for card in node["cards"]]
-    return any(one["uid"] == uid and one["outliving"] for card in cards for one in card["slices"])
+    return any(one["uid"] == uid and one["outliving"] for _, one in service.ledger_slices(service.leader()))
 
 
 def test_a_process_that_outlives_its_pod_keeps_its_slice(kubectl: Kubectl, machines: Machines) -> None:

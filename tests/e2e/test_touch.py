@@ -62,8 +62,8 @@ def bound(kubectl: Kubectl, names: Collection[str]) -> list[str]:
 
 def holds(pod_name: str) -> int:
     """How many slices the leader's ledger keeps for a pod that is not bound."""
-    cards = [card for node in service.explain(service.leader())["nodes"] for card in node["cards"]]
-    return sum(pod_name in one["pod"] and not one["bound"] for card in cards for one in card["slices"])
+    slices = service.ledger_slices(service.leader())
+    return sum(pod_name in one["pod"] and not one["bound"] for _, one in slices)
 
 
 def test_a_reservation_that_ends_unbound_is_offered_to_as_many_as_it_serves(
