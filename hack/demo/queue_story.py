@@ -7,13 +7,13 @@ from typing import Any
 
 import yaml
 
+from device_plugin.core.batch import COMPLETION_INDEX, JOB_NAME
 from device_plugin.kube.api import JOBS, Ref
 from hack.demo.demo_api import DemoApi
 from hack.demo.show import StoryPage
 from hack.demo.story import expect, two_free_cards
 from hack.embedded.person import NAMESPACE, Object, phase
 
-JOB_NAME, INDEX = "batch.kubernetes.io/job-name", "batch.kubernetes.io/job-completion-index"
 Row = Mapping[str, Any]
 
 
@@ -66,7 +66,7 @@ def _runs_on(api: DemoApi, job: str, indexes: set[str]) -> bool:
 
 
 def _index(pod: Object) -> str:
-    return str(pod["metadata"]["annotations"][INDEX])
+    return str(pod["metadata"]["annotations"][COMPLETION_INDEX])
 
 
 def _told(api: DemoApi) -> list[str] | None:

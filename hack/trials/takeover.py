@@ -22,7 +22,7 @@ from statistics import median
 
 from device_plugin.adapters.kube.watch import ListWatch
 from device_plugin.core.annotations import POOL
-from device_plugin.core.batch import Job
+from device_plugin.core.batch import JOB_NAME, Job
 from device_plugin.jobs.plan.leases import RENEW_SECONDS
 from device_plugin.kube.api import JOBS, NODES, PODS, Change, Ref, Where
 from device_plugin.kube.leases import LEASES, Lease
@@ -238,11 +238,7 @@ def _kill(engines: Engines, person: Person, admitted: Admitted, rng: random.Rand
 
 def _all_run(person: Person) -> bool:
     jobs = person.api.list(JOBS, Where(NAMESPACE)).items
-    running = {
-        pod["metadata"]["labels"]["batch.kubernetes.io/job-name"]
-        for pod in person.pods()
-        if phase(pod) == "Running"
-    }
+    running = {pod["metadata"]["labels"][JOB_NAME] for pod in person.pods() if phase(pod) == "Running"}
     return {job.name for job in jobs if not job.suspend} == running
 
 
