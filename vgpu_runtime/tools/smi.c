@@ -234,14 +234,14 @@ static void show_processes(unsigned from)
 /* The container's limit, which is the same for all of its cards: ` (hygon.com/dcu-mem: 4)`. */
 static void show_request(const struct card *card)
 {
-	struct span resource = config_resource(card);
+	struct request_words words = config_request(card);
 
 	if (!card->request.length)
 		return;
 	output_text(" (");
-	output_printable(resource.start, resource.length);
+	output_printable(words.resource.start, words.resource.length);
 	output_text(" ");
-	output_printable(resource.start + resource.length, card->request.length - resource.length);
+	output_printable(words.amount.start, words.amount.length);
 	output_text(")");
 }
 

@@ -46,11 +46,11 @@ static void add_number(struct line *line, uint64_t number)
 /* As the container's author wrote it: `hygon.com/dcu-mem: 4`. */
 static void add_request(struct line *line, const struct card *card)
 {
-	struct span resource = config_resource(card);
+	struct request_words words = config_request(card);
 
-	add_part(line, resource);
+	add_part(line, words.resource);
 	add(line, " ");
-	add_part(line, (struct span){resource.start + resource.length, card->request.length - resource.length});
+	add_part(line, words.amount);
 }
 
 /* A pipe that nobody reads would block the program, and one without a reader end it with SIGPIPE. */

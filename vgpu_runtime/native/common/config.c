@@ -237,12 +237,14 @@ const char *config_parse(const char *text, size_t length, struct config *config)
 	return config->card_count ? NULL : "it has no card";
 }
 
-struct span config_resource(const struct card *card)
+struct request_words config_request(const struct card *card)
 {
-	struct span resource = card->request;
-	const char *colon = resource.length ? memchr(resource.start, ':', resource.length) : NULL;
+	struct request_words words = {.resource = card->request};
+	const char *colon = card->request.length ? memchr(card->request.start, ':', card->request.length) : NULL;
 
 	if (colon)
-		resource.length = (size_t)(colon - resource.start) + 1;
-	return resource;
+		words.resource.length = (size_t)(colon - card->request.start) + 1;
+	words.amount.start = words.resource.start + words.resource.length;
+	words.amount.length = card->request.length - words.resource.length;
+	return words;
 }

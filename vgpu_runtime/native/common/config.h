@@ -61,7 +61,12 @@ struct config {
 /* Reads `length` bytes of vgpu.conf, which the spans of `config` lie in. Returns NULL, or what is wrong in words. */
 const char *config_parse(const char *text, size_t length, struct config *config);
 
-/* The part of a card's request that names the resource, colon included; the amount stands behind it. */
-struct span config_resource(const struct card *card);
+/* A card's request in two words, as people write it: `hygon.com/dcu-mem:` and `4`. */
+struct request_words {
+	struct span resource;
+	struct span amount;
+};
+
+struct request_words config_request(const struct card *card);
 
 #endif
