@@ -86,6 +86,8 @@ class Draft:
         self.refused: dict[JobKey, str] = {}
         self.cards_of: dict[str, float] = {}
         """The cards that the jobs of each queue have."""
+        self.cards_by_user: dict[tuple[str, str], float] = {}
+        """The cards that the jobs of each queue's users have, by queue and user."""
         for job in self.jobs.values():
             self._count(job.spec, job.width)
         self.budget = room.idle() - (1 - use) * room.cards() if use < 1 else inf
@@ -152,6 +154,8 @@ class Draft:
 
     def _count(self, job: JobSpec, replicas: int) -> None:
         self.cards_of[job.queue] = self.cards_of.get(job.queue, 0.0) + replicas * job.cards
+        user = job.queue, job.user
+        self.cards_by_user[user] = self.cards_by_user.get(user, 0.0) + replicas * job.cards
 
     def plan(self, again: float = inf) -> Plan:
         """The plan of the widths so far."""

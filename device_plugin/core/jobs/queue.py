@@ -3,12 +3,14 @@
 Priorities come first. Queues of one priority share by weight: the next job is that of the queue that holds the fewest
 cards for its weight. Within a queue, jobs that have waited or been stopped for too long come first. Among these, as
 among the others, users that have had less service go first: thousands of waiting jobs do not let their user pass all
-others by age. A user's own jobs come by age if they are too late, and otherwise by rank.
+others by age. Cards that a user has, or is given in this round, count as an hour of service, so that equal users take
+turns. A user's own jobs come by age if they are too late, and otherwise by rank.
 """
 
 import heapq
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 
 from device_plugin.core.jobs.groups import undeclared
@@ -19,6 +21,8 @@ from device_plugin.core.jobs.rules import Rules
 
 Unit = tuple[JobState, ...]
 """The jobs that are admitted together or not at all: those of one group, or a single job; of a split one sub-task."""
+User = tuple[str, str]
+"""A queue, and a user of it."""
 
 
 def due(job: JobState, now: float, rules: Rules) -> bool:
@@ -57,12 +61,13 @@ def need(unit: Unit) -> float:
 
 
 def in_turn(draft: Draft, units: Iterable[Unit], rules: Rules) -> Iterator[Unit]:
-    """Waiting jobs in the order in which they are admitted; that of queues follows what the draft admits.
+    """Waiting jobs in the order in which they are admitted; that of queues and users follows what the draft admits.
 
     `units` are in the order of their queues. A split comes again after each sub-task that was admitted.
     """
-    for _, equals in groupby(units, key=lambda unit: priority(unit)):
-        yield from _by_share(draft, equals, rules)
+    service = _Service.of(draft.jobs.values(), draft.cards_by_user, rules)
+    for _, equals in groupby(units, key=priority):
+        yield from _by_share(draft, equals, service)
 
 
 def places(jobs: Collection[JobState], now: float, rules: Rules) -> Mapping[JobKey, int]:
@@ -70,11 +75,15 @@ def places(jobs: Collection[JobState], now: float, rules: Rules) -> Mapping[JobK
 
     A job of a group of which Jobs are still missing has none.
     """
-    counts, found = Counter[str](), dict[JobKey, int]()
-    for unit in ordered([job for job in jobs if not job.extendable], now, rules):
-        queue = unit[0].spec.queue
-        counts[queue] += 1
-        found |= dict.fromkeys((job.spec.key for job in unit), counts[queue])
+    counts, found, cards = Counter[str](), dict[JobKey, int](), _by_user(jobs, _held)
+    service = _Service.of(jobs, cards, rules)
+    units = ordered([job for job in jobs if not job.extendable], now, rules)
+    for _, equals in groupby(units, key=priority):
+        for queue, line in _lines(equals).items():
+            for unit in _by_service(line, now, service, lambda job: job.width):
+                counts[queue] += 1
+                found |= dict.fromkeys((job.spec.key for job in unit), counts[queue])
+                cards[_user(unit[0])] += need(unit)
     return found
 
 
@@ -90,27 +99,61 @@ def next_units(jobs: Collection[JobState], now: float, rules: Rules) -> Iterator
 
 def ordered(jobs: Collection[JobState], now: float, rules: Rules) -> Sequence[Unit]:
     """The waiting jobs, and the splits that could run more sub-tasks, in the order in which each queue has them."""
-    served = _service(jobs)
-    return sorted(_units(jobs), key=lambda unit: _key(unit, now, served, rules))
+    service = _Service.of(jobs, _by_user(jobs, _held), rules)
+    return sorted(_units(jobs), key=lambda unit: _key(unit, now, service))
 
 
-def _by_share(draft: Draft, units: Iterable[Unit], rules: Rules) -> Iterator[Unit]:
-    """The units, each time the first one of the queue that holds the fewest cards for its weight."""
-    lines: dict[str, deque[Unit]] = {}
-    for unit in units:
-        lines.setdefault(unit[0].spec.queue, deque()).append(unit)
+def _by_share(draft: Draft, units: Iterable[Unit], service: "_Service") -> Iterator[Unit]:
+    """The units, each time the next one of the queue that holds the fewest cards for its weight."""
+    rules = service.rules
+    lines = {
+        queue: _by_service(line, draft.now, service, draft.width) for queue, line in _lines(units).items()
+    }
     order = [(share(draft, queue, rules), queue) for queue in lines]
     heapq.heapify(order)
     while order:
         _, queue = heapq.heappop(order)
-        unit = lines[queue].popleft()
-        first = unit[0]
-        before = draft.width(first)
-        yield unit
-        if first.spec.parts and before < draft.width(first) < first.spec.most:
-            lines[queue].appendleft(unit)
-        if lines[queue]:
+        unit = next(lines[queue], None)
+        if unit is not None:
+            yield unit
             heapq.heappush(order, (share(draft, queue, rules), queue))
+
+
+def _by_service(
+    units: Iterable[Unit], now: float, service: "_Service", width: Callable[[JobState], int]
+) -> Iterator[Unit]:
+    """The units of a queue, each time the first one of the user that has least, those that are due before others.
+
+    A split comes again, in the turn of its user, while its `width` grows.
+    """
+    lines: dict[User, deque[tuple[int, Unit]]] = {}
+    for position, unit in enumerate(units):
+        lines.setdefault(_user(unit[0]), deque()).append((position, unit))
+
+    def turn(user: User) -> tuple[bool, int, float, int, User]:
+        position, unit = lines[user][0]
+        return not _late(unit, now, service.rules), service.level(user), service.cards[user], position, user
+
+    turns = [turn(user) for user in lines]
+    heapq.heapify(turns)
+    while turns:
+        *_, user = heapq.heappop(turns)
+        position, unit = lines[user].popleft()
+        first = unit[0]
+        before = width(first)
+        yield unit
+        if first.spec.parts and before < width(first) < first.spec.most:
+            lines[user].appendleft((position, unit))
+        if lines[user]:
+            heapq.heappush(turns, turn(user))
+
+
+def _lines(units: Iterable[Unit]) -> Mapping[str, Sequence[Unit]]:
+    """The units of each queue, in their order."""
+    lines: dict[str, list[Unit]] = {}
+    for unit in units:
+        lines.setdefault(unit[0].spec.queue, []).append(unit)
+    return lines
 
 
 def share(draft: Draft, queue: str, rules: Rules) -> float:
@@ -136,13 +179,39 @@ def _units(jobs: Iterable[JobState]) -> Iterator[Unit]:
             yield tuple(waiting)
 
 
-def _service(jobs: Iterable[JobState]) -> dict[tuple[str, str], float]:
-    """The service in card-seconds that the users of each queue have had for the jobs that have not ended."""
-    served: dict[tuple[str, str], float] = {}
+@dataclass(frozen=True, slots=True)
+class _Service:
+    """Service that each user has had, in card-seconds, for jobs that have not ended, and the `cards` that it has now."""
+
+    had: Mapping[User, float]
+    cards: Mapping[User, float]
+    rules: Rules
+
+    @classmethod
+    def of(cls, jobs: Iterable[JobState], cards: Mapping[User, float], rules: Rules) -> "_Service":
+        """The service of the users of these jobs."""
+        return cls(_by_user(jobs, lambda job: job.attained), cards, rules)
+
+    def level(self, user: User) -> int:
+        """The level of the service that the user will have had once its cards have served for a quantum."""
+        return level(self.had[user] + self.cards[user] * self.rules.quantum_s, self.rules)
+
+
+def _user(job: JobState) -> User:
+    return job.spec.queue, job.spec.user
+
+
+def _held(job: JobState) -> float:
+    """The cards that the job has now."""
+    return job.width * job.spec.cards
+
+
+def _by_user(jobs: Iterable[JobState], amount: Callable[[JobState], float]) -> dict[User, float]:
+    """The sum of an amount over the jobs of each user."""
+    found: dict[User, float] = {}
     for job in jobs:
-        user = job.spec.queue, job.spec.user
-        served[user] = served.get(user, 0.0) + job.attained
-    return served
+        found[_user(job)] = found.get(_user(job), 0.0) + amount(job)
+    return found
 
 
 def priority(unit: Unit) -> int:
@@ -150,16 +219,21 @@ def priority(unit: Unit) -> int:
     return min(job.spec.priority for job in unit)
 
 
-def _key(unit: Unit, now: float, served: Mapping[tuple[str, str], float], rules: Rules) -> tuple[object, ...]:
-    first = unit[0]
-    overdue = max(now - due_at(job, rules) for job in unit)
-    service = level(served[first.spec.queue, first.spec.user], rules)
-    if overdue >= 0 and first.queued:
-        return -priority(unit), 0, service, -overdue, 0.0, 0.0, first.spec.key
+def _late(unit: Unit, now: float, rules: Rules) -> bool:
+    """True if one of the jobs is due."""
+    return unit[0].queued and now >= min(due_at(job, rules) for job in unit)
+
+
+def _key(unit: Unit, now: float, service: _Service) -> tuple[object, ...]:
+    first, rules = unit[0], service.rules
+    have = service.level(_user(first))
+    if _late(unit, now, rules):
+        overdue = max(now - due_at(job, rules) for job in unit)
+        return -priority(unit), 0, have, -overdue, 0.0, 0.0, first.spec.key
     return (
         -priority(unit),
         1,
-        service,
+        have,
         max(level(expected_work(job), rules) for job in unit),
         need(unit),
         min(job.since for job in unit),

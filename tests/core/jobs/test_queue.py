@@ -125,6 +125,42 @@ def test_users_of_a_queue_with_less_service_go_first() -> None:
     assert order(busy, new("a", user="ann"), new("b", user="bob", least=2, most=2)) == ["b", "a"]
 
 
+def of_users(*users: str, **spec: Any) -> list[JobState]:
+    """Forty equal jobs of each user, of whom the first one's are the oldest and the first by name."""
+    return [
+        new(f"{user}{n}", user=user, since=LATELY + number, **spec)
+        for number, user in enumerate(users)
+        for n in range(40)
+    ]
+
+
+@pytest.mark.parametrize("late", [0.0, 9 * HOUR])
+@pytest.mark.parametrize("cards", [2, 6, 16])
+def test_equal_users_of_a_queue_take_turns_in_a_round(cards: int, late: float) -> None:
+    jobs = [replace(job, since=job.since - late) for job in of_users("ann", "bob")]
+    chosen = widths(jobs, planned(cards, *jobs))
+    assert sum(width for name, width in chosen.items() if name.startswith("ann")) == cards / 2
+    assert sum(width for name, width in chosen.items() if name.startswith("bob")) == cards / 2
+
+
+def test_of_users_with_equal_service_that_one_goes_first_that_has_fewer_cards_now() -> None:
+    jobs = [running("ann", 3, user="ann"), *of_users("ann", "bob")]
+    chosen = widths(jobs, planned(8, *jobs))
+    assert sum(width for name, width in chosen.items() if name.startswith("bob")) == 4
+
+
+def test_a_split_has_no_more_turns_in_a_round_than_the_jobs_of_an_equal_user() -> None:
+    split, *_ = jobs = [new("s", user="ann", most=40, parts=40), *of_users("bob")]
+    assert widths(jobs, planned(16, *jobs))["s"] == 8
+    assert widths([split], planned(16, split))["s"] == 16
+
+
+def test_places_say_that_users_take_turns() -> None:
+    found = {key[1]: place for key, place in places(of_users("ann", "bob"), NOW, RULES).items()}
+    assert sorted(found, key=found.__getitem__)[:4] == ["ann0", "bob0", "ann1", "bob1"]
+    assert sorted(found.values()) == [*range(1, 81)]
+
+
 def test_q3_thousands_of_jobs_that_wait_for_long_pass_no_user_with_less_service() -> None:
     busy = running("busy", 4, user="ann", attained=50 * HOUR)
     old = [new(f"a{number}", user="ann", since=NOW - 9 * HOUR) for number in range(4000)]
