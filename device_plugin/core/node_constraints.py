@@ -13,9 +13,10 @@ from enum import Enum
 from itertools import accumulate
 from operator import or_
 from typing import overload
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
-# Characters of constraints that a text shows, and constraints whose nodes an index remembers.
-_SHOWN, _REMEMBERED = 200, 20_000
+# Characters of constraints that a text shows.
+_SHOWN = 200
 BARRING = ("NoSchedule", "NoExecute")
 """The effects of taints that keep pods away."""
 # kube-scheduler treats a cordoned node as one with this taint.
@@ -88,7 +89,7 @@ class Toleration:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class NodeConstraints:
     """All of `required` must be met, and all requirements of one of `terms`, unless that is None."""
 
@@ -128,7 +129,7 @@ class NodeTraits:
 class NodeSet(Sequence[str]):
     """The nodes of an index whose bits are set, by name. It never changes, and is equal to itself only."""
 
-    __slots__ = ("bits", "node_index")
+    __slots__ = ("__weakref__", "bits", "node_index")
 
     def __init__(self, node_index: "NodeIndex", bits: int) -> None:
         self.node_index = node_index
@@ -160,8 +161,8 @@ class NodeSet(Sequence[str]):
 class NodeIndex:
     """The nodes that meet constraints, for nodes as they are at one time; a new one is made when one of them changes.
 
-    The values of a label are looked at when they are first asked for. It keeps the answers for _REMEMBERED constraints,
-    a few hundred bytes each for thousands of nodes. Any thread may ask.
+    The values of a label are looked at when they are first asked for. An answer is kept as long as the constraints are,
+    which are those of a Job: tenants may create and delete as many Jobs as they like. Any thread may ask.
     """
 
     def __init__(self, nodes: Iterable[NodeTraits] = ()) -> None:
@@ -179,17 +180,17 @@ class NodeIndex:
         for number, node in enumerate(self._nodes):
             for taint in node.taints:
                 self._tainted[taint] = self._tainted.get(taint, 0) | 1 << number
-        self._known: dict[NodeConstraints, NodeSet | None] = {}
-        self._sets: dict[int, NodeSet] = {}
+        self._known = WeakKeyDictionary[NodeConstraints, NodeSet | None]()
+        self._sets = WeakValueDictionary[int, NodeSet]()
 
     def allowed(self, constraints: NodeConstraints) -> NodeSet | None:
         """The nodes where a pod with these constraints may go now; None if all of them."""
-        if constraints not in self._known:
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
+        try:
+            return self._known[constraints]
+        except KeyError:
             bits = self._selected(constraints) & ~self._barred(constraints)
-            self._known[constraints] = None if bits == self._all else self._set(bits)
-        return self._known[constraints]
+            found = self._known[constraints] = None if bits == self._all else self._set(bits)
+            return found
 
     def without(self, bits: int, nodes: NodeSet | None) -> NodeSet:
         """The nodes (None: all) whose bits are not set."""
@@ -215,11 +216,10 @@ class NodeIndex:
 
     def _set(self, bits: int) -> NodeSet:
         """Equal sets are one object, so that what is known of one is known of all."""
-        if bits not in self._sets:
-            if len(self._sets) >= _REMEMBERED:
-                self._sets.clear()
-            self._sets[bits] = NodeSet(self, bits)
-        return self._sets[bits]
+        found = self._sets.get(bits)
+        if found is None:
+            found = self._sets[bits] = NodeSet(self, bits)
+        return found
 
     def _barred(self, constraints: NodeConstraints) -> int:
         """The nodes with a taint that is not tolerated."""

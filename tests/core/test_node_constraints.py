@@ -1,6 +1,7 @@
 """Node constraints: the index answers as Kubernetes' rules do, node by node."""
 
 import random
+from weakref import ref
 
 import pytest
 
@@ -98,6 +99,16 @@ def test_equal_sets_of_nodes_are_one_object_and_all_nodes_are_none() -> None:
     assert found is not None
     assert (list(found), len(found), "b" in found, "a" in found) == (["b", "c"], 2, True, False)
     assert INDEX.allowed(ANYWHERE) is None
+
+
+def test_an_answer_is_kept_as_long_as_its_constraints() -> None:
+    index = NodeIndex(NODES)
+    wanted = NodeConstraints((Requirement("zone", IN, ("b",)),))
+    kept, nodes = ref(wanted), ref(index.allowed(wanted))
+    assert index.allowed(NodeConstraints((Requirement("zone", IN, ("b",)),))) is nodes()
+    assert (kept(), nodes()) != (None, None)
+    del wanted
+    assert (kept(), nodes()) == (None, None), "tenants may create and delete Jobs for ever"
 
 
 def test_what_limits_a_pod_is_said() -> None:

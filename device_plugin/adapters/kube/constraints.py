@@ -1,6 +1,6 @@
 """JSON of what keeps pods from nodes into values: node selectors, required node affinity, tolerations, and taints."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from device_plugin.adapters.kube import structs
@@ -17,11 +17,10 @@ from device_plugin.core.node_constraints import (
     Toleration,
 )
 
-# A tenant may write 256 KiB of them into each of thousands of Jobs. Who writes more words (keys and values) or more
-# tolerations than these gets every node for the engine's forecast; kube-scheduler decides in the end.
-MOST_WORDS, MOST_TOLERATIONS = 256, 32
-# Characters of a word: a label's key has at most 317.
-_LONGEST = 320
+# A tenant may write 256 KiB of them into each of thousands of Jobs. Who writes more words (keys and values), more
+# tolerations, or more characters in all than these gets every node for the engine's forecast; kube-scheduler decides in
+# the end.
+MOST_WORDS, MOST_TOLERATIONS, MOST_CHARACTERS = 256, 32, 4096
 _NAME = "metadata.name"
 _NOTHING = (b"", b"null")
 _selector, _affinity = decoder(dict[str, str]), decoder(structs.Affinity)
@@ -42,7 +41,7 @@ def node_constraints(spec: structs.PodSpec, resources: Iterable[str]) -> NodeCon
         return UNKNOWN
     required = affinity.required if affinity else None
     terms = None if required is None else required.node_selector_terms or ()
-    if len(tolerations) > MOST_TOLERATIONS or _too_long(selector, terms or ()):
+    if _too_long(list(islice(_words(selector, terms or ()), MOST_WORDS + 1)), tolerations):
         return UNKNOWN
     found = NodeConstraints(
         tuple(_of_pod(spec.node_name or "", selector)),
@@ -61,10 +60,12 @@ def node_taints(spec: structs.NodeSpec) -> tuple[Taint, ...]:
     return tuple(found)
 
 
-def _too_long(selector: dict[str, str], terms: Iterable[structs.NodeTerm]) -> bool:
-    """True if there are more words than are kept, or one is longer than any that Kubernetes accepts."""
-    words = list(islice(_words(selector, terms), MOST_WORDS + 1))
-    return len(words) > MOST_WORDS or any(len(word) > _LONGEST for word in words)
+def _too_long(words: Sequence[str], tolerations: Sequence[structs.Toleration]) -> bool:
+    """True if there is more of them than is kept."""
+    if len(words) > MOST_WORDS or len(tolerations) > MOST_TOLERATIONS:
+        return True
+    tolerated = sum(len(each.key) + len(each.value) + len(each.effect) for each in tolerations)
+    return sum(map(len, words)) + tolerated > MOST_CHARACTERS
 
 
 def _words(selector: dict[str, str], terms: Iterable[structs.NodeTerm]) -> Iterator[str]:
@@ -111,4 +112,4 @@ def _requirements(written: Iterable[structs.NodeRequirement], *, by_name: bool) 
 def _toleration(written: structs.Toleration) -> Toleration:
     # An operator that is not known tolerates every value: whether it does is kube-scheduler's to say.
     any_value = written.operator not in ("", "Equal")
-    return Toleration(written.key[:_LONGEST], written.value[:_LONGEST], written.effect[:_LONGEST], any_value)
+    return Toleration(written.key, written.value, written.effect, any_value)

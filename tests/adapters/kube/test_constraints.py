@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from device_plugin.adapters.kube import decode
-from device_plugin.adapters.kube.constraints import MOST_TOLERATIONS, MOST_WORDS
+from device_plugin.adapters.kube.constraints import MOST_CHARACTERS, MOST_TOLERATIONS, MOST_WORDS
 from device_plugin.core.node_constraints import (
     ANYWHERE,
     UNKNOWN,
@@ -98,7 +98,9 @@ def test_an_operator_that_is_not_known_counts_as_met() -> None:
     "spec",
     [
         {"nodeSelector": {f"k{number}": "v" for number in range(MOST_WORDS // 2 + 1)}},
-        {"nodeSelector": {"k": "v" * 1000}},
+        {"nodeSelector": {"k": "v" * MOST_CHARACTERS}},
+        {"nodeSelector": {f"key-{number}": "v" * 63 for number in range(64)}},
+        {"tolerations": [{"key": f"{'k' * 253}/{number}", "operator": "Exists"} for number in range(17)]},
         {"affinity": affinity(*[{}] * (MOST_WORDS + 1))},
         {
             "affinity": affinity(
@@ -111,6 +113,12 @@ def test_an_operator_that_is_not_known_counts_as_met() -> None:
 )
 def test_constraints_beyond_the_bounds_are_unknown(spec: dict[str, Any]) -> None:
     assert constraints(**spec) is UNKNOWN
+
+
+def test_constraints_of_as_many_characters_as_the_bound_are_read() -> None:
+    written, key = "v" * (MOST_CHARACTERS - len("zone") - len("taint")), "taint"
+    found = constraints(nodeSelector={"zone": written}, tolerations=[{"key": key, "operator": "Exists"}])
+    assert found.required == (Requirement("zone", Operator.IN, (written,)),)
 
 
 def test_the_taints_of_a_node_that_keep_pods_away_and_its_cordon() -> None:

@@ -1,7 +1,9 @@
 """Whatever a tenant writes on Jobs and pods, and changes later: no round and no answer ends by an exception."""
 
+import gc
 import json
 import random
+import tracemalloc
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -18,6 +20,7 @@ from device_plugin.core.jobs.engine import plan_round
 from device_plugin.core.jobs.job import JobKey
 from device_plugin.core.jobs.progress import ProgressReport, progress_of
 from device_plugin.core.jobs.rules import Rules
+from device_plugin.core.node_constraints import NodeIndex, NodeTraits
 from device_plugin.core.pods import Pod
 from device_plugin.jobs.execute.executor import MOST_ASKED, Executor
 from device_plugin.jobs.plan.fork import Fork, Free
@@ -31,6 +34,8 @@ from tests.builders.cards import FAMILY, MEM
 from tests.jobs.world import ONE_CARD, World
 
 WORLDS, TURNS, NAMES = 6, 40, 12
+# Jobs that are created and deleted again; the engine remembers the names of the last thousand.
+JOBS = 400
 WORDS = ("", "0", "-1", "9" * 400, "8h", "ordered", "٣", "x" * 300, "\n", "{}", "master", "hygon.com/dcu/a")
 KEYS: Mapping[str, tuple[str, ...]] = {
     "min-replicas": ("1", "2"), "max-replicas": ("4", "16"), "split": ("ordered", "any"),
@@ -287,6 +292,28 @@ def test_who_writes_his_job_often_gives_its_cards_all_the_same() -> None:
     world.queue("b", 3)
     world.settle(3)
     assert (world.job("a").parallelism, world.job("b").suspend) == (1, False)
+
+
+def test_jobs_that_come_and_go_leave_nothing_behind() -> None:
+    """Each has constraints of its own, which differ from those of all Jobs before it, and as many as are looked at."""
+    known, index = World(4).engine.known, NodeIndex([NodeTraits("n1", {"zone": "b"})])
+    tracemalloc.start()
+    for number in range(JOBS):
+        if number == JOBS // 2:
+            gc.collect()
+            before, _ = tracemalloc.get_traced_memory()
+        absent = [{"key": f"key-{number}-{each}", "operator": "DoesNotExist"} for each in range(200)]
+        terms = {"nodeSelectorTerms": [{"matchExpressions": absent}]}
+        affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+        metadata = {"name": "a", "namespace": "default", "uid": f"{number}", "labels": {QUEUE: "a"}}
+        pods = {"containers": [], "affinity": affinity}
+        known.see(read_job(json.dumps({"metadata": metadata, "spec": {"template": {"spec": pods}}}).encode()))
+        assert index.allowed(known.managed()["default", "a"].spec.nodes) is None
+        known.forget(f"{number}")
+    gc.collect()
+    after, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (after - before) / (JOBS / 2) < 1024, "bytes for each Job"
 
 
 def test_no_round_and_no_answer_ends_by_an_exception(rng: random.Random) -> None:
