@@ -9,6 +9,7 @@ card's family). Its agent reports it in the node's inventory, and in an event.
 import logging
 from collections.abc import Iterable
 
+from device_plugin.cluster.announce import announce
 from device_plugin.cluster.place.service import ReplicaService, Shared
 from device_plugin.cluster.watch.view import read_again
 from device_plugin.core.cards import Inventory, ReportedSlice, SliceState
@@ -45,7 +46,7 @@ def losers(inventory: Inventory | None, held: Iterable[tuple[Pod, Grant]]) -> li
 
 
 class Deletions(ReplicaService):
-    """Deletes pods, each with a log line and one event, however often its deletion fails.
+    """Deletes pods, each with a log line and one event: first all that must go, then their events.
 
     Pods whose files agents report as covered are deleted only if `covered_too`; those that use a card past the library
     if their report says so.
@@ -55,7 +56,9 @@ class Deletions(ReplicaService):
         super().__init__(shared)
         self._api = api
         self._covered_too = covered_too
-        self._told: set[str] = set()
+        # The pods that were deleted and may still be shown, by UID, and the events that are not written yet.
+        self._deleted: set[str] = set()
+        self._unsaid: list[tuple[Pod, Event, str]] = []
 
     def sweep(self) -> None:
         """Delete the pods that must end now, if this replica leads; called about once a second."""
@@ -77,6 +80,9 @@ class Deletions(ReplicaService):
                     self._delete(pod, Event.COVERED_POD_DELETED, _COVERED.format(report.container, pod.node))
             except ApiError as error:
                 log.warning("%s/%s stays for now: %s", pod.namespace, pod.name, error)
+        unsaid, self._unsaid = self._unsaid, []
+        for pod, event, text in unsaid:
+            announce(self._api, pod, event, text)
 
     def _judge(self, node: str) -> None:
         """Delete the later pod of each conflict between the grants on a node. Raises ApiError."""
@@ -115,16 +121,17 @@ class Deletions(ReplicaService):
         return [(pod, report) for pod, report in found.values() if not (pod.deleting or pod.ended)]
 
     def _delete(self, pod: Pod, event: Event, text: str) -> None:
-        """Delete the pod of this UID, and report it with `event` and `text`. Raises ApiError."""
-        self._told = {uid for uid in self._told if self._view.pods.get(uid) is not None}
+        """Delete the pod of this UID; the first time, log why and leave its event to `sweep`. Raises ApiError."""
+        self._deleted = {uid for uid in self._deleted if self._view.pods.get(uid) is not None}
         try:
-            if pod.uid not in self._told:
-                log.warning("%s pod=%s/%s: %s", event, pod.namespace, pod.name, text)
-                self._api.post_event(PODS, pod, event, text)
-                self._told.add(pod.uid)
             self._api.delete(PODS, pod)
         except GoneError:
             self._view.forget_pod(pod.uid)
+            return
+        if pod.uid not in self._deleted:
+            self._deleted.add(pod.uid)
+            log.warning("%s pod=%s/%s: %s", event, pod.namespace, pod.name, text)
+            self._unsaid.append((pod, event, text))
 
 
 def _age(pod: Pod) -> tuple[str, str, str]:

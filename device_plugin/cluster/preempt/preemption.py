@@ -9,9 +9,9 @@ are nominated for the waiting pod, so that no other pod gets them.
 import logging
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
-from contextlib import suppress
 from itertools import product
 
+from device_plugin.cluster.announce import announce
 from device_plugin.cluster.place.service import ReplicaService, Shared
 from device_plugin.cluster.preempt.search import SearchCopy
 from device_plugin.cluster.refused.preemption_queue import Pending
@@ -19,7 +19,7 @@ from device_plugin.core.errors import RequestError
 from device_plugin.core.events import Event
 from device_plugin.core.pods import Pod
 from device_plugin.core.rearrange import MovePlan, Option, Planner, Ranks
-from device_plugin.kube.api import PODS, Api
+from device_plugin.kube.api import Api
 from device_plugin.kube.errors import ApiError, GoneError
 
 log = logging.getLogger(__name__)
@@ -235,12 +235,29 @@ class Preemption(ReplicaService):
     # Eviction
 
     def _evict(self, pending: Pending, victims: Sequence[Pod], plan: MovePlan) -> None:
+        """Evict the victims of the plan, then say so on the pods: no eviction waits for an event."""
         where = f"{', '.join(sorted({s.card for s in plan.places[0].slices()}))} on {plan.places[0].node}"
         waiting = _name(pending.pod)
-        # First dry runs for all victims, so that none is evicted in vain if a budget protects another. Each dry run is
-        # alone: of two pods under one budget the second may still be refused, and budgets change. So pods that were
-        # refused before come first.
+        evicted, refused = self._evicted(victims, waiting)
+        if refused:
+            self._reservations.resume(pending)
+        why = f"evicted: {waiting} of priority {pending.pod.priority} needs its slice of {where}"
+        for victim in evicted:
+            log.info("evicted %s for %s: %s", _name(victim), waiting, where)
+            announce(self._api, victim, Event.PREEMPTED, why)
+        if victims and not refused:
+            names = ", ".join(map(_name, victims))
+            text = f"{where} is held for it until {names} of lower priority ended"
+            announce(self._api, pending.pod, Event.PREEMPTING, text)
+
+    def _evicted(self, victims: Sequence[Pod], waiting: str) -> tuple[Sequence[Pod], bool]:
+        """Evict the victims; returns those that were, and True if one was refused: then the rest stay.
+
+        First dry runs for all, so that none is evicted in vain if a budget protects another. Each dry run is alone: of
+        two pods under one budget the second may still be refused, and budgets change.
+        """
         asked = victims if len(victims) > 1 else ()
+        evicted: list[Pod] = []
         for victim, dry in (*product(asked, (True,)), *product(victims, (False,))):
             try:
                 self._api.evict(victim, dry=dry)
@@ -252,24 +269,12 @@ class Preemption(ReplicaService):
                 with self._lock:
                     self._deferred = {**self._deferred, victim.uid: self._clock() + DEFERRED_SECONDS}
                     self._refused_before |= {victim.uid}
-                self._reservations.resume(pending)
-                return
+                return evicted, True
             if not dry:
                 with self._lock:
                     self._told |= {victim.uid}
-                log.info("evicted %s for %s: %s", _name(victim), waiting, where)
-                why = f"evicted: {waiting} of priority {pending.pod.priority} needs its slice of {where}"
-                self._say(victim, Event.PREEMPTED, why)
-        if victims:
-            names = ", ".join(map(_name, victims))
-            self._say(
-                pending.pod, Event.PREEMPTING, f"{where} is held for it until {names} of lower priority ended"
-            )
-
-    def _say(self, pod: Pod, event: Event, text: str) -> None:
-        # An event is for people; the eviction does not depend on it.
-        with suppress(ApiError):
-            self._api.post_event(PODS, pod, event, text)
+                evicted.append(victim)
+        return evicted, False
 
 
 def _let_go(planner: Planner, gone: Collection[str], node: str = "") -> None:

@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from device_plugin.cluster.show.explain import as_text
+from device_plugin.core.cards import ReportedSlice, SliceState
 from device_plugin.core.grants import CardSize
 from device_plugin.core.pods import Pod
 from device_plugin.kube.api import Kind
-from device_plugin.kube.errors import UnknownError
+from device_plugin.kube.errors import ForbiddenError, UnknownError
 from tests.builders.cards import inventory
 from tests.builders.pods import grant, with_grant
 from tests.cluster.world import Replica, World
@@ -98,6 +99,32 @@ def test_an_unreachable_api_server_is_asked_again_and_the_event_not_repeated(
     one.housekeeping.step()
     assert world.api.written == [("delete", "late")]
     assert len(world.api.warnings) == 1
+
+
+def test_all_who_must_go_are_deleted_before_any_event_and_however_events_fail(
+    world: World, one: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A quota on events refuses them for as long as the namespace has it."""
+    _overlap(world)
+    loose = world.placed("loose")
+    held = one.view.ledger.grant(loose.uid)
+    assert held is not None
+    state = SliceState.UNENFORCED
+    reported = ReportedSlice(loose.uid, "default", "loose", "main", state, tuple(held.slices()), end=True)
+    world.node("n1", replace(inventory("n1"), slices=(reported,)))
+    one.view.sync_nodes(world.api.nodes())
+    asked: list[str] = []
+
+    def refused(_: Kind[Any], of: Pod, reason: str, *__: object, **___: object) -> None:
+        asked.append(f"{of.name} {reason}")
+        assert [name for verb, name in world.api.written if verb == "delete"] == ["late", "loose"]
+        raise ForbiddenError("exceeded quota: team, requested: count/events=1")
+
+    monkeypatch.setattr(world.api, "post_event", refused)
+    for _ in range(3):
+        one.housekeeping.step()
+    assert [name for verb, name in world.api.written if verb == "delete"] == ["late", "loose"]
+    assert asked == ["late SliceConflict", "loose UnenforcedPodDeleted"]
 
 
 def test_a_void_grant_over_an_innocent_pods_slice_deletes_nobody(world: World, one: Replica) -> None:

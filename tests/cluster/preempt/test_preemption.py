@@ -12,7 +12,9 @@ from device_plugin.core.grants import Grant
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.pods import Pod
 from device_plugin.core.rearrange import Planner
-from tests.builders.cards import inventory
+from device_plugin.kube.errors import RefusedError
+from tests.builders.cards import MEM, inventory
+from tests.builders.pods import main
 from tests.cluster.world import Apart, World
 
 
@@ -55,6 +57,21 @@ def test_the_lowest_priority_is_evicted_and_its_slice_goes_to_the_pod_that_waite
     assert held is not None
     assert [s.card for s in held.slices()] == ["n1-1"]
     assert evicted(world) == ["lower"]
+
+
+def test_no_eviction_waits_for_an_event_or_stops_at_one(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full(world)
+
+    def refuses(*_: object, **__: object) -> None:
+        assert evicted(world) == ["low", "lower"]
+        raise RefusedError("exceeded quota: team, requested: count/events=1")
+
+    monkeypatch.setattr(world.api, "post_event", refuses)
+    refused(world, "vip", containers=(main({MEM: "16"}), main({MEM: "16"}, "other")))
+    world.one.turn()
+    assert evicted(world) == ["low", "lower"]
 
 
 def test_nobody_else_gets_what_is_left_before_during_and_after_the_victims_end(world: World) -> None:

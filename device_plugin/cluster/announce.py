@@ -1,0 +1,21 @@
+"""Events about pods. They are for people: no action waits for one, and none fails with it."""
+
+import logging
+
+from device_plugin.core.events import Event
+from device_plugin.core.pods import Pod
+from device_plugin.kube.api import PODS, Api
+from device_plugin.kube.errors import ApiError
+
+log = logging.getLogger(__name__)
+
+
+def announce(api: Api, pod: Pod, event: Event, text: str) -> None:
+    """Write an event about the pod; if the API server refuses it, only a line of the log says so.
+
+    Call it after the action that it tells of.
+    """
+    try:
+        api.post_event(PODS, pod, event, text, warning=event.about.warning)
+    except ApiError as error:
+        log.warning("event %s of pod %s/%s: %s", event, pod.namespace, pod.name, error)
