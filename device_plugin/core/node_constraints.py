@@ -21,6 +21,8 @@ BARRING = ("NoSchedule", "NoExecute")
 """The effects of taints that keep pods away."""
 # kube-scheduler treats a cordoned node as one with this taint.
 CORDON = "node.kubernetes.io/unschedulable"
+# Taints that Kubernetes sets itself, while a node is ill or not ready yet, and takes away again.
+_PASSING = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 
 
 class Operator(Enum):
@@ -69,6 +71,11 @@ class Taint:
     key: str
     value: str = ""
     effect: str = "NoSchedule"
+
+    @property
+    def passing(self) -> bool:
+        """True for a cordon, and for what Kubernetes sets while a node is ill."""
+        return self.key.startswith(_PASSING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +199,18 @@ class NodeIndex:
             found = self._known[constraints] = None if bits == self._all else self._set(bits)
             return found
 
+    def allowed_later(self, constraints: NodeConstraints) -> NodeSet | None:
+        """The nodes where such a pod may go once no node is cordoned or ill; None if all of them."""
+        bits = self._selected(constraints) & ~self._barred(constraints, later=True)
+        return None if bits == self._all else self._set(bits)
+
+    def passing(self, name: str, constraints: NodeConstraints) -> str:
+        """What keeps such a pod from a node for now: `cordoned`, or taints; empty if nothing does."""
+        position = self.position.get(name)
+        taints = () if position is None else self._nodes[position].taints
+        keys = [taint.key for taint in taints if taint.passing and not _tolerated(taint, constraints)]
+        return "cordoned" if CORDON in keys else f"tainted {', '.join(keys)}" if keys else ""
+
     def without(self, bits: int, nodes: NodeSet | None) -> NodeSet:
         """The nodes (None: all) whose bits are not set."""
         return self._set((self._all if nodes is None else nodes.bits) & ~bits)
@@ -221,11 +240,11 @@ class NodeIndex:
             found = self._sets[bits] = NodeSet(self, bits)
         return found
 
-    def _barred(self, constraints: NodeConstraints) -> int:
-        """The nodes with a taint that is not tolerated."""
+    def _barred(self, constraints: NodeConstraints, *, later: bool = False) -> int:
+        """The nodes with a taint that is not tolerated; `later` without those that pass."""
         bits = 0
         for taint, tainted in self._tainted.items():
-            if not any(toleration.covers(taint) for toleration in constraints.tolerations):
+            if not (later and taint.passing) and not _tolerated(taint, constraints):
                 bits |= tainted
         return bits
 
@@ -293,6 +312,10 @@ class NodeIndex:
         if requirement.operator is Operator.LESS:
             return up_to[bisect_left(numbers, bound)]
         return up_to[-1] & ~up_to[bisect_right(numbers, bound)]
+
+
+def _tolerated(taint: Taint, constraints: NodeConstraints) -> bool:
+    return any(toleration.covers(taint) for toleration in constraints.tolerations)
 
 
 def _union(sets: Iterable[int]) -> int:

@@ -92,6 +92,23 @@ def test_a_taint_keeps_away_who_does_not_tolerate_it() -> None:
     assert tolerating(Toleration(any_value=True)) == going(UNKNOWN, index) == "abcd"
 
 
+def test_nodes_that_are_cordoned_or_ill_are_allowed_later_and_say_what_keeps_pods_away_for_now() -> None:
+    ill = Taint("node.kubernetes.io/not-ready", effect="NoExecute")
+    index = NodeIndex([
+        NodeTraits("a", {}, (Taint(CORDON),)),
+        NodeTraits("b", {}, (ill, Taint("node.kubernetes.io/disk-pressure"))),
+        NodeTraits("c", {}, (Taint("team", "x"),)),
+        NodeTraits("d", {}),
+    ])  # fmt: skip
+    assert going(ANYWHERE, index) == "d"
+    assert "".join(index.allowed_later(ANYWHERE) or ()) == "abd"
+    assert index.allowed_later(UNKNOWN) is None
+    bears = NodeConstraints(tolerations=(Toleration(ill.key, any_value=True),))
+    assert [index.passing(node, bears) for node in ("a", "b", "c", "d", "gone")] == [
+        "cordoned", "tainted node.kubernetes.io/disk-pressure", "", "", "",
+    ]  # fmt: skip
+
+
 def test_equal_sets_of_nodes_are_one_object_and_all_nodes_are_none() -> None:
     one, other = NodeConstraints((Requirement("zone", IN, ("b",)),)), Requirement("zone", IN, ("b", "x"))
     found = INDEX.allowed(one)

@@ -41,20 +41,21 @@ def plan_round(now: float, jobs: Iterable[JobState], room: Room, rules: Rules) -
 def _refuse(draft: Draft) -> None:
     """Refuse the jobs that contradict others of their group or split, and those that no empty room would hold.
 
-    A job that has run before is not refused.
+    A job that has run before is not refused, and none because of cards that are closed now.
     """
     problems = _problems(draft.jobs.values(), draft.room)
     for job in draft.jobs.values():
         if job.queued and job.phase is not JobPhase.STOPPED:
-            most, least = draft.room.capacity(job.spec), job.spec.least
-            if problem := problems.get(job.spec.key):
+            problem = problems.get(job.spec.key) or _too_small(draft.room, job.spec)
+            if problem:
                 draft.refuse(job, problem)
-            elif most < least:
-                draft.refuse(job, _too_small(draft.room, job.spec, most))
 
 
-def _too_small(room: Room, job: JobSpec, most: int) -> str:
-    """Why a job does not fit even where nothing else runs, where `most` of its replicas would."""
+def _too_small(room: Room, job: JobSpec) -> str:
+    """Why a job would not fit even if all cards were open and nothing else ran; empty if it would."""
+    # Nearly always the open cards are enough.
+    if room.capacity(job) >= job.least or (most := room.capacity(job, closed=True)) >= job.least:
+        return ""
     if most:
         text = f"needs {job.least} replicas, and {most} fit even if nothing else runs: ask for fewer"
     else:
@@ -80,7 +81,9 @@ def _problems(jobs: Iterable[JobState], room: Room) -> Mapping[JobKey, str]:
 
 def _too_large(group: Sequence[JobSpec], room: Room) -> str:
     """Why no empty pool could hold the Jobs of a group together; empty if one might, or if one alone is too large."""
-    if len(group) < 2 or any(room.capacity(job) < job.least for job in group) or room.may_hold(group):
+    if len(group) < 2 or room.may_hold(group) or room.may_hold(group, closed=True):
+        return ""
+    if any(room.capacity(job, closed=True) < job.least for job in group):
         return ""
     return (
         f"the Jobs of group {group[0].group} need more cards together than all nodes have: write smaller minima, or ask"

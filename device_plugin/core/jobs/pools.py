@@ -146,9 +146,13 @@ class Fitting:
         return found
 
     def _one(self, job: JobSpec) -> Sequence[Pool]:
-        allowed = self._index.allowed(job.nodes)
         kinds = self._with_kinds(job.request)
-        return kinds if allowed is None else [pool for pool in kinds if self._bits[pool] & allowed.bits]
+        # Nodes that are cordoned or ill come back: a job that may go to no others waits where these are.
+        for allowed in (self._index.allowed(job.nodes), self._index.allowed_later(job.nodes)):
+            found = kinds if allowed is None else [pool for pool in kinds if self._bits[pool] & allowed.bits]
+            if found:
+                return found
+        return ()
 
     def _with_kinds(self, request: PodRequest) -> tuple[Pool, ...]:
         families = frozenset(asked.family for _, asked in request.containers)

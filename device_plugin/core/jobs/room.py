@@ -1,6 +1,5 @@
 """Room: whether replicas fit together, answered by a trial on a copy of the ledger."""
 
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -12,20 +11,15 @@ import numpy as np
 
 from device_plugin.core.gang import Member, place_all
 from device_plugin.core.grants import Grant
+from device_plugin.core.jobs.empty_pool import UNBOUNDED, EmptyPool
 from device_plugin.core.jobs.job import JobKey, JobSpec
 from device_plugin.core.ledger import Ledger, Transaction
 from device_plugin.core.node_constraints import NodeIndex, NodeSet
 from device_plugin.core.placement import Placer, Refusal
 from device_plugin.core.placement.card_columns import Mask
-from device_plugin.core.placement.fit import CardFit, KindSizes, allowed_cards, at_most, whole_cards
+from device_plugin.core.placement.fit import at_most, whole_cards
 from device_plugin.core.placement.policies import DEFAULT, UNTIL_LEARNT
-from device_plugin.core.placement.table import NodeTable
 from device_plugin.core.requests import ANYTHING, PodRequest
-
-# Replicas without cards for which there is room: other pods than ours decide about CPU and memory.
-UNBOUNDED = 2**31
-# Shares of cards are added up: what exceeds a number by less is no more than it.
-EXACT = 1e-9
 
 _Class = tuple[PodRequest, NodeSet | None]
 """What replicas ask for, and where they may go: there is as much room for one as for another of its class."""
@@ -50,14 +44,20 @@ class Room(Protocol):
     def free(self, job: JobSpec) -> int:
         """The number of further replicas of the job for which there is room; fewer may fit together."""
 
-    def capacity(self, job: JobSpec) -> int:
-        """The number of replicas of the job for which an empty pool has room; fewer may fit together."""
+    def capacity(self, job: JobSpec, /, *, closed: bool = False) -> int:
+        """The number of replicas of the job for which an empty pool has room; fewer may fit together.
 
-    def may_hold(self, jobs: Sequence[JobSpec]) -> bool:
+        With `closed` the cards count too that get no new slices now.
+        """
+
+    def may_hold(self, jobs: Sequence[JobSpec], /, *, closed: bool = False) -> bool:
         """False if an empty pool has too few cards for the least widths of all jobs together.
 
-        True does not say that they fit: how the replicas lie on the nodes is not looked at.
+        True does not say that they fit: how the replicas lie on the nodes is not looked at. `closed` is as before.
         """
+
+    def closed_cards(self, jobs: Sequence[JobSpec], /) -> str:
+        """The closed cards that replicas of `jobs` could use, with the reason of each, for people."""
 
     def givers(self, jobs: Sequence[JobSpec], /) -> Collection[JobKey] | None:
         """The jobs that hold cards where replicas of one of `jobs` may go; None if these may go anywhere."""
@@ -95,12 +95,10 @@ class LedgerRoom:
         # The nodes, as bits of the index, whose cards are closed to other jobs.
         self._kept = 0
         self._replicas: dict[JobKey, tuple[str, ...]] = {key: tuple(held) for key, held in replicas.items()}
-        self._capacity: dict[_Class, int] = {}
-        self._demands: dict[_Class, _Demand] = {}
         self._last: _Last | None = None
         # Version of the ledger and number of replicas.
         self._free: dict[_Class, tuple[int, int]] = {}
-        self._empty: NodeTable | None = None
+        self._emptied: EmptyPool | None = None
 
     def replicas(self) -> Mapping[JobKey, Sequence[str]]:
         """The holders of each job's replicas, in the order of their indexes."""
@@ -191,32 +189,20 @@ class LedgerRoom:
             self._free[job.request, nodes] = known
         return known[1]
 
-    def capacity(self, job: JobSpec) -> int:
-        if not job.cards:
-            return UNBOUNDED
-        nodes = self._allowed(job)
-        if (job.request, nodes) not in self._capacity:
-            self._capacity[job.request, nodes] = at_most(self._empty_table(), job.request, nodes)
-        return self._capacity[job.request, nodes]
+    def capacity(self, job: JobSpec, /, *, closed: bool = False) -> int:
+        return self._empty().capacity(job, closed=closed)
 
-    def may_hold(self, jobs: Sequence[JobSpec]) -> bool:
-        cards: dict[object, int] = {}
-        memory = cores = 0.0
-        for job in jobs:
-            if not job.cards:
-                continue
-            nodes = self._allowed(job)
-            demand = self._demand(job.request, nodes)
-            families = frozenset(asked.family for _, asked in job.request.containers)
-            cards[families, job.request.models, job.request.uuids, nodes] = demand.cards
-            memory += job.least * demand.memory
-            cores += job.least * demand.cores
-        return max(memory, cores) <= sum(cards.values()) + EXACT
+    def may_hold(self, jobs: Sequence[JobSpec], /, *, closed: bool = False) -> bool:
+        return self._empty().may_hold(jobs, closed=closed)
 
-    def _demand(self, request: PodRequest, nodes: NodeSet | None) -> "_Demand":
-        if (request, nodes) not in self._demands:
-            self._demands[request, nodes] = _Demand.of(request, self._empty_table(), nodes)
-        return self._demands[request, nodes]
+    def closed_cards(self, jobs: Sequence[JobSpec], /) -> str:
+        return self._empty().closed_cards(jobs)
+
+    def _empty(self) -> EmptyPool:
+        """The pool without any holding; made once."""
+        if self._emptied is None:
+            self._emptied = EmptyPool(self._ledger.snapshot().records(), self._index)
+        return self._emptied
 
     def givers(self, jobs: Sequence[JobSpec]) -> Collection[JobKey] | None:
         sought = [self._allowed(job) for job in jobs if job.cards]
@@ -246,17 +232,6 @@ class LedgerRoom:
     def _usable(self) -> Mask:
         return self._placer.table.usable & self._placer.table.there
 
-    def _empty_table(self) -> NodeTable:
-        """The table of the nodes without any holding; made once."""
-        if self._empty is None:
-            empty = Ledger()
-            for name, node in self._ledger.snapshot().records().items():
-                if node.inventory is not None:
-                    empty.set_node(name, node.inventory, node.whole)
-            self._empty = NodeTable(empty)
-            self._empty.refresh()
-        return self._empty
-
     def trial(self) -> "_LedgerTrial":
         return _LedgerTrial(self._ledger.transaction(), self._replicas)
 
@@ -275,32 +250,6 @@ class _Last(NamedTuple):
         return (own.containers, own.models, own.host, own.policy) == (
             request.containers, request.models, request.host, request.policy
         )  # fmt: skip
-
-
-class _Demand(NamedTuple):
-    """The number of cards that a pod may use, and the least shares of a card's memory and core groups that it takes."""
-
-    cards: int
-    memory: float
-    cores: float
-
-    @classmethod
-    def of(cls, request: PodRequest, table: NodeTable, nodes: NodeSet | None) -> "_Demand":
-        """What a pod that may go to `nodes` (None: all) needs of the cards in a table."""
-        allowed = allowed_cards(table, request)
-        if nodes is not None:
-            allowed = allowed & table.chosen(nodes)[:, None]
-        used, memory, cores = np.zeros_like(allowed), 0.0, 0.0
-        for asked, times in Counter(asked for _, asked in request.containers).items():
-            size = CardFit(table, KindSizes(table.kinds, asked))
-            fitting = allowed & ~size.sizes.unfit[table.kind]
-            if not fitting.any():
-                return cls(0, 1.0, 1.0)
-            used |= fitting
-            wanted = times * asked.cards
-            memory += wanted * float((size.mib[fitting] / table.mib[fitting]).min())
-            cores += wanted * float((size.cores[fitting] / table.groups[fitting]).min())
-        return cls(int(np.count_nonzero(used)), memory, cores)
 
 
 class _LedgerTrial:

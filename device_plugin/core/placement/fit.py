@@ -333,10 +333,10 @@ class CardFit:
         return left
 
 
-def allowed_cards(table: NodeTable, request: PodRequest) -> Mask:
-    """True for usable cards that the request's selectors accept; shape (nodes, cards)."""
+def allowed_cards(table: NodeTable, request: PodRequest, *, closed: bool = False) -> Mask:
+    """True for usable cards, with `closed` for all, that the request's selectors accept; shape (nodes, cards)."""
     models = kinds_where(table.kinds, lambda kind: request.models.accepts_model(kind.model))
-    return table.usable & models[table.kind] & table.named(request.uuids)
+    return (table.there if closed else table.usable) & models[table.kind] & table.named(request.uuids)
 
 
 def fits_by_node(table: NodeTable, request: PodRequest, allowed: Mask) -> Iterator[tuple[int, Ints]]:
@@ -366,13 +366,15 @@ def _pods(copies: Ints, count: int) -> Ints:
     return pods
 
 
-def at_most(table: NodeTable, request: PodRequest, nodes: Sequence[str] | None = None) -> int:
+def at_most(
+    table: NodeTable, request: PodRequest, nodes: Sequence[str] | None = None, *, closed: bool = False
+) -> int:
     """An upper bound of the number of such pods that fit on `nodes` (None: all); exact for a slice, and whole cards.
 
     Of a pod of several containers each is counted as if it were alone. Slices in percent are counted as if all were
-    rounded down. The table must be up to date.
+    rounded down. With `closed` cards count too that are not usable now. The table must be up to date.
     """
-    allowed = allowed_cards(table, request)
+    allowed = allowed_cards(table, request, closed=closed)
     counts = np.min([count // wanted for wanted, count in fits_by_node(table, request, allowed)], axis=0)
     for asked, left in zip((request.host.cpu_milli, request.host.memory_mib), table.host[:2], strict=True):
         if asked:

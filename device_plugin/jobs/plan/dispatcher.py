@@ -126,7 +126,8 @@ def _best(choice: PoolChoice, rooms: Mapping[Pool, "_PoolRoom"]) -> Pool:
         fits = room.fits(choice.jobs)
         # One that waits stays, unless it fits elsewhere at once.
         stays = pool == choice.pool and not fits
-        return not room.may_hold(choice.jobs), not fits, not stays, room.load(choice.jobs), pool
+        holds = (room.may_hold(choice.jobs, closed=closed) for closed in (True, False))
+        return *(not each for each in holds), not fits, not stays, room.load(choice.jobs), pool
 
     best = min(choice.fitting, key=rank)
     rooms[best].add(choice)
@@ -144,9 +145,9 @@ class _PoolRoom:
         self._waiting: dict[JobKey, float] = {job.key: _need([job]) for job in jobs if job.waits}
         self._needed = sum(self._waiting.values())
 
-    def may_hold(self, jobs: Sequence[Managed]) -> bool:
-        """False if the jobs would not fit though the pool were empty."""
-        return all(self._room.capacity(job.spec) >= job.spec.least for job in jobs)
+    def may_hold(self, jobs: Sequence[Managed], *, closed: bool) -> bool:
+        """False if the jobs would not fit though the pool were empty, with `closed` though all its cards were open."""
+        return all(self._room.capacity(job.spec, closed=closed) >= job.spec.least for job in jobs)
 
     def fits(self, jobs: Sequence[Managed]) -> bool:
         """True if each of the jobs would fit now."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from math import inf
 
+from device_plugin.core.jobs.closed import waiting_for_closed
 from device_plugin.core.jobs.engine import plan_round
 from device_plugin.core.jobs.forecast import starts
 from device_plugin.core.jobs.job import JobKey, JobPhase, JobSpec, JobState
@@ -43,7 +44,7 @@ class Round:
 
     `short` is what jobs can have that wait for the width which they need, `refused` why others cannot be sized, and
     `uncreated` why the API server refuses pods of others. `starts` is when jobs are expected to have room that are next
-    in their queues.
+    in their queues, and `closed` names the cards without which others cannot start, and that get no new slices now.
     """
 
     at: float = -inf
@@ -54,6 +55,7 @@ class Round:
     refused: Mapping[JobKey, str] = field(default_factory=dict)
     uncreated: Mapping[JobKey, str] = field(default_factory=dict)
     starts: Mapping[JobKey, float] = field(default_factory=dict)
+    closed: Mapping[JobKey, str] = field(default_factory=dict)
 
 
 class Rounds:
@@ -122,12 +124,13 @@ class Rounds:
             seen.states, seen.room, cache(self._learning.rates), self._card_models(seen.states)
         )
         expected = starts(now, sizing.jobs, seen.room, self._rules)
+        closed = waiting_for_closed(sizing.jobs, seen.room)
         plan = plan_round(now, sizing.jobs, seen.room, self._rules)
         refused = (each for each in seen.states if each.spec.key in sizing.refused)
         unsized = [replace(state, phase=JobPhase.REFUSED) for state in refused]
         states = {state.spec.key: state for state in (*sizing.jobs, *unsized)}
         took = self._clock() - began
-        self.last = Round(now, states, plan, took, sizing.short, sizing.refused, uncreated, expected)
+        self.last = Round(now, states, plan, took, sizing.short, sizing.refused, uncreated, expected, closed)
         return plan
 
     def _card_models(self, states: Sequence[JobState]) -> Collection[str]:

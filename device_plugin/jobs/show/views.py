@@ -130,6 +130,8 @@ class _LastRound:
         short, start = last.short.get(key), last.starts.get(key)
         if limits := self._limits(spec) if spec.cards and not state.running else "":
             why = f"{why}; {limits}"
+        if closed := last.closed.get(key):
+            why = f"{why}; {closed}"
         if uncreated := last.uncreated.get(key):
             why = f"{why}; the API server refuses its other pods: {uncreated}"
         return replace(

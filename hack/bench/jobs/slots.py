@@ -25,11 +25,14 @@ class SlotRoom:
     def free(self, job: JobSpec) -> int:
         return (self.slots - self.held) // int(job.cards)
 
-    def capacity(self, job: JobSpec) -> int:
+    def capacity(self, job: JobSpec, /, **_: bool) -> int:
         return self.slots // int(job.cards)
 
-    def may_hold(self, jobs: Sequence[JobSpec]) -> bool:
+    def may_hold(self, jobs: Sequence[JobSpec], /, **_: bool) -> bool:
         return sum(job.least * job.cards for job in jobs) <= self.slots
+
+    def closed_cards(self, _: Sequence[JobSpec], /) -> str:
+        return ""
 
     def givers(self, _: Sequence[JobSpec], /) -> None:
         return None

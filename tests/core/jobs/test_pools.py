@@ -9,7 +9,15 @@ from device_plugin.core.annotations import POOL
 from device_plugin.core.cards import Inventory
 from device_plugin.core.jobs.job import JobSpec
 from device_plugin.core.jobs.pools import MOST_POOLS, Fitting, Pool, pinned, pools_of, unit_key
-from device_plugin.core.node_constraints import NodeConstraints, NodeIndex, NodeTraits, Operator, Requirement
+from device_plugin.core.node_constraints import (
+    CORDON,
+    NodeConstraints,
+    NodeIndex,
+    NodeTraits,
+    Operator,
+    Requirement,
+    Taint,
+)
 from device_plugin.core.requests import PodRequest, Request, Selector
 from tests.builders.cards import card
 
@@ -108,6 +116,15 @@ def test_jobs_fit_pools_by_family_model_and_node_selector(fitting: Fitting) -> N
     assert names(fitting.of([job(DCU, pool="c")])) == []
     assert names(fitting.of([job(DCU, GPU)])) == [], "no node has both"
     assert names(fitting.of([])) == names(fitting.pools.nodes), "pods without cards fit anywhere"
+
+
+def test_a_job_fits_the_pool_of_nodes_that_are_only_cordoned_if_it_may_go_to_no_others() -> None:
+    nodes, labels = {"n1": inventory("n1", DCU), "n2": inventory("n2", DCU)}, {"n1": "a", "n2": "b"}
+    cordoned = {"n1": (Taint(CORDON),), "n2": ()}
+    index = NodeIndex([NodeTraits(name, {POOL: labels[name]}, cordoned[name]) for name in nodes])
+    fitting = Fitting(pools_of(nodes, labels), index)
+    assert names(fitting.of([job(DCU, pool="a")])) == [f"{DCU}/a"]
+    assert names(fitting.of([job(DCU)])) == [f"{DCU}/b"]
 
 
 def test_jobs_of_a_group_fit_what_all_of_them_fit(fitting: Fitting) -> None:

@@ -76,6 +76,19 @@ def test_a_job_moves_to_the_pool_that_could_start_it() -> None:
     assert world.job("c").annotations[POOL] != first
 
 
+def test_a_pool_with_open_cards_is_chosen_before_one_whose_cards_are_closed() -> None:
+    world = PoolsWorld(TWO)
+    world.nodes["n1"] = replace(world.nodes["n1"], cordoned="n1-0,n1-1")
+    for engine in world.replicas.values():
+        engine.see_node(world.nodes["n1"])
+    world.queue("a", 4, nodes=only("x"))
+    settle(world)
+    world.queue("b", 4)
+    settle(world)
+    assert world.job("b").annotations[POOL] == f"{FAMILY}/x"
+    assert world.job("b").suspend
+
+
 def test_a_group_is_given_to_one_pool_with_one_write() -> None:
     world = PoolsWorld(TWO)
     labels = {"vgpu.io/queue": "default", "vgpu.io/group": "g"}

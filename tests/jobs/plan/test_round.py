@@ -1,20 +1,23 @@
 """Rounds of an engine over an API server of dictionaries."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from device_plugin.core.annotations import CHECKPOINT, RESIZE
+from device_plugin.core.cards import Inventory
 from device_plugin.core.jobs.progress import Progress, ProgressReport
 from device_plugin.core.jobs.resize import api_time
 from device_plugin.core.jobs.rules import Rules
 from device_plugin.core.node_constraints import NodeConstraints, Operator, Requirement, Taint
+from device_plugin.core.pods import Node
 from device_plugin.jobs.plan.round import TICK_SECONDS
 from device_plugin.jobs.show.views import views
 from device_plugin.kube.api import Kind, Named, Object
 from device_plugin.kube.errors import ForbiddenError, RefusedError, UnknownError
+from tests.builders.cards import card, inventory
 from tests.jobs.world import World
 
 EAGER = Rules(cooldown_s=60.0)
@@ -724,6 +727,41 @@ def test_labels_and_taints_that_change_later_count_in_the_next_round(zones: Worl
     zones.change_node("n1", taints=())
     zones.settle(3)
     assert not zones.job("large").suspend
+
+
+CLOSED: Mapping[str, Callable[[Node], Node]] = {
+    "card n2-1 of node n2 is cordoned": lambda node: replace(node, cordoned="n2-1"),
+    "card n2-1 of node n2 is unhealthy": lambda node: replace(
+        node, inventory=Inventory((card("n2-0"), card("n2-1", healthy=False))).encode()
+    ),
+    "card n2-0 of node n2 has no agent that serves": lambda node: replace(
+        node, inventory=replace(inventory("n2"), serving=False).encode()
+    ),
+    "card n2-0 of node n2 is on a node that is cordoned": lambda node: replace(
+        node, taints=(Taint("node.kubernetes.io/unschedulable"),)
+    ),
+}
+
+
+@pytest.mark.parametrize("said", CLOSED)
+def test_a_job_waits_for_a_card_that_is_only_closed_and_starts_when_it_opens(pair: World, said: str) -> None:
+    opened = pair.nodes["n2"]
+    pair.nodes["n2"] = CLOSED[said](opened)
+    pair.engine.see_node(pair.nodes["n2"])
+    pair.queue("four", 4)
+    pair.queue("one", 1)
+    pair.settle(3)
+    text = told(pair, "four")
+    assert text.startswith("waits for room for 4 of its pods; ")
+    assert "needs 4 replicas, and " in text
+    assert said in text
+    assert (pair.job("four").suspend, pair.job("one").suspend) == (True, False), "others need not wait for it"
+    assert "refused" not in {state.phase.value for state in pair.engine.rounds.last.states.values()}
+    pair.finish("one")
+    pair.nodes["n2"] = opened
+    pair.engine.see_node(opened)
+    pair.settle(3)
+    assert not pair.job("four").suspend
 
 
 @pytest.fixture

@@ -141,6 +141,16 @@ def test_a_job_that_waits_is_told_its_place_once_and_not_again_by_another_replic
     assert Posted(world).settle() == []
 
 
+def test_a_job_that_waits_for_a_closed_card_is_told_which(world: World, posted: Posted) -> None:
+    world.change_node("n1", cordoned="n1-3")
+    world.queue("a", 4, created=api_time(world.now))
+    ((_, event, text),) = posted.settle()
+    assert event == "JobWaits"
+    assert (
+        "; needs 4 replicas, and 3 fit on the cards that are open: card n1-3 of node n1 is cordoned; " in text
+    )
+
+
 def test_a_burst_of_jobs_that_wait_leaves_room_for_other_events(world: World, posted: Posted) -> None:
     world.queue("a", 4)
     posted.settle()

@@ -1,0 +1,37 @@
+"""Jobs that wait for closed cards: they would fit the cards of their pool, but not those that are open now."""
+
+from collections.abc import Iterable, Mapping
+from itertools import islice
+
+from device_plugin.core.jobs.job import JobKey, JobSpec, JobState
+from device_plugin.core.jobs.room import Room
+
+# Units for which the cards are looked up in one round: each takes up to a millisecond.
+MOST_LOOKED_UP = 64
+
+
+def waiting_for_closed(jobs: Iterable[JobState], room: Room) -> Mapping[JobKey, str]:
+    """By waiting job that open cards are too few for: how many of it they hold, and the cards that it waits for."""
+    units: dict[object, list[JobSpec]] = {}
+    for job in jobs:
+        spec = job.spec
+        if job.queued and spec.cards:
+            units.setdefault((spec.key[0], spec.group) if spec.joint else spec.key, []).append(spec)
+    found = ((unit, text) for unit in units.values() if (text := _too_few(unit, room)))
+    return {
+        job.key: f"{text}: {cards}"
+        for unit, text in islice(found, MOST_LOOKED_UP)
+        if (cards := room.closed_cards(unit))
+        for job in unit
+    }
+
+
+def _too_few(unit: list[JobSpec], room: Room) -> str:
+    """Why the open cards cannot hold jobs that start together; empty if they may."""
+    for job in unit:
+        if (most := room.capacity(job)) < job.least:
+            fits = f"{most} fit{'s' if most == 1 else ''}" if most else "none fits"
+            return f"needs {job.least} replicas, and {fits} on the cards that are open"
+    if len(unit) > 1 and not room.may_hold(unit):
+        return f"the Jobs of group {unit[0].group} need more cards together than are open"
+    return ""

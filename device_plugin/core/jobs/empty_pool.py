@@ -1,0 +1,136 @@
+"""The pool as it would be if nothing ran: how many replicas it could hold, and which of its cards are closed now.
+
+A card is closed while it is cordoned or unhealthy, its agent does not serve, or its node is cordoned or ill. Closed
+cards open again. So a job that is too large for the open ones waits, and only one that is too large for all is refused.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+import numpy as np
+
+from device_plugin.core.jobs.job import JobSpec
+from device_plugin.core.ledger import Ledger, NodeState
+from device_plugin.core.node_constraints import NodeConstraints, NodeIndex, NodeSet
+from device_plugin.core.placement.card_columns import Mask
+from device_plugin.core.placement.fit import CardFit, KindSizes, allowed_cards, at_most
+from device_plugin.core.placement.table import NodeTable
+from device_plugin.core.requests import PodRequest
+
+# Replicas without cards for which there is room: other pods than ours decide about CPU and memory.
+UNBOUNDED = 2**31
+# Shares of cards are added up: what exceeds a number by less is no more than it.
+_EXACT = 1e-9
+# Closed cards that a text names.
+MOST_NAMED = 3
+
+
+class EmptyPool:
+    """The nodes of a pool without any holding; `index` says where jobs may go, without it they may go anywhere."""
+
+    def __init__(self, nodes: Mapping[str, NodeState], index: NodeIndex | None = None) -> None:
+        ledger = Ledger()
+        for name, node in nodes.items():
+            if node.inventory is not None:
+                ledger.set_node(name, node.inventory, node.whole)
+        self._table = NodeTable(ledger)
+        self._table.refresh()
+        self._index = index
+        self._capacity: dict[tuple[PodRequest, NodeSet | None, bool], int] = {}
+        self._demands: dict[tuple[PodRequest, NodeSet | None, bool], _Demand] = {}
+
+    def capacity(self, job: JobSpec, *, closed: bool = False) -> int:
+        """The number of replicas of the job for which the open cards have room, with `closed` all cards."""
+        if not job.cards:
+            return UNBOUNDED
+        nodes = self._allowed(job.nodes, closed=closed)
+        key = job.request, nodes, closed
+        if key not in self._capacity:
+            self._capacity[key] = at_most(self._table, job.request, nodes, closed=closed)
+        return self._capacity[key]
+
+    def may_hold(self, jobs: Sequence[JobSpec], *, closed: bool = False) -> bool:
+        """False if the open cards, with `closed` all cards, are too few for the least widths of all jobs together."""
+        cards: dict[object, int] = {}
+        memory = cores = 0.0
+        for job in jobs:
+            if not job.cards:
+                continue
+            nodes = self._allowed(job.nodes, closed=closed)
+            demand = self._demand(job, nodes, closed=closed)
+            families = frozenset(asked.family for _, asked in job.request.containers)
+            cards[families, job.request.models, job.request.uuids, nodes] = demand.cards
+            memory += job.least * demand.memory
+            cores += job.least * demand.cores
+        return max(memory, cores) <= sum(cards.values()) + _EXACT
+
+    def _demand(self, job: JobSpec, nodes: NodeSet | None, *, closed: bool) -> "_Demand":
+        key = job.request, nodes, closed
+        if key not in self._demands:
+            self._demands[key] = _Demand.of(job.request, self._table, self._cards_for(job, closed=closed))
+        return self._demands[key]
+
+    def closed_cards(self, jobs: Sequence[JobSpec]) -> str:
+        """The closed cards that these jobs could use, for people: `card GPU-1 of node a is cordoned`; at most three."""
+        table, found = self._table, np.zeros_like(self._table.there)
+        for job in jobs:
+            shut = self._cards_for(job, closed=True) & ~self._cards_for(job, closed=False)
+            for asked in {asked for _, asked in job.request.containers}:
+                found |= shut & ~KindSizes(table.kinds, asked).unfit[table.kind]
+        texts = list(islice(self._closed(jobs, found), MOST_NAMED))
+        more = int(np.count_nonzero(found)) - len(texts)
+        return ", ".join([*texts, f"and {more} more"] if more else texts)
+
+    def _closed(self, jobs: Sequence[JobSpec], cells: Mask) -> Iterator[str]:
+        table = self._table
+        for row, slot in zip(*(axis.tolist() for axis in np.nonzero(cells)), strict=True):
+            node, card = table.nodes[row], table.cards(row)[slot].card
+            yield f"card {card.uuid} of node {node} {self._cause(jobs, node, row, slot)}"
+
+    def _cause(self, jobs: Sequence[JobSpec], node: str, row: int, slot: int) -> str:
+        table = self._table
+        if not table.serving[row, slot]:
+            return "has no agent that serves"
+        if table.cordoned[row, slot]:
+            return "is cordoned"
+        if not table.usable[row, slot]:
+            return "is unhealthy"
+        causes = (self._index.passing(node, job.nodes) for job in jobs) if self._index else iter(())
+        return f"is on a node that is {next(filter(None, causes), 'closed')}"
+
+    def _allowed(self, constraints: NodeConstraints, *, closed: bool) -> NodeSet | None:
+        """The nodes where pods with these constraints may go, with `closed` also once nodes are well; None: all."""
+        if self._index is None:
+            return None
+        return self._index.allowed_later(constraints) if closed else self._index.allowed(constraints)
+
+    def _cards_for(self, job: JobSpec, *, closed: bool) -> Mask:
+        """The open cards, with `closed` all, that replicas of the job may use; shape (nodes, cards)."""
+        cards = allowed_cards(self._table, job.request, closed=closed)
+        nodes = self._allowed(job.nodes, closed=closed)
+        return cards if nodes is None else cards & self._table.chosen(nodes)[:, None]
+
+
+class _Demand(NamedTuple):
+    """The number of cards that a pod may use, and the least shares of a card's memory and core groups that it takes."""
+
+    cards: int
+    memory: float
+    cores: float
+
+    @classmethod
+    def of(cls, request: PodRequest, table: NodeTable, allowed: Mask) -> "_Demand":
+        """The demand of a pod that may use the `allowed` cards of a table."""
+        used, memory, cores = np.zeros_like(allowed), 0.0, 0.0
+        for asked, times in Counter(asked for _, asked in request.containers).items():
+            size = CardFit(table, KindSizes(table.kinds, asked))
+            fitting = allowed & ~size.sizes.unfit[table.kind]
+            if not fitting.any():
+                return cls(0, 1.0, 1.0)
+            used |= fitting
+            wanted = times * asked.cards
+            memory += wanted * float((size.mib[fitting] / table.mib[fitting]).min())
+            cores += wanted * float((size.cores[fitting] / table.groups[fitting]).min())
+        return cls(int(np.count_nonzero(used)), memory, cores)
