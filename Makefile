@@ -13,16 +13,20 @@ demo: setup
 
 # All tests run in three processes, for two cores: they wait a third of their time. First come those that count lines,
 # which fail where they leave too many of the product's out (pyproject.toml, coverage), then the others, which never run
-# beside them: a process in which counting was turned off and on again crashed. ARGS run in one process, without coverage:
-# a part of the tests covers a part of the product.
+# beside them: a process in which counting was turned off and on again crashed. The others run whatever became of the
+# first, and the closing lines of both are the last ones. ARGS run in one process, without coverage: a part of the tests
+# covers a part of the product.
 PROCESSES := --numprocesses 3 --dist worksteal
+CLOSING_LINES := build/closing-lines
 
 test: setup
 ifdef ARGS
 	@$(BIN)/python -m pytest $(ARGS)
 else
-	@$(BIN)/python -m pytest $(PROCESSES) -m 'not no_cover' --cov --cov-report=
-	@$(BIN)/python -m pytest $(PROCESSES) -m no_cover
+	@rm -f $(CLOSING_LINES); export VGPU_CLOSING_LINES=$(CLOSING_LINES); status=0; \
+	$(BIN)/python -m pytest $(PROCESSES) -m 'not no_cover' --cov --cov-report= || status=1; \
+	$(BIN)/python -m pytest $(PROCESSES) -m no_cover || status=1; \
+	cat $(CLOSING_LINES) || status=1; exit $$status
 endif
 
 # Only a KUBECONFIG on make's command line counts: nobody's own cluster is tested because a shell exports one.

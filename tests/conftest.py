@@ -3,6 +3,7 @@ import random
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests import compiled
 from tests.requirement import require
@@ -11,6 +12,16 @@ from vgpu_runtime.sim import hip
 # gRPC would start its threads again in a forked child, and a process with threads can have no user namespace of its own
 # (tests/namespaces.py). It reads this when it is first used.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
+
+# The one profile of all property tests, in CI too. Nothing in it depends on how busy the machine is: an example may
+# take long, and its input may be slow to make. A fixture may serve all examples of a test, such as a folder.
+settings.register_profile(
+    "vgpu", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
+settings.load_profile("vgpu")
+
+# A file that make test names: each of its two runs of pytest appends how it ended. No run inside of a test does.
+CLOSING_LINES = os.environ.pop("VGPU_CLOSING_LINES", "")
 
 # What runs in this process there are the stand-ins and tools of hack/, whose lines are not counted; the product's
 # services are processes of their own. Counting would more than double the time.
@@ -25,6 +36,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if any(item.path.is_relative_to(folder) for folder in folders):
             item.add_marker("no_cover")
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config
+) -> None:
+    """Append how this run ended, and which tests it chose, to the file that make test names."""
+    if CLOSING_LINES:
+        parts, _ = terminalreporter.build_summary_stats_line()
+        counts = ", ".join(text for text, _ in parts)
+        with Path(CLOSING_LINES).open("a") as file:
+            file.write(
+                f"{'failed' if exitstatus else 'passed'}: pytest -m '{config.getoption('-m')}': {counts}\n"
+            )
 
 
 @pytest.fixture

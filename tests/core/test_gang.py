@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from device_plugin.core import gang
@@ -66,7 +66,6 @@ gangs = st.lists(requests, min_size=1, max_size=8, unique_by=lambda request: req
 crowds = st.lists(requests, max_size=5, unique_by=lambda request: request.pod)
 
 
-@settings(deadline=None)
 @given(crowd=crowds, gang=gangs)
 def test_all_are_held_or_nothing_has_changed(crowd: list[PodRequest], gang: list[PodRequest]) -> None:
     cluster = Cluster()
@@ -90,7 +89,6 @@ def test_all_are_held_or_nothing_has_changed(crowd: list[PodRequest], gang: list
         assert min(node.left.cpu_milli, node.left.memory_mib) >= 0
 
 
-@settings(deadline=None)
 @given(crowd=crowds, gang=gangs)
 def test_it_finds_what_placing_one_by_one_the_largest_first_finds(
     crowd: list[PodRequest], gang: list[PodRequest]
@@ -108,7 +106,6 @@ asks = st.one_of(
 )
 
 
-@settings(deadline=None)
 @given(crowd=crowds, asked=asks, cpu=st.sampled_from([0, 1000, 3000]), count=st.integers(1, 6))
 def test_pods_that_ask_alike_are_placed_whenever_any_choice_of_nodes_holds_them_all(
     crowd: list[PodRequest], asked: Request, cpu: int, count: int
@@ -133,7 +130,6 @@ def fits_so(cluster: Cluster, request: PodRequest, chosen: Sequence[str]) -> boo
     return True
 
 
-@settings(deadline=None)
 @given(crowd=crowds, request=requests)
 def test_no_more_fit_than_the_bound_says(crowd: list[PodRequest], request: PodRequest) -> None:
     cluster = Cluster()

@@ -220,7 +220,7 @@ def test_a_grant_on_a_card_that_is_away_counts_when_the_card_returns() -> None:
 
 
 @given(st.integers(0, 2**32), st.integers(0, 30), st.integers(0, 30))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_rollback_restores_exactly(seed: int, before: int, during: int) -> None:
     rng = random.Random(seed)
     ledger = ledger_of("n1", "n2")

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from device_plugin.core.grants import Slice
@@ -210,7 +210,7 @@ def test_only_a_few_damaged_records_are_kept(tmp_path: Path) -> None:
     assert len(records.damaged()) == 3 * KEPT_RECORDS
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(JSON, st.sampled_from([path for path, _ in WRONG]))
 def test_any_json_in_any_place_of_a_record_keeps_no_agent_from_starting(
     parts: Parts, tmp_path: Path, value: object, path: list[Any]

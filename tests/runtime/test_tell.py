@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from device_plugin.core.jobs.progress import BYTES, LINE, MOST, Progress, checkpoints_of, progress_of
@@ -50,7 +50,7 @@ def test_each_tool_writes_its_own_line(tools: Path, file: Path) -> None:
     assert (progress_of(content), checkpoints_of(content), len(content)) == (Progress(7, 8), 10, BYTES)
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25)
 @given(done=st.integers(0, MOST), total=st.integers(1, MOST), before=st.binary(max_size=BYTES))
 def test_what_is_written_is_what_is_read_whatever_was_there(
     tools: Path, file: Path, done: int, total: int, before: bytes
