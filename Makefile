@@ -2,13 +2,14 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed
 PB := device_plugin/adapters/kubelet/pb
-UV := $(VENV)/tools/bin/uv
 
-.PHONY: demo test e2e fuzz lint site setup native protos docs chart lock clean
+.PHONY: help demo test e2e fuzz lint site setup native protos docs chart lock clean
 
-demo: setup
+help: ## this list
+	@sed -n 's/^\([a-z0-9]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+
+demo: $(VENV)/.demo native ## a cluster on this machine with simulated cards, and what it shows; KEEP=1: it stays
 	@$(BIN)/vgpu demo run $(if $(KEEP),--keep)
 
 # All tests run in three processes, for two cores: they wait a third of their time. First come those that count lines,
@@ -19,7 +20,7 @@ demo: setup
 PROCESSES := --numprocesses 3 --dist worksteal
 CLOSING_LINES := build/closing-lines
 
-test: setup
+test: setup ## every test that needs no root; ARGS="tests/core -q": some of them
 ifdef ARGS
 	@$(BIN)/python -m pytest $(ARGS)
 else
@@ -30,15 +31,15 @@ else
 endif
 
 # Only a KUBECONFIG on make's command line counts: nobody's own cluster is tested because a shell exports one.
-e2e: setup
+e2e: setup ## the tests on a real Kubernetes, as root; KUBECONFIG=FILE: on a cluster of yours
 	@$(BIN)/python -m hack.testbed.e2e $(if $(filter command%,$(origin KUBECONFIG)),--kubeconfig $(KUBECONFIG)) \
 		$(if $(KEEP),--keep) $(ARGS)
 
 # About a minute of what hack/fuzz does for as long as it is told.
-fuzz: setup
+fuzz: setup ## a minute of fuzzing the library and what the agent reads
 	@hack/fuzz --seconds 20
 
-lint: setup
+lint: setup ## ruff, mypy, import contracts, and the pages' links
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -46,49 +47,66 @@ lint: setup
 	@$(MAKE) --no-print-directory site
 
 # The pages of docs/ as a site, in build/site; a broken link is an error. The variable stops an advertisement.
-site: setup
+site: setup ## the pages of docs/ as a site, in build/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
-setup: $(STAMP) native
+setup: $(VENV)/.dev native ## what all targets but make demo need, in .venv and build/
 
-$(STAMP): requirements/dev.lock pyproject.toml hack/pyproject.toml
+# The virtual environment of make demo is a part of that for development, so that they come in any order. Modules are
+# compiled when they are first imported: most of them never are.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+LOCKED := $(PIP) --require-hashes -r
+
+$(VENV)/.made:
 	@$(PYTHON) hack/check-tools
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . -e hack
+	@echo 'set-up: a virtual environment in $(VENV) (usually 10 s)'
+	@$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-native: $(STAMP)
+$(VENV)/.demo: $(VENV)/.made requirements/demo.lock pyproject.toml hack/pyproject.toml
+	@echo 'set-up: the Python packages of make demo, 120 MB in $(VENV) (usually 30 s)'
+	@$(LOCKED) requirements/demo.lock
+	@$(PIP) --no-deps --no-build-isolation -e . -e hack
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.demo requirements/dev.lock
+	@echo 'set-up: the Python packages of development, 570 MB in $(VENV) (usually 2 min)'
+	@$(LOCKED) requirements/dev.lock
+	@touch $@
+
+native: | $(VENV)/.made
+	@[ -e build ] || echo 'set-up: the C library and programs, into build/ (usually 15 s)'
 	@$(MAKE) --no-print-directory -C vgpu_runtime
 	@$(MAKE) --no-print-directory -s -C hack/embedded/runtime
 
 # Generated gRPC stubs are committed, so that an install needs no protoc; a test holds them to the .proto files.
-protos: setup
+protos: setup ## renew the gRPC stubs
 	$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. --grpc_python_out=. $(PB)/*.proto
 
 # Generated reference pages, pictures, rules, alerts and boards are committed; tests hold them to the code, and to
 # docs/pictures/*.dot.
-docs: setup
+docs: setup ## renew reference pages, pictures, rules, alerts and boards
 	$(BIN)/python -m hack.reference
 	$(BIN)/python -m hack.monitoring
 	@command -v dot >/dev/null || { echo 'to draw docs/pictures: apt install graphviz' >&2; exit 1; }
 	@for picture in docs/pictures/*.dot; do dot -Tsvg "$$picture" -o "$${picture%.dot}.svg"; done
 
 # The chart is generated from the other manifests (needs kubectl) and committed; a test holds it to them.
-chart: setup
+chart: setup ## renew the Helm chart (needs kubectl)
 	@$(BIN)/python -m hack.chart
 
-lock:
-	$(PYTHON) -m venv $(VENV)/tools && $(VENV)/tools/bin/pip install --quiet uv
-	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
-		--extra agent --extra cluster -o requirements/run.lock pyproject.toml
-	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
-		--all-extras -c requirements/run.lock -o requirements/dev.lock \
-		pyproject.toml hack/pyproject.toml
-	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
-		--extra cli -c requirements/dev.lock -o requirements/cli.lock pyproject.toml
+UV := $(VENV)/tools/bin/uv
+COMPILED := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 
-clean:
+lock: ## renew requirements/*.lock
+	$(PYTHON) -m venv $(VENV)/tools && $(VENV)/tools/bin/pip install --quiet uv
+	$(COMPILED) --extra agent --extra cluster -o requirements/run.lock pyproject.toml
+	$(COMPILED) --extra agent --extra cluster -c requirements/run.lock -o requirements/demo.lock \
+		pyproject.toml hack/pyproject.toml
+	$(COMPILED) --all-extras -c requirements/demo.lock -o requirements/dev.lock pyproject.toml hack/pyproject.toml
+	$(COMPILED) --extra cli -c requirements/dev.lock -o requirements/cli.lock pyproject.toml
+
+clean: ## remove what was set up and built here
 	rm -rf $(VENV) build
 	@$(MAKE) --no-print-directory -C vgpu_runtime clean
 	@$(MAKE) --no-print-directory -C hack/embedded/runtime clean

@@ -71,7 +71,7 @@ def run_story(args: argparse.Namespace) -> None:
     """Tell the story on a new cluster; exits with 1 if a check fails. Raises DemoError if one runs already."""
     session.forbid()
     page = StoryPage(Console())
-    page.runtime(_runtime())
+    page.runtime(_runtime(page))
     started = time.monotonic()
     current = session.start()
     try:
@@ -151,9 +151,12 @@ def end(_: argparse.Namespace) -> None:
     print("the demo cluster has ended" if session.end() else "no demo cluster is running")
 
 
-def _runtime() -> str:
+def _runtime(page: StoryPage) -> str:
+    cache = hip.default_cache()
+    if not hip.present(cache):
+        page.step(f"set-up: HIP {hip.VERSION} from Debian's packages, 80 to 190 MB in {cache} (usually 20 s)")
     try:
-        hip.ensure(hip.default_cache())
+        hip.ensure(cache)
     except hip.HipUnavailableError as error:
         return f"no HIP runtime ({error}): the pods use a small program that asks the driver itself"
     return f"HIP {hip.VERSION} and ROCr from Debian's packages, over a simulated kernel driver"

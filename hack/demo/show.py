@@ -28,6 +28,10 @@ class StoryPage:
         self._console = console if console.is_terminal else Console(width=110)
         self._step = 0
 
+    def step(self, text: str) -> None:
+        """Print what is being done before the story."""
+        self._console.print(Text(text), soft_wrap=True)
+
     def runtime(self, text: str) -> None:
         """Print the title, with `text` about the pods' programs."""
         self._console.print(

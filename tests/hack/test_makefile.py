@@ -1,5 +1,6 @@
 """The targets of the Makefile, with programs in the virtual environment that only say how they were called."""
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -19,16 +20,21 @@ case "$FAILS" in *"<$2>"*) exit 1;; esac
 """
 
 
-def run(folder: Path, *words: str, **environment: str) -> "subprocess.CompletedProcess[str]":
-    """`make` with a copy of the Makefile, of which everything is set up."""
-    shutil.copy(SOURCES.parent / "Makefile", folder)
-    program = folder / ".venv/bin/python"
-    program.parent.mkdir(parents=True)
-    program.write_text(PYTHON)
-    program.chmod(0o755)
-    (folder / "build").mkdir()
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with the Makefile, and what its stamps depend on."""
+    for name in (
+        "Makefile", "pyproject.toml", "hack/pyproject.toml", "requirements/demo.lock", "requirements/dev.lock",
+    ):  # fmt: skip
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(SOURCES.parent / name, tmp_path / name)
+    return tmp_path
+
+
+def make(folder: Path, *words: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    """One `make` in the folder."""
     return subprocess.run(
-        ["make", "--no-print-directory", "--old-file=setup", *words],
+        ["make", "--no-print-directory", *words],
         cwd=folder, env={"PATH": "/usr/bin:/bin", **environment}, capture_output=True, text=True, check=False,
     )  # fmt: skip
 
@@ -37,10 +43,43 @@ def run(folder: Path, *words: str, **environment: str) -> "subprocess.CompletedP
     "fails", [(), (FIRST,), (SECOND,), (FIRST, SECOND)], ids=["none", "first", "second", "both"]
 )
 def test_both_halves_of_the_tests_run_whatever_the_first_one_says(
-    fails: tuple[str, ...], tmp_path: Path
+    fails: tuple[str, ...], folder: Path
 ) -> None:
-    done = run(tmp_path, "test", FAILS="".join(f"<{half}>" for half in fails))
+    python = folder / ".venv/bin/python"
+    python.parent.mkdir(parents=True)
+    python.write_text(PYTHON)
+    python.chmod(0o755)
+    (folder / "build").mkdir()
+    done = make(folder, "--old-file=setup", "test", FAILS="".join(f"<{half}>" for half in fails))
     assert done.stdout.splitlines() == [
         f"ran: {FIRST}", f"ran: {SECOND}", f"closing: {FIRST}", f"closing: {SECOND}",
     ]  # fmt: skip
     assert (done.returncode != 0) == bool(fails), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("target", "there", "installed"),
+    [
+        ("demo", (), ["demo"]),
+        ("setup", (), ["demo", "dev"]),
+        ("setup", ("made", "demo"), ["dev"]),
+        ("demo", ("made", "demo", "dev"), []),
+    ],
+)
+def test_a_target_installs_what_it_needs_and_is_not_there(
+    target: str, there: tuple[str, ...], installed: list[str], folder: Path
+) -> None:
+    (folder / ".venv").mkdir()
+    for stamp in there:
+        (folder / ".venv" / f".{stamp}").touch()
+    steps = make(folder, "--dry-run", target).stdout
+    assert re.findall(r"--require-hashes -r requirements/(\w+)\.lock", steps) == installed
+    assert steps.count("echo 'set-up: the Python packages of ") == len(installed)
+
+
+def test_help_names_every_target(folder: Path) -> None:
+    phony = re.search(r"^\.PHONY: help (.*)$", (folder / "Makefile").read_text(), re.MULTILINE)
+    listed = {line.split()[1] for line in make(folder, "help").stdout.splitlines()}
+    assert phony
+    assert listed - {"help"} == set(phony[1].split()) - {"native"}
+    assert make(folder).stdout == make(folder, "help").stdout

@@ -36,6 +36,11 @@ def default_cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vgpu"
 
 
+def present(cache: Path) -> bool:
+    """True if `ensure` has nothing to fetch."""
+    return (cache / f"hip-{VERSION}").is_dir()
+
+
 def ensure(cache: Path) -> Path:
     """The folder with libamdhip64.so.5 and its dependencies, which the first call fetches into `cache`.
 
