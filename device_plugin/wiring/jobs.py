@@ -200,7 +200,7 @@ class JobEngine(Replica):
         while not (self._view.nodes_listed and self._priorities.listed):
             if self._stop.wait(LOOK_SECONDS):
                 return
-        self._jobs.run(self._sync_jobs, self._on_job, self._stop)
+        self._jobs.run(self._sync_jobs, self._on_job, self._stop, on_restore=self._known.doubt)
 
     def _sync_jobs(self, jobs: Collection[Job]) -> None:
         self._holdings.sync_jobs(jobs)

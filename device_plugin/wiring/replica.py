@@ -92,8 +92,10 @@ class Replica(ABC):
         view, stop = self._view, self._stop
         memory = MemoryReturn(lambda: len(view.pods.all()), malloc_trim())
         return {
-            "pods": partial(self._pods.run, self._sync_pods, self._on_pod, stop),
-            "nodes": partial(self._nodes.run, self._sync_nodes, self._on_node, stop),
+            "pods": partial(self._pods.run, self._sync_pods, self._on_pod, stop, on_restore=view.doubt_pods),
+            "nodes": partial(
+                self._nodes.run, self._sync_nodes, self._on_node, stop, on_restore=view.doubt_nodes
+            ),
             "agents": partial(self._agents.run, self._poller.sync, self._on_agent, stop),
             "ask agents": self._ask_agents,
             "memory": partial(self._every, RETURN_SECONDS, memory.step),

@@ -93,6 +93,17 @@ def test_bookmarks_carry_the_version_over_silence(cluster: Cluster, pending: str
     assert told >= written
 
 
+def test_a_watch_from_a_version_that_is_not_reached_yet_is_silent(
+    cluster: Cluster, name: str, pending: str
+) -> None:
+    """Neither changes nor bookmarks: so it is after etcd was restored from an older state."""
+    version = str(int(cluster.get(pending).version) + 1_000_000)
+    options = {"resourceVersion": version, "allowWatchBookmarks": "true", "timeoutSeconds": "4"}
+    with cluster.watch(PODS, **options, **only(name)) as watch:
+        cluster.patch(pending, {"metadata": {"labels": {"a": "1"}}})
+        assert (watch.code, list(watch)) == (200, [])
+
+
 def test_a_version_from_the_future_is_a_timeout(cluster: Cluster) -> None:
     answer = cluster.get(f"{PODS}?resourceVersion=9000000000000000")
     assert answer.refusal == (504, "Timeout")

@@ -1,7 +1,11 @@
 """List, then watch: the whole state once, then every change, for as long as we run.
 
 The loop follows the Kubernetes API concepts ("Efficient detection of changes"): a watch starts at the list's resource
-version, bookmarks move it on, 410 means list again, a silent stream is closed and resumed.
+version, bookmarks move it on, 410 means list again.
+
+The versions of a cluster fall when its etcd is restored from an older state. A watch from a version that is not reached
+again yet is silent then, bookmarks included, so a silent stream is closed and the list is read anew; and a list of a
+lower version than was seen before shows what has happened.
 """
 
 import logging
@@ -25,6 +29,10 @@ Item = TypeVar("Item")
 # Seconds of silence after which a connection counts as dead: bookmarks come about once a minute.
 SILENCE_SECONDS = 120.0
 FIRST_DELAY, LAST_DELAY = 0.1, 15.0
+
+
+class _SilentError(Exception):
+    """A stream showed nothing for longer than bookmarks take."""
 
 
 class ListWatch(Generic[Item]):
@@ -54,6 +62,8 @@ class ListWatch(Generic[Item]):
         self._stream: Connection | None = None
         self._stopped = False
         self._version = version
+        # The last version that a list or a watch showed.
+        self._seen = version
 
     def run(
         self,
@@ -62,8 +72,12 @@ class ListWatch(Generic[Item]):
         stop: threading.Event,
         on_error: Callable[[ApiError], None] = lambda _: None,
         on_open: Callable[[], None] = lambda: None,
+        on_restore: Callable[[], None] = lambda: None,
     ) -> None:
         """Call `on_sync` with each full list and `on_change` with each change.
+
+        `on_restore` is called when versions have fallen, as after a restored etcd, and before the next list is read:
+        what is known until then may not hold any more.
 
         Returns once `stop` is set and the open watch has ended, or after `interrupt`. Errors of the server are told to
         `on_error` and tried again, later and later. `on_open` is called whenever a watch is open: no change is missed
@@ -74,7 +88,7 @@ class ListWatch(Generic[Item]):
         while not stop.is_set() and not self._stopped:
             try:
                 if not version:
-                    version = self._list(on_sync)
+                    version = self._list(on_sync, on_restore)
                 before, version = version, self._watch(version, on_change, on_open)
                 if version != before:
                     delay = FIRST_DELAY
@@ -106,33 +120,47 @@ class ListWatch(Generic[Item]):
         stop.wait(delay * self._rng.uniform(0.5, 1.0))
         return min(delay * 2, self._longest_pause)
 
-    def _list(self, on_sync: Callable[[Sequence[Item]], None]) -> str:
+    def _list(self, on_sync: Callable[[Sequence[Item]], None], on_restore: Callable[[], None]) -> str:
         listed = self._client.list(self._kind, self._where)
+        if _fell(self._seen, listed.version):
+            text = "%s: the API server is at version %s and was at %s, as after a restored etcd: all is read anew"
+            log.warning(text, self._kind.plural, listed.version, self._seen)
+            on_restore()
+            # Read again: whatever anybody learns after `on_restore`, by a write of his own for instance, stays.
+            listed = self._client.list(self._kind, self._where)
+        self._seen = listed.version
         on_sync(listed.items)
         return listed.version
 
     def _watch(
         self, version: str, on_change: Callable[[Change, Item], None], on_open: Callable[[], None]
     ) -> str:
-        """Follow changes after `version` until the stream ends; returns the last version seen."""
+        """Follow changes after `version` until the stream ends; returns the last version, empty after a silence."""
         with closing(self._opened(version)) as stream:
             try:
                 on_open()
                 for line in self._lines(stream):
                     version = self._event(line, on_change) or version
+                    self._seen = version
+            except _SilentError:
+                log.info("the watch of %s is silent: listing anew", self._kind.plural)
+                return ""
             finally:
                 with self._lock:
                     self._stream = None
         return version
 
     def _lines(self, stream: Connection) -> Iterator[bytes]:
+        """The lines of the stream until it ends. Raises _SilentError."""
         rest = b""
         try:
             for chunk in stream.body():
                 *lines, rest = (rest + chunk).split(b"\n")
                 yield from filter(None, lines)
+        except TimeoutError as error:
+            raise _SilentError from error
         except LOST as error:
-            # Connections often end or fall silent: continue from the last version.
+            # Connections often end: continue from the last version.
             log.debug("watch of %s ended: %s", self._kind.plural, error)
 
     def _opened(self, version: str) -> Connection:
@@ -156,3 +184,8 @@ class ListWatch(Generic[Item]):
         if kind in Change.__members__ and (item := self._client.read(self._kind, body)) is not None:
             on_change(Change[kind], item)
         return version
+
+
+def _fell(before: str, now: str) -> bool:
+    """True if the version `now` is lower than `before`; versions are numbers that grow."""
+    return before.isdecimal() and now.isdecimal() and int(now) < int(before)

@@ -188,7 +188,7 @@ class ClusterFollower:
             look = partial(self._widen, kind, wider, watch, ended)
             self._start_thread(f"rights-{kind.plural}", look)
         try:
-            watch.run(synced, changed, self._stop, partial(self._on_error, kind), opened)
+            watch.run(synced, changed, self._stop, partial(self._on_error, kind), opened, self._doubts(kind))
         except ForbiddenError:
             self._late.pop(kind.plural, None)
             self._entries.put(
@@ -203,6 +203,12 @@ class ClusterFollower:
             with self._watches_lock:
                 self._watches.remove(watch)
         return True
+
+    def _doubts(self, kind: Kind[Any]) -> Callable[[], None]:
+        """The call to make after a restored etcd: what is known of this kind may not hold any more."""
+        if kind is PODS:
+            return self._view.doubt_pods
+        return self._view.doubt_nodes if kind is NODES else lambda: None
 
     def _widen(self, kind: Kind[Any], wider: Where, watch: ListWatch[Any], ended: threading.Event) -> None:
         """End a watch of one namespace once the caller may read the objects of `wider`; `ended` ends the looking."""

@@ -26,12 +26,16 @@ class _Asked:
 
 @dataclass(slots=True)
 class Known:
-    """A pod, whether the watch has shown it, and when there was news of it; its request while it is unbound."""
+    """A pod, whether the watch has shown it, and when there was news of it; its request while it is unbound.
+
+    It is `doubted` after a restored etcd, until there is news of it.
+    """
 
     pod: Pod
     watched: bool
     since: float
     asked: _Asked | None = None
+    doubted: bool = False
 
 
 _accounted = attrgetter(
@@ -144,12 +148,24 @@ class KnownPods:
         watched = (known.pod.uid for known in list(self._known.values()) if known.watched)
         return [uid for uid in watched if uid not in listed]
 
+    def doubt(self) -> None:
+        """Take the next news of each pod as it is, even if it takes a binding or an end back: etcd was restored."""
+        for known in self._known.values():
+            known.doubted = True
+        self._gone.clear()
+
+    def misplaced(self, pod: Pod) -> bool:
+        """True if the pod is known as bound elsewhere, and that is doubted."""
+        known = self._known.get(pod.uid)
+        return known is not None and known.doubted and known.pod.node not in ("", pod.node)
+
     def see(self, pod: Pod, now: float, *, watched: bool) -> Pod:
         """Take news of a pod; returns the pod as it is known now. Old news changes nothing."""
         known = self._known.get(pod.uid)
         if known is None:
             known = self._known[pod.uid] = Known(pod, watched, now)
-        known.pod = later(known.pod, pod)
+        known.pod = pod if known.doubted else later(known.pod, pod)
+        known.doubted = False
         known.watched |= watched
         known.since = now
         if known.pod.node and not known.pod.ended:

@@ -119,6 +119,8 @@ class ClusterView:
     def see_pod(self, pod: Pod, *, watched: bool) -> None:
         """Take news of a pod, from the watch or from elsewhere."""
         with self.lock:
+            if self.pods.misplaced(pod):
+                self._lose_pod(pod.uid)
             before = self.pods.get(pod.uid)
             if self.pods.is_gone(pod.uid):
                 return
@@ -169,6 +171,14 @@ class ClusterView:
         self.take(self.pods.vanished(listed), self.forget_pod)
         with self.lock:
             self._end_list(listed)
+
+    def doubt_pods(self) -> None:
+        """Let the next news of each pod count as it is: etcd was restored, and a list of all pods follows.
+
+        What is learnt from now on stays, whatever that list says: it may be read before a Binding of ours is done.
+        """
+        with self.lock:
+            self.pods.doubt()
 
     def work_without_pods(self) -> None:
         """Work though pods cannot be read: none is known until a list shows them again, and none counts as gone."""
@@ -232,6 +242,12 @@ class ClusterView:
         with self.lock:
             self.nodes_listed = True
             self._begin_promises()
+
+    def doubt_nodes(self) -> None:
+        """Let the next news of each node count, whatever its version: etcd was restored, and a list follows."""
+        with self.lock:
+            self._node_versions = dict.fromkeys(self._node_versions, 0)
+            self._card_changes = CardChanges()
 
     # Jobs
 

@@ -74,6 +74,8 @@ class KnownJobs:
         self._received: dict[str, _Received] = {}
         self._histories = Histories()
         self._gone: dict[str, None] = {}
+        # The Jobs whose next version counts though its number is lower: etcd was restored.
+        self._doubted: set[str] = set()
         self._rigid: dict[str, str] = {}
         self._listed = {"jobs": False, "pods of jobs": False}
         self.changes = 0
@@ -95,7 +97,9 @@ class KnownJobs:
             return
         with self._lock:
             known = self._jobs.get(job.uid)
-            if job.uid in self._gone or (known is not None and not _newer(job, known.job)):
+            doubted = job.uid in self._doubted
+            self._doubted.discard(job.uid)
+            if job.uid in self._gone or not (known is None or doubted or _newer(job, known.job)):
                 return
             read = self._jobs[job.uid] = self._made(job)
             if known is not None and read.planned_like(known):
@@ -107,6 +111,7 @@ class KnownJobs:
         """The Job is gone."""
         with self._lock:
             self._rigid.pop(uid, None)
+            self._doubted.discard(uid)
             self._histories.forget(uid)
             if self._jobs.pop(uid, None) is None:
                 return
@@ -124,6 +129,12 @@ class KnownJobs:
         for uid in self._jobs.keys() - listed:
             self.forget(uid)
         self._listed["jobs"] = True
+
+    def doubt(self) -> None:
+        """Let the next version of each Job count, whatever its number: etcd was restored, and a list follows."""
+        with self._lock:
+            self._doubted = set(self._jobs)
+            self._gone.clear()
 
     def read_again(self) -> None:
         """Read all Jobs again, because what they are read with has changed."""

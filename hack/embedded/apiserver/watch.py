@@ -26,8 +26,9 @@ def stream(
 ) -> Iterator[bytes]:
     """Lines of JSON, several to a piece, from after `version` until `seconds` or the store's `epoch` are over.
 
-    Without a version (or with 0) the stream begins with the objects that are there. Lost history is a line of type
-    ERROR that ends the stream. With `bookmark_seconds`, a bookmark follows every such time of silence, and the end.
+    Without a version (or with 0) the stream begins with the objects that are there. From a version that is not reached
+    yet it is silent until then. Lost history is a line of type ERROR that ends the stream. With `bookmark_seconds`, a
+    bookmark follows every such time of silence, and the end.
     `shown` makes the JSON of an object.
     """
     deadline = time.monotonic() + seconds
@@ -36,6 +37,7 @@ def stream(
         yield b"".join(_line("ADDED", shown(stored)) for stored in present)
     else:
         seen = int(version)
+    begin = seen
     try:
         position = store.position(resource, seen)
         while store.epoch == epoch:
@@ -45,12 +47,14 @@ def stream(
             patience = remaining if bookmark_seconds is None else min(remaining, bookmark_seconds)
             changes, seen = store.wait(resource, position, patience, epoch)
             position += len(changes)
-            lines = b"".join(_lines(changes, selects, shown))
+            lines = b"".join(_lines([c for c in changes if c.new.version > begin], selects, shown))
             if lines:
                 yield lines
-            elif bookmark_seconds is not None and not changes and time.monotonic() < deadline:
+            elif (
+                bookmark_seconds is not None and not changes and seen >= begin and time.monotonic() < deadline
+            ):
                 yield _bookmark(resource, seen)
-        if bookmark_seconds is not None:
+        if bookmark_seconds is not None and seen >= begin:
             yield _bookmark(resource, seen)
     except errors.StatusError as error:
         yield _line("ERROR", msgspec.json.encode(error.status()))

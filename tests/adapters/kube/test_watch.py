@@ -5,6 +5,7 @@ import queue
 import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import pytest
 
@@ -26,11 +27,15 @@ class Follower:
         self.told: queue.Queue[tuple[str, list[str]]] = queue.Queue()
         self.stop = threading.Event()
         self.watch = ListWatch(client, NODES, silence=silence, rng=random.Random(1))
-        self.thread = threading.Thread(target=self.watch.run, args=(self._sync, self._change, self.stop))
+        run = partial(self.watch.run, on_restore=self._restored)
+        self.thread = threading.Thread(target=run, args=(self._sync, self._change, self.stop))
         self.thread.start()
 
     def _sync(self, items: Sequence[Node]) -> None:
         self.told.put(("sync", sorted(item.name for item in items)))
+
+    def _restored(self) -> None:
+        self.told.put(("restored", []))
 
     def _change(self, change: Change, item: Node) -> None:
         self.told.put((change.value, [item.name]))
@@ -81,6 +86,37 @@ def test_a_forgotten_history_is_listed_again(client: KubeClient, api: EmbeddedAp
     api.store.compact()
     api.start()
     assert follower.next() == ("sync", ["n1", "n2"])
+    follower.end()
+
+
+def test_after_a_restored_etcd_the_older_state_is_listed_though_the_watch_shows_nothing(
+    client: KubeClient, api: EmbeddedApiServer
+) -> None:
+    for name in ("n1", "n2"):
+        node(client, name)
+    for number in range(100):
+        annotate(client, "n1", number=f"{number}")
+    follower = Follower(client, silence=1.0)
+    assert follower.next() == ("sync", ["n1", "n2"])
+    api.stop()
+    restored = EmbeddedApiServer(bookmark_seconds=0.1)
+    restored.registry.create("system:admin", _nodes(), {"metadata": {"name": "n1"}})
+    assert restored.store.version < api.store.version - 50
+    restored._port = api._port
+    restored.start()
+    assert follower.next() == ("restored", [])
+    assert follower.next() == ("sync", ["n1"])
+    node(client, "n3")
+    assert follower.next() == ("ADDED", ["n3"])
+    follower.end()
+    restored.stop()
+
+
+def test_a_silent_stream_is_listed_anew(client: KubeClient, api: EmbeddedApiServer) -> None:
+    api.bookmark_seconds = 60.0
+    node(client, "n1")
+    follower = Follower(client, silence=0.3)
+    assert [follower.next() for _ in range(2)] == [("sync", ["n1"])] * 2
     follower.end()
 
 

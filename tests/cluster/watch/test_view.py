@@ -26,7 +26,7 @@ from device_plugin.core.requests import DEFAULT_PREFIXES, PodRequest, pod_reques
 from tests.builders.cards import FAMILY, inventory
 from tests.builders.pods import grant as slice_of
 from tests.builders.pods import pod, with_grant
-from tests.cluster.world import Clock, Memory, World
+from tests.cluster.world import Clock, Memory, Replica, World
 
 ALL, QUARTER = 16368, 4092
 
@@ -436,3 +436,87 @@ def test_a_list_that_was_read_before_the_watch_showed_more_changes_nothing() -> 
     assert view.inventory("n1") is not None
     view.see_node(Node("n1", version=10))
     assert view.inventory("n1") is None
+
+
+def test_after_a_restored_etcd_a_list_of_nodes_with_lower_versions_counts() -> None:
+    """Also for a node whose cards have just changed so often that the next change had to wait."""
+    view = ClusterView(DEFAULT_PREFIXES, Clock())
+    for number in range(10):
+        view.see_node(replace(node(cards=1 + number % 2), version=900_000 + number))
+    view.doubt_nodes()
+    view.sync_nodes([replace(node(cards=3), version=1000)])
+    found = view.inventory("n1")
+    assert found is not None
+    assert (len(found.cards), found.serving) == (3, True)
+    view.see_node(replace(node(cards=4), version=999))
+    assert view.inventory("n1") == found, "from now on the order counts again"
+
+
+def test_after_a_restored_etcd_bindings_ends_and_deletions_that_it_lost_are_taken_back() -> None:
+    state = state_of(node(cards=2))
+    view = state.view
+    a, b, c = pod("a"), pod("b"), pod("c")
+    held = bound(b, grant(b, cores=(1,)))
+    view.see_pod(bound(a, grant(a)), watched=True)
+    view.see_pod(replace(held, phase="Succeeded"), watched=True)
+    view.see_pod(bound(c, grant(c, cores=(2,))), watched=True)
+    view.forget_pod(c.uid, ended=True)
+    view.doubt_pods()
+    view.sync_pods([a, replace(held, phase="Running"), c])
+    assert view.ledger.grants() == {b.uid: grant(b, cores=(1,))}
+    assert [view.pods.get(each.uid) for each in (a, c)] == [a, c]
+    request = request_of(state, a)
+    assert isinstance(state.reservations.reserve(a, request, ("n1",)), Reservation), "it can be placed again"
+
+
+def test_bindings_that_were_sent_after_versions_fell_stay_though_the_list_does_not_show_them(
+    world: World, one: Replica
+) -> None:
+    before, since, under_way = (world.pod(name, 4, 15) for name in ("before", "since", "under-way"))
+    assert one.bind(before, one.ask(before)) == ""
+    assert one.ask(since) == one.ask(under_way) == "n1"
+
+    def landed_while_the_list_is_read(bound: Pod, node: str, annotations: Mapping[str, str]) -> None:
+        world.api.watchers.clear()
+        world.api.land(bound, node, annotations)
+        if bound.uid == under_way.uid:
+            one.view.sync_pods([before, since, under_way])
+
+    one.view.doubt_pods()
+    world.api.on_bind = landed_while_the_list_is_read
+    assert one.bind(since) == ""
+    assert one.bind(under_way) == ""
+    assert set(one.view.ledger.grants()) == {since.uid, under_way.uid}
+
+
+def test_after_a_restored_etcd_the_ledger_equals_one_that_is_made_anew() -> None:
+    seed = random.randrange(1 << 32)
+    rng = random.Random(seed)
+    for _ in range(200):
+        old, new = (_some_pods(rng) for _ in range(2))
+        clock = Clock()
+        state = state_of(replace(node(cards=2), version=900), clock=clock)
+        state.view.sync_pods(old)
+        state.view.doubt_nodes()
+        state.view.doubt_pods()
+        cards = replace(node(cards=rng.choice((2, 3))), version=10)
+        state.view.sync_nodes([cards])
+        state.view.sync_pods(new)
+        clock.now += REPORT_SECONDS
+        state.view.expire()
+        fresh = state_of(cards)
+        fresh.view.sync_pods(new)
+        assert state.view.ledger == fresh.view.ledger, f"seed {seed}"
+
+
+def _some_pods(rng: random.Random) -> list[Pod]:
+    """Some of ten pods, each unbound, bound to one of two cards, or ended there."""
+    found = []
+    for number in range(10):
+        made = pod(f"p{number}")
+        where = grant(made, f"n1-{rng.randrange(2)}", (number,))
+        phase = rng.choice(("Pending", "Running", "Failed"))
+        states = (made, replace(bound(made, where), phase=phase))
+        if rng.random() < 0.8:
+            found.append(rng.choice(states))
+    return found

@@ -51,6 +51,20 @@ def test_a_job_that_is_gone_does_not_come_back(known: KnownJobs) -> None:
     assert A in known.managed(), "it is not remembered for ever"
 
 
+def test_after_a_restored_etcd_lower_versions_count_and_the_answers_to_writes_since_then_stay(
+    known: KnownJobs,
+) -> None:
+    known.sync([job("a", 2, version="900000"), job("b", 2, version="900001"), job("c", version="900002")])
+    known.forget("uid-c")
+    known.doubt()
+    known.see(job("b", 3, version="1001"))  # the answer to our write, which the list does not show yet
+    known.sync([job("a", 4, version="1000"), job("b", 2, version="999"), job("c", version="998")])
+    found = {name: managed.job.parallelism for (_, name), managed in known.managed().items()}
+    assert found == {"a": 4, "b": 3, "c": job("c").parallelism}
+    known.see(job("a", 2, version="999"))
+    assert known.managed()[A].job.parallelism == 4, "from now on the order counts again"
+
+
 def test_a_job_that_leaves_its_queue_is_left_alone(known: KnownJobs) -> None:
     known.see(job("a"))
     known.see(job("a", version="2", labels={}))
