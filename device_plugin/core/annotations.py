@@ -28,6 +28,7 @@ SLICES = "vgpu.io/slices"
 MIN_REPLICAS = "vgpu.io/min-replicas"
 MAX_REPLICAS = "vgpu.io/max-replicas"
 SPLIT = "vgpu.io/split"
+SPLIT_RATIO = "vgpu.io/split-ratio"
 BARRIER = "vgpu.io/barrier"
 SAMPLES = "vgpu.io/samples"
 EPOCHS = "vgpu.io/epochs"
@@ -113,6 +114,9 @@ KEYS = (
     Key(SPLIT, "Job", "annotation", _USER,
         "`ordered` or `any`: each pod is a sub-task, and as many run at a time as there is room for. On a Job with"
         " vgpu.io/split-of, the order of the Jobs of that split."),
+    Key(SPLIT_RATIO, "Job", "annotation", _USER,
+        "The split begins once there is room for more sub-tasks at a time than their number divided by this, `4`, or"
+        " when it has waited for too long; by default it begins with one."),
     Key(BARRIER, "Job", "annotation", _USER,
         "`true` on a Job with vgpu.io/split-of: further sub-tasks start only when all that run have ended."),
     Key(SPLIT_OF, "Job", "label", _USER,

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
+from math import inf
 from typing import Any
 
 from device_plugin.adapters.agents import AgentPoller, Pace, read_progress
@@ -193,7 +194,14 @@ class JobEngine(Replica):
         return self._jobs, self._classes, self._lease_watch
 
     def _read(self, job: Job) -> JobSpec | None:
-        return job_spec(job, self._settings.prefixes, self._priorities.by_name, self._holdings.share)
+        settings = self._settings
+        return job_spec(
+            job,
+            settings.prefixes,
+            self._priorities.by_name,
+            self._holdings.share,
+            settings.split_ratio or inf,
+        )
 
     def _watch_jobs(self) -> None:
         # What part of a card a slice takes is known once the cards are, and what a Job's priority is with the classes.

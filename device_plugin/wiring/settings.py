@@ -249,6 +249,14 @@ class JobsSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel", f
             ge=0,
         ),
     ] = STRANDED_S
+    split_ratio: Annotated[
+        float,
+        Meta(
+            description="a split begins once there is room for more sub-tasks at a time than their number divided by"
+            " this, at least 1, or when it has waited for too long; 0 begins with one sub-task",
+            ge=0,
+        ),
+    ] = 0.0
     queue_weights: Annotated[
         dict[str, float],
         Meta(description="weights of queues, 1 for each that is not named", examples=[{"research": 2}]),

@@ -46,6 +46,8 @@ def jobs(settings: "JobsSettings") -> Iterator[str]:
     yield from _address("explainListen", settings.explain_listen)
     yield from _address("httpListen", settings.http_listen)
     yield from _server(settings.kube.server)
+    if 0 < settings.split_ratio < 1:
+        yield f"splitRatio: {settings.split_ratio:g}: write 0, or a number of at least 1, such as 4"
     for queue, weight in settings.queue_weights.items():
         if not weight > 0:
             yield f"queueWeights: {queue} has weight {weight:g}: write a number greater than 0"

@@ -15,6 +15,7 @@ from device_plugin.core.annotations import (
     ROLE,
     SAMPLES,
     SPLIT,
+    SPLIT_RATIO,
 )
 from device_plugin.kube.api import JOBS
 from tests.e2e import nodes
@@ -79,6 +80,20 @@ def test_each_sub_task_runs_once_in_a_window_that_grows_though_the_engine_is_kil
     lines = machines.run(nodes.first(), "cat", f"{folder}/parts").splitlines()
     assert lines[0] == "begin 0"
     assert Counter(lines) == {f"{what} {part}": 1 for what in ("begin", "end") for part in range(PARTS)}
+
+
+def test_a_split_begins_once_a_part_of_it_fits(kubectl: Kubectl) -> None:
+    cards = len(inventory(nodes.first())["cards"])
+    kubectl.create(queued("other", cards - 1))
+    assert eventually(partial(running, kubectl, "other", cards - 1), SECONDS)
+    frames = split("frames", f"/run/parts/{kubectl.namespace}")
+    # Room for more than 10 / 9 sub-tasks is room for two.
+    frames["metadata"]["annotations"][SPLIT_RATIO] = "9"
+    kubectl.create(frames, queued("small", 1))
+    assert eventually(partial(running, kubectl, "small", 1), SECONDS)
+    assert kubectl.get(JOBS, "frames")["spec"]["suspend"], "the card that was free was enough for one only"
+    kubectl("delete", "job", "other", "--cascade=foreground")
+    assert eventually(partial(running, kubectl, "frames", cards - 1), SECONDS)
 
 
 def split(name: str, folder: str) -> dict[str, Any]:

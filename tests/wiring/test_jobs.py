@@ -5,6 +5,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from device_plugin.adapters.exposition import Exposition
@@ -12,7 +13,7 @@ from device_plugin.adapters.http import server as http
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.endpoint import Endpoint
 from device_plugin.adapters.probes import probes
-from device_plugin.core.annotations import POOL, QUEUE
+from device_plugin.core.annotations import POOL, QUEUE, SPLIT
 from device_plugin.core.metrics import Reading
 from device_plugin.core.requests import Request
 from device_plugin.jobs.plan.leases import PoolLeases
@@ -37,14 +38,19 @@ LEASE = Ref("vgpu-jobs", "vgpu-system")
 
 
 @pytest.fixture
-def run(api: EmbeddedApiServer, tmp_path: Path) -> Run:
-    """The engine at this API server."""
+def settings(api: EmbeddedApiServer, tmp_path: Path) -> JobsSettings:
+    """The settings of an engine at this API server."""
     token = tmp_path / "token"
     token.write_text("system:serviceaccount:vgpu-system:vgpu-jobs")
-    settings = JobsSettings(
+    return JobsSettings(
         pod_name="vgpu-jobs-0", explain_listen="127.0.0.1:0", http_listen="127.0.0.1:0",
         kube=KubeSettings(server=api.url, token_file=str(token)),
     )  # fmt: skip
+
+
+@pytest.fixture
+def run(settings: JobsSettings) -> Run:
+    """The engine at this API server."""
     return lambda stop: jobs.run(settings, stop)
 
 
@@ -123,6 +129,26 @@ def test_pools_have_leases_and_a_job_that_fits_several_starts_in_one(
         assert admin.get(LEASES, Ref("vgpu-jobs-1", "vgpu-system")).holder == "vgpu-jobs-0"
         assert f"pool {pool} is planned by vgpu-jobs-0\n" in get(f"{listening['explain']}/explain")[1]
         assert f'vgpu_job_pool_planner{{pool="{pool}"}} 1.0' in get(f"{listening['http']}/metrics")[1]
+
+
+def test_a_split_waits_by_the_ratio_of_the_setting(
+    api: EmbeddedApiServer, running: Running, settings: JobsSettings, get: Get
+) -> None:
+    admin = KubeClient(Endpoint(api.url, lambda: "Bearer system:admin"), "test")
+    agent = KubeClient(Endpoint(api.url, lambda: f"Bearer {AGENT_USER}@n1"), "test")
+    node(admin, "n1")
+    annotate(agent, "n1", **{"vgpu.io/cards": inventory("n1").encode()})
+    pod = {"restartPolicy": "Never", "containers": [objects.container(limits={FAMILY: 1})]}
+    body = objects.job("frames", pod=pod, suspend=True, podReplacementPolicy="Failed")
+    body["spec"] |= {"completionMode": "Indexed", "completions": 16}
+    body["metadata"] |= {"labels": {QUEUE: "default"}, "annotations": {SPLIT: "ordered"}}
+    ratio = msgspec.structs.replace(settings, split_ratio=4.0)
+    with closing(admin), closing(agent), running(lambda stop: jobs.run(ratio, stop)) as listening:
+        admin.create(JOBS, body, "default")
+        explain = f"{listening['explain']}/explain?job=default/frames"
+        assert eventually(lambda: "waits for room for 5 of its 16 sub-tasks" in get(explain)[1], SECONDS), (
+            get(explain)
+        )
 
 
 def test_a_watch_tells_it_the_renewals_of_leases(

@@ -145,6 +145,7 @@ def test_a_bad_variable_is_named() -> None:
             'jobs --rates ["resnet50"]',
             "rates: line 1 of the table of rates is 'resnet50': write MODEL CARD SPEED",
         ),
+        ("jobs --split-ratio 0.5", "splitRatio: 0.5: write 0, or a number of at least 1, such as 4"),
         ('jobs --queue-weights {"a":0}', "queueWeights: a has weight 0: write a number greater than 0"),
         (
             "cluster --kube-server https://a:99999",

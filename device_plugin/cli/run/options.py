@@ -20,6 +20,7 @@ _ANNOTATIONS = (
     (keys.DURATION, "how long it may take, 8h or 90m"),
     (keys.DURATION_AT_MOST, "how long it may take where fewer cards are free"),
     (keys.MODEL, "the machine-learning model, by which its speed is known"),
+    (keys.SPLIT_RATIO, "with --split: begin once there is room for more scripts than their number divided by this"),
     (keys.EXPECTED_DURATION, "how long it will run, 6h"),
     (keys.CHECKPOINT_SECONDS, "how long a checkpoint takes, if that is more than the grace period"),
 )  # fmt: skip

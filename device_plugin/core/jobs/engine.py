@@ -22,7 +22,7 @@ from device_plugin.core.jobs.rank import attained_work, expected_work, level, ne
 from device_plugin.core.jobs.rearrange import Rearrangement, fits
 from device_plugin.core.jobs.room import Room
 from device_plugin.core.jobs.rules import Rules
-from device_plugin.core.jobs.split import SplitTurns, split_problem
+from device_plugin.core.jobs.split import SplitTurns, first_parts, split_problem
 
 # Where remaining work is known it may change the order of jobs at any time: they are compared this often.
 COMPARED_S = 600.0
@@ -144,12 +144,12 @@ def _startable(draft: Draft) -> Iterator[JobState]:
 
 
 def _too_scarce(draft: Draft, unit: Unit, rules: Rules) -> bool:
-    """True for a split that has not begun and needs too many times of what is free, until it is due."""
+    """True for a split that has not begun, and for too few of whose sub-tasks there is room."""
     job = unit[0]
-    begun = job.phase is not JobPhase.WAITING or draft.width(job)
-    if job.spec.parts < rules.split_ratio or begun or due(job, draft.now, rules):
+    if not job.spec.parts or draft.width(job):
         return False
-    return job.spec.parts >= rules.split_ratio * draft.room.free(job.spec)
+    needed = first_parts(job, draft.now, rules)
+    return needed > 1 and draft.room.free(job.spec) < needed
 
 
 def _kind(unit: Unit, draft: Draft, rules: Rules) -> object:

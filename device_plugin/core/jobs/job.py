@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from enum import Enum
-from math import inf
+from math import floor, inf
 
 from device_plugin.core.app_types import DEFAULT_TYPE
 from device_plugin.core.jobs.spec import Goal, Split
@@ -26,8 +26,9 @@ class JobSpec:
     author. `expected_seconds` is the declared duration at the width that the author asked for. Without `preempts` the
     job neither shrinks nor stops others. `created` is in seconds of the caller's clock.
 
-    A job with `parts` is split into that number of sub-tasks, of which `least` to `most` run at a time; one with
-    `split_of` is sub-task `part` of the split of that name. Of a job with a `goal` the width is still to be found, from
+    A job with `parts` is split into that number of sub-tasks, of which `least` to `most` run at a time; it begins once
+    more than `parts` divided by `split_ratio` have room. One with `split_of` is sub-task `part` of the split of that
+    name. Of a job with a `goal` the width is still to be found, from
     `least` to `most`. `group_size` is how many pods of the group start together, 0 if the pods do not say; a group of
     several Jobs is named by the Jobs (`joint`), that of one Job by its pods alone. `width_owner` is what decides the
     width in place of the engine (`JobSet`, `Kueue`); `kueue` is true if Kueue decides when the job starts.
@@ -49,6 +50,7 @@ class JobSpec:
     role: str = ""
     split: Split | None = None
     parts: int = 0
+    split_ratio: float = inf
     barrier: bool = False
     split_of: str = ""
     part: int | None = None
@@ -66,6 +68,11 @@ class JobSpec:
     def elastic(self) -> bool:
         """True if the width may differ from the width asked for."""
         return self.least < self.most and not self.parts and (self.goal is None or self.goal.bounded)
+
+    @property
+    def first_parts(self) -> int:
+        """The number of sub-tasks of a split for which there must be room before it begins."""
+        return min(self.parts, floor(self.parts / self.split_ratio) + 1)
 
 
 UNKNOWN = "unknown"

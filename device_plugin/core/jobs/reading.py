@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from datetime import datetime
+from math import inf
 
 from device_plugin.core import annotations
 from device_plugin.core.app_types import DEFAULT_TYPE, TYPES
@@ -25,7 +26,7 @@ LABELS = (
     annotations.QUEUE, annotations.GROUP, annotations.ROLE, annotations.SPLIT_OF, annotations.PART,
 )  # fmt: skip
 ANNOTATIONS = (
-    annotations.MIN_REPLICAS, annotations.MAX_REPLICAS, annotations.SPLIT, annotations.BARRIER,
+    annotations.MIN_REPLICAS, annotations.MAX_REPLICAS, annotations.SPLIT, annotations.SPLIT_RATIO, annotations.BARRIER,
     annotations.SAMPLES, annotations.EPOCHS, annotations.DURATION, annotations.DURATION_AT_MOST, annotations.MODEL,
     annotations.APP_TYPE, annotations.CARD_MODEL, annotations.EXPECTED_DURATION, annotations.CHECKPOINT_SECONDS,
 )  # fmt: skip
@@ -42,6 +43,7 @@ MAX_SECONDS = 366 * 86_400
 # more (parameter mostGraceSeconds).
 MAX_CHECKPOINT = 3600
 _NUMBER = re.compile(r"[1-9][0-9]{0,12}")
+_RATIO = re.compile(r"[1-9][0-9]{0,5}(?:\.[0-9]{1,3})?")
 _PART = re.compile(r"0|[1-9][0-9]{0,4}")
 _DURATION = re.compile(r"(?:([0-9]{1,9})d)?(?:([0-9]{1,9})h)?(?:([0-9]{1,9})m)?(?:([0-9]{1,9})s)?")
 _UNITS = (86_400, 3600, 60, 1)
@@ -55,11 +57,12 @@ def job_spec(
     prefixes: Collection[str],
     priorities: Mapping[str, PriorityClass],
     share: Callable[[Request], float],
+    split_ratio: float = inf,
 ) -> JobSpec | None:
     """The specification that is written on `job`, None without a queue label. Raises RequestError if it is malformed.
 
     `priorities` has the cluster's PriorityClasses by name, and under an empty name the one of pods that name none.
-    `share` says what part of a card a slice takes.
+    `share` says what part of a card a slice takes, and `split_ratio` is that of splits that name none.
     """
     if annotations.QUEUE not in job.labels:
         return None
@@ -90,6 +93,7 @@ def job_spec(
         role=_role(job, least < most),
         split=order or (Split.ORDERED if split_of else None),
         parts=(job.completions or 0) if divided else 0,
+        split_ratio=_split_ratio(job, split_ratio, divided=divided),
         barrier=_barrier(job, split_of),
         split_of=split_of,
         part=_part(job, split_of),
@@ -272,6 +276,21 @@ def _part(job: Job, split_of: str) -> int | None:
     if not _PART.fullmatch(text):
         raise _malformed(annotations.PART, text, f"a whole number from 0 to {MAX_PARTS - 1}", "label")
     return int(text)
+
+
+def _split_ratio(job: Job, usual: float, *, divided: bool) -> float:
+    """The written ratio at which a split begins, `usual` without one."""
+    text = job.annotations.get(annotations.SPLIT_RATIO)
+    if text is None:
+        return usual
+    if not _RATIO.fullmatch(text):
+        raise _malformed(annotations.SPLIT_RATIO, text, "a number of at least 1, such as 4 or 2.5")
+    if not divided:
+        raise RequestError(
+            f"annotation {annotations.SPLIT_RATIO} is about the sub-tasks of one Job: write {annotations.SPLIT} too, or"
+            " leave it out"
+        )
+    return float(text)
 
 
 def _barrier(job: Job, split_of: str) -> bool:

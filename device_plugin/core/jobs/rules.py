@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import inf
 
 HOUR = 3600.0
 # The traces of `vgpu bench jobs` do not decide it: with 300, 600, 900 and 1,800 s the mean JCT is 0.503, 0.504, 0.504
@@ -50,8 +49,6 @@ class Rules:
     """A job that shrinks gives at least this share of its width, so that the next ones find room too."""
     use: float = 1.0
     """The share of the cards that may be in use; jobs leave the rest to other pods."""
-    split_ratio: float = inf
-    """A split begins if it needs less than this many times of what is free, or is due; by default wherever one fits."""
     searches: int = 32
     """For at most this many jobs of a round room is sought by shrinking and suspending others."""
     weights: Mapping[str, float] = field(default_factory=dict)

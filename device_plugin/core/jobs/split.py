@@ -10,8 +10,9 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from device_plugin.core import annotations
-from device_plugin.core.jobs.job import JobKey, JobSpec, JobState
-from device_plugin.core.jobs.queue import Unit
+from device_plugin.core.jobs.job import JobKey, JobPhase, JobSpec, JobState
+from device_plugin.core.jobs.queue import Unit, due
+from device_plugin.core.jobs.rules import Rules
 from device_plugin.core.jobs.spec import Split
 
 SplitKey = tuple[str, str]
@@ -48,6 +49,13 @@ class SplitTurns:
         """Keep back what must not pass a sub-task for which there is no room."""
         if unit[0].spec.split is Split.ORDERED:
             self._kept_back.add(_split(unit[0]))
+
+
+def first_parts(job: JobState, now: float, rules: Rules) -> int:
+    """The number of sub-tasks for which a waiting split needs room: one, once it has begun or is due."""
+    if job.phase is not JobPhase.WAITING or due(job, now, rules):
+        return 1
+    return job.spec.first_parts
 
 
 def split_problem(jobs: Sequence[JobSpec]) -> str:

@@ -88,9 +88,7 @@ class Announcer:
         found = places(queued, last.at, rounds.rules) if waits else {}
         for state in waits:
             if state.spec.key in jobs and len(self._waiting) < MOST_WAITS:
-                text = _wait(
-                    state, found.get(state.spec.key, 0), rounds.rules, last.closed.get(state.spec.key, "")
-                )
+                text = _wait(state, found.get(state.spec.key, 0), last, rounds.rules)
                 self._waiting.add(jobs[state.spec.key], Event.JOB_WAITS, text)
 
     def _new_waits(self, lasts: Sequence[Round]) -> Sequence[Sequence[JobState]]:
@@ -151,9 +149,9 @@ def said(write: Write) -> Iterator[Said]:
         yield event, f"goes from {record.before} to {pods(record.after)}{_helped(record)}"
 
 
-def _wait(state: JobState, place: int, rules: Rules, closed: str) -> str:
-    text = f"waits for {room_for(state)}"
-    if closed:
+def _wait(state: JobState, place: int, last: Round, rules: Rules) -> str:
+    text = f"waits for {room_for(state, last.at, rules)}"
+    if closed := last.closed.get(state.spec.key):
         text += f"; {closed}"
     if place:
         text += f"; it is number {place} of those that wait in queue {state.spec.queue}"

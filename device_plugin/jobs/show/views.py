@@ -8,7 +8,9 @@ from device_plugin.core.jobs.plan import Refuse
 from device_plugin.core.jobs.progress import Progress
 from device_plugin.core.jobs.queue import places
 from device_plugin.core.jobs.resize import Resize, api_time
+from device_plugin.core.jobs.rules import Rules
 from device_plugin.core.jobs.sizing import offers
+from device_plugin.core.jobs.split import first_parts
 from device_plugin.jobs.execute.stages import by_beneficiary, stages
 from device_plugin.jobs.plan.planners import Planners, PoolPlanner
 from device_plugin.jobs.plan.round import Round
@@ -126,7 +128,7 @@ class _LastRound:
             return replace(view, waits_for="the next round", why="it is looked at in the next round")
         # While it waits for pods of others to leave, its width is that with which it will start.
         giving = self._giving.get(key, ()) if state.phase is JobPhase.STARTING and managed.job.suspend else ()
-        why = _given(giving) if giving else _why(managed, state, last.at)
+        why = _given(giving) if giving else _why(managed, state, last.at, self._rules)
         short, start = last.short.get(key), last.starts.get(key)
         if limits := self._limits(spec) if spec.cards and not state.running else "":
             why = f"{why}; {limits}"
@@ -136,7 +138,7 @@ class _LastRound:
             why = f"{why}; the API server refuses its other pods: {uncreated}"
         return replace(
             view, phase=state.phase.value, place=self._places.get(key, 0),
-            waits_for=GIVEN if giving else _waits_for(state),
+            waits_for=GIVEN if giving else _waits_for(state, last.at, self._rules),
             why=f"{why}; it can have {offers(short, start and start - last.at)}" if short else why,
             left=managed.history.seconds_left(state.width) if managed.history and state.running else None,
             stuck=stuck_for(managed, state),
@@ -181,10 +183,11 @@ WAITS_FOR: Mapping[JobPhase, str] = {
 }
 
 
-def _why(managed: Managed, state: JobState, now: float) -> str:
+def _why(managed: Managed, state: JobState, now: float, rules: Rules) -> str:
     """One sentence that gives the reason for the Job's phase."""
     record = managed.record
-    room = room_for(state) if state.spec.joint else f"room for {state.spec.least} of its pods"
+    apart = not (state.spec.joint or state.spec.parts)
+    room = f"room for {state.spec.least} of its pods" if apart else room_for(state, now, rules)
     text = _WHY.get(state.phase, "").format(width=pods(state.width), room=room, stopped=_stopped(record))
     if state.phase is JobPhase.RESIZING and record is not None:
         helped = "/".join(record.beneficiary) if record.beneficiary is not None else "other pods"
@@ -231,13 +234,15 @@ def _progress(managed: Managed) -> Progress | None:
     return Progress(min(managed.job.succeeded, parts), parts) if parts else managed.progress
 
 
-def _waits_for(state: JobState) -> str:
+def _waits_for(state: JobState, now: float, rules: Rules) -> str:
     """The words for what the Job waits for; empty if it does not wait."""
-    return room_for(state) if state.queued else WAITS_FOR.get(state.phase, "")
+    return room_for(state, now, rules) if state.queued else WAITS_FOR.get(state.phase, "")
 
 
-def room_for(state: JobState) -> str:
+def room_for(state: JobState, now: float, rules: Rules) -> str:
     """The room that a job needs to start, in words."""
+    if state.spec.parts:
+        return f"room for {first_parts(state, now, rules)} of its {state.spec.parts} sub-tasks"
     return f"room for group {state.spec.group}" if state.spec.joint else f"room for {pods(state.spec.least)}"
 
 

@@ -130,6 +130,8 @@ def test_scripts_are_parts_that_fail_each_for_itself(printed: Printed, tmp_path:
     assert (found.split, found.parts) == (Split.ORDERED, 2)
     assert job["spec"]["backoffLimitPerIndex"] == 0
     assert container(job)["command"][2] == 'exec "$@" "/parts/$JOB_COMPLETION_INDEX"'
+    _, job = printed("--mem=4", files, "--split-ratio=2")
+    assert spec_of(job).split_ratio == 2
     _, job = printed("--cards=2", files, "--", "bash", "-x")
     assert container(job)["args"] == ["bash", "-x"]
     assert container(job)["resources"] == {"limits": {FAMILY: "2"}}

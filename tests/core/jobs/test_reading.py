@@ -85,6 +85,14 @@ def test_split_into_sub_tasks(order: str) -> None:
     assert (found.asked, found.least, found.most, found.elastic) == (1, 1, 1024, False)
 
 
+def test_a_split_begins_by_the_ratio_that_is_written_or_else_by_that_of_the_setting() -> None:
+    written = job(QUEUED, {"split": "any", "split-ratio": "4"}, completions=1000, parallelism=1)
+    plain = job(QUEUED, {"split": "any"}, completions=1000, parallelism=1)
+    found = [job_spec(each, DEFAULT_PREFIXES, CLASSES, lambda _: 1, 2.5) for each in (written, plain)]
+    assert [each and (each.split_ratio, each.first_parts) for each in found] == [(4.0, 251), (2.5, 401)]
+    assert read(plain).first_parts == 1, "as soon as one fits"
+
+
 @pytest.mark.parametrize(
     ("written", "expected"), [({}, Split.ORDERED), ({"split": "any", "barrier": "true"}, Split.ANY)]
 )

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from device_plugin.core.jobs.job import JobPhase, JobSpec, JobState
 from device_plugin.core.jobs.plan import Admit, Scale
 from device_plugin.core.jobs.rank import turn_end
 from device_plugin.core.jobs.rules import HOUR, Rules
-from device_plugin.core.jobs.split import split_problem
+from device_plugin.core.jobs.split import first_parts, split_problem
 from tests.builders.cards import FAMILY
 from tests.builders.jobs import running, waiting
 from tests.builders.written_jobs import spec, template
@@ -39,9 +40,9 @@ def started(slots: int, jobs: Sequence[JobState], rules: Rules = RULES) -> list[
     return sorted(job.spec.part or 0 for job in after if job.width and job.spec.key not in before)
 
 
-def split_job(count: int) -> JobState:
+def split_job(count: int, **spec: Any) -> JobState:
     """A Job of so many equal sub-tasks."""
-    made = waiting("frames", most=min(count, 1024))
+    made = waiting("frames", most=min(count, 1024), **spec)
     return replace(made, since=NOW - 60, spec=replace(made.spec, parts=count, asked=1))
 
 
@@ -126,13 +127,26 @@ def test_q2_where_nothing_is_free_or_no_parts_are_declared_it_waits() -> None:
 
 
 def test_q2_above_a_ratio_of_need_to_what_is_free_it_waits() -> None:
-    job, rules = split_job(16), Rules(split_ratio=4.0)
-    assert widths([job], planned(4, job, rules=rules)) == {"frames": 0}
-    assert widths([job], planned(5, job, rules=rules)) == {"frames": 5}
+    job = split_job(16, split_ratio=4.0)
+    assert widths([job], planned(4, job)) == {"frames": 0}
+    assert widths([job], planned(5, job)) == {"frames": 5}
     begun = replace(job, phase=JobPhase.RUNNING, width=1, since=NOW - 60)
-    assert widths([begun], planned(2, begun, rules=rules)) == {"frames": 2}
-    due = replace(job, since=NOW - rules.age_s)
-    assert widths([due], planned(2, due, rules=rules)) == {"frames": 2}
+    assert widths([begun], planned(2, begun)) == {"frames": 2}
+    due = replace(job, since=NOW - RULES.age_s)
+    assert widths([due], planned(2, due)) == {"frames": 2}
+
+
+@pytest.mark.parametrize(
+    ("count", "ratio", "first"), [(16, 4, 5), (3, 4, 1), (4, 4, 2), (5, 1, 5), (9, inf, 1)]
+)
+def test_a_split_begins_once_more_than_its_number_divided_by_the_ratio_fit(
+    count: int, ratio: float, first: int
+) -> None:
+    job = split_job(count, split_ratio=ratio)
+    assert (job.spec.first_parts, first_parts(job, NOW, RULES)) == (first, first)
+    assert first_parts(replace(job, phase=JobPhase.STOPPED), NOW, RULES) == 1
+    assert widths([job], planned(first, job)) == {"frames": first}
+    assert first == 1 or widths([job], planned(first - 1, job)) == {"frames": 0}
 
 
 def test_q2_several_start_whose_needs_sum_to_what_is_free_in_order() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from device_plugin.core.http_values import HttpAnswer, HttpRequest
 from device_plugin.core.jobs.progress import Progress, ProgressReport
-from device_plugin.core.jobs.resize import Resize
+from device_plugin.core.jobs.resize import Resize, api_time
 from device_plugin.core.jobs.rules import Rules
 from device_plugin.core.node_constraints import NodeConstraints, Operator, Requirement
 from device_plugin.jobs.show.explain import JobExplainer
@@ -159,6 +159,19 @@ def test_what_has_a_mistake_waits_for_a_correction(world: World) -> None:
     found = seen(world)["large"]
     assert (found["phase"], found["place"], found["waitsFor"]) == ("refused", None, "a correction")
     assert "ask for fewer" in found["why"]
+
+
+def test_a_split_with_a_ratio_waits_for_room_for_several_sub_tasks_until_it_is_due(world: World) -> None:
+    annotations = {"vgpu.io/split": "ordered", "vgpu.io/split-ratio": "10"}
+    world.queue("s", 1, annotations=annotations, completions=30, created=api_time(world.now))
+    world.settle(2)
+    told = seen(world)["s"]
+    assert (told["waitsFor"], told["why"]) == (
+        "room for 4 of its 30 sub-tasks", "waits for room for 4 of its 30 sub-tasks",
+    )  # fmt: skip
+    world.now += world.rules.age_s
+    world.settle(2)
+    assert seen(world)["s"]["waitsFor"] == "room for 1 of its 30 sub-tasks"
 
 
 def test_the_progress_of_a_split_is_its_sub_tasks() -> None:
