@@ -166,8 +166,8 @@ class World:
         self.rules = rules or Rules()
         self.rates, _ = read_rates(rates)
         self.leads = True
-        self.quota: int | None = None
-        """How many pods the namespace may have."""
+        self.quotas: dict[str, int] = {}
+        """How many pods a namespace may have."""
         self.lingers = False
         """True while pods that are deleted do not end."""
         self.kept_back = set[str]()
@@ -288,8 +288,14 @@ class World:
         there |= {pod.index for pod in self.of(job) if job.replacement == "Failed" or not pod.deleting}
         for index in set(range(wanted)) - there:
             name = f"{job.name}-{index}"
-            if self.quota is not None and len(self.api.pods) >= self.quota:
-                text = f'Error creating: pods "{name}" is forbidden: exceeded quota: team, limited: pods={self.quota}'
+            most = self.quotas.get(job.namespace)
+            if (
+                most is not None
+                and sum(pod.namespace == job.namespace for pod in self.api.pods.values()) >= most
+            ):
+                text = (
+                    f'Error creating: pods "{name}" is forbidden: exceeded quota: team, limited: pods={most}'
+                )
                 self.api.events[job.uid] = FailedCreation(text, api_time(self.now))
                 continue
             self.api.put_pod(Pod(

@@ -94,9 +94,10 @@ class Executor:
                 self._stages[giver.key] is Stage.FREED for giver in givers
             ):
                 helped, width = self._jobs[key], promised_width(givers)
-                yield from (
-                    self._started(helped, width, givers) if helped.waits else self._windowed(helped, width)
-                )
+                if helped.waits:
+                    yield from self._started(helped, width, givers)
+                elif self._free(key):
+                    yield from self._windowed(helped, width, givers)
 
     def _taken_back(self) -> Iterator[Write]:
         """The writes that take Jobs back to the pods that they have, where further ones are refused."""
@@ -375,21 +376,27 @@ class Executor:
     def _started(self, managed: Managed, width: int, givers: Iterable[Managed] = ()) -> Iterator[Write]:
         if not self._trial.take(managed.key, width):
             return
-        record = self._record(
-            managed, before=0, after=width, asked=self._later(managed, *givers),
-            until=self._now + JOIN_SECONDS, applied=True,
-        )  # fmt: skip
         # The width is written only where it is another one.
-        yield Write(Action.START, managed, record, None if managed.written(width) else width)
+        yield Write(
+            Action.START, managed, self._let_run(managed, 0, width, givers),
+            None if managed.written(width) else width,
+        )  # fmt: skip
 
-    def _windowed(self, managed: Managed, width: int) -> Iterator[Write]:
+    def _windowed(self, managed: Managed, width: int, givers: Iterable[Managed] = ()) -> Iterator[Write]:
         """A wider window for which a trial found room.
 
         It is made narrower only for another job, while sub-tasks have just begun.
         """
-        more = width - managed.job.width
-        if managed.spec.parts and more > 0 and self._trial.take(managed.key, more):
-            yield Write(Action.WINDOW, managed, width=width)
+        before = managed.job.width
+        if managed.spec.parts and width > before and self._trial.take(managed.key, width - before):
+            yield Write(Action.WINDOW, managed, self._let_run(managed, before, width, givers), width)
+
+    def _let_run(self, managed: Managed, before: int, after: int, givers: Iterable[Managed]) -> Resize:
+        """The record of a Job that has its new width with the same write."""
+        return self._record(
+            managed, before=before, after=after, asked=self._later(managed, *givers),
+            until=self._now + JOIN_SECONDS, applied=True,
+        )  # fmt: skip
 
     def _record(self, managed: Managed, **fields: Any) -> Resize:
         """A new record of the Job; what it has to remember goes on from the record before."""

@@ -34,7 +34,7 @@ class Action(Enum):
     START = "start"
     """Lets a suspended Job run, with the record that keeps its cards until its pods are bound."""
     WINDOW = "window"
-    """Sets the number of sub-tasks that run at a time."""
+    """Sets the number of sub-tasks that run at a time, with the record that keeps their cards."""
     DROP = "drop"
     """Ends a record that is void or would help nobody; it stays without a promise, for its `gen`."""
     POOL = "pool"

@@ -5,8 +5,9 @@ because they will take cards. In a plan, pods that are about to leave hold nothi
 way to holds its cards already; in a trial of what is free now, both wait.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from device_plugin.core.gang import Member, place_all
 from device_plugin.core.grants import Grant
@@ -20,6 +21,8 @@ from device_plugin.jobs.watch.managed import Managed
 
 # Seconds in which a pod for which there are cards is bound: a scheduler's backoff is less.
 PLACE_SECONDS = 60.0
+# Shares of cards are added up: what exceeds a number by less is no more than it.
+EXACT = 1e-9
 
 
 class Fork:
@@ -42,9 +45,12 @@ class Fork:
             job.key: [pod.uid for pod in job.pods if self.ledger.holding(pod.uid)] for job in jobs
         }
         # A split may be written with 100,000 pods at a time: of those without cards nothing is to be held.
-        for job in (job for job in jobs if job.spec.cards):
+        asking = [job for job in jobs if job.spec.cards]
+        unadmitted = Unadmitted(asking)
+        for job in asking:
+            coming = expected(job, now)
             # Where they do not fit at once, each that fits takes its room: they wait for the rest already.
-            for _ in range(expected(job, now)):
+            for _ in range(coming.admitted + unadmitted.let(job, coming.others)):
                 if not self.take(job, 1):
                     break
 
@@ -118,18 +124,53 @@ class Free:
         return self._fork.fits(self._jobs[job], count)
 
 
-def expected(job: Managed, now: float) -> int:
-    """How many replicas of a Job take cards beside the pods that hold some.
+class Expected(NamedTuple):
+    """The replicas of a Job that take cards beside the pods that hold some.
 
-    The Job controller's counts are in it: our watch of pods may be behind, and pods of a Job that was stopped live on.
-    Pods that have waited for PLACE_SECONDS are not: something else keeps them, such as their affinity to other pods,
-    and the cards that are free are of use to other jobs. Nor are pods that the API server refuses to create.
+    `admitted` are those that the engine lets run, and `others` pods beyond them, as of a width that an author wrote.
+    """
+
+    admitted: int = 0
+    others: int = 0
+
+
+class Unadmitted:
+    """The cards that pods which nobody admitted are expected to take: in a namespace no more than it holds, or one.
+
+    Otherwise a tenant whose pods stay pending keeps all idle cards from others, for as long as he creates more.
+    """
+
+    def __init__(self, jobs: Iterable[Managed]) -> None:
+        held = dict[str, float]()
+        for job in jobs:
+            bound = sum(bool(pod.node) for pod in job.pods)
+            held[job.key[0]] = held.get(job.key[0], 0.0) + bound * job.spec.cards
+        self._left = {namespace: max(1.0, cards) for namespace, cards in held.items()}
+
+    def let(self, job: Managed, count: int) -> int:
+        """The number of such pods of the Job that are expected, of `count`; they are part of its namespace's share."""
+        namespace, cards = job.key[0], job.spec.cards
+        expected = min(count, int(self._left[namespace] / cards + EXACT))
+        self._left[namespace] -= expected * cards
+        return expected
+
+
+def expected(job: Managed, now: float) -> Expected:
+    """The replicas of a Job for which room is held.
+
+    Of those that do not exist no more are expected than the engine lets run: of a width that somebody else wrote the
+    pods may never come. The Job controller's counts are in it: our watch of pods may be behind, and pods of a Job that
+    was stopped live on. Pods that have waited for PLACE_SECONDS are not: something else keeps them, such as their
+    affinity to other pods, and the cards that are free are of use to other jobs. Nor are pods that the API server
+    refuses to create.
     """
     if not job.lives:
-        return 0
-    width = job.created if job.refused else job.due
+        return Expected()
+    width = min(job.created if job.refused else job.due, job.admitted)
+    counted = [pod for pod in job.pods if pod.node or now - seconds(pod.created, now) >= PLACE_SECONDS]
     # Pods that are replaced before they have ended hold cards beside those that come.
-    active, ending = job.job.active, job.job.terminating
-    width = max(width, active + ending) if job.waits_for_ends else max(width, active) + ending
-    counted = sum(bool(pod.node) or now - seconds(pod.created, now) >= PLACE_SECONDS for pod in job.pods)
-    return max(0, width - counted)
+    staying = counted if job.waits_for_ends else [pod for pod in counted if not pod.deleting]
+    admitted = max(0, width - len(staying))
+    there, ending = job.created, job.job.terminating
+    pods = max(width, there + ending) if job.waits_for_ends else max(width, there) + ending
+    return Expected(admitted, max(0, pods - len(counted) - admitted))

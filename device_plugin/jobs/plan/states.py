@@ -143,5 +143,6 @@ def _bounded(managed: Managed, now: float) -> JobSpec:
         return replace(spec, asked=width, least=width, most=width)
     if not spec.elastic or not spec.least <= width <= spec.most:
         return spec
-    least = width if managed.spared(now) else spec.least
+    # Where pods are refused it has fewer than its width says: a smaller one would free nothing.
+    least = width if managed.spared(now) or managed.refused else spec.least
     return replace(spec, least=least, most=width if managed.by_hand or _partial(managed, now) else spec.most)

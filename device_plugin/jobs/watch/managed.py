@@ -110,6 +110,14 @@ class Managed:
         return self.record.author_width if self.record is not None else self.job.width
 
     @property
+    def admitted(self) -> int:
+        """The replicas that the engine lets run, by the last record; a width that somebody else wrote is none."""
+        record = self.record
+        if record is None:
+            return 0
+        return record.after if record.applied else min(record.before, record.after)
+
+    @property
     def created(self) -> int:
         """The pods that the Job has now, by its status or by the watch of pods, whichever knows of more."""
         return max(self.job.active, sum(not pod.deleting for pod in self.pods))

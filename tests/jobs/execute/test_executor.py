@@ -460,7 +460,10 @@ def test_each_record_has_a_greater_number_and_a_later_time() -> None:
 def test_a_window_widens_where_there_is_room_and_is_never_made_narrower() -> None:
     split = job("a", 4, completions=16, active=3)
     a = replace(managed(split), spec=spec(split, parts=16))
-    assert body(due(a, steps=[Window(A, 6)], free=2)["a"])["spec"] == {"parallelism": 6}
+    wider = due(a, steps=[Window(A, 6)], free=2)["a"]
+    assert body(wider)["spec"] == {"parallelism": 6}
+    assert wider.record is not None
+    assert (wider.record.before, wider.record.after, wider.record.applied) == (4, 6, True)
     assert not due(a, steps=[Window(A, 6)], free=1)
     assert not due(a, steps=[Window(A, 3)], free=2)
     assert not due(a, steps=[Window(A, 4)], free=2), "it is so already"

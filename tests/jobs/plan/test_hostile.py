@@ -29,7 +29,7 @@ from device_plugin.jobs.show.announcer import Announcer
 from device_plugin.jobs.show.explain import JobExplainer
 from device_plugin.jobs.show.gauges import JobGauges
 from device_plugin.jobs.watch.managed import Managed, planned
-from device_plugin.kube.api import Kind, Named, Object
+from device_plugin.kube.api import Kind, Listed, Named, Object
 from tests.builders.cards import FAMILY, MEM
 from tests.jobs.world import ONE_CARD, World
 
@@ -162,7 +162,7 @@ def hostile_worlds(rng: random.Random) -> Iterator[World]:
             for _ in range(rng.randrange(4)):
                 tenant.act()
             world.lingers = rng.random() < 0.3
-            world.quota = rng.choice((None, None, 3))
+            world.quotas = {"default": 3} if rng.random() < 1 / 3 else {}
             world.now += rng.choice((0, 60, 400, 4000))
             if rng.random() < 0.05:
                 world.restart()
@@ -198,6 +198,21 @@ def test_an_index_that_succeeds_keeps_no_cards_from_others() -> None:
     world.settle(3)
     greedy = world.job("greedy")
     assert (greedy.suspend, greedy.parallelism, greedy.completions) == (False, 4, 4)
+
+
+def test_a_width_that_an_author_writes_and_whose_pods_never_come_keeps_no_cards_from_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The events that say why they do not come are never read, as where he has thousands of such Jobs."""
+    world = World(cards=8)
+    world.quotas["evil"] = 1
+    evil = world.queue("evil", 1, 1, 64, namespace="evil", suspend=False)
+    world.settle(4)
+    world.queue("good", 2)
+    world.api.put(replace(evil, parallelism=64, completions=64))
+    monkeypatch.setattr(world.api, "list", lambda *_: Listed([]))
+    world.settle(4)
+    assert len(world.of(world.job("good"))) == 2
 
 
 @pytest.mark.parametrize("written", ["note", "vgpu.io/expected-duration"])

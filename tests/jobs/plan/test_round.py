@@ -306,7 +306,7 @@ def test_a_job_whose_start_is_refused_keeps_nobody_else_waiting(world: World) ->
 
 def test_a_job_whose_pods_a_quota_refuses_goes_back_to_those_that_it_has(world: World) -> None:
     world.queue("a", 2, 1, 4)
-    world.quota = 3
+    world.quotas["default"] = 3
     world.settle(2)
     for _ in range(10):
         world.turn(1.0)
@@ -320,7 +320,7 @@ def test_a_job_whose_pods_a_quota_refuses_goes_back_to_those_that_it_has(world: 
     for _ in range(2 * 3600):
         world.turn(1.0)
     assert len(world.api.patches) - writes <= 3 * 8, "longer and longer"
-    world.quota = None
+    world.quotas.clear()
     for _ in range(2 * 3600):
         world.turn(1.0)
     assert world.job("a").parallelism == 4
@@ -328,7 +328,7 @@ def test_a_job_whose_pods_a_quota_refuses_goes_back_to_those_that_it_has(world: 
 
 def test_a_rigid_job_whose_pods_a_quota_refuses_leaves_its_cards_to_others(world: World) -> None:
     world.queue("a", 3)
-    world.quota = 2
+    world.quotas["default"] = 2
     for _ in range(10):
         world.turn(1.0)
     assert world.job("a").suspend
@@ -339,7 +339,7 @@ def test_a_rigid_job_whose_pods_a_quota_refuses_leaves_its_cards_to_others(world
     assert not world.job("b").suspend
     world.finish("b")
     world.restart()
-    world.quota = None
+    world.quotas.clear()
     for _ in range(70):
         world.turn(1.0)
     assert not world.job("a").suspend, "it is tried again, by another engine too"
@@ -352,7 +352,7 @@ def joint(world: World, name: str, width: int) -> None:
 
 
 def test_a_group_of_which_a_quota_refuses_pods_stops_whole_and_starts_again_whole(world: World) -> None:
-    world.quota = 2
+    world.quotas["default"] = 2
     for name, width in (("master", 1), ("trainer", 2)):
         joint(world, name, width)
     for _ in range(10):
@@ -364,7 +364,7 @@ def test_a_group_of_which_a_quota_refuses_pods_stops_whole_and_starts_again_whol
         world.turn(1.0)
     assert not world.job("b").suspend, "its cards are for others meanwhile"
     world.finish("b")
-    world.quota = None
+    world.quotas.clear()
     started = list[str]()
     for _ in range(70):
         world.turn(1.0)
@@ -378,7 +378,7 @@ def test_a_job_that_ran_and_whose_next_pod_a_quota_refuses_goes_on_and_keeps_no_
 ) -> None:
     world.queue("a", 3)
     world.settle(20)
-    world.quota = 2
+    world.quotas["default"] = 2
     (lost, *_) = world.of(world.job("a"))
     world.api.remove_pod(lost)
     world.settle(4)

@@ -169,7 +169,7 @@ def test_what_cannot_be_read_is_told_and_what_to_write(world: World, posted: Pos
 
 def test_pods_that_a_quota_refuses_are_told_with_the_quota(world: World, posted: Posted) -> None:
     world.queue("a", 2, 1, 4)
-    world.quota = 3
+    world.quotas["default"] = 3
     for _ in range(10):
         posted.turn(1.0)
     assert [event[:2] for event in posted.events] == [("a", "JobAdmitted"), ("a", "PodsRefused")]

@@ -1,0 +1,100 @@
+"""The replicas that a fork of the ledger holds cards for, beside those of bound pods."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from device_plugin.core.jobs.resize import Resize, api_time
+from device_plugin.core.pods import Pod
+from device_plugin.jobs.plan.fork import PLACE_SECONDS, Expected, Unadmitted, expected
+from device_plugin.jobs.watch.managed import Managed
+from tests.builders.batch_jobs import job, managed, replica, resize, spec
+from tests.jobs.world import World
+
+NOW = 1_800_000_000.0
+
+
+def pending(of: Managed, *indexes: int, seconds_ago: float = 0.0) -> Iterator[Pod]:
+    """Pods of the Job that have no node."""
+    for index in indexes:
+        yield replica(of.job, index, node="", phase="Pending", created=api_time(NOW - seconds_ago))
+
+
+def seen(width: int, bound: int, record: Resize | None, waiting: int = 0, **more: object) -> Managed:
+    """A Job written with this width, of which `bound` pods have a node and `waiting` others none."""
+    made = managed(job("a", width, active=bound + waiting, **more), bound, record)
+    return replace(made, pods=(*made.pods, *pending(made, *range(bound, bound + waiting))))
+
+
+@pytest.mark.parametrize(
+    ("made", "told"),
+    [
+        (seen(4, 1, resize(0, 4, applied=True)), Expected(3, 0)),
+        (seen(4, 1, resize(0, 4, applied=True), waiting=3), Expected(3, 0)),
+        (seen(4, 3, resize(2, 4, applied=True, until=1.0)), Expected(1, 0)),
+        (seen(4, 3, resize(8, 4, applied=True)), Expected(1, 0)),
+        (seen(4, 3, resize(4, 6)), Expected(1, 0)),
+        (seen(4, 3, resize(4, 1)), Expected(0, 0)),
+        (seen(64, 1, None), Expected(0, 0)),
+        (seen(64, 1, None, waiting=2), Expected(0, 2)),
+        (seen(64, 1, resize(0, 1, applied=True)), Expected(0, 0)),
+        (seen(64, 1, resize(0, 4, applied=True), waiting=5), Expected(3, 2)),
+        (seen(64, 1, resize(8, 0, applied=True)), Expected(0, 0)),
+        (replace(seen(4, 1, resize(0, 4, applied=True)), refusal="exceeded quota"), Expected(0, 0)),
+    ],
+    ids=[
+        "it was started", "its pods are there", "one is created again", "one is created again after a shrink",
+        "it is to grow", "it is to shrink", "its author started it", "its author started it, and pods are there",
+        "its author widened it", "its author widened it, and pods are there", "its author started it after a stop",
+        "its pods are refused",
+    ],
+)  # fmt: skip
+def test_no_more_replicas_are_expected_than_the_engine_let_run_and_pods_exist(
+    made: Managed, told: Expected
+) -> None:
+    assert expected(made, NOW) == told
+
+
+def test_a_split_is_expected_to_run_its_window_of_sub_tasks() -> None:
+    split = job("a", 6, completions=100, active=2, succeeded=40)
+    made = replace(managed(split, record=resize(4, 6, applied=True)), spec=spec(split, parts=100))
+    assert expected(made, NOW) == Expected(4, 0)
+    assert expected(replace(made, job=replace(split, parallelism=50)), NOW) == Expected(4, 0)
+
+
+def test_pods_that_leave_are_not_those_that_come() -> None:
+    made = seen(4, 4, resize(0, 4, applied=True), replacement="TerminatingOrFailed")
+    gone = replace(made.pods[3], deleting=True)
+    made = replace(made, job=replace(made.job, active=3, terminating=1), pods=(*made.pods[:3], gone))
+    assert expected(made, NOW) == Expected(1, 0), "its successor comes beside it"
+    made = replace(made, job=replace(made.job, replacement="Failed"))
+    assert expected(made, NOW) == Expected(0, 0), "its successor comes after it"
+
+
+def test_pods_that_have_waited_for_a_minute_are_not_expected() -> None:
+    made = seen(3, 1, resize(0, 3, applied=True))
+    old = tuple(pending(made, 1, seconds_ago=PLACE_SECONDS))
+    assert expected(replace(made, pods=(*made.pods, *old)), NOW) == Expected(1, 0)
+
+
+def test_pods_that_nobody_admitted_take_no_more_than_their_namespace_holds_or_one_card() -> None:
+    first, second = (managed(job(name, 9), 2) for name in "ab")
+    other = managed(job("c"), 0)
+    other = replace(other, spec=replace(other.spec, key=("other", "c")))
+    bound = Unadmitted([first, second, other])
+    assert [bound.let(made, 3) for made in (first, second, first)] == [3, 1, 0]
+    assert [bound.let(other, 3) for _ in range(2)] == [1, 0]
+    half = replace(other, spec=replace(other.spec, cards=0.5))
+    assert Unadmitted([half]).let(half, 3) == 2
+
+
+def test_jobs_whose_pods_stay_pending_keep_few_cards_from_others() -> None:
+    """As by an affinity that nothing meets, with pods that are created anew before they are old."""
+    world = World(cards=8)
+    for number in range(16):
+        world.queue(f"evil-{number}", 1, namespace="evil", suspend=False)
+        world.kept_back.add(f"evil-{number}-0")
+    world.queue("good", 7)
+    world.settle(2)
+    assert not world.job("good").suspend
