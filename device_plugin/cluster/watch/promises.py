@@ -100,8 +100,8 @@ class Promises:
         # By beneficiary, then by node.
         self._promises: dict[str, dict[str, _Promise]] = {}
         self._on_node: dict[str, set[str]] = {}
-        # By beneficiary: its pods that are bound and have not ended.
-        self._bound: dict[str, set[str]] = {}
+        # By beneficiary: its pods that are bound and have not ended, and since when; empty where that is not known yet.
+        self._bound: dict[str, dict[str, str]] = {}
         self._begun = False
         # The beneficiary for whose pods a decision is being made.
         self._opened = ""
@@ -281,11 +281,16 @@ class Promises:
         self._apply([giver for giver in map(self._records.get, uids) if giver is not None])
 
     def _in_force(self, giver: Giver) -> str:
-        """The beneficiary of the record, until enough of its pods are bound; else empty."""
+        """The beneficiary of the record, until enough of its pods were bound after it was written; else empty."""
         name, record = self._records.taker(giver), giver.record
         if not name or record is None or self._records.get(giver.job.uid) is not giver:
             return ""
-        return "" if 0 < record.replicas <= len(self._bound_of(name)) else name
+        if not record.replicas:
+            return name
+        # Pods of a group that ran before are not those that it is written for.
+        asked = self._records.asked(giver)
+        bound = sum(not time or time > asked for time in self._bound_of(name).values())
+        return "" if bound >= record.replicas else name
 
     def _of_another_job(self, giver: Giver, uid: str) -> bool:
         """True if the pod is known and of another Job, or of none."""
@@ -409,12 +414,12 @@ class Promises:
 
     # Pods of beneficiaries
 
-    def _bound_of(self, beneficiary: str) -> set[str]:
+    def _bound_of(self, beneficiary: str) -> dict[str, str]:
         known = self._bound.get(beneficiary)
         if known is not None:
             return known
         return {
-            pod.uid
+            pod.uid: pod.bound
             for pod in self._pods.all()
             if _runs(pod) and self._records.beneficiary_of(pod) == beneficiary
         }
@@ -424,12 +429,13 @@ class Promises:
         pod = self._pods.get(uid)
         if pod is None or not _runs(pod):
             for bound in self._bound.values():
-                bound.discard(uid)
+                bound.pop(uid, None)
             return
         beneficiary = self.of(pod)
-        if not beneficiary or uid in self._bound[beneficiary]:
+        # The time of a Binding of ours is known once the watch shows it.
+        if not beneficiary or self._bound[beneficiary].get(uid) == pod.bound:
             return
-        self._bound[beneficiary].add(uid)
+        self._bound[beneficiary][uid] = pod.bound
         left = [uid for on in self._promises[beneficiary].values() for uid in on.leaving]
         self._reapply({self._leaving[uid].giver for uid in left})
 

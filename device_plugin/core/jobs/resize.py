@@ -39,8 +39,8 @@ class Resize:
 
     `gen` is greater than that of the Job's record before. `asked` is when the change was decided, and `until` when the
     record ends whatever was done: seconds since 1970, without fractions once written. `applied` once the Job has its
-    new width. `grants` are those of the pods that are to leave: what they free is kept for the job `beneficiary`, until
-    `replicas` pods of it are bound (0: as long as the record says). `attained` is the service that the Job had had when
+    new width. `grants` are those of the pods that are to leave: what they free is kept for the job `beneficiary`, or its
+    group, until `replicas` pods of it were bound after `asked` (0: as long as the record says). `attained` is the service that the Job had had when
     the change was decided, in card-seconds, without fractions once written. `author_width` is the width that the Job
     had before its first record, which is the one that its author asked for; 0 in a record that does not say it.
 

@@ -267,9 +267,13 @@ class Executor:
     def _begun(self, plan: Plan, busy: Mapping[JobKey, Write]) -> Iterator[Write]:
         widths = {step.job: step.width for step in plan.steps if isinstance(step, Admit)}
         wider = {step.job: step.parallelism for step in plan.steps if isinstance(step, Window)}
+        # By job: the pods for which others give way, which are those of all Jobs that start with it.
+        needed = dict(wider)
         for unit in self._units(plan):
+            together = {key: widths[key] for key in unit}
+            needed |= dict.fromkeys(unit, sum(together.values()))
             if not any(key in busy for key in unit):
-                yield from self._admitted(plan, {key: widths[key] for key in unit})
+                yield from self._admitted(plan, together)
         for step in plan.steps:
             managed = self._jobs.get(step.job)
             if managed is None or step.job in busy or not self._free(step.job):
@@ -279,7 +283,7 @@ class Executor:
             if isinstance(step, Scale) and step.after > step.before:
                 yield from self._widened(managed, step)
             elif isinstance(step, Scale) or (isinstance(step, Suspend) and not managed.spec.kueue):
-                yield from self._narrowed(managed, step, widths | wider)
+                yield from self._narrowed(managed, step, needed)
             elif isinstance(step, Window) and not any(plan.given(step.job)) and step.job not in self._givers:
                 yield from self._windowed(managed, step.parallelism)
 
@@ -329,12 +333,12 @@ class Executor:
             ))  # fmt: skip
 
     def _narrowed(
-        self, managed: Managed, step: Scale | Suspend, widths: Mapping[JobKey, int]
+        self, managed: Managed, step: Scale | Suspend, needed: Mapping[JobKey, int]
     ) -> Iterator[Write]:
         """The record of a shrink or a stop, which promises all that the leaving pods hold."""
         before, after = (step.before, step.after) if isinstance(step, Scale) else (managed.job.width, 0)
         helped = self._jobs.get(step.beneficiary) if step.beneficiary is not None else None
-        wanted = widths.get(step.beneficiary, 0) if step.beneficiary is not None else 0
+        wanted = needed.get(step.beneficiary, 0) if step.beneficiary is not None else 0
         if step.beneficiary is not None and (helped is None or not wanted or not helped.wants(wanted)):
             return
         if not managed.has(before) or not self._may_narrow(managed, before, after):

@@ -155,6 +155,41 @@ def test_enough_bound_pods_of_the_job_end_its_promise(world: World) -> None:
     assert one.ask(other) == "n1"
 
 
+def test_pods_of_a_group_that_were_bound_before_do_not_end_its_promise(world: World) -> None:
+    one = world.one
+    job(world, "a")
+    for name in ("master", "trainer"):
+        job(world, name, group="g")
+    one.view.see_pod(runs(world, of("master", 0)), watched=True)
+    runs(world, pod("stranger"))
+    leaving = runs(world, of("a", 1, **CARD))
+    asked = now(world)
+    shrinks(world, "a", leaving, job="trainer", replicas=1, asked=asked, until=asked + 100)
+    leave(world, "a-1")
+    assert len(kept(one, "group default/g")) == 1
+    assert one.ask(world.pod("other", **CARD)) == ""
+    one.view.see_pod(runs(world, of("trainer", 0)), watched=True)
+    assert one.view.promises.statuses() == [], "this one was bound after the record was written"
+
+
+def test_a_promise_for_a_group_lasts_until_the_pods_of_all_its_jobs_are_bound(world: World) -> None:
+    one = world.one
+    world.node("n2", inventory("n2"))
+    one.view.sync_nodes(world.api.nodes())
+    job(world, "a")
+    for name in ("master", "trainer"):
+        job(world, name, group="g")
+    leaving = [runs(world, of("a", number, **CARD)) for number in range(4)][1:]
+    shrinks(world, "a", *leaving, job="master", replicas=3)
+    for made in leaving:
+        leave(world, made.name)
+    strangers = [world.pod(f"stranger-{number}", **CARD) for number in range(2)]
+    for made in (of("master", **CARD), *(of("trainer", number, **CARD) for number in range(2))):
+        assert [one.ask(stranger) for stranger in strangers] == ["", ""]
+        runs(world, made)
+    assert one.view.promises.statuses() == []
+
+
 def test_what_a_reservation_took_comes_back_with_its_end(shrunk: World) -> None:
     one = shrunk.one
     leave(shrunk, "a-1")

@@ -382,6 +382,15 @@ def test_jobs_of_a_group_start_together_by_role_or_not_at_all() -> None:
     assert not due(jobs[0], jobs[1], runs, steps=plan, free=4), "one of them runs by now"
 
 
+def test_what_leaves_for_one_job_of_a_group_is_promised_to_the_pods_of_all_of_them() -> None:
+    giver = managed(job("a", 4))
+    group = [of_group("b", "master"), of_group("c", "trainer", 2)]
+    plan: list[Step] = [Scale(A, 4, 1, B), *(Admit(each.key, each.spec.asked) for each in group)]
+    (write,) = due(giver, *group, steps=plan).values()
+    assert write.record is not None
+    assert (write.record.beneficiary, write.record.replicas) == (B, 3)
+
+
 def test_what_is_freed_for_one_job_of_a_group_is_for_all_of_them() -> None:
     first, second = of_group("b", "master"), of_group("c", "trainer")
     leaving = managed(job("a", 2), pods=4, record=resize(4, 2, beneficiary=B, replicas=1, applied=True))
