@@ -107,7 +107,8 @@ class JobState:
     had, in card-seconds. `remaining` is the work left, in seconds of one replica, as far as it is known from the job's
     progress or its declared duration. `exponent` is that of its speed in its width. Of the sub-tasks that run
     `young` have just begun: they lose almost nothing if they begin anew. A job that is `held` keeps its width, for a
-    reason of its owner's: a controller above it, or an index that has succeeded.
+    reason of its owner's: a controller above it, or an index that has succeeded. `unanswered` is how many requests for
+    a checkpoint in a row its program has let pass.
     """
 
     spec: JobSpec
@@ -120,6 +121,7 @@ class JobState:
     exponent: float = EXPONENT
     held: bool = False
     young: int = 0
+    unanswered: int = 0
 
     @property
     def queued(self) -> bool:

@@ -80,7 +80,7 @@ def _state(now: float, managed: Managed, reached: Stage, promised: int) -> JobSt
         spec=_bounded(managed, now), phase=phase, width=width, since=began, attained=managed.attained(now),
         remaining=_remaining(managed, now),
         exponent=history.exponent if history is not None else EXPONENT, held=_held(managed),
-        young=len(managed.young(now)), **resized,
+        young=len(managed.young(now)), unanswered=record.unsaved if record is not None else 0, **resized,
     )  # fmt: skip
 
 

@@ -95,6 +95,13 @@ def test_service_and_times_go_on_from_the_record(world: World) -> None:
     assert (state.attained, state.since, state.resized) == (5000 + 2 * 10, NOW - 10, NOW - 10)
 
 
+def test_requests_for_a_checkpoint_that_had_no_answer_are_counted(world: World) -> None:
+    running(world, "a", 2, 2)
+    assert states(world)["a"].unanswered == 0
+    annotated(world, "a", record(4, 2, applied=True, unsaved=1))
+    assert states(world)["a"].unanswered == 1
+
+
 def test_what_is_left_of_a_declared_duration_is_counted_at_the_width_that_was_asked_for(world: World) -> None:
     declared = {"vgpu.io/expected-duration": "1h", "vgpu.io/min-replicas": "1", "vgpu.io/max-replicas": "4"}
     world.queue("a", 4, annotations=declared)
