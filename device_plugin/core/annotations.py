@@ -38,6 +38,7 @@ MODEL = "vgpu.io/model"
 EXPECTED_DURATION = "vgpu.io/expected-duration"
 CHECKPOINT_SECONDS = "vgpu.io/checkpoint-seconds"
 RESIZE = "vgpu.io/resize"
+GROUP_JOBS = "vgpu.io/group-jobs"
 # A label of nodes, and an annotation of Jobs.
 POOL = "vgpu.io/pool"
 # An annotation of Leases.
@@ -110,7 +111,10 @@ KEYS = (
     Key(GROUP, "Job", "label", _USER,
         "The name of the group, in its namespace, whose Jobs start together."),
     Key(ROLE, "Job", "label", _USER,
-        "The Job's role in its group, `master`, `ps` or `trainer`: they start in this order."),
+        "The Job's role in its group, `master`, `ps` or `trainer`: they start in this order. With it the Job, or its"
+        " pods, say how large the group is: vgpu.io/group-jobs, or vgpu.io/group-size."),
+    Key(GROUP_JOBS, "Job", "annotation", _USER,
+        "How many Jobs the group has, 1 to 1024: they wait for each other. One number on all of them."),
     Key(SPLIT, "Job", "annotation", _USER,
         "`ordered` or `any`: each pod is a sub-task, and as many run at a time as there is room for. On a Job with"
         " vgpu.io/split-of, the order of the Jobs of that split."),

@@ -53,6 +53,8 @@ BAD: list[tuple[Mapping[str, str], Mapping[str, Any], str]] = [
     (SPLIT | {"split-ratio": "0.5"}, {}, "annotation vgpu.io/split-ratio is '0.5': write a number of at least 1"),
     (SPLIT | {"split-ratio": "four"}, {}, "split-ratio is 'four': write a number of at least 1, such as 4 or 2.5"),
     ({"split-ratio": "4"}, {}, "split-ratio is about the sub-tasks of one Job: write vgpu.io/split too"),
+    ({"group-jobs": "3"}, {}, "annotation vgpu.io/group-jobs needs the label vgpu.io/group: write the group's name"),
+    ({"group-jobs": "three"}, {}, "group-jobs is 'three': write a whole number from 1 to 1024"),
     ({"barrier": "true"}, {}, "vgpu.io/barrier needs sub-tasks that are Jobs of their own: write"),
     (SPLIT | {"barrier": "true"}, {}, "vgpu.io/barrier needs sub-tasks that are Jobs of their own: write"),
     ({"barrier": "yes"}, {}, "annotation vgpu.io/barrier is 'yes': write true or false"),
@@ -93,6 +95,9 @@ BAD_LABELS: list[tuple[Mapping[str, str], str]] = [
     ({**QUEUED, "group": "g", "role": "worker"}, "label vgpu.io/role is 'worker': write master, ps or trainer"),
     ({**QUEUED, "role": "ps"}, "label vgpu.io/role needs vgpu.io/group: write the group's name"),
     ({**QUEUED, "group": "g", "role": "ps"}, "label vgpu.io/role is ps, whose width stays: write"),
+    ({**QUEUED, "group": "g", "role": "trainer"},
+     "label vgpu.io/role is trainer, and nothing says how many Jobs wait for each other: write the annotation"
+     " vgpu.io/group-jobs with the number of the group's Jobs, such as '3', on each of them"),
     ({**QUEUED, "group": ""}, "label vgpu.io/group is empty"),
     ({**QUEUED, "split-of": "n"}, "labels vgpu.io/split-of and vgpu.io/part: write both"),
     ({**QUEUED, "part": "3"}, "labels vgpu.io/split-of and vgpu.io/part: write both"),

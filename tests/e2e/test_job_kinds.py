@@ -25,6 +25,8 @@ from tests.e2e.queued_jobs import kill_engine, one_card, pods, queued, running, 
 from tests.e2e.slices import inventory
 from tests.e2e.waiting import eventually
 from tests.e2e.workloads import container
+from tests.pages import shown
+from tests.release import NAMED
 
 SECONDS = 120
 PARTS = 10
@@ -59,6 +61,33 @@ def test_master_ps_and_trainers_start_together_in_this_order(kubectl: Kubectl, l
         assert eventually(partial(running, kubectl, role, width), SECONDS), role
     starts = ["jobs other", "jobs master", "jobs ps", "jobs trainer"]
     assert eventually(lambda: written(kubectl, log, size)[:4] == starts, 30), written(kubectl, log, size)
+
+
+def test_the_group_that_the_page_shows_waits_until_it_is_complete(kubectl: Kubectl, log: Path) -> None:
+    size = log.stat().st_size
+    kubectl.create(on_the_page("trainers"), queued("other", 1))
+    assert eventually(partial(running, kubectl, "other", 1), SECONDS)
+    kubectl("delete", "job", "other", "--cascade=foreground")
+    kubectl.create(on_the_page("ps"), queued("another", 1))
+    assert eventually(partial(running, kubectl, "another", 1), SECONDS)
+    assert all(kubectl.get(JOBS, name)["spec"]["suspend"] for name in ("ps", "trainers")), "no master yet"
+    kubectl("delete", "job", "another", "--cascade=foreground")
+    kubectl.create(on_the_page("master"))
+    starts = ["jobs master", "jobs ps", "jobs trainers"]
+    assert eventually(lambda: written(kubectl, log, size)[-3:] == starts, SECONDS), written(
+        kubectl, log, size
+    )
+    trainers = min(8, len(inventory(nodes.first())["cards"]))
+    assert eventually(partial(running, kubectl, "trainers", trainers), SECONDS)
+
+
+def on_the_page(name: str) -> dict[str, Any]:
+    """A Job of the group that docs/jobs.md shows, with a program that waits."""
+    found: dict[str, Any] = shown("Job", "jobs.md", name)
+    template = found["spec"]["template"]["spec"]
+    resources = template["containers"][0].get("resources", {})
+    template |= {"containers": [container(resources=resources)], **nodes.on(nodes.first()), **NAMED}
+    return found
 
 
 def test_each_sub_task_runs_once_in_a_window_that_grows_though_the_engine_is_killed(

@@ -23,7 +23,7 @@ LABELS = {
 }  # fmt: skip
 ANNOTATIONS = {
     "min-replicas": NUMBERS, "max-replicas": NUMBERS, "split": ("ordered", "any", "sorted"),
-    "split-ratio": ("4", "2.5", "0.5", "4."),
+    "group-jobs": NUMBERS, "split-ratio": ("4", "2.5", "0.5", "4."),
     "barrier": ("true", "false", "yes"), "samples": NUMBERS, "epochs": NUMBERS, "duration": TIMES,
     "model": ("resnet50", "res net", ""), "app-type": ("gpu", "cpu", "tpu"), "card-model": ("Z100", "K100"),
     "expected-duration": TIMES, "checkpoint-seconds": NUMBERS, "queue": ("default",), "colour": ("red",),

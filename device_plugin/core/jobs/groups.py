@@ -1,9 +1,9 @@
 """Groups: Jobs of one namespace that start together, and what all of them must agree on."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from device_plugin.core import annotations
-from device_plugin.core.jobs.job import JobSpec
+from device_plugin.core.jobs.job import JobKey, JobSpec, JobState
 from device_plugin.core.requests import MAX_GANG
 
 
@@ -25,13 +25,62 @@ def group_problem(jobs: Sequence[JobSpec]) -> str:
             f"Jobs {_name(first)} and {_name(other)} of group {group} wait in the queues {first.queue} and"
             f" {other.queue}: write one {annotations.QUEUE} on all Jobs of the group"
         )
-    return _size_problem(group, [job for job in ordered if job.cards])
+    return _number_problem(group, ordered) or _size_problem(group, [job for job in ordered if job.cards])
 
 
 def undeclared(jobs: Sequence[JobSpec]) -> int:
-    """The number of pods that the group's size counts and whose Jobs do not exist yet."""
+    """The number of Jobs of the group, or else of pods that its size counts, that do not exist yet."""
+    return _missing_jobs(jobs) or _missing_pods(jobs)
+
+
+def waiting_for_others(jobs: Iterable[JobState]) -> Mapping[JobKey, str]:
+    """By waiting Job of a group that is not complete: the Jobs or pods that it waits for, in words."""
+    groups: dict[tuple[str, str], list[JobState]] = {}
+    for job in jobs:
+        if job.spec.joint:
+            groups.setdefault((job.spec.key[0], job.spec.group), []).append(job)
+    found: dict[JobKey, str] = {}
+    for members in groups.values():
+        if text := _missing([job.spec for job in members]):
+            found |= {job.spec.key: text for job in members if job.queued}
+    return found
+
+
+def _missing(jobs: Sequence[JobSpec]) -> str:
+    """What a group lacks, in words; empty if it is complete."""
+    group = jobs[0].group
+    if count := _missing_jobs(jobs):
+        return f"{count} more Job{'' if count == 1 else 's'} of group {group}"
+    count = _missing_pods(jobs)
+    return f"{count} more pod{'' if count == 1 else 's'} of group {group}" if count else ""
+
+
+def _missing_jobs(jobs: Sequence[JobSpec]) -> int:
+    return max(0, max((job.group_jobs for job in jobs), default=0) - len(jobs))
+
+
+def _missing_pods(jobs: Sequence[JobSpec]) -> int:
     asking = [job for job in jobs if job.cards]
     return max(0, asking[0].group_size - _together(asking)) if asking else 0
+
+
+def _number_problem(group: str, jobs: Sequence[JobSpec]) -> str:
+    """An error text about the number of Jobs that a group's Jobs name; empty if they agree, and are not more."""
+    saying = [job for job in jobs if job.group_jobs]
+    if not saying:
+        return ""
+    first, number = saying[0], saying[0].group_jobs
+    if other := _differing(saying, lambda job: job.group_jobs):
+        return (
+            f"Jobs {_name(first)} and {_name(other)} say that group {group} has {number} and {other.group_jobs} Jobs:"
+            f" write one {annotations.GROUP_JOBS} on all of them"
+        )
+    if len(jobs) > number:
+        return (
+            f"{annotations.GROUP_JOBS} of group {group} is {number}, but it has {len(jobs)} Jobs: write {len(jobs)} on"
+            f" all of them, or another {annotations.GROUP} on some"
+        )
+    return ""
 
 
 def _size_problem(group: str, asking: Sequence[JobSpec]) -> str:

@@ -29,8 +29,9 @@ class JobSpec:
     A job with `parts` is split into that number of sub-tasks, of which `least` to `most` run at a time; it begins once
     more than `parts` divided by `split_ratio` have room. One with `split_of` is sub-task `part` of the split of that
     name. Of a job with a `goal` the width is still to be found, from
-    `least` to `most`. `group_size` is how many pods of the group start together, 0 if the pods do not say; a group of
-    several Jobs is named by the Jobs (`joint`), that of one Job by its pods alone. `width_owner` is what decides the
+    `least` to `most`. `group_size` is how many pods of the group start together, 0 if the pods do not say, and
+    `group_jobs` how many Jobs it has until it has started, 0 if the Job does not say. A group of several Jobs is named
+    by the Jobs (`joint`), that of one Job by its pods alone. `width_owner` is what decides the
     width in place of the engine (`JobSet`, `Kueue`); `kueue` is true if Kueue decides when the job starts.
     """
 
@@ -46,6 +47,7 @@ class JobSpec:
     user: str = ""
     group: str = ""
     group_size: int = 0
+    group_jobs: int = 0
     joint: bool = False
     role: str = ""
     split: Split | None = None

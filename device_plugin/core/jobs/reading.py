@@ -29,6 +29,7 @@ ANNOTATIONS = (
     annotations.MIN_REPLICAS, annotations.MAX_REPLICAS, annotations.SPLIT, annotations.SPLIT_RATIO, annotations.BARRIER,
     annotations.SAMPLES, annotations.EPOCHS, annotations.DURATION, annotations.DURATION_AT_MOST, annotations.MODEL,
     annotations.APP_TYPE, annotations.CARD_MODEL, annotations.EXPECTED_DURATION, annotations.CHECKPOINT_SECONDS,
+    annotations.GROUP_JOBS,
 )  # fmt: skip
 OURS = (annotations.RESIZE, annotations.POOL)
 KUBERNETES_CONTROLLER = "kubernetes.io/job-controller"
@@ -89,6 +90,7 @@ def job_spec(
         user=job.namespace,
         group=group,
         group_size=size,
+        group_jobs=_group_jobs(job),
         joint=joint,
         role=_role(job, least < most),
         split=order or (Split.ORDERED if split_of else None),
@@ -339,6 +341,17 @@ def _group(job: Job, asked: int, divided: bool) -> tuple[str, int, bool]:
     return of_job or of_pods, number, bool(of_job)
 
 
+def _group_jobs(job: Job) -> int:
+    """The number of Jobs that the Job's group has; 0 if it is not written."""
+    number = _number(job, annotations.GROUP_JOBS, MAX_GANG)
+    if number and not job.labels.get(annotations.GROUP):
+        raise RequestError(
+            f"annotation {annotations.GROUP_JOBS} needs the label {annotations.GROUP}: write the group's name, one on"
+            " all of its Jobs"
+        )
+    return number or 0
+
+
 def _role(job: Job, elastic: bool) -> str:
     """The role of the Job in its group, empty without one."""
     role = job.labels.get(annotations.ROLE)
@@ -354,6 +367,11 @@ def _role(job: Job, elastic: bool) -> str:
         raise RequestError(
             f"label {annotations.ROLE} is {role}, whose width stays: write {annotations.MIN_REPLICAS} and"
             f" {annotations.MAX_REPLICAS} on the trainers' Job only"
+        )
+    if annotations.GROUP_JOBS not in job.annotations and not job.template.label(annotations.GROUP_SIZE):
+        raise RequestError(
+            f"label {annotations.ROLE} is {role}, and nothing says how many Jobs wait for each other: write the"
+            f" annotation {annotations.GROUP_JOBS} with the number of the group's Jobs, such as '3', on each of them"
         )
     return role
 

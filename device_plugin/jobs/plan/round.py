@@ -13,6 +13,7 @@ from math import inf
 from device_plugin.core.jobs.closed import waiting_for_closed
 from device_plugin.core.jobs.engine import plan_round
 from device_plugin.core.jobs.forecast import starts
+from device_plugin.core.jobs.groups import waiting_for_others
 from device_plugin.core.jobs.job import JobKey, JobPhase, JobSpec, JobState
 from device_plugin.core.jobs.plan import Plan
 from device_plugin.core.jobs.rates import Rates
@@ -45,6 +46,7 @@ class Round:
     `short` is what jobs can have that wait for the width which they need, `refused` why others cannot be sized, and
     `uncreated` why the API server refuses pods of others. `starts` is when jobs are expected to have room that are next
     in their queues, and `closed` names the cards without which others cannot start, and that get no new slices now.
+    `missing` is what groups lack that are not complete.
     """
 
     at: float = -inf
@@ -56,6 +58,7 @@ class Round:
     uncreated: Mapping[JobKey, str] = field(default_factory=dict)
     starts: Mapping[JobKey, float] = field(default_factory=dict)
     closed: Mapping[JobKey, str] = field(default_factory=dict)
+    missing: Mapping[JobKey, str] = field(default_factory=dict)
 
 
 class Rounds:
@@ -130,7 +133,10 @@ class Rounds:
         unsized = [replace(state, phase=JobPhase.REFUSED) for state in refused]
         states = {state.spec.key: state for state in (*sizing.jobs, *unsized)}
         took = self._clock() - began
-        self.last = Round(now, states, plan, took, sizing.short, sizing.refused, uncreated, expected, closed)
+        self.last = Round(
+            now, states, plan, took, sizing.short, sizing.refused, uncreated, expected, closed,
+            waiting_for_others(seen.states),
+        )  # fmt: skip
         return plan
 
     def _card_models(self, states: Sequence[JobState]) -> Collection[str]:

@@ -132,9 +132,12 @@ def _index_ended(managed: Managed) -> bool:
 def _bounded(managed: Managed, now: float) -> JobSpec:
     """The specification with those bounds of the width that hold now.
 
-    A width that was set by hand does not grow. If the Job makes room for another one, that ends it.
+    A width that was set by hand does not grow. If the Job makes room for another one, that ends it. A Job that has run
+    does not wait again for Jobs of its group that have ended since.
     """
     spec, width = managed.spec, managed.job.width
+    if managed.record is not None and spec.group_jobs:
+        spec = replace(spec, group_jobs=0)
     if spec.parts and not managed.job.suspend:
         stays = _partial(managed, now) or now < managed.paused_until
         left = min(spec.most, spec.parts - managed.job.succeeded)

@@ -16,7 +16,7 @@ from device_plugin.jobs.execute.writes import Action, Write
 from device_plugin.jobs.plan.round import Round, Rounds
 from device_plugin.jobs.show.backlog import Backlog
 from device_plugin.jobs.show.next_change import waiting_change
-from device_plugin.jobs.show.views import refusals, room_for
+from device_plugin.jobs.show.views import needed, refusals
 from device_plugin.jobs.watch.known import KnownJobs
 from device_plugin.jobs.watch.managed import paused_until
 from device_plugin.kube.api import JOBS, Api
@@ -150,7 +150,7 @@ def said(write: Write) -> Iterator[Said]:
 
 
 def _wait(state: JobState, place: int, last: Round, rules: Rules) -> str:
-    text = f"waits for {room_for(state, last.at, rules)}"
+    text = f"waits for {needed(state, last, rules)}"
     if closed := last.closed.get(state.spec.key):
         text += f"; {closed}"
     if place:

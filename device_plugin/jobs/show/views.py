@@ -128,7 +128,8 @@ class _LastRound:
             return replace(view, waits_for="the next round", why="it is looked at in the next round")
         # While it waits for pods of others to leave, its width is that with which it will start.
         giving = self._giving.get(key, ()) if state.phase is JobPhase.STARTING and managed.job.suspend else ()
-        why = _given(giving) if giving else _why(managed, state, last.at, self._rules)
+        room = needed(state, last, self._rules)
+        why = _given(giving) if giving else _why(managed, state, last.at, room)
         short, start = last.short.get(key), last.starts.get(key)
         if limits := self._limits(spec) if spec.cards and not state.running else "":
             why = f"{why}; {limits}"
@@ -138,7 +139,7 @@ class _LastRound:
             why = f"{why}; the API server refuses its other pods: {uncreated}"
         return replace(
             view, phase=state.phase.value, place=self._places.get(key, 0),
-            waits_for=GIVEN if giving else _waits_for(state, last.at, self._rules),
+            waits_for=GIVEN if giving else room if state.queued else WAITS_FOR.get(state.phase, ""),
             why=f"{why}; it can have {offers(short, start and start - last.at)}" if short else why,
             left=managed.history.seconds_left(state.width) if managed.history and state.running else None,
             stuck=stuck_for(managed, state),
@@ -183,11 +184,10 @@ WAITS_FOR: Mapping[JobPhase, str] = {
 }
 
 
-def _why(managed: Managed, state: JobState, now: float, rules: Rules) -> str:
-    """One sentence that gives the reason for the Job's phase."""
-    record = managed.record
-    apart = not (state.spec.joint or state.spec.parts)
-    room = f"room for {state.spec.least} of its pods" if apart else room_for(state, now, rules)
+def _why(managed: Managed, state: JobState, now: float, room: str) -> str:
+    """One sentence that gives the reason for the Job's phase; `room` is what it needs if it waits."""
+    record, spec = managed.record, state.spec
+    room = room if spec.joint or spec.parts else f"room for {spec.least} of its pods"
     text = _WHY.get(state.phase, "").format(width=pods(state.width), room=room, stopped=_stopped(record))
     if state.phase is JobPhase.RESIZING and record is not None:
         helped = "/".join(record.beneficiary) if record.beneficiary is not None else "other pods"
@@ -234,16 +234,14 @@ def _progress(managed: Managed) -> Progress | None:
     return Progress(min(managed.job.succeeded, parts), parts) if parts else managed.progress
 
 
-def _waits_for(state: JobState, now: float, rules: Rules) -> str:
-    """The words for what the Job waits for; empty if it does not wait."""
-    return room_for(state, now, rules) if state.queued else WAITS_FOR.get(state.phase, "")
-
-
-def room_for(state: JobState, now: float, rules: Rules) -> str:
-    """The room that a job needs to start, in words."""
-    if state.spec.parts:
-        return f"room for {first_parts(state, now, rules)} of its {state.spec.parts} sub-tasks"
-    return f"room for group {state.spec.group}" if state.spec.joint else f"room for {pods(state.spec.least)}"
+def needed(state: JobState, last: Round, rules: Rules) -> str:
+    """What a job that waits needs to start, in words: the others of its group, or room."""
+    spec = state.spec
+    if missing := last.missing.get(spec.key):
+        return missing
+    if spec.parts:
+        return f"room for {first_parts(state, last.at, rules)} of its {spec.parts} sub-tasks"
+    return f"room for group {spec.group}" if spec.joint else f"room for {pods(spec.least)}"
 
 
 def refusals(last: Round) -> Mapping[JobKey, str]:

@@ -64,13 +64,21 @@ def test_the_request_is_that_of_one_replica() -> None:
 
 
 def test_a_job_whose_pods_ask_for_no_card_is_queued_too() -> None:
-    found = spec({**QUEUED, "group": "g", "role": "master"}, {}, template=template({}))
+    found = spec({**QUEUED, "group": "g", "role": "master"}, {"group-jobs": "2"}, template=template({}))
     assert (found.request.containers, found.cards, found.role) == ((), 0, "master")
 
 
 def test_roles_of_a_group() -> None:
-    found = spec({**QUEUED, "group": "g", "role": "trainer"})
+    found = spec({**QUEUED, "group": "g", "role": "trainer"}, {"group-jobs": "3"})
     assert (found.group, found.role, found.joint, found.group_size) == ("g", "trainer", True, 0)
+    assert found.group_jobs == 3
+    sized = template(labels={"group": "g", "group-size": "2"})
+    assert spec({**QUEUED, "group": "g", "role": "trainer"}, template=sized).group_jobs == 0
+
+
+def test_kubeflows_role_labels_are_not_ours() -> None:
+    theirs = {"training.kubeflow.org/replica-type": "worker", "training.kubeflow.org/replica-index": "0"}
+    assert spec({**QUEUED, **theirs}, template=template(labels=theirs)).role == ""
 
 
 def test_the_pods_say_how_many_start_together() -> None:

@@ -183,7 +183,7 @@ def test_s3_every_width_is_the_smallest_that_is_enough_or_all_that_fits(
 def test_s4_the_pods_are_placed_as_they_say() -> None:
     asked = {"policy": "node-score", "app-type": "gpu", "role-order": "trainer"}
     pods = template(annotations=asked, labels={"group": "g", "role": "trainer-0"})
-    found = spec({**QUEUED, "group": "g", "role": "trainer"}, SIZED, template=pods)
+    found = spec({**QUEUED, "group": "g", "role": "trainer"}, {**SIZED, "group-jobs": "1"}, template=pods)
     assert (found.request.policy, found.request.app_type) == ("node-score", "gpu")
     assert with_width(found, 4, HOUR).request == found.request
 

@@ -93,7 +93,7 @@ def test_a_group_is_given_to_one_pool_with_one_write() -> None:
     world = PoolsWorld(TWO)
     labels = {"vgpu.io/queue": "default", "vgpu.io/group": "g"}
     for role in ("master", "trainer"):
-        world.api.put(replace(world.queue(role, 2), labels={**labels, "vgpu.io/role": role}))
+        world.queue(role, 2, labels={**labels, "vgpu.io/role": role}, annotations={"vgpu.io/group-jobs": "2"})
     settle(world)
     assert len(nodes(world, "master") | nodes(world, "trainer")) == 1
     assert sum(POOL in world.job(name).annotations for name in ("master", "trainer")) == 1

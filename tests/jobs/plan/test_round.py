@@ -347,8 +347,8 @@ def test_a_rigid_job_whose_pods_a_quota_refuses_leaves_its_cards_to_others(world
 
 def joint(world: World, name: str, width: int) -> None:
     """Somebody creates a Job of the group `g`, whose pods are all needed."""
-    made = world.queue(name, width)
-    world.api.put(replace(made, labels={**made.labels, "vgpu.io/group": "g", "vgpu.io/role": name}))
+    labels = {"vgpu.io/queue": "default", "vgpu.io/group": "g", "vgpu.io/role": name}
+    world.queue(name, width, labels=labels, annotations={"vgpu.io/group-jobs": "2"})
 
 
 def test_a_group_of_which_a_quota_refuses_pods_stops_whole_and_starts_again_whole(world: World) -> None:

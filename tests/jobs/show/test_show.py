@@ -68,7 +68,12 @@ def test_one_job_as_json(world: World) -> None:
 
 def test_a_job_of_a_group_waits_for_its_group(world: World) -> None:
     labels = {"vgpu.io/queue": "default", "vgpu.io/group": "g", "vgpu.io/role": "master"}
-    world.queue("master", 3, labels=labels)
+    world.queue("master", 3, labels=labels, annotations={"vgpu.io/group-jobs": "2"})
+    world.settle(2)
+    found = seen(world)["master"]
+    assert (found["waitsFor"], found["why"]) == ("1 more Job of group g", "waits for 1 more Job of group g")
+    assert found["place"] is None
+    world.queue("ps", 1, labels={**labels, "vgpu.io/role": "ps"}, annotations={"vgpu.io/group-jobs": "2"})
     world.settle(2)
     found = seen(world)["master"]
     assert (found["waitsFor"], found["why"]) == ("room for group g", "waits for room for group g")
