@@ -39,6 +39,7 @@ EXPECTED_DURATION = "vgpu.io/expected-duration"
 CHECKPOINT_SECONDS = "vgpu.io/checkpoint-seconds"
 RESIZE = "vgpu.io/resize"
 GROUP_JOBS = "vgpu.io/group-jobs"
+RESIZE_DROP = "vgpu.io/resize-drop"
 # A label of nodes, and an annotation of Jobs.
 POOL = "vgpu.io/pool"
 # An annotation of Leases.
@@ -141,7 +142,10 @@ KEYS = (
     Key(CHECKPOINT_SECONDS, "Job", "annotation", _USER,
         "How long a checkpoint may take before pods are ended, 1 to 3600 s, where their grace period is not enough."),
     Key(RESIZE, "Job", "annotation", _JOBS,
-        "What is under way with the Job's width, as JSON. Anybody may remove it, which ends that."),
+        "What is under way with the Job's width, and what the Job has had, as JSON. If it is removed, the engine writes"
+        " it again; it keeps a copy in the Job's status, as the condition of this type."),
+    Key(RESIZE_DROP, "Job", "annotation", _USER,
+        "The `gen` of the record in vgpu.io/resize: ends what is under way by that record, and what it promises."),
     Key(POOL, "Job", "annotation", _JOBS,
         "The pool that was chosen for a Job which fits several. Anybody may remove it; then one is chosen anew."),
     Key(NOTE, "Lease", "annotation", _JOBS,

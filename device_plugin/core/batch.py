@@ -52,7 +52,8 @@ class Job:
     is its podReplacementPolicy (`Failed`, `TerminatingOrFailed`). `uncounted` are pods that ended and are not in
     `succeeded` and `failed` yet. `completed_indexes` and `failed_indexes` are in Kubernetes' form, `0,2-4`; a long one
     is cut at a comma. `owner` is the kind of the controller above the Job (`JobSet`). `started` is empty while the Job
-    is suspended. Of `labels` and `annotations` those of this project and of Kueue are kept.
+    is suspended. Of `labels` and `annotations` those of this project and of Kueue are kept. `kept` is the text of the
+    condition `vgpu.io/resize`, in which the job engine keeps what the Job has had; it is not among `conditions`.
     """
 
     namespace: str
@@ -91,6 +92,7 @@ class Job:
     completed_indexes: str = ""
     failed_indexes: str = ""
     conditions: tuple[JobCondition, ...] = ()
+    kept: str = ""
 
     @property
     def width(self) -> int:
@@ -101,3 +103,8 @@ class Job:
     def ended(self) -> bool:
         """True once the Job is complete or has failed for good, and makes no more pods."""
         return any(condition.type in ("Complete", "Failed") for condition in self.conditions)
+
+    @property
+    def suspension(self) -> tuple[JobCondition, ...]:
+        """The condition that says since when the Job is suspended; empty while it is not."""
+        return tuple(condition for condition in self.conditions if condition.type == "Suspended")

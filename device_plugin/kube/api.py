@@ -194,10 +194,14 @@ class Api(Protocol):
     def replace(self, kind: Kind[Item], of: Named, body: Object) -> Item:
         """Write an object whole. With metadata.resourceVersion in `body`, raises ConflictError if it changed since."""
 
-    def patch(self, kind: Kind[Item], of: Named, change: Object, *, subresource: str = "") -> Item:
+    def patch(
+        self, kind: Kind[Item], of: Named, change: Object, *, subresource: str = "", by_key: bool = False
+    ) -> Item:
         """Merge `change` into an object of this UID; None takes a field away.
 
-        With metadata.resourceVersion in `change`, raises ConflictError if the object changed since.
+        A list takes the place of the old one. With `by_key` its members are merged by what Kubernetes tells them apart
+        by, conditions by their types. With metadata.resourceVersion in `change`, raises ConflictError if the object
+        changed since.
         """
 
     def delete(self, kind: Kind[Any], of: Named, *, grace_seconds: int | None = None) -> None:

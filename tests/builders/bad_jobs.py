@@ -64,6 +64,7 @@ BAD: list[tuple[Mapping[str, str], Mapping[str, Any], str]] = [
     ({"expected-duration": "30m1h"}, {}, "is '30m1h': write a time"),
     ({"checkpoint-seconds": "2m"}, {}, "checkpoint-seconds is '2m': write a whole number from 1 to 3600"),
     ({"checkpoint-seconds": "3601"}, {}, "is '3601': write a whole number from 1 to 3600"),
+    ({"resize-drop": "last"}, {}, "resize-drop is 'last': write a whole number from 1 to 1000000000000"),
     ({"app-type": "tpu"}, {}, "annotation vgpu.io/app-type is 'tpu': write gpu, cpu or memory"),
     (SIZED | {"app-type": "cpu"}, {}, "app-type is cpu: only jobs of type gpu are sized"),
     (SIZED | {"duration": "8 hours"}, {}, "annotation vgpu.io/duration is '8 hours': write a time"),

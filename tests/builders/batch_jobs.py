@@ -46,9 +46,10 @@ def replica(of: Job, index: int, node: str = "n1", **more: object) -> Pod:
 
 
 def managed(of: Job, pods: int | None = None, record: Resize | None = None, **more: object) -> Managed:
-    """The Job with pods of the indexes below `pods`; as many as are active, unless told."""
+    """The Job with pods of the indexes below `pods`; as many as are active, unless told. Its record is kept."""
     held = tuple(replica(of, index) for index in range(of.active if pods is None else pods))
-    return Managed(job=of, spec=spec(of), pods=held, record=record, **more)  # type: ignore[arg-type]
+    fields = {"past": record.past if record is not None else None, **more}
+    return Managed(job=of, spec=spec(of), pods=held, record=record, **fields)  # type: ignore[arg-type]
 
 
 def spec(of: Job, **more: Any) -> JobSpec:

@@ -150,7 +150,10 @@ class FakeApi:
             raise GoneError("gone")
         self.put(replace(found, deleting=True))
 
-    def patch(self, kind: Kind[Any], of: Named, change: Object, *, subresource: str = "") -> Any:
+    def patch(
+        self, kind: Kind[Any], of: Named, change: Object, *, subresource: str = "", by_key: bool = False
+    ) -> Any:
+        assert not by_key
         assert (kind, subresource, [*change["metadata"]["annotations"]]) == (
             PODS,
             "status",

@@ -21,6 +21,7 @@ from tests.pages import blocks, documents
 from tests.release import since
 
 pytestmark = pytest.mark.usefixtures("job_policies")
+MERGE, STRATEGIC = "application/merge-patch+json", "application/strategic-merge-patch+json"
 RESIZE, POOL = "vgpu.io/resize", "vgpu.io/pool"
 RECORD = '{"v":1,"gen":1,"from":8,"to":4}'
 KUEUE = "kueue.x-k8s.io/queue-name"
@@ -136,6 +137,56 @@ def test_a_resize_is_not_copied_into_a_new_job(cluster: Cluster, name: str) -> N
         "leave them out",
     )
     denied(cluster.post(JOBS, body(name, {}, {"resize": RECORD}), "editor"), "leave them out")
+
+
+def kept(message: str, kind: str = RESIZE) -> dict[str, Any]:
+    """A change of one condition of a Job."""
+    return {
+        "status": {"conditions": [{"type": kind, "status": "True", "reason": "Kept", "message": message}]}
+    }
+
+
+def test_only_the_engine_keeps_what_a_job_has_had(cluster: Cluster, created: Any) -> None:
+    status = f"{created()}/status"
+
+    def patch(role: str, change: object) -> Answer:
+        return cluster.patch(status, change, role, STRATEGIC)
+
+    denied(patch("tenant", kept(RECORD)), "'vgpu-job-pasts'", "only the job engine writes it")
+    both = {**annotated(**{RESIZE: RECORD}), **kept(RECORD)}
+    assert patch("engine", both).code == 200
+    denied(patch("tenant", kept("{}")), "only the job engine writes it")
+    denied(cluster.patch(status, {"status": {"conditions": None}}, "tenant"), "only the job engine writes it")
+    assert patch("tenant", kept("mine", "example.com/own")).code == 200
+    assert cluster.patch(status, {"status": {"ready": 0}}).code == 200, "as the Job controller writes"
+    assert patch("engine", kept("{}")).code == 200
+
+
+@pytest.mark.parametrize(
+    "change",
+    [kept("", "example.com/other"), {"status": {"active": 3}}, {"status": {"conditions": None}}],
+)
+def test_the_engine_writes_nothing_else_of_a_status(
+    cluster: Cluster, created: Any, change: dict[str, Any]
+) -> None:
+    status = f"{created()}/status"
+    assert cluster.patch(status, kept("", "example.com/own"), "admin", STRATEGIC).code == 200
+    media = STRATEGIC if change["status"].get("conditions") else MERGE
+    denied(cluster.patch(status, change, "engine", media), "'vgpu-job-engine-status'", "of a Job's status")
+
+
+def test_a_job_is_replaced_whole_without_what_the_engine_wrote(cluster: Cluster, created: Any) -> None:
+    """As `kubectl replace` does it: the record goes, and what is kept stays."""
+    path = created()
+    both = {**annotated(**{RESIZE: RECORD}), **kept(RECORD)}
+    assert cluster.patch(f"{path}/status", both, "engine", STRATEGIC).code == 200
+    found = cluster.get(path).body
+    # Without a version: the Job controller may write at the same time.
+    del found["metadata"]["annotations"][RESIZE], found["metadata"]["resourceVersion"], found["status"]
+    assert cluster.put(path, found, "editor").code == 200
+    after = cluster.get(path).body
+    assert RESIZE not in after["metadata"].get("annotations", {})
+    assert RESIZE in [condition["type"] for condition in after["status"]["conditions"]]
 
 
 CHECKPOINT = "vgpu.io/checkpoint"

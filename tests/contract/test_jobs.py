@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.builders import objects
-from tests.builders.objects import binding, container, job
+from tests.builders.objects import annotated, binding, container, job
 from tests.contract.cluster import JOBS, PODS, Cluster, unique
 from tests.deadline import until
 from tests.release import OLDER, since
@@ -247,6 +247,28 @@ def test_a_suspension_ends_all_pods_and_is_no_failure(start: Start, policy: str)
     assert running.condition("Suspended")["status"] == "False"
     assert running.status()["startTime"]
     assert "failed" not in running.status()
+
+
+def test_a_condition_of_ones_own_is_merged_into_the_status_and_the_controller_keeps_it(start: Start) -> None:
+    running = start(2, suspend=True)
+    until(lambda: running.condition("Suspended").get("status") == "True", "Suspended", SECONDS)
+    media, kind = "application/strategic-merge-patch+json", "example.com/own"
+    for message in ("first", "second"):
+        own = {"type": kind, "status": "True", "message": message}
+        change = {**annotated(note=message), "status": {"conditions": [own]}, "spec": {"parallelism": 5}}
+        assert running.cluster.patch(f"{running.path}/status", change, media=media).code == 200
+    job = running.cluster.get(running.path).body
+    assert (job["metadata"]["annotations"]["note"], job["spec"]["parallelism"]) == ("second", 2)
+    assert running.condition("Suspended")["status"] == "True"
+    running.patch(suspend=False)
+    running.runs(0, 1)
+    until(lambda: running.condition("Suspended")["status"] == "False", "Resumed", SECONDS)
+    assert running.condition(kind)["message"] == "second"
+    # A PUT of the whole Job without it, as `kubectl replace` sends one, changes no status.
+    job = running.cluster.get(running.path).body
+    del job["metadata"]["resourceVersion"]
+    assert running.cluster.put(running.path, {**job, "status": {}}).code == 200
+    assert running.condition(kind)["message"] == "second"
 
 
 def test_a_job_that_begins_suspended_has_no_pods_and_has_not_started(start: Start) -> None:

@@ -84,8 +84,11 @@ class JobApi:
             raise ConflictError("it has changed")
         return self._put_lease(of.name, body)
 
-    def patch(self, kind: Kind[Any], of: Named, change: Object, *, subresource: str = "") -> Any:
-        assert subresource == ("status" if kind is PODS else "")
+    def patch(
+        self, kind: Kind[Any], of: Named, change: Object, *, subresource: str = "", by_key: bool = False
+    ) -> Any:
+        assert (subresource == "status") is (kind is PODS or "status" in change)
+        assert by_key is ("status" in change)
         return self.on_patch(kind, of, change)
 
     def land(self, kind: Kind[Any], of: Named, change: Object) -> Any:
@@ -101,6 +104,9 @@ class JobApi:
             raise ConflictError("it has changed")
         self.patches.append((of.name, change))
         spec = dict(change.get("spec", {}))
+        for condition in change.get("status", {}).get("conditions", ()):
+            assert (condition["type"], spec) == (RESIZE, {}), "a status is written apart"
+            spec["kept"] = condition["message"]
         if template := spec.pop("template", None):
             places = template["spec"]["nodeSelector"].items()
             chosen = tuple(Requirement(key, Operator.IN, (value,)) for key, value in places)
@@ -304,9 +310,13 @@ class World:
             ))  # fmt: skip
         pods = self.of(job)
         active = sum(not pod.deleting for pod in pods)
-        if (job.active, job.terminating) != (active, len(pods) - active):
-            counts: dict[str, Any] = {"active": active, "ready": active, "terminating": len(pods) - active}
-            self.api.put(replace(self.api.jobs[job.namespace, job.name], **counts))
+        status: dict[str, Any] = {"active": active, "ready": active, "terminating": len(pods) - active}
+        if job.suspend is not bool(job.suspension) and not job.ended:
+            suspended = (JobCondition("Suspended", since=api_time(self.now)),) if job.suspend else ()
+            status |= {"conditions": suspended, "started": "" if job.suspend else api_time(self.now)}
+        counted = replace(self.api.jobs[job.namespace, job.name], **status)
+        if counted != self.api.jobs[job.namespace, job.name]:
+            self.api.put(counted)
 
     def _bind(self, pod: Pod) -> None:
         """Bind the pod to the first free card of a node that its Job's constraints allow."""

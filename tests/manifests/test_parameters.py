@@ -297,5 +297,5 @@ def test_the_job_engine_may_do_its_work_and_nothing_else(manifests: Path) -> Non
     (rule,) = [rule for rule in made.one("Role", "vgpu-jobs")["rules"] if "resourceNames" in rule]
     of_pools = [f"{settings.lease_name}-{number + 1}" for number in range(MOST_POOLS)]
     assert rule["resourceNames"] == [settings.lease_name, *of_pools]
-    written = {("jobs", "patch"), ("pods/status", "patch"), ("events", "create")}
+    written = {("jobs", "patch"), ("jobs/status", "patch"), ("pods/status", "patch"), ("events", "create")}
     assert allowed == watched | written | {("jobs", "get"), ("events", "list")}

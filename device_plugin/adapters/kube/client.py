@@ -40,6 +40,7 @@ log = logging.getLogger(__name__)
 TIMEOUT_SECONDS = 3.0
 JSON = "application/json"
 MERGE = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
 # A server that cannot send metadata alone sends whole objects.
 METADATA = "application/json;as={};g=meta.k8s.io;v=v1,application/json"
 # Objects of one page of a list, which is in memory at once: the API server takes 1.5 MiB for one, annotations 256 KiB.
@@ -151,14 +152,17 @@ class KubeClient:
         """Write an object whole."""
         return self._decoded(kind, self._request("PUT", _object(kind, of), body, accept=_accept(kind)))
 
-    def patch(self, kind: Kind[Item], of: Named, change: Object, *, subresource: str = "") -> Item:
-        """Merge `change` into an object of this UID."""
+    def patch(
+        self, kind: Kind[Item], of: Named, change: Object, *, subresource: str = "", by_key: bool = False
+    ) -> Item:
+        """Merge `change` into an object of this UID, with `by_key` the members of lists by their keys."""
         metadata = dict(change.get("metadata") or {})
         if of.uid:
             metadata["uid"] = of.uid
         path = _object(kind, of) + (f"/{subresource}" if subresource else "")
         body = {**change, "metadata": metadata}
-        return self._decoded(kind, self._request("PATCH", path, body, MERGE, accept=_accept(kind)))
+        media = STRATEGIC if by_key else MERGE
+        return self._decoded(kind, self._request("PATCH", path, body, media, accept=_accept(kind)))
 
     def delete(self, kind: Kind[Any], of: Named, *, grace_seconds: int | None = None) -> None:
         """Delete the object of this UID; what it owns is deleted after it."""

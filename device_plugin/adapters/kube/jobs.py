@@ -27,8 +27,8 @@ _READ = frozenset(
     (*(key.name for key in annotations.KEYS), annotations.KUEUE_QUEUE, annotations.KUEUE_ELASTIC)
 )
 _LONG = {annotations.CARD_MODEL: MAX_LIST + 1, annotations.RESIZE: annotations.MAX_BYTES + 1}
-# Most characters of the indexes of a Job, and most of its conditions.
-_INDEXES, _CONDITIONS = 32 * 1024, 8
+# Most characters of the indexes of a Job, most of its conditions, and most characters of what the engine keeps in one.
+_INDEXES, _CONDITIONS, _KEPT = 32 * 1024, 8, 4096
 # Seconds that pods may have to end, at most: Kubernetes takes any number, and a record has a time that follows from it.
 MAX_GRACE = 366 * 86_400
 _decoded = decoder(structs.Job)
@@ -78,6 +78,7 @@ def read_job(text: Text, resources: Resources = None) -> Job:
         completed_indexes=_indexes(status.completed_indexes),
         failed_indexes=_indexes(status.failed_indexes or ""),
         conditions=tuple(islice(_conditions(status), _CONDITIONS)),
+        kept=_kept(status),
     )
 
 
@@ -102,6 +103,12 @@ def _indexes(text: str) -> str:
 
 def _conditions(status: structs.JobStatus) -> Iterator[JobCondition]:
     for raw in status.conditions or ():
-        if raw.status == "True":
+        if raw.status == "True" and raw.type != annotations.RESIZE:
             since = raw.last_transition_time or ""
             yield JobCondition(raw.type[:MAX_OWNER], raw.reason[:SHOWN], raw.message[:SAID], since)
+
+
+def _kept(status: structs.JobStatus) -> str:
+    """The text of the engine's own condition; empty if there is none."""
+    found = (raw.message for raw in status.conditions or () if raw.type == annotations.RESIZE)
+    return next(found, "")[: _KEPT + 1]

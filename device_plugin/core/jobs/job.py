@@ -33,6 +33,7 @@ class JobSpec:
     `group_jobs` how many Jobs it has until it has started, 0 if the Job does not say. A group of several Jobs is named
     by the Jobs (`joint`), that of one Job by its pods alone. `width_owner` is what decides the
     width in place of the engine (`JobSet`, `Kueue`); `kueue` is true if Kueue decides when the job starts.
+    `dropped` is the number of the record that its author has ended, 0 for none.
     """
 
     key: JobKey
@@ -64,6 +65,7 @@ class JobSpec:
     checkpoint_seconds: float = 0.0
     width_owner: str = ""
     kueue: bool = False
+    dropped: int = 0
     created: float = 0.0
 
     @property

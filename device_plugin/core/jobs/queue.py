@@ -181,7 +181,7 @@ def _units(jobs: Iterable[JobState]) -> Iterator[Unit]:
 
 @dataclass(frozen=True, slots=True)
 class _Service:
-    """Service that each user has had, in card-seconds, for jobs that have not ended, and the `cards` that it has now."""
+    """Service that each user has had, in card-seconds, for jobs that have not ended, and the `cards` it has now."""
 
     had: Mapping[User, float]
     cards: Mapping[User, float]

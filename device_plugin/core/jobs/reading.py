@@ -29,7 +29,7 @@ ANNOTATIONS = (
     annotations.MIN_REPLICAS, annotations.MAX_REPLICAS, annotations.SPLIT, annotations.SPLIT_RATIO, annotations.BARRIER,
     annotations.SAMPLES, annotations.EPOCHS, annotations.DURATION, annotations.DURATION_AT_MOST, annotations.MODEL,
     annotations.APP_TYPE, annotations.CARD_MODEL, annotations.EXPECTED_DURATION, annotations.CHECKPOINT_SECONDS,
-    annotations.GROUP_JOBS,
+    annotations.GROUP_JOBS, annotations.RESIZE_DROP,
 )  # fmt: skip
 OURS = (annotations.RESIZE, annotations.POOL)
 KUBERNETES_CONTROLLER = "kubernetes.io/job-controller"
@@ -39,6 +39,8 @@ _CREATORS = ("", "CronJob")
 # Most sub-tasks of a split: Kubernetes' own bound for an Indexed Job that runs more than 10,000 pods at once.
 MAX_PARTS = 100_000
 MAX_SAMPLES, MAX_EPOCHS = 10**12, 1_000_000
+# The numbers of a Job's records begin at 1, or at one that its author wrote on a pod.
+MAX_GEN = 10**12
 MAX_SECONDS = 366 * 86_400
 # Other jobs wait for a checkpoint as long as for a pod's grace period, which is an hour at most unless an operator says
 # more (parameter mostGraceSeconds).
@@ -107,6 +109,7 @@ def job_spec(
         preempts=priority.preempts and job.template.preempts,
         width_owner=owner,
         kueue=annotations.KUEUE_QUEUE in job.labels,
+        dropped=_number(job, annotations.RESIZE_DROP, MAX_GEN) or 0,
         created=datetime.fromisoformat(job.created).timestamp() if job.created else 0.0,
     )
 

@@ -3,11 +3,14 @@
 The job engine writes it before it changes the Job. Another engine reads there what to finish or drop, and the allocator
 what pods are about to leave, and for which job it keeps what they free. Times are on the writer's wall clock: a reader
 must expect that its own differs.
+
+Anybody who may change the Job may remove the annotation. What decides the Job's turns later, the past of the record,
+stands in the Job's status too, where only the engine writes it.
 """
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import accumulate, takewhile
 
@@ -39,10 +42,11 @@ class Resize:
 
     `gen` is greater than that of the Job's record before. `asked` is when the change was decided, and `until` when the
     record ends whatever was done: seconds since 1970, without fractions once written. `applied` once the Job has its
-    new width. `grants` are those of the pods that are to leave: what they free is kept for the job `beneficiary`, or its
-    group, until `replicas` pods of it were bound after `asked` (0: as long as the record says). `attained` is the service that the Job had had when
-    the change was decided, in card-seconds, without fractions once written. `author_width` is the width that the Job
-    had before its first record, which is the one that its author asked for; 0 in a record that does not say it.
+    new width. `grants` are those of the pods that are to leave: what they free is kept for the job `beneficiary`, or
+    its group, until `replicas` pods of it were bound after `asked` (0: as long as the record says). `attained` is the
+    service that the Job had had when the change was decided, in card-seconds, without fractions once written.
+    `author_width` is the width that the Job had before its first record, which is the one that its author asked for; 0
+    in a record that does not say it.
 
     Of what came before: `unsaved` is how many requests for a checkpoint in a row had no answer in time, and until
     `spared_until` the Job is not made narrower for that reason. `refusals` is how many times in a row the API server
@@ -70,6 +74,16 @@ class Resize:
     def shrinks(self) -> bool:
         """True if replicas leave."""
         return self.after < self.before
+
+    @property
+    def past(self) -> "Resize":
+        """What of the record decides the Job's turns later: the record once it is over, with all that it remembers."""
+        return replace(self, until=self.asked, applied=True, grants=())
+
+    @property
+    def width(self) -> int:
+        """The width that the Job has by the record; 0 if it is suspended."""
+        return self.after if self.applied else self.before
 
     @property
     def without_room(self) -> bool:

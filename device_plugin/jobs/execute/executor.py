@@ -11,6 +11,7 @@ for it: a plan only says what is worth trying.
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 from typing import Any, Protocol
 
 from device_plugin.core.annotations import MAX_INT
@@ -21,7 +22,7 @@ from device_plugin.core.jobs.plan import Admit, Plan, Scale, Suspend, Window
 from device_plugin.core.jobs.resize import Resize
 from device_plugin.core.jobs.spec import ROLES
 from device_plugin.core.pods import Pod
-from device_plugin.jobs.execute.stages import Stage, by_beneficiary, promised_width, stages, wanted
+from device_plugin.jobs.execute.stages import UNDER_WAY, Stage, by_beneficiary, promised_width, stages, wanted
 from device_plugin.jobs.execute.writes import JOIN_SECONDS, Action, Write, answer_by
 from device_plugin.jobs.watch.managed import Managed
 
@@ -32,6 +33,8 @@ LATER = 1.0
 ASK_SECONDS = 30.0
 # The greatest number of a request for a checkpoint that is taken for real. Each record of a Job has the next number.
 MOST_ASKED = 2**31
+# Writes of one look about Jobs whose record was removed, or of which the past is not kept: tenants may write as often.
+MOST_KEPT = 16
 # A Job that did not answer this many requests for a checkpoint in a row is not made narrower for this many seconds.
 UNSAVED, SPARED_SECONDS = 2, 3600.0
 
@@ -76,7 +79,15 @@ class Executor:
             found.setdefault(write.key, write)
         for write in self._begun(plan, found):
             found.setdefault(write.key, write)
+        for write in islice((write for write in self._kept() if write.key not in found), MOST_KEPT):
+            found[write.key] = write
         return tuple(found.values())
+
+    def _kept(self) -> Iterator[Write]:
+        """The writes that keep the past of Jobs, and give back removed records, those first that promise something."""
+        unkept = [managed for managed in self._jobs.values() if managed.unkept]
+        for managed in sorted(unkept, key=lambda each: self._stages[each.key] not in UNDER_WAY):
+            yield Write(Action.KEEP, managed, managed.record)
 
     # Changes that are under way
 

@@ -90,7 +90,9 @@ class Sender:
         """Send the write; false if it was not done. Raises ConflictError if the Job has another version by now."""
         job, name = write.managed.job, "/".join(write.key)
         try:
-            answer = self._api.patch(write.kind, write.of, write.body, subresource=write.subresource)
+            answer = self._api.patch(
+                write.kind, write.of, write.body, subresource=write.subresource, by_key=write.keeps
+            )
         except GoneError:
             if write.kind is JOBS:
                 self._known.forget(job.uid)

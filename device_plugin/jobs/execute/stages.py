@@ -36,18 +36,26 @@ class Stage(Enum):
     OVER = "over"
     """Nothing is left to do, or the time of the record is over."""
     OVERRULED = "overruled"
-    """Somebody has changed, stopped or started the Job meanwhile: the record is void."""
+    """Somebody has changed, stopped or started the Job meanwhile, or has ended the change: the record is void."""
 
 
+UNDER_WAY = (Stage.ASKED, Stage.LEAVING, Stage.FREED, Stage.JOINING, Stage.OVERRULED)
+"""The stages of a change for which something is still to be done, or waited for."""
 RELEASING = (Stage.ASKED, Stage.LEAVING, Stage.FREED)
 """The stages of a shrink or stop until what it frees has been taken."""
 
 
 def stage(managed: Managed, now: float) -> Stage:
-    """The stage of the change that the Job's record tells of."""
+    """The stage of the change that the Job's record tells of; its author may have ended that one by its number."""
     record = managed.record
     if record is None:
         return Stage.NONE
+    reached = _reached(managed, record, now)
+    ended = reached in UNDER_WAY and managed.spec.dropped == record.gen
+    return Stage.OVERRULED if ended else reached
+
+
+def _reached(managed: Managed, record: Resize, now: float) -> Stage:
     if record.shrinks and (record.applied or not managed.lives):
         return _released(managed, record, now)
     if now >= record.until or not managed.lives:

@@ -37,6 +37,8 @@ class Action(Enum):
     """Sets the number of sub-tasks that run at a time, with the record that keeps their cards."""
     DROP = "drop"
     """Ends a record that is void or would help nobody; it stays without a promise, for its `gen`."""
+    KEEP = "keep"
+    """Writes a record where it was removed, and what of it decides the Job's turns later into the Job's status."""
     POOL = "pool"
     """Gives a Job that waits to a pool."""
 
@@ -68,7 +70,16 @@ class Write:
     @property
     def subresource(self) -> str:
         """The subresource that is patched: by its status only annotations of a pod can be changed, and no image."""
-        return "status" if self.action is Action.ASK else ""
+        return "status" if self.action is Action.ASK or self.keeps else ""
+
+    @property
+    def keeps(self) -> bool:
+        """True if the past of the record is written into the Job's status.
+
+        A change is announced there before it is carried out: so whatever its author removes, and whether an engine sees
+        it or not, the Job's turns are those of a Job of which nothing was removed.
+        """
+        return self.action in (Action.RECORD, Action.KEEP)
 
     @property
     def of(self) -> Named:
@@ -79,7 +90,7 @@ class Write:
 
     @property
     def body(self) -> Object:
-        """The merge patch."""
+        """The merge patch; of one that `keeps` conditions are merged by their types."""
         metadata: dict[str, object] = {}
         if self.action is not Action.ASK:
             metadata["resourceVersion"] = self.managed.job.version
@@ -90,7 +101,8 @@ class Write:
         elif self.pool:
             metadata["annotations"] = {POOL: self.pool}
         spec = self._spec()
-        return {"metadata": metadata, **({"spec": spec} if spec else {})}
+        kept = {"status": {"conditions": [_kept(self.record)]}} if self.keeps and self.record else {}
+        return {"metadata": metadata, **({"spec": spec} if spec else {}), **kept}
 
     def _spec(self) -> dict[str, object]:
         spec: dict[str, object] = {}
@@ -112,6 +124,11 @@ class Write:
         saved = managed.saved if managed.received_since(record.asked) else MAX_INT
         until = min(record.asked + managed.spec.checkpoint_seconds, answer_by(record))
         return Checkpoint(record.gen, int(until), saved).encode()
+
+
+def _kept(record: Resize) -> Object:
+    """The condition that keeps the past of a record."""
+    return {"type": RESIZE, "status": "True", "reason": "Kept", "message": record.past.encode()}
 
 
 def answer_by(record: Resize) -> float:

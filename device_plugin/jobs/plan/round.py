@@ -21,7 +21,7 @@ from device_plugin.core.jobs.rules import Rules
 from device_plugin.core.jobs.sizing import Short, with_widths
 from device_plugin.jobs.execute.executor import ASK_SECONDS, Executor
 from device_plugin.jobs.execute.sender import Sender
-from device_plugin.jobs.execute.stages import Stage, stages
+from device_plugin.jobs.execute.stages import UNDER_WAY, stages
 from device_plugin.jobs.execute.writes import answer_by
 from device_plugin.jobs.plan.fork import Fork, Free
 from device_plugin.jobs.plan.rate_learning import RateLearning
@@ -36,7 +36,6 @@ log = logging.getLogger(__name__)
 TICK_SECONDS = 5.0
 # Looks at the Jobs in one round. A change takes three; more mean that something else writes all the time.
 MOST_LOOKS = 6
-_UNDER_WAY = (Stage.ASKED, Stage.LEAVING, Stage.FREED, Stage.JOINING, Stage.OVERRULED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +150,8 @@ class Rounds:
         for _ in range(MOST_LOOKS):
             decided, now, uncreated = self._clock(), self._wall(), self.last.uncreated
             jobs = _with_refusals(self._known.managed(), uncreated)
-            stranded = any(each.stranded(now) or each.unreplaced(now) for each in jobs.values())
-            if not (plan.steps or uncreated or stranded or self._under_way(jobs)):
+            urgent = any(each.unkept or each.stranded(now) or each.unreplaced(now) for each in jobs.values())
+            if not (plan.steps or uncreated or urgent or self._under_way(jobs)):
                 return True
             due = Executor(now, jobs, Free(self._fork, jobs, now)).due(plan)
             writes = [write for write in due if self._sender.may(write)]
@@ -164,7 +163,7 @@ class Rounds:
         return False
 
     def _under_way(self, jobs: Mapping[JobKey, Managed]) -> bool:
-        return any(reached in _UNDER_WAY for reached in stages(jobs, self._wall()).values())
+        return any(reached in UNDER_WAY for reached in stages(jobs, self._wall()).values())
 
     def _deadline(self, jobs: Mapping[JobKey, Managed]) -> float:
         """The earliest time from now at which a record, what it sets, or a request for a checkpoint ends.

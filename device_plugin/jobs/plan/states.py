@@ -71,9 +71,10 @@ def _state(now: float, managed: Managed, reached: Stage, promised: int) -> JobSt
     asked = record.asked if record is not None else None
     began = seconds(managed.job.created, now)
     if phase is JobPhase.RUNNING:
-        began = asked or seconds(managed.job.started, now)
-    elif asked is not None:
-        began = asked
+        # A change that was not carried out gives no new turn.
+        began = managed.begun(now) if record is None or record.applied else seconds(managed.job.started, now)
+    elif record is not None:
+        began = managed.stopped(record, now) if managed.job.suspend else record.asked
     resized = {} if asked is None else {"resized": max(asked, managed.paused_until)}
     history = managed.history
     return JobState(

@@ -3,6 +3,9 @@
 A Job only moves forward: news with an older version than what is known changes nothing, so that the watch cannot take
 back what the answer to a write has told. Each Job is read into its JobSpec and its record when it is seen, not in each
 round.
+
+Nor does its record go back: where its author has removed it, the one that is known counts, or what the engine keeps in
+the Job's status.
 """
 
 import threading
@@ -29,19 +32,24 @@ GONE_REMEMBERED = 1000
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """A Job as it was read: its spec or what is wrong with it, and its record."""
+    """A Job as it was read: its spec or what is wrong with it, its record, and the past that its status has of one.
+
+    The record is `lost` if the Job does not have it any more.
+    """
 
     job: Job
     spec: JobSpec | None
     problem: str = ""
     record: Resize | None = None
+    past: Resize | None = None
+    lost: bool = False
 
     def planned_like(self, other: "_Read") -> bool:
         """True if a plan cannot tell the two versions of a Job from each other."""
         if self.spec is None or other.spec is None:
             return self.spec is other.spec
-        alike = self.spec == other.spec and self.record == other.record
-        return alike and planned(self.job) == planned(other.job)
+        own, others = (self.spec, self.record, self.lost), (other.spec, other.record, other.lost)
+        return own == others and planned(self.job) == planned(other.job)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +109,7 @@ class KnownJobs:
             self._doubted.discard(job.uid)
             if job.uid in self._gone or not (known is None or doubted or _newer(job, known.job)):
                 return
-            read = self._jobs[job.uid] = self._made(job)
+            read = self._jobs[job.uid] = self._made(job, known)
             if known is not None and read.planned_like(known):
                 self.unplanned += 1
             else:
@@ -139,7 +147,7 @@ class KnownJobs:
     def read_again(self) -> None:
         """Read all Jobs again, because what they are read with has changed."""
         with self._lock:
-            self._jobs = {uid: self._made(read.job) for uid, read in self._jobs.items()}
+            self._jobs = {uid: self._made(read.job, read) for uid, read in self._jobs.items()}
             self.changes += 1
 
     def keep_width(self, uid: str, why: str) -> None:
@@ -249,7 +257,8 @@ class KnownJobs:
             if read is None or read.spec is None:
                 return None
             newest = self._managed(read, read.spec)
-        newest = replace(newest, refusal=managed.refusal, pin=managed.pin)
+        # The write brings its record with it.
+        newest = replace(newest, refusal=managed.refusal, pin=managed.pin, lost=managed.lost)
         return newest if newest.planned_like(managed) else None
 
     def problems(self) -> Mapping[JobKey, tuple[Job, str]]:
@@ -271,25 +280,21 @@ class KnownJobs:
         first = next((pod.uid for pod in pods if pod.index == 0), "")
         received = self._received.get(first, _SILENT)
         return Managed(
-            job=read.job, spec=spec, pods=pods, record=read.record, checkpoint=_checkpoint(pods),
+            job=read.job, spec=spec, pods=pods, record=read.record, past=read.past, lost=read.lost,
+            checkpoint=_checkpoint(pods),
             saved=min(received.report.checkpoints, MAX_INT), received=received.at, progress=received.report.progress,
             history=self._histories.of(read.job.uid), rigid=self._rigid.get(read.job.uid, ""),
             stranded_seconds=self._stranded_seconds,
         )  # fmt: skip
 
-    def _made(self, job: Job) -> _Read:
-        record = None
-        text = job.annotations.get(RESIZE, "")
-        if text:
-            # What cannot be read was not written by an engine: it counts as removed, and the next record replaces it.
-            try:
-                record = Resize.decode(text)
-            except AnnotationError:
-                record = None
+    def _made(self, job: Job, known: _Read | None) -> _Read:
+        written, past = _record(job.annotations.get(RESIZE, "")), _record(job.kept)
+        record = _newest(written, known.record if known is not None else None, past)
+        lost = record is not written
         try:
-            return _Read(job, self._read(job), record=record)
+            return _Read(job, self._read(job), record=record, past=past, lost=lost)
         except RequestError as error:
-            return _Read(job, None, str(error), record)
+            return _Read(job, None, str(error), record, past, lost)
 
     def _drop(self, pod: Pod) -> None:
         del self._pods[pod.uid]
@@ -309,6 +314,19 @@ class KnownJobs:
             del on[name]
             if not on:
                 del self._on[pod.node]
+
+
+def _record(text: str) -> Resize | None:
+    """The record in a text; None if there is none, or it cannot be read, so that no engine has written it."""
+    try:
+        return Resize.decode(text) if text else None
+    except AnnotationError:
+        return None
+
+
+def _newest(*records: Resize | None) -> Resize | None:
+    """The record with the greatest number, the first of equal ones; None if there is none."""
+    return max((record for record in records if record is not None), key=lambda each: each.gen, default=None)
 
 
 def _newer(job: Job, known: Job) -> bool:

@@ -28,18 +28,21 @@ RECEIVED_SECONDS = 30.0
 class Managed:
     """A Job that the engine queues: the object, what its author asks for, its pods that have not ended, and its record.
 
-    `checkpoint` is the last request for one to the program of index 0, and `saved` how many that program had saved by
-    what the agent of its node said at `received`, in seconds since 1970; `progress` is what it told then, and `history`
-    what it has told until then, None if nothing. `rigid` says why the API server does not let its width be changed, if
-    so, and `refusal` why it refuses pods that the Job lacks, if it does. `pin` is the value of the nodes' label
-    `vgpu.io/pool` that its pods are bound to when it starts, empty for any. `stranded_seconds` is how long a pod may
-    wait for a node, or take to end, before the Job does not go on as it is.
+    `past` is that of the record as far as it stands in the Job's status, and the record is `lost` if the Job itself
+    does not have it any more. `checkpoint` is the last request for one to the program of index 0, and `saved` how many
+    that program had saved by what the agent of its node said at `received`, in seconds since 1970; `progress` is what
+    it told then, and `history` what it has told until then, None if nothing. `rigid` says why the API server does not
+    let its width be changed, if so, and `refusal` why it refuses pods that the Job lacks, if it does. `pin` is the
+    value of the nodes' label `vgpu.io/pool` that its pods are bound to when it starts, empty for any.
+    `stranded_seconds` is how long a pod may wait for a node, or take to end, before the Job does not go on as it is.
     """
 
     job: Job
     spec: JobSpec
     pods: tuple[Pod, ...] = ()
     record: Resize | None = None
+    past: Resize | None = None
+    lost: bool = False
     checkpoint: Checkpoint | None = None
     saved: int = 0
     received: float = -inf
@@ -60,7 +63,7 @@ class Managed:
     def _planned(self) -> "Managed":
         waits = self.record is not None and not self.record.applied
         received = self.received if waits else -inf
-        return replace(self, job=planned(self.job), received=received, progress=None, history=None)
+        return replace(self, job=planned(self.job), received=received, progress=None, history=None, past=None)
 
     @property
     def key(self) -> JobKey:
@@ -99,10 +102,37 @@ class Managed:
 
     def attained(self, now: float) -> float:
         """The service that the job has had until now, in card-seconds: that of its last record, and what ran since."""
-        width = 0 if self.job.suspend or self.job.ended else self.job.width
-        before = self.record.attained if self.record is not None else 0.0
-        since = self.record.asked if self.record is not None else seconds(self.job.started, now)
-        return before + width * self.spec.cards * max(0.0, now - since)
+        record, job = self.record, self.job
+        before = record.attained if record is not None else 0.0
+        if job.suspend and record is not None:
+            width, since, until = record.width, record.asked, self.stopped(record, now)
+        else:
+            width, since, until = (0 if job.suspend or job.ended else job.width), self.begun(now), now
+        return before + width * self.spec.cards * max(0.0, until - since)
+
+    def begun(self, now: float) -> float:
+        """When the running Job got the width that it has; somebody may have started it since its record."""
+        if self.record is None:
+            return seconds(self.job.started, now)
+        return max(self.record.asked, seconds(self.job.started, self.record.asked))
+
+    def stopped(self, record: Resize, now: float) -> float:
+        """When the suspended Job of this record was stopped: by the record, or else by somebody since."""
+        if not record.width:
+            return record.asked
+        since = (seconds(condition.since, now) for condition in self.job.suspension)
+        return max(record.asked, next(since, now))
+
+    @property
+    def unkept(self) -> bool:
+        """True if what decides the Job's turns later does not stand where only the engine can remove it.
+
+        A start has nothing that the record before it does not have, but for when it was.
+        """
+        record = self.record
+        if record is None or not self.lives:
+            return False
+        return self.lost or (record.applied and record.shrinks and record.past != self.past)
 
     @property
     def author_width(self) -> int:
@@ -183,8 +213,7 @@ class Managed:
         record = self.record
         if record is None or self.job.suspend:
             return False
-        width = record.after if record.applied else record.before
-        return width > 0 and not self.written(width)
+        return record.width > 0 and not self.written(record.width)
 
     def spared(self, now: float) -> bool:
         """True while the running Job is not made narrower, because its program did not answer when it was asked."""
@@ -240,7 +269,7 @@ def planned(job: Job) -> Job:
         suspend=job.suspend, parallelism=job.parallelism, completions=job.completions,
         replacement=job.replacement, grace_seconds=job.grace_seconds, started=job.started,
         active=job.active, succeeded=job.succeeded, terminating=job.terminating,
-        completed_indexes=job.completed_indexes, conditions=job.conditions if job.ended else (),
+        completed_indexes=job.completed_indexes, conditions=job.conditions if job.ended else job.suspension,
     )  # fmt: skip
 
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from device_plugin.core.annotations import CHECKPOINT, GRANT, MAX_INT, RESIZE
 from device_plugin.core.batch import Job
 from device_plugin.core.jobs.checkpoint import Checkpoint
@@ -13,7 +15,7 @@ from device_plugin.core.jobs.job import JobKey
 from device_plugin.core.jobs.plan import Admit, Plan, Scale, Step, Suspend, Window
 from device_plugin.core.jobs.resize import Resize, api_time
 from device_plugin.core.pods import Pod
-from device_plugin.jobs.execute.executor import ASK_SECONDS, SPARED_SECONDS, Executor
+from device_plugin.jobs.execute.executor import ASK_SECONDS, MOST_KEPT, SPARED_SECONDS, Executor
 from device_plugin.jobs.execute.writes import JOIN_SECONDS, Action, Write
 from device_plugin.jobs.watch.managed import FIRST_PAUSE, Managed
 from device_plugin.kube.api import JOBS, PODS
@@ -56,7 +58,8 @@ def carried_out(seen: Managed, write: Write) -> Managed:
         made = replace(made, suspend=write.action is Action.STOP)
     if write.width is not None:
         made = replace(made, parallelism=write.width, completions=write.width)
-    return replace(seen, job=made, record=write.record or seen.record)
+    past = write.record.past if write.record is not None and write.keeps else seen.past
+    return replace(seen, job=made, record=write.record or seen.record, past=past)
 
 
 def body(write: Write) -> Any:
@@ -212,7 +215,9 @@ def test_an_elastic_job_goes_back_to_the_pods_that_it_has() -> None:
     assert write.record is not None
     assert (write.record.gen, write.record.refusals, write.record.refusal) == (4, 1, "exceeded quota: q")
     after = carried_out(managed(job("a", 6, active=4), record=grew), write)
-    assert not due(after), "that is all"
+    (kept,) = due(after).values()
+    assert (kept.action, kept.subresource, kept.record) == (Action.KEEP, "status", write.record)
+    assert not due(carried_out(after, kept)), "that is all"
     assert after.paused_until == write.record.asked + FIRST_PAUSE
 
 
@@ -250,7 +255,10 @@ def test_the_jobs_of_a_group_stop_together_and_pause_for_as_long() -> None:
 
     # The one that is stopped first waits when the engine is killed in between.
     halfway = carried_out(runs, writes["b"])
-    assert list(due(halfway, lacks)) == ["c"]
+    assert {name: write.action for name, write in due(halfway, lacks).items()} == {
+        "b": Action.KEEP,
+        "c": Action.STOP,
+    }
 
     longer = replace(runs, record=replace(started, after=1, until=NOW - 1))
     assert not due(longer, lacks), "it may have begun, and would lose what it did"
@@ -293,12 +301,85 @@ def test_a_split_gives_the_cards_of_sub_tasks_that_have_just_begun_in_three_writ
     (width,) = due(carried_out(a, record), b).values()
     assert body(width)["spec"] == {"parallelism": 3}
     left = replace(a.job, parallelism=3, active=3)
-    after = replace(a, job=left, record=width.record, pods=tuple(pods[:1] + pods[2:]))
+    after = replace(carried_out(carried_out(a, record), width), job=left, pods=tuple(pods[:1] + pods[2:]))
     (start,) = due(after, b, free=1).values()
     assert start.key == B
 
     assert not due(a, b, steps=[Scale(A, 4, 1, B), Admit(B, 3)]), "only two have just begun"
     assert due(carried_out(a, record), b, now=NOW + 59)["a"].action is Action.DROP, "by then none has"
+
+
+# Records that are removed, and what is kept of them
+
+
+def test_a_change_is_announced_on_the_job_and_in_its_status_at_once() -> None:
+    a, b = managed(job("a", 4)), managed(waiting("b", 2))
+    (record,) = due(a, b, steps=[Scale(A, 4, 2, B), Admit(B, 2)]).values()
+    assert record.record is not None
+    assert record.subresource == "status"
+    (kept,) = body(record)["status"]["conditions"]
+    past = Resize.decode(kept["message"])
+    assert (kept["type"], past) == (RESIZE, record.record.past)
+    assert (past.gen, past.asked, past.until, past.applied, past.grants) == (1, NOW, NOW, True, ())
+    (width,) = due(carried_out(a, record), b).values()
+    assert (width.subresource, "status" in body(width)) == ("", False)
+
+
+@pytest.mark.parametrize(
+    ("record", "kept"),
+    [
+        (resize(0, 4, applied=True), True),  # a start has nothing that could be removed to gain anything
+        (resize(2, 4, applied=True), True),
+        (resize(4, 2), True),
+        (resize(4, 2, applied=True), False),
+        (resize(4, 0, applied=True), False),
+    ],
+)
+def test_what_a_shrink_or_a_stop_leaves_is_kept_once_it_is_carried_out(record: Resize, kept: bool) -> None:
+    a = managed(job("a", record.width, suspend=not record.width, active=0), record=record, past=None)
+    assert a.unkept is not kept
+    assert not replace(a, past=record.past).unkept
+    assert replace(a, past=replace(record, unsaved=1).past).unkept is not kept, "another count of answers"
+    assert not replace(a, job=ended(a.job)).unkept
+
+
+def test_a_removed_record_is_written_back_a_bounded_number_at_a_time_and_what_it_promises_first() -> None:
+    over = resize(4, 0, applied=True, until=NOW - 1)
+    jobs = [
+        replace(managed(waiting(f"j{number:02}", 4), record=over), lost=True)
+        for number in range(MOST_KEPT + 3)
+    ]
+    frees = resize(4, 2, applied=True, beneficiary=B, replicas=2, until=NOW + 60)
+    giving = replace(managed(job("z", 2), 4, frees), lost=True)
+    writes = due(*jobs, giving, managed(waiting("b", 2)))
+    assert {write.action for write in writes.values()} == {Action.KEEP}
+    assert (len(writes), next(iter(writes))) == (MOST_KEPT, "z")
+    assert Resize.decode(body(writes["z"])["metadata"]["annotations"][RESIZE]) == frees
+
+
+def test_a_job_whose_record_was_removed_gets_its_next_one_and_no_write_beside_it() -> None:
+    stopped = managed(waiting("a", 4), record=resize(4, 0, gen=8, applied=True, until=NOW - 1, attained=90.0))
+    (start,) = due(replace(stopped, lost=True), steps=[Admit(A, 4)], free=4).values()
+    assert start.record is not None
+    assert (start.action, start.record.gen, start.record.attained) == (Action.START, 9, 90.0)
+
+
+def test_its_author_ends_what_is_under_way_by_its_number() -> None:
+    frees = resize(
+        4, 2, gen=7, applied=True, beneficiary=B, replicas=2, until=NOW + 60, grants=(grant("p", "n1-2"),)
+    )
+    a, b = managed(job("a", 2), 4, frees), managed(waiting("b", 2))
+
+    def dropping(gen: int) -> Managed:
+        return replace(a, spec=replace(a.spec, dropped=gen))
+
+    assert not due(a, b)
+    assert not due(dropping(6), b)
+    assert not due(dropping(8), b)
+    (write,) = due(dropping(7), b).values()
+    assert write.record is not None
+    assert (write.action, write.record.until, write.record.grants) == (Action.DROP, 0.0, ())
+    assert not due(carried_out(dropping(7), write), b), "it is ended once"
 
 
 def test_what_is_not_the_engines_is_left_as_it_is() -> None:

@@ -78,12 +78,12 @@ def _time(rng: random.Random, cluster: Cluster, engine: Engine) -> Engine:
 
 
 def _meddle(rng: random.Random, cluster: Cluster, engine: Engine) -> Engine:
-    """A user creates, edits, stops, frees or deletes a Job. The engine hears of it before its next write."""
+    """A user creates, edits, stops or deletes a Job, or ends its record. The engine hears of it at once."""
     if len(cluster.jobs) < 5:
         cluster.create(f"job{len(cluster.writes)}-{len(cluster.jobs)}", rng.randint(1, 4))
         return engine
     key = rng.choice(list(cluster.jobs))
-    match rng.randint(0, 3):
+    match rng.randint(0, 4):
         case 0:
             width = rng.randint(1, 4)
             cluster.edit(key, parallelism=width, completions=width)
@@ -92,6 +92,8 @@ def _meddle(rng: random.Random, cluster: Cluster, engine: Engine) -> Engine:
         case 2:
             cluster.unrecord(key)
         case 3:
+            cluster.drop(key)
+        case 4:
             cluster.delete(key)
     engine.view.catch_up()
     return engine

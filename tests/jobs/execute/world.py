@@ -22,10 +22,11 @@ CARD_MIB = 16368
 
 @dataclass(frozen=True)
 class Seen:
-    """A Job and its record as one version had them."""
+    """A Job, its record, and the past in its status, as one version had them."""
 
     job: Job
     record: Resize | None = None
+    past: Resize | None = None
 
 
 class Cluster:
@@ -54,6 +55,12 @@ class Cluster:
     def unrecord(self, key: JobKey) -> None:
         self._put(replace(self.jobs[key], record=None))
 
+    def drop(self, key: JobKey) -> None:
+        """The Job's author ends what is under way."""
+        seen = self.jobs[key]
+        gen = str(seen.record.gen) if seen.record is not None else "1"
+        self._put(replace(seen, job=replace(seen.job, annotations={annotations.RESIZE_DROP: gen})))
+
     def delete(self, key: JobKey) -> None:
         gone = self.jobs.pop(key)
         for watch in self.watches:
@@ -74,9 +81,13 @@ class Cluster:
             job = replace(job, suspend=write.action is Action.STOP)
         if write.width is not None:
             job = replace(job, parallelism=write.width, completions=write.width)
-        assert write.record is None or seen.record is None or write.record.gen >= seen.record.gen
+        record, past = seen.record, seen.past
+        if write.record is not None:
+            assert all(before is None or write.record.gen >= before.gen for before in (record, past))
+            record = _stored(write.record)
+            past = _stored(write.record.past) if write.keeps else past
         self.writes.append(write)
-        return self._put(Seen(job, _stored(write.record) if write.record is not None else seen.record))
+        return self._put(Seen(job, record, past))
 
     def _check(self, write: Write, seen: Seen) -> None:
         """No job starts or grows on cards that are not free."""
@@ -179,6 +190,7 @@ class View:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.jobs, self.pods = dict(cluster.jobs), dict(cluster.pods)
+        self._records: dict[str, Resize] = {}
         self.news: deque[tuple[JobKey, Seen | None]] = deque()
         self.pod_news: deque[tuple[str, Pod | None]] = deque()
         cluster.watches = [self]
@@ -204,6 +216,8 @@ class View:
         known = self.jobs.get(key)
         if known is None or int(known.job.version) <= int(seen.job.version):
             self.jobs[key] = seen
+            if seen.record is not None:
+                self._records[seen.job.uid] = seen.record
 
     def managed(self) -> Mapping[JobKey, Managed]:
         by_owner: dict[str, list[Pod]] = {}
@@ -211,10 +225,17 @@ class View:
             by_owner.setdefault(pod.owner_uid, []).append(pod)
         return {
             key: Managed(
-                job=seen.job, spec=spec(seen.job), pods=tuple(by_owner.get(seen.job.uid, ())), record=seen.record
+                job=seen.job, spec=spec(seen.job, dropped=_dropped(seen.job)),
+                pods=tuple(by_owner.get(seen.job.uid, ())), record=self._record(seen), past=seen.past,
+                lost=self._record(seen) is not seen.record,
             )
             for key, seen in self.jobs.items()
         }  # fmt: skip
+
+    def _record(self, seen: Seen) -> Resize | None:
+        """The record of the Job, the one that was seen on it before, or the one in its status."""
+        found = (seen.record, self._records.get(seen.job.uid), seen.past)
+        return max((each for each in found if each is not None), key=lambda each: each.gen, default=None)
 
     def trial(self) -> "CardTrial":
         return CardTrial(self)
@@ -306,6 +327,10 @@ def grant(pod: str, card: str) -> Grant:
 
 def _stored(record: Resize) -> Resize:
     return Resize.decode(record.encode())
+
+
+def _dropped(job: Job) -> int:
+    return int(job.annotations.get(annotations.RESIZE_DROP, "0"))
 
 
 def _told(write: Write) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from device_plugin.adapters.kube.jobs import read_job
-from device_plugin.core.annotations import CHECKPOINT, MAX_INT, QUEUE, RESIZE
+from device_plugin.core.annotations import CHECKPOINT, MAX_INT, QUEUE, RESIZE, RESIZE_DROP
 from device_plugin.core.batch import Job
 from device_plugin.core.http_values import JSON, HttpRequest
 from device_plugin.core.jobs.checkpoint import Checkpoint
@@ -63,8 +63,8 @@ class Tenant:
         self.world = world
         self.rng = rng
         self.acts: tuple[Callable[[Job], object], ...] = (
-            self.create, self.create, self.toggle, self.resize, self.succeed, self.remove_record, self.leave_queue,
-            self.invent_pod, self.delete_pods,
+            self.create, self.create, self.toggle, self.resize, self.succeed, self.remove_record, self.drop_record,
+            self.leave_queue, self.invent_pod, self.delete_pods,
         )  # fmt: skip
 
     def act(self) -> None:
@@ -132,6 +132,10 @@ class Tenant:
     def remove_record(self, job: Job) -> None:
         kept = {key: text for key, text in job.annotations.items() if key != RESIZE}
         self.world.api.put(replace(job, annotations=kept))
+
+    def drop_record(self, job: Job) -> None:
+        number = str(self.rng.randrange(1, 9))
+        self.world.api.put(replace(job, annotations={**job.annotations, RESIZE_DROP: number}))
 
     def leave_queue(self, job: Job) -> None:
         self.world.api.put(replace(job, labels={}))
@@ -271,9 +275,9 @@ def test_who_gives_a_request_for_a_checkpoint_no_end_is_not_waited_for() -> None
     assert (world.job("a").parallelism, world.job("b").suspend) == (1, False)
 
 
-@pytest.mark.parametrize("width", [None, 3])
-def test_who_ends_what_is_under_way_again_and_again_gets_no_more_time(width: int | None) -> None:
-    """He removes the record, or sets another width, while his program is waited for."""
+@pytest.mark.parametrize("how", ["removes", "drops", "resizes"])
+def test_who_ends_what_is_under_way_again_and_again_gets_no_more_time(how: str) -> None:
+    """He removes the record, ends it, or sets another width, while his program is waited for."""
     world = World(4)
     bounds = {"vgpu.io/min-replicas": "1", "vgpu.io/max-replicas": "4", "vgpu.io/checkpoint-seconds": "600"}
     world.queue("a", 4, annotations=bounds)
@@ -283,8 +287,9 @@ def test_who_ends_what_is_under_way_again_and_again_gets_no_more_time(width: int
         world.tell("a", ProgressReport())
         job = world.job("a")
         if turn % 4 == 3 and RESIZE in job.annotations and not world.record("a").applied:
-            kept = job.annotations if width else bounds
-            now = {4: width or 4, width or 4: 4}[job.parallelism]
+            dropped = {**job.annotations, RESIZE_DROP: str(world.record("a").gen)}
+            kept = {"removes": bounds, "drops": dropped}.get(how, job.annotations)
+            now = {4: 3, 3: 4}[job.parallelism] if how == "resizes" else 4
             world.api.put(replace(job, annotations=kept, parallelism=now, completions=now))
         world.turn()
     assert (world.job("a").parallelism, world.job("b").suspend) == (1, False)

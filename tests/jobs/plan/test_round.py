@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from device_plugin.core.annotations import CHECKPOINT, RESIZE
+from device_plugin.core.annotations import CHECKPOINT, RESIZE_DROP
 from device_plugin.core.cards import Inventory
 from device_plugin.core.jobs.progress import Progress, ProgressReport
 from device_plugin.core.jobs.resize import api_time
@@ -256,8 +256,9 @@ def test_while_it_cannot_be_read_nothing_is_written(world: World, monkeypatch: p
 
 
 def test_a_job_that_changed_meanwhile_is_looked_at_again(world: World) -> None:
-    made = world.queue("a", 4)
-    world.api.jobs["default", "a"] = replace(made, version="99")
+    world.queue("a", 4)
+    world.cluster()
+    world.api.jobs["default", "a"] = replace(world.job("a"), version="99")
     world.settle(3)
     assert world.api.reads == 1
     assert not world.job("a").suspend
@@ -442,7 +443,7 @@ def test_a_job_that_ends_during_its_shrink_leaves_its_cards_to_the_job_that_it_s
     assert len(world.of(world.job("b"))) == 2
 
 
-@pytest.mark.parametrize("how", ["widened", "suspended", "deleted", "unrecorded"])
+@pytest.mark.parametrize("how", ["widened", "suspended", "deleted", "dropped"])
 def test_who_changes_a_job_in_mid_shrink_wins(world: World, how: str) -> None:
     giving(world)
     job = world.job("a")
@@ -451,8 +452,9 @@ def test_who_changes_a_job_in_mid_shrink_wins(world: World, how: str) -> None:
             world.api.remove_pod(pod)
         del world.api.jobs["default", "a"]
         world.engine.known.forget(job.uid)
-    elif how == "unrecorded":
-        world.api.put(replace(job, annotations={k: v for k, v in job.annotations.items() if k != RESIZE}))
+    elif how == "dropped":
+        gen = str(world.record("a").gen)
+        world.api.put(replace(job, annotations={**job.annotations, RESIZE_DROP: gen}))
     else:
         changed: dict[str, Any] = (
             {"suspend": True} if how == "suspended" else {"parallelism": 4, "completions": 4}
@@ -460,9 +462,10 @@ def test_who_changes_a_job_in_mid_shrink_wins(world: World, how: str) -> None:
         world.api.put(replace(job, **changed))
     world.lingers = False
     world.engine.rounds.step()
-    if how == "widened":
-        assert world.job("a").parallelism == 4
+    if how in ("widened", "dropped"):
+        assert world.job("a").parallelism == (4 if how == "widened" else 2)
         assert world.record("a").until < world.now, "its record is dropped"
+        assert world.record("a").grants == ()
     world.settle(20)
     assert not world.job("b").suspend, "it is planned anew"
     widths = [each.parallelism for each in world.api.jobs.values() if not each.suspend]

@@ -168,11 +168,43 @@ def test_how_long_a_pod_may_wait_for_a_node_is_a_setting() -> None:
 
 
 def test_a_record_is_read_with_its_job_and_one_that_cannot_be_read_is_none(known: KnownJobs) -> None:
+    known.see(job("a", annotations={RESIZE: "nonsense"}, kept="nonsense"))
+    assert (known.managed()[A].record, known.managed()[A].past, known.managed()[A].lost) == (
+        None,
+        None,
+        False,
+    )
     record = resize(4, 2, beneficiary=("default", "b"), replicas=1)
+    known.see(job("a", version="2", annotations={RESIZE: record.encode()}, kept=record.past.encode()))
+    found = known.managed()[A]
+    assert (found.record, found.past, found.lost) == (record, record.past, False)
+
+
+@pytest.mark.parametrize("left", ["", "nonsense", resize(4, 3).encode()])
+def test_a_record_that_is_removed_or_replaced_by_an_older_one_is_known_still(
+    known: KnownJobs, left: str
+) -> None:
+    record = resize(4, 2, gen=7, beneficiary=("default", "b"), replicas=1)
     known.see(job("a", annotations={RESIZE: record.encode()}))
+    before = known.changes
+    known.see(job("a", version="2", annotations={RESIZE: left} if left else {}))
+    found = known.managed()[A]
+    assert (found.record, found.lost, known.changes) == (record, True, before + 1)
+    known.read_again()
     assert known.managed()[A].record == record
-    known.see(job("a", version="2", annotations={RESIZE: "nonsense"}))
-    assert known.managed()[A].record is None
+    later = resize(2, 4, gen=8)
+    known.see(job("a", version="3", annotations={RESIZE: later.encode()}))
+    assert (known.managed()[A].record, known.managed()[A].lost) == (later, False)
+
+
+def test_who_has_not_seen_a_record_takes_its_past_from_the_status(known: KnownJobs) -> None:
+    record = resize(4, 2, gen=7, attained=500.0, unsaved=1, beneficiary=("default", "b"), replicas=1)
+    known.see(job("a", kept=record.past.encode()))
+    found = known.managed()[A]
+    assert (found.record, found.lost) == (record.past, True)
+    assert found.attained(record.asked) == 500.0
+    known.see(job("a", version="2", kept=record.past.encode(), annotations={RESIZE: record.encode()}))
+    assert (known.managed()[A].record, known.managed()[A].lost) == (record, False)
 
 
 def test_a_request_for_a_checkpoint_is_that_of_index_0(known: KnownJobs) -> None:

@@ -134,9 +134,10 @@ def test_a_malformed_object_is_refused_and_the_server_lives(cluster: Cluster, sp
 def test_a_strategic_patch_with_a_list_is_refused_with_the_way_out(cluster: Cluster) -> None:
     cluster.post(PODS, pod("p"))
     media = "application/strategic-merge-patch+json"
-    answer = cluster.patch(f"{PODS}/p", {"status": {"conditions": []}}, media=media)
+    answer = cluster.patch(f"{PODS}/p", {"spec": {"containers": []}}, media=media)
     assert answer.refusal == (415, "UnsupportedMediaType")
-    assert "(no lists in strategic merge patches here: send application/merge-patch+json)" in answer.message
+    said = "(of lists only conditions in strategic merge patches here: send application/merge-patch+json)"
+    assert said in answer.message
 
 
 def test_writers_at_once_lose_nothing() -> None:
