@@ -8,7 +8,7 @@ Nothing starts or grows unless a trial on what is really free now, with all that
 for it: a plan only says what is worth trying.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
@@ -37,6 +37,8 @@ MOST_ASKED = 2**31
 MOST_KEPT = 16
 # A Job that did not answer this many requests for a checkpoint in a row is not made narrower for this many seconds.
 UNSAVED, SPARED_SECONDS = 2, 3600.0
+# The stages of Jobs that give way of which no pod is about to leave: it would be waited for.
+SETTLED = frozenset({Stage.ASKED, Stage.FREED})
 
 
 _StopKey = tuple[str, str, bool]
@@ -46,14 +48,14 @@ _StopKey = tuple[str, str, bool]
 class Trial(Protocol):
     """Tries whether replicas fit now, beside all that unended pods hold and all that is promised."""
 
-    def take(self, job: JobKey, count: int) -> bool:
-        """Hold `count` further replicas of the job, together; false, and nothing changes, if they do not fit.
+    def take(self, wanted: Mapping[JobKey, int]) -> bool:
+        """Hold further replicas of these jobs, all together; false, and nothing changes, if they do not fit.
 
-        What is promised to the job is free for it, and for it alone.
+        What is promised to a job is free for it, and for it alone.
         """
 
     def fits(self, job: JobKey, count: int) -> bool:
-        """True if `take` would hold them; nothing changes."""
+        """True if `take` would hold `count` further replicas of the job; nothing changes."""
 
 
 class Executor:
@@ -75,7 +77,9 @@ class Executor:
         found = {write.key: write for write in self._taken_back()}
         for write in self._without_room():
             found.setdefault(write.key, write)
-        for write in self._continued():
+        for write in self._eased(plan, found):
+            found.setdefault(write.key, write)
+        for write in self._continued(found):
             found.setdefault(write.key, write)
         for write in self._begun(plan, found):
             found.setdefault(write.key, write)
@@ -91,24 +95,37 @@ class Executor:
 
     # Changes that are under way
 
-    def _continued(self) -> Iterator[Write]:
+    def _continued(self, busy: Mapping[JobKey, Write]) -> Iterator[Write]:
+        helped = busy.keys() & self._givers.keys()
+        for key, givers in self._givers.items():
+            reached = self._reached([key])
+            # Jobs of a group are planned together, with what was freed for one of them.
+            if key in busy or self._jobs[key].spec.joint or Stage.FREED not in reached:
+                continue
+            if not reached <= SETTLED:
+                continue
+            for write in self._helped(self._jobs[key], promised_width(givers), givers):
+                helped.add(key)
+                yield write
         for key, managed in self._jobs.items():
             if managed.record is None:
                 continue
             if self._stages[key] is Stage.OVERRULED:
                 yield _dropped(managed, managed.record)
-            elif self._stages[key] is Stage.ASKED:
+            # A request for a job that starts by now is dropped with the next look.
+            elif self._stages[key] is Stage.ASKED and managed.record.beneficiary not in helped:
                 yield from self._asked(managed, managed.record)
-        for key, givers in self._givers.items():
-            # Jobs of a group are planned together, with what was freed for one of them.
-            if not self._jobs[key].spec.joint and all(
-                self._stages[giver.key] is Stage.FREED for giver in givers
-            ):
-                helped, width = self._jobs[key], promised_width(givers)
-                if helped.waits:
-                    yield from self._started(helped, width, givers)
-                elif self._free(key):
-                    yield from self._windowed(helped, width, givers)
+
+    def _helped(self, helped: Managed, width: int, givers: Iterable[Managed]) -> Iterator[Write]:
+        """The start, or the wider window, of a job that others have given way to, where all of it fits."""
+        if helped.waits:
+            yield from self._started(helped, width, givers)
+        elif self._free(helped.key):
+            yield from self._windowed(helped, width, givers)
+
+    def _reached(self, unit: Iterable[JobKey]) -> Set[Stage]:
+        """The stages of the Jobs that give way to one of these."""
+        return {self._stages[giver.key] for key in unit for giver in self._givers.get(key, ())}
 
     def _taken_back(self) -> Iterator[Write]:
         """The writes that take Jobs back to the pods that they have, where further ones are refused."""
@@ -224,7 +241,7 @@ class Executor:
     def _asked(self, managed: Managed, record: Resize) -> Iterator[Write]:
         """The next write of a Job with a record of which nothing was carried out yet."""
         if not record.shrinks:
-            fits = self._trial.take(managed.key, record.after - record.before)
+            fits = self._trial.take({managed.key: record.after - record.before})
             yield self._applied(managed, record) if fits else _dropped(managed, record)
         elif not wanted(record, self._jobs) or not self._may_narrow(managed, record.before, record.after):
             yield _dropped(managed, record)
@@ -276,15 +293,12 @@ class Executor:
     # Steps of a plan
 
     def _begun(self, plan: Plan, busy: Mapping[JobKey, Write]) -> Iterator[Write]:
-        widths = {step.job: step.width for step in plan.steps if isinstance(step, Admit)}
-        wider = {step.job: step.parallelism for step in plan.steps if isinstance(step, Window)}
         # By job: the pods for which others give way, which are those of all Jobs that start with it.
-        needed = dict(wider)
+        needed = {step.job: step.parallelism for step in plan.steps if isinstance(step, Window)}
         for unit in self._units(plan):
-            together = {key: widths[key] for key in unit}
-            needed |= dict.fromkeys(unit, sum(together.values()))
-            if not any(key in busy for key in unit):
-                yield from self._admitted(plan, together)
+            needed |= dict.fromkeys(unit, sum(unit.values()))
+            if not any(key in busy for key in unit) and Stage.ASKED not in self._reached(unit):
+                yield from self._admitted(plan, unit)
         for step in plan.steps:
             managed = self._jobs.get(step.job)
             if managed is None or step.job in busy or not self._free(step.job):
@@ -298,34 +312,35 @@ class Executor:
             elif isinstance(step, Window) and not any(plan.given(step.job)) and step.job not in self._givers:
                 yield from self._windowed(managed, step.parallelism)
 
-    def _units(self, plan: Plan) -> Iterable[Sequence[JobKey]]:
-        """The jobs that the plan admits, those of one group together, in the order in which their roles start."""
-        units: dict[object, list[JobKey]] = {}
-        for step in plan.steps:
-            if isinstance(step, Admit) and step.job in self._jobs:
-                spec = self._jobs[step.job].spec
-                units.setdefault((step.job[0], spec.group) if spec.joint else step, []).append(step.job)
-        return [sorted(unit, key=lambda key: _turn(self._jobs[key])) for unit in units.values()]
+    def _units(self, plan: Plan) -> Iterable[Mapping[JobKey, int]]:
+        """The widths of the jobs that the plan admits, those of one group together, in the order of their roles."""
+        admits = [step for step in plan.steps if isinstance(step, Admit) and step.job in self._jobs]
+        units: dict[object, dict[JobKey, int]] = {}
+        for step in sorted(admits, key=lambda step: _turn(self._jobs[step.job])):
+            spec = self._jobs[step.job].spec
+            units.setdefault((step.job[0], spec.group) if spec.joint else step, {})[step.job] = step.width
+        return units.values()
 
-    def _admitted(self, plan: Plan, widths: Mapping[JobKey, int]) -> Iterable[Write]:
+    def _eased(self, plan: Plan, busy: Mapping[JobKey, Write]) -> Iterator[Write]:
+        """The starts of jobs for which there is room by now, though others were asked to give way to them."""
+        for unit in self._units(plan):
+            if Stage.ASKED in self._reached(unit) and not any(key in busy for key in unit):
+                yield from self._admitted(plan, unit)
+
+    def _admitted(self, plan: Plan, widths: Mapping[JobKey, int]) -> Iterator[Write]:
         """The starts of jobs that start together: all of them, or none.
 
-        Where others give way to one of them, they start when those have.
+        Where others give way to one of them, they start when those have, or where they fit before.
         """
         for key in widths:
-            managed, givers = self._jobs[key], self._givers.get(key, ())
-            waits = any(plan.given(key)) or any(
-                self._stages[giver.key] is not Stage.FREED for giver in givers
-            )
+            managed = self._jobs[key]
+            waits = any(plan.given(key)) or not self._reached([key]) <= SETTLED
             # Kueue starts its own Jobs.
             if waits or managed.spec.kueue or not managed.waits or not self._free(key):
-                return ()
-        found = [
-            write
-            for key, width in widths.items()
-            for write in self._started(self._jobs[key], width, self._givers.get(key, ()))
-        ]
-        return found if len(found) == len(widths) else ()
+                return
+        if self._trial.take(widths):
+            for key, width in widths.items():
+                yield self._start(self._jobs[key], width, self._givers.get(key, ()))
 
     def _free(self, job: JobKey) -> bool:
         """True if no change of the Job is under way: it may start, or its width may change."""
@@ -337,7 +352,7 @@ class Executor:
         """The record of a growth for which a trial found room."""
         if managed.spec.parts or not managed.has(step.before):
             return
-        if self._trial.take(managed.key, step.after - step.before):
+        if self._trial.take({managed.key: step.after - step.before}):
             yield Write(Action.RECORD, managed, self._record(
                 managed, before=step.before, after=step.after, asked=self._later(managed),
                 until=self._now + JOIN_SECONDS,
@@ -389,10 +404,12 @@ class Executor:
         return not after or _narrows(managed)
 
     def _started(self, managed: Managed, width: int, givers: Iterable[Managed] = ()) -> Iterator[Write]:
-        if not self._trial.take(managed.key, width):
-            return
+        if self._trial.take({managed.key: width}):
+            yield self._start(managed, width, givers)
+
+    def _start(self, managed: Managed, width: int, givers: Iterable[Managed]) -> Write:
         # The width is written only where it is another one.
-        yield Write(
+        return Write(
             Action.START, managed, self._let_run(managed, 0, width, givers),
             None if managed.written(width) else width,
         )  # fmt: skip
@@ -403,7 +420,7 @@ class Executor:
         It is made narrower only for another job, while sub-tasks have just begun.
         """
         before = managed.job.width
-        if managed.spec.parts and width > before and self._trial.take(managed.key, width - before):
+        if managed.spec.parts and width > before and self._trial.take({managed.key: width - before}):
             yield Write(Action.WINDOW, managed, self._let_run(managed, before, width, givers), width)
 
     def _let_run(self, managed: Managed, before: int, after: int, givers: Iterable[Managed]) -> Resize:

@@ -66,6 +66,17 @@ class Fork:
             change.commit()
         return True
 
+    def take_together(self, wanted: Iterable[tuple[Managed, int]]) -> bool:
+        """Hold this number of further replicas of each of the jobs, all or none."""
+        jobs = list(wanted)
+        held = {job.key: list(self.replicas.get(job.key, ())) for job, _ in jobs}
+        with self.ledger.transaction() as change:
+            if all(self.take(job, count) for job, count in jobs):
+                change.commit()
+                return True
+        self.replicas |= held
+        return False
+
     def fits(self, job: Managed, count: int) -> bool:
         """True if `take` would hold them; nothing changes."""
         if not job.spec.cards:
@@ -115,9 +126,9 @@ class Free:
         self._jobs = jobs
         fork.renew(jobs.values(), now)
 
-    def take(self, job: JobKey, count: int) -> bool:
-        """Hold `count` further replicas of the job, together; false, and nothing changes, if they do not fit."""
-        return self._fork.take(self._jobs[job], count)
+    def take(self, wanted: Mapping[JobKey, int]) -> bool:
+        """Hold further replicas of these jobs, all together; false, and nothing changes, if they do not fit."""
+        return self._fork.take_together((self._jobs[job], count) for job, count in wanted.items())
 
     def fits(self, job: JobKey, count: int) -> bool:
         """True if `take` would hold them; nothing changes."""

@@ -15,7 +15,7 @@ from device_plugin.core.jobs.engine import plan_round
 from device_plugin.core.jobs.forecast import starts
 from device_plugin.core.jobs.groups import waiting_for_others
 from device_plugin.core.jobs.job import JobKey, JobPhase, JobSpec, JobState
-from device_plugin.core.jobs.plan import Plan
+from device_plugin.core.jobs.plan import Admit, Plan
 from device_plugin.core.jobs.rates import Rates
 from device_plugin.core.jobs.rules import Rules
 from device_plugin.core.jobs.sizing import Short, with_widths
@@ -25,7 +25,7 @@ from device_plugin.jobs.execute.stages import UNDER_WAY, stages
 from device_plugin.jobs.execute.writes import answer_by
 from device_plugin.jobs.plan.fork import Fork, Free
 from device_plugin.jobs.plan.rate_learning import RateLearning
-from device_plugin.jobs.plan.states import round_input
+from device_plugin.jobs.plan.states import eased, round_input
 from device_plugin.jobs.ports import Holdings
 from device_plugin.jobs.watch.creations import FailedCreations
 from device_plugin.jobs.watch.managed import Managed, ManagedJobs
@@ -36,6 +36,8 @@ log = logging.getLogger(__name__)
 TICK_SECONDS = 5.0
 # Looks at the Jobs in one round. A change takes three; more mean that something else writes all the time.
 MOST_LOOKS = 6
+# Plans of one round in which jobs are tried on free cards though others were asked to give way to them.
+MOST_TRIED = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +123,31 @@ class Rounds:
 
     def _planned(self, now: float, jobs: Mapping[JobKey, Managed], uncreated: Mapping[JobKey, str]) -> Plan:
         began = self._clock()
-        seen = round_input(now, jobs, self._fork)
+        last = self._tried(now, jobs, uncreated, eased(now, jobs, self._fork))
+        self.last = replace(last, seconds=self._clock() - began)
+        return self.last.plan
+
+    def _tried(
+        self, now: float, jobs: Mapping[JobKey, Managed], uncreated: Mapping[JobKey, str],
+        without: Collection[JobKey],
+    ) -> Round:  # fmt: skip
+        """The round in which the jobs `without` requests start on free cards; others wait for those that were asked.
+
+        Free cards may be kept for another job, or another one comes first.
+        """
+        for _ in range(MOST_TRIED):
+            last = self._round(now, jobs, uncreated, without)
+            starting = {key for key in without if _starts(last.plan, key)}
+            if len(starting) == len(without):
+                return last
+            without = starting
+        return self._round(now, jobs, uncreated, ())
+
+    def _round(
+        self, now: float, jobs: Mapping[JobKey, Managed], uncreated: Mapping[JobKey, str],
+        without: Collection[JobKey],
+    ) -> Round:  # fmt: skip
+        seen = round_input(now, jobs, self._fork, without)
         sizing = with_widths(
             seen.states, seen.room, cache(self._learning.rates), self._card_models(seen.states)
         )
@@ -131,12 +157,10 @@ class Rounds:
         refused = (each for each in seen.states if each.spec.key in sizing.refused)
         unsized = [replace(state, phase=JobPhase.REFUSED) for state in refused]
         states = {state.spec.key: state for state in (*sizing.jobs, *unsized)}
-        took = self._clock() - began
-        self.last = Round(
-            now, states, plan, took, sizing.short, sizing.refused, uncreated, expected, closed,
+        return Round(
+            now, states, plan, 0.0, sizing.short, sizing.refused, uncreated, expected, closed,
             waiting_for_others(seen.states),
         )  # fmt: skip
-        return plan
 
     def _card_models(self, states: Sequence[JobState]) -> Collection[str]:
         """The models of all cards; only asked for where a job is to be sized."""
@@ -181,6 +205,13 @@ class Rounds:
             float(managed.checkpoint.until) for managed in jobs.values() if managed.checkpoint is not None
         ]
         return min((end for end in ends if end > now), default=inf)
+
+
+def _starts(plan: Plan, job: JobKey) -> bool:
+    """True if the job starts by the plan, and nobody gives way to it."""
+    return any(isinstance(step, Admit) and step.job == job for step in plan.steps) and not any(
+        plan.given(job)
+    )
 
 
 def _with_refusals(

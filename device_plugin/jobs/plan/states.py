@@ -1,6 +1,6 @@
 """The Jobs as the job engine sees them at one time, and the room in which it plans."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from device_plugin.core.jobs.job import EXPONENT, JobKey, JobPhase, JobSpec, JobState
@@ -20,14 +20,37 @@ class RoundInput:
     room: LedgerRoom
 
 
-def round_input(now: float, jobs: Mapping[JobKey, Managed], fork: Fork) -> RoundInput:
+def eased(now: float, jobs: Mapping[JobKey, Managed], fork: Fork) -> Collection[JobKey]:
+    """The waiting jobs that would fit by now on free cards, though others were asked to give way to them.
+
+    Those are only such to which nobody has given way yet. A group is not one of them: it is planned in each round.
+    """
+    reached = stages(jobs, now)
+    asked = [
+        jobs[key]
+        for key, giving in by_beneficiary(jobs, reached).items()
+        if jobs[key].waits
+        and not jobs[key].spec.joint
+        and all(reached[giver.key] is Stage.ASKED for giver in giving)
+    ]
+    if asked:
+        fork.renew(jobs.values(), now)
+    return {managed.key for managed in asked if fork.fits(managed, managed.spec.least)}
+
+
+def round_input(
+    now: float, jobs: Mapping[JobKey, Managed], fork: Fork, without: Collection[JobKey] = ()
+) -> RoundInput:
     """The states of the Jobs, each with the width that it has once all that is under way is done.
 
-    A Job that waits for Kueue, or until its pods may be created, is none of them.
+    The jobs `without` requests wait as if nobody had been asked to give way to them. A Job that waits for Kueue, or
+    until its pods may be created, is none of the states.
     """
     live = {key: managed for key, managed in jobs.items() if managed.lives}
     fork.renew(jobs.values(), now)
-    reached = stages(jobs, now)
+    reached = dict(stages(jobs, now))
+    giving = by_beneficiary(jobs, reached) if without else {}
+    reached |= {giver.key: Stage.OVER for key in without for giver in giving[key]}
     for key, managed in jobs.items():
         fork.leave(managed, _width(managed, reached[key]), ends=reached[key] is not Stage.OVERDUE)
     promised = _promised(jobs, reached, fork)

@@ -33,11 +33,10 @@ class Free:
     def __init__(self, replicas: int) -> None:
         self.replicas = replicas
 
-    def take(self, job: JobKey, count: int) -> bool:
-        assert job
-        if count > self.replicas:
+    def take(self, wanted: Mapping[JobKey, int]) -> bool:
+        if sum(wanted.values()) > self.replicas:
             return False
-        self.replicas -= count
+        self.replicas -= sum(wanted.values())
         return True
 
     def fits(self, job: JobKey, count: int) -> bool:
@@ -436,9 +435,26 @@ def test_a_job_that_others_give_way_to_starts_after_them() -> None:
     a, b = managed(job("a", 4)), managed(waiting("b", 2))
     assert list(due(a, b, steps=[Scale(A, 4, 2, B), Admit(B, 2)], free=9)) == ["a"]
     record = resize(4, 2, beneficiary=B, replicas=2)
-    assert [
-        write.action for write in due(replace(a, record=record), b, steps=[Admit(B, 2)], free=9).values()
-    ] == [Action.WIDTH]
+    asked = replace(a, record=record)
+    assert [write.action for write in due(asked, b, steps=[Admit(B, 2)], free=1).values()] == [Action.WIDTH]
+
+
+def test_a_job_that_fits_before_others_have_given_way_to_it_starts_and_nobody_gives() -> None:
+    a = managed(job("a", 4), record=resize(4, 2, beneficiary=B, replicas=2))
+    b = managed(waiting("b", 2))
+    (start,) = due(a, b, steps=[Admit(B, 2)], free=2).values()
+    assert (start.action, start.key) == (Action.START, B)
+    (drop,) = due(a, carried_out(b, start), free=9).values()
+    assert (drop.action, drop.key) == (Action.DROP, A)
+
+
+def test_a_job_to_which_some_have_given_way_starts_where_it_fits_without_the_others() -> None:
+    freed = managed(job("a", 2), record=resize(4, 2, beneficiary=B, replicas=3, applied=True))
+    slow = managed(job("c", 4), record=resize(4, 3, beneficiary=B, replicas=3, until=5000.0))
+    slow = replace(slow, spec=replace(slow.spec, checkpoint_seconds=3600.0))
+    b = managed(waiting("b", 3))
+    assert "b" not in due(freed, slow, b, free=2)
+    assert list(due(freed, slow, b, free=3)) == ["b"], "nor is the other one asked any more"
 
 
 def test_all_that_give_way_are_waited_for() -> None:
@@ -461,6 +477,15 @@ def test_jobs_of_a_group_start_together_by_role_or_not_at_all() -> None:
     assert list(due(*jobs, steps=plan, free=4)) == ["b", "a", "c"]
     runs = replace(managed(job("b")), spec=jobs[2].spec)
     assert not due(jobs[0], jobs[1], runs, steps=plan, free=4), "one of them runs by now"
+
+
+def test_jobs_of_a_group_that_do_not_fit_yet_keep_no_card_from_another_job() -> None:
+    asked = managed(job("a", 4), record=resize(4, 2, beneficiary=B, replicas=3, until=5000.0))
+    asked = replace(asked, spec=replace(asked.spec, checkpoint_seconds=3600.0))
+    group, other = [of_group("b", "master"), of_group("c", "trainer", 2)], managed(waiting("d"))
+    plan: list[Step] = [*(Admit(each.key, each.spec.asked) for each in group), Admit(other.key, 1)]
+    assert "d" in due(asked, *group, other, steps=plan, free=1)
+    assert list(due(asked, *group, other, steps=plan, free=3)) == ["b", "c"], "it fits by now"
 
 
 def test_what_leaves_for_one_job_of_a_group_is_promised_to_the_pods_of_all_of_them() -> None:

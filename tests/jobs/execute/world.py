@@ -267,9 +267,9 @@ class CardTrial:
         allowed = [card for card in self._free if self._promised.get(card, key) == key]
         return min(allowed, key=lambda card: card not in self._promised) if allowed else None
 
-    def take(self, job: JobKey, count: int) -> bool:
+    def take(self, wanted: Mapping[JobKey, int]) -> bool:
         taken: list[str] = []
-        for _ in range(count):
+        for job in (job for job, count in wanted.items() for _ in range(count)):
             card = self._card(job)
             if card is None:
                 self._free += taken
@@ -280,7 +280,7 @@ class CardTrial:
 
     def fits(self, job: JobKey, count: int) -> bool:
         free = list(self._free)
-        found = self.take(job, count)
+        found = self.take({job: count})
         self._free = free
         return found
 

@@ -117,6 +117,38 @@ def test_an_engine_that_takes_over_before_the_request_hears_the_answer_too(world
     assert (world.job("a").parallelism, world.job("b").suspend) == (3, False)
 
 
+def asked_for_a_checkpoint(world: World) -> None:
+    """`slow` has an hour for a checkpoint, and is asked for one of its three cards, for `b`; `short` has the fourth."""
+    bounds = {"vgpu.io/min-replicas": "1", "vgpu.io/max-replicas": "3"}
+    world.queue("slow", 3, annotations={**bounds, "vgpu.io/checkpoint-seconds": "3600"})
+    world.queue("short", 1)
+    world.settle()
+    world.queue("b", 1)
+    world.settle()
+    record = world.record("slow")
+    assert (record.beneficiary, record.applied) == (("default", "b"), False)
+
+
+def test_a_job_that_fits_on_free_cards_does_not_wait_for_a_checkpoint_of_another_one(world: World) -> None:
+    asked_for_a_checkpoint(world)
+    world.finish("short")
+    world.settle(3)
+    assert (world.job("b").suspend, world.job("slow").parallelism) == (False, 3)
+    assert world.record("slow").until == 0.0, "nobody needs its card any more"
+
+
+def test_a_free_card_goes_to_the_first_in_the_queue_though_others_were_asked_for_another_job(
+    world: World,
+) -> None:
+    asked_for_a_checkpoint(world)
+    before = world.record("slow")
+    world.queue("first", 1, created=api_time(world.now - 86_400))
+    world.finish("short")
+    world.settle(3)
+    assert (world.job("first").suspend, world.job("b").suspend) == (False, True)
+    assert world.record("slow") == before
+
+
 def test_a_running_job_shrinks_for_one_that_waits_and_grows_back(world: World) -> None:
     world.queue("a", 4, 2)
     world.settle(3)
