@@ -15,6 +15,7 @@ from device_plugin.cluster.announce import announce
 from device_plugin.cluster.place.service import ReplicaService, Shared
 from device_plugin.cluster.preempt.search import SearchCopy
 from device_plugin.cluster.refused.preemption_queue import Pending
+from device_plugin.cluster.watch.promises import Leaving
 from device_plugin.core.errors import RequestError
 from device_plugin.core.events import Event
 from device_plugin.core.pods import Pod
@@ -98,7 +99,7 @@ class Preemption(ReplicaService):
         if self._leader.why_not() or request.gang is not None:
             return {}
         held = self._held()
-        candidates = self._without_shrinking(candidates, held)
+        candidates = self._without_leaving(pod, candidates, held)
         pending = Pending(self._view.known(pod), request, tuple(candidates))
         if not self._still_wanting(pending, held):
             return {}
@@ -114,15 +115,14 @@ class Preemption(ReplicaService):
         for uid in evicted:
             # kube-scheduler does not delete an unbound victim, but only cancels its attempt.
             self._reservations.give_back(uid)
+            self._withdraw(uid)
         log.info("kube-scheduler evicts %d pods on %s for %s", len(evicted), node, _name(pod))
         return {node: evicted}
 
-    def _without_shrinking(self, candidates: Candidates, held: Held) -> Candidates:
-        """The nodes where kube-scheduler would evict no pod of a Job that shrinks."""
-        shrinking = self._shrinking()
-        if not shrinking:
-            return candidates
-        ours = {uid for uid, pod in held.items() if pod.owner_uid in shrinking}
+    def _without_leaving(self, pod: Pod, candidates: Candidates, held: Held) -> Candidates:
+        """The nodes where kube-scheduler would evict no pod that leaves for a job, nor others of a Job that shrinks."""
+        leaving = self._leaving(pod)
+        ours = leaving.for_others | {uid for uid, each in held.items() if each.owner_uid in leaving.jobs}
         return {node: victims for node, victims in candidates.items() if ours.isdisjoint(victims)}
 
     # The search
@@ -135,15 +135,16 @@ class Preemption(ReplicaService):
         Pods that are ending, and those in `going`, count as gone and are no victims. What is kept for the pod's job is
         free for it.
         """
-        gone = self._gone(pending.pod, held, going)
-        shrinking = self._shrinking()
+        leaving = self._leaving(pending.pod)
+        gone = self._gone(leaving, held, going)
         ranks = {
             uid: pod.priority
             for uid, pod in held.items()
             if pod.priority < pending.pod.priority
             and uid not in gone
             and uid not in self._deferred
-            and pod.owner_uid not in shrinking
+            and pod.owner_uid not in leaving.jobs
+            and uid not in leaving.for_others
             and not self._leaves(pod)
         }
         with search.planner(pending.pod) as planner:
@@ -180,7 +181,7 @@ class Preemption(ReplicaService):
 
     def _still_wanting(self, pending: Pending, held: Held) -> bool:
         """False if the pod only has to wait for pods that are ending; else its earlier nomination is released."""
-        pod, ending = pending.pod, self._gone(pending.pod, held)
+        pod, ending = pending.pod, self._gone(self._leaving(pending.pod), held)
         with self._view.lock:
             found = self._view.ledger.reservation(pod.uid)
             if found is None:
@@ -207,18 +208,21 @@ class Preemption(ReplicaService):
             self._deferred = {uid: until for uid, until in self._deferred.items() if until > now}
         return held
 
-    def _shrinking(self) -> Set[str]:
-        """The UIDs of Jobs whose pods are no victims: some of them are about to leave."""
+    def _withdraw(self, uid: str) -> None:
+        """What the pod was to leave for another job is not promised to that any more."""
         with self._view.lock:
-            return self._view.promises.shrinking()
+            self._view.promises.withdraw(uid)
 
-    def _gone(self, pod: Pod, held: Held, going: Collection[str] = ()) -> Set[str]:
-        """The pods that count as gone for this one: those that end or are `going`, and those that leave for its job.
+    def _leaving(self, pod: Pod) -> Leaving:
+        """The pods that leave for the job of this pod, and those that are no victims because they leave for another."""
+        with self._view.lock:
+            return self._view.promises.leaving(pod)
+
+    def _gone(self, leaving: Leaving, held: Held, going: Collection[str] = ()) -> Set[str]:
+        """The pods that count as gone for a pod: those that end or are `going`, and those that leave for its job.
 
         But not those that leave for another job: what they free is not for this pod.
         """
-        with self._view.lock:
-            leaving = self._view.promises.leaving(pod)
         return (self._ending(held) | set(going) | leaving.for_it) - leaving.for_others
 
     def _ending(self, held: Held) -> set[str]:
@@ -273,6 +277,7 @@ class Preemption(ReplicaService):
             if not dry:
                 with self._lock:
                     self._told |= {victim.uid}
+                self._withdraw(victim.uid)
                 evicted.append(victim)
         return evicted, False
 

@@ -52,10 +52,14 @@ class PromiseStatus:
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """The UIDs of pods that still hold what they leave: for the job of one pod, and for other jobs."""
+    """The UIDs of pods that still hold what they leave: for the job of one pod, and for others that have it before it.
+
+    `jobs` are those of Jobs of which such pods leave now.
+    """
 
     for_it: set[str]
     for_others: set[str]
+    jobs: set[str]
 
 
 @dataclass(slots=True)
@@ -102,6 +106,8 @@ class Promises:
         self._on_node: dict[str, set[str]] = {}
         # By beneficiary: its pods that are bound and have not ended, and since when; empty where that is not known yet.
         self._bound: dict[str, dict[str, str]] = {}
+        # Pods of which nothing is promised any more, because they were evicted for others.
+        self._withdrawn = set[str]()
         self._begun = False
         # The beneficiary for whose pods a decision is being made.
         self._opened = ""
@@ -186,17 +192,37 @@ class Promises:
                 self._hold(beneficiary, node)
 
     def shrinking(self) -> Set[str]:
-        """The UIDs of Jobs of which pods are about to leave, whoever gets what they free."""
+        """The UIDs of Jobs of which pods are about to leave, now or later, whoever gets what they free."""
         givers = {leaving.giver for leaving in self._leaving.values() if not leaving.freed}
         return givers | self._records.shrinking()
 
     def leaving(self, pod: Pod) -> Leaving:
-        """The pods that still hold what they leave for a job: for that of `pod`, and for others."""
-        found, own = Leaving(set(), set()), self.of(pod)
+        """The pods that still hold what they leave for a job: for that of `pod`, and for others.
+
+        Until its Job has the smaller width, which may take it an hour, what a pod leaves for a job of lower priority is
+        as free for `pod` as what any pod of its priority holds.
+        """
+        found, own = Leaving(set(), set(), set()), self.of(pod)
         for uid, leaving in self._leaving.items():
-            if not leaving.freed:
-                (found.for_it if leaving.beneficiary == own else found.for_others).add(uid)
+            if leaving.freed:
+                continue
+            giver = self._records.get(leaving.giver)
+            record = giver.record if giver is not None else None
+            if record is None or record.applied:
+                found.jobs.add(leaving.giver)
+            if leaving.beneficiary == own:
+                found.for_it.add(uid)
+            elif record is None or record.applied or record.priority >= pod.priority:
+                found.for_others.add(uid)
         return found
+
+    def withdraw(self, uid: str) -> None:
+        """The pod is evicted for one that goes before the job that it was to leave for: nothing of it is promised."""
+        leaving = self._leaving.get(uid)
+        if leaving is None:
+            return
+        self._withdrawn = {known for known in self._withdrawn if self._pods.get(known) is not None} | {uid}
+        self._reapply([leaving.giver])
 
     # For people
 
@@ -240,7 +266,8 @@ class Promises:
         for giver in givers:
             beneficiary, grants = self._in_force(giver), tuple[Grant, ...]()
             if beneficiary and (giver.leaving or read < MOST_READ):
-                grants = tuple(self._records.grants(giver))
+                named = self._records.grants(giver)
+                grants = tuple(grant for grant in named if grant.pod not in self._withdrawn)
                 read += len(giver.text)
             touched |= self._named(giver, beneficiary, grants, believed=believed)
         for name, node in touched:

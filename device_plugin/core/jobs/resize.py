@@ -43,10 +43,10 @@ class Resize:
     `gen` is greater than that of the Job's record before. `asked` is when the change was decided, and `until` when the
     record ends whatever was done: seconds since 1970, without fractions once written. `applied` once the Job has its
     new width. `grants` are those of the pods that are to leave: what they free is kept for the job `beneficiary`, or
-    its group, until `replicas` pods of it were bound after `asked` (0: as long as the record says). `attained` is the
-    service that the Job had had when the change was decided, in card-seconds, without fractions once written.
-    `author_width` is the width that the Job had before its first record, which is the one that its author asked for; 0
-    in a record that does not say it.
+    its group, until `replicas` pods of it were bound after `asked` (0: as long as the record says); `priority` is that
+    of this job. `attained` is the service that the Job had had when the change was decided, in card-seconds, without
+    fractions once written. `author_width` is the width that the Job had before its first record, which is the one that
+    its author asked for; 0 in a record that does not say it.
 
     Of what came before: `unsaved` is how many requests for a checkpoint in a row had no answer in time, and until
     `spared_until` the Job is not made narrower for that reason. `refusals` is how many times in a row the API server
@@ -61,6 +61,7 @@ class Resize:
     until: float
     beneficiary: JobKey | None = None
     replicas: int = 0
+    priority: int = 0
     applied: bool = False
     grants: Sequence[Grant] = ()
     attained: float = 0.0
@@ -101,6 +102,7 @@ class Resize:
         fields |= self._before()
         if self.beneficiary is not None:
             fields |= {"for": "/".join(self.beneficiary), "replicas": self.replicas}
+            fields |= {"priority": self.priority} if self.priority else {}
         if self.grants:
             leaving = [_grant_object(grant) for grant in self.grants]
             room = MAX_RECORD - len(annotations.write_object({**fields, "grants": []}))
@@ -144,6 +146,7 @@ class Resize:
             until=_read(fields, "until"),
             beneficiary=_job(fields.text("for", max_length=317)) if beneficiary else None,
             replicas=fields.integer("replicas") if beneficiary else 0,
+            priority=_priority(fields) if beneficiary else 0,
             applied=fields.flag("applied"),
             grants=_leaving(fields) if grants else (),
             attained=float(fields.integer("attained")) if fields.has("attained") else 0.0,
@@ -153,6 +156,10 @@ class Resize:
             refusals=fields.integer("refusals") if fields.has("refusals") else 0,
             refusal=fields.text("refusal", max_length=MAX_REFUSAL) if fields.has("refusal") else "",
         )
+
+
+def _priority(fields: Fields) -> int:
+    return fields.integer("priority", least=-annotations.MAX_INT) if fields.has("priority") else 0
 
 
 def _leaving(fields: Fields) -> Sequence[Grant]:

@@ -375,13 +375,12 @@ class Executor:
             else managed.leaving(after)
         )
         # Without the grace period: no pod leaves before the width is written, and the record is written anew with it.
-        # Until its end the allocator evicts no pod of the Job, whether there is an engine or not.
         answered = self._answer_by(managed) if managed.spec.checkpoint_seconds else self._now
         yield Write(Action.RECORD, managed, self._record(
             managed, before=before, after=after,
             asked=self._later(*([managed, helped] if helped is not None else [managed])),
             until=answered + JOIN_SECONDS, beneficiary=step.beneficiary,
-            replicas=wanted,
+            replicas=wanted, priority=helped.spec.priority if helped is not None else 0,
             grants=tuple(_grants(leaving)),
         ))  # fmt: skip
 

@@ -664,39 +664,61 @@ def test_whatever_happens_a_promise_is_kept_and_nothing_is_given_twice() -> None
     assert storm.world.one.view.promises.cards() == {"leaving": 0, "kept": 0}
 
 
-def test_no_pod_of_a_job_that_is_about_to_shrink_is_evicted(world: World) -> None:
-    """The job engine makes room by itself, and counts on what stays."""
-    one = world.one
+def full_job(world: World) -> list[Pod]:
+    """Job `a` with both cards, of a lower priority than anybody; there is a Job `b` too."""
     for name in ("a", "b"):
         job(world, name)
-    pods = [runs(world, of("a", number, priority=-2, **CARD)) for number in range(2)]
-    shrinks(world, "a", pods[1])
-    vip = world.api.put(pod("vip", priority=10, **CARD))
-    assert one.ask(vip) == ""
+    return [runs(world, of("a", number, priority=-2, **CARD)) for number in range(2)]
+
+
+def preempting(world: World, priority: int = 10) -> Pod:
+    """A pod of this priority that has been refused a card."""
+    made = world.api.put(pod("vip", priority=priority, **CARD))
+    assert world.one.ask(made) == ""
+    return made
+
+
+def evicted(world: World) -> list[str]:
+    return [name for verb, name in world.api.written if verb == "evict"]
+
+
+def test_no_pod_of_a_job_that_shrinks_is_evicted(world: World) -> None:
+    """The job engine makes room by itself, and counts on what stays."""
+    one, pods = world.one, full_job(world)
+    shrinks(world, "a", pods[1], applied=True)
+    vip = preempting(world)
     one.turn()
-    assert [name for verb, name in world.api.written if verb == "evict"] == []
+    assert evicted(world) == []
     assert one.preemption.advise(vip, {"n1": [pods[0].uid]}) == {}
     job(world, "a")
     assert one.preemption.advise(vip, {"n1": [pods[0].uid]}) == {"n1": [pods[0].uid]}
 
 
-@pytest.mark.parametrize("more", [{"beneficiary": None}, {"replicas": 1}], ids=["for nobody", "met already"])
-def test_no_pod_of_a_job_that_is_about_to_shrink_is_evicted_though_nothing_is_promised(
+@pytest.mark.parametrize(
+    "more", [{}, {"beneficiary": None}, {"priority": 9}], ids=["for a job", "for nobody", "for a lower one"]
+)
+def test_a_job_that_was_asked_for_a_checkpoint_makes_room_for_a_higher_priority(
     world: World, more: Mapping[str, Any]
 ) -> None:
-    one = world.one
-    for name in ("a", "b"):
-        job(world, name)
-    pods = [runs(world, of("a", 0, **CARD)), runs(world, of("b", 0, **CARD))]
-    shrinks(world, "a", pods[0], before=1, after=0, **more)
-    assert one.view.promises.statuses() == []
-    vip = world.api.put(pod("vip", priority=10, **CARD))
-    assert one.ask(vip) == ""
+    """That may take its program an hour, by its own word."""
+    one, pods = world.one, full_job(world)
+    shrinks(world, "a", *pods, after=0, until=4600.0, **more)
+    vip = preempting(world)
     one.turn()
-    assert [name for verb, name in world.api.written if verb == "evict"] == ["b-0"]
+    (name,) = evicted(world)
+    # What it was evicted for counts, though its Job shrinks by now.
+    shrinks(world, "a", *pods, after=0, gen=2, applied=True, **more)
+    leave(world, name)
+    assert [one.ask(world.api.put(of("b", 0, **CARD))), one.ask(vip)] == ["", "n1"]
+
+
+def test_what_a_job_is_asked_to_leave_for_a_job_of_the_same_priority_stays_promised(world: World) -> None:
+    one, pods = world.one, full_job(world)
+    shrinks(world, "a", pods[0], until=4600.0, priority=10)
+    vip = preempting(world)
     assert one.preemption.advise(vip, {"n1": [pods[0].uid]}) == {}
-    shrinks(world, "a", pods[0], before=1, after=0, applied=True, gen=2, **more)
-    assert one.view.promises.shrinking() == set()
+    one.turn()
+    assert evicted(world) == ["a-1"], "the other one"
 
 
 def test_what_is_kept_for_its_job_is_free_for_a_pod_that_preempts(world: World) -> None:
@@ -740,8 +762,9 @@ def test_a_pod_that_preempts_waits_for_what_leaves_for_its_job_and_evicts_nobody
 
 def test_a_pod_that_preempts_does_not_get_what_leaves_for_another_job(shrunk: World) -> None:
     """Though that pod is being deleted: other pods that end are as good as gone."""
-    one = shrunk.one
-    shrunk.api.put(replace(shrunk.api.by_name["default", "a-1"], deleting=True))
+    one, leaving = shrunk.one, shrunk.api.by_name["default", "a-1"]
+    shrinks(shrunk, "a", leaving, applied=True)
+    shrunk.api.put(replace(leaving, deleting=True))
     vip = shrunk.api.put(pod("vip", priority=10, **CARD))
     assert one.ask(vip) == ""
     assert one.preemption.advise(vip, {"n1": ["uid-stranger"]}) == {}

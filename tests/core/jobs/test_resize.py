@@ -16,7 +16,7 @@ from device_plugin.core.jobs.resize import CONTAINER, MAX_RECORD, Resize
 LEAVING = Grant("uid-7", "n1", {CONTAINER: (Slice("c0", 4092, (0, 2, 3, 4)), Slice("c1", 16368, (7,)))})
 RECORD = Resize(
     gen=7, before=8, after=4, asked=1_763_800_000, until=1_763_800_300, beneficiary=("default", "b"), replicas=4,
-    grants=(LEAVING,), attained=7200, author_width=6,
+    priority=-5, grants=(LEAVING,), attained=7200, author_width=6,
 )  # fmt: skip
 NAMES = st.text("abcdefghijklmnopqrstuvwxyz0123456789-", min_size=1, max_size=63)
 SLICES = st.builds(
@@ -33,7 +33,7 @@ TIMES = st.integers(0, 250_000_000_000)
 def test_a_record_is_written_as_people_read_it() -> None:
     assert RECORD.encode() == (
         '{"v":1,"gen":7,"from":8,"to":4,"asked":"2025-11-22T08:26:40Z","until":"2025-11-22T08:31:40Z",'
-        '"applied":false,"attained":7200,"authorWidth":6,"for":"default/b","replicas":4,"grants":[{"pod":"uid-7","node":"n1","slices":['
+        '"applied":false,"attained":7200,"authorWidth":6,"for":"default/b","replicas":4,"priority":-5,"grants":[{"pod":"uid-7","node":"n1","slices":['
         '{"card":"c0","memMiB":4092,"cores":"0,2-4"},{"card":"c1","memMiB":16368,"cores":"7"}]}]}'
     )
 
@@ -43,16 +43,17 @@ def test_a_record_is_written_as_people_read_it() -> None:
     st.none() | st.tuples(NAMES, NAMES), st.integers(0, 4096), st.booleans(),
     st.lists(GRANTS, max_size=3, unique_by=lambda grant: grant.pod), st.integers(0, 2**40),
     st.integers(0, 2**40), TIMES, st.integers(0, 2**40), st.just("") | NAMES, st.integers(0, 4096),
+    st.integers(-(2**31), 2**31 - 1),
 )  # fmt: skip
 def test_what_is_written_is_read(
     gen: int, before: int, after: int, asked: int, until: int, job: tuple[str, str] | None, replicas: int,
     applied: bool, grants: list[Grant], attained: int, unsaved: int, spared: int, refusals: int, refusal: str,
-    author_width: int,
+    author_width: int, priority: int,
 ) -> None:  # fmt: skip
     record = Resize(
         gen=gen, before=before, after=after, asked=asked, until=until, beneficiary=job,
         replicas=replicas if job else 0, applied=applied, grants=tuple(grants), attained=attained,
-        unsaved=unsaved, spared_until=spared, refusals=refusals, refusal=refusal, author_width=author_width,
+        priority=priority if job else 0, unsaved=unsaved, spared_until=spared, refusals=refusals, refusal=refusal, author_width=author_width,
     )  # fmt: skip
     assert Resize.decode(record.encode()) == record
 

@@ -70,13 +70,14 @@ def body(write: Write) -> Any:
 
 def test_a_shrink_is_three_writes() -> None:
     a, b = managed(job("a", 4)), managed(waiting("b", 2))
+    b = replace(b, spec=replace(b.spec, priority=7))
     a = replace(a, pods=tuple(_granted(a.job, index) for index in range(4)))
     plan: list[Step] = [Scale(A, 4, 2, B), Admit(B, 2)]
 
     (record,) = due(a, b, steps=plan).values()
     assert record.action is Action.RECORD
     assert record.record == resize(
-        4, 2, gen=1, asked=NOW, until=NOW + JOIN_SECONDS, beneficiary=B, replicas=2, author_width=4,
+        4, 2, gen=1, asked=NOW, until=NOW + JOIN_SECONDS, beneficiary=B, replicas=2, priority=7, author_width=4,
         grants=(grant("uid-a-2", "n1-2"), grant("uid-a-3", "n1-3")),
     )  # fmt: skip
     assert "spec" not in body(record)
