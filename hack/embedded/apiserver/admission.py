@@ -22,7 +22,10 @@ _CODES = {"Unauthorized": 401, "Forbidden": 403, "RequestEntityTooLarge": 413}
 
 @dataclass(frozen=True, slots=True)
 class AdmissionRequest:
-    """A write that admission decides. `old` is None for a creation; a DELETE has `options` and an empty `new`."""
+    """A write that admission decides. `old` is None for a creation; a DELETE has `options` and an empty `new`.
+
+    A `dry` one stores nothing.
+    """
 
     user: str
     operation: str
@@ -30,15 +33,14 @@ class AdmissionRequest:
     new: Object
     old: Object | None = None
     options: Object | None = None
+    dry: bool = False
 
 
 class PolicyAdmission:
-    """Applies admission policies to writes, as the API server does; `labels_of` knows the labels of namespaces."""
+    """Applies admission policies to writes, as the API server does; `namespace_of` knows the namespaces."""
 
-    def __init__(
-        self, policies: Sequence[AdmissionPolicy], labels_of: Callable[[str], Mapping[str, str]]
-    ) -> None:
-        self._labels_of = labels_of
+    def __init__(self, policies: Sequence[AdmissionPolicy], namespace_of: Callable[[str], Object]) -> None:
+        self._namespace_of = namespace_of
         self._mutating = [policy for policy in policies if policy.patches]
         self._validating = [policy for policy in policies if policy.validations]
 
@@ -46,14 +48,14 @@ class PolicyAdmission:
         """Apply to `write.new` the patches of the policies that match; each sees what those before it made."""
         for policy in self._mutating:
             with _failure(policy, write):
-                names = _Scope(write, self._labels_of).names_for(policy)
+                names = _Scope(write, self._namespace_of).names_for(policy)
                 for expression in policy.patches if names else ():
                     for operation in expression.evaluate(names):
                         _patch(write.new, operation)
 
     def validate(self, write: AdmissionRequest) -> None:
         """Raises StatusError with the message of the first validation that does not hold."""
-        scope = _Scope(write, self._labels_of)
+        scope = _Scope(write, self._namespace_of)
         for policy in self._validating:
             with _failure(policy, write):
                 names = scope.names_for(policy)
@@ -65,9 +67,9 @@ class PolicyAdmission:
 class _Scope:
     """The names that expressions about one write see. The values of conditions are kept: policies share theirs."""
 
-    def __init__(self, write: AdmissionRequest, labels_of: Callable[[str], Mapping[str, str]]) -> None:
+    def __init__(self, write: AdmissionRequest, namespace_of: Callable[[str], Object]) -> None:
         self._write = write
-        self._labels_of = labels_of
+        self._namespace_of = namespace_of
         self._conditions: dict[str, bool] = {}
 
     def names_for(self, policy: AdmissionPolicy) -> dict[str, Any]:
@@ -83,12 +85,16 @@ class _Scope:
         return names
 
     def _in_namespace_with(self, labels: Mapping[str, str]) -> bool:
-        found = self._labels_of(self._write.target.namespace)
+        found = self._namespace["metadata"].get("labels") or {}
         return all(found.get(key) == value for key, value in labels.items())
 
     @cached_property
+    def _namespace(self) -> Object:
+        return self._namespace_of(self._write.target.namespace)
+
+    @cached_property
     def _names(self) -> dict[str, Any]:
-        return _names(self._write)
+        return {**_names(self._write), "namespaceObject": cel.to_cel(self._namespace)}
 
     def _holds(self, condition: Expression) -> bool:
         if condition.text not in self._conditions:
@@ -116,6 +122,7 @@ def _names(write: AdmissionRequest) -> dict[str, Any]:
     where = {"name": target.name, "namespace": target.namespace, "subResource": target.subresource}
     request = {
         "operation": write.operation,
+        "dryRun": write.dry,
         "userInfo": _user_info(write.user),
         **{key: value for key, value in where.items() if value},  # empty values are absent, as in Kubernetes
         **({} if write.options is None else {"options": write.options}),
@@ -132,8 +139,15 @@ def _user_info(user: str) -> dict[str, Any]:
     """The userInfo of `user`. USER@NODE stands for a token of a pod on that node (pkg/serviceaccount in Kubernetes)."""
     username, _, node = user.partition("@")
     extra = {"authentication.kubernetes.io/node-name": [node]} if node else {}
-    groups = ["system:nodes"] if username.startswith("system:node:") else []
-    return {"username": username, "groups": [*groups, "system:authenticated"], "extra": extra}
+    return {"username": username, "groups": [*_groups(username), "system:authenticated"], "extra": extra}
+
+
+def _groups(username: str) -> list[str]:
+    if username.startswith("system:node:"):
+        return ["system:nodes"]
+    if username.startswith("system:serviceaccount:"):
+        return ["system:serviceaccounts", f"system:serviceaccounts:{username.split(':')[2]}"]
+    return []
 
 
 def _denied(

@@ -88,7 +88,8 @@ class ObjectRegistry:
         if resource is PODS:
             priorities.resolve(new, self._beside(PRIORITY_CLASSES, ""))
         target = RequestTarget(resource, target.namespace, metadata["name"])
-        self._admission.mutate(AdmissionRequest(user, "CREATE", target, new))
+        write = AdmissionRequest(user, "CREATE", target, new, dry=dry)
+        self._admission.mutate(write)
         if resource.namespaced:
             self.store.get(NAMESPACES, "", target.namespace)
         metadata["uid"] = str(uuid.uuid4())
@@ -97,7 +98,7 @@ class ObjectRegistry:
             metadata.pop(key, None)
         rules.prepare_create(new)
         _check(resource, target.name, rules.validate(new))
-        self._admission.validate(AdmissionRequest(user, "CREATE", target, new))
+        self._admission.validate(write)
         if resource is PODS:
             quotas.check(new, *(self._beside(kind, target.namespace) for kind in (PODS, QUOTAS)))
         return self.store.create(resource, new, dry=dry)
@@ -166,7 +167,7 @@ class ObjectRegistry:
             raise errors.bad_request("name in URL does not match name in Eviction object")
         pod = replace(target, subresource="")
         self.get(pod)
-        self._admission.validate(AdmissionRequest(user, "CREATE", target, eviction))
+        self._admission.validate(AdmissionRequest(user, "CREATE", target, eviction, dry=dry))
         while True:
             old = self.get(pod)
             _check_preconditions(pod, options, old.value["metadata"])

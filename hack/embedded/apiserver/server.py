@@ -15,7 +15,7 @@ from hack.embedded.apiserver.handler import ApiHandler
 from hack.embedded.apiserver.policies import load
 from hack.embedded.apiserver.registry import ObjectRegistry
 from hack.embedded.apiserver.resources import NAMESPACES, RESOURCES, RequestTarget
-from hack.embedded.apiserver.store import DEFAULT_HISTORY, ObjectStore
+from hack.embedded.apiserver.store import DEFAULT_HISTORY, Object, ObjectStore
 
 _NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease", "vgpu-system")
 _MANIFESTS = Path(__file__).parents[3] / "manifests"
@@ -43,7 +43,7 @@ class EmbeddedApiServer:
     ) -> None:
         self.store = ObjectStore(history)
         manifests = load(policy_files() if policies is None else policies)
-        self.registry = ObjectRegistry(self.store, PolicyAdmission(manifests.policies, self._labels_of))
+        self.registry = ObjectRegistry(self.store, PolicyAdmission(manifests.policies, self._namespace_of))
         self.bookmark_seconds = bookmark_seconds
         self._tokens = tokens
         self._port = 0
@@ -62,13 +62,12 @@ class EmbeddedApiServer:
             with contextlib.suppress(errors.StatusError):
                 self.registry.create(ADMIN, target, document)
 
-    def _labels_of(self, namespace: str) -> Mapping[str, str]:
-        """The labels of a namespace; none if it does not exist, which is found out later."""
+    def _namespace_of(self, name: str) -> Object:
+        """The namespace; one without labels if it does not exist, which is found out later."""
         try:
-            metadata = self.store.get(NAMESPACES, "", namespace).value["metadata"]
+            return self.store.get(NAMESPACES, "", name).value
         except errors.StatusError:
-            return {}
-        return metadata.get("labels") or {}
+            return {"metadata": {"name": name}}
 
     @property
     def url(self) -> str:
