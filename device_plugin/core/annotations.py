@@ -42,6 +42,8 @@ GROUP_JOBS = "vgpu.io/group-jobs"
 RESIZE_DROP = "vgpu.io/resize-drop"
 # A label of nodes, and an annotation of Jobs.
 POOL = "vgpu.io/pool"
+# An annotation of namespaces.
+QUEUES = "vgpu.io/queues"
 # An annotation of Leases.
 NOTE = "vgpu.io/note"
 # An annotation of pods of Jobs.
@@ -153,8 +155,11 @@ KEYS = (
     Key(CHECKPOINT, "Pod", "annotation", _JOBS,
         "A request to the program of a Job's pod of index 0 to save now, and until when, as JSON."),
     Key(QUEUE_REQUIRED, "Namespace", "label", _OPERATOR,
-        "`true` where Jobs that ask for cards must have vgpu.io/queue, and pods must belong to a Job or another"
-        " controller."),
+        "`true` where Jobs that ask for cards must have vgpu.io/queue, and pods must be made by a controller, such as"
+        " that of Jobs (parameter `controllers`)."),
+    Key(QUEUES, "Namespace", "annotation", _OPERATOR,
+        "The queues that the namespace's Jobs may name, `default,research`; where there is none, those of the parameter"
+        " `queues`."),
     Key(QUOTA, "Namespace", "label", _OPERATOR,
         "`strict` where pods must write all that a quota may count: both memory and core groups, or percent, and the"
         " number of slices."),

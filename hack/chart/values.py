@@ -177,6 +177,16 @@ PARAMETERS = {
         "True where all kubelets run with --seccomp-default; only Kubernetes 1.31 to 1.35 ask for it.",
         SWITCH, lambda text: text == "true", ".Values.parameters.seccompDefault",
     ),
+    "controllers": Parameter(
+        "The controllers, by user or group, at first those of Kubernetes itself: in namespaces with"
+        " vgpu.io/queue-required only they create pods that ask for a card, and beside the queue only they give a"
+        " running Job more pods.",
+        WORDS, lambda text: text.split(","), 'join "," .Values.parameters.controllers',
+    ),
+    "queues": Parameter(
+        "The queues that Jobs may name in namespaces without the annotation vgpu.io/queues; empty: every name is one.",
+        WORDS, lambda text: text.split(",") if text else [], 'join "," .Values.parameters.queues',
+    ),
     "memUnitMiB": Parameter(
         "MiB of one unit of PREFIX-mem; change it while no slice runs.",
         NUMBER, int, ".Values.parameters.memUnitMiB | int64",

@@ -340,10 +340,11 @@ def _checks() -> Iterator[tuple[str, str]]:
 def _admission() -> Iterator[str]:
     for folder in POLICIES:
         for file in sorted((ROOT / folder).glob("*.yaml")):
-            text = file.read_text(encoding="utf-8")
-            comment = _COMMENT.match(text)
-            about = " ".join(line.lstrip("# ") for line in comment[1].splitlines()) if comment else ""
-            for each in yaml.safe_load_all(text):
+            about = ""
+            for text in file.read_text(encoding="utf-8").split("\n---\n"):
+                if comment := _COMMENT.match(text):
+                    about = " ".join(line.lstrip("# ") for line in comment[1].splitlines())
+                each = yaml.safe_load(text)
                 if each["kind"] == "ValidatingAdmissionPolicy":
                     yield f"### {each['metadata']['name']}"
                     yield about

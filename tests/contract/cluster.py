@@ -24,7 +24,7 @@ PODS = "/api/v1/namespaces/default/pods"
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 MERGE = "application/merge-patch+json"
-ROLES = ("admin", "allocator", "agent", "engine", "kueue", "kubelet", "tenant", "editor")
+ROLES = ("admin", "allocator", "agent", "engine", "kueue", "controller", "kubelet", "tenant", "editor")
 
 
 @dataclass(frozen=True)

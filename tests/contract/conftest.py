@@ -34,13 +34,16 @@ USERS = {
     "agent": "system:serviceaccount:vgpu-system:vgpu-node@node-of-the-agent",
     "engine": "system:serviceaccount:vgpu-system:vgpu-jobs",
     "kueue": "system:serviceaccount:kueue-system:kueue-controller-manager",
+    "controller": JOB_CONTROLLER,
     "kubelet": "system:node:n1",
     "tenant": "jane",
     "editor": "carol",
 }
-# On a real cluster all but the editor may do everything: where RBAC refused first, these tests could not see what
-# admission says. The editor may do what Kubernetes' role `edit` allows, so admission's authorizer can say no.
+# On a real cluster all but these two may do everything: where RBAC refused first, these tests could not see what
+# admission says. The editor may do what Kubernetes' role `edit` allows, so admission's authorizer can say no. The
+# controller is the one of Jobs, with its rights and the group by which policies know it.
 EDITORS = "vgpu-contract-editors"
+GROUPS = {"editor": EDITORS, "controller": "system:serviceaccounts:kube-system"}
 
 
 @pytest.fixture(scope="session")
@@ -148,8 +151,7 @@ def _impersonated(role: str, user: str) -> dict[str, str]:
     name, _, node = user.partition("@")
     # As Kubernetes writes header names: anything but letters, digits and -_. is percent-encoded.
     extra = {"Impersonate-Extra-authentication.kubernetes.io%2fnode-name": node} if node else {}
-    group = EDITORS if role == "editor" else "system:masters"
-    return {"Impersonate-User": name, "Impersonate-Group": group, **extra}
+    return {"Impersonate-User": name, "Impersonate-Group": GROUPS.get(role, "system:masters"), **extra}
 
 
 def _ready(cluster: Cluster) -> bool:

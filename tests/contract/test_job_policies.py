@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlencode
 
@@ -10,7 +11,7 @@ import pytest
 
 from device_plugin.adapters.kube.jobs import read_job
 from tests.builders.bad_jobs import BAD, BAD_LABELS, QUEUED, SIZED, SPLIT
-from tests.builders.cards import FAMILY
+from tests.builders.cards import FAMILY, MEM
 from tests.builders.objects import annotated, pod
 from tests.builders.written_jobs import ELASTIC, as_object, job, read, template
 from tests.contract.asking import asking, refused
@@ -110,6 +111,136 @@ def test_without_its_label_it_is_its_authors_own(cluster: Cluster, created: Any)
     assert start(cluster, path, "editor").code == 200
 
 
+def test_a_running_job_gets_the_label_of_a_queue_only_suspended(
+    cluster: Cluster, name: str, place: str
+) -> None:
+    wanted = body(name, {}, managed_by="")
+    wanted["spec"]["suspend"] = False
+    assert cluster.post(JOBS, wanted, "editor").code == 201
+    label: dict[str, Any] = {"metadata": {"labels": {"vgpu.io/queue": "default"}}}
+    denied(cluster.patch(place, label, "editor"), "'vgpu-job-starts'", "write suspend: true")
+    assert cluster.patch(place, {**label, "spec": {"suspend": True}}, "editor").code == 200
+    assert start(cluster, place, "engine").code == 200
+    denied(
+        cluster.patch(place, {"metadata": {"labels": {"vgpu.io/queue": "other"}}}, "editor"),
+        "write suspend: true",
+    )
+    assert cluster.patch(place, annotated(note="mine"), "editor").code == 200
+
+
+def wide(width: int, **spec: Any) -> dict[str, Any]:
+    return {"spec": {"parallelism": width, "completions": width, **spec}}
+
+
+def test_a_running_job_gets_more_pods_from_its_queue_and_from_people_who_may_admit(
+    cluster: Cluster, created: Any
+) -> None:
+    path = created(QUEUED, {"min-replicas": "1", "max-replicas": "64"})
+    assert cluster.patch(path, wide(2), "editor").code == 200, "it waits"
+    assert start(cluster, path, "engine").code == 200
+    words = "'vgpu-job-widths'", "gets more pods from the queue", "write vgpu.io/max-replicas"
+    denied(cluster.patch(path, wide(3), "editor"), *words)
+    more = {"metadata": {"annotations": {"vgpu.io/max-replicas": "1024"}}}
+    denied(cluster.patch(path, {**more, **wide(1024)}, "editor"), *words)
+    without = {"metadata": {"labels": {"vgpu.io/queue": None}}}
+    denied(cluster.patch(path, {**without, **wide(3)}, "editor"), *words)
+    for width, role in ((4, "engine"), (5, "admin"), (6, "controller"), (3, "editor"), (1, "editor")):
+        assert cluster.patch(path, wide(width), role).code == 200, role
+    denied(cluster.patch(path, wide(2), "editor"), *words)
+    assert cluster.patch(path, wide(8, suspend=True), "editor").code == 200, "it waits again"
+    denied(start(cluster, path, "editor"), "is started by the queue")
+
+
+def test_the_window_of_a_running_split_is_the_queues_too(cluster: Cluster, created: Any) -> None:
+    path = created(QUEUED, SPLIT, completions=3000)
+    assert start(cluster, path, "engine").code == 200
+    window: dict[str, Any] = {"spec": {"parallelism": 2}}
+    denied(cluster.patch(path, window, "editor"), "'vgpu-job-widths'")
+    assert cluster.patch(path, window, "engine").code == 200
+
+
+def test_more_pods_of_kueues_job_are_given_by_kueue(cluster: Cluster, created: Any) -> None:
+    path = created({**QUEUED, KUEUE: "theirs"})
+    assert start(cluster, path, "kueue").code == 200
+    denied(cluster.patch(path, wide(2), "editor"), "'vgpu-job-widths'")
+    assert cluster.patch(path, wide(2), "kueue").code == 200
+
+
+def test_the_label_of_kueue_lets_its_controller_widen_no_other_job(cluster: Cluster, created: Any) -> None:
+    path = created()
+    assert start(cluster, path, "engine").code == 200
+    both = {"metadata": {"labels": {KUEUE: "theirs"}}, **wide(2)}
+    denied(cluster.patch(path, both, "kueue"), "'vgpu-job-widths'")
+
+
+def test_the_engine_writes_of_a_job_what_it_decides_and_nothing_else(cluster: Cluster, created: Any) -> None:
+    path = created(QUEUED, {"min-replicas": "1", "max-replicas": "64"})
+    pools = {"vgpu.io/pool": "a", "node-restriction.kubernetes.io/vgpu-pool": "a"}
+    decided = wide(2, suspend=False, template={"spec": {"nodeSelector": pools}})
+    assert (
+        cluster.patch(path, {**decided, **annotated(**{RESIZE: RECORD, POOL: "x/a"})}, "engine").code == 200
+    )
+    assert cluster.patch(path, wide(1), "engine").code == 200
+    assert cluster.patch(path, {"spec": {"suspend": True}}, "engine").code == 200
+    others: list[dict[str, Any]] = [
+        annotated(other="1"), annotated(**{"vgpu.io/max-replicas": "65"}), {"metadata": {"labels": {"other": "1"}}},
+        {"metadata": {"labels": {"vgpu.io/queue": None}}}, {"metadata": {"finalizers": ["vgpu.io/contract"]}},
+        {"spec": {"ttlSecondsAfterFinished": 1}}, {"spec": {"backoffLimit": 0}}, {"spec": {"activeDeadlineSeconds": 1}},
+        {"spec": {"template": {"spec": {"nodeSelector": {"other": "1"}}}}},
+        {"spec": {"template": {"spec": {"tolerations": [{"operator": "Exists"}]}}}},
+        {"spec": {"template": {"metadata": {"labels": {"other": "1"}}}}},
+    ]  # fmt: skip
+    for change in others:
+        answer = cluster.patch(path, change, "engine")
+        denied(answer, "'vgpu-job-engine'", "the job engine writes of a Job only suspend")
+    denied(cluster.patch(f"{path}/status", annotated(other="1"), "engine"), "'vgpu-job-engine'")
+
+
+@pytest.mark.usefixtures("place")
+def test_the_engine_writes_no_job_without_a_queue(cluster: Cluster, name: str, place: str) -> None:
+    denied(cluster.post(JOBS, body(name), "engine"), "'vgpu-job-engine'")
+    assert cluster.post(JOBS, body(name, {}), "editor").code == 201
+    denied(start(cluster, place, "engine"), "writes only Jobs with the label vgpu.io/queue")
+
+
+@contextmanager
+def queues_of(cluster: Cluster, queues: str) -> Iterator[str]:
+    """The Jobs' path of a new namespace whose annotation lists these queues."""
+    with namespace(cluster, {}) as where:
+        assert (
+            cluster.patch(f"/api/v1/namespaces/{where}", annotated(**{"vgpu.io/queues": queues})).code == 200
+        )
+        jobs = f"/apis/batch/v1/namespaces/{where}/jobs"
+        # Admission of the real one learns of the annotation by a watch.
+        other = body(unique(), {"queue": "other"})
+        until(lambda: cluster.post(f"{jobs}?dryRun=All", other).code == 422, "the namespace's queues count")
+        yield jobs
+
+
+def test_a_namespace_may_name_the_queues_that_its_annotation_lists(cluster: Cluster, name: str) -> None:
+    with queues_of(cluster, "default,research") as jobs:
+        answer = cluster.post(jobs, body(name, {"queue": "mine"}), "editor")
+        words = "has no queue mine: write one of its queues into the label vgpu.io/queue: default, research"
+        refused(answer, "vgpu-job-queues", words, "annotation vgpu.io/queues of the namespace")
+        assert cluster.post(jobs, body(name, {"queue": "research"}), "editor").code == 201
+        moved: dict[str, Any] = {"metadata": {"labels": {"vgpu.io/queue": "mine"}}}
+        refused(cluster.patch(f"{jobs}/{name}", moved, "editor"), "vgpu-job-queues", "has no queue mine")
+        moved["metadata"]["labels"]["vgpu.io/queue"] = "default"
+        assert cluster.patch(f"{jobs}/{name}", moved, "editor").code == 200
+        assert cluster.post(jobs, body(unique(), {}), "editor").code == 201
+        cluster.delete(f"{jobs}/{name}?propagationPolicy=Background")
+
+
+def test_a_job_that_waits_in_a_queue_of_before_can_be_written(cluster: Cluster, name: str) -> None:
+    with namespace(cluster, {}) as where:
+        jobs, own = f"/apis/batch/v1/namespaces/{where}/jobs", f"/api/v1/namespaces/{where}"
+        assert cluster.post(jobs, body(name, {"queue": "mine"}), "editor").code == 201
+        assert cluster.patch(own, annotated(**{"vgpu.io/queues": ""})).code == 200
+        new = body(unique(), {"queue": "mine"})
+        until(lambda: cluster.post(f"{jobs}?dryRun=All", new).code == 422, "the namespace's queues count")
+        assert cluster.patch(f"{jobs}/{name}", annotated(note="mine"), "editor").code == 200
+
+
 def test_with_kueues_label_kueue_starts_it(cluster: Cluster, created: Any) -> None:
     path = created({**QUEUED, KUEUE: "theirs"})
     denied(start(cluster, path, "editor"), "is started by the queue")
@@ -172,7 +303,11 @@ def test_the_engine_writes_nothing_else_of_a_status(
     status = f"{created()}/status"
     assert cluster.patch(status, kept("", "example.com/own"), "admin", STRATEGIC).code == 200
     media = STRATEGIC if change["status"].get("conditions") else MERGE
-    denied(cluster.patch(status, change, "engine", media), "'vgpu-job-engine-status'", "of a Job's status")
+    denied(
+        cluster.patch(status, change, "engine", media),
+        "'vgpu-job-engine'",
+        "and the condition vgpu.io/resize",
+    )
 
 
 def test_a_job_is_replaced_whole_without_what_the_engine_wrote(cluster: Cluster, created: Any) -> None:
@@ -258,20 +393,74 @@ def test_where_queues_are_required_a_job_of_before_stays_without(cluster: Cluste
         assert cluster.patch(f"{jobs}/{name}", annotated(note="mine")).code == 200
 
 
-def test_where_queues_are_required_a_pod_that_asks_has_a_controller(
+def test_where_queues_are_required_what_asks_is_what_a_job_asks_now(
+    cluster: Cluster, strict: str, name: str
+) -> None:
+    jobs = f"/apis/batch/v1/namespaces/{strict}/jobs"
+    assert cluster.post(jobs, body(name, {}, template=template({})), "editor").code == 201
+    path = f"{jobs}/{name}"
+    (container,) = cluster.get(path).body["spec"]["template"]["spec"]["containers"]
+    container["resources"] = {"limits": {MEM: "4"}, "requests": {MEM: "4"}}
+    asks: dict[str, Any] = {"spec": {"template": {"spec": {"containers": [container]}}}}
+    words = "vgpu-queue-required-jobs", "write the label vgpu.io/queue"
+    refused(cluster.patch(path, asks, "editor"), *words)
+    refused(cluster.patch(path, {"spec": {**asks["spec"], "suspend": False}}, "editor"), *words)
+    queued = {**asks, "metadata": {"labels": {"vgpu.io/queue": "default"}}}
+    answer = cluster.patch(path, queued, "editor")
+    assert answer.code == 200, answer.body
+    denied(start(cluster, path, "editor"), "is started by the queue")
+
+
+def test_where_queues_are_required_a_job_of_before_gets_no_more_pods_past_them(
+    cluster: Cluster, name: str
+) -> None:
+    with namespace(cluster, {}) as where:
+        jobs = f"/apis/batch/v1/namespaces/{where}/jobs"
+        assert cluster.post(jobs, body(name, {}), "editor").code == 201
+        required = {"metadata": {"labels": {"vgpu.io/queue-required": "true"}}}
+        assert cluster.patch(f"/api/v1/namespaces/{where}", required).code == 200
+        new = body(unique(), {})
+        until(lambda: cluster.post(f"{jobs}?dryRun=All", new).code == 422, "queues are required")
+        path = f"{jobs}/{name}"
+        words = "'vgpu-queue-required-jobs'", "gets no more pods", "and suspend: true, with which it waits"
+        denied(cluster.patch(path, wide(2), "editor"), *words)
+        denied(cluster.patch(path, wide(2, suspend=False), "editor"), *words)
+        assert start(cluster, path, "editor").code == 200
+        denied(cluster.patch(path, wide(2), "editor"), *words)
+        assert cluster.patch(path, wide(4), "admin").code == 200
+        assert cluster.patch(path, wide(1), "editor").code == 200
+        queued = {"metadata": {"labels": {"vgpu.io/queue": "default"}}, **wide(2, suspend=True)}
+        assert cluster.patch(path, queued, "editor").code == 200
+
+
+def test_where_queues_are_required_a_pod_that_asks_is_made_by_a_controller(
     cluster: Cluster, strict: str, name: str
 ) -> None:
     pods = f"/api/v1/namespaces/{strict}/pods"
-    refused(
-        cluster.post(pods, asking(name)),
-        "vgpu-queue-required-pods",
-        "write a Job with this pod as its template",
-    )
     owned = asking(name)
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "0", "controller": True}
     owned["metadata"]["ownerReferences"] = [owner]
-    answers = [cluster.post(pods, owned), cluster.post(pods, pod(unique()))]
-    assert [answer.code for answer in answers] == [201, 201], answers
+    made_up = asking(name)
+    made_up["metadata"]["ownerReferences"] = [{**owner, "apiVersion": "v1", "kind": "ConfigMap"}]
+    for role, wanted in (
+        ("editor", asking(name)),
+        ("editor", made_up),
+        ("tenant", owned),
+        ("controller", asking(name)),
+    ):
+        refused(
+            cluster.post(pods, wanted, role),
+            "vgpu-queue-required-pods",
+            "write a Job with this pod as its template",
+        )
+    answers = [
+        cluster.post(pods, owned, "controller"),
+        cluster.post(pods, pod(unique()), "editor"),
+        cluster.post(
+            f"{pods}?dryRun=All", {**owned, "metadata": {**owned["metadata"], "name": unique()}}, "editor"
+        ),
+    ]
+    assert [answer.code for answer in answers] == [201, 201, 201], answers
 
 
 @pytest.mark.usefixtures("place")

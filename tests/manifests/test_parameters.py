@@ -14,8 +14,9 @@ from device_plugin.node.vendors.host_stack import CARD_NODE
 from device_plugin.wiring.settings import ClusterSettings, JobsSettings, NodeSettings, load
 from hack.embedded.apiserver import EmbeddedApiServer
 from hack.embedded.apiserver.errors import StatusError
-from hack.embedded.apiserver.resources import PODS, RequestTarget
+from hack.embedded.apiserver.resources import JOBS, PODS, RequestTarget
 from hack.embedded.apiserver.server import job_policy_files, policy_files
+from tests.builders.written_jobs import as_object, job
 from tests.contract.asking import asking
 from tests.manifests.conftest import MANIFESTS, OVERLAYS, Installation, Object, kustomize, written
 
@@ -168,6 +169,41 @@ def test_settings_of_isolation_reach_its_policies(manifests: Path) -> None:
     assert found["runtimeClasses"] == '"kata,gvisor".split(",")'
     assert found["systemNamespaces"] == '"kube-system,gpu-system".split(",")'
     assert found["seccompDefault"] == '"true" == "true"'
+
+
+def test_controllers_and_queues_that_are_written_there_reach_the_policies_of_jobs(manifests: Path) -> None:
+    file = manifests / "admission/parameters.yaml"
+    text, default = file.read_text(), "system:serviceaccounts:kube-system,system:kube-controller-manager"
+    assert f'controllers: "{default}"' in text
+    assert 'queues: ""' in text
+    text = text.replace(default, "system:serviceaccounts:theirs").replace('queues: ""', 'queues: "a,b"')
+    file.write_text(text)
+    policies = specs(overlay(manifests, "default", "jobs").objects)
+    found = {
+        (name, variable["name"]): variable["expression"]
+        for name, spec in policies.items()
+        for variable in spec.get("variables", ())
+        if variable["name"] in ("controllers", "everywhere")
+    }
+    theirs = '"system:serviceaccounts:theirs".split(",")'
+    assert found == {
+        ("vgpu-job-widths", "controllers"): theirs, ("vgpu-queue-required-jobs", "controllers"): theirs,
+        ("vgpu-queue-required-pods", "controllers"): theirs, ("vgpu-job-queues", "everywhere"): '"a,b"',
+    }  # fmt: skip
+
+
+def test_the_parameter_lists_the_queues_of_namespaces_without_their_own(tmp_path: Path) -> None:
+    (source,) = job_policy_files()
+    text = source.read_text()
+    assert text.count("""expression: '""'""") == 1
+    changed = tmp_path / "admission.yaml"
+    changed.write_text(text.replace("""expression: '""'""", """expression: '"default,research"'"""))
+    server, target = EmbeddedApiServer([changed]), RequestTarget(JOBS, "default")
+    for queue in ("default", "research"):
+        server.registry.create("carol", target, as_object(job({"queue": queue}, name=queue)))
+    words = "namespace default has no queue mine: .*: default, research [(]parameter queues"
+    with pytest.raises(StatusError, match=words):
+        server.registry.create("carol", target, as_object(job({"queue": "mine"}, name="mine")))
 
 
 def test_bounds_that_are_written_there_reach_everybody(manifests: Path) -> None:

@@ -25,11 +25,11 @@ from device_plugin.kube.api import Object
 POLICIES = (
     "vgpu-cdi-annotations", "vgpu-confinement", "vgpu-deletions", "vgpu-evictions", "vgpu-grace", "vgpu-grants",
     "vgpu-inventories", "vgpu-isolation", "vgpu-job-resizes", "vgpu-names", "vgpu-opted-out", "vgpu-quota",
-    "vgpu-requests", "vgpu-selectors",
+    "vgpu-requests", "vgpu-selectors", "vgpu-touches",
 )  # fmt: skip
 JOB_POLICIES = (
-    "vgpu-job-checkpoint-requests", "vgpu-job-checkpoints", "vgpu-job-starts", "vgpu-jobs", "vgpu-queue-required-jobs",
-    "vgpu-queue-required-pods",
+    "vgpu-job-checkpoint-requests", "vgpu-job-checkpoints", "vgpu-job-engine", "vgpu-job-pasts", "vgpu-job-queues",
+    "vgpu-job-starts", "vgpu-job-widths", "vgpu-jobs", "vgpu-queue-required-jobs", "vgpu-queue-required-pods",
 )  # fmt: skip
 MUTATING, JOB_MUTATING = ("vgpu-confinement-defaults", "vgpu-scheduler-name"), ("vgpu-job-suspension",)
 # In a cluster without mutating policies this one only warns: its overlay says so.

@@ -197,7 +197,7 @@ WARNING = {"status": {"typeChecking": {"expressionWarnings": [{"warning": "undef
             "services", "different versions: 1: vgpu-cluster; 2: vgpu-node",
         ),
         ({"policies": SOUND.policies[1:]}, "admission", "policy vgpu-cdi-annotations is missing"),  # type: ignore[index]
-        ({"bindings": SOUND.bindings[:-1]}, "admission", "policy vgpu-selectors is not bound"),  # type: ignore[index]
+        ({"bindings": SOUND.bindings[:-1]}, "admission", "policy vgpu-touches is not bound"),  # type: ignore[index]
         ({"mutating": CHANGING[:1]}, "admission", "policy vgpu-scheduler-name is missing"),
         (
             {"bindings": bound(checks.POLICIES, validationActions=["Audit"])},
@@ -208,8 +208,8 @@ WARNING = {"status": {"typeChecking": {"expressionWarnings": [{"warning": "undef
             "admission", "policy vgpu-cdi-annotations holds for some objects only",
         ),
         (
-            {"policies": [*SOUND.policies[:-1], {**named("vgpu-selectors"), **WARNING}]},  # type: ignore[index]
-            "admission", "finds errors in policy vgpu-selectors: undefined field x",
+            {"policies": [*SOUND.policies[:-1], {**named("vgpu-touches"), **WARNING}]},  # type: ignore[index]
+            "admission", "finds errors in policy vgpu-touches: undefined field x",
         ),
         (
             {"nodes": [node("n1"), node("n2", replace(inventory("n2"), serving=False))]},
