@@ -53,7 +53,8 @@ def test_what_is_written_is_read(
     record = Resize(
         gen=gen, before=before, after=after, asked=asked, until=until, beneficiary=job,
         replicas=replicas if job else 0, applied=applied, grants=tuple(grants), attained=attained,
-        priority=priority if job else 0, unsaved=unsaved, spared_until=spared, refusals=refusals, refusal=refusal, author_width=author_width,
+        priority=priority if job else 0, unsaved=unsaved, spared_until=spared, refusals=refusals, refusal=refusal,
+        author_width=author_width,
     )  # fmt: skip
     assert Resize.decode(record.encode()) == record
 
