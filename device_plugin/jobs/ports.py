@@ -1,9 +1,10 @@
 """Protocols of what the job engine uses beside the API server; `wiring` connects what implements them."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from device_plugin.core.batch import Job
-from device_plugin.core.ledger import Ledger, Snapshot
+from device_plugin.core.ledger import Holding, Ledger, Snapshot
 from device_plugin.core.node_constraints import NodeIndex
 
 
@@ -19,5 +20,5 @@ class Holdings(Protocol):
     def nodes(self) -> NodeIndex:
         """The nodes with cards as the constraints of pods see them; the same object as long as nothing has changed."""
 
-    def release_promised(self, job: Job, ledger: Ledger) -> None:
-        """Release, in a fork of the ledger, what is promised to this job."""
+    def release_promised(self, job: Job, ledger: Ledger) -> Sequence[Holding]:
+        """Release, in a fork of the ledger, what is promised to this job or its group; returns what was held for it."""

@@ -28,7 +28,7 @@ from device_plugin.core.jobs.rates import read_rates
 from device_plugin.core.jobs.reading import job_spec
 from device_plugin.core.jobs.rules import Rules
 from device_plugin.core.jobs.spec import NamedPriorityClass
-from device_plugin.core.ledger import Ledger, Snapshot
+from device_plugin.core.ledger import Holding, Ledger, Snapshot
 from device_plugin.core.node_constraints import NodeIndex
 from device_plugin.core.placement.fit import size_on
 from device_plugin.core.pods import Node, Pod
@@ -102,10 +102,10 @@ class ViewedHoldings:
         self._view.forget_node(name)
         self._nodes.forget(name)
 
-    def release_promised(self, job: Job, ledger: Ledger) -> None:
-        """Release, in a fork of the ledger, what is promised to this job."""
+    def release_promised(self, job: Job, ledger: Ledger) -> Sequence[Holding]:
+        """Release, in a fork of the ledger, what is promised to this job or its group; returns what was held for it."""
         with self._view.lock:
-            self._view.promises.release(beneficiary(_queued(job)), ledger)
+            return self._view.promises.release(beneficiary(_queued(job)), ledger)
 
     def sync_jobs(self, jobs: Iterable[Job]) -> None:
         """Take a list of all Jobs of queues."""

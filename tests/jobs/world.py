@@ -13,6 +13,7 @@ from device_plugin.core.jobs.rates import read_rates
 from device_plugin.core.jobs.reading import job_spec
 from device_plugin.core.jobs.resize import Resize, api_time
 from device_plugin.core.jobs.rules import Rules
+from device_plugin.core.ledger import Holding
 from device_plugin.core.node_constraints import NodeIndex, Operator, Requirement, Taint
 from device_plugin.core.pods import Container, ContainerKind, Node, Pod
 from device_plugin.core.requests import DEFAULT_PREFIXES
@@ -382,8 +383,9 @@ class Engine:
             self.why_not_synced, self.snapshot = view.why_not_synced, view.snapshot
             self.nodes = nodes.index
 
-        def release_promised(self, *_: object) -> None:
+        def release_promised(self, *_: object) -> Sequence[Holding]:
             """Nothing is promised here."""
+            return ()
 
     def see_node(self, node: Node) -> None:
         self.nodes.see(node)

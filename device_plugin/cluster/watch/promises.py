@@ -165,10 +165,16 @@ class Promises:
         name = self._records.beneficiary_of(pod)
         return name if name in self._promises else ""
 
-    def release(self, beneficiary: str, ledger: Ledger) -> None:
-        """Release what is kept for the beneficiary, on this ledger or a copy, in a transaction that is rolled back."""
-        for node in self._promises.get(beneficiary, ()):
-            ledger.release(PromiseHolder(node, beneficiary))
+    def release(self, beneficiary: str, ledger: Ledger) -> Sequence[Holding]:
+        """Release what is kept for the beneficiary, on this ledger or a copy; returns what was held.
+
+        The caller holds the rest again, or rolls it back.
+        """
+        holders = (PromiseHolder(node, beneficiary) for node in self._promises.get(beneficiary, ()))
+        released = [held for holder in holders if (held := ledger.holding(holder)) is not None]
+        for held in released:
+            ledger.release(held.holder)
+        return released
 
     def opened_for(self, pod: Pod) -> AbstractContextManager[None]:
         """A block in which what is kept for the pod's job is free; nothing changes if nothing is promised to it."""

@@ -12,8 +12,9 @@ from typing import NamedTuple
 from device_plugin.core.gang import Member, place_all
 from device_plugin.core.grants import Grant
 from device_plugin.core.jobs.job import JobKey
+from device_plugin.core.jobs.promise import kept
 from device_plugin.core.jobs.room import LedgerRoom
-from device_plugin.core.ledger import Ledger
+from device_plugin.core.ledger import Holding, Ledger
 from device_plugin.core.placement import Placer, Refusal
 from device_plugin.core.timestamps import seconds
 from device_plugin.jobs.ports import Holdings
@@ -59,12 +60,25 @@ class Fork:
         if not job.spec.cards:
             return True
         with self.ledger.transaction() as change:
-            self._holdings.release_promised(job.job, self.ledger)
+            promised = self._holdings.release_promised(job.job, self.ledger)
             made = self._placed(job, count)
             if made is None:
                 return False
+            for holding in promised:
+                self._keep_rest(holding, made)
             change.commit()
         return True
+
+    def _keep_rest(self, promised: Holding, made: Sequence[Grant]) -> None:
+        """Hold again what `made` leaves of a promise: other Jobs of the group need it."""
+        node = self.ledger.node(promised.node)
+        if node is None or promised.grant is None:
+            return
+        taken = [s for grant in made if grant.node == promised.node for s in grant.slices()]
+        left = kept(promised.grant.slices(), taken, {card.card.uuid: card for card in node.cards})
+        if left:
+            containers = dict.fromkeys(promised.grant.containers, left)
+            self.ledger.put(replace(promised, grant=replace(promised.grant, containers=containers)))
 
     def take_together(self, wanted: Iterable[tuple[Managed, int]]) -> bool:
         """Hold this number of further replicas of each of the jobs, all or none."""

@@ -1,16 +1,21 @@
 """The replicas that a fork of the ledger holds cards for, beside those of bound pods."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pytest
 
+from device_plugin.core.batch import Job
+from device_plugin.core.grants import Grant, Slice
 from device_plugin.core.jobs.resize import Resize, api_time
-from device_plugin.core.pods import Pod
-from device_plugin.jobs.plan.fork import PLACE_SECONDS, Expected, Unadmitted, expected
+from device_plugin.core.ledger import Holding, Ledger, PromiseHolder
+from device_plugin.core.node_constraints import NodeIndex
+from device_plugin.core.pods import Node, Pod
+from device_plugin.jobs.plan.fork import PLACE_SECONDS, Expected, Fork, Unadmitted, expected
 from device_plugin.jobs.watch.managed import Managed
-from tests.builders.batch_jobs import job, managed, replica, resize, spec
-from tests.jobs.world import World
+from tests.builders.batch_jobs import job, managed, replica, resize, spec, waiting
+from tests.builders.cards import inventory
+from tests.jobs.world import CARD_MIB, CORES, World
 
 NOW = 1_800_000_000.0
 
@@ -87,6 +92,43 @@ def test_pods_that_nobody_admitted_take_no_more_than_their_namespace_holds_or_on
     assert [bound.let(other, 3) for _ in range(2)] == [1, 0]
     half = replace(other, spec=replace(other.spec, cards=0.5))
     assert Unadmitted([half]).let(half, 3) == 2
+
+
+class Promised:
+    """The holdings of one node with four cards, three of which are kept for a group, and no pods."""
+
+    def __init__(self) -> None:
+        self._ledger, self.holder = Ledger(), PromiseHolder("n1", "group default/g")
+        node = Node("n1", inventory("n1", 4).encode())
+        self._ledger.set_node("n1", inventory("n1", 4))
+        slices = tuple(Slice(f"n1-{number}", CARD_MIB, CORES) for number in range(3))
+        grant = Grant(self.holder.beneficiary, "n1", {"promise": slices})
+        self._ledger.put(Holding(holder=self.holder, node="n1", grant=grant))
+        self.snapshot = self._ledger.snapshot
+        self._index = NodeIndex([node.traits()])
+        self.why_not_synced = str
+
+    def nodes(self) -> NodeIndex:
+        return self._index
+
+    def release_promised(self, job: Job, ledger: Ledger) -> Sequence[Holding]:
+        held = ledger.holding(self.holder)
+        if job.name == "other" or held is None:
+            return ()
+        ledger.release(self.holder)
+        return [held]
+
+
+def test_what_one_job_of_a_group_leaves_of_a_promise_is_kept_for_the_others() -> None:
+    master, trainer, other = (managed(waiting(name)) for name in ("master", "trainer", "other"))
+    fork = Fork(Promised())
+    fork.renew((), NOW)
+    assert fork.take(master, 1)
+    assert not fork.fits(other, 2)
+    assert fork.fits(trainer, 3)
+    assert not fork.take_together([(trainer, 3), (other, 1)])
+    assert fork.take_together([(trainer, 2), (other, 1)])
+    assert not fork.fits(trainer, 1)
 
 
 def test_jobs_whose_pods_stay_pending_keep_few_cards_from_others() -> None:
