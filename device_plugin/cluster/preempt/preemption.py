@@ -115,7 +115,7 @@ class Preemption(ReplicaService):
         for uid in evicted:
             # kube-scheduler does not delete an unbound victim, but only cancels its attempt.
             self._reservations.give_back(uid)
-            self._withdraw(uid)
+            self._withdraw(uid, pod)
         log.info("kube-scheduler evicts %d pods on %s for %s", len(evicted), node, _name(pod))
         return {node: evicted}
 
@@ -208,10 +208,10 @@ class Preemption(ReplicaService):
             self._deferred = {uid: until for uid, until in self._deferred.items() if until > now}
         return held
 
-    def _withdraw(self, uid: str) -> None:
-        """What the pod was to leave for another job is not promised to that any more."""
+    def _withdraw(self, uid: str, pod: Pod) -> None:
+        """What the pod of this UID, evicted for `pod`, was to leave for another job is promised no longer."""
         with self._view.lock:
-            self._view.promises.withdraw(uid)
+            self._view.promises.withdraw(uid, pod)
 
     def _leaving(self, pod: Pod) -> Leaving:
         """The pods that leave for the job of this pod, and those that are no victims because they leave for another."""
@@ -242,7 +242,7 @@ class Preemption(ReplicaService):
         """Evict the victims of the plan, then say so on the pods: no eviction waits for an event."""
         where = f"{', '.join(sorted({s.card for s in plan.places[0].slices()}))} on {plan.places[0].node}"
         waiting = _name(pending.pod)
-        evicted, refused = self._evicted(victims, waiting)
+        evicted, refused = self._evicted(victims, pending.pod)
         if refused:
             self._reservations.resume(pending)
         why = f"evicted: {waiting} of priority {pending.pod.priority} needs its slice of {where}"
@@ -254,7 +254,7 @@ class Preemption(ReplicaService):
             text = f"{where} is held for it until {names} of lower priority ended"
             announce(self._api, pending.pod, Event.PREEMPTING, text)
 
-    def _evicted(self, victims: Sequence[Pod], waiting: str) -> tuple[Sequence[Pod], bool]:
+    def _evicted(self, victims: Sequence[Pod], waiting: Pod) -> tuple[Sequence[Pod], bool]:
         """Evict the victims; returns those that were, and True if one was refused: then the rest stay.
 
         First dry runs for all, so that none is evicted in vain if a budget protects another. Each dry run is alone: of
@@ -269,7 +269,7 @@ class Preemption(ReplicaService):
                 self._view.forget_pod(victim.uid)
                 continue
             except ApiError as error:
-                log.info("%s stays though %s waits: %s", _name(victim), waiting, error)
+                log.info("%s stays though %s waits: %s", _name(victim), _name(waiting), error)
                 with self._lock:
                     self._deferred = {**self._deferred, victim.uid: self._clock() + DEFERRED_SECONDS}
                     self._refused_before |= {victim.uid}
@@ -277,7 +277,7 @@ class Preemption(ReplicaService):
             if not dry:
                 with self._lock:
                     self._told |= {victim.uid}
-                self._withdraw(victim.uid)
+                self._withdraw(victim.uid, waiting)
                 evicted.append(victim)
         return evicted, False
 

@@ -222,10 +222,10 @@ class Promises:
                 found.for_others.add(uid)
         return found
 
-    def withdraw(self, uid: str) -> None:
-        """The pod is evicted for one that goes before the job that it was to leave for: nothing of it is promised."""
+    def withdraw(self, uid: str, pod: Pod) -> None:
+        """The pod of this UID is evicted for `pod`: what it was to leave for another job is promised no longer."""
         leaving = self._leaving.get(uid)
-        if leaving is None:
+        if leaving is None or leaving.beneficiary == self.of(pod):
             return
         self._withdrawn = {known for known in self._withdrawn if self._pods.get(known) is not None} | {uid}
         self._reapply([leaving.giver])

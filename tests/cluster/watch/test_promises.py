@@ -712,6 +712,16 @@ def test_a_job_that_was_asked_for_a_checkpoint_makes_room_for_a_higher_priority(
     assert [one.ask(world.api.put(of("b", 0, **CARD))), one.ask(vip)] == ["", "n1"]
 
 
+def test_of_an_evicted_pod_what_it_leaves_for_another_job_is_promised_no_longer(shrunk: World) -> None:
+    promises, leaving = shrunk.one.view.promises, shrunk.api.by_name["default", "a-1"]
+    promises.withdraw(leaving.uid, shrunk.api.put(of("b", 0)))
+    assert promises.statuses(), "it leaves for the job of that pod"
+    promises.withdraw(leaving.uid, shrunk.pod("other"))
+    assert promises.statuses() == []
+    shrinks(shrunk, "a", leaving, gen=2)
+    assert promises.statuses() == []
+
+
 def test_what_a_job_is_asked_to_leave_for_a_job_of_the_same_priority_stays_promised(world: World) -> None:
     one, pods = world.one, full_job(world)
     shrinks(world, "a", pods[0], until=4600.0, priority=10)
