@@ -42,6 +42,8 @@ GROUP_JOBS = "vgpu.io/group-jobs"
 RESIZE_DROP = "vgpu.io/resize-drop"
 # A label of nodes, and an annotation of Jobs.
 POOL = "vgpu.io/pool"
+# The same label of nodes, as no kubelet may write it: the API server's NodeRestriction keeps this prefix.
+RESTRICTED_POOL = "node-restriction.kubernetes.io/vgpu-pool"
 # An annotation of namespaces.
 QUEUES = "vgpu.io/queues"
 # An annotation of Leases.
@@ -179,6 +181,9 @@ KEYS = (
         "Why, when and by whom cards were cordoned, as JSON. `vgpu cards` shows it; nothing else reads it."),
     Key(POOL, "Node", "label", _OPERATOR,
         "The pool of the node's cards, for the job engine. It counts where all nodes with cards of a family have it."),
+    Key(RESTRICTED_POOL, "Node", "label", _OPERATOR,
+        "The same, as a label that no kubelet may write on its own node. As soon as one node with cards has it, it"
+        " counts in place of vgpu.io/pool."),
     Key("vgpu.io/node", "Node", "label", _OPERATOR, "`true` on the nodes where the node agent is to run."),
 )  # fmt: skip
 """Every key, for the reference page."""

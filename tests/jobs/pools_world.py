@@ -28,9 +28,10 @@ class PoolsWorld(World):
         for name in replicas:
             self.begin(name)
 
-    def label(self, node: str, pool: str) -> None:
+    def label(self, node: str, pool: str, key: str = POOL) -> None:
         """An operator labels a node; with an empty `pool` the label is taken away."""
-        self.nodes[node] = replace(self.nodes[node], labels={POOL: pool} if pool else {})
+        labels = {other: text for other, text in (self.nodes[node].labels or {}).items() if other != key}
+        self.nodes[node] = replace(self.nodes[node], labels=labels | ({key: pool} if pool else {}))
         for engine in self.replicas.values():
             engine.see_node(self.nodes[node])
 

@@ -2,14 +2,15 @@
 
 A pod runs on one node. So cards of two families have to do with each other only where a node has both, and those of
 other nodes never. The nodes of a family are further divided by their label `vgpu.io/pool`, once all of them have it: as
-long as one lacks it, jobs that name no pool may run anywhere, and the family is one pool.
+long as one lacks it, jobs that name no pool may run anywhere, and the family is one pool. A kubelet may write that
+label on its own node; where a node has `node-restriction.kubernetes.io/vgpu-pool`, which it may not, that one counts.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from device_plugin.core.annotations import POOL
+from device_plugin.core.annotations import POOL, RESTRICTED_POOL
 from device_plugin.core.cards import Inventory
 from device_plugin.core.jobs.job import JobSpec
 from device_plugin.core.node_constraints import NodeConstraints, NodeIndex, Operator
@@ -40,20 +41,26 @@ class Pool:
 class Pools:
     """The pools of a cluster in order, with the names of their nodes and the kinds of their cards (family and model).
 
-    `problem` says why nodes are not divided by their labels, if some have one.
+    `problem` says why nodes are not divided by their labels, if some have one, and `key` is the label that counts.
     """
 
     nodes: Mapping[Pool, frozenset[str]] = field(default_factory=dict)
     kinds: Mapping[Pool, frozenset[tuple[str, str]]] = field(default_factory=dict)
     problem: str = ""
+    key: str = POOL
 
     def of_node(self, name: str) -> Pool | None:
         """The pool that a node belongs to; None without cards."""
         return next((pool for pool, names in self.nodes.items() if name in names), None)
 
 
-def pools_of(inventories: Mapping[str, Inventory], labels: Mapping[str, str]) -> Pools:
-    """The pools of nodes with these inventories; `labels` are the values of their label `vgpu.io/pool`, by node."""
+def pool_label(index: NodeIndex) -> str:
+    """The label that says of each node which pool it is in."""
+    return RESTRICTED_POOL if any(index.values_of(RESTRICTED_POOL).values()) else POOL
+
+
+def pools_of(inventories: Mapping[str, Inventory], labels: Mapping[str, str], key: str = POOL) -> Pools:
+    """The pools of nodes with these inventories; `labels` are the values of their label `key`, by node."""
     first = _first_families(inventories.values())
     of = {
         name: first[inventory.cards[0].family] for name, inventory in inventories.items() if inventory.cards
@@ -61,7 +68,7 @@ def pools_of(inventories: Mapping[str, Inventory], labels: Mapping[str, str]) ->
     lacking = {of[name]: name for name in sorted(of, reverse=True) if not labels.get(name)}
     divided = {family for family in of.values() if family not in lacking}
     problem = "; ".join(
-        f"{family} is one pool, because node {name} has no label {POOL}: write it there, or on no node"
+        f"{family} is one pool, because node {name} has no label {key}: write it there, or on no node"
         for family, name in sorted(lacking.items())
         if any(labels.get(other) for other, found in of.items() if found == family)
     )
@@ -70,7 +77,7 @@ def pools_of(inventories: Mapping[str, Inventory], labels: Mapping[str, str]) ->
         family, _ = max(counts.items(), key=lambda each: (each[1], each[0]))
         divided.discard(family)
         problem = (
-            f"{family} is one pool, because at most {MOST_POOLS} pools can be: write fewer values of {POOL}"
+            f"{family} is one pool, because at most {MOST_POOLS} pools can be: write fewer values of {key}"
         )
     if len(_pools(of, labels, divided)) > MOST_POOLS:
         of = dict.fromkeys(of, min(of.values()))
@@ -84,6 +91,7 @@ def pools_of(inventories: Mapping[str, Inventory], labels: Mapping[str, str]) ->
         {pool: frozenset(nodes[pool]) for pool in sorted(nodes)},
         {pool: frozenset(kinds[pool]) for pool in sorted(kinds)},
         problem,
+        key,
     )
 
 
@@ -116,10 +124,10 @@ def unit_key(job: JobSpec) -> UnitKey:
     return "job", namespace, name
 
 
-def pinned(constraints: NodeConstraints) -> bool:
-    """True if the pods of a job go only to nodes of one value of the label `vgpu.io/pool`."""
+def pinned(constraints: NodeConstraints, key: str) -> bool:
+    """True if the pods of a job go only to nodes of one value of the label `key`."""
     return any(
-        each.key == POOL and each.operator is Operator.IN and len(each.values) == 1
+        each.key == key and each.operator is Operator.IN and len(each.values) == 1
         for each in constraints.required
     )
 

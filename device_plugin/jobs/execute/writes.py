@@ -110,7 +110,7 @@ class Write:
             spec["suspend"] = self.action is Action.STOP
         if self.action is Action.START and self.managed.pin:
             # As long as a Job is suspended, where its pods may go can be changed.
-            spec["template"] = {"spec": {"nodeSelector": {POOL: self.managed.pin}}}
+            spec["template"] = {"spec": {"nodeSelector": dict([self.managed.pin])}}
         if self.width is not None:
             spec["parallelism"] = self.width
             if not self.managed.spec.parts:

@@ -36,14 +36,14 @@ class Fork:
         self._nodes = holdings.nodes()
         self._number = 0
         self.replicas: dict[JobKey, list[str]] = {}
-        """By Job: the holders of its replicas, in the order of their indexes."""
+        """By Job: the holders of its replicas, in the order of their indexes; those in another pool hold nothing."""
 
     def renew(self, jobs: Collection[Managed], now: float) -> None:
         """Take over the ledger as it is now, with all replicas that were started."""
         self._nodes = self._holdings.nodes()
         self.ledger.restore(self._holdings.snapshot())
         self.replicas = {
-            job.key: [pod.uid for pod in job.pods if self.ledger.holding(pod.uid)] for job in jobs
+            job.key: [pod.uid for pod in job.pods if pod.node or self.ledger.holding(pod.uid)] for job in jobs
         }
         # A split may be written with 100,000 pods at a time: of those without cards nothing is to be held.
         asking = [job for job in jobs if job.spec.cards]

@@ -6,7 +6,16 @@ from dataclasses import dataclass, field, replace
 from device_plugin.core.annotations import POOL
 from device_plugin.core.cards import Inventory
 from device_plugin.core.jobs.job import JobKey
-from device_plugin.core.jobs.pools import Fitting, Pool, Pools, UnitKey, pinned, pools_of, unit_key
+from device_plugin.core.jobs.pools import (
+    Fitting,
+    Pool,
+    Pools,
+    UnitKey,
+    pinned,
+    pool_label,
+    pools_of,
+    unit_key,
+)
 from device_plugin.core.ledger import Snapshot
 from device_plugin.core.node_constraints import NodeIndex
 from device_plugin.jobs.ports import Holdings
@@ -60,7 +69,7 @@ def partition(jobs: Mapping[JobKey, Managed], fitting: Fitting) -> Partition:
         if waits and (pool is None or movable):
             choices.append(PoolChoice(unit, live, fits, pool))
         if pool is not None:
-            found[pool].update((job.key, _pinned(job, pool)) for job in members)
+            found[pool].update((job.key, _pinned(job, pool, fitting.pools.key)) for job in members)
     return Partition(fitting.pools, found, choices)
 
 
@@ -91,11 +100,11 @@ def _fresh(job: Managed) -> bool:
     return job.waits and job.record is None and not job.pods
 
 
-def _pinned(job: Managed, pool: Pool) -> Managed:
+def _pinned(job: Managed, pool: Pool, key: str) -> Managed:
     """The Job as the planner of its pool starts it: its pods must not go to the nodes of another."""
-    if not pool.label or not job.spec.cards or not _fresh(job) or pinned(job.spec.nodes):
+    if not pool.label or not job.spec.cards or not _fresh(job) or pinned(job.spec.nodes, key):
         return job
-    return replace(job, pin=pool.label)
+    return replace(job, pin=(key, pool.label))
 
 
 class Partitions:
@@ -128,7 +137,8 @@ class Partitions:
             return self._fitting
         inventories = snapshot.inventories()
         if index is not self._index or not _same(inventories, self._inventories):
-            self._fitting = Fitting(pools_of(inventories, index.values_of(POOL)), index)
+            key = pool_label(index)
+            self._fitting = Fitting(pools_of(inventories, index.values_of(key), key), index)
         self._index, self._snapshot, self._inventories = index, snapshot, inventories
         return self._fitting
 

@@ -33,8 +33,8 @@ class Managed:
     that program had saved by what the agent of its node said at `received`, in seconds since 1970; `progress` is what
     it told then, and `history` what it has told until then, None if nothing. `rigid` says why the API server does not
     let its width be changed, if so, and `refusal` why it refuses pods that the Job lacks, if it does. `pin` is the
-    value of the nodes' label `vgpu.io/pool` that its pods are bound to when it starts, empty for any.
-    `stranded_seconds` is how long a pod may wait for a node, or take to end, before the Job does not go on as it is.
+    label of nodes, and its value, that its pods are bound to when it starts, None for any nodes. `stranded_seconds` is
+    how long a pod may wait for a node, or take to end, before the Job does not go on as it is.
     """
 
     job: Job
@@ -50,7 +50,7 @@ class Managed:
     history: History | None = None
     rigid: str = ""
     refusal: str = ""
-    pin: str = ""
+    pin: tuple[str, str] | None = None
     stranded_seconds: float = STRANDED_S
 
     def planned_like(self, other: "Managed") -> bool:

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from device_plugin.core.annotations import POOL
+from device_plugin.core.annotations import POOL, RESTRICTED_POOL
 from device_plugin.core.cards import Inventory
 from device_plugin.core.jobs.job import JobSpec
-from device_plugin.core.jobs.pools import MOST_POOLS, Fitting, Pool, pinned, pools_of, unit_key
+from device_plugin.core.jobs.pools import MOST_POOLS, Fitting, Pool, pinned, pool_label, pools_of, unit_key
 from device_plugin.core.node_constraints import (
     CORDON,
     NodeConstraints,
@@ -72,6 +72,18 @@ def test_labels_divide_a_family_once_all_of_its_nodes_have_one() -> None:
     assert not found.problem
 
 
+def test_the_label_that_kubelets_may_not_write_counts_as_soon_as_one_node_has_it() -> None:
+    def index(**labels: dict[str, str]) -> NodeIndex:
+        return NodeIndex(NodeTraits(name, of) for name, of in labels.items())
+
+    assert pool_label(index(n1={POOL: "a"}, n2={})) == POOL
+    assert pool_label(index(n1={POOL: "a"}, n2={POOL: "a", RESTRICTED_POOL: ""})) == POOL
+    assert pool_label(index(n1={POOL: "a"}, n2={POOL: "a", RESTRICTED_POOL: "b"})) == RESTRICTED_POOL
+    found = pools_of({"n1": inventory("n1", DCU), "n2": inventory("n2", DCU)}, {"n2": "b"}, RESTRICTED_POOL)
+    assert (found.key, names(found.nodes)) == (RESTRICTED_POOL, [DCU])
+    assert found.problem.startswith(f"{DCU} is one pool, because node n1 has no label {RESTRICTED_POOL}: ")
+
+
 def test_there_are_never_too_many_pools() -> None:
     many = {f"n{i}": inventory(f"n{i}", DCU) for i in range(40)} | {"m": inventory("m", GPU)}
     found = pools_of(many, {name: name for name in many})
@@ -133,10 +145,11 @@ def test_jobs_of_a_group_fit_what_all_of_them_fit(fitting: Fitting) -> None:
 
 
 def test_only_a_single_value_of_the_label_pins() -> None:
-    assert pinned(job(DCU, pool="a").nodes)
-    assert not pinned(job(DCU).nodes)
-    assert not pinned(NodeConstraints((Requirement(POOL, Operator.IN, ("a", "b")),)))
-    assert not pinned(NodeConstraints((Requirement("zone", Operator.IN, ("a",)),)))
+    assert pinned(job(DCU, pool="a").nodes, POOL)
+    assert not pinned(job(DCU, pool="a").nodes, RESTRICTED_POOL)
+    assert not pinned(job(DCU).nodes, POOL)
+    assert not pinned(NodeConstraints((Requirement(POOL, Operator.IN, ("a", "b")),)), POOL)
+    assert not pinned(NodeConstraints((Requirement("zone", Operator.IN, ("a",)),)), POOL)
 
 
 def test_the_key_of_what_one_planner_plans_together() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from device_plugin.core.annotations import POOL
+from device_plugin.core.annotations import POOL, RESTRICTED_POOL
 from device_plugin.core.batch import Job
 from device_plugin.core.jobs import pools
 from device_plugin.core.jobs.resize import api_time
@@ -23,8 +23,8 @@ FAMILY = "hygon.com/dcu"
 ANY = "j"
 
 
-def only(pool: str) -> NodeConstraints:
-    return NodeConstraints((Requirement(POOL, Operator.IN, (pool,)),))
+def only(pool: str, key: str = POOL) -> NodeConstraints:
+    return NodeConstraints((Requirement(key, Operator.IN, (pool,)),))
 
 
 def settle(world: PoolsWorld, turns: int = 12) -> None:
@@ -74,6 +74,56 @@ def test_a_job_moves_to_the_pool_that_could_start_it() -> None:
     settle(world, int(SETTLED_SECONDS) + 12)
     assert nodes(world, "c") == {"n2" if freed == "b" else "n1"}
     assert world.job("c").annotations[POOL] != first
+
+
+def test_a_kubelet_joins_no_pool_where_the_label_that_it_may_not_write_counts() -> None:
+    world = PoolsWorld({"n1": "w", "n2": "x"})
+    for node, pool in (("n1", "w"), ("n2", "x")):
+        world.label(node, pool, RESTRICTED_POOL)
+    world.label("n2", "w")
+    world.queue("a", 3, nodes=only("w", RESTRICTED_POOL))
+    settle(world)
+    world.queue("b", 3)
+    settle(world)
+    assert (nodes(world, "a"), nodes(world, "b")) == ({"n1"}, {"n2"})
+    assert world.job("b").nodes == only("x", RESTRICTED_POOL), "its pods are bound by that label"
+    world.label("n2", "")
+    world.queue("c", 1, nodes=only("w", RESTRICTED_POOL))
+    settle(world)
+    assert nodes(world, "c") == {"n1"}
+    assert sorted(map(len, (each.leases.planned() for each in world.replicas.values()))) == [1, 1]
+
+
+def lying_in_two_pools(nodes: str) -> PoolsWorld:
+    """A Job as wide as there are cards, which started when node n2 had no label yet: it is of pool w."""
+    world = PoolsWorld({name: "" if name == "n2" else "w" for name in nodes.split()})
+    width = 4 * len(world.nodes)
+    world.queue("wide", width, 1, width)
+    settle(world)
+    world.label("n2", "x")
+    settle(world, 60)
+    found = {pod.index: pod.node for pod in world.of(world.job("wide"))}
+    assert [found[index] for index in range(width)] == [name for name in nodes.split() for _ in range(4)]
+    return world
+
+
+def test_a_job_in_two_pools_is_not_shrunk_where_its_last_pods_lie_in_the_other() -> None:
+    world = lying_in_two_pools("n1 n2")
+    world.queue("a", 1, nodes=only("w"))
+    for _ in range(90):
+        world.turn(10.0)
+    assert world.job("wide").parallelism == 8
+    assert not any(
+        "parallelism" in patch.get("spec", {}) for name, patch in world.api.patches if name == "wide"
+    )
+
+
+def test_a_job_in_two_pools_gives_the_last_pods_of_its_own() -> None:
+    world = lying_in_two_pools("n1 n2 n3")
+    world.queue("a", 1, nodes=only("w"))
+    settle(world, 120)
+    assert nodes(world, "a") == {"n3"}
+    assert 8 <= world.job("wide").parallelism < 12
 
 
 def test_a_pool_with_open_cards_is_chosen_before_one_whose_cards_are_closed() -> None:
