@@ -125,7 +125,11 @@ class Executor:
 
     def _reached(self, unit: Iterable[JobKey]) -> Set[Stage]:
         """The stages of the Jobs that give way to one of these."""
-        return {self._stages[giver.key] for key in unit for giver in self._givers.get(key, ())}
+        return {self._stages[giver] for giver in self._giving_to(unit)}
+
+    def _giving_to(self, unit: Iterable[JobKey]) -> Iterator[JobKey]:
+        """The Jobs that give way to one of these."""
+        return (giver.key for key in unit for giver in self._givers.get(key, ()))
 
     def _taken_back(self) -> Iterator[Write]:
         """The writes that take Jobs back to the pods that they have, where further ones are refused."""
@@ -297,7 +301,9 @@ class Executor:
         needed = {step.job: step.parallelism for step in plan.steps if isinstance(step, Window)}
         for unit in self._units(plan):
             needed |= dict.fromkeys(unit, sum(unit.values()))
-            if not any(key in busy for key in unit) and Stage.ASKED not in self._reached(unit):
+        # A group for which others were asked to give way is planned on their cards: others have the free ones first.
+        for unit in sorted(self._units(plan), key=lambda unit: Stage.ASKED in self._reached(unit)):
+            if busy.keys().isdisjoint((*unit, *self._giving_to(unit))):
                 yield from self._admitted(plan, unit)
         for step in plan.steps:
             managed = self._jobs.get(step.job)
@@ -322,9 +328,10 @@ class Executor:
         return units.values()
 
     def _eased(self, plan: Plan, busy: Mapping[JobKey, Write]) -> Iterator[Write]:
-        """The starts of jobs for which there is room by now, though others were asked to give way to them."""
+        """The starts of jobs that are planned on free cards, though others were asked to give way to them."""
         for unit in self._units(plan):
-            if Stage.ASKED in self._reached(unit) and not any(key in busy for key in unit):
+            joint = any(self._jobs[key].spec.joint for key in unit)
+            if not joint and Stage.ASKED in self._reached(unit) and busy.keys().isdisjoint(unit):
                 yield from self._admitted(plan, unit)
 
     def _admitted(self, plan: Plan, widths: Mapping[JobKey, int]) -> Iterator[Write]:
