@@ -10,6 +10,8 @@ from device_plugin.kube.api import Ref
 from hack.embedded.pod_requests import amounts
 
 Json = Mapping[str, Any]
+MIRROR = "kubernetes.io/config.mirror"
+"""Annotation of a pod that shows what a node runs without having been told so by the API server."""
 _KEPT = re.compile(r"metadata\.(?P<kind>labels|annotations)\['(?P<key>[^']+)'\]")
 
 
@@ -41,6 +43,11 @@ def full_name(pod: Json) -> str:
     """The pod as the kubelet names it in messages: name_namespace(uid)."""
     of = ref(pod)
     return f"{of.name}_{of.namespace}({of.uid})"
+
+
+def mirrored(pod: Json) -> bool:
+    """True if the pod only shows what its node runs."""
+    return MIRROR in (pod["metadata"].get("annotations") or {})
 
 
 def deleting(pod: Json) -> bool:

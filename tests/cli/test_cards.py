@@ -179,7 +179,7 @@ def test_quotas_on_cards_with_what_is_used(fleet: Fleet, capsys: pytest.CaptureF
     }
     fleet.post("/api/v1/namespaces/default/resourcequotas", body)
     used = {"status": {"hard": hard, "used": {"requests.hygon.com/dcu-mem": "12"}}}
-    fleet.patch("/api/v1/namespaces/default/resourcequotas/cards", used)
+    fleet.patch("/api/v1/namespaces/default/resourcequotas/cards/status", used)
     assert vgpu(fleet, "quota") == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split() for line in lines] == [

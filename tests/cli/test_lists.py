@@ -129,7 +129,7 @@ def test_labels_choose_rows(said: Said, command: str) -> None:
 CHANGES: Mapping[str, Callable[[Fleet, pytest.MonkeyPatch], object]] = {
     **dict.fromkeys(("cards", "nodes", "pods", "top"), lambda fleet, _: fleet.pod("new", 1, "n2-0")),
     "quota": lambda fleet, _: fleet.patch(
-        "/api/v1/namespaces/default/resourcequotas/q1",
+        "/api/v1/namespaces/default/resourcequotas/q1/status",
         {"status": {"hard": {"requests.hygon.com/dcu-mem": "16"},
                     "used": {"requests.hygon.com/dcu-mem": "12"}}},
     ),

@@ -16,6 +16,8 @@ from hack.embedded.apiserver import EmbeddedApiServer
 from hack.embedded.apiserver.server import job_policy_files, policy_files
 from hack.embedded.jobs import JobController
 from hack.embedded.jobs.controller import USER as JOB_CONTROLLER
+from hack.embedded.quota_controller import USER as QUOTA_CONTROLLER
+from hack.embedded.quota_controller import QuotaController
 from hack.testbed.cluster import INSIDE
 from hack.testbed.layout import CONTROL_PLANE, here
 from hack.testbed.supervisor import order
@@ -53,12 +55,16 @@ def cluster() -> Iterator[Cluster]:
         yield made
         made.close()
         return
-    tokens = {f"token-of-{role}": user for role, user in USERS.items()} | {"token-of-jobs": JOB_CONTROLLER}
+    tokens = {f"token-of-{role}": user for role, user in USERS.items()} | {
+        "token-of-jobs": JOB_CONTROLLER,
+        "token-of-quotas": QUOTA_CONTROLLER,
+    }
     policies = [*policy_files(), *job_policy_files()]
     server = EmbeddedApiServer(policies, tokens=tokens, bookmark_seconds=0.2)
     server.start()
-    jobs = JobController(server.url, "token-of-jobs")
-    jobs.start()
+    controllers = (JobController(server.url, "token-of-jobs"), QuotaController(server.url, "token-of-quotas"))
+    for controller in controllers:
+        controller.start()
 
     def forget(version: str) -> str:
         server.store.compact()
@@ -68,7 +74,8 @@ def cluster() -> Iterator[Cluster]:
     made = Cluster(server.url.removeprefix("http://"), identities, forget)
     yield made
     made.close()
-    jobs.stop()
+    for controller in controllers:
+        controller.stop()
     server.stop()
 
 

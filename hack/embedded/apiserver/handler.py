@@ -11,9 +11,9 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import msgspec
 
-from hack.embedded.apiserver import errors, patch, resources, watch
+from hack.embedded.apiserver import errors, patch, relay, resources, watch
 from hack.embedded.apiserver.registry import Deletion
-from hack.embedded.apiserver.resources import BINDINGS, RequestTarget
+from hack.embedded.apiserver.resources import ACCESS_REVIEWS, BINDINGS, SELF_REVIEWS, RequestTarget
 from hack.embedded.apiserver.selectors import selects
 from hack.embedded.apiserver.store import METADATA_HEAD, Object, Stored, Token
 
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from hack.embedded.apiserver.server import EmbeddedApiServer, Listener
 
 DEFAULT_WATCH_SECONDS = 1800.0
+VERSION = {"major": "1", "minor": "36", "gitVersion": "v1.36.0-embedded"}
+# Kinds of which no object is stored, so none can be read.
+_NEVER_STORED = (BINDINGS, SELF_REVIEWS, ACCESS_REVIEWS)
 
 
 class ApiHandler(BaseHTTPRequestHandler):
@@ -57,7 +60,16 @@ class ApiHandler(BaseHTTPRequestHandler):
             self._user = self.api.user(self.headers.get("Authorization"))
             if self.command != "GET":
                 self.api.write_requests.append((self._user, self.command, path))
-            verbs[self.command](resources.target(path), body)
+            if self.command == "GET" and (passed := relay.target(path)) is not None:
+                relay.pass_on(self, self.api.store, passed, url.query)
+                return
+            if self.command == "GET" and path == "/version":
+                self._send(200, msgspec.json.encode(VERSION))
+                return
+            target = resources.target(path)
+            if self.command != "GET" and not target.resource.writable:
+                raise errors.method_not_allowed()
+            verbs[self.command](target, body)
         except errors.StatusError as error:
             if error.code == HTTPStatus.CONFLICT and self.command != "GET":
                 self.api.conflicts.append((self._user, self.command, path))
@@ -74,7 +86,7 @@ class ApiHandler(BaseHTTPRequestHandler):
     def _get(self, target: RequestTarget, body: bytes) -> None:  # noqa: ARG002 - GET has no body
         if target.name:
             self._send(200, self._shown(self.api.registry.get(target)))
-        elif target.resource is BINDINGS:
+        elif target.resource in _NEVER_STORED:
             raise errors.method_not_allowed()
         elif self._asks("watch"):
             self._watch(target)
@@ -134,6 +146,14 @@ class ApiHandler(BaseHTTPRequestHandler):
             self._send(201, _success(code=201))
         elif target.name or (target.resource.namespaced and not target.namespace):
             raise errors.method_not_allowed()
+        elif target.resource in (SELF_REVIEWS, ACCESS_REVIEWS):
+            # Whoever is known may do everything here.
+            status = (
+                {"allowed": True}
+                if target.resource is ACCESS_REVIEWS
+                else {"userInfo": {"username": self._user}}
+            )
+            self._send(201, msgspec.json.encode({**value, "status": status}))
         else:
             self._send(201, self._shown(self.api.registry.create(self._user, target, value, dry=dry)))
 

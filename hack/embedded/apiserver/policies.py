@@ -63,7 +63,7 @@ class AdmissionPolicy:
 
 @dataclass(slots=True)
 class Manifests:
-    """The content of manifest files: policies, and objects that must exist in the cluster."""
+    """The content of manifest files: compiled policies, and all objects, which must exist in the cluster."""
 
     policies: list[AdmissionPolicy] = field(default_factory=list)
     objects: list[dict[str, Any]] = field(default_factory=list)
@@ -76,9 +76,10 @@ def load(paths: Iterable[Path]) -> Manifests:
     bindings: list[Document] = []
     for document in _documents(paths):
         kind = document["kind"]
+        manifests.objects.append(document)
         if kind in ("Namespace", "ConfigMap"):
-            manifests.objects.append(document)
-        elif kind in ("ValidatingAdmissionPolicy", "MutatingAdmissionPolicy"):
+            continue
+        if kind in ("ValidatingAdmissionPolicy", "MutatingAdmissionPolicy"):
             policies[kind, document["metadata"]["name"]] = document["spec"]
         elif kind in ("ValidatingAdmissionPolicyBinding", "MutatingAdmissionPolicyBinding"):
             bindings.append(document)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
 from hack.embedded.apiserver import errors, quantities
-from hack.embedded.apiserver.strategies import Object, Strategy
+from hack.embedded.apiserver.strategies import Object, Strategy, keep
 from hack.embedded.pod_requests import requested
 
 PODS, REQUESTS = "pods", "requests."
@@ -15,7 +15,7 @@ Amounts = Mapping[str, Fraction]
 
 
 class QuotaStrategy(Strategy):
-    """The strategy of quotas. Nothing writes their status here: what is used is counted for each new pod."""
+    """The strategy of quotas. Their status, which a controller writes, only shows what is counted for each new pod."""
 
     def default(self, new: Object) -> None:
         """Raises StatusError 400 for a limit on what is not counted here."""
@@ -24,6 +24,22 @@ class QuotaStrategy(Strategy):
                 raise errors.bad_request(
                     f"a quota of {key} is not served here: only {PODS} and {REQUESTS}DOMAIN/NAME"
                 )
+
+    def prepare_create(self, new: Object) -> None:
+        """Only a controller writes the status."""
+        new.pop("status", None)
+
+    def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
+        """Each route changes its own part."""
+        keep(new, old, "spec" if subresource else "status")
+
+
+def status_of(quota: Object, pods: Iterable[Object]) -> Object:
+    """The status of a quota where these are the pods of its namespace."""
+    holding = [_amounts(pod) for pod in pods if not _over(pod)]
+    hard = quota["spec"].get("hard") or {}
+    used = {key: sum((amounts.get(key, Fraction()) for amounts in holding), Fraction()) for key in hard}
+    return {"hard": hard, "used": {key: quantities.canonical(str(amount)) for key, amount in used.items()}}
 
 
 def check(new: Object, pods: Iterable[Object], quotas: Iterable[Object]) -> None:

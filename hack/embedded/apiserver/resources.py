@@ -10,7 +10,8 @@ from hack.embedded.apiserver import errors
 class ApiResource:
     """A kind of object: its names, and the effects that Kubernetes gives to a PUT of it.
 
-    `fields` are the field labels that a selector may use, beside metadata.name and metadata.namespace.
+    `fields` are the field labels that a selector may use, beside metadata.name and metadata.namespace. Objects of kinds
+    that are not `writable` are there from the beginning.
     """
 
     plural: str
@@ -21,6 +22,7 @@ class ApiResource:
     subresources: tuple[str, ...] = ()
     create_on_update: bool = False
     unconditional_update: bool = True
+    writable: bool = True
 
     @property
     def api_version(self) -> str:
@@ -62,17 +64,40 @@ EVENTS = ApiResource(
 LEASES = ApiResource(
     "leases", "Lease", group="coordination.k8s.io", create_on_update=True, unconditional_update=False
 )
-QUOTAS = ApiResource("resourcequotas", "ResourceQuota")
+QUOTAS = ApiResource("resourcequotas", "ResourceQuota", subresources=("status",))
 PRIORITY_CLASSES = ApiResource(
     "priorityclasses", "PriorityClass", group="scheduling.k8s.io", namespaced=False
 )
 JOBS = ApiResource("jobs", "Job", group="batch", fields=("status.successful",), subresources=("status",))
+# Workloads: no controller runs them here, they show what is installed.
+DEPLOYMENTS = ApiResource("deployments", "Deployment", group="apps", subresources=("status",))
+DAEMON_SETS = ApiResource("daemonsets", "DaemonSet", group="apps", subresources=("status",))
+# The policies that admission evaluates, as they stand in their files.
+POLICIES = tuple(
+    ApiResource(plural, kind, group="admissionregistration.k8s.io", namespaced=False, writable=False)
+    for plural, kind in (
+        ("validatingadmissionpolicies", "ValidatingAdmissionPolicy"),
+        ("validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding"),
+        ("mutatingadmissionpolicies", "MutatingAdmissionPolicy"),
+        ("mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding"),
+    )
+)
+# Never stored: a POST to it asks who asks, or what the asker may do.
+SELF_REVIEWS = ApiResource(
+    "selfsubjectreviews", "SelfSubjectReview", group="authentication.k8s.io", namespaced=False
+)
+ACCESS_REVIEWS = ApiResource(
+    "selfsubjectaccessreviews", "SelfSubjectAccessReview", group="authorization.k8s.io", namespaced=False
+)
 # Never stored: a POST to it binds a pod.
 BINDINGS = ApiResource("bindings", "Binding")
 # Never stored either: a POST to a pod's subresource.
 EVICTIONS = ApiResource("evictions", "Eviction", group="policy")
 
-RESOURCES = (PODS, NODES, NAMESPACES, CONFIGMAPS, EVENTS, LEASES, QUOTAS, PRIORITY_CLASSES, JOBS, BINDINGS)
+RESOURCES = (
+    PODS, NODES, NAMESPACES, CONFIGMAPS, EVENTS, LEASES, QUOTAS, PRIORITY_CLASSES, JOBS, DEPLOYMENTS, DAEMON_SETS,
+    *POLICIES, SELF_REVIEWS, ACCESS_REVIEWS, BINDINGS,
+)  # fmt: skip
 _BY_PATH = {(resource.group, resource.plural): resource for resource in RESOURCES}
 
 _PATH = re.compile(

@@ -18,18 +18,20 @@ LOOK_SECONDS = 1.0
 
 
 class NodePublisher:
-    """Publishes the Node object. `devices()` returns (capacity, allocatable) by resource."""
+    """Publishes the Node object of a kubelet at `port`. `devices()` returns (capacity, allocatable) by resource."""
 
     def __init__(
         self,
         api: Api,
         name: str,
+        port: int,
         devices: Callable[[], Mapping[str, tuple[int, int]]],
         interval: float,
         retry: float,
     ) -> None:
         self._api = api
         self._name = name
+        self._port = port
         self._devices = devices
         self._interval = interval
         self._retry = retry
@@ -73,6 +75,8 @@ class NodePublisher:
                     "lastHeartbeatTime": timestamp(),
                 }
             ],
+            "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": self._port}},
             "nodeInfo": {"kubeletVersion": "v1.36.0-embedded", "containerRuntimeVersion": "embedded://1"},
         }
         if first:

@@ -8,6 +8,7 @@ from hack.embedded.kubelet.container_life import CREATING, ContainerLife
 from hack.embedded.kubelet.pod_admission import Rejection
 from hack.embedded.pod_spec import Json
 
+LOOPBACK = "127.0.0.1"
 # The conditions that the kubelet writes.
 _OWN = ("PodScheduled", "Ready")
 
@@ -34,6 +35,8 @@ def pod_status(pod: Json, lives: Sequence[ContainerLife], phase_now: str, start_
     status: dict[str, Any] = {
         "phase": phase_now,
         "startTime": start_time,
+        # Containers of the one-machine cluster share the machine's network.
+        "podIP": LOOPBACK,
         "conditions": [
             {"type": "PodScheduled", "status": "True"},
             {"type": "Ready", "status": str(ready)},

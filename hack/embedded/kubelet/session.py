@@ -21,6 +21,7 @@ from hack.embedded.kubelet.pod_status import rejected_status
 from hack.embedded.kubelet.pod_worker import KubeletParts, PodWorker
 from hack.embedded.kubelet.registration import CHECKPOINT, RegistrationServer
 from hack.embedded.kubelet.reporter import Reporter
+from hack.embedded.kubelet.server import KubeletServer, Pods
 from hack.embedded.kubelet.timing import KubeletTiming
 from hack.embedded.pod_spec import Json
 from hack.embedded.runtime.containers import ContainerAttempt, Runtime
@@ -46,6 +47,8 @@ class KubeletSession:
         self._runtime = runtime
         self._random = rng
         self._pods: dict[str, Json] = {}
+        # Pods that something else than the API server told a node to run: they are looked at only.
+        self._mirrored: dict[str, Json] = {}
         self._workers: dict[str, PodWorker] = {}
         self._inactive: set[str] = set()
         self._survivors = runtime.containers()
@@ -62,8 +65,14 @@ class KubeletSession:
             config.kubelet_dir / "pod-resources" / "kubelet.sock", self._devices, self._active_pods
         )
         self._reporter = Reporter(self._api, timing.api_retry)
+        self._server = KubeletServer(Pods(self._named, self._attempt))
         self._node = NodePublisher(
-            self._api, config.name, self._devices.capacity, timing.node_status, timing.api_retry
+            self._api,
+            config.name,
+            self._server.port,
+            self._devices.capacity,
+            timing.node_status,
+            timing.api_retry,
         )
         here = Where(fields=f"spec.nodeName={config.name}")
         self._watch = ListWatch(self._api, PODS.json, here, longest_pause=timing.api_retry)
@@ -101,9 +110,24 @@ class KubeletSession:
         for worker in self._workers.values():
             worker.abandon()
         self._pod_resources.stop()
+        self._server.stop()
         self._api.close()
 
+    def _named(self, namespace: str, name: str) -> Json | None:
+        """The pod of this namespace and name, for requests about it."""
+        known = (*self._pods.values(), *self._mirrored.values())
+        wanted = {"namespace": namespace, "name": name}.items()
+        return next((pod for pod in known if wanted <= pod["metadata"].items()), None)
+
+    def _attempt(self, pod: Json, container: str) -> ContainerAttempt | None:
+        """The newest attempt of one of the pod's containers."""
+        wanted = (pod_spec.uid(pod), container)
+        found = (each for each in self._runtime.containers() if (each.spec.pod_uid, each.spec.name) == wanted)
+        return next(found, None)
+
     def _on_list(self, pods: Sequence[Json]) -> None:
+        self._mirrored = {pod_spec.uid(pod): pod for pod in pods if pod_spec.mirrored(pod)}
+        pods = [pod for pod in pods if not pod_spec.mirrored(pod)]
         listed = {pod_spec.uid(pod) for pod in pods}
         for uid in set(self._pods) - listed:
             self._remove(self._pods[uid])
@@ -125,6 +149,11 @@ class KubeletSession:
 
     def _on_change(self, change: Change, pod: Json) -> None:
         uid = pod_spec.uid(pod)
+        if pod_spec.mirrored(pod):
+            self._mirrored[uid] = pod
+            if change is Change.DELETED:
+                del self._mirrored[uid]
+            return
         if change is Change.DELETED:
             self._remove(pod)
             return

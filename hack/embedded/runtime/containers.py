@@ -2,9 +2,11 @@
 
 import secrets
 import threading
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from hack.embedded.runtime.cdi import CdiCache, CdiError, Edits
@@ -65,13 +67,25 @@ class ContainerSpec:
 
 
 class ContainerAttempt:
-    """One attempt at a container. `exit_code` is None while it runs; `problem` says why it did not start."""
+    """One attempt at a container. `exit_code` is None while it runs; `problem` says why it did not start.
 
-    def __init__(self, spec: ContainerSpec, problem: str = "") -> None:
+    `made` is the time of its making, in nanoseconds since 1970. What it prints is in the file `log` from byte
+    `log_start` on; None where it has no processes.
+    """
+
+    def __init__(
+        self, spec: ContainerSpec, problem: str = "", log: Path | None = None, log_start: int = 0
+    ) -> None:
         self.spec = spec
+        self.made = time.time_ns()
+        self.log, self.log_start = log, log_start
         self.id = secrets.token_hex(16)
         self.problem = problem
         self.exit_code: int | None = NOT_STARTED if problem else None
+
+    def inside(self, command: Sequence[str]) -> Sequence[str]:  # noqa: ARG002 - a container with processes uses it
+        """The command line that runs a command in the container; empty where none can run there."""
+        return ()
 
     def terminate(self) -> None:
         """Send SIGTERM to the first process; nothing where none runs."""

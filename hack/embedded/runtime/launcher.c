@@ -3,6 +3,10 @@
  * own, with a root built by the operations on the command line.
  *
  *     vgpu-container STATUS_FD OPERATION... -- PROGRAM [ARGUMENT...]
+ *     vgpu-container enter PID [env NAME=VALUE]... -- PROGRAM [ARGUMENT...]
+ *
+ * The second form runs one more program in the container whose launcher has this process id, with our own standard
+ * streams, and ends as it does; 126 if it could not be started. It dies with its parent.
  *
  * Operations run in the order given; container paths are below the root that `root` made.
  *     root DIR              mount a tmpfs on the host folder DIR: it becomes the root
@@ -281,13 +285,54 @@ static int supervise(pid_t child, const sigset_t *signals) {
     }
 }
 
+/* Joins the namespaces of a container; children are in its pid namespace. */
+static void join_namespaces(const char *launcher) {
+    static const char *const names[] = {"user", "ipc", "uts", "pid_for_children", "mnt"};
+    enum { COUNT = sizeof names / sizeof *names };
+    int fds[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        char path[64];
+        snprintf(path, sizeof path, "/proc/%s/ns/%s", launcher, names[i]);
+        if ((fds[i] = open(path, O_RDONLY | O_CLOEXEC)) < 0)
+            fail("create", "%s: %s", path, strerror(errno));
+    }
+    for (int i = 0; i < COUNT; i++)
+        if (setns(fds[i], 0))
+            fail("create", "setns %s: %s", names[i], strerror(errno));
+}
+
+static int enter(char **arguments) {
+    pid_t child;
+    int status;
+    char **program;
+    status_fd = STDERR_FILENO;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    join_namespaces(arguments[0]);
+    program = run_operations(arguments + 1);
+    child = fork();
+    if (child < 0)
+        fail("create", "fork: %s", strerror(errno));
+    if (!child) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        drop_capabilities();
+        execvpe(program[0], program, environment);
+        dprintf(STDERR_FILENO, "exec: \"%s\": %s\n", program[0], strerror(errno));
+        _exit(126);
+    }
+    if (waitpid(child, &status, 0) != child)
+        return 125;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
 int main(int count, char **arguments) {
     sigset_t signals, before;
     pid_t child;
     if (count < 3) {
-        fprintf(stderr, "usage: %s STATUS_FD OPERATION... -- PROGRAM [ARGUMENT...]\n", arguments[0]);
+        fprintf(stderr, "usage: %s STATUS_FD|enter PID OPERATION... -- PROGRAM [ARGUMENT...]\n", arguments[0]);
         return 2;
     }
+    if (!strcmp(arguments[1], "enter"))
+        return enter(arguments + 2);
     status_fd = atoi(arguments[1]);
     fcntl(status_fd, F_SETFD, FD_CLOEXEC);
     sigemptyset(&signals);

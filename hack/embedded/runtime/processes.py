@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from hack.embedded.runtime.cdi import CdiCache, Edits
@@ -23,10 +23,14 @@ class ProcessContainer(ContainerAttempt):
         self,
         spec: ContainerSpec,
         process: "subprocess.Popen[bytes]",
+        environment: Mapping[str, str],
+        log: Path,
+        log_start: int,
         ended: Callable[[ContainerAttempt, int], None],
     ) -> None:
-        super().__init__(spec)
+        super().__init__(spec, log=log, log_start=log_start)
         self.process = process
+        self._environment = environment
         self.waiter = threading.Thread(target=lambda: ended(self, _wait(process)), daemon=True)
 
     def terminate(self) -> None:
@@ -36,6 +40,11 @@ class ProcessContainer(ContainerAttempt):
     def kill(self) -> None:
         """SIGKILL to all of it: the launcher ends when the last process is gone."""
         self._signal(signal.SIGUSR1)
+
+    def inside(self, command: Sequence[str]) -> Sequence[str]:
+        """The command line that runs a command in the container, with the variables of its first process."""
+        variables = [word for name, value in self._environment.items() for word in ("env", f"{name}={value}")]
+        return [str(LAUNCHER), "enter", str(self.process.pid), *variables, "--", *command]
 
     def join(self) -> None:
         """Return once the launcher has ended and `ended` was called."""
@@ -75,7 +84,10 @@ class ProcessRuntime(Runtime):
         _wait(self._process(ContainerSpec(pod, "check", ("true",)), Edits()))
 
     def _launch(self, spec: ContainerSpec, edits: Edits) -> ContainerAttempt:
-        container = ProcessContainer(spec, self._process(spec, edits), self._ended)
+        log = self._log(spec)
+        start = log.stat().st_size if log.exists() else 0
+        process = self._process(spec, edits)
+        container = ProcessContainer(spec, process, spec.environment(edits), log, start, self._ended)
         self._started(container, container.process.pid)
         container.waiter.start()
         return container
@@ -86,7 +98,7 @@ class ProcessRuntime(Runtime):
             raise CreateError(f"{LAUNCHER} is not built: run `make native`")
         reader, writer = os.pipe()
         try:
-            with (self._logs / f"{spec.label}.log").open("ab") as output:
+            with self._log(spec).open("ab") as output:
                 process = subprocess.Popen(
                     [str(LAUNCHER), str(writer), *self._operations(spec, edits), "--", *spec.command],
                     stdin=subprocess.PIPE, stdout=output, stderr=output, pass_fds=[writer], env={},
@@ -103,6 +115,10 @@ class ProcessRuntime(Runtime):
             _wait(process)
             raise CreateError(problem.partition(": ")[2])
         return process
+
+    def _log(self, spec: ContainerSpec) -> Path:
+        """What all attempts at a container print."""
+        return self._logs / f"{spec.label}.log"
 
     def _operations(self, spec: ContainerSpec, edits: Edits) -> list[str]:
         operations = ["root", str(self._root), *image_operations(self._extra)]

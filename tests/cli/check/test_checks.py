@@ -479,7 +479,7 @@ def test_the_policies_are_those_of_the_manifests() -> None:
 def test_what_may_not_be_read_is_said_and_the_rest_is_checked(
     fleet: Fleet, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The stand-in serves no policies, Deployments and version, and the caller may not list Leases."""
+    """The API server serves no policies and no version, and the caller may not list Leases."""
     fleet.node("n1")
     listed, asked = KubeClient.list, list[str]()
 
@@ -487,9 +487,15 @@ def test_what_may_not_be_read_is_said_and_the_rest_is_checked(
         if kind.plural == "leases":
             asked.append(where.namespace)
             raise from_status(403, "Forbidden", "no")
+        if kind.group == "admissionregistration.k8s.io":
+            raise from_status(404, "NotFound", "no")
         return listed(client, kind, where)
 
+    def unknown(_: KubeClient, target: str) -> str:
+        raise from_status(404, "NotFound", target)
+
     monkeypatch.setattr(KubeClient, "list", limited)
+    monkeypatch.setattr(KubeClient, "text", unknown)
     assert main(["check", "--kubeconfig", str(fleet.kubeconfig)]) == 1
     said = capsys.readouterr().out
     assert (

@@ -259,3 +259,26 @@ def test_a_kernel_that_refuses_user_namespaces_is_told_how_to_allow_them(tmp_pat
     assert result.returncode == 125
     assert "user.max_user_namespaces" in result.stdout
     assert "kernel.apparmor_restrict_unprivileged_userns=0" in result.stdout
+
+
+def test_one_more_program_runs_in_the_container(machine: Machine) -> None:
+    made = machine.runtime.create(container("sleep", "1000", env={"COLOUR": "blue"}))
+    script = 'hello; echo "$COLOUR $PPID"; cat /proc/1/cmdline | tr "\\0" " "; cat; exit 3'
+    done = subprocess.run(made.inside(["sh", "-c", script]), input=b"in", capture_output=True, check=False)
+    assert done.stdout == b"hello from the image\nblue 0\nsleep 1000 in", done.stderr
+    assert done.returncode == 3
+    missing = subprocess.run(made.inside(["nosuch"]), capture_output=True, check=False)
+    assert (missing.returncode, missing.stderr) == (126, b'exec: "nosuch": No such file or directory\n')
+    made.kill()
+    assert machine.wait(made) == 137
+
+
+def test_a_program_that_was_started_later_ends_with_the_container(machine: Machine) -> None:
+    made = machine.runtime.create(container("sleep", "1000"))
+    with subprocess.Popen(
+        made.inside(["sh", "-c", "echo up; sleep 1000"]), stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"up\n"
+        made.kill()
+        assert process.wait(60) == 137
