@@ -6,13 +6,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-import yaml
-
 from device_plugin.cli.access.engine import answered
 from device_plugin.cli.queue import listed
 from device_plugin.core.http_values import JSON
-from hack.demo.session import DemoError, DemoSession
-from hack.embedded.person import KINDS, NAMESPACE, Object, Person, read
+from hack.demo.session import DemoSession
+from hack.embedded.person import NAMESPACE, Object, Person, read
 
 
 class DemoApi(Person):
@@ -32,11 +30,6 @@ class DemoApi(Person):
         answer: Object = json.loads(read(self._session.explain, "/explain", JSON))
         return answer
 
-    def explanation(self, pod: str | None) -> str:
-        """The answer of /explain as text, about everything or one pod."""
-        query = "?" + urlencode({"pod": pod if "/" in pod else f"{NAMESPACE}/{pod}"}) if pod else ""
-        return read(self._session.explain, f"/explain{query}")
-
     def queue(self) -> list[Mapping[str, Any]]:
         """The Jobs of queues as `vgpu queue` shows them. Raises EngineError while the engine does not plan."""
         return listed(answered(read(self._session.engine, "/explain", JSON))["jobs"], NAMESPACE)
@@ -54,26 +47,3 @@ class DemoApi(Person):
         """The sample lines of the node agent's /metrics."""
         text = read(self._session.agent, "/metrics")
         return [line for line in text.splitlines() if line and not line.startswith("#")]
-
-
-def manifests(file: Path) -> list[Object]:
-    """The pods and Jobs of a YAML file. Raises DemoError that names the file, before the first of them."""
-    try:
-        documents = [d for d in yaml.safe_load_all(file.read_text(encoding="utf-8")) if d is not None]
-    except OSError as error:
-        raise DemoError(f"{file}: {error.strerror}") from None
-    except yaml.MarkedYAMLError as error:
-        line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
-        raise DemoError(f"{file}: not YAML: {line}{error.problem}") from None
-    except (yaml.YAMLError, UnicodeDecodeError):
-        raise DemoError(f"{file}: not YAML: it is no text") from None
-    if not documents:
-        raise DemoError(f"{file}: no pod or Job in it")
-    for document in documents:
-        if not isinstance(document, dict) or document.get("kind") not in KINDS:
-            raise DemoError(
-                f"{file}: the demo cluster runs pods and Jobs: every document needs `kind: Pod` or `kind: Job`"
-            )
-        if not isinstance(document.get("metadata"), dict) or not isinstance(document.get("spec"), dict):
-            raise DemoError(f"{file}: a {document['kind']} needs `metadata` and `spec`")
-    return documents

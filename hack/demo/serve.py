@@ -10,7 +10,7 @@ import sys
 import threading
 from pathlib import Path
 
-from hack.demo import session
+from hack.demo import access, session
 from hack.embedded.cluster import EmbeddedCluster, Options
 from vgpu_runtime import sim
 from vgpu_runtime.paths import BUILD
@@ -29,8 +29,9 @@ def serve(root: Path) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     engine_flags = ["--cooldown-seconds", str(COOLDOWN_SECONDS)]
-    options = Options(image_mounts=_image(root), engines=1, engine_flags=engine_flags)
+    options = Options(image_mounts=_image(root), engines=1, engine_flags=engine_flags, shown=True)
     with EmbeddedCluster(root, {NODE: sim.parse(CARDS)}, options) as cluster:
+        access.prepare(root, cluster.api.url)
         started = session.process_start(os.getpid())
         session.publish(
             session.DemoSession(

@@ -91,8 +91,8 @@ def forbid() -> None:
     """Raise DemoError if a cluster runs: it may hold pods of its user."""
     if current() is not None:
         raise DemoError(
-            "a demo cluster is running already: end it and its pods with `.venv/bin/vgpu demo end`,"
-            " or look at it with `.venv/bin/vgpu demo status`"
+            "a demo cluster is running already: end it and its pods with `.venv/bin/vgpu demo end`, or use it:"
+            ' eval "$(.venv/bin/vgpu demo env)"'
         )
 
 

@@ -11,11 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from device_plugin.cli.queue import as_table
-from device_plugin.core.grants import Grant, Slice, ranges
+from device_plugin.core.grants import Slice, ranges
 from device_plugin.core.masks import core_mask
 from device_plugin.core.placement.refusal import gib
-from hack.demo.demo_api import DemoApi
-from hack.embedded.person import Object, phase
+from hack.embedded.person import Object
 
 BAR = 30
 COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "red")
@@ -114,21 +113,6 @@ class StoryPage:
         """Print the events of a Job."""
         self._said(f"kubectl describe job {job}", "\n".join(events))
 
-    def pods(self, pods: Iterable[Object], api: DemoApi) -> None:
-        """Print all pods, with their grant or the reason why they wait."""
-        rows = []
-        for pod in pods:
-            name, text = pod["metadata"]["name"], pod["metadata"].get("annotations", {}).get("vgpu.io/grant")
-            if text:
-                shown = "; ".join(
-                    f"{held.card} {gib(held.mem_mib)}, groups {ranges(held.cores)}"
-                    for held in Grant.decode(text).slices()
-                )
-            else:
-                shown = pod["status"].get("message") or "".join(api.events(name)[-1:])
-            rows.append((name, phase(pod), shown))
-        self._table(("pod", "phase", "slice"), rows)
-
     def broken(self, text: str) -> None:
         """Print the check that failed."""
         self._console.print(f"\n[bold red]not as it should be:[/] {text}")
@@ -138,9 +122,12 @@ class StoryPage:
         self._console.print(f"\n[bold green]Everything held, in {seconds:.0f} s.[/]")
         if keep:
             self._console.print(
-                "The cluster goes on running. Submit a pod of your own: [bold].venv/bin/vgpu demo submit FILE[/]\n"
-                "look: [bold].venv/bin/vgpu demo status[/], or [bold]explain[/], [bold]queue[/], [bold]logs POD[/];"
-                " end it: [bold].venv/bin/vgpu demo end[/]"
+                "The cluster goes on running, with two notebooks, a Job in a queue and a pod that waits. It ends with"
+                " [bold].venv/bin/vgpu demo end[/]\n"
+                'For vgpu and kubectl there: [bold]eval "$(.venv/bin/vgpu demo env)"[/]\n'
+                "Then try: [bold]vgpu ui[/], [bold]vgpu cards[/], [bold]vgpu why huge[/], [bold]vgpu queue[/],"
+                " [bold]kubectl exec notebook-a -- /usr/local/vgpu/vgpu-smi[/]; then docs/start.md",
+                soft_wrap=True,
             )
 
     def _said(self, command: str, text: str) -> None:

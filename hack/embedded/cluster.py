@@ -8,15 +8,18 @@ their own, so that they can be killed and measured. Everything lies below `root`
 statement.
 """
 
-import socket
-from collections.abc import Mapping, Sequence
+import random
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from hack.embedded import installation
 from hack.embedded.apiserver import EmbeddedApiServer
 from hack.embedded.apiserver.server import job_policy_files, policy_files
+from hack.embedded.installation import ServicePod
 from hack.embedded.jobs import JobController
 from hack.embedded.kubelet import Kubelet
+from hack.embedded.quota_controller import QuotaController
 from hack.embedded.runtime.minimal import OnStart
 from hack.embedded.scheduler import SchedulerStandIn
 from hack.embedded.services import ServiceProcess
@@ -26,7 +29,10 @@ ALLOCATOR_USER = "system:serviceaccount:vgpu-system:vgpu-cluster"
 ENGINE_USER = "system:serviceaccount:vgpu-system:vgpu-jobs"
 AGENT_USER = "system:serviceaccount:vgpu-system:vgpu-node"
 SCHEDULER_USER = "system:kube-scheduler"
-# By command: what the manifests set beside settings.
+# By command: its ports, and what the manifests set beside settings.
+PORTS: Mapping[str, Mapping[str, int]] = {
+    "node": {"http": 9400}, "cluster": {"extender": 9401, "http": 9402}, "jobs": {"explain": 9404, "http": 9403},
+}  # fmt: skip
 ENVIRONMENT: Mapping[str, Mapping[str, str]] = {"node": {"MALLOC_ARENA_MAX": "2"}, "cluster": {}, "jobs": {}}
 
 
@@ -36,7 +42,8 @@ class Options:
 
     `image_mounts` (host path, container path) are the files of the containers' image. With `on_start` the containers
     have no processes but make one call each. `flags` are added to the agents' command lines. There are `engines`
-    replicas of the job engine, with `engine_flags`, and its admission policies where there is one.
+    replicas of the job engine, with `engine_flags`, and its admission policies where there is one. With `shown` the
+    API server has the workloads and pods of an installation, as commands for people read them.
     """
 
     replicas: int = 1
@@ -46,6 +53,7 @@ class Options:
     image_mounts: Sequence[tuple[Path, str]] = ()
     on_start: OnStart | None = None
     flags: Sequence[str] = ()
+    shown: bool = False
 
 
 @dataclass
@@ -71,14 +79,15 @@ class EmbeddedCluster:
         self.agents: dict[str, ServiceProcess] = {}
         self.replicas: list[ReplicaPod] = []
         self.engines: list[ServiceProcess] = []
-        self._jobs: JobController | None = None
+        self._controllers: list[JobController | QuotaController] = []
 
     def __enter__(self) -> "EmbeddedCluster":
         """Start everything, and return when all services listen. Raises ServiceError, CreateError."""
         try:
             self.api.start()
-            self._jobs = JobController(self.api.url)
-            self._jobs.start()
+            self._controllers = [JobController(self.api.url), QuotaController(self.api.url)]
+            for controller in self._controllers:
+                controller.start()
             for index, name in enumerate(self.cards):
                 self._start_node(index, name)
             for index in range(self.options.replicas):
@@ -89,6 +98,8 @@ class EmbeddedCluster:
                 service.wait()
             for replica in self.replicas:
                 replica.scheduler.start()
+            if self.options.shown:
+                installation.show(self.api.url, self._pods())
         except BaseException:
             self.__exit__()
             raise
@@ -102,13 +113,23 @@ class EmbeddedCluster:
             service.kill()
         for kubelet in self.kubelets.values():
             kubelet.stop()
-        if self._jobs is not None:
-            self._jobs.stop()
+        for controller in self._controllers:
+            controller.stop()
         self.api.stop()
 
     def services(self) -> list[ServiceProcess]:
         """All processes of our services."""
         return [*self.agents.values(), *(replica.service for replica in self.replicas), *self.engines]
+
+    def _pods(self) -> Iterator[ServicePod]:
+        """The pods that our services would be on a real cluster; those of Deployments are on any of the nodes."""
+        node = next(iter(self.cards))
+        for name, agent in self.agents.items():
+            yield ServicePod("node", agent.name, name, agent.host)
+        for replica in self.replicas:
+            yield ServicePod("cluster", replica.name, node, replica.service.host)
+        for engine in self.engines:
+            yield ServicePod("jobs", engine.name, node, engine.host)
 
     def state(self, node: str) -> Path:
         """The folder of a node agent's slices and records."""
@@ -132,30 +153,22 @@ class EmbeddedCluster:
             "--cdi-dir": kubelet.cdi_dir,
             "--process-groups": kubelet.process_groups,
             "--state-dir": self.state(name),
-            "--http-listen": f"127.0.0.1:{_free_port()}",
         }
         self.agents[name] = self._service(
-            f"agent-{name}", "node", f"{AGENT_USER}@{name}", flags, self.options.flags
+            f"vgpu-node-{name}", "node", f"{AGENT_USER}@{name}", flags, self.options.flags
         )
         self.agents[name].start()
 
     def _start_replica(self, name: str) -> None:
-        extender = f"127.0.0.1:{_free_port()}"
-        flags = {
-            "--pod-name": name,
-            "--extender-listen": extender,
-            "--http-listen": f"127.0.0.1:{_free_port()}",
-        }
-        service = self._service(name, "cluster", ALLOCATOR_USER, flags)
-        scheduler = SchedulerStandIn(self.api.url, SCHEDULER_USER, f"http://{extender}", name)
+        service = self._service(name, "cluster", ALLOCATOR_USER, {"--pod-name": name})
+        extender = f"http://{service.host}:{PORTS['cluster']['extender']}"
+        scheduler = SchedulerStandIn(self.api.url, SCHEDULER_USER, extender, name)
         self.replicas.append(ReplicaPod(name, service, scheduler))
         service.start()
 
     def _start_engine(self, name: str) -> None:
-        addresses = (f"127.0.0.1:{_free_port()}" for _ in range(2))
-        flags = dict(zip(("--explain-listen", "--http-listen"), addresses, strict=True))
         self.engines.append(
-            self._service(name, "jobs", ENGINE_USER, {"--pod-name": name, **flags}, self.options.engine_flags)
+            self._service(name, "jobs", ENGINE_USER, {"--pod-name": name}, self.options.engine_flags)
         )
         self.engines[-1].start()
 
@@ -166,15 +179,15 @@ class EmbeddedCluster:
         token.parent.mkdir(parents=True, exist_ok=True)
         token.write_text(user)
         arguments = [command, "--kube-server", self.api.url, "--kube-token-file", str(token)]
+        host = _host()
+        for what, port in PORTS[command].items():
+            arguments += [f"--{what}-listen", f"{host}:{port}"]
         for flag, value in flags.items():
             arguments += [flag, str(value)]
         environment = {"VGPU_CONFIG": "", **ENVIRONMENT[command]}
-        return ServiceProcess(name, [*arguments, *more], self.root / f"{name}.log", environment)
+        return ServiceProcess(name, [*arguments, *more], self.root / f"{name}.log", environment, host)
 
 
-def _free_port() -> int:
-    """A port that a restarted service can listen on again, unlike an ephemeral one of its own."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+def _host() -> str:
+    """A loopback address of a service's own, as its pod would have an address: so all listen on the usual ports."""
+    return ".".join(map(str, (127, *(random.randrange(1, 255) for _ in range(3)))))

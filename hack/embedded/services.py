@@ -18,10 +18,18 @@ class ServiceError(Exception):
 
 
 class ServiceProcess:
-    """A process of `vgpu`. `addresses` are those of its line `listening extender=… http=…`, by name."""
+    """A process of `vgpu` with the address `host`. `addresses` are those of its line `listening http=…`, by name."""
 
-    def __init__(self, name: str, arguments: Sequence[str], log: Path, env: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        name: str,
+        arguments: Sequence[str],
+        log: Path,
+        env: Mapping[str, str],
+        host: str = "127.0.0.1",
+    ) -> None:
         self.name = name
+        self.host = host
         self.addresses: dict[str, str] = {}
         service = [sys.executable, "-m", "hack.embedded", *arguments]
         self._arguments = [sys.executable, "-S", "-c", _TIED, *service]

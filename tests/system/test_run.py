@@ -1,6 +1,5 @@
 """`vgpu run` through the whole system: the job engine starts its Job, a container runs it, its output comes back."""
 
-import json
 import os
 import signal
 import subprocess
@@ -13,11 +12,11 @@ import pytest
 from device_plugin.cli.run import follow
 from device_plugin.kube.api import JOBS
 from device_plugin.wiring.commands import main
+from hack.demo import access
 from hack.embedded.cluster import Options
 from hack.embedded.person import Person, phase
 from hack.trials.one_machine import one_machine
 from hack.trials.random_pods import FLAGS
-from tests import kubectl_stand_in
 from tests.deadline import until
 from vgpu_runtime import sim
 
@@ -30,23 +29,14 @@ WAITS = "small: waits in its queue: room for 1 pod"
 @pytest.fixture(scope="module")
 def person() -> Iterator[Person]:
     """A person at a cluster of one node with two cards, with a job engine; `kubectl` and $KUBECONFIG are for it."""
-    options = Options(flags=FLAGS, engines=1, engine_flags=["--cooldown-seconds", "1"])
+    options = Options(flags=FLAGS, engines=1, engine_flags=["--cooldown-seconds", "1"], shown=True)
     with (
         one_machine({"n": sim.parse(CARDS)}, options) as (cluster, person),
         pytest.MonkeyPatch.context() as patch,
     ):
-        root, url = cluster.root, cluster.api.url
-        kubectl_stand_in.install(root / "programs", root, url, cluster.engines[0].addresses["explain"])
-        user = {"name": "u", "user": {"token": "demo-user"}}
-        config = {
-            "current-context": "c",
-            "clusters": [{"name": "c", "cluster": {"server": url}}],
-            "users": [user],
-            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-        }
-        (root / "kubeconfig").write_text(json.dumps(config))
-        patch.setenv("PATH", f"{root / 'programs'}:{os.environ['PATH']}")
-        patch.setenv("KUBECONFIG", str(root / "kubeconfig"))
+        access.prepare(cluster.root, cluster.api.url)
+        patch.setenv("PATH", f"{cluster.root / 'bin'}:{os.environ['PATH']}")
+        patch.setenv("KUBECONFIG", str(access.kubeconfig(cluster.root)))
         yield person
 
 
