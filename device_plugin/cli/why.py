@@ -20,6 +20,7 @@ from device_plugin.adapters.kube.structs import DecodeError
 from device_plugin.adapters.kube.templates import TemplatePod, read_template
 from device_plugin.cli.access import caller, engine
 from device_plugin.cli.access.engine import EngineError
+from device_plugin.cli.access.names import named
 from device_plugin.cli.access.port_forward import ForwardError
 from device_plugin.cli.reading import local_allocator
 from device_plugin.cli.reading.garbage import uncollected
@@ -37,7 +38,7 @@ from device_plugin.core.requests import pod_request
 from device_plugin.kube.api import JOBS, PODS, Ref, Where
 from device_plugin.kube.errors import GoneError
 
-KINDS = {"pod": "pod", "pods": "pod", "po": "pod", "job": "job", "jobs": "job"}
+KINDS = {"pod": "pod", "pods": "pod", "po": "pod", **engine.JOB_WORDS}
 
 
 class WhyError(VgpuError):
@@ -60,10 +61,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 @uncollected
 def run(args: argparse.Namespace) -> int:
-    """Print the paragraph. Raises WhyError, EngineError, ForwardError, ApiError, EndpointError."""
-    first, _, name = args.name.rpartition("/")
-    kind = KINDS.get(first, "")
-    of = Ref(name, first if first and not kind else caller.namespace(args))
+    """Print the paragraph. Raises ObjectNameError, WhyError, EngineError, ForwardError, ApiError, EndpointError."""
+    kind, of = named(args.name, KINDS, lambda: caller.namespace(args))
     with caller.connected(args) as client:
         if kind != "job" and (found := _pod(client, of)) is not None:
             return _show(about_pod(client, args, found), args)
@@ -87,7 +86,10 @@ def _pod(client: KubeClient, of: Ref) -> dict[str, Any] | None:
 
 def about_pod(client: KubeClient, args: argparse.Namespace, found: dict[str, Any]) -> dict[str, Any]:
     """The answer about a pod, whose JSON this is, with its `paragraph`."""
-    of = Ref(found["metadata"]["name"], found["metadata"]["namespace"])
+    try:
+        of = Ref(found["metadata"]["name"], found["metadata"]["namespace"])
+    except (LookupError, TypeError):
+        raise WhyError("the API server's answer is no pod: correct the server in the kubeconfig") from None
     try:
         template = read_template(found, of.namespace)
         pod = client.get(PODS, of)

@@ -10,11 +10,6 @@ def printable(text: str) -> str:
     return "".join(each if each.isprintable() else _SHOWN for each in text)
 
 
-def printable_lines(text: str) -> str:
-    """The text with line breaks kept and every other control character and invisible one replaced."""
-    return "\n".join(map(printable, text.split("\n")))
-
-
 def one_line(text: str) -> str:
     """The text in one line: a space for every run of white space, control characters and invisible ones."""
     return " ".join("".join(each if each.isprintable() else " " for each in text).split())

@@ -17,7 +17,7 @@ class ApiError(VgpuError):
     """A call of the API server failed. `reason` is the reason in Kubernetes' Status object."""
 
     def __init__(self, message: str, status: int = 0, reason: str = "") -> None:
-        super().__init__(f"{message} ({status} {reason})" if status else message)
+        super().__init__(f"{message} ({f'{status} {reason}'.strip()})" if status else message)
         self.status = status
         self.reason = reason
 

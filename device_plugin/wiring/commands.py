@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from device_plugin.core.errors import VgpuError
-from device_plugin.core.printable import printable_lines
+from device_plugin.wiring import failures
 
 VERSION = "0.1.0"
 # Name, help, and the module with add_arguments(parser) and run(args) -> exit status.
@@ -32,7 +32,7 @@ _SERVICES: tuple[Command, ...] = (
         "device_plugin.wiring.scheduler_config",
     ),
 )
-# Commands that read a kubeconfig. The services' image has no package for that, so there they are not listed.
+# Commands of people. The services' image lacks packages of theirs, so there they are not listed.
 _PEOPLE: tuple[Command, ...] = (
     ("nodes", "list nodes with cards, and how much of each is granted", "device_plugin.cli.nodes"),
     ("cards", "list cards with their free room, and the pods on each", "device_plugin.cli.cards"),
@@ -70,25 +70,30 @@ _ABOUT = (
 )
 # Entry points of this group are tuples of further commands: a development install adds `demo` and `bench`.
 _GROUP = "vgpu.commands"
-_KUBECONFIG = "kubernetes"
+_OF_PEOPLE = "kubernetes"
 _COMPLETE = "__complete"
 
 
 def main(argv: Sequence[str] | None = None, more: Sequence[Command] = ()) -> int:
-    """Run one command; the exit status is 2 for bad input, with one line of advice.
+    """Run one command; the exit status is that of `failures` where it fails.
 
     A command in `more` replaces the product's command of that name.
     """
     words = sys.argv[1:] if argv is None else argv
-    if words[:1] == [_COMPLETE]:
-        return _complete(words[1:], more)
-    args = parse(words, more)
-    try:
+    failures.open_streams()
+
+    def run() -> int:
+        if words[:1] == [_COMPLETE]:
+            return _complete(words[1:], more)
+        failures.check_words(words)
+        args = parse(words, more)
+        if getattr(args, "verbose", False):
+            logging.basicConfig(level=logging.DEBUG, format="%(message)s", stream=sys.stderr)
         status: int = args.run(args)
-    except VgpuError as error:
-        print(f"vgpu: {printable_lines(str(error))}", file=sys.stderr)  # noqa: T201 - the one place where a command fails
-        return 2
-    return status
+        return status
+
+    of_people = {name for name, _, _ in _PEOPLE} - {name for name, _, _ in more} | {_COMPLETE}
+    return failures.exit_status(run, of_people=not of_people.isdisjoint(words[:1]))
 
 
 def parse(words: Sequence[str], more: Sequence[Command] = ()) -> argparse.Namespace:
@@ -96,7 +101,7 @@ def parse(words: Sequence[str], more: Sequence[Command] = ()) -> argparse.Namesp
 
     What stands after `--` is another program's: it goes to `program`, in a command that takes one.
     """
-    people = importlib.util.find_spec(_KUBECONFIG) is not None
+    people = importlib.util.find_spec(_OF_PEOPLE) is not None
     about = _EXAMPLES + _ABOUT if people else _ABOUT
     parser = argparse.ArgumentParser(
         prog=_program(), description=about, formatter_class=argparse.RawDescriptionHelpFormatter

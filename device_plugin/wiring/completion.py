@@ -131,12 +131,9 @@ def _caller(before: Sequence[str]) -> argparse.Namespace:
 
 
 def _contexts(before: Sequence[str]) -> Iterator[tuple[str, str]]:
-    from kubernetes import config
+    from device_plugin.adapters.kube.kubeconfig import context_names
 
-    path = caller.kubeconfig(_caller(before))
-    with suppress(config.ConfigException):
-        contexts, _ = config.list_kube_config_contexts(path)  # type: ignore[no-untyped-call]
-        yield from ((str(context["name"]), "") for context in contexts)
+    yield from ((name, "") for name in context_names(caller.kubeconfig(_caller(before))))
 
 
 def _in_cluster(what: str, before: Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -39,7 +39,7 @@ def test_without_a_kubeconfig_it_says_how_to_name_one(
     monkeypatch.delenv("KUBECONFIG", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     assert main(["cordon", "n1-0"]) == 2
-    expected = f"kubeconfig {tmp_path}/.kube/config: no such file: `--help` says how to name yours"
+    expected = f"kubeconfig {tmp_path}/.kube/config does not exist: name another one with --kubeconfig"
     assert capsys.readouterr().err == f"vgpu: {expected}\n"
 
 

@@ -115,7 +115,7 @@ def test_a_gang_fits_as_a_whole_or_not_at_all(
         (("FILE", "--mem", "4"), "", "write either FILE, or what"),
         (("--mem", "4", "--count", "0"), "", "write --count from 1 to 1000"),
         (("FILE",), "kind: ConfigMap", "has no Pod, and nothing with a template of pods"),
-        (("FILE",), "a: [", "is no YAML: "),
+        (("FILE",), "a: [", "is not YAML: "),
         (("FILE",), '{"kind": "Pod", "spec": {"containers": [1]}}', "pod cannot be read"),
         (("/nowhere",), "", "/nowhere cannot be read: No such file or directory"),
     ],

@@ -15,8 +15,8 @@ import yaml
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli import cards, nodes, pods, queue, quota, top
 from device_plugin.cli.access import engine
-from device_plugin.cli.printing.follow import INTERRUPTED
 from device_plugin.cli.printing.output import Listing
+from device_plugin.core.exit_status import INTERRUPTED
 from device_plugin.kube.api import EVERYWHERE, Kind, Listed, Where
 from device_plugin.kube.errors import ForbiddenError
 from device_plugin.wiring.commands import main

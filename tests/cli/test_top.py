@@ -212,7 +212,7 @@ def test_without_agents_grants_are_shown_and_that_their_use_is_not_known(
 @pytest.mark.parametrize(
     ("url", "says"),
     [
-        ("http://127.0.0.1:1", "Prometheus at 127.0.0.1:1 does not answer (Connection refused)"),
+        ("http://127.0.0.1:1", "Prometheus at 127.0.0.1:1 cannot be asked (connection refused)"),
         ("", "this Prometheus has no figures of these pods from node agents in namespace other"),
     ],
 )

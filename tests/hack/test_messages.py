@@ -28,7 +28,8 @@ from hack.reference.states import STATES
 PAGE = (FOLDER / "messages.md").read_text(encoding="utf-8")
 # Errors that pass on the text of another error or function, by file. What these say is on the page by itself.
 PASSED_ON = {
-    "device_plugin/adapters/kube/client.py": 1,
+    "device_plugin/adapters/kube/client.py": 2,
+    "device_plugin/adapters/yaml_text.py": 1,
     "device_plugin/cli/run/objects.py": 1,
     "device_plugin/cli/why.py": 1,
     "device_plugin/core/requests.py": 1,

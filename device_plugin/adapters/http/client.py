@@ -6,6 +6,7 @@ A general client of HTTP costs several times as much for each Binding as the dec
 import math
 import select
 import socket
+import ssl
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -15,6 +16,34 @@ import httptools
 PIECE = 1 << 16
 # Errors without a whole answer: the request may have been carried out or not.
 LOST = (OSError, httptools.HttpParserError)
+# Reasons of OpenSSL for an answer in plain text.
+_NO_TLS = (
+    "WRONG_VERSION_NUMBER",
+    "HTTP_REQUEST",
+    "PACKET_LENGTH_TOO_LONG",
+    "RECORD_LAYER_FAILURE",
+    "UNEXPECTED_EOF",
+)
+
+
+def lost_text(error: Exception) -> str:
+    """Why there is no answer, in words for people. `error` is one of LOST."""
+    if isinstance(error, httptools.HttpParserError):
+        return "it does not answer in HTTP: if it speaks TLS, its address begins with https://"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        reason = error.reason or ""
+        if any(word in reason for word in _NO_TLS):
+            return "it does not speak TLS: perhaps its address begins with http://"
+        return f"TLS fails: {reason.replace('_', ' ').lower() or error}"
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    if isinstance(error, socket.gaierror):
+        return f"the host's name is not known: {error.strerror}"
+    # A message of ours has no error number.
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return text[:1].lower() + text[1:]
 
 
 class Connection:

@@ -4,15 +4,16 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import Any, TypeVar, cast
 from urllib.parse import quote, urlencode
 
 import msgspec
 
-from device_plugin.adapters.http.client import LOST, Connection
+from device_plugin.adapters.http.client import LOST, Connection, lost_text
 from device_plugin.adapters.kube import decode
 from device_plugin.adapters.kube.connections import Connections
-from device_plugin.adapters.kube.endpoint import Endpoint
+from device_plugin.adapters.kube.endpoint import Endpoint, EndpointError
 from device_plugin.adapters.kube.pods import Resources
 from device_plugin.adapters.kube.structs import DecodeError, Text
 from device_plugin.kube.api import (
@@ -255,12 +256,20 @@ class KubeClient:
 
     def _headers(self, accept: str) -> dict[str, str]:
         headers = {"Accept": accept, "User-Agent": self._component}
-        if (authorization := self._endpoint.authorization()) is not None:
+        try:
+            authorization = self._endpoint.authorization()
+        except EndpointError as error:
+            raise UnknownError(str(error)) from error
+        if authorization is not None:
+            if not (authorization.isascii() and authorization.isprintable()):
+                raise UnknownError(
+                    f"API server {self._endpoint.url}: the token for it has characters that no header can hold"
+                )
             headers["Authorization"] = authorization
         return headers
 
     def _unreachable(self, error: Exception) -> UnknownError:
-        return UnknownError(f"API server {self._endpoint.url}: {error}")
+        return UnknownError(f"API server {self._endpoint.url}: {lost_text(error)}")
 
 
 def _folder(kind: Kind[Any], namespace: str) -> str:
@@ -305,4 +314,6 @@ def _conflict_means_gone() -> Iterator[None]:
 
 def _error(status: int, text: Text) -> ApiError:
     _, reason, message = decode.status(text)
-    return from_status(status, reason, message or f"HTTP {status}")
+    if status == HTTPStatus.UNAUTHORIZED and message in ("", "Unauthorized"):
+        message = "the API server does not accept the credentials: log in again, or correct them"
+    return from_status(status, reason, message or "the API server gives no reason")

@@ -3,10 +3,11 @@
 import socket
 import ssl
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from urllib.parse import quote, urlsplit
 
-from device_plugin.adapters.http.client import Connection
+from device_plugin.adapters.http.client import Connection, lost_text
 from device_plugin.adapters.kube.endpoint import Endpoint
 
 # Most idle connections that are kept; more are closed after their request.
@@ -100,9 +101,22 @@ class Connections:
 
     def _context(self) -> ssl.SSLContext:
         """The TLS settings, read for each connection, because the files are replaced from time to time."""
-        context = ssl.create_default_context(cafile=self._endpoint.ca)
+        ca, cert, key = self._endpoint.ca, self._endpoint.cert, self._endpoint.key
+        with _named("certificate authority", ca):
+            context = ssl.create_default_context(cafile=ca)
         if not self._endpoint.verified:
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        if self._endpoint.cert:
-            context.load_cert_chain(self._endpoint.cert, self._endpoint.key)
+        if cert:
+            with _named("client certificate", ", ".join(filter(None, (cert, key)))):
+                # An empty password: otherwise OpenSSL would ask for one at the terminal.
+                context.load_cert_chain(cert, key, password="")
         return context
+
+
+@contextmanager
+def _named(kind: str, file: str | None) -> Iterator[None]:
+    """Name the file in the error of one that cannot be used. Raises OSError."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(f"{kind} {file}: {lost_text(error)}") from error

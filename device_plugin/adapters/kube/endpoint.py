@@ -3,7 +3,6 @@
 They come from a kubeconfig, else from a URL that is given, else from the service account of the pod we run in.
 """
 
-import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,10 +11,6 @@ from urllib.parse import urlsplit
 
 from device_plugin.core.errors import VgpuError
 
-log = logging.getLogger(__name__)
-
-# Most contexts that an error names.
-MOST_CONTEXTS = 16
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
@@ -52,7 +47,8 @@ class Endpoint:
         headers += [("Impersonate-Group", group) for group in groups]
         if bad := [value for _, value in headers if not (value.isascii() and value.isprintable())]:
             raise EndpointError(f"--as: {bad[0]!r} is no name: write printable ASCII characters")
-        return replace(self, headers=tuple(headers))
+        # Without a user, whom the kubeconfig names stays.
+        return replace(self, headers=tuple(headers)) if user else self
 
 
 def from_settings(
@@ -62,64 +58,23 @@ def from_settings(
     if kubeconfig:
         return from_kubeconfig(kubeconfig)
     if server:
-        return Endpoint(
-            server.rstrip("/"), _bearer(Path(token_file)) if token_file else _nobody, ca_file or None
-        )
+        header = bearer(Path(token_file)) if token_file else nobody
+        return Endpoint(api_address(server), header, ca_file or None)
     host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT", "443")
     if not host:
         raise EndpointError("no API server: run as a pod, or give --kube-server or --kube-kubeconfig")
     address = f"[{host}]" if ":" in host else host
     return Endpoint(
-        f"https://{address}:{port}", _bearer(SERVICE_ACCOUNT / "token"), str(SERVICE_ACCOUNT / "ca.crt")
+        f"https://{address}:{port}", bearer(SERVICE_ACCOUNT / "token"), str(SERVICE_ACCOUNT / "ca.crt")
     )
 
 
 def from_kubeconfig(path: str, context: str = "") -> Endpoint:
     """The endpoint of a context of a kubeconfig, else of its current one. Raises EndpointError."""
-    # Imported here: with a service account neither this is needed, nor the library with its 126 MB on disk.
-    from device_plugin.adapters.kube.kubeconfig import read_plain
+    # Imported here: a service with a service account does not need it.
+    from device_plugin.adapters.kube import kubeconfig
 
-    if (plain := read_plain(path, context)) is not None:
-        try:
-            return plain.endpoint()
-        except ValueError as error:
-            raise EndpointError(f"kubeconfig {path}: {error}") from error
-    try:
-        from kubernetes import config
-        from kubernetes.client import Configuration
-    except ImportError:
-        raise EndpointError(
-            f"kubeconfig {path}: to read it, run pip install '.[cli]' in a checkout of vgpu"
-        ) from None
-    from yaml import YAMLError
-
-    _check_context(path, context)
-
-    loaded = Configuration()
-    try:
-        config.load_kube_config(  # type: ignore[no-untyped-call]
-            path, context=context or None, client_configuration=loaded, persist_config=False
-        )
-        urlsplit(loaded.host).port  # noqa: B018 - raises ValueError for what is no port
-    except (YAMLError, UnicodeDecodeError):
-        raise EndpointError(f"kubeconfig {path}: not YAML") from None
-    except (TypeError, AttributeError, ValueError) as error:  # by the library, for other YAML
-        raise EndpointError(f"kubeconfig {path}: no kubeconfig ({error})") from error
-    except (config.ConfigException, OSError) as error:
-        raise EndpointError(f"kubeconfig {path}: {error}") from error
-    if not loaded.verify_ssl:
-        log.warning(
-            "kubeconfig %s: insecure-skip-tls-verify: whoever answers at %s is believed", path, loaded.host
-        )
-    return Endpoint(
-        loaded.host.rstrip("/"),
-        lambda: loaded.get_api_key_with_prefix("BearerToken", alias="authorization"),
-        loaded.ssl_ca_cert,
-        loaded.cert_file,
-        loaded.key_file,
-        loaded.tls_server_name,
-        loaded.verify_ssl,
-    )
+    return kubeconfig.read(path, context).endpoint()
 
 
 def context_namespace(path: str, context: str = "") -> str:
@@ -127,43 +82,36 @@ def context_namespace(path: str, context: str = "") -> str:
 
     Raises EndpointError.
     """
-    from device_plugin.adapters.kube.kubeconfig import read_plain
+    from device_plugin.adapters.kube import kubeconfig
 
-    if (plain := read_plain(path, context)) is not None:
-        return plain.namespace
-    _check_context(path, context)
-    from kubernetes import config
+    return kubeconfig.read(path, context).namespace
 
+
+def api_address(url: str) -> str:
+    """The address of an API server without a slash at its end. Raises EndpointError for a text that is none."""
     try:
-        contexts, current = config.list_kube_config_contexts(path)  # type: ignore[no-untyped-call]
-    except (config.ConfigException, OSError) as error:
-        raise EndpointError(f"kubeconfig {path}: {error}") from error
-    if context:
-        current = next(each for each in contexts if each["name"] == context)
-    return str(current["context"].get("namespace") or "default")
+        parts = urlsplit(url)
+        sound = parts.scheme in ("http", "https") and is_host(parts.hostname or "") and parts.port != 0
+    except ValueError:  # of the port, or a bracket
+        sound = False
+    if not sound or not url.isascii() or not url.isprintable() or " " in url:
+        raise EndpointError(f"{url!r} is no address of an API server: write https://HOST:PORT")
+    return url.rstrip("/")
 
 
-def _check_context(path: str, context: str) -> None:
-    """Raises EndpointError if there is no such file, or if it has no such context; the library's texts say neither."""
-    from device_plugin.adapters.kube.kubeconfig import context_names
-
-    # $KUBECONFIG may list several files; missing ones are skipped.
-    if not any(Path(part).exists() for part in path.split(os.pathsep) if part):
-        raise EndpointError(f"kubeconfig {path}: no such file: `--help` says how to name yours")
-    if (found := context_names(path)) is None:
-        return
-    names = ", ".join(found.names[:MOST_CONTEXTS]) or "none"
-    if context and context not in found.names:
-        raise EndpointError(f"kubeconfig {path}: there is no context {context}: its contexts are {names}")
-    if not context and not found.current:
-        raise EndpointError(f"kubeconfig {path} has no current context: write --context, of {names}")
+def is_host(name: str) -> bool:
+    """True for a text that may be the name of a host."""
+    try:
+        return bool(name.encode("idna"))
+    except UnicodeError:
+        return False
 
 
-def _nobody() -> None:
-    return None
+def nobody() -> None:
+    """No header: the server asks for no credentials, or for a certificate."""
 
 
-def _bearer(file: Path) -> Callable[[], str]:
+def bearer(file: Path) -> Callable[[], str]:
     """A function that returns the header, and reads the token again when its file changes: tokens rotate every hour."""
     seen: list[tuple[int, str]] = []
 
@@ -172,9 +120,10 @@ def _bearer(file: Path) -> Callable[[], str]:
             changed = file.stat().st_mtime_ns
             if not seen or seen[-1][0] != changed:
                 seen[:] = [(changed, "Bearer " + file.read_text(encoding="utf-8").strip())]
-        except OSError as error:
+        except (OSError, ValueError) as error:
             if not seen:
-                raise EndpointError(f"token file {file}: {error.strerror}") from error
+                why = error.strerror if isinstance(error, OSError) else "it is not text"
+                raise EndpointError(f"token file {file}: {why}") from error
         return seen[-1][1]
 
     return header

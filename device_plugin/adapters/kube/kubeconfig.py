@@ -1,125 +1,290 @@
-"""Plain kubeconfigs, read without the library for them: importing that takes 0.2 s of CPU, as long as most commands.
+"""A kubeconfig, read as kubectl reads it: of several files, with a token, a certificate or a credential plugin.
 
-A kubeconfig is plain if it is one file whose context names a server with its authority, and a token or a certificate.
-Whatever else one may hold is left to the library: several files, programs that give credentials, proxies.
+The format is https://kubernetes.io/docs/reference/config-api/kubeconfig.v1. An auth-provider, which that format calls
+deprecated, is left to the Python library `kubernetes`: its import takes 0.65 s of CPU, ten times what is needed here.
 """
 
-import atexit
 import base64
-import binascii
+import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import mkstemp
-from typing import Any, NamedTuple
-from urllib.parse import urlsplit
+from typing import Any
 
-import yaml
+from device_plugin.adapters.kube.credential_plugin import CredentialPlugin
+from device_plugin.adapters.kube.endpoint import Endpoint, EndpointError, api_address, bearer, is_host, nobody
+from device_plugin.adapters.kube.secret_files import secret_file
+from device_plugin.adapters.yaml_text import NotYamlError, parse
+from device_plugin.core.printable import one_line
 
-from device_plugin.adapters.kube.endpoint import Endpoint
+log = logging.getLogger(__name__)
 
-_CLUSTER = {"server", "certificate-authority", "certificate-authority-data", "tls-server-name", "extensions"}
-_USER = {"token", "client-certificate", "client-certificate-data", "client-key", "client-key-data"}
-_CONTEXT = {"cluster", "user", "namespace", "extensions"}
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 Entry = Mapping[str, Any]
+# Most contexts that an error names.
+MOST_CONTEXTS = 16
+# Characters of a file; one context takes about 6,000.
+MOST_CHARACTERS = 4 << 20
+# Lists of the file, and the key of an item that holds its content.
+_LISTS = {"contexts": "context", "clusters": "cluster", "users": "user"}
+# Keys whose neglect would reach another server, or act in another name.
+_UNSUPPORTED = {
+    "proxy-url": "run `kubectl proxy`, and name its address in place of the server",
+    "as-uid": "write --as and --as-group",
+    "as-user-extra": "write --as and --as-group",
+}
+# Keys that name files, relative to the folder of the kubeconfig.
+_FILES = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
+_AGENT = ("client-certificate", "client-key")
 
 
 @dataclass(frozen=True, slots=True)
-class PlainKubeconfig:
-    """A context of a plain kubeconfig. `cluster` and `user` are its entries; relative paths begin at `folder`."""
+class KubeContext:
+    """A context of a kubeconfig: its cluster, its user, both with absolute paths, and its namespace.
 
-    folder: Path
+    `path` is that of the kubeconfig. `user_folder` is the folder of the file that has the user.
+    """
+
+    path: str
     cluster: Entry
     user: Entry
     namespace: str
+    user_folder: Path
 
     def endpoint(self) -> Endpoint:
-        """The endpoint that it names. Raises ValueError for data that is not base64."""
-        header = f"Bearer {token}" if (token := self.user.get("token")) else None
-        return Endpoint(
-            str(self.cluster["server"]).rstrip("/"),
-            lambda: header,
-            self._file(self.cluster, "certificate-authority"),
-            self._file(self.user, "client-certificate"),
-            self._file(self.user, "client-key"),
-            self.cluster.get("tls-server-name") or None,
+        """The endpoint that the context names. Runs a credential plugin. Raises EndpointError."""
+        written = {**self.cluster, **self.user}
+        if unsupported := [each for each in _UNSUPPORTED if written.get(each)]:
+            raise EndpointError(
+                f"kubeconfig {self.path}: {unsupported[0]} is not supported: {_UNSUPPORTED[unsupported[0]]}"
+            )
+        server = self._text(self.cluster, "server") or ""
+        try:
+            url = api_address(server)
+        except EndpointError as error:
+            raise EndpointError(f"kubeconfig {self.path}: server: {error}") from None
+        verified = self.cluster.get("insecure-skip-tls-verify") is not True
+        if not verified:
+            log.warning(
+                "kubeconfig %s: insecure-skip-tls-verify: whoever answers at %s is believed", self.path, url
+            )
+        name = self._text(self.cluster, "tls-server-name")
+        if name and not is_host(name):
+            raise EndpointError(f"kubeconfig {self.path}: tls-server-name: {name!r} is no name of a host")
+        authorization, cert, key = self._credentials(url)
+        made = Endpoint(
+            url, authorization, self._file(self.cluster, "certificate-authority"), cert, key, name, verified
         )
+        groups = self.user.get("as-groups") or ()
+        if not isinstance(groups, list | tuple):
+            raise EndpointError(f"kubeconfig {self.path}: as-groups is no list")
+        return made.impersonating(self._text(self.user, "as") or "", [str(each) for each in groups])
+
+    def _credentials(self, url: str) -> tuple[Callable[[], str | None], str | None, str | None]:
+        """The header of requests, and the files of the client's certificate and key."""
+        cert, key = (self._file(self.user, name) for name in _AGENT)
+        if file := self._text(self.user, "tokenFile"):
+            return bearer(Path(file)), cert, key
+        if token := self._text(self.user, "token"):
+            return _constant(f"Bearer {token}"), cert, key
+        if name := self._text(self.user, "username"):
+            words = f"{name}:{self._text(self.user, 'password') or ''}"
+            return _constant(f"Basic {base64.b64encode(words.encode()).decode()}"), cert, key
+        if (plugin := self.user.get("exec")) is not None:
+            made = CredentialPlugin(plugin, self.path, self.user_folder, self._cluster_info(url))
+            return made.authorization, cert or made.cert, key or made.key
+        if "auth-provider" in self.user:
+            return _of_library(self.path, self.user), cert, key
+        return nobody, cert, key
+
+    def _cluster_info(self, url: str) -> Entry:
+        """The cluster as a credential plugin is told of it."""
+        authority = self._file(self.cluster, "certificate-authority")
+        data = base64.b64encode(_content(self.path, authority)).decode() if authority else None
+        extensions = {
+            str(each.get("name")): each.get("extension")
+            for each in _entries(self.cluster.get("extensions"))
+        }  # fmt: skip
+        told = {
+            "server": url, "certificate-authority-data": data,
+            "tls-server-name": self.cluster.get("tls-server-name"),
+            "insecure-skip-tls-verify": self.cluster.get("insecure-skip-tls-verify"),
+            "config": extensions.get("client.authentication.k8s.io/exec"),
+        }  # fmt: skip
+        return {key: value for key, value in told.items() if value}
+
+    def _text(self, entry: Entry, key: str) -> str | None:
+        """The text of a key; None if it is empty or missing. Raises EndpointError for what is no text."""
+        value = entry.get(key)
+        if value in (None, ""):
+            return None
+        if not isinstance(value, str) or not value.isprintable():
+            raise EndpointError(f"kubeconfig {self.path}: {key}: write one line of text")
+        return value
 
     def _file(self, entry: Entry, key: str) -> str | None:
         """The file that `entry` names by `key`, or a temporary one with what it has by `key`-data."""
-        if data := entry.get(f"{key}-data"):
-            try:
-                return _temporary(base64.b64decode(data, validate=True))
-            except binascii.Error as error:
-                raise ValueError(f"{key}-data: {error}") from None
-        name = entry.get(key)
-        return str(self.folder / name) if name else None
-
-
-def read_plain(path: str, context: str = "") -> PlainKubeconfig | None:
-    """The context of a plain kubeconfig, else its current one; None for every other kubeconfig, sound or not."""
-    if os.pathsep in path:
-        return None
-    try:
-        whole = yaml.load(Path(path).read_text(encoding="utf-8"), Loader=_LOADER)  # noqa: S506 - a safe loader
-        asked = _entry(whole["contexts"], "context", context or whole["current-context"])
-        cluster, user = (_entry(whole[f"{of}s"], of, asked[of]) for of in ("cluster", "user"))
-        urlsplit(cluster["server"]).port  # noqa: B018 - raises ValueError for what is no port
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, LookupError, TypeError, ValueError, AttributeError):
-        return None
-    for entry, known in ((asked, _CONTEXT), (cluster, _CLUSTER), (user, _USER)):
-        if entry.keys() - known:
-            return None
-    return PlainKubeconfig(Path(path).parent, cluster, user, str(asked.get("namespace") or "default"))
-
-
-class ContextNames(NamedTuple):
-    """The contexts of a kubeconfig, and its current one; empty if it names none."""
-
-    names: Sequence[str]
-    current: str
-
-
-def context_names(path: str) -> ContextNames | None:
-    """The contexts of all files of a kubeconfig; None if one of them is no kubeconfig, or none is there."""
-    found: list[ContextNames] = []
-    for file in filter(None, path.split(os.pathsep)):
-        if not Path(file).exists():
-            continue
+        if not (data := entry.get(f"{key}-data")):
+            return self._text(entry, key)
         try:
-            whole = yaml.load(Path(file).read_text(encoding="utf-8"), Loader=_LOADER) or {}  # noqa: S506 - a safe loader
-            names = [str(each["name"]) for each in whole.get("contexts") or ()]
-            found.append(ContextNames(names, str(whole.get("current-context") or "")))
-        except (
-            OSError,
-            UnicodeDecodeError,
-            yaml.YAMLError,
-            LookupError,
-            TypeError,
-            ValueError,
-            AttributeError,
-        ):
-            return None
-    if not found:
-        return None
-    current = next((each.current for each in found if each.current), "")
-    return ContextNames([name for each in found for name in each.names], current)
+            # kubectl passes over line breaks in it.
+            return secret_file(base64.b64decode("".join(str(data).split()), validate=True))
+        except ValueError as error:
+            raise EndpointError(f"kubeconfig {self.path}: {key}-data is not base64: {error}") from None
 
 
-def _entry(entries: Sequence[Entry], kind: str, name: str) -> Entry:
-    """What the first of the entries of this name holds. Raises LookupError, TypeError."""
-    found = next((each[kind] for each in entries if each["name"] == name), None)
-    if not isinstance(found, dict):
-        raise LookupError(name)
+def read(path: str, context: str = "") -> KubeContext:
+    """A context of a kubeconfig, by default its current one. `path` may be several files with colons between them.
+
+    Raises EndpointError.
+    """
+    merged = _Merged(path)
+    names = ", ".join([*merged.lists["contexts"]][:MOST_CONTEXTS])
+    if not (name := context or merged.current):
+        if not names:
+            raise EndpointError(f"kubeconfig {path} has no context")
+        raise EndpointError(f"kubeconfig {path} has no current context: write --context, one of {names}")
+    if name not in merged.lists["contexts"]:
+        raise EndpointError(
+            f"kubeconfig {path}: there is no context {name}: its contexts are {names or 'none'}"
+        )
+    asked, _ = merged.entry("contexts", name)
+    cluster, _ = merged.entry("clusters", str(asked.get("cluster") or ""))
+    # A context without a user is one of a server that asks for no credentials.
+    user, folder = merged.entry("users", str(asked["user"])) if asked.get("user") else ({}, Path())
+    return KubeContext(path, cluster, user, str(asked.get("namespace") or "default"), folder)
+
+
+def context_names(path: str) -> Sequence[str]:
+    """The names of the contexts of a kubeconfig. Raises EndpointError."""
+    return [*_Merged(path).lists["contexts"]]
+
+
+class _Merged:
+    """The files of a kubeconfig as one: of two entries with one name, and of two current contexts, the first counts."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.current = ""
+        self.lists: dict[str, dict[str, tuple[Any, Path]]] = {name: {} for name in _LISTS}
+        files = [Path(part) for part in path.split(os.pathsep) if part]
+        # kubectl passes over missing files where several are named.
+        there = [file for file in files if _exists(file)]
+        if not there:
+            raise EndpointError(f"kubeconfig {self.path} does not exist: name another one with --kubeconfig")
+        for file in there:
+            whole = _read(file)
+            for name, content in _LISTS.items():
+                for item in _items(file, whole, name):
+                    self.lists[name].setdefault(
+                        str(item["name"]), (item.get(content), file.absolute().parent)
+                    )
+            self.current = self.current or str(whole.get("current-context") or "")
+
+    def entry(self, kind: str, name: str) -> tuple[Entry, Path]:
+        """The content of an entry, with the paths in it made absolute, and the folder of its file."""
+        found, folder = self.lists[kind].get(name, (None, Path()))
+        if not isinstance(found, dict):
+            raise EndpointError(f"kubeconfig {self.path}: {kind} has no {_LISTS[kind]} named {name!r}")
+        paths = {
+            key: str(folder / found[key]) for key in _FILES if isinstance(found.get(key), str) and found[key]
+        }
+        return {**found, **paths}, folder
+
+
+def _exists(file: Path) -> bool:
+    try:
+        file.stat()
+    except FileNotFoundError:
+        return False
+    except (OSError, ValueError):  # said when it is read
+        return True
+    return True
+
+
+def _content(path: str, file: str | Path) -> bytes:
+    """The content of a file, up to MOST_CHARACTERS. Raises EndpointError."""
+    try:
+        with Path(file).open("rb") as opened:
+            return opened.read(MOST_CHARACTERS + 1)
+    except (OSError, ValueError) as error:
+        raise EndpointError(
+            f"kubeconfig {path}: {file} cannot be read: {getattr(error, 'strerror', None) or error}"
+        ) from None
+
+
+def _read(file: Path) -> Entry:
+    """The mapping that a file holds; empty for an empty file. Raises EndpointError."""
+    try:
+        with file.open("rb") as opened:
+            content = opened.read(MOST_CHARACTERS + 1)
+    except (OSError, ValueError) as error:
+        raise EndpointError(
+            f"kubeconfig {file} cannot be read: {getattr(error, 'strerror', None) or error}"
+        ) from None
+    if len(content) > MOST_CHARACTERS:
+        raise EndpointError(
+            f"kubeconfig {file} is no kubeconfig: it is longer than {MOST_CHARACTERS} characters"
+        )
+    try:
+        whole = parse(content.decode())
+    except UnicodeDecodeError:
+        raise EndpointError(f"kubeconfig {file} is not YAML: it is not text") from None
+    except NotYamlError as error:
+        raise EndpointError(f"kubeconfig {file} is not YAML: {error}") from None
+    if not isinstance(whole, dict | None):
+        raise EndpointError(f"kubeconfig {file} is no kubeconfig: it has no contexts, clusters and users")
+    return whole or {}
+
+
+def _items(file: Path, whole: Entry, name: str) -> Sequence[Entry]:
+    """The items of a list of the file. Raises EndpointError for what has another form."""
+    listed = whole.get(name) or []
+    found = _entries(listed)
+    if not isinstance(listed, list) or len(found) < len(listed) or not all("name" in each for each in found):
+        raise EndpointError(f"kubeconfig {file} is no kubeconfig: {name} is no list of entries with names")
     return found
 
 
-def _temporary(content: bytes) -> str:
-    """A file with this content that only its owner can read, until the program ends."""
-    handle, name = mkstemp(prefix="vgpu-")
-    atexit.register(Path(name).unlink, missing_ok=True)
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-    return name
+def _entries(listed: object) -> Sequence[Entry]:
+    """The mappings of a list; none of anything else."""
+    return [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+
+
+def _constant(header: str) -> Callable[[], str]:
+    return lambda: header
+
+
+def _of_library(path: str, user: Entry) -> Callable[[], str | None]:
+    """The header of a user with an auth-provider. Raises EndpointError."""
+    name = str((user["auth-provider"] or {}).get("name")) if isinstance(user["auth-provider"], dict) else ""
+    try:
+        from kubernetes import config
+        from kubernetes.client import Configuration
+    except ImportError:
+        raise EndpointError(
+            f"kubeconfig {path}: auth-provider {name}: run pip install '.[cli]' in a checkout of vgpu"
+        ) from None
+    # The library wants a cluster: ours is never asked by it.
+    whole = {
+        "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}],
+        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1"}}], "users": [{"name": "c", "user": user}],
+    }  # fmt: skip
+    loaded = Configuration()
+
+    def header() -> str:
+        try:
+            if not loaded.api_key:
+                config.load_kube_config_from_dict(  # type: ignore[no-untyped-call]
+                    whole, client_configuration=loaded, persist_config=False
+                )
+            found = loaded.get_api_key_with_prefix("BearerToken", alias="authorization")
+        except Exception as error:
+            why = one_line(str(error)) or type(error).__name__
+            raise EndpointError(f"kubeconfig {path}: auth-provider {name}: {why}") from error
+        if not found:
+            raise EndpointError(f"kubeconfig {path}: auth-provider {name} gives no token: log in again")
+        return str(found)
+
+    header()
+    return header

@@ -3,7 +3,7 @@
 import argparse
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from getpass import getuser
 from http import HTTPStatus
 from pathlib import Path
@@ -13,10 +13,12 @@ from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.endpoint import (
     SERVICE_ACCOUNT,
     Endpoint,
+    EndpointError,
     context_namespace,
     from_kubeconfig,
     from_settings,
 )
+from device_plugin.cli.access.names import checked_namespace
 from device_plugin.core.pods import Pod
 from device_plugin.kube.api import PODS, Kind, Listed, Where
 from device_plugin.kube.errors import ApiError, ForbiddenError, GoneError, RefusedError
@@ -52,6 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--as-group", action="append", metavar="GROUP", help="and of this group; may be written several times"
     )
+    parser.add_argument("-v", "--verbose", action="store_true", help="print details of errors too")
 
 
 def add_namespace(parser: argparse.ArgumentParser, default: str = "that of the kubeconfig's context") -> None:
@@ -72,11 +75,15 @@ def kubeconfig(args: argparse.Namespace) -> str:
 
 
 def namespace(args: argparse.Namespace) -> str:
-    """The namespace that the caller means. Raises EndpointError."""
+    """The namespace that the caller means. Raises ObjectNameError, EndpointError."""
     if args.namespace:
-        return str(args.namespace)
+        return checked_namespace(args.namespace)
     if _in_pod(args):
-        return (SERVICE_ACCOUNT / "namespace").read_text(encoding="utf-8").strip()
+        file = SERVICE_ACCOUNT / "namespace"
+        try:
+            return file.read_text(encoding="utf-8").strip()
+        except OSError as error:
+            raise EndpointError(f"{file}: {error.strerror}: name a namespace with -n") from error
     return context_namespace(kubeconfig(args), args.context or "")
 
 
@@ -111,11 +118,12 @@ def _in_pod(args: argparse.Namespace, environ: Mapping[str, str] = os.environ) -
 
 def user(client: KubeClient) -> str:
     """The name by which the API server knows the caller; that of this machine's user where it does not say."""
-    try:
+    with suppress(ApiError, KeyError, TypeError):
         answer = client.create(WHO_AM_I, {"apiVersion": WHO_AM_I.api_version, "kind": WHO_AM_I.name})
         return str(answer["status"]["userInfo"]["username"])
-    except (ApiError, KeyError, TypeError):
+    with suppress(KeyError, OSError):  # a container's user may have no name
         return getuser()
+    return "unknown"
 
 
 def may_follow(client: KubeClient, kind: Kind[Any], namespace: str) -> bool:

@@ -15,6 +15,7 @@ from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli.access import caller
 from device_plugin.cli.access.caller import NAMESPACE
 from device_plugin.cli.access.leader import LedService, leader
+from device_plugin.cli.access.names import named
 from device_plugin.cli.access.port_forward import Answered, PodPort, get
 from device_plugin.core.batch import Job
 from device_plugin.core.errors import VgpuError
@@ -25,6 +26,8 @@ from device_plugin.kube.errors import GoneError
 
 LEASE, PORT = "vgpu-jobs", 9404
 ROLE = "ask-job-engine of docs/jobs.md"
+_ANSWER = {"problem", "jobs", "planners"}
+JOB_WORDS = {"job": "job", "jobs": "job"}
 
 
 class EngineError(VgpuError):
@@ -47,9 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def job_named(args: argparse.Namespace) -> Ref:
-    """The job that the command names, `train` or `team-a/train`. Raises EndpointError."""
-    namespace, _, name = args.job.rpartition("/")
-    return Ref(name, namespace or caller.namespace(args))
+    """The job that the command names, `train`, `job/train` or `team-a/train`. Raises ObjectNameError, EndpointError."""
+    return named(args.job, JOB_WORDS, lambda: caller.namespace(args)).ref
 
 
 def found(client: KubeClient, of: Ref) -> Job:
@@ -94,8 +96,13 @@ def _listed(args: argparse.Namespace, replica: PodPort) -> Mapping[str, Any]:
 
 
 def answered(text: str) -> Mapping[str, Any]:
-    """What /explain of one replica says as JSON. Raises EngineError while it does not plan."""
-    found: Mapping[str, Any] = json.loads(text)
+    """What /explain of one replica says as JSON. Raises EngineError while it does not plan, or for another form."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not found.keys() >= _ANSWER:
+        raise EngineError("the job engine's answer cannot be read: use the vgpu command of its version")
     if found["problem"]:
         raise EngineError(f"the job engine does not plan yet: {found['problem']}: try again")
     return found

@@ -12,6 +12,7 @@ from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import NamedTuple
 from urllib.parse import unquote, urlencode, urlsplit
 
+from device_plugin.adapters.http.client import lost_text
 from device_plugin.core.errors import VgpuError
 
 TIMEOUT_SECONDS = 10.0
@@ -93,9 +94,9 @@ class Prometheus:
             answer = connection.getresponse()
             text = answer.read(MOST_BYTES + 1)
         except (OSError, HTTPException, ValueError) as error:
-            why = getattr(error, "strerror", None) or error
+            why = lost_text(error) if isinstance(error, OSError) else "it does not answer in HTTP"
             raise PrometheusError(
-                f"Prometheus at {self._host} does not answer ({why}): correct --prometheus, or forward a port to it:"
+                f"Prometheus at {self._host} cannot be asked ({why}): correct --prometheus, or forward a port to it:"
                 " kubectl port-forward"
             ) from error
         finally:

@@ -205,7 +205,11 @@ def _is_there(name: str, listed: Objects) -> bool:
 
 
 def _is_bound(name: str, bindings: Objects) -> bool:
-    return bindings is None or any(each["spec"].get("policyName") == name for each in bindings)
+    return bindings is None or any(_spec(each).get("policyName") == name for each in bindings)
+
+
+def _spec(binding: Object) -> Object:
+    return binding.get("spec") or {}
 
 
 def _policies(
@@ -214,7 +218,7 @@ def _policies(
     there = {name_of(each): each for each in policies or ()}
     bound: dict[str, list[Object]] = {}
     for each in bindings or ():
-        bound.setdefault(str(each["spec"].get("policyName")), []).append(each["spec"])
+        bound.setdefault(str(_spec(each).get("policyName")), []).append(_spec(each))
     cure = "install the policies again: helm upgrade, or kubectl apply -k your overlay"
     for name in wanted:
         may_warn = warns and name == WARNS

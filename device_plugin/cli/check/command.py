@@ -24,6 +24,7 @@ from device_plugin.cli.check.installation import (
     Finding,
     Installation,
     allocator_of,
+    name_of,
 )
 from device_plugin.cli.reading.allocator_deployment import REPLICA_LABELS
 from device_plugin.cli.reading.reader import ClusterReader, Scope
@@ -121,7 +122,9 @@ def _listed(
     Not noted is that there are no mutating policies: older API servers have none.
     """
     try:
-        return [*client.list(kind, where).items]
+        return [
+            each for each in client.list(kind, where).items if not isinstance(each, dict) or name_of(each)
+        ]
     except GoneError:
         if name not in _NEWER:
             missing[name] = f"the API server has no {kind.plural} of {kind.api_version}"

@@ -128,8 +128,9 @@ def unknown(installed: Installation, check: str, *lists: str) -> Iterator[Findin
 
 
 def name_of(found: Object) -> str:
-    """The name of an object."""
-    return str(found["metadata"]["name"])
+    """The name of an object; empty if it has none, as in an answer of another server."""
+    metadata = found.get("metadata")
+    return str(metadata.get("name") or "") if isinstance(metadata, dict) else ""
 
 
 def few(names: Sequence[str]) -> str:

@@ -19,6 +19,7 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
+from device_plugin.adapters.yaml_text import UNREADABLE, problem_of
 from device_plugin.cli.convert.pods import Conversion, Target, templates
 from device_plugin.cli.reading.yaml_limits import MOST_CHARACTERS, cost_problem
 from device_plugin.core.errors import VgpuError
@@ -29,7 +30,7 @@ STDIN = "-"
 
 
 class ConvertError(VgpuError):
-    """A file cannot be read, or is no YAML.
+    """A file cannot be read or written, or is not YAML.
 
     Cure: try the file with `kubectl apply --dry-run=client -f FILE`, which says where it is wrong.
     """
@@ -72,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
         failed |= _convert(name, documents, target)
         text = _as_text(documents)
         if args.in_place:
-            Path(name).write_text(text, encoding="utf-8")
+            _write(name, text)
         else:
             print("---\n" * bool(number) + text, end="")
     return int(failed)
@@ -86,14 +87,21 @@ def _documents(name: str) -> list[Any]:
             raise ConvertError(f"{name} is longer than {MOST_CHARACTERS} characters: split it")
         documents = list(_yaml().load_all(text))
         problem = cost_problem(documents)
-    except RecursionError as error:
-        raise ConvertError(f"{name} is nested too deeply to be a manifest") from error
-    # A ValueError is of a number or a date that Python does not read, or of bytes that are no text.
-    except (OSError, ValueError, YAMLError) as error:
-        raise ConvertError(f"{name}: {error}") from error
+    except OSError as error:
+        raise ConvertError(f"{name} cannot be read: {error.strerror}") from error
+    except (YAMLError, *UNREADABLE) as error:
+        raise ConvertError(f"{name} is not YAML: {problem_of(error)}") from error
     if problem:
         raise ConvertError(f"{name}: {problem}")
     return documents
+
+
+def _write(name: str, text: str) -> None:
+    """Write a file anew. Raises ConvertError."""
+    try:
+        Path(name).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConvertError(f"{name} cannot be written: {error.strerror}") from error
 
 
 def _convert(name: str, documents: Sequence[Any], target: Target) -> bool:

@@ -18,6 +18,7 @@ from device_plugin.cli.printing.output import Listing, ListPrinter
 from device_plugin.cli.reading.cluster import ClusterReading, MissingRight
 from device_plugin.cli.reading.reader import ClusterReader, Scope, rule_to_list
 from device_plugin.core.errors import VgpuError
+from device_plugin.core.exit_status import INTERRUPTED
 from device_plugin.kube.api import Change, Kind, Listed, Where
 
 Row = TypeVar("Row")
@@ -25,8 +26,6 @@ Item = TypeVar("Item", bound=tuple[Any, ...])
 Notes = Callable[[], Sequence[str]]
 # A pause after each change, in seconds and in times of what the last reading took: changes come together.
 PAUSE_SECONDS, PAUSE_TIMES = 0.2, 3.0
-# The exit status of a shell's command that Ctrl-C ended.
-INTERRUPTED = 130
 
 
 class ListForbiddenError(VgpuError):

@@ -1,6 +1,5 @@
 """Reads the pods that manifests would make: a Pod, a controller with a template of pods, or a List of such."""
 
-import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -12,6 +11,8 @@ import yaml
 
 from device_plugin.adapters.kube.structs import DecodeError
 from device_plugin.adapters.kube.templates import TemplatePod, read_template
+from device_plugin.adapters.yaml_text import UNREADABLE, problem_of
+from device_plugin.cli.access.names import FORM, NAME, NAMESPACE
 from device_plugin.cli.reading.yaml_limits import MOST_CHARACTERS, cost_problem
 from device_plugin.core.errors import VgpuError
 
@@ -27,9 +28,6 @@ _COUNTS: Mapping[str, tuple[str, ...]] = {
 _REPLICAS = ("spec", "replicas")
 # Workloads of a file: the API server is asked about each, and aliases make many items of few characters.
 MOST_WORKLOADS = 100
-# As Kubernetes has them (RFC 1123); a generateName may end with a hyphen.
-_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-_NAME = re.compile(r"[a-z0-9][-.a-z0-9]{0,252}")
 
 
 class ManifestError(VgpuError):
@@ -64,11 +62,8 @@ def read_manifests(file: str, namespace: str) -> tuple[Workload, ...]:
         problem = cost_problem(documents)
     except OSError as error:
         raise ManifestError(f"{file} cannot be read: {error.strerror}") from error
-    except RecursionError as error:
-        raise ManifestError(f"{file} is nested too deeply to be a manifest") from error
-    # A ValueError is of a number or a date that Python does not read, or of bytes that are no text.
-    except (yaml.YAMLError, ValueError) as error:
-        raise ManifestError(f"{file} is no YAML: {' '.join(str(error).split())}") from error
+    except UNREADABLE as error:
+        raise ManifestError(f"{file} is not YAML: {problem_of(error)}") from error
     if problem:
         raise ManifestError(f"{file}: {problem}")
     objects = (each for document in documents for each in _objects(document))
@@ -98,10 +93,10 @@ def _workload(found: dict[str, Any], namespace: str) -> Workload | None:
         return None
     written = _at(found, ("metadata", "name")) or _at(found, ("metadata", "generateName"))
     where = str(_at(found, ("metadata", "namespace")) or namespace)
-    for key, text, form in (("name", written, _NAME), ("namespace", where, _NAMESPACE)):
+    for key, text, form in (("name", written, NAME), ("namespace", where, NAMESPACE)):
         if text and not form.fullmatch(str(text)):
             raise ManifestError(
-                f"{kind}: the {key} {str(text)[:253]!r} is none of Kubernetes: write small letters, digits and hyphens"
+                f"{kind}: the {key} {str(text)[:253]!r} is no name in Kubernetes: write {FORM}"
             )
     name = str(written or kind.lower())[:253]
     try:

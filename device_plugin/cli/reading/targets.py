@@ -39,6 +39,8 @@ def find(nodes: Sequence[Node], text: str) -> NodeCard:
     A cordoned card that its node does not show any more is found by its uuid. Raises CardError.
     """
     wanted, _, name = text.rpartition("/")
+    if not name:
+        raise CardError(f"{text!r} names no card: write CARD or NODE/CARD")
     among = [node for node in nodes if node.name == wanted] if wanted else nodes
     if not among:
         raise CardError(f"there is no node {wanted}")

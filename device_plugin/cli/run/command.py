@@ -26,13 +26,13 @@ from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli.access import caller, engine
 from device_plugin.cli.access.engine import EngineError
 from device_plugin.cli.access.port_forward import ForwardError
-from device_plugin.cli.printing.follow import INTERRUPTED
 from device_plugin.cli.run import fetch
 from device_plugin.cli.run.console import Console
 from device_plugin.cli.run.follow import Following
 from device_plugin.cli.run.kubectl import Kubectl
 from device_plugin.cli.run.objects import NewJob, Objects, RunError, objects, owned_by
 from device_plugin.cli.run.options import add_arguments, fetched, new_job
+from device_plugin.core.exit_status import INTERRUPTED
 from device_plugin.core.http_values import JSON
 from device_plugin.kube.api import JOBS, Kind, Ref
 from device_plugin.kube.errors import ApiError, ConflictError, GoneError

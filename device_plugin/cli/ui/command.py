@@ -60,10 +60,8 @@ def run(args: argparse.Namespace) -> int:
     use = CardUse(Prometheus(args.prometheus), entries) if args.prometheus else None
     entries.put("about", {"page": {"use": use is not None}})
     # What the watches miss stands on the page.
-    logging.getLogger("device_plugin").setLevel(logging.ERROR)
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    if not args.verbose:
+        logging.getLogger("device_plugin").setLevel(logging.ERROR)
     with caller.connected(args) as client:
         families = prefixes.of(client, args, args.allocator_namespace)
         follower = ClusterFollower(
@@ -76,11 +74,17 @@ def run(args: argparse.Namespace) -> int:
         try:
             server = PageServer(entries, answers, args.port)
         except OSError as error:
-            raise PageError(f"port {args.port} cannot be had ({error.strerror}): leave out --port") from error
+            raise PageError(
+                f"port {args.port} cannot be used ({error.strerror}): leave out --port, and a free one is taken"
+            ) from error
         threading.Thread(target=server.serve_forever, name="ui-page", daemon=True).start()
         follower.start()
         plans = JobPlans.of(client, args, follower.take_plans, server.is_open)
         plans.start()
+        # Until here Ctrl-C ends the command at once: the API server may not answer.
+        stop = threading.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: stop.set())
         print(f"{server.address}\nThe page shows the cluster as it changes. Ctrl-C ends it.", flush=True)
         with browser.opened(server.address) if args.open else nullcontext(enter_result=True) as found:
             if not found:

@@ -46,6 +46,23 @@ def raised(status: int, call: Callable[[KubeClient], object]) -> ApiError:
 
 
 @pytest.mark.parametrize(
+    ("status", "said", "says"),
+    [
+        (
+            401,
+            {"message": "Unauthorized"},
+            "the API server does not accept the credentials: log in again, or correct",
+        ),
+        (500, {}, "the API server gives no reason (500)"),
+    ],
+)
+def test_without_a_reason_of_the_servers_there_is_one_of_ours(status: int, said: object, says: str) -> None:
+    with answering(status, said) as (client, _), pytest.raises(ApiError) as caught:
+        client.list(NODES)
+    assert str(caught.value).startswith(says)
+
+
+@pytest.mark.parametrize(
     ("status", "meant"),
     [
         (404, GoneError),

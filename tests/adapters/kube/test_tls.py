@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
+from device_plugin.adapters.http.client import lost_text
 from device_plugin.adapters.kube.client import KubeClient
-from device_plugin.adapters.kube.endpoint import from_kubeconfig
-from device_plugin.kube.api import Ref
+from device_plugin.adapters.kube.endpoint import Endpoint, from_kubeconfig
+from device_plugin.kube.api import NODES, Ref
 from device_plugin.kube.errors import UnknownError
 from device_plugin.kube.leases import LEASES
 from hack.testbed.certificates import Authority
@@ -126,7 +127,9 @@ def test_the_client_certificate_is_shown(holder: Any, authority: Authority) -> N
 
 
 def test_a_server_of_another_authority_is_not_believed(holder: Any, strangers: Authority) -> None:
-    with pytest.raises(UnknownError, match=r"API server https://127\.0\.0\.1.*certificate verify failed"):
+    with pytest.raises(
+        UnknownError, match=r"https://127\.0\.0\.1.*its certificate is not trusted: self-signed"
+    ):
         holder(ours(strangers), {})
 
 
@@ -142,3 +145,109 @@ def test_with_skip_verify_anybody_is_believed_and_the_log_says_so(
         assert holder({"insecure-skip-tls-verify": True}, {}) == "nobody"
     assert "insecure-skip-tls-verify: whoever answers at https://127.0.0.1" in caplog.text
     assert holder({**ours(strangers), "insecure-skip-tls-verify": True}, {}) == "nobody"
+
+
+class Talker:
+    """A server that is no API server: it says `greeting` on each connection, reads a little, and closes it."""
+
+    def __init__(self, greeting: bytes) -> None:
+        self._greeting = greeting
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._thread.join(60)
+        self._listener.close()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                plain, _ = self._listener.accept()
+            except OSError:
+                return
+            with plain:
+                plain.sendall(self._greeting)
+                plain.recv(65536)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "greeting", "says"),
+    [
+        (
+            "https",
+            b"HTTP/1.1 400 Bad Request\r\n\r\n",
+            "it does not speak TLS: perhaps its address begins with http://",
+        ),
+        (
+            "https",
+            b"SSH-2.0-OpenSSH_9.2\r\n",
+            "it does not speak TLS: perhaps its address begins with http://",
+        ),
+        (
+            "http",
+            b"SSH-2.0-OpenSSH_9.2\r\n",
+            "it does not answer in HTTP: if it speaks TLS, its address begins with https",
+        ),
+        ("http", b"", "the server closed the connection"),
+        (
+            "http",
+            b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n<!doctype ht",
+            "the list of nodes cannot be read",
+        ),
+    ],
+    ids=str,
+)
+def test_what_is_no_api_server_is_said_in_plain_words(scheme: str, greeting: bytes, says: str) -> None:
+    with closing(Talker(greeting)) as talker:
+        endpoint = Endpoint(f"{scheme}://{talker.address}", lambda: None)
+        with (
+            closing(KubeClient(endpoint, "test", timeout=60.0)) as client,
+            pytest.raises(UnknownError) as raised,
+        ):
+            client.list(NODES)
+    assert says in str(raised.value)
+
+
+def test_a_server_that_does_not_listen_is_said_in_plain_words() -> None:
+    url = "http://127.0.0.1:1"
+    with (
+        closing(KubeClient(Endpoint(url, lambda: None), "test")) as client,
+        pytest.raises(UnknownError) as raised,
+    ):
+        client.list(NODES)
+    assert str(raised.value) == "API server http://127.0.0.1:1: connection refused"
+    no_host = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+    assert lost_text(no_host) == "the host's name is not known: Name or service not known"
+
+
+def test_a_server_that_says_nothing_is_waited_for_no_longer_than_the_limit() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        endpoint = Endpoint(f"http://127.0.0.1:{silent.getsockname()[1]}", lambda: None)
+        client = KubeClient(endpoint, "test", timeout=0.05)
+        with closing(client), pytest.raises(UnknownError, match="no answer in time"):
+            client.list(NODES)
+
+
+def test_files_that_are_no_certificates_are_named(holder: Any, authority: Authority, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.pem"
+    bad.write_text("no certificate")
+    missing = str(tmp_path / "missing.pem")
+    for cluster, user, says in (
+        (
+            {"certificate-authority": str(bad)},
+            {},
+            f"certificate authority {bad}: TLS fails: no certificate or crl",
+        ),
+        (
+            {"certificate-authority": missing},
+            {},
+            f"certificate authority {missing}: no such file or directory",
+        ),
+        (ours(authority), {"client-certificate": str(bad)}, f"client certificate {bad}: TLS fails: "),
+    ):
+        with pytest.raises(UnknownError) as raised:
+            holder(cluster, user)
+        assert says in str(raised.value)

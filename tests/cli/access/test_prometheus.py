@@ -79,7 +79,7 @@ def test_what_is_no_answer_is_said(
 
 def test_a_server_that_is_not_there_is_said() -> None:
     with pytest.raises(
-        PrometheusError, match=r"127\.0\.0\.1:1 does not answer \(Connection refused\): correct --p"
+        PrometheusError, match=r"127\.0\.0\.1:1 cannot be asked \(connection refused\): correct --p"
     ):
         Prometheus("http://127.0.0.1:1").now("up")
 

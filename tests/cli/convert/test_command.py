@@ -194,7 +194,7 @@ def test_nothing_is_written_where_one_file_is_wrong(
     bad.write_text("{")
     assert main(["convert", "--in-place", str(good), str(bad)]) == 2
     assert "nvidia.com/gpu" in good.read_text()
-    assert re.match(rf"vgpu: {bad}: ", capsys.readouterr().err)
+    assert re.match(rf"vgpu: {bad} is not YAML: ", capsys.readouterr().err)
 
 
 def test_the_exit_status_is_1_where_a_request_was_left(

@@ -1,0 +1,51 @@
+"""Names of objects as people write them: NAME, KIND/NAME or NAMESPACE/NAME."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from device_plugin.core.errors import VgpuError
+from device_plugin.kube.api import Ref
+
+# As Kubernetes has them (RFC 1123); a generateName may end with a hyphen.
+NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+NAME = re.compile(r"[a-z0-9][-.a-z0-9]{0,252}")
+FORM = "small letters, digits and hyphens"
+
+
+class ObjectNameError(VgpuError):
+    """The text names no object: it is empty, or has characters that no name in Kubernetes has."""
+
+
+class Named(NamedTuple):
+    """An object that a person names; `kind` is empty where it is not written."""
+
+    kind: str
+    ref: Ref
+
+
+def named(text: str, kinds: Mapping[str, str], namespace: Callable[[], str]) -> Named:
+    """The object that `text` names. `kinds` has the words for each kind, and `namespace` gives the one that is meant.
+
+    Raises ObjectNameError, and what `namespace` raises.
+    """
+    first, slash, name = text.rpartition("/")
+    if not name or (slash and not first):
+        raise ObjectNameError(
+            f"{text!r} names nothing: write NAME, NAMESPACE/NAME or {'/NAME or '.join(_kinds(kinds))}/NAME"
+        )
+    if not NAME.fullmatch(name):
+        raise ObjectNameError(f"{name!r} is no name in Kubernetes: write {FORM}")
+    kind = kinds.get(first, "")
+    return Named(kind, Ref(name, checked_namespace(first) if first and not kind else namespace()))
+
+
+def checked_namespace(name: str) -> str:
+    """The name of a namespace. Raises ObjectNameError."""
+    if not NAMESPACE.fullmatch(name):
+        raise ObjectNameError(f"{name!r} is no name of a namespace: write {FORM}")
+    return name
+
+
+def _kinds(kinds: Mapping[str, str]) -> list[str]:
+    return sorted({*kinds.values()})

@@ -1,0 +1,88 @@
+"""How a command fails: with one line on stderr that says what to do, and an exit status."""
+
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from io import TextIOWrapper
+from pathlib import Path
+
+from device_plugin.core.errors import VgpuError
+from device_plugin.core.exit_status import ERROR, INTERRUPTED, UNREAD
+from device_plugin.core.printable import one_line, printable
+
+log = logging.getLogger(__name__)
+
+# An answer of the API server, or a word of the command line, may be longer than anybody reads.
+MOST_CHARACTERS = 2000
+
+
+class ArgumentError(VgpuError):
+    """A word of the command line is no text."""
+
+
+def exit_status(run: Callable[[], int], *, of_people: bool) -> int:
+    """The exit status of `run`, whose failure is printed. An exit by argparse passes.
+
+    An error that nobody expects is one line too in a command `of_people`. A service raises it, for its log.
+    """
+    try:
+        try:
+            return run()
+        finally:
+            # Here, because a failure at the interpreter's end could not be told from others.
+            sys.stdout.flush()
+    except KeyboardInterrupt:
+        _say("interrupted")
+        return INTERRUPTED
+    except BrokenPipeError:
+        with suppress(OSError, ValueError):  # what is left of the output goes nowhere
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return UNREAD
+    except Exception as error:
+        if not of_people and not isinstance(error, VgpuError):
+            raise
+        _say(_line(error))
+        log.debug("how it came to that", exc_info=True)
+        return ERROR
+
+
+def check_words(words: Sequence[str]) -> None:
+    """Raise ArgumentError for a word that no request can hold: its bytes are not of the terminal's encoding."""
+    for word in words:
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            raise ArgumentError(f"{word!a} is not text in UTF-8: correct this argument") from None
+
+
+def open_streams() -> None:
+    """Open the standard streams that are closed, on nothing, and let none fail for a letter that it cannot show."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - until the program ends
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _say(text: str) -> None:
+    shown = text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]} ..."
+    with suppress(OSError):  # nobody reads it
+        print(f"vgpu: {shown}", file=sys.stderr, flush=True)  # noqa: T201 - the one place where a command fails
+
+
+def _line(error: Exception) -> str:
+    """What went wrong, in one line. Errors that are not expected are defects, and say where."""
+    if isinstance(error, VgpuError):
+        return " ".join(map(printable, str(error).splitlines()))
+    if isinstance(error, ModuleNotFoundError):
+        return f"the package {error.name} is missing: run pip install '.[cli]' in a checkout of vgpu"
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{Path(last.filename).name}:{last.lineno}"
+    return (
+        f"a defect of vgpu ({type(error).__name__}: {one_line(str(error))[:200]}, {where}): please report it"
+    )
