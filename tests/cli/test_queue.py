@@ -14,7 +14,7 @@ import yaml
 
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli import queue
-from device_plugin.cli.access import engine, port_forward
+from device_plugin.cli.access import engine, kubectl_says, port_forward
 from device_plugin.cli.printing import output
 from device_plugin.kube.errors import ForbiddenError, RefusedError
 from device_plugin.wiring import jobs
@@ -32,6 +32,7 @@ from tests.deadline import eventually, until
 PERSON = "token-of-person"
 WHO = {"token-of-engine": "system:serviceaccount:vgpu-system:vgpu-jobs", PERSON: "person"}
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/vgpu-system/leases"
+KLOG = 'echo \'E1124 05:52:49.464210   30475 memcache.go:265] "Unhandled Error" err="no list"\' >&2\n'
 FORWARDS = """#!/bin/sh
 echo "$KUBECONFIG $*" > {0}/asked
 echo "Forwarding from 127.0.0.1:{1} -> 9404"
@@ -255,9 +256,10 @@ def test_of_a_kubectl_that_runs_another_one_nothing_is_left(
     [
         (
             60.0, "#!/bin/sh\necho 'error: forbidden' >&2\nexit 1\n",
-            "vgpu-system/vgpu-jobs-0: it says error: forbidden: have an administrator bind the Role ask-job-engine",
+            "vgpu-system/vgpu-jobs-0: forbidden: have an administrator bind the Role ask-job-engine",
         ),
-        (0.2, "#!/bin/sh\nexec /bin/sleep 1000\n", "it says nothing within 0.2 s"),
+        (60.0, f"#!/bin/sh\n{KLOG * 4}echo 'no pods here' >&2\nexit 1\n", "vgpu-jobs-0: no pods here\n"),
+        (0.2, "#!/bin/sh\nexec /bin/sleep 1000\n", "vgpu-jobs-0: no answer within 0.2 s"),
         (60.0, "#!/nowhere\n", "cannot be run (No such file or directory): install it into a folder of $PATH"),
         (
             60.0, "#!/bin/sh\necho 'Forwarding from 127.0.0.1:1 -> 9404'\nexec /bin/sleep 1000\n", "does not answer",
@@ -275,7 +277,21 @@ def test_a_kubectl_that_cannot_forward_is_told_why(
     assert "no replica of the job engine leads now" in capsys.readouterr().err
     fleet.patch(f"{LEASES}/vgpu-jobs", {"spec": {"holderIdentity": "vgpu-jobs-0"}})
     assert vgpu(fleet, "queue") == 2
-    assert says in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert says in said
+    assert "memcache.go" not in said
+
+
+def test_kubectls_log_is_shown_to_who_asks_for_details(
+    fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    kubectl(monkeypatch, tmp_path, f"#!/bin/sh\n{KLOG}echo 'no pods here' >&2\nexit 1\n")
+    lease(fleet, "vgpu-jobs-0")
+    with caplog.at_level("DEBUG", kubectl_says.__name__):
+        assert vgpu(fleet, "queue", "-v") == 2
+    assert "memcache.go" in caplog.text
+    assert "memcache.go" not in capsys.readouterr().err
 
 
 def test_the_namespace_is_that_of_the_context_unless_one_is_named(

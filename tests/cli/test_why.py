@@ -22,7 +22,7 @@ from device_plugin.wiring.settings import ClusterSettings
 from tests.builders import objects
 from tests.builders.cards import MEM
 from tests.cli.fleet import Fleet
-from tests.cli.test_queue import LEASES, kubectl
+from tests.cli.test_queue import KLOG, LEASES, kubectl
 from tests.contract.cluster import JOBS
 
 
@@ -116,6 +116,19 @@ def test_what_the_leader_has_reserved_counts(
     assert (told["state"], told["source"]) == (
         "memory", "From the API server's lists and the allocator's 2 reservations",
     )  # fmt: skip
+
+
+def test_of_kubectls_log_no_line_is_in_the_answer(
+    full: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kubectl(monkeypatch, tmp_path, f"#!/bin/sh\n{KLOG * 4}echo 'error: it is not there' >&2\nexit 1\n")
+    lease = {"metadata": {"name": "vgpu-scheduler"}, "spec": {"holderIdentity": "vgpu-cluster-0_abc"}}
+    full.post(LEASES, {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", **lease})
+    for words in (["why", "waits"], ["fit", "--mem", "4"]):
+        main([*words, "--kubeconfig", str(full.kubeconfig)])
+        said = capsys.readouterr()
+        assert "kubectl cannot forward a port to pod vgpu-system/vgpu-cluster-0: it is not there" in said.out
+        assert "memcache.go" not in said.out + said.err
 
 
 def test_a_pod_for_which_the_leader_keeps_slices_is_told_who_leaves(

@@ -16,7 +16,9 @@ from tempfile import TemporaryFile
 from threading import Timer
 from typing import NamedTuple
 
+from device_plugin.adapters.http.client import lost_text
 from device_plugin.cli.access import caller
+from device_plugin.cli.access.kubectl_says import last_sentence
 from device_plugin.core.errors import VgpuError
 
 TIMEOUT_SECONDS = 30.0
@@ -65,8 +67,9 @@ def get(args: argparse.Namespace, of: PodPort, target: str, accept: str) -> Answ
             headers = {name.lower(): value for name, value in answer.getheaders()}
             return Answered(answer.status, answer.read().decode(errors="replace"), headers)
         except (OSError, HTTPException) as error:
+            why = lost_text(error) if isinstance(error, OSError) else "its answer breaks off"
             raise ForwardError(
-                f"{of.service} in {of.namespace} does not answer ({error}): try again"
+                f"{of.service} in {of.namespace} does not answer ({why}): try again"
             ) from error
         finally:
             connection.close()
@@ -79,7 +82,7 @@ def _forwarded(args: argparse.Namespace, of: PodPort) -> Iterator[int]:
         "kubectl", *caller.kubectl_words(args), f"--namespace={of.namespace}",
         "port-forward", "--address=127.0.0.1", f"pod/{of.pod}", f":{of.port}",
     ]  # fmt: skip
-    with TemporaryFile("w+") as said:
+    with TemporaryFile("w+", errors="replace") as said:
         try:
             process = subprocess.Popen(
                 words, env={**os.environ, "KUBECONFIG": caller.kubeconfig(args)}, text=True,
@@ -99,10 +102,8 @@ def _forwarded(args: argparse.Namespace, of: PodPort) -> Iterator[int]:
                 _end(process)
         if not port:
             said.seek(0)
-            why = " ".join(said.read().split()) or f"nothing within {TIMEOUT_SECONDS:g} s"
-            failed = ForwardError(
-                f"kubectl cannot forward a port to pod {of.namespace}/{of.pod}: it says {why}"
-            )
+            why = last_sentence(said.read()) or f"no answer within {TIMEOUT_SECONDS:g} s"
+            failed = ForwardError(f"kubectl cannot forward a port to pod {of.namespace}/{of.pod}: {why}")
             raise forbidden(failed, of.role) if "forbidden" in why else failed
 
 

@@ -34,11 +34,14 @@ from device_plugin.cli.run.objects import NewJob, Objects, RunError, objects, ow
 from device_plugin.cli.run.options import add_arguments, fetched, new_job
 from device_plugin.core.exit_status import INTERRUPTED
 from device_plugin.core.http_values import JSON
+from device_plugin.core.jobs.job import JobPhase
 from device_plugin.kube.api import JOBS, Kind, Ref
 from device_plugin.kube.errors import ApiError, ConflictError, GoneError
 
 __all__ = ["add_arguments", "run"]
 
+# Phases of a Job that waits for nothing.
+_RUNS = {JobPhase.RUNNING.value, JobPhase.RESIZING.value}
 _KINDS: Mapping[str, Kind[dict[str, Any]]] = {
     "ConfigMap": Kind("", "v1", "configmaps", "ConfigMap", dict),
     "Service": Kind("", "v1", "services", "Service", dict),
@@ -143,7 +146,9 @@ def _engine(client: KubeClient, args: argparse.Namespace, job: Ref) -> Callable[
         except (EngineError, ForwardError, ApiError):
             allowed.clear()
             return ""
-        except ValueError:  # it has not seen the Job yet
+        except (ValueError, LookupError):  # it has not seen the Job yet
+            return ""
+        if found["phase"] in _RUNS:  # it was started since it was read
             return ""
         place = f", number {found['place']} of its queue" if found["place"] else ""
         return f"{found['waitsFor'] or found['why']}{place}"

@@ -1,7 +1,7 @@
 """Follows a Job until it ends: says what it waits for, prints what its pods print, and shows its progress."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -12,6 +12,7 @@ from device_plugin.cli.run.logs import Logs
 from device_plugin.cli.run.objects import NOT_STARTED, RunError
 from device_plugin.cli.run.pods import JOB_PODS, JobPod, first_failure, shortened, text_of
 from device_plugin.core.batch import COMPLETION_INDEX, JOB_NAME, Job
+from device_plugin.core.events import Event
 from device_plugin.core.jobs.progress import BYTES, Progress, progress_of
 from device_plugin.kube.api import EVENTS, JOBS, Ref, Where
 from device_plugin.kube.errors import ApiError, GoneError, UnknownError
@@ -29,6 +30,10 @@ LINE_SECONDS = 60.0
 OUTPUT_SECONDS = 30.0
 # Pods that could not be started, and none that could: the Job tries for ever, because its node may be to blame.
 MOST_STARTS = 3
+# Events that say why a Job is suspended, why it has another width, and why none of its pods is made.
+_WHY_IT_WAITS = frozenset({Event.JOB_WAITS, Event.JOB_REFUSED, Event.JOB_STOPPED, Event.PODS_REFUSED})
+_WHY_IT_CHANGED = frozenset({Event.JOB_GROWN, Event.JOB_SHRUNK, Event.PODS_REFUSED})
+_NO_PODS = frozenset({Event.PODS_REFUSED, "FailedCreate"})
 _READ_PROGRESS = ("sh", "-c", 'cat "$VGPU_PROGRESS"')
 
 
@@ -126,14 +131,14 @@ class Following:
         """What the Job does, or waits for."""
         if job.suspend:
             if time.monotonic() >= self._ask_at:
-                self._engine = self._asked() or self._event()
+                self._engine = self._asked() or self._event(_WHY_IT_WAITS)
                 # An engine that says nothing has not seen the Job yet.
                 self._ask_at = time.monotonic() + (ASK_SECONDS if self._engine else NEWS_SECONDS)
             return f"waits in its queue{': ' if self._engine else ''}{self._engine}"
         if job.ready:
             return f"runs with {job.ready} of {job.parallelism} replicas" if not self._parts else "runs"
         waiting = [pod.waits_for for pod in pods if pod.waits_for]
-        why = waiting[0] if waiting else "" if pods else self._event()
+        why = waiting[0] if waiting else "" if pods else self._event(_NO_PODS)
         return f"starts: {why}" if why else "starts"
 
     def _say_news(self, job: Job) -> None:
@@ -143,14 +148,19 @@ class Following:
             self._width = job.parallelism
         if self._news_at and time.monotonic() >= self._news_at:
             self._news_at = 0.0
-            if (news := self._event()) and not self._parts:
+            if (news := self._event(_WHY_IT_CHANGED)) and not self._parts:
                 self._console.say(f"{self._job.name}: {news}")
 
-    def _event(self) -> str:
-        """The newest event about the Job, as far as the caller may read events."""
+    def _event(self, reasons: Set[str]) -> str:
+        """The newest event about the Job with one of these reasons, as far as the caller may read events.
+
+        Others, such as the Job controller's `Job completed`, may have come after the Job was read.
+        """
         where = Where(self._job.namespace, fields=f"involvedObject.uid={self._job.uid}")
         with suppress(ApiError):
-            events = self._client.list(EVENTS, where).items
+            events = [
+                each for each in self._client.list(EVENTS, where).items if each.get("reason") in reasons
+            ]
             newest = max(
                 events, key=lambda e: str(e.get("lastTimestamp") or e.get("eventTime") or ""), default={}
             )

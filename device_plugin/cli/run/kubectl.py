@@ -4,8 +4,8 @@ import os
 import subprocess
 from collections.abc import Sequence
 
+from device_plugin.cli.access.kubectl_says import last_sentence
 from device_plugin.cli.run.objects import CONTAINER, RunError
-from device_plugin.core.printable import one_line
 
 SECONDS = 30.0
 
@@ -56,5 +56,5 @@ class Kubectl:
 
 
 def as_line(text: bytes) -> str:
-    """A text of kubectl's as one printable line."""
-    return one_line(text.decode(errors="replace"))
+    """What kubectl says on stderr as one sentence."""
+    return last_sentence(text.decode(errors="replace")) or "it fails without a word"

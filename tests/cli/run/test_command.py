@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from device_plugin.adapters.kube.client import KubeClient
+from device_plugin.cli.access import engine
+from device_plugin.cli.access.port_forward import ForwardError
 from device_plugin.cli.run import fetch, follow, logs
 from device_plugin.cli.run.follow import Speed
 from device_plugin.cli.run.pods import JobPod, first_failure
@@ -132,6 +134,56 @@ def test_a_job_is_followed_from_its_queue_to_its_end(fleet: Fleet) -> None:
     run.says("train: done")
     assert run.out == "first\nsecond\n"
     assert fleet.get(f"{JOBS}/train")["kind"] == "Job"
+
+
+def event(fleet: Fleet, job: dict[str, Any], reason: str, message: str, second: int) -> None:
+    """Somebody says this of the Job."""
+    name = job["metadata"]["name"]
+    about = {"kind": "Job", "namespace": "default", "name": name, "uid": job["metadata"]["uid"]}
+    body = {
+        "metadata": {"name": f"{name}.{second}"}, "involvedObject": about, "reason": reason, "message": message,
+        "lastTimestamp": f"2026-01-01T00:00:{second:02}Z",
+    }  # fmt: skip
+    fleet.post("/api/v1/namespaces/default/events", body)
+
+
+def test_only_what_a_job_waits_for_is_said_of_one_that_waits(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "NEWS_SECONDS", 0.01)
+    monkeypatch.setattr(follow, "ASK_SECONDS", 0.01)
+    forbidden = ForwardError("you may not ask")
+    monkeypatch.setattr(engine, "ask", lambda *_, **__: (_ for _ in ()).throw(forbidden))
+    run = Run(fleet, "train", "--mem=1", "--", "x")
+    job = run.job("train")
+    run.says("train: waits in its queue\n")
+    # It was read as suspended, and ran to its end before its events were.
+    for second, reason, message in (
+        (1, "Suspended", "Job suspended"), (2, "JobAdmitted", "starts with 1 pod"), (3, "Completed", "Job completed"),
+    ):  # fmt: skip
+        event(fleet, job, reason, message, second)
+    event(fleet, job, "JobWaits", "waits for 1 card", 0)
+    run.says("train: waits in its queue: waits for 1 card\n")
+    start(fleet, job)
+    over(fleet, "train")
+    assert run.end() == 0
+    assert not any(odd in run.err for odd in ("Job completed", "Job suspended", "starts with 1 pod"))
+
+
+@pytest.mark.parametrize(
+    ("phase", "says"), [("waiting", ": room, number 2 of its queue\n"), ("running", "\n")]
+)
+def test_of_a_job_that_was_started_meanwhile_the_engine_says_nothing(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, phase: str, says: str
+) -> None:
+    found = {"phase": phase, "place": 2, "waitsFor": "room", "why": "runs with 1 pod"}
+    monkeypatch.setattr(engine, "ask", lambda *_, **__: (200, json.dumps({"jobs": [found]})))
+    run = Run(fleet, "train", "--mem=1", "--", "x")
+    job = run.job("train")
+    run.says(f"train: waits in its queue{says}")
+    start(fleet, job)
+    over(fleet, "train")
+    assert run.end() == 0
 
 
 def test_without_a_job_engine_it_says_how_to_install_one(fleet: Fleet) -> None:
@@ -346,14 +398,8 @@ def test_why_the_replicas_are_fewer_is_said(fleet: Fleet, monkeypatch: pytest.Mo
     run = Run(fleet, "train", "--cards=3", "--min=1", "--", "x")
     job = run.job("train")
     start(fleet, job)
-    about = {"kind": "Job", "namespace": "default", "name": "train", "uid": job["metadata"]["uid"]}
-    event = {
-        "metadata": {"name": "e"},
-        "involvedObject": about,
-        "reason": "JobShrunk",
-        "message": "for default/b",
-    }
-    fleet.post("/api/v1/namespaces/default/events", event)
+    event(fleet, job, "JobShrunk", "for default/b", 1)
+    event(fleet, job, "SuccessfulDelete", "Deleted pod: train-2", 2)
     fleet.patch(f"{JOBS}/train", {"spec": {"parallelism": 2, "completions": 2}})
     run.says("train: for default/b")
     over(fleet, "train")
