@@ -60,8 +60,10 @@ WAITING = ("tests/e2e/test_burst.py", "tests/e2e/test_writes.py", "tests/e2e/tes
 # The last of them removes the engine.
 JOBS = tuple(
     f"tests/e2e/test_{name}.py"
-    for name in ("elastic", "job_engine", "job_kinds", "job_faults", "run", "monitoring", "queue_commands")
-)
+    for name in (
+        "elastic", "job_engine", "job_kinds", "job_faults", "passing_queues", "run", "monitoring", "queue_commands",
+    )
+)  # fmt: skip
 # With the job engine too, on several nodes. The last one takes a node's power.
 STRANDED = ("tests/e2e/test_chart.py", "tests/e2e/test_job_pools.py", "tests/e2e/test_stranded_jobs.py")
 # A page for newcomers, which installs the product and removes it.
