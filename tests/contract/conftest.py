@@ -41,11 +41,11 @@ USERS = {
     "tenant": "jane",
     "editor": "carol",
 }
-# On a real cluster all but these two may do everything: where RBAC refused first, these tests could not see what
-# admission says. The editor may do what Kubernetes' role `edit` allows, so admission's authorizer can say no. The
-# controller is the one of Jobs, with its rights and the group by which policies know it.
+# On a real cluster all but these three may do everything: where RBAC refused first, these tests could not see what
+# admission says. The editor and Kueue may do what Kubernetes' role `edit` allows, so admission's authorizer can say no.
+# The controller is the one of Jobs, with its rights and the group by which policies know it.
 EDITORS = "vgpu-contract-editors"
-GROUPS = {"editor": EDITORS, "controller": "system:serviceaccounts:kube-system"}
+GROUPS = {"editor": EDITORS, "kueue": EDITORS, "controller": "system:serviceaccounts:kube-system"}
 
 
 @pytest.fixture(scope="session")
