@@ -19,16 +19,15 @@ from device_plugin.core.annotations import GROUP_SIZE
 from device_plugin.core.grants import Grant
 from device_plugin.core.ledger import Ledger, Reservation
 from device_plugin.core.placement import Placer, Refusal
-from device_plugin.core.placement.fit import SearchBudget, at_most
+from device_plugin.core.placement.fit import CARDS_IN_A_LOOK, SearchBudget, at_most
 from device_plugin.core.placement.policies import NODE_SCORE
 from device_plugin.core.pods import Pod
 from device_plugin.core.rearrange import size
 from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import Gang, PodRequest
 
-# The budget of looks at cards for the pods of a gang that have several containers: 1 to 2 s. Finding the nodes that fit
-# one container costs one look for every CARDS_IN_A_LOOK cards.
-LOOKS, CARDS_IN_A_LOOK = 200_000, 200
+# The budget of looks at cards for the pods of a gang that have several containers: 1 to 2 s.
+LOOKS = 200_000
 # kube-scheduler asks for a refused pod again at the next Binding. Before 1.32 it does so after five minutes and
 # at most 10 s of backoff. The rest of a gang has BINDING_SECONDS after each Binding.
 BINDING_SECONDS = 600.0
@@ -49,16 +48,18 @@ class Member:
     nodes: Nodes = None
 
 
-def place_all(members: Iterable[Member], placer: Placer, ledger: Ledger) -> Sequence[Grant] | Refusal:
+def place_all(
+    members: Iterable[Member], placer: Placer, ledger: Ledger, budget: SearchBudget | None = None
+) -> Sequence[Grant] | Refusal:
     """Place all `members` or none: their grants, which the ledger then holds with the host amounts, or a refusal.
 
-    No member may hold anything before. `placer` decides by `ledger`.
+    No member may hold anything before. `placer` decides by `ledger`, with this `budget`, or with one of LOOKS.
     """
     ordered = sorted(sorted(members, key=lambda member: member.request.pod), key=_order)
     bound = _bound(ordered, placer)
     if 0 < bound < len(ordered):
         return _short(bound, len(ordered))
-    budget = SearchBudget(LOOKS)
+    budget = SearchBudget(LOOKS) if budget is None else budget
     with ledger.transaction() as change:
         grants: list[Grant] = []
         for member in ordered:

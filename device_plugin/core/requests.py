@@ -146,7 +146,7 @@ class Gang:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class PodRequest:
     """The request of a pod: its containers' requests in the order of the spec, and its selectors of cards.
 

@@ -8,14 +8,24 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from device_plugin.core.cards import Inventory
+from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.jobs.job import JobSpec
 from device_plugin.core.ledger import Ledger, NodeState
 from device_plugin.core.node_constraints import NodeConstraints, NodeIndex, NodeSet
-from device_plugin.core.placement.card_columns import Mask
-from device_plugin.core.placement.fit import CardFit, KindSizes, allowed_cards, at_most
+from device_plugin.core.placement.card_columns import Ints, Mask
+from device_plugin.core.placement.fit import (
+    CardFit,
+    KindSizes,
+    allowed_cards,
+    by_cards,
+    limited,
+    looks_at_all,
+)
 from device_plugin.core.placement.table import NodeTable
 from device_plugin.core.requests import PodRequest
 
@@ -27,29 +37,60 @@ _EXACT = 1e-9
 MOST_NAMED = 3
 
 
+_Where = tuple[NodeSet | None, bool]
+"""The nodes where pods may go (None: all), and whether closed cards count."""
+
+
 class EmptyPool:
-    """The nodes of a pool without any holding; `index` says where jobs may go, without it they may go anywhere."""
+    """The nodes of a pool without any holding; `index` says where jobs may go, without it they may go anywhere.
+
+    It lasts as long as the nodes do, and what is known of a request as long as the request, which is that of a job.
+    """
 
     def __init__(self, nodes: Mapping[str, NodeState], index: NodeIndex | None = None) -> None:
         ledger = Ledger()
-        for name, node in nodes.items():
-            if node.inventory is not None:
-                ledger.set_node(name, node.inventory, node.whole)
+        self._nodes = _inventories(nodes)
+        for name, (inventory, whole) in self._nodes.items():
+            ledger.set_node(name, inventory, whole)
         self._table = NodeTable(ledger)
         self._table.refresh()
         self._index = index
-        self._capacity: dict[tuple[PodRequest, NodeSet | None, bool], int] = {}
-        self._demands: dict[tuple[PodRequest, NodeSet | None, bool], _Demand] = {}
+        self._capacity = WeakKeyDictionary[PodRequest, dict[_Where, int]]()
+        self._demands = WeakKeyDictionary[PodRequest, dict[_Where, _Demand]]()
+        # The number of pods for which the cards of each node have room, for those that asked for other cards last.
+        self._counts: tuple[object, Ints] = None, np.zeros(0, dtype=np.int64)
+
+    def has(self, nodes: Mapping[str, NodeState], index: NodeIndex | None) -> bool:
+        """True if this pool is that of these nodes, whatever is held on them."""
+        return index is self._index and _inventories(nodes) == self._nodes
 
     def capacity(self, job: JobSpec, *, closed: bool = False) -> int:
         """The number of replicas of the job for which the open cards have room, with `closed` all cards."""
         if not job.cards:
             return UNBOUNDED
-        nodes = self._allowed(job.nodes, closed=closed)
-        key = job.request, nodes, closed
-        if key not in self._capacity:
-            self._capacity[key] = at_most(self._table, job.request, nodes, closed=closed)
-        return self._capacity[key]
+        found = self.known_capacity(job, closed=closed)
+        if found is None:
+            where = self._allowed(job.nodes, closed=closed), closed
+            found = limited(self._table, self._by_cards(job.request, closed=closed), job.request, where[0])
+            self._capacity.setdefault(job.request, {})[where] = found
+        return found
+
+    def known_capacity(self, job: JobSpec, *, closed: bool = False) -> int | None:
+        """The capacity as far as it was asked for before; None if it was not."""
+        if not job.cards:
+            return UNBOUNDED
+        known = self._capacity.get(job.request)
+        return None if known is None else known.get((self._allowed(job.nodes, closed=closed), closed))
+
+    def looks(self, request: PodRequest, *, closed: bool) -> int:
+        """What it costs to find a capacity, in looks at cards: 0 if the last request asked for the same cards."""
+        return 0 if self._counts[0] == _of_cards(request, closed=closed) else looks_at_all(self._table)
+
+    def _by_cards(self, request: PodRequest, *, closed: bool) -> Ints:
+        asked = _of_cards(request, closed=closed)
+        if self._counts[0] != asked:
+            self._counts = asked, by_cards(self._table, request, closed=closed)
+        return self._counts[1]
 
     def may_hold(self, jobs: Sequence[JobSpec], *, closed: bool = False) -> bool:
         """False if the open cards, with `closed` all cards, are too few for the least widths of all jobs together."""
@@ -67,10 +108,11 @@ class EmptyPool:
         return max(memory, cores) <= sum(cards.values()) + _EXACT
 
     def _demand(self, job: JobSpec, nodes: NodeSet | None, *, closed: bool) -> "_Demand":
-        key = job.request, nodes, closed
-        if key not in self._demands:
-            self._demands[key] = _Demand.of(job.request, self._table, self._cards_for(job, closed=closed))
-        return self._demands[key]
+        known = self._demands.setdefault(job.request, {})
+        if (nodes, closed) not in known:
+            cards = self._cards_for(job, closed=closed)
+            known[nodes, closed] = _Demand.of(job.request, self._table, cards)
+        return known[nodes, closed]
 
     def closed_cards(self, jobs: Sequence[JobSpec]) -> str:
         """The closed cards that these jobs could use, for people: `card GPU-1 of node a is cordoned`; at most three."""
@@ -111,6 +153,16 @@ class EmptyPool:
         cards = allowed_cards(self._table, job.request, closed=closed)
         nodes = self._allowed(job.nodes, closed=closed)
         return cards if nodes is None else cards & self._table.chosen(nodes)[:, None]
+
+
+def _inventories(nodes: Mapping[str, NodeState]) -> Mapping[str, tuple[Inventory, HostAmounts]]:
+    """What the nodes have in all."""
+    return {name: (node.inventory, node.whole) for name, node in nodes.items() if node.inventory is not None}
+
+
+def _of_cards(request: PodRequest, *, closed: bool) -> object:
+    """The part of a request that cards decide."""
+    return [asked for _, asked in request.containers], request.models, request.uuids, closed
 
 
 class _Demand(NamedTuple):

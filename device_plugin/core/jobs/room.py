@@ -2,27 +2,19 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 
-from device_plugin.core.gang import Member, place_all
-from device_plugin.core.grants import Grant
 from device_plugin.core.jobs.empty_pool import UNBOUNDED, EmptyPool
 from device_plugin.core.jobs.job import JobKey, JobSpec
+from device_plugin.core.jobs.search import Search
 from device_plugin.core.ledger import Ledger, Transaction
 from device_plugin.core.node_constraints import NodeIndex, NodeSet
-from device_plugin.core.placement import Placer, Refusal
+from device_plugin.core.placement import Placer
 from device_plugin.core.placement.card_columns import Mask
-from device_plugin.core.placement.fit import at_most, whole_cards
-from device_plugin.core.placement.policies import DEFAULT, UNTIL_LEARNT
-from device_plugin.core.requests import ANYTHING, PodRequest
-
-_Class = tuple[PodRequest, NodeSet | None]
-"""What replicas ask for, and where they may go: there is as much room for one as for another of its class."""
 
 
 class RoomTrial(Protocol):
@@ -82,23 +74,22 @@ class LedgerRoom:
     """The room of a ledger that belongs to the caller's round, a fork of a snapshot; `placer` decides by it.
 
     `replicas` are the holders of each job's replicas in the order of their indexes, and `nodes` what the jobs'
-    constraints are compared with; without it replicas may go anywhere.
+    constraints are compared with; without it replicas may go anywhere. `search` is what searches the ledger, if it is
+    to remember something for the next round.
     """
 
     def __init__(
         self, ledger: Ledger, placer: Placer, replicas: Mapping[JobKey, Sequence[str]],
-        nodes: NodeIndex | None = None,
+        nodes: NodeIndex | None = None, search: Search | None = None,
     ) -> None:  # fmt: skip
+        self._search = search or Search(ledger, placer)
+        self._emptied: EmptyPool | None = None
         self._ledger = ledger
         self._placer = placer
         self._index = nodes
         # The nodes, as bits of the index, whose cards are closed to other jobs.
         self._kept = 0
         self._replicas: dict[JobKey, tuple[str, ...]] = {key: tuple(held) for key, held in replicas.items()}
-        self._last: _Last | None = None
-        # Version of the ledger and number of replicas.
-        self._free: dict[_Class, tuple[int, int]] = {}
-        self._emptied: EmptyPool | None = None
 
     def replicas(self) -> Mapping[JobKey, Sequence[str]]:
         """The holders of each job's replicas, in the order of their indexes."""
@@ -109,48 +100,10 @@ class LedgerRoom:
             return True
         held = self._replicas.get(job.key, ())
         names = tuple(_replica(job.key, len(held) + number) for number in range(count))
-        requests = [replace(job.request, pod=name) for name in names]
-        if not (self._take_one(requests[0], job) if count == 1 else self._take_all(requests, job)):
+        if self._search.take(job, names, self._nodes(job)) is None:
             return False
         self._replicas[job.key] = held + names
         return True
-
-    def _take_one(self, request: PodRequest, job: JobSpec) -> bool:
-        nodes = self._nodes(job)
-        grant = self._beside(request, nodes) or self._placer.find(request, nodes)
-        if grant is None:
-            return False
-        self._ledger.hold(grant, request.host)
-        self._last = _Last(request, nodes, grant.node, self._ledger.version)
-        return True
-
-    def _beside(self, request: PodRequest, nodes: NodeSet | None) -> Grant | None:
-        """The grant on the node of the last replica, if that asked for as much and nothing has changed since.
-
-        Whole cards are taken of the fullest node that has enough. That is still this one, and a look at one node costs
-        a tenth of one at all of them.
-        """
-        last = self._last
-        if last is None or last.version != self._ledger.version or not _fills_nodes(request):
-            return None
-        if last.nodes is not nodes or not last.asks_like(request):
-            return None
-        node = self._ledger.node(last.node)
-        return whole_cards(node, request) if node is not None else None
-
-    def _take_all(self, requests: Sequence[PodRequest], job: JobSpec) -> bool:
-        # Why there is no room costs more to find than a bound.
-        if self.free(job) < len(requests):
-            return False
-        if requests and _fills_nodes(requests[0]):
-            with self._ledger.transaction() as change:
-                fitting = all(self._take_one(request, job) for request in requests)
-                if fitting:
-                    change.commit()
-            return fitting
-        nodes = self._nodes(job)
-        members = (Member(request, nodes) for request in requests)
-        return not isinstance(place_all(members, self._placer, self._ledger), Refusal)
 
     def _allowed(self, job: JobSpec) -> NodeSet | None:
         """The nodes where replicas of the job may go; None if all of them."""
@@ -181,16 +134,10 @@ class LedgerRoom:
     def free(self, job: JobSpec) -> int:
         if not job.cards:
             return UNBOUNDED
-        nodes = self._nodes(job)
-        known = self._free.get((job.request, nodes))
-        if known is None or known[0] != self._ledger.version:
-            self._placer.table.refresh()
-            known = self._ledger.version, at_most(self._placer.table, job.request, nodes)
-            self._free[job.request, nodes] = known
-        return known[1]
+        return self._search.free(job, self._nodes(job))
 
     def capacity(self, job: JobSpec, /, *, closed: bool = False) -> int:
-        return self._empty().capacity(job, closed=closed)
+        return self._search.capacity(job, self._empty(), closed=closed)
 
     def may_hold(self, jobs: Sequence[JobSpec], /, *, closed: bool = False) -> bool:
         return self._empty().may_hold(jobs, closed=closed)
@@ -199,9 +146,9 @@ class LedgerRoom:
         return self._empty().closed_cards(jobs)
 
     def _empty(self) -> EmptyPool:
-        """The pool without any holding; made once."""
+        """The pool without any holding."""
         if self._emptied is None:
-            self._emptied = EmptyPool(self._ledger.snapshot().records(), self._index)
+            self._emptied = self._search.empty_pool(self._index)
         return self._emptied
 
     def givers(self, jobs: Sequence[JobSpec]) -> Collection[JobKey] | None:
@@ -236,22 +183,6 @@ class LedgerRoom:
         return _LedgerTrial(self._ledger.transaction(), self._replicas)
 
 
-class _Last(NamedTuple):
-    """The replica that was taken last: where it might go, where it went, and the version of the ledger afterwards."""
-
-    request: PodRequest
-    nodes: NodeSet | None
-    node: str
-    version: int
-
-    def asks_like(self, request: PodRequest) -> bool:
-        """True if another replica asks for as much."""
-        own = self.request
-        return (own.containers, own.models, own.host, own.policy) == (
-            request.containers, request.models, request.host, request.policy
-        )  # fmt: skip
-
-
 class _LedgerTrial:
     def __init__(self, change: Transaction, replicas: dict[JobKey, tuple[str, ...]]) -> None:
         self._change = change
@@ -274,16 +205,6 @@ class _LedgerTrial:
         if not self._committed or error is not None:
             self._replicas.clear()
             self._replicas.update(self._before)
-
-
-def _fills_nodes(request: PodRequest) -> bool:
-    """True for a pod of one container that asks for whole cards, any of a model, by a policy that fills nodes."""
-    return (
-        len(request.containers) == 1
-        and request.containers[0][1].whole > 0
-        and request.uuids == ANYTHING
-        and request.policy in ("", DEFAULT, UNTIL_LEARNT)
-    )
 
 
 def _replica(job: JobKey, index: int) -> str:

@@ -16,6 +16,9 @@ from device_plugin.core.placement.table import NodeTable
 from device_plugin.core.requests import PodRequest, Request
 from device_plugin.core.units import proportional, units_to_mib
 
+# Comparing a request with all cards costs one look for every CARDS_IN_A_LOOK cards, and computing the scores of all
+# nodes SCORES_IN_LOOKS times as much.
+CARDS_IN_A_LOOK, SCORES_IN_LOOKS = 200, 4
 # Cards that a decision may look at, on one node and in all. A pod of 8 containers that fits a node of 16 cards needs a
 # hundred looks; a pod can be made so that it needs very many: LOOKS take about 0.1 s.
 LOOKS_PER_NODE = 2_000
@@ -151,12 +154,19 @@ def _runs(free: int) -> list[tuple[int, int]]:
     return runs
 
 
+def looks_at_all(table: NodeTable) -> int:
+    """What it costs to compare a request with all cards."""
+    return 1 + table.card_count // CARDS_IN_A_LOOK
+
+
 class SearchBudget:
     """Bounds how many cards one decision looks at: in all, and on each node."""
 
     def __init__(self, total: int = LOOKS) -> None:
         self._total = total
         self._here = 0
+        self.spent = 0
+        """Looks that were taken."""
 
     @property
     def left(self) -> int:
@@ -172,6 +182,7 @@ class SearchBudget:
         """Take `count` looks; False once the node, or the whole decision, has used more than its looks."""
         self._total -= count
         self._here -= count
+        self.spent += count
         return self._here >= 0
 
 
@@ -374,8 +385,20 @@ def at_most(
     Of a pod of several containers each is counted as if it were alone. Slices in percent are counted as if all were
     rounded down. With `closed` cards count too that are not usable now. The table must be up to date.
     """
+    return limited(table, by_cards(table, request, closed=closed), request, nodes)
+
+
+def by_cards(table: NodeTable, request: PodRequest, *, closed: bool = False) -> Ints:
+    """The part of `at_most` that the cards decide: such pods that each node's cards have room for; shape (nodes,)."""
     allowed = allowed_cards(table, request, closed=closed)
-    counts = np.min([count // wanted for wanted, count in fits_by_node(table, request, allowed)], axis=0)
+    counts: Ints = np.min(
+        [count // wanted for wanted, count in fits_by_node(table, request, allowed)], axis=0
+    )
+    return counts
+
+
+def limited(table: NodeTable, counts: Ints, request: PodRequest, nodes: Sequence[str] | None = None) -> int:
+    """The sum of the `counts` of `nodes` (None: all), of each no more than its CPU and memory are enough for."""
     for asked, left in zip((request.host.cpu_milli, request.host.memory_mib), table.host[:2], strict=True):
         if asked:
             counts = np.minimum(counts, np.maximum(left, 0) // asked)

@@ -11,9 +11,11 @@ from device_plugin.core.grants import MAX_CONTAINERS, Grant, Slice
 from device_plugin.core.hosts import NOTHING
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.loads import Loads
+from device_plugin.core.node_constraints import NodeSet
 from device_plugin.core.placement.cache import NodeScores, Policy, ScoreCache
 from device_plugin.core.placement.card_columns import CardKind, Floats, Mask, kinds_where
 from device_plugin.core.placement.fit import (
+    SCORES_IN_LOOKS,
     CardFit,
     KindSizes,
     SearchBudget,
@@ -21,6 +23,7 @@ from device_plugin.core.placement.fit import (
     fit,
     fit_pod,
     fits_by_node,
+    looks_at_all,
 )  # fmt: skip
 from device_plugin.core.placement.policies import DEFAULT, NODE_SCORE, OFFERED, Given, Model, WorkloadTables
 from device_plugin.core.placement.refusal import Causes, Refusal, Refused
@@ -31,6 +34,8 @@ from device_plugin.core.requests import ANYTHING, PodRequest, Request, Shape
 from device_plugin.core.roles import ALONE
 
 BY_DEFAULT = Scoring()
+# Answers that are remembered about requests for which there are no cards.
+MOST_ANSWERS = 1024
 
 
 class Placer:
@@ -49,6 +54,9 @@ class Placer:
         self._model = Model(Given(WorkloadTables((), (), ()), self.table, scoring))
         # The model that replaces it once its scores are ready.
         self._next: Model | None = None
+        # By what the cards decide of a request: whether there are none for it, for the table as it was last asked.
+        self._nowhere: dict[object, bool] = {}
+        self._asked = self.table.seen
 
     def twin(self, ledger: Ledger, loads: Loads) -> "Placer":
         """A placer with the same policies and settings over another ledger, without workload tables."""
@@ -151,7 +159,7 @@ class Placer:
         name, policy = self._model.policy(request)
         shape = Shape.of(request)
         scores = None if shape is None else self.scores.get(name, shape)
-        if scores is None and self.nowhere(request, nodes):
+        if scores is None and self.nowhere(request, nodes, budget):
             return None
         among = None if vetted or request.host == NOTHING else self.table.with_host(request.host)
         if request.rank.avoid:
@@ -159,6 +167,8 @@ class Placer:
             among = apart if among is None else among & apart
         if shape is None:
             return self._several(request, self._offering(nodes, among), policy, budget or SearchBudget())
+        if scores is None and budget is not None:
+            budget.spend(SCORES_IN_LOOKS * looks_at_all(self.table))
         return self._one(request, self.scores.of(name, policy, shape), among, nodes)
 
     def prepare(self, request: PodRequest, nodes: Sequence[str]) -> None:
@@ -169,12 +179,31 @@ class Placer:
         if not self._scored(request):
             self.table.chosen(nodes)
 
-    def nowhere(self, request: PodRequest, nodes: Sequence[str] | None = None) -> bool:
+    def nowhere(
+        self, request: PodRequest, nodes: Sequence[str] | None = None, budget: SearchBudget | None = None
+    ) -> bool:
         """True if none of `nodes` (None: all) has the cards for the request; false if one may have.
 
         It compares states of cards, which is much faster than computing scores, and decides most refusals. The table
-        must be up to date.
+        must be up to date. What differs only in CPU and memory has one answer, which takes nothing of the `budget`.
         """
+        if self._asked != self.table.seen or len(self._nowhere) >= MOST_ANSWERS:
+            self._nowhere.clear()
+            self._asked = self.table.seen
+        # Nodes by name may be thousands: comparing them takes longer than looking.
+        known = nodes is None or isinstance(nodes, NodeSet)
+        asked = frozenset(asked for _, asked in request.containers)
+        key = (asked, request.models, request.uuids, nodes) if known else None
+        found = self._nowhere.get(key)
+        if found is None:
+            if budget is not None:
+                budget.spend(looks_at_all(self.table))
+            found = self._looked(request, nodes)
+            if known:
+                self._nowhere[key] = found
+        return found
+
+    def _looked(self, request: PodRequest, nodes: Sequence[str] | None) -> bool:
         table, models = self.table, request.models
         states = table.states.columns()
         accepted = kinds_where(table.kinds, lambda kind: models.accepts_model(kind.model))

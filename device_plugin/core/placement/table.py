@@ -91,6 +91,11 @@ class NodeTable(Columns):
             if name in self.position:
                 self._write_used(self.position[name])
 
+    @property
+    def seen(self) -> tuple[int, int]:
+        """The versions of the ledger and of the loads as of the last refresh."""
+        return self._seen
+
     def node(self, name: str) -> NodeState | None:
         """The state of a node as of the last refresh; None if it has no inventory."""
         position = self.position.get(name)

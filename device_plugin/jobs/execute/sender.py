@@ -18,7 +18,7 @@ from device_plugin.kube.errors import ApiError, ConflictError, GoneError, Refuse
 
 log = logging.getLogger(__name__)
 
-# Seconds after which a decision is made anew instead of being carried out.
+# Seconds after which a decision is looked at again before it is carried out.
 FRESH_SECONDS = 10.0
 # Seconds until a write that was refused is tried again: twice as many each time.
 FIRST_PAUSE, LONGEST_PAUSE = 5.0, 300.0
@@ -63,16 +63,28 @@ class Sender:
             del self._doubted[uid]
         return True
 
-    def send(self, writes: Iterable[Write], decided: float) -> bool:
+    def send(
+        self, writes: Iterable[Write], decided: float, holds: Callable[[Write], bool] = lambda _: True
+    ) -> bool:
         """Send the writes, which were decided at `decided` of the clock; false if one was not done.
 
-        Then the others are not sent either: they are decided again.
+        Then the others are not sent either: they are decided again. What comes late is sent as far as it holds: where
+        nothing has changed that a plan of its Job depends on, and `holds` is true.
         """
-        return all(self._send(write, decided) for write in writes)
+        done = True
+        for write in writes:
+            if self._clock() - decided > FRESH_SECONDS and not self._holds(write, holds):
+                done = False
+            elif not self._send(write):
+                return False
+        return done
 
-    def _send(self, write: Write, decided: float) -> bool:
+    def _holds(self, write: Write, holds: Callable[[Write], bool]) -> bool:
+        return self._leads() and self._known.renewed(write.managed) is not None and holds(write)
+
+    def _send(self, write: Write) -> bool:
         for _ in range(MOST_SENT):
-            if not self._leads() or self._clock() - decided > FRESH_SECONDS:
+            if not self._leads():
                 return False
             try:
                 return self._sent_once(write)

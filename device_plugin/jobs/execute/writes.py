@@ -89,6 +89,25 @@ class Write:
         return next(pod for pod in self.managed.pods if pod.index == 0)
 
     @property
+    def frees(self) -> Resize | None:
+        """The record of the change by which replicas leave; None of another write."""
+        record = self.record
+        leaves = self.action in (Action.RECORD, Action.WIDTH, Action.STOP)
+        return record if leaves and record is not None and record.shrinks else None
+
+    @property
+    def added(self) -> int:
+        """The number of replicas of the Job for which there must be room."""
+        job, record = self.managed.job, self.record
+        if self.action is Action.START:
+            return self.width or job.width
+        if self.action is Action.RECORD and record is not None:
+            return max(0, record.after - record.before)
+        if self.action in (Action.WIDTH, Action.WINDOW) and self.width is not None:
+            return max(0, self.width - job.width)
+        return 0
+
+    @property
     def body(self) -> Object:
         """The merge patch; of one that `keeps` conditions are merged by their types."""
         metadata: dict[str, object] = {}

@@ -139,6 +139,7 @@ class _PoolRoom:
 
     def __init__(self, fork: Fork, jobs: Collection[Managed], now: float) -> None:
         self._fork = fork
+        fork.begin(jobs)
         fork.renew(jobs, now)
         self._room: LedgerRoom = fork.room()
         self._cards = max(1.0, self._room.cards())

@@ -9,13 +9,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from device_plugin.core.gang import Member, place_all
 from device_plugin.core.grants import Grant
 from device_plugin.core.jobs.job import JobKey
 from device_plugin.core.jobs.promise import kept
 from device_plugin.core.jobs.room import LedgerRoom
+from device_plugin.core.jobs.search import Search
 from device_plugin.core.ledger import Holding, Ledger
-from device_plugin.core.placement import Placer, Refusal
+from device_plugin.core.placement import Placer
+from device_plugin.core.requests import PodRequest
 from device_plugin.core.timestamps import seconds
 from device_plugin.jobs.ports import Holdings
 from device_plugin.jobs.watch.managed import Managed
@@ -33,10 +34,17 @@ class Fork:
         self._holdings = holdings
         self.ledger = Ledger()
         self.placer = Placer(self.ledger)
+        self.search = Search(self.ledger, self.placer)
         self._nodes = holdings.nodes()
         self._number = 0
         self.replicas: dict[JobKey, list[str]] = {}
         """By Job: the holders of its replicas, in the order of their indexes; those in another pool hold nothing."""
+        # By Job and number: where replicas were expected to come the last time.
+        self._expected: dict[tuple[JobKey, int], tuple[PodRequest, Grant]] = {}
+
+    def begin(self, jobs: Iterable[Managed]) -> None:
+        """Begin to look for room for the next time, with a budget that the users of these jobs share."""
+        self.search.begin({job.spec.user for job in jobs if job.seeks})
 
     def renew(self, jobs: Collection[Managed], now: float) -> None:
         """Take over the ledger as it is now, with all replicas that were started."""
@@ -48,26 +56,45 @@ class Fork:
         # A split may be written with 100,000 pods at a time: of those without cards nothing is to be held.
         asking = [job for job in jobs if job.spec.cards]
         unadmitted = Unadmitted(asking)
+        before, self._expected = self._expected, {}
         for job in asking:
             coming = expected(job, now)
             # Where they do not fit at once, each that fits takes its room: they wait for the rest already.
-            for _ in range(coming.admitted + unadmitted.let(job, coming.others)):
-                if not self.take(job, 1):
+            for number in range(coming.admitted + unadmitted.let(job, coming.others)):
+                grant = self._held_again(job, before.get((job.key, number))) or self._taken(job)
+                if grant is None:
                     break
+                self._expected[job.key, number] = job.spec.request, grant
+
+    def _held_again(self, job: Managed, last: tuple[PodRequest, Grant] | None) -> Grant | None:
+        """Hold a replica of the job where it was found to fit the last time, if it still does."""
+        if last is None or last[0] != job.spec.request:
+            return None
+        grant, nodes = replace(last[1], pod=self._name(job)), self._nodes.allowed(job.spec.nodes)
+        if (nodes is not None and grant.node not in nodes) or not _fits(self.ledger, grant, job.spec.request):
+            return None
+        self.ledger.hold(grant, job.spec.request.host)
+        self.replicas.setdefault(job.key, []).append(grant.pod)
+        return grant
+
+    def _taken(self, job: Managed) -> Grant | None:
+        made = self._take(job, 1)
+        return made[0] if made else None
 
     def take(self, job: Managed, count: int) -> bool:
         """Hold `count` further replicas of the job, all or none; what is promised to it is free for it alone."""
-        if not job.spec.cards:
-            return True
+        return not job.spec.cards or self._take(job, count) is not None
+
+    def _take(self, job: Managed, count: int) -> Sequence[Grant] | None:
         with self.ledger.transaction() as change:
             promised = self._holdings.release_promised(job.job, self.ledger)
             made = self._placed(job, count)
             if made is None:
-                return False
+                return None
             for holding in promised:
                 self._keep_rest(holding, made)
             change.commit()
-        return True
+        return made
 
     def _keep_rest(self, promised: Holding, made: Sequence[Grant]) -> None:
         """Hold again what `made` leaves of a promise: other Jobs of the group need it."""
@@ -104,13 +131,10 @@ class Fork:
 
     def _placed(self, job: Managed, count: int) -> Sequence[Grant] | None:
         names = [self._name(job) for _ in range(count)]
-        nodes = self._nodes.allowed(job.spec.nodes)
-        members = [Member(replace(job.spec.request, pod=name), nodes) for name in names]
-        answer = place_all(members, self.placer, self.ledger)
-        if isinstance(answer, Refusal):
-            return None
-        self.replicas.setdefault(job.key, []).extend(names)
-        return answer
+        made = self.search.take(job.spec, names, self._nodes.allowed(job.spec.nodes))
+        if made is not None:
+            self.replicas.setdefault(job.key, []).extend(names)
+        return made
 
     def _name(self, job: Managed) -> str:
         """A holder's name for a replica that does not exist yet; no pod's UID has a slash."""
@@ -129,7 +153,19 @@ class Fork:
 
     def room(self) -> LedgerRoom:
         """The room of the job engine in this fork."""
-        return LedgerRoom(self.ledger, self.placer, self.replicas, self._nodes)
+        return LedgerRoom(self.ledger, self.placer, self.replicas, self._nodes, self.search)
+
+
+def _fits(ledger: Ledger, grant: Grant, request: PodRequest) -> bool:
+    """True if nothing is in the way of the grant of this request now."""
+    node, host = ledger.node(grant.node), request.host
+    if node is None or not node.serving or any(node.card(s.card) is None for s in grant.slices()):
+        return False
+    left = node.left
+    enough = left.cpu_milli >= host.cpu_milli and left.memory_mib >= host.memory_mib
+    if not enough or (host.disk_mib and left.disk_mib < host.disk_mib):
+        return False
+    return ledger.fits_still(grant) and not ledger.in_the_way(grant)
 
 
 class Free:

@@ -20,9 +20,9 @@ from device_plugin.core.jobs.rates import Rates
 from device_plugin.core.jobs.rules import Rules
 from device_plugin.core.jobs.sizing import Short, with_widths
 from device_plugin.jobs.execute.executor import ASK_SECONDS, Executor
-from device_plugin.jobs.execute.sender import Sender
-from device_plugin.jobs.execute.stages import UNDER_WAY, stages
-from device_plugin.jobs.execute.writes import answer_by
+from device_plugin.jobs.execute.sender import FRESH_SECONDS, Sender
+from device_plugin.jobs.execute.stages import UNDER_WAY, stages, wanted
+from device_plugin.jobs.execute.writes import Write, answer_by
 from device_plugin.jobs.plan.fork import Fork, Free
 from device_plugin.jobs.plan.rate_learning import RateLearning
 from device_plugin.jobs.plan.states import eased, round_input
@@ -116,10 +116,16 @@ class Rounds:
         self._seen = changes, ledger
         jobs = self._known.managed()
         uncreated = self._creations.look(jobs.values())
+        self._fork.begin(jobs.values())
         plan = self._planned(now, _with_refusals(jobs, uncreated), uncreated)
+        cut = self._fork.search.cut
+        # What is carried out is tried with a budget of its own: it does not wait for what could not be looked at.
+        self._fork.begin(jobs.values())
         done = self._carried_out(plan)
         jobs = self._known.managed()
-        self._next = min(plan.again, self._deadline(jobs)) if done else now + 1.0
+        cut |= self._fork.search.cut
+        again = now if cut else min(plan.again, self._deadline(jobs))
+        self._next = again if done else now + 1.0
 
     def _planned(self, now: float, jobs: Mapping[JobKey, Managed], uncreated: Mapping[JobKey, str]) -> Plan:
         began = self._clock()
@@ -171,6 +177,7 @@ class Rounds:
 
     def _carried_out(self, plan: Plan) -> bool:
         """Send what is due, until nothing is; false if a write was not done."""
+        later = _LaterLook(self._known, self._fork, self._clock, self._wall)
         for _ in range(MOST_LOOKS):
             decided, now, uncreated = self._clock(), self._wall(), self.last.uncreated
             jobs = _with_refusals(self._known.managed(), uncreated)
@@ -181,7 +188,7 @@ class Rounds:
             writes = [write for write in due if self._sender.may(write)]
             if not writes:
                 return not due
-            if not self._sender.send(writes, decided):
+            if not self._sender.send(writes, decided, later.holds):
                 return False
             plan = Plan()
         return False
@@ -205,6 +212,36 @@ class Rounds:
             float(managed.checkpoint.until) for managed in jobs.values() if managed.checkpoint is not None
         ]
         return min((end for end in ends if end > now), default=inf)
+
+
+class _LaterLook:
+    """What writes that come late are compared with: the Jobs, and what is free, as they are by then."""
+
+    def __init__(
+        self, known: ManagedJobs, fork: Fork, clock: Callable[[], float], wall: Callable[[], float]
+    ) -> None:
+        self._known = known
+        self._fork = fork
+        self._clock = clock
+        self._wall = wall
+        self._looked = -inf
+        self._jobs: Mapping[JobKey, Managed] = {}
+        self._free: Free | None = None
+
+    def holds(self, write: Write) -> bool:
+        """True if the write is still of use, and there is room for the replicas that it adds."""
+        free = self._renewed()
+        if write.key not in self._jobs or (write.frees is not None and not wanted(write.frees, self._jobs)):
+            return False
+        return not write.added or free.take({write.key: write.added})
+
+    def _renewed(self) -> Free:
+        """What is free, looked at a moment ago: one look, however long it takes, is enough for one write at least."""
+        if self._free is None or self._clock() > self._looked + FRESH_SECONDS:
+            self._looked, self._jobs = self._clock(), self._known.managed()
+            self._fork.begin(self._jobs.values())
+            self._free = Free(self._fork, self._jobs, self._wall())
+        return self._free
 
 
 def _starts(plan: Plan, job: JobKey) -> bool:

@@ -80,6 +80,11 @@ class Managed:
         """True while the Job is suspended, and could be started."""
         return self.job.suspend and self.lives
 
+    @property
+    def seeks(self) -> bool:
+        """True if room may have to be found for pods of the Job: it waits, or has pods without a node, or fewer."""
+        return self.lives and (self.job.suspend or self.due > sum(bool(pod.node) for pod in self.pods))
+
     def wants(self, width: int) -> bool:
         """True if the Job waits for cards to run with this width: it is suspended, or a split that runs with less."""
         return self.waits or (self.lives and self.spec.parts > 0 and self.job.width < width)

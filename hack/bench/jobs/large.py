@@ -5,11 +5,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
+from device_plugin.core.grants import Grant, Slice
 from device_plugin.core.jobs.engine import plan_round
-from device_plugin.core.jobs.job import JobPhase, JobState
-from device_plugin.core.jobs.room import Room
+from device_plugin.core.jobs.job import JobPhase, JobSpec, JobState
+from device_plugin.core.jobs.room import LedgerRoom, Room
 from device_plugin.core.jobs.rules import HOUR, Rules
-from hack.bench.jobs.nodes import node_room
+from device_plugin.core.jobs.search import Search
+from device_plugin.core.placement import Placer
+from device_plugin.core.requests import Selector
+from hack.bench.jobs.nodes import node_ledger, node_room
 from hack.bench.jobs.simulation import spec_of
 from hack.bench.jobs.slots import SlotRoom
 from hack.bench.jobs.trace import EXPONENT, TraceJob
@@ -19,7 +23,10 @@ WIDTHS, NOW = (1, 1, 1, 2, 4, 8), 100 * HOUR
 
 
 def planned_in(count: int, per_node: int) -> Report:
-    """Processor seconds of a round of `count` jobs on as many cards, while all are busy and when all jobs are new."""
+    """Processor seconds of a round of `count` jobs on as many cards, while all are busy and when all jobs are new.
+
+    On nodes also of a round in which each job that waits asks for something else.
+    """
     room: Room = node_room(count, per_node) if per_node else SlotRoom(count)
     jobs = _jobs(count, room)
     waiting = sum(job.queued for job in jobs)
@@ -30,15 +37,47 @@ def planned_in(count: int, per_node: int) -> Report:
             room.give(job.spec, job.width)
     new = [JobState(spec=job.spec, since=NOW) for job in jobs]
     first_s, first = _timed(new, room)
-    figures = {
+    figures: dict[str, float] = {
         "jobs": count, "cards": count, "waiting": waiting, "busy_s": round(busy_s, 3), "busy_steps": steps,
         "first_s": round(first_s, 3), "first_steps": first,
     }  # fmt: skip
-    return Report(
-        figures,
+    text = (
         f"{count} jobs on {count} cards, in seconds of the processor: {busy_s:.3f} for a round while {waiting} of them"
-        f" wait ({steps} steps), {first_s:.3f} for the first round of all ({first} steps)",
+        f" wait ({steps} steps), {first_s:.3f} for the first round of all ({first} steps)"
     )
+    if per_node:
+        worst_s, rounds = _distinct(count, per_node)
+        figures |= {"distinct_s": round(worst_s, 3), "distinct_rounds": rounds}
+        text += (
+            f"; {worst_s:.3f} for the longest round where each asks for something else ({rounds} rounds until all of"
+            " them were looked at)"
+        )
+    return Report(figures, text)
+
+
+def _distinct(count: int, per_node: int) -> tuple[float, int]:
+    """The longest of the rounds until all of `count` jobs were looked at, no two of which ask for the same, and those.
+
+    All cards are taken. In each round the jobs are looked at for as long as the engine does.
+    """
+    ledger = node_ledger(count, per_node)
+    for node in ledger.nodes():
+        for card in ledger.inventories()[node].cards:
+            ledger.hold(Grant(card.uuid, node, {"main": (Slice(card.uuid, card.mem_mib, (0,)),)}))
+    placer = Placer(ledger)
+    search = Search(ledger, placer)
+    jobs = [JobState(spec=_spec(number, count), since=NOW - HOUR / 2) for number in range(count)]
+    spent = list[float]()
+    while not spent or search.cut:
+        search.begin({job.spec.user for job in jobs})
+        spent.append(_timed(jobs, LedgerRoom(ledger, placer, {}, search=search))[0])
+    return max(spent), len(spent)
+
+
+def _spec(number: int, cards: int) -> JobSpec:
+    """A job of one card that no other job asks for in these words."""
+    made = spec_of(TraceJob(f"{number:05}", 0.0, 1, HOUR, EXPONENT, HOUR), 1, cards)
+    return replace(made, request=replace(made.request, models=Selector(f"!none-{number}")))
 
 
 def _jobs(count: int, room: Room) -> Sequence[JobState]:

@@ -1,7 +1,10 @@
 """Room on nodes of several cards: a real ledger, and the decisions of place()."""
 
+from math import inf
+
 from device_plugin.core.cards import Inventory
 from device_plugin.core.jobs.room import LedgerRoom
+from device_plugin.core.jobs.search import Search
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement import Placer
 from hack.bench import hygon
@@ -14,7 +17,14 @@ def replicas_on(cards: int, per_node: int, of: int) -> int:
 
 
 def node_room(cards: int, per_node: int) -> LedgerRoom:
-    """The room of nodes with `per_node` cards each, the last one with the rest."""
+    """The room of nodes with `per_node` cards each, the last one with the rest, in which any search is made."""
+    ledger = node_ledger(cards, per_node)
+    placer = Placer(ledger)
+    return LedgerRoom(ledger, placer, {}, search=Search(ledger, placer, inf))
+
+
+def node_ledger(cards: int, per_node: int) -> Ledger:
+    """The ledger of these nodes, with nothing on them."""
     ledger = Ledger()
     for number, first in enumerate(range(0, cards, per_node)):
         name = f"node-{number:04}"
@@ -22,4 +32,4 @@ def node_room(cards: int, per_node: int) -> LedgerRoom:
         ledger.set_node(
             name, Inventory(tuple(hygon.card(f"{name}-{slot}", FAMILY, slot) for slot in range(count)))
         )
-    return LedgerRoom(ledger, Placer(ledger), {})
+    return ledger

@@ -1,4 +1,4 @@
-"""Writes are sent only by the replica that leads, while they are fresh, and one after the other."""
+"""Writes are sent only by the replica that leads, while they hold, and one after the other."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -52,12 +52,40 @@ def _late(parts: Parts) -> None:
     parts.now = NOW + FRESH_SECONDS + 0.1
 
 
-@pytest.mark.parametrize("change", [_not_leading, _late])
-def test_what_is_late_or_not_ours_to_do_is_not_sent(parts: Parts, change: Callable[[Parts], None]) -> None:
+def _late_and_not_leading(parts: Parts) -> None:
+    _late(parts)
+    _not_leading(parts)
+
+
+@pytest.mark.parametrize("change", [_not_leading, _late_and_not_leading])
+def test_what_is_not_ours_to_do_is_not_sent(parts: Parts, change: Callable[[Parts], None]) -> None:
     write = parts.start("a")
     change(parts)
     assert not parts.sender.send([write], NOW)
     assert parts.api.patches == []
+
+
+def test_what_is_late_is_sent_as_far_as_it_holds(parts: Parts) -> None:
+    writes = [parts.start(name) for name in "abc"]
+    asked = list[str]()
+
+    def holds(write: Write) -> bool:
+        asked.append(write.key[1])
+        return write is not writes[0]
+
+    assert parts.sender.send(writes[:1], NOW, holds)
+    assert asked == [], "in time it is sent as it was decided"
+    _late(parts)
+    stale = writes[1]
+    parts.known.see(parts.api.put(replace(stale.managed.job, parallelism=2, completions=2)))
+    no, yes = parts.start("d"), parts.start("e")
+    assert not parts.sender.send(
+        [no, stale, writes[2], yes], NOW, lambda write: write is not no and holds(write)
+    )
+    assert asked == ["c", "e"], "of a Job that has changed nothing holds"
+    assert [name for name, _ in parts.api.patches] == ["a", "c", "e"], (
+        "one that does not hold back the others"
+    )
 
 
 def test_after_one_that_was_not_done_the_others_wait(parts: Parts) -> None:

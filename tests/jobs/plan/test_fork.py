@@ -2,20 +2,24 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from device_plugin.core.annotations import GRANT, RESIZE
 from device_plugin.core.batch import Job
 from device_plugin.core.grants import Grant, Slice
 from device_plugin.core.jobs.resize import Resize, api_time
 from device_plugin.core.ledger import Holding, Ledger, PromiseHolder
 from device_plugin.core.node_constraints import NodeIndex
+from device_plugin.core.placement import Placer
 from device_plugin.core.pods import Node, Pod
+from device_plugin.core.requests import PodRequest
 from device_plugin.jobs.plan.fork import PLACE_SECONDS, Expected, Fork, Unadmitted, expected
 from device_plugin.jobs.watch.managed import Managed
 from tests.builders.batch_jobs import job, managed, replica, resize, spec, waiting
 from tests.builders.cards import inventory
-from tests.jobs.world import CARD_MIB, CORES, World
+from tests.jobs.world import CARD_MIB, CORES, ONE_CARD, World
 
 NOW = 1_800_000_000.0
 
@@ -129,6 +133,32 @@ def test_what_one_job_of_a_group_leaves_of_a_promise_is_kept_for_the_others() ->
     assert not fork.take_together([(trainer, 3), (other, 1)])
     assert fork.take_together([(trainer, 2), (other, 1)])
     assert not fork.fits(trainer, 1)
+
+
+def test_a_replica_is_expected_where_it_was_found_to_fit_as_long_as_it_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, searches, find = World(cards=4), list[str](), Placer.find
+
+    def noted(placer: Placer, request: PodRequest, *more: Any, **others: Any) -> Grant | None:
+        searches.append(request.pod)
+        return find(placer, request, *more, **others)
+
+    monkeypatch.setattr(Placer, "find", noted)
+    world.queue("a", 2, suspend=False, annotations={RESIZE: resize(0, 2, applied=True).encode()})
+    fork, jobs = Fork(world.engine.held), world.engine.known.managed().values()
+    fork.renew(jobs, NOW)
+    assert len(searches) == 1, "the second one goes beside the first"
+    fork.renew(jobs, NOW)
+    assert len(searches) == 1
+    assert len(fork.ledger.holdings()) == 2
+    other = Pod("default", "x", "x", node="n1", containers=ONE_CARD)
+    text = Grant("x", "n1", {"main": (Slice("n1-0", CARD_MIB, CORES),)}).encode()
+    world.api.put_pod(replace(other, phase="Running", annotations={GRANT: text}))
+    fork.renew(jobs, NOW)
+    assert len(searches) == 2, "only that one whose card another pod has by now"
+    held = [s.card for made in fork.ledger.grants().values() for s in made.slices()]
+    assert len(set(held)) == len(held) == 3
 
 
 def test_jobs_whose_pods_stay_pending_keep_few_cards_from_others() -> None:

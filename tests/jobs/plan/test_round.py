@@ -6,19 +6,22 @@ from typing import Any
 
 import pytest
 
-from device_plugin.core.annotations import CHECKPOINT, RESIZE_DROP
+from device_plugin.core.annotations import CHECKPOINT, GRANT, RESIZE_DROP
 from device_plugin.core.cards import Inventory
+from device_plugin.core.grants import Grant, Slice
 from device_plugin.core.jobs.progress import Progress, ProgressReport
 from device_plugin.core.jobs.resize import api_time
 from device_plugin.core.jobs.rules import Rules
+from device_plugin.core.ledger import Snapshot
 from device_plugin.core.node_constraints import NodeConstraints, Operator, Requirement, Taint
-from device_plugin.core.pods import Node
+from device_plugin.core.pods import Node, Pod
+from device_plugin.jobs.execute.sender import FRESH_SECONDS
 from device_plugin.jobs.plan.round import TICK_SECONDS
 from device_plugin.jobs.show.views import views
 from device_plugin.kube.api import Kind, Named, Object
 from device_plugin.kube.errors import ForbiddenError, RefusedError, UnknownError
 from tests.builders.cards import card, inventory
-from tests.jobs.world import World
+from tests.jobs.world import CARD_MIB, CORES, ONE_CARD, World
 
 EAGER = Rules(cooldown_s=60.0)
 
@@ -982,3 +985,54 @@ def test_a_pod_that_has_ten_thousand_years_to_end_holds_up_nobody() -> None:
     world.queue("small", 1)
     world.settle(30)
     assert not world.job("small").suspend
+
+
+# Looks that take long
+
+
+def slow(world: World, seconds: float) -> None:
+    """Each look at the ledger takes as long."""
+    held, snapshot = world.engine.held, world.engine.held.snapshot
+
+    def late() -> Snapshot:
+        world.now += seconds
+        return snapshot()
+
+    held.snapshot = late
+
+
+def test_what_a_look_decides_is_carried_out_however_long_it_takes() -> None:
+    world = World(rules=EAGER)
+    slow(world, FRESH_SECONDS + 1)
+    world.queue("a", 2)
+    world.queue("b", 2)
+    world.queue("c", 4, 1)
+    world.settle(3)
+    assert [world.job(name).suspend for name in "abc"] == [False, False, True]
+    world.finish("a")
+    world.settle(4)
+    assert (world.job("c").suspend, world.job("c").parallelism) == (False, 2)
+    world.queue("d", 1)
+    world.settle(60)
+    assert (world.job("d").suspend, world.job("c").parallelism) == (False, 1), "a shrink is three writes"
+
+
+def test_what_no_longer_fits_is_not_started_late() -> None:
+    """Pods that are no Jobs' take the cards once the engine has looked at them."""
+    world, looks = World(), 0
+    view = world.engine.view
+    world.queue("a", 4)
+
+    def late() -> Snapshot:
+        nonlocal looks
+        looks += world.engine.rounds.last.at > 0
+        world.now += FRESH_SECONDS + 1
+        for number in range(4 if looks == 2 else 0):
+            text = Grant(f"p{number}", "n1", {"main": (Slice(f"n1-{number}", CARD_MIB, CORES),)}).encode()
+            other = Pod("default", f"p{number}", f"p{number}", node="n1", containers=ONE_CARD)
+            world.api.put_pod(replace(other, phase="Running", annotations={GRANT: text}))
+        return view.snapshot()
+
+    world.engine.held.snapshot = late
+    world.engine.rounds.step()
+    assert (looks, world.job("a").suspend) == (2, True)

@@ -117,6 +117,7 @@ def test_the_time_of_a_large_round(nodes: list[str], capsys: pytest.CaptureFixtu
     found = json.loads(capsys.readouterr().out)
     assert (found["jobs"], found["cards"]) == (100, 100)
     assert found["first_steps"] == 100
+    assert found.get("distinct_rounds") == (1 if nodes else None)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,67 @@
+"""Requests for which no room was found: until a node changes on which they may go, there is none.
+
+A node's record is replaced with every change, and a change that is rolled back puts the old one back. So whole rounds
+of trials leave a refusal as it is, and after a change of a few nodes only these are looked at.
+"""
+
+from weakref import WeakKeyDictionary
+
+from device_plugin.core.ledger import Ledger, NodeState
+from device_plugin.core.node_constraints import NodeSet
+from device_plugin.core.requests import PodRequest
+
+
+class Refusals:
+    """The refusals of requests by one ledger. A refusal goes with its request, which is that of a job."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._version = -1
+        self._records: dict[str, NodeState | None] = {}
+        # The nodes by the number of their last change, the newest at the end.
+        self._changed: dict[str, int] = {}
+        self._number = 0
+        # By request and nodes: the number of the last change that the refusal knows of.
+        self._refused = WeakKeyDictionary[PodRequest, dict[NodeSet | None, int]]()
+        # The nodes that changed after a change, as long as there is no other.
+        self._since: dict[int, tuple[str, ...]] = {}
+
+    def changed(self, request: PodRequest, nodes: NodeSet | None) -> tuple[str, ...] | None:
+        """The nodes that have changed since the request was refused on `nodes` (None: all); None if it was not."""
+        refused = self._refused.get(request)
+        at = refused.get(nodes) if refused is not None else None
+        if at is None:
+            return None
+        self._catch_up()
+        if at not in self._since:
+            self._since[at] = tuple(self._after(at))
+        return self._since[at]
+
+    def add(self, request: PodRequest, nodes: NodeSet | None) -> None:
+        """The ledger as it is now has no room for the request on `nodes`."""
+        self._catch_up()
+        self._refused.setdefault(request, {})[nodes] = self._number
+
+    def _after(self, at: int) -> list[str]:
+        found = list[str]()
+        for name in reversed(self._changed):
+            if self._changed[name] <= at:
+                break
+            found.append(name)
+        return found
+
+    def _catch_up(self) -> None:
+        """Number the changes of records since the last call."""
+        if self._version == self._ledger.version:
+            return
+        before = self._number
+        for name in list(self._ledger.changed_since(self._version)):
+            record = self._ledger.node(name)
+            if name not in self._records or self._records[name] is not record:
+                self._number += 1
+                self._changed.pop(name, None)
+                self._changed[name] = self._number
+                self._records[name] = record
+        self._version = self._ledger.version
+        if self._number != before:
+            self._since.clear()

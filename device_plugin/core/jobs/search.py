@@ -1,0 +1,191 @@
+"""Searches for room in a ledger of the job engine's own: at what they cost, and what is remembered between them."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from device_plugin.core import gang
+from device_plugin.core.gang import Member, place_all
+from device_plugin.core.grants import Grant
+from device_plugin.core.jobs.empty_pool import UNBOUNDED, EmptyPool
+from device_plugin.core.jobs.job import JobSpec
+from device_plugin.core.jobs.refusals import Refusals
+from device_plugin.core.jobs.round_budget import ROUND_LOOKS, RoundBudget
+from device_plugin.core.ledger import Ledger
+from device_plugin.core.node_constraints import NodeIndex, NodeSet
+from device_plugin.core.placement import Placer, Refusal
+from device_plugin.core.placement.fit import LOOKS, at_most, looks_at_all, whole_cards
+from device_plugin.core.placement.policies import DEFAULT, UNTIL_LEARNT
+from device_plugin.core.requests import ANYTHING, PodRequest
+
+# Nodes are named one by one where fewer than one of this many has changed.
+FEW = 8
+
+
+class Search:
+    """Searches in one ledger, by `placer`. Made once for a ledger, and used in many rounds: `begin` begins each.
+
+    A round has at most `looks` looks at cards. Where a user has none left, room counts as if there were none, and an
+    empty pool as large enough.
+    """
+
+    def __init__(self, ledger: Ledger, placer: Placer, looks: float = ROUND_LOOKS) -> None:
+        self._ledger = ledger
+        self._placer = placer
+        self._looks = looks
+        self._refusals = Refusals(ledger)
+        self._last: _Last | None = None
+        # Version of the ledger and number of replicas.
+        self._free: dict[tuple[PodRequest, NodeSet | None], tuple[int, int]] = {}
+        self._emptied: EmptyPool | None = None
+        self.begin()
+
+    def begin(self, users: Collection[str] = ()) -> None:
+        """Begin another round with its own budget, which these users share."""
+        self._budget = RoundBudget(users, self._looks)
+        # Whether jobs are too large for the pool is not asked at the cost of looking for room.
+        self._sizing_budget = RoundBudget(users, self._looks / 2)
+        self._free = {}
+
+    @property
+    def cut(self) -> bool:
+        """True once something was not looked for in this round because its user had no looks left."""
+        return self._budget.cut or self._sizing_budget.cut
+
+    def take(self, job: JobSpec, names: Sequence[str], nodes: NodeSet | None) -> Sequence[Grant] | None:
+        """Hold a replica of the job for each of these names, on some of `nodes` (None: all).
+
+        None, and nothing changes, if they do not all fit.
+        """
+        if len(names) == 1:
+            grant = self._take_one(job, names[0], nodes)
+            return None if grant is None else (grant,)
+        # Why there is no room costs more to find than a bound.
+        if self.free(job, nodes) < len(names):
+            return None
+        if _fills_nodes(job.request):
+            return self._take_each(job, names, nodes)
+        budget = self._budget.of(job.user, gang.LOOKS)
+        if budget is None:
+            return None
+        members = (Member(replace(job.request, pod=name), nodes) for name in names)
+        answer = place_all(members, self._placer, self._ledger, budget)
+        self._budget.charge(job.user, budget)
+        return None if isinstance(answer, Refusal) else answer
+
+    def _take_each(self, job: JobSpec, names: Sequence[str], nodes: NodeSet | None) -> Sequence[Grant] | None:
+        found = list[Grant]()
+        with self._ledger.transaction() as change:
+            for name in names:
+                grant = self._take_one(job, name, nodes)
+                if grant is None:
+                    return None
+                found.append(grant)
+            change.commit()
+        return found
+
+    def _take_one(self, job: JobSpec, name: str, nodes: NodeSet | None) -> Grant | None:
+        request = replace(job.request, pod=name)
+        grant = self._beside(request, nodes) or self._found(job, request, nodes)
+        if grant is not None:
+            self._ledger.hold(grant, request.host)
+            self._last = _Last(request, nodes, grant.node, self._ledger.version)
+        return grant
+
+    def _beside(self, request: PodRequest, nodes: NodeSet | None) -> Grant | None:
+        """The grant on the node of the last replica, if that asked for as much or less, and nothing has changed since.
+
+        Whole cards are taken of the fullest node that has enough. That is still this one, and a look at one node costs
+        a tenth of one at all of them.
+        """
+        last = self._last
+        if last is None or last.version != self._ledger.version or not _fills_nodes(request):
+            return None
+        if last.nodes is not nodes or not last.fits_where(request):
+            return None
+        node = self._ledger.node(last.node)
+        return whole_cards(node, request) if node is not None else None
+
+    def _found(self, job: JobSpec, request: PodRequest, nodes: NodeSet | None) -> Grant | None:
+        changed = self._refusals.changed(job.request, nodes)
+        if changed == ():
+            return None
+        budget = self._budget.of(job.user, LOOKS)
+        if budget is None:
+            return None
+        if len(request.containers) > 1:
+            budget.spend(len(request.containers) * looks_at_all(self._placer.table))
+        grant = self._placer.find(request, self._among(changed, nodes), budget=budget)
+        whole = self._budget.charge(job.user, budget)
+        if grant is None and whole:
+            self._refusals.add(job.request, nodes)
+        return grant
+
+    def _among(self, changed: Sequence[str] | None, nodes: NodeSet | None) -> Sequence[str] | None:
+        """Those of `nodes` (None: all) that have changed, where these are few; all of them if `changed` is None."""
+        if changed is None or FEW * len(changed) > len(self._placer.table.nodes):
+            return nodes
+        return changed if nodes is None else [name for name in changed if name in nodes]
+
+    def free(self, job: JobSpec, nodes: NodeSet | None) -> int:
+        """The number of further replicas for which `nodes` (None: all) have room; fewer may fit together."""
+        known = self._free.get((job.request, nodes))
+        if known is None or known[0] != self._ledger.version:
+            budget = self._budget.of(job.user, LOOKS)
+            if budget is None:
+                return 0
+            self._placer.table.refresh()
+            budget.spend(len(job.request.containers) * looks_at_all(self._placer.table))
+            known = self._ledger.version, at_most(self._placer.table, job.request, nodes)
+            self._budget.charge(job.user, budget)
+            self._free[job.request, nodes] = known
+        return known[1]
+
+    def empty_pool(self, index: NodeIndex | None) -> EmptyPool:
+        """The ledger's nodes without any holding; one object as long as they are the same."""
+        records = self._ledger.snapshot().records()
+        if self._emptied is None or not self._emptied.has(records, index):
+            self._emptied = EmptyPool(records, index)
+        return self._emptied
+
+    def capacity(self, job: JobSpec, pool: EmptyPool, *, closed: bool) -> int:
+        """The number of replicas of the job for which an empty pool has room, with `closed` on its closed cards too."""
+        found = pool.known_capacity(job, closed=closed)
+        if found is not None:
+            return found
+        budget = self._sizing_budget.of(job.user, LOOKS)
+        if budget is None:
+            return UNBOUNDED
+        budget.spend(pool.looks(job.request, closed=closed))
+        self._sizing_budget.charge(job.user, budget)
+        return pool.capacity(job, closed=closed)
+
+
+class _Last(NamedTuple):
+    """The replica that was taken last: where it might go, where it went, and the version of the ledger afterwards."""
+
+    request: PodRequest
+    nodes: NodeSet | None
+    node: str
+    version: int
+
+    def fits_where(self, request: PodRequest) -> bool:
+        """True if it fits wherever another replica does, which asks for the same cards, and for no less of the host."""
+        own, host, other = self.request, self.request.host, request.host
+        return (
+            own.containers == request.containers
+            and (own.models, own.policy) == (request.models, request.policy)
+            and host.cpu_milli <= other.cpu_milli
+            and host.memory_mib <= other.memory_mib
+            and host.disk_mib <= other.disk_mib
+        )
+
+
+def _fills_nodes(request: PodRequest) -> bool:
+    """True for a pod of one container that asks for whole cards, any of a model, by a policy that fills nodes."""
+    return (
+        len(request.containers) == 1
+        and request.containers[0][1].whole > 0
+        and request.uuids == ANYTHING
+        and request.policy in ("", DEFAULT, UNTIL_LEARNT)
+    )
