@@ -60,7 +60,7 @@ def running(kubectl: Kubectl, name: str, count: int) -> bool:
 
 def written(kubectl: Kubectl, log: Path, after: int) -> list[str]:
     """What the engine changed of the namespace's Jobs and pods since the audit log had this size."""
-    changed = ("jobs", "pods/status")
+    changed = ("jobs", "jobs/status", "pods/status")
     return [
         f"{call.resource} {call.name}"
         for call in audit.calls(log, after)

@@ -1,13 +1,15 @@
 """The job engine on a real cluster: what its shrinks cost, and what it does when others write too."""
 
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import count
 from pathlib import Path
 
 import pytest
 
-from device_plugin.core.annotations import CHECKPOINT_SECONDS
-from device_plugin.kube.api import JOBS, Kind, Ref
+from device_plugin.core.annotations import CHECKPOINT_SECONDS, RESIZE
+from device_plugin.core.jobs.resize import Resize
+from device_plugin.kube.api import JOBS, PODS, Kind, Ref
 from hack.testbed import audit
 from tests.e2e import nodes
 from tests.e2e.kubectl import Kubectl, api
@@ -31,12 +33,14 @@ def test_a_job_gives_way_and_grows_back_with_the_writes_that_it_must_cost(
     first = pods(kubectl, "wide")[0]["metadata"]["name"]
 
     # The record, both numbers, and the start of the other Job with the record's end.
-    gives_way(kubectl, log, "small", ["jobs wide", "jobs wide", "jobs small"])
-    # With a request for a checkpoint after the record, to which this program gives no answer.
+    gives_way(kubectl, log, "small", ["jobs/status wide", "jobs wide", "jobs small"])
+    # With a request for a checkpoint after the record, to which this program gives no answer. That it gave none is kept
+    # in the Job's status.
     kubectl("annotate", "job", "wide", f"{CHECKPOINT_SECONDS}=2")
-    gives_way(kubectl, log, "next", ["jobs wide", f"pods/status {first}", "jobs wide", "jobs next"])
+    unanswered = ["jobs/status wide", f"pods/status {first}", "jobs wide", "jobs/status wide"]
+    gives_way(kubectl, log, "next", [*unanswered, "jobs next"])
     assert eventually(partial(told, kubectl, "told of none within 2 s"), 30)
-    gives_way(kubectl, log, "last", ["jobs wide", f"pods/status {first}", "jobs wide", "jobs last"])
+    gives_way(kubectl, log, "last", [*unanswered, "jobs last"])
     assert eventually(partial(told, kubectl, "it is not made narrower before"), 30), "two in a row"
     # The objects of the pods that left may go after their cards.
     assert eventually(partial(running, kubectl, "wide", width - 3), 30), "the highest indexes left"
@@ -45,7 +49,7 @@ def test_a_job_gives_way_and_grows_back_with_the_writes_that_it_must_cost(
     size = log.stat().st_size
     kubectl("delete", "job", "small", "next", "last", "--cascade=foreground")
     assert eventually(partial(running, kubectl, "wide", width), SECONDS)
-    both = ["jobs wide"] * 2
+    both = ["jobs/status wide", "jobs wide"]
     assert eventually(lambda: written(kubectl, log, size)[-2:] == both, 30), written(kubectl, log, size)
 
 
@@ -108,6 +112,55 @@ def test_a_job_of_a_higher_class_stops_a_lower_one_which_goes_on_after_it(
     kubectl("delete", "job", "high", "--cascade=foreground")
     assert eventually(partial(running, kubectl, "low", cards), SECONDS)
     assert not kubectl.get(JOBS, "low")["status"].get("failed"), "a stop is no failure"
+
+
+def test_who_removes_the_record_of_his_stopped_job_gets_it_back(
+    kubectl: Kubectl, important: str, engines: Callable[[int], None]
+) -> None:
+    """Whether an engine sees it or not: what the Job has had stands in its status, too."""
+    cards = len(inventory(nodes.first())["cards"])
+    kubectl.create(queued("low", cards))
+    assert eventually(partial(running, kubectl, "low", cards), SECONDS)
+    high = queued("high", 1)
+    high["spec"]["template"]["spec"]["priorityClassName"] = important
+    kubectl.create(high)
+    assert eventually(partial(running, kubectl, "high", 1), SECONDS)
+    record = recorded(kubectl, "low")
+    assert record is not None
+    assert record.attained > 0
+
+    kubectl("annotate", "job", "low", f"{RESIZE}-")
+    assert eventually(lambda: recorded(kubectl, "low") == record, 30), "the engine knows it"
+    engines(0)
+    kubectl("annotate", "job", "low", f"{RESIZE}-")
+    engines(2)
+    assert eventually(lambda: recorded(kubectl, "low") == record.past, SECONDS), (
+        "it stands in the Job's status"
+    )
+
+    kubectl("delete", "job", "high", "--cascade=foreground")
+    assert eventually(partial(running, kubectl, "low", cards), SECONDS)
+    after = recorded(kubectl, "low")
+    assert after is not None
+    assert (after.gen, after.attained) == (record.gen + 1, record.attained)
+
+
+def recorded(kubectl: Kubectl, name: str) -> Resize | None:
+    text = kubectl.get(JOBS, name)["metadata"].get("annotations", {}).get(RESIZE)
+    return Resize.decode(text) if text else None
+
+
+@pytest.fixture
+def engines() -> Iterator[Callable[[int], None]]:
+    """Lets this number of replicas of the engine run; two again after the test."""
+
+    def scale(count: int) -> None:
+        SYSTEM("scale", "deployment", ENGINE, f"--replicas={count}")
+        of = f"app.kubernetes.io/component={ENGINE.removeprefix('vgpu-')}"
+        assert eventually(lambda: len(SYSTEM.items(PODS, labels=of)) == count, SECONDS)
+
+    yield scale
+    scale(2)
 
 
 def test_a_job_whose_pods_a_quota_refuses_runs_with_those_that_it_allows(kubectl: Kubectl) -> None:
