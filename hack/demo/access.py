@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from hack import kubectl
+from hack.embedded.apiserver.admission import ADMIN
 
 
 def prepare(root: Path, api_url: str) -> None:
@@ -13,7 +14,8 @@ def prepare(root: Path, api_url: str) -> None:
     config = {
         "apiVersion": "v1", "kind": "Config", "current-context": "demo",
         "clusters": [{"name": "demo", "cluster": {"server": api_url}}],
-        "contexts": [{"name": "demo", "context": {"cluster": "demo", "user": ""}}],
+        "contexts": [{"name": "demo", "context": {"cluster": "demo", "user": "demo"}}],
+        "users": [{"name": "demo", "user": {"token": ADMIN}}],
     }  # fmt: skip
     kubeconfig(root).write_text(f"{json.dumps(config, indent=2)}\n", encoding="utf-8")
     kubectl.install(root / "bin")

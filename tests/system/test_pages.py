@@ -4,6 +4,7 @@ docs/start.md prints there what it shows; helm, which is no part of this project
 on the demo that `make demo KEEP=1` leaves.
 """
 
+import importlib.metadata
 import re
 import shlex
 import subprocess
@@ -41,13 +42,22 @@ READS = (
 
 
 def shell(root: Path, folder: Path) -> Mapping[str, str]:
-    """The environment of a shell after `eval "$(vgpu demo env)"`, in which there is no other kubectl."""
+    """The environment of a shell after `eval "$(vgpu demo env)"`: no other kubectl, and the packages of make demo."""
     lines = f"PATH=/usr/bin:/bin\n{access.variables(root)}"
     told = subprocess.run(["sh", "-c", f"{lines}\nenv"], check=True, capture_output=True, text=True).stdout
     named = dict(
         line.split("=", 1) for line in told.splitlines() if line.startswith(("PATH=", "KUBECONFIG="))
     )
-    return {**named, "HOME": str(folder), "COLUMNS": "100", "LANG": "C.UTF-8"}
+    hidden = folder / "hidden"
+    hidden.mkdir()
+    locked = (PROJECT / "requirements/demo.lock").read_text(encoding="utf-8")
+    installed = {*re.findall(r"^([a-z0-9-]+)==", locked, re.MULTILINE), "vgpu", "vgpu-laboratory"}
+    for module, distributions in importlib.metadata.packages_distributions().items():
+        if module.isidentifier() and not installed & {
+            name.lower().replace("_", "-") for name in distributions
+        }:
+            (hidden / f"{module}.py").write_text("raise ImportError('make demo does not install it')\n")
+    return {**named, "HOME": str(folder), "COLUMNS": "100", "LANG": "C.UTF-8", "PYTHONPATH": str(hidden)}
 
 
 def ran(command: str, folder: Path, environment: Mapping[str, str]) -> "subprocess.CompletedProcess[str]":
