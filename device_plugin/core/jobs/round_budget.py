@@ -33,11 +33,17 @@ class RoundBudget:
 
     def of(self, user: str, most: int) -> Share | None:
         """The budget of one search for a user, of `most` looks; None if the user has used up his share."""
-        left = min(self._left, self._each - self._used[user])
-        if left <= 0:
+        if self.used_up(user):
             self.cut = True
             return None
-        return Share(most, left)
+        return Share(most, self._left_for(user))
+
+    def used_up(self, user: str) -> bool:
+        """True if the user has no looks left."""
+        return self._left_for(user) <= 0
+
+    def _left_for(self, user: str) -> float:
+        return min(self._left, self._each - self._used[user])
 
     def charge(self, user: str, share: Share) -> bool:
         """Count the looks that a search took; false if it may have ended early because the user had no more."""

@@ -52,6 +52,10 @@ class Search:
         """True once something was not looked for in this round because its user had no looks left."""
         return self._budget.cut or self._sizing_budget.cut
 
+    def used_up(self, user: str) -> bool:
+        """True if the user has no looks left in this round: that there is no room for his jobs may be wrong."""
+        return self._budget.used_up(user)
+
     def take(self, job: JobSpec, names: Sequence[str], nodes: NodeSet | None) -> Sequence[Grant] | None:
         """Hold a replica of the job for each of these names, on some of `nodes` (None: all).
 

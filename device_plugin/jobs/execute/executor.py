@@ -54,8 +54,8 @@ class Trial(Protocol):
         What is promised to a job is free for it, and for it alone.
         """
 
-    def fits(self, job: JobKey, count: int) -> bool:
-        """True if `take` would hold `count` further replicas of the job; nothing changes."""
+    def may_fit(self, job: JobKey, count: int) -> bool:
+        """False if it is certain that `count` further replicas of the job do not fit; nothing changes."""
 
 
 class Executor:
@@ -168,7 +168,7 @@ class Executor:
             stranded, unreplaced = managed.stranded(self._now), managed.unreplaced(self._now)
             if not (stranded or unreplaced) or not self._movable(managed):
                 continue
-            if not unreplaced and self._fits(managed, stranded):
+            if not unreplaced and self._may_fit(managed, stranded):
                 continue
             spec = managed.spec
             bound = sum(bool(pod.node) and not pod.deleting for pod in managed.pods)
@@ -182,13 +182,14 @@ class Executor:
             if all(each.waits or self._movable(each) for each in together):
                 yield from (self._ended(each, 0) for each in together if not each.waits)
 
-    def _fits(self, managed: Managed, count: int) -> bool:
-        """True if `count` more replicas of the Job fit now; thousands of Jobs that ask for as much cost one trial."""
+    def _may_fit(self, managed: Managed, count: int) -> bool:
+        """False if `count` more replicas of the Job do not fit; a user's Jobs that ask for as much cost one trial."""
         if managed.key in self._givers:
-            return self._trial.fits(managed.key, count)
-        asked = managed.spec.request, managed.spec.nodes, count
+            return self._trial.may_fit(managed.key, count)
+        spec = managed.spec
+        asked = spec.request, spec.nodes, spec.user, count
         if asked not in self._fitting:
-            self._fitting[asked] = self._trial.fits(managed.key, count)
+            self._fitting[asked] = self._trial.may_fit(managed.key, count)
         return self._fitting[asked]
 
     def _movable(self, managed: Managed) -> bool:

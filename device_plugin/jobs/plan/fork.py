@@ -180,9 +180,10 @@ class Free:
         """Hold further replicas of these jobs, all together; false, and nothing changes, if they do not fit."""
         return self._fork.take_together((self._jobs[job], count) for job, count in wanted.items())
 
-    def fits(self, job: JobKey, count: int) -> bool:
-        """True if `take` would hold them; nothing changes."""
-        return self._fork.fits(self._jobs[job], count)
+    def may_fit(self, job: JobKey, count: int) -> bool:
+        """False if `take` would not hold them, and that is certain; nothing changes."""
+        managed = self._jobs[job]
+        return self._fork.fits(managed, count) or self._fork.search.used_up(managed.spec.user)
 
 
 class Expected(NamedTuple):

@@ -39,7 +39,7 @@ class Free:
         self.replicas -= sum(wanted.values())
         return True
 
-    def fits(self, job: JobKey, count: int) -> bool:
+    def may_fit(self, job: JobKey, count: int) -> bool:
         assert job
         return count <= self.replicas
 

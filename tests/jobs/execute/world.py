@@ -278,7 +278,7 @@ class CardTrial:
             taken.append(card)
         return True
 
-    def fits(self, job: JobKey, count: int) -> bool:
+    def may_fit(self, job: JobKey, count: int) -> bool:
         free = list(self._free)
         found = self.take({job: count})
         self._free = free

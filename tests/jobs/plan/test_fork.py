@@ -10,12 +10,13 @@ from device_plugin.core.annotations import GRANT, RESIZE
 from device_plugin.core.batch import Job
 from device_plugin.core.grants import Grant, Slice
 from device_plugin.core.jobs.resize import Resize, api_time
+from device_plugin.core.jobs.search import Search
 from device_plugin.core.ledger import Holding, Ledger, PromiseHolder
 from device_plugin.core.node_constraints import NodeIndex
 from device_plugin.core.placement import Placer
 from device_plugin.core.pods import Node, Pod
 from device_plugin.core.requests import PodRequest
-from device_plugin.jobs.plan.fork import PLACE_SECONDS, Expected, Fork, Unadmitted, expected
+from device_plugin.jobs.plan.fork import PLACE_SECONDS, Expected, Fork, Free, Unadmitted, expected
 from device_plugin.jobs.watch.managed import Managed
 from tests.builders.batch_jobs import job, managed, replica, resize, spec, waiting
 from tests.builders.cards import inventory
@@ -159,6 +160,20 @@ def test_a_replica_is_expected_where_it_was_found_to_fit_as_long_as_it_does(
     assert len(searches) == 2, "only that one whose card another pod has by now"
     held = [s.card for made in fork.ledger.grants().values() for s in made.slices()]
     assert len(set(held)) == len(held) == 3
+
+
+def test_that_nothing_fits_is_not_certain_once_the_user_has_no_looks_left() -> None:
+    """Otherwise his Jobs would be stopped of which pods wait for something else."""
+    world = World(cards=1)
+    world.queue("a", 1)
+    world.queue("b", 2, namespace="other")
+    fork, jobs = Fork(world.engine.held), world.engine.known.managed()
+    free = Free(fork, jobs, NOW)
+    a, b = ("default", "a"), ("other", "b")
+    assert (free.may_fit(a, 1), free.may_fit(a, 2), free.may_fit(b, 2)) == (True, False, False)
+    fork.search = Search(fork.ledger, fork.placer, looks=1)
+    fork.begin(jobs.values())
+    assert (free.may_fit(a, 2), free.may_fit(b, 2)) == (True, True)
 
 
 def test_jobs_whose_pods_stay_pending_keep_few_cards_from_others() -> None:
