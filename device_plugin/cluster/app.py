@@ -30,7 +30,7 @@ class Extender:
         self, place: Filter, bind: Binder, preemption: Preemption, explainer: Explainer, decisions: Decisions,
         calls: Calls,
     ) -> None:  # fmt: skip
-        self._place = place
+        self._filter = filter_app(place, calls)
         self._bind = bind
         self._preemption = preemption
         self._explainer = explainer
@@ -44,13 +44,6 @@ class Extender:
             ("POST", "/preempt"): self._preempt, ("GET", "/explain"): self._explain,
             ("GET", "/decisions"): self._decided,
         })  # fmt: skip
-
-    def _filter(self, request: HttpRequest) -> HttpAnswer:
-        try:
-            pod, nodes = self._calls.filter(request.body)
-        except ValueError as error:
-            return _json(_filter_result(Verdict(error=f"/filter: {error}")))
-        return _json(_filter_result(self._place(pod, nodes)))
 
     def _bound(self, request: HttpRequest) -> HttpAnswer:
         try:
@@ -85,6 +78,21 @@ class Extender:
         return _json(self._decisions.as_object())
 
 
+def filter_app(place: Filter, calls: Calls) -> App:
+    """The application that answers /filter."""
+
+    def app(request: HttpRequest) -> HttpAnswer:
+        try:
+            pod, nodes = calls.filter(request.body)
+        except ValueError as error:
+            found = Verdict(error=f"/filter: {error}")
+        else:
+            found = place(pod, nodes)
+        return HttpAnswer(calls.answer_filter(found.nodes, found.failed, found.hopeless, found.error), JSON)
+
+    return app
+
+
 def _routed(routes: Mapping[tuple[str, str], App]) -> App:
     def app(request: HttpRequest) -> HttpAnswer:
         handler = routes.get((request.method, request.path))
@@ -99,16 +107,6 @@ def _routed(routes: Mapping[tuple[str, str], App]) -> App:
 
 def _json(value: object) -> HttpAnswer:
     return HttpAnswer(_WRITER.encode(value), JSON)
-
-
-def _filter_result(verdict: Verdict) -> Mapping[str, Any]:
-    """ExtenderFilterResult of k8s.io/kube-scheduler/extender/v1, whose Go fields carry no JSON names of their own."""
-    return {
-        "NodeNames": list(verdict.nodes),
-        "FailedNodes": verdict.failed,
-        "FailedAndUnresolvableNodes": verdict.hopeless,
-        "Error": verdict.error,
-    }
 
 
 def _preemption_result(victims: Candidates) -> Mapping[str, Any]:

@@ -88,7 +88,7 @@ class ClusterService(Replica):
         resources = [name for prefix in settings.prefixes for name in resource_names(prefix)]
         calls = Calls(
             partial(extender.read_filter, resources=resources), extender.read_bind,
-            partial(extender.read_preempt, resources=resources),
+            partial(extender.read_preempt, resources=resources), extender.FilterAnswers(),
         )  # fmt: skip
         self._extender = Extender(
             Filter(shared), binder, self._preemption, explainer, Decisions(shared), calls

@@ -1,51 +1,83 @@
-"""Measure the time for which /filter holds the lock, for placements and for refusals.
+"""Measure what /filter costs at thousands of nodes: placements, first refusals, and refusals asked again.
 
     vgpu bench refusals --nodes 5000
 
-The cluster service's own /filter, without HTTP, on nodes of eight cards that are nearly full. No request
-comes twice: each refusal is a first one. CPU time is counted, which other work on the machine hardly changes. Texts are
-computed after the lock is released, and count in the last column only.
+The cluster service's own /filter over HTTP, on nodes of eight cards that are nearly full. The column `in all` is the
+processor's time from the request, with the names of all nodes, to the last byte of the answer, which has a text for
+each of them: reading, deciding, writing and sending. `lock` is the part in which the lock is held. The names come in
+another order each time, as kube-scheduler sends them. No request comes twice, but each refused pod is asked for once
+more: `again`. Other work on the machine slows all of them alike: compare ratios of one run.
 """
 
 import argparse
+import json
 import random
 import statistics
+import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
+from itertools import chain, cycle, product
 from types import TracebackType
 
+from device_plugin.adapters import extender
+from device_plugin.adapters.http.server import Server
+from device_plugin.adapters.kube.connections import Connections
+from device_plugin.adapters.kube.endpoint import Endpoint
+from device_plugin.cluster.app import filter_app
 from device_plugin.cluster.lead.leader import Leader
 from device_plugin.cluster.place.counts import Counts
-from device_plugin.cluster.place.filter import Filter, Verdict
+from device_plugin.cluster.place.filter import Filter
 from device_plugin.cluster.place.reservations import Reservations
 from device_plugin.cluster.place.service import Shared
+from device_plugin.cluster.ports import Calls
+from device_plugin.cluster.refused.refusals import MOST_OF_NAMESPACE
 from device_plugin.cluster.watch.view import ClusterView
 from device_plugin.core import annotations
 from device_plugin.core.grants import Grant, Slice
 from device_plugin.core.placement.policies import NODE_SCORE
 from device_plugin.core.pods import Container, ContainerKind, Node, Pod
-from device_plugin.core.requests import DEFAULT_PREFIXES
+from device_plugin.core.requests import DEFAULT_PREFIXES, resource_names
 from device_plugin.kube.leases import Lease
+from hack.bench.extender import api_objects
 from hack.bench.extender.cluster_model import ClusterModel
+from hack.bench.extender.load import orders
 from hack.bench.report import BenchError, Report, table
 
 NODES, CARDS, REQUESTS = 5000, 8, 1000
 FAMILY = DEFAULT_PREFIXES[0]
 # Most free units of each card, so that a slice of more units fits nowhere.
 LEFT_UNITS, LEFT_CORES = 3, 12
+# Seconds in which a call must be answered.
+CALL_SECONDS = 60.0
+PLACEMENT, ALL = "placement", "refusal: all of these"
 # The number of pods in the group that some requests name, and its name.
 CROWD, GROUP = 1900, "crowd"
 
 
 @dataclass(frozen=True, slots=True)
 class FilterCost:
-    """Milliseconds of the processor for one /filter, while the lock was held and in all."""
+    """Milliseconds of the processor for one /filter: while the lock was held, in all, and asked again in all.
+
+    `again_p50_ms` is None for placements. `answer_kib` is the longest answer.
+    """
 
     locked_p50_ms: float
     locked_p99_ms: float
     all_p50_ms: float
+    again_p50_ms: float | None
+    answer_kib: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Took:
+    """Seconds of the processor for one /filter, while the lock was held and in all, and the bytes of the answer."""
+
+    locked: float
+    whole: float
+    length: int
 
 
 class _TimedLock:
@@ -85,19 +117,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Report:
     """Run the benchmark. Raises BenchError for what cannot be run."""
-    if args.nodes < 1 or not len(_REFUSED) <= args.requests <= 10_000:
-        raise BenchError(f"write --nodes of at least 1, --requests from {len(_REFUSED)} to 10000")
+    most = MOST_OF_NAMESPACE * len(_REFUSED)
+    if args.nodes < 1 or not len(_REFUSED) <= args.requests <= most:
+        raise BenchError(f"write --nodes of at least 1, --requests from {len(_REFUSED)} to {most}")
     workload = ClusterModel(args.nodes, CARDS, 0.0, seconds=1)
-    found = costs(*nearly_full(workload), workload.names(), args.requests)
-    rows = [
-        [name, *(f"{ms:.3f}" for ms in (cost.locked_p50_ms, cost.locked_p99_ms, cost.all_p50_ms))]
-        for name, cost in found.items()
-    ]
+    found = costs(*nearly_full(workload), workload, args.requests)
+    placed, refused = found[PLACEMENT], found[ALL]
+    ratios = refused.all_p50_ms / placed.all_p50_ms, (refused.again_p50_ms or 0.0) / placed.all_p50_ms
     return Report(
         {name: asdict(cost) for name, cost in found.items()},
         f"{args.nodes} nodes of {CARDS} cards; ms of the processor for one /filter\n"
-        + table(["", "lock p50", "p99", "in all p50"], rows),
+        + table(
+            ["", "lock p50", "p99", "in all p50", "again p50", "KiB"],
+            [[name, *_cells(cost)] for name, cost in found.items()],
+        )
+        + f"\na refusal costs {ratios[0]:.2f} placements, and {ratios[1]:.2f} when it is asked for again",
     )
+
+
+def _cells(cost: FilterCost) -> Iterator[str]:
+    for ms in (cost.locked_p50_ms, cost.locked_p99_ms, cost.all_p50_ms, cost.again_p50_ms):
+        yield "" if ms is None else f"{ms:.3f}"
+    yield str(cost.answer_kib)
 
 
 def nearly_full(workload: ClusterModel) -> tuple[ClusterView, Reservations]:
@@ -119,54 +160,100 @@ def nearly_full(workload: ClusterModel) -> tuple[ClusterView, Reservations]:
 
 
 def costs(
-    view: ClusterView, reservations: Reservations, nodes: Sequence[str], requests: int
+    view: ClusterView, reservations: Reservations, workload: ClusterModel, requests: int
 ) -> Mapping[str, FilterCost]:
-    """The costs of placements and of first refusals, by kind; the last entry is for all refusals together."""
+    """The costs of placements and of refusals, by kind; the last entry is for all refusals together."""
+    for n in range(CROWD):
+        view.see_pod(_grouped(f"crowd-{n}", {"-mem": 1}), watched=True)
+    kinds = [_pod(f"a-{n}", {"-mem": 1 + n % LEFT_UNITS, "-cores": 1 + n // LEFT_UNITS}) for n in range(16)]
+    with _serving(view, reservations, workload) as scheduler:
+        found = {
+            "placement, the first of its kind": _cost([scheduler.asked(pod, placed=True) for pod in kinds])
+        }
+        placed, refused = list[_Took](), {name: (list[_Took](), list[_Took]()) for name in _REFUSED}
+        # In turns, so that other work on the machine slows all of them alike.
+        for n in range(requests // len(_REFUSED)):
+            placed.append(scheduler.asked(_pod(f"b-{n}", {"-mem": 1, "-cores": 1}), placed=True))
+            hopeless = {name: make(n) for name, make in _REFUSED.items()}
+            for again, (name, pod) in product((0, 1), hopeless.items()):
+                refused[name][again].append(scheduler.asked(pod, placed=False))
+    found[PLACEMENT] = _cost(placed)
+    found |= {f"refusal: {name}": _cost(*took) for name, took in refused.items()}
+    found[ALL] = _cost(*(list(chain(*took)) for took in zip(*refused.values(), strict=True)))
+    return found
+
+
+class _Caller:
+    """Plays kube-scheduler: sends pods to /filter, and reads how long the threads that answer were busy."""
+
+    def __init__(self, view: ClusterView, lock: _TimedLock, workload: ClusterModel, server: Server) -> None:
+        self._view = view
+        self._lock = lock
+        self._names = cycle(orders(workload))
+        self._connections = Connections(Endpoint(f"http://{server.address}", lambda: None), CALL_SECONDS)
+        self._threads = f"http-{server.port}"
+
+    def close(self) -> None:
+        self._connections.close()
+
+    def asked(self, pod: Pod, *, placed: bool) -> _Took:
+        """What a /filter took. Raises BenchError if the answer is another one than `placed` says."""
+        body = b'{"Pod":%b,"Nodes":null,"NodeNames":%b}' % (api_objects.pending(pod), next(self._names))
+        self._view.see_pod(pod, watched=True)
+        began, held = self._busy(), self._lock.held
+        status, answer = self._connections.request(
+            "POST", "/filter", {"Content-Type": "application/json"}, body
+        )
+        # Until the thread waits for the next request.
+        time.sleep(0.001)
+        took = _Took(self._lock.held - held, self._busy() - began, len(answer))
+        result = json.loads(answer) if status == 200 else {"Error": f"status {status}"}
+        if bool(result.get("NodeNames")) is not placed or result["Error"] or b" is gone" in answer:
+            raise BenchError(f"{pod.name} is not what it was made to be: {result['Error'] or 'see the code'}")
+        return took
+
+    def _busy(self) -> float:
+        """Seconds of the processor that the server's threads have used so far."""
+        threads = [thread for thread in threading.enumerate() if thread.name == self._threads]
+        return sum(
+            time.clock_gettime(time.pthread_getcpuclockid(thread.ident)) for thread in threads if thread.ident
+        )
+
+
+@contextmanager
+def _serving(view: ClusterView, reservations: Reservations, workload: ClusterModel) -> Iterator[_Caller]:
+    """/filter of a replica that leads, and its caller."""
     lock = _TimedLock(view.lock)
     view.lock = lock  # type: ignore[assignment]
     leader = Leader("bench", lambda: 0.0)
     for renewed in ("1", "2"):
         leader.observe(Lease("bench_", renewed), 0.0)
     leader.begin()
-    ask = Filter(Shared(view, reservations, leader, time.monotonic, Counts()))
-
-    def timed(pods: Iterable[Pod], *, placed: bool) -> list[tuple[float, float]]:
-        times = []
-        for pod in pods:
-            view.see_pod(pod, watched=True)
-            started, held = time.thread_time(), lock.held
-            verdict: Verdict = ask(pod, nodes)
-            times.append((1000 * (lock.held - held), 1000 * (time.thread_time() - started)))
-            if bool(verdict.nodes) is not placed or verdict.error:
-                raise BenchError(
-                    f"{pod.name} is not what it was made to be: {verdict.error or 'see the code'}"
-                )
-            view.forget_pod(pod.uid)
-        return times
-
-    for n in range(CROWD):
-        view.see_pod(_grouped(f"crowd-{n}", {"-mem": 1}), watched=True)
-    first = (_pod(f"a-{n}", {"-mem": 1 + n % LEFT_UNITS, "-cores": 1 + n // LEFT_UNITS}) for n in range(16))
-    again = (_pod(f"b-{n}", {"-mem": 1, "-cores": 1}) for n in range(requests))
-    found = {
-        "placement, the first of its kind": timed(first, placed=True),
-        "placement": timed(again, placed=True),
-    }
-    refused = {
-        name: timed((make(n) for n in range(requests // len(_REFUSED))), placed=False)
-        for name, make in _REFUSED.items()
-    }
-    found |= {f"refusal: {name}": times for name, times in refused.items()}
-    found["refusal: all of these"] = [each for times in refused.values() for each in times]
-    return {name: _cost(times) for name, times in found.items()}
-
-
-def _cost(times: Sequence[tuple[float, float]]) -> FilterCost:
-    locked, whole = (sorted(column) for column in zip(*times, strict=True))
-    return FilterCost(
-        round(statistics.median(locked), 3), round(locked[len(locked) * 99 // 100], 3),
-        round(statistics.median(whole), 3),
+    resources = [name for prefix in DEFAULT_PREFIXES for name in resource_names(prefix)]
+    calls = Calls(
+        partial(extender.read_filter, resources=resources), extender.read_bind, extender.read_preempt,
+        extender.FilterAnswers(),
     )  # fmt: skip
+    app = filter_app(Filter(Shared(view, reservations, leader, time.monotonic, Counts())), calls)
+    with (
+        Server(app, "127.0.0.1:0") as server,
+        closing(_Caller(view, lock, workload, server)) as caller,
+    ):
+        yield caller
+
+
+def _cost(once: Sequence[_Took], again: Sequence[_Took] = ()) -> FilterCost:
+    locked = sorted(took.locked for took in once)
+    return FilterCost(
+        _median_ms(locked), round(1000 * locked[len(locked) * 99 // 100], 3),
+        _median_ms([took.whole for took in once]),
+        _median_ms([took.whole for took in again]) if again else None,
+        max(took.length for took in once) >> 10,
+    )  # fmt: skip
+
+
+def _median_ms(seconds: Sequence[float]) -> float:
+    return round(1000 * statistics.median(seconds), 3)
 
 
 def _pod(name: str, *containers: Mapping[str, int], family: str = FAMILY, **written: str) -> Pod:
@@ -174,13 +261,16 @@ def _pod(name: str, *containers: Mapping[str, int], family: str = FAMILY, **writ
         Container(f"c{number}", ContainerKind.MAIN, {family + suffix: str(n) for suffix, n in limits.items()})
         for number, limits in enumerate(containers)
     )
-    return Pod("bench", name, name, containers=asking, annotations=written)
+    # Each kind in a namespace of its own: of each namespace some refusals are remembered.
+    return Pod(f"bench-{name[0]}", name, name, containers=asking, annotations=written)
 
 
 def _grouped(name: str, *containers: Mapping[str, int]) -> Pod:
     """A pod of the large group whose pods go to different nodes in the order of their roles."""
     made = _pod(name, *containers, **{annotations.POLICY: NODE_SCORE})
-    return replace(made, labels={annotations.GROUP: GROUP, annotations.ROLE: f"worker-{name}"})
+    return replace(
+        made, namespace=GROUP, labels={annotations.GROUP: GROUP, annotations.ROLE: f"worker-{name}"}
+    )
 
 
 _REFUSED: Mapping[str, Callable[[int], Pod]] = {

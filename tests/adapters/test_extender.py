@@ -4,8 +4,12 @@ import json
 import random
 
 import pytest
+from pytest_mock import MockerFixture
 
-from device_plugin.adapters.extender import read_bind, read_filter, read_preempt
+from device_plugin.adapters import extender
+from device_plugin.adapters.extender import FilterAnswers, read_bind, read_filter, read_preempt
+from device_plugin.core.placement.node_texts import NodeTexts
+from device_plugin.core.placement.offer import Offer
 
 _POD = {
     "metadata": {"name": "p", "namespace": "default", "uid": "u1"},
@@ -36,14 +40,17 @@ def test_a_name_is_offered_only_as_a_whole() -> None:
         assert not any(name in nodes for name in ("node-", "ode-1", "node-10", "example.org", "", "b"))
 
 
-def test_the_same_nodes_in_the_same_order_are_equal() -> None:
+def test_the_same_nodes_in_any_order_are_equal() -> None:
     def offered(*names: str) -> object:
         return read_filter(json.dumps({"Pod": _POD, "NodeNames": names}).encode())[1]
 
-    assert offered("n1", "n2") == offered("n1", "n2")
-    assert offered("n1", "n2") != offered("n2", "n1")
+    assert offered("n1", "n2") == offered("n2", "n1")
+    assert hash(offered("n1", "n2")) == hash(offered("n2", "n1"))
+    assert offered("n1", "n2") != offered("n1", "n3")
+    assert offered("n1", "n2") != offered("n1")
     assert offered() == offered()
     assert offered("n1") != ("n1",)
+    assert offered('n"1', "n2") == offered("n2", 'n"1') != offered('n"2', "n1")
 
 
 def test_a_scheduler_that_sends_whole_nodes_is_told_what_to_set() -> None:
@@ -94,3 +101,47 @@ def test_a_call_cut_off_or_damaged_anywhere_is_read_or_a_value_error(rng: random
         except ValueError:
             continue
         assert all(isinstance(name, str) for name in nodes)
+
+
+def _written(*answer: object) -> object:
+    return json.loads(b"".join(FilterAnswers()(*answer)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_an_answer_has_the_text_of_each_node_whatever_the_names_and_texts(seed: int) -> None:
+    rng, write = random.Random(seed), FilterAnswers()
+    hostile = ["a", '","', '"', "\\", '\\"', '":"', "é\n", "", "a b", "\u2028", '\\","']
+    for _ in range(200):
+        names = list({"".join(rng.choices(hostile, k=rng.randint(0, 3))) for _ in range(rng.randint(0, 6))})
+        rows = {name: row for row, name in enumerate(names[: rng.randint(0, 6)])}
+        texts = tuple("".join(rng.choices(hostile, k=3)) + str(number) for number in range(3))
+        ranks = bytes(rng.randrange(3) for _ in range(len(rows) + 1))
+        refused = NodeTexts(Offer(rows, names), texts, ranks)
+        for _ in range(2):
+            assert json.loads(b"".join(write([], NodeTexts(), refused, ""))) == {
+                "NodeNames": [], "FailedNodes": {}, "FailedAndUnresolvableNodes": dict(refused), "Error": "",
+            }, f"seed {seed}"  # fmt: skip
+    assert _written(["n1"], NodeTexts(), NodeTexts(), 'why "not"') == {
+        "NodeNames": ["n1"], "FailedNodes": {}, "FailedAndUnresolvableNodes": {}, "Error": 'why "not"',
+    }  # fmt: skip
+    assert _written([], refused, NodeTexts(), "")["FailedNodes"] == dict(refused)  # type: ignore[index]
+
+
+def test_the_texts_of_equal_refusals_are_written_once_and_many_are_forgotten(
+    mocker: MockerFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tenant can make as many texts as it likes."""
+    monkeypatch.setattr(extender, "MOST_KEPT", 2000)
+    encode = mocker.spy(extender, "_written")
+    names = [f"node-{n}" for n in range(10)]
+    write, offer = FilterAnswers(), Offer({}, names)
+    for _ in range(3):
+        write([], NodeTexts(), NodeTexts.same(offer, "first"), "")
+    assert encode.call_count == 2, "the texts, and that there are none"
+    for n in range(100):
+        write([], NodeTexts(), NodeTexts.same(offer, f"no model {n}"), "")
+        assert sum(map(len, write._kept.values())) == write._length <= 2000
+    write([], NodeTexts(), NodeTexts.same(offer, "first"), "")
+    assert encode.call_count == 103
+    write([], NodeTexts(), NodeTexts.same(offer, "x" * 3000), "")
+    assert (len(write._kept), write._length) == (0, 0)

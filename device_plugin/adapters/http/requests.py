@@ -4,6 +4,7 @@ A server that reads requests in Python costs more time than all that the allocat
 """
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from urllib.parse import unquote
@@ -97,8 +98,8 @@ class Reader:
         self._headed = False
 
 
-def answer(app: App, request: RawRequest) -> bytes:
-    """The bytes of the application's answer. Raises BadRequestError, and what the application raises."""
+def answer(app: App, request: RawRequest) -> Sequence[bytes]:
+    """The bytes of the application's answer, in pieces. Raises BadRequestError, and what the application raises."""
     try:
         target = httptools.parse_url(request.url)
     except httptools.HttpParserError as error:
@@ -112,24 +113,24 @@ def answer(app: App, request: RawRequest) -> bytes:
             request.body,
         )
     )
-    body = given.body.encode() if isinstance(given.body, str) else b"".join(given.body)
+    body = [given.body.encode()] if isinstance(given.body, str) else given.body
     status = HTTPStatus(given.status)
     head = [
         f"HTTP/1.1 {status.value} {status.phrase}",
         f"Content-Type: {given.content}",
         *(f"{name}: {value}" for name, value in given.headers.items()),
-        f"Content-Length: {len(body)}",
+        f"Content-Length: {sum(map(len, body))}",
     ]
     return _text(head, request, body)
 
 
-def refusal(status: str) -> bytes:
+def refusal(status: str) -> Sequence[bytes]:
     """An answer of nothing but a status, after which the connection closes."""
-    return _text([f"HTTP/1.1 {status}", "Content-Length: 0"], RawRequest(), b"")
+    return _text([f"HTTP/1.1 {status}", "Content-Length: 0"], RawRequest(), ())
 
 
-def _text(head: list[str], request: RawRequest, body: bytes) -> bytes:
+def _text(head: list[str], request: RawRequest, body: Sequence[bytes]) -> Sequence[bytes]:
     if request.last:
         head.append("Connection: close")
     lines = "\r\n".join([*head, "\r\n"]).encode("latin-1")
-    return lines if request.method == "HEAD" else lines + body
+    return [lines] if request.method == "HEAD" else [lines, *body]

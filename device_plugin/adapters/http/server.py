@@ -7,6 +7,7 @@ import math
 import re
 import socket
 import threading
+from collections.abc import Sequence
 from types import TracebackType
 
 from device_plugin.adapters.http.connection_limit import Client, ConnectionLimit
@@ -141,10 +142,10 @@ class Server:
             reader.feed(data)
             if reader.wants_continue:
                 reader.wants_continue = False
-                client.send(b"HTTP/1.1 100 Continue\r\n\r\n")
+                client.send([b"HTTP/1.1 100 Continue\r\n\r\n"])
         return reader.ready.popleft()
 
-    def _answer(self, request: RawRequest) -> bytes:
+    def _answer(self, request: RawRequest) -> Sequence[bytes]:
         try:
             return answer(self._app, request)
         except BadRequestError:

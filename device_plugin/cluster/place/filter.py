@@ -1,6 +1,6 @@
 """/filter: choose one node for a pod and reserve its slices, or refuse it. It makes no call to the API server."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from device_plugin.cluster.place.service import ReplicaService
@@ -8,6 +8,8 @@ from device_plugin.cluster.refused.refusal_budget import LaterError
 from device_plugin.core.errors import RequestError
 from device_plugin.core.ledger import Reservation
 from device_plugin.core.placement import Refusal, Refused
+from device_plugin.core.placement.node_texts import NodeTexts
+from device_plugin.core.placement.offer import Offer
 from device_plugin.core.pods import Pod
 from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import PodRequest
@@ -24,8 +26,8 @@ class Verdict:
     """
 
     nodes: Sequence[str] = ()
-    failed: Mapping[str, str] = field(default_factory=dict)
-    hopeless: Mapping[str, str] = field(default_factory=dict)
+    failed: NodeTexts = field(default_factory=NodeTexts)
+    hopeless: NodeTexts = field(default_factory=NodeTexts)
     error: str = ""
 
 
@@ -37,7 +39,7 @@ class Filter(ReplicaService):
         try:
             request = self._view.pods.request_of(pod)
         except RequestError as error:
-            return Verdict(hopeless=dict.fromkeys(nodes, str(error)))
+            return self._nowhere(nodes, str(error))
         if request is None:
             return Verdict(nodes)
         if self._why_not_placing():
@@ -46,7 +48,7 @@ class Filter(ReplicaService):
         with self._view.lock:
             if self._view.pods.is_gone(pod.uid):
                 # Not an error, which kube-scheduler would log and repeat until it learns of the pod's end itself.
-                return Verdict(hopeless=dict.fromkeys(nodes, f"pod {pod.namespace}/{pod.name} is gone"))
+                return self._nowhere(nodes, f"pod {pod.namespace}/{pod.name} is gone")
             if self._why_not_placing():
                 # The term has ended since the lock was asked for.
                 return self._postponed(pod, nodes)
@@ -60,12 +62,19 @@ class Filter(ReplicaService):
             return Verdict((answer.grant.node,))
         return self._refused(pod, answer(), nodes)
 
+    def _nowhere(self, nodes: Sequence[str], text: str) -> Verdict:
+        return Verdict(hopeless=NodeTexts.same(self._offered(nodes), text))
+
+    def _offered(self, nodes: Sequence[str]) -> Offer:
+        """The nodes as they were looked up for the decision; it needs no lock."""
+        return self._reservations.placer.table.offered(nodes)
+
     def _refused(self, pod: Pod, refusal: Refusal, nodes: Sequence[str]) -> Verdict:
+        offer = self._offered(nodes)
+        texts = refusal.by_node(offer)
         if refusal.main is Reason.GANG:
-            return Verdict(hopeless=refusal.by_node(nodes))
-        texts = dict(refusal.by_node(nodes))
-        for node, note in self._view.notes(nodes).items():
-            texts[node] = f"{texts[node]} ({note})"
+            return Verdict(hopeless=texts)
+        texts = texts.noted(self._view.notes(offer))
         # kube-scheduler found room on each of these nodes for everything that it counts. So its own preemption would
         # find no victims there, and take longer for that than for the rest of the attempt; ours handles cards. Only
         # if it has nominated a node it must continue to wait for that node.
@@ -77,7 +86,7 @@ class Filter(ReplicaService):
         known = self._view.pods.get(pod.uid) or pod
         self._reservations.postponed.put(pod.namespace, pod.uid, known)
         # Not an error: after one, kube-scheduler waits for the whole backoff before it asks again.
-        return Verdict(hopeless=dict.fromkeys(nodes, NOT_YET))
+        return self._nowhere(nodes, NOT_YET)
 
     def _place(self, pod: Pod, request: PodRequest, nodes: Sequence[str]) -> Reservation | Refused:
         started = self._clock()

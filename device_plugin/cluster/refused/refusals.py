@@ -4,7 +4,7 @@ A request that fits no cards fits none until a slice ends or an inventory change
 """
 
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -14,7 +14,7 @@ from device_plugin.core.annotations import GROUP, GROUP_SIZE
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement import Placer, Refused
 from device_plugin.core.placement.card_columns import Mask
-from device_plugin.core.placement.table import marked
+from device_plugin.core.placement.offer import marked
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import PodRequest, Request, Selector
 from device_plugin.core.roles import ALONE
@@ -58,7 +58,7 @@ class Refusals:
         entry = self.kept.get((_parts(request), None))
         return entry is not None and entry.rows is None and entry.gained == self._ledger.gained
 
-    def get(self, pod: Pod, request: PodRequest, nodes: Collection[str]) -> Refused | None:
+    def get(self, pod: Pod, request: PodRequest, nodes: Sequence[str]) -> Refused | None:
         """The refusal of an equal request that still holds on `nodes`; None if the request must be decided."""
         key = _key(pod, request)
         entry = self.kept.get(key)
@@ -72,7 +72,7 @@ class Refusals:
         self.kept.put(entry.namespace, key, entry)
         return entry.refused
 
-    def note(self, pod: Pod, request: PodRequest, nodes: Collection[str], refused: Refused) -> None:
+    def note(self, pod: Pod, request: PodRequest, nodes: Sequence[str], refused: Refused) -> None:
         """Remember that the pod's request was just refused on `nodes`."""
         table = self._placer.table
         if table.position is not self._position:
@@ -84,7 +84,7 @@ class Refusals:
         rows = None if everywhere else self._rows(request, nodes)
         self.kept.put(pod.namespace, key, _Entry(pod.namespace, refused, self._ledger.gained, rows))
 
-    def _rows(self, request: PodRequest, nodes: Collection[str]) -> Mask:
+    def _rows(self, request: PodRequest, nodes: Sequence[str]) -> Mask:
         """The rows that a decision considers: those of offered nodes, without those of other pods of the group."""
         table, avoid = self._placer.table, request.rank.avoid
         offered = table.chosen(nodes)

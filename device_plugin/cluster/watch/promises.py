@@ -10,7 +10,7 @@ names may be gone already: then the record is believed, as a grant is, as far as
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from math import inf
@@ -232,11 +232,9 @@ class Promises:
 
     # For people
 
-    def notes(self, nodes: Iterable[str]) -> Mapping[str, str]:
+    def notes(self, nodes: Container[str]) -> Mapping[str, str]:
         """By node: for each of `nodes` with slices kept for a job, a text that names the job."""
-        if not self._on_node:
-            return {}
-        held = ((node, self._kept_on(node)) for node in nodes if node in self._on_node)
+        held = ((node, self._kept_on(node)) for node in self._on_node if node in nodes)
         return {node: f"slices there are kept for {_few(names)}" for node, names in held if names}
 
     def summary(self) -> Sequence[str]:

@@ -11,7 +11,7 @@ replica places in its first seconds: its term begins 5 s after it took the Lease
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, takewhile
 
@@ -158,14 +158,12 @@ class Reports:
                 del self._vanished[uid]
         return frozenset(before).union(named)
 
-    def notes(self, nodes: Iterable[str]) -> dict[str, str]:
+    def notes(self, nodes: Container[str]) -> dict[str, str]:
         """By node: for each of `nodes` with slices of ended pods, a text that names the pods.
 
         It has no counts, so it seldom changes.
         """
-        if not self._reported:
-            return {}
-        return {node: self._text(node) for node in nodes if node in self._reported}
+        return {node: self._text(node) for node in self._reported if node in nodes}
 
     def summary(self) -> list[str]:
         """The texts of notes() for the first MOST_NAMED nodes."""

@@ -9,7 +9,7 @@ Nothing is decided here: what follows from a change for pods that wait is up to 
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Protocol, TypeVar
@@ -290,7 +290,7 @@ class ClusterView:
         cards = inventory.cards if inventory is not None else ()
         return grant.renamed({card.uuid: card.known_as for card in cards if card.known_as}).encode()
 
-    def notes(self, nodes: Iterable[str]) -> Mapping[str, str]:
+    def notes(self, nodes: Container[str]) -> Mapping[str, str]:
         """By node: a text for a refusal about slices that outlive their pod or are kept for a job, where there are any.
 
         It has no counts or times, so it seldom changes.

@@ -122,16 +122,17 @@ class CardStates:
         self._layers: Ints = packed(self._states)
         self._count = [self.code.size]
         self._unused: list[int] = []
-        self._frozen: tuple[Columns, Ints] | None = None
+        self._frozen: tuple[Columns, Ints, Ints] | None = None
 
     def columns(self) -> Columns:
         """The states as columns of shape (states,). Valid until a card changes."""
         return Columns(self._layers)
 
-    def frozen(self) -> tuple[Columns, Ints]:
-        """A copy of the states' columns and of the code of each cell, which later changes do not touch."""
+    def frozen(self) -> tuple[Columns, Ints, Ints]:
+        """A copy of the states' columns, of the code of each cell, and of the number of cells in each state."""
         if self._frozen is None:
-            self._frozen = Columns(self._layers.copy()), self.code.copy()
+            count = np.array(self._count, dtype=np.int64)
+            self._frozen = Columns(self._layers.copy()), self.code.copy(), count
         return self._frozen
 
     def assign_rows(self, origin: Ints) -> None:

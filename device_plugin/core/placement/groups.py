@@ -31,7 +31,7 @@ def refusing_nodes(
         return ()
     ranks = (*ORDER, Reason.NO_INVENTORY)
     found: dict[tuple[Reason, Models], list[str]] = {}
-    for node, rank in zip(nodes, refusal.of_nodes(nodes), strict=True):
+    for node, rank in zip(nodes, refusal.of_nodes.of(nodes), strict=True):
         found.setdefault((ranks[rank], models(node)), []).append(node)
     return tuple(
         RefusingNodes(tuple(group), shown, reason, refuse(group))

@@ -25,9 +25,10 @@ from device_plugin.core.placement.fit import (
     fits_by_node,
     looks_at_all,
 )  # fmt: skip
+from device_plugin.core.placement.offer import marked
 from device_plugin.core.placement.policies import DEFAULT, NODE_SCORE, OFFERED, Given, Model, WorkloadTables
 from device_plugin.core.placement.refusal import Causes, Refusal, Refused
-from device_plugin.core.placement.table import NodeTable, NodeView, marked
+from device_plugin.core.placement.table import NodeTable, NodeView
 from device_plugin.core.placement.workload import Weighted
 from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import ANYTHING, PodRequest, Request, Shape

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from itertools import repeat
+from functools import cached_property, reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +10,9 @@ from numpy.typing import NDArray
 from device_plugin.core.hosts import NOTHING
 from device_plugin.core.placement.card_columns import Ints, Mask, kinds_where
 from device_plugin.core.placement.fit import CardFit, KindSizes
-from device_plugin.core.placement.table import NodeTable, marked, rows_of
+from device_plugin.core.placement.node_texts import NodeTexts
+from device_plugin.core.placement.offer import Offer, marked
+from device_plugin.core.placement.table import NodeTable
 from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import ANYTHING, PodRequest
 
@@ -28,7 +29,13 @@ MOVING = (
 )  # fmt: skip
 
 _RANK = {reason: rank for rank, reason in enumerate(ORDER)}
-Ranks = NDArray[np.int8]
+_TEXTS = (*(reason.text for reason in ORDER), Reason.NO_INVENTORY.text)
+# By reason: for bytes.translate, from each rank to itself, and from those of the MOVING reasons to that of the reason.
+_TO_FIRST = {
+    first: bytes(_RANK[first] if rank < len(ORDER) and ORDER[rank] in MOVING else rank for rank in range(256))
+    for first in MOVING
+}
+Ranks = NDArray[np.uint8]
 """Indexes into ORDER, one byte each: a remembered refusal has one for every node."""
 # Reasons whose text has details; the number of models that a text names, and the characters of each.
 _DETAILED = (
@@ -36,20 +43,35 @@ _DETAILED = (
 )  # fmt: skip
 _NAMES, _SHOWN = 5, 40
 
-NodeRanks = Callable[[Sequence[str]], Iterable[int]]
-"""The index in ORDER of the first reason of each node given; len(ORDER) for a node without cards."""
-
-
-def _silent(nodes: Sequence[str]) -> Iterable[int]:
-    return repeat(len(ORDER), len(nodes))
-
 
 @dataclass(frozen=True, slots=True)
+class NodeReasons:
+    """The first reason of each node: `ranks` has its index in ORDER by row, and at the end one for nodes without a row.
+
+    len(ORDER) stands for a node without cards. `position` is the row of each node by name.
+    """
+
+    position: Mapping[str, int]
+    ranks: bytes
+
+    def of(self, nodes: Iterable[str]) -> bytes:
+        """The indexes of these nodes."""
+        return bytes(self.ranks[self.position.get(node, -1)] for node in nodes)
+
+    def laid_out(self, position: Mapping[str, int]) -> bytes:
+        """The `ranks` by the rows of `position`."""
+        return self.ranks if position is self.position else self.of(position) + self.ranks[-1:]
+
+
+SILENT = NodeReasons({}, bytes([len(ORDER)]))
+
+
+@dataclass(frozen=True)
 class Refusal:
     """A refused request with its reasons.
 
     `cards` counts cards per reason, `nodes` the nodes that show no cards. `details` has the number that belongs to a
-    reason (`largest free 3 GiB`), `rounded` has it for texts that may not change with every slice. `of_nodes` finds the
+    reason (`largest free 3 GiB`), `rounded` has it for texts that may not change with every slice. `of_nodes` has the
     first reason of each node. `said` is the text of a request that is refused whatever the cards, and `steady` replaces
     it where the text may not change by itself.
     """
@@ -58,7 +80,7 @@ class Refusal:
     nodes: Mapping[Reason, int] = field(default_factory=dict)
     details: Mapping[Reason, str] = field(default_factory=dict)
     rounded: Mapping[Reason, str] = field(default_factory=dict)
-    of_nodes: NodeRanks = field(default=_silent, compare=False)
+    of_nodes: NodeReasons = field(default=SILENT, compare=False)
     said: str = ""
     steady: str = ""
 
@@ -86,21 +108,29 @@ class Refusal:
         ]
         return "; ".join(parts) or "no node shows any card"
 
-    def by_node(self, nodes: Sequence[str]) -> Mapping[str, str]:
-        """A text for each of `nodes`, one text per reason, because kube-scheduler counts nodes by their text.
+    def by_node(self, offer: Offer) -> NodeTexts:
+        """A text for each node of the offer, one text per reason, because kube-scheduler counts nodes by their text.
 
         The text seldom changes while slices come and go: kube-scheduler writes it into the pod, and tries a pod again
         when the pod changes. So numbers are rounded, and all nodes with any of the MOVING reasons get the first of
         them.
         """
         if self.said:
-            return dict.fromkeys(nodes, self.summary)
+            return NodeTexts.same(offer, self.summary)
+        texts, first = self._shown
+        return NodeTexts(offer, texts, first.laid_out(offer.position))
+
+    @cached_property
+    def _shown(self) -> tuple[tuple[str, ...], NodeReasons]:
+        """The texts that nodes have, and the index of each node's text."""
+        texts = list(_TEXTS)
+        for reason in self.rounded:
+            texts[_RANK[reason]] = _cause(reason, self.rounded)
         foremost = next((reason for reason in MOVING if reason in self.cards), None)
-        texts = [
-            _cause(foremost if foremost and reason in MOVING else reason, self.rounded)
-            for reason in (*ORDER, Reason.NO_INVENTORY)
-        ]
-        return dict(zip(nodes, map(texts.__getitem__, self.of_nodes(nodes)), strict=True))
+        first = self.of_nodes
+        if foremost is not None:
+            first = NodeReasons(first.position, first.ranks.translate(_TO_FIRST[foremost]))
+        return tuple(texts), first
 
     @property
     def summary(self) -> str:
@@ -162,51 +192,63 @@ class Causes:
 
     def __init__(self, table: NodeTable, request: PodRequest, nodes: Sequence[str] | None) -> None:
         self._request = request
-        self._names: Sequence[str] = table.nodes if nodes is None else nodes
         self._position = table.position
+        self._offer = table.offered(table.nodes if nodes is None else nodes)
         self._there = table.there
         self._kinds = table.kinds
-        self._states, self._code = table.states.frozen()
+        self._states, self._code, self._cells = table.states.frozen()
         self._named = None if request.uuids == ANYTHING else table.named(request.uuids)
         self._host = None if request.host == NOTHING else table.with_host(request.host)
 
     def refusal(self) -> Refusal:
         """The refusal with its counts, numbers and the first reason of each node."""
-        offered = marked(self._position, self._names)[:, None] & self._there
         family, need = self._hardest() if self._request.containers else ("", None)
-        ranks = self._ranks(need)
-        counts = np.bincount(ranks[offered], minlength=len(ORDER)).tolist()
-        cards = {reason: count for reason, count in zip(ORDER, counts, strict=True) if count}
+        by_state = self._ranks_by_state(need)
+        ranks = self._ranks(by_state, need)
         # For each node the lowest rank of its cards, the reason that is easiest to cure; the last element is for nodes
-        # without cards.
-        foremost = np.append(ranks.min(axis=1), len(ORDER)).astype(np.int8)
-        silent = _of_nodes(self._position, foremost, self._names).count(len(ORDER))
-        exact, about = self._details(family, cards, ranks, offered)
-        return Refusal(
-            cards, {Reason.NO_INVENTORY: silent} if silent else {}, exact, about,
-            partial(_of_nodes, self._position, foremost),
-        )  # fmt: skip
+        # without cards. It is computed card by card, which is faster than along the short axis.
+        foremost = np.append(reduce(np.minimum, ranks.T), np.uint8(len(ORDER)))
+        of_nodes = NodeReasons(self._position, foremost.tobytes())
+        silent = int(np.count_nonzero(foremost[self._offer.rows] == len(ORDER)))
+        ranks = ranks if self._offer.mask.all() else ranks[self._offer.mask]
+        counts = self._counts(by_state, ranks)
+        cards = {reason: int(count.sum()) for reason, count in counts.items()}
+        exact, about = self._details(family, counts, ranks)
+        return Refusal(cards, {Reason.NO_INVENTORY: silent} if silent else {}, exact, about, of_nodes)
+
+    def _counts(self, by_state: Ranks, ranks: Ranks) -> Mapping[Reason, Ints]:
+        """For each reason that offered cards have, the number of these cards in each state; `ranks` are theirs."""
+        whole, size = self._offer.mask.all(), len(by_state)
+        code = self._code if whole else self._code[self._offer.mask]
+        if not self._cells_alike:
+            found = np.flatnonzero(np.bincount(ranks.reshape(-1), minlength=len(ORDER))).tolist()
+            counts = ((rank, np.bincount(code[ranks == rank], minlength=size)) for rank in found)
+        else:
+            count = self._cells if whole else np.bincount(code.reshape(-1), minlength=size)
+            found = np.flatnonzero(np.bincount(by_state, count)).tolist()
+            counts = ((rank, np.where(by_state == rank, count, 0)) for rank in found)
+        return {ORDER[rank]: count for rank, count in counts if rank < len(ORDER)}
 
     def _details(
-        self, family: str, cards: Collection[Reason], ranks: Ints, offered: Mask
+        self, family: str, counts: Mapping[Reason, Ints], ranks: Ranks
     ) -> tuple[dict[Reason, str], dict[Reason, str]]:
-        """The details of each reason: exact ones, and ones that seldom change."""
+        """The details of each reason: exact ones, and ones that seldom change. `ranks` are those of offered cards."""
         exact, about = {}, {}
-        for reason in cards:
+        for reason, count in counts.items():
             if reason in _DETAILED:
-                exact[reason], about[reason] = self._texts(family, reason, (ranks == _RANK[reason]) & offered)
+                exact[reason], about[reason] = self._texts(family, reason, count)
         asked = [asked for _, asked in self._request.containers]
-        if Reason.TOGETHER in cards and len(asked) == 1 and asked[0].cards > 1:
+        if Reason.TOGETHER in counts and len(asked) == 1 and asked[0].cards > 1:
             what = "free cards" if asked[0].whole else "cards with room for a slice"
             needs = about[Reason.TOGETHER] = f"needs {asked[0].cards} {what} on one node"
-            most = self._most_together((ranks == _RANK[Reason.TOGETHER]) & offered)
+            most = self._most_together(ranks == _RANK[Reason.TOGETHER])
             exact[Reason.TOGETHER] = f"{needs}; the most: {most}"
         return exact, about
 
-    def _texts(self, family: str, reason: Reason, cells: Mask) -> tuple[str, str]:
-        """The details of a reason that all cards in `cells` have: exact ones, and ones that seldom change."""
-        states, codes = self._states, self._code[cells]
-        hit = np.flatnonzero(np.bincount(codes))
+    def _texts(self, family: str, reason: Reason, count: Ints) -> tuple[str, str]:
+        """The details of a reason that `count` cards of each state have: exact ones, and ones that seldom change."""
+        states = self._states
+        hit = np.flatnonzero(count)
         if reason is Reason.MEMORY:
             free = int(states.free_mib[hit].max())
             return f"largest free {gib(free)}", f"largest free {_at_least(free, gib)}"
@@ -216,7 +258,7 @@ class Causes:
         if reason is Reason.SLICES:
             most = states.most[hit].max()
             full = f"{most} of {most} slices"
-            return f"{full}, {states.free_mib[codes].sum()} MiB idle", full
+            return f"{full}, {states.free_mib @ count} MiB idle", full
         if reason is Reason.OTHER_SLICES:
             text = f"each can give: {_few(sorted({*map(str, states.most[hit].tolist())}, key=int))}"
         elif reason is Reason.MODEL:
@@ -235,20 +277,32 @@ class Causes:
         return f"asked: {_few(words)}; there are: {_few(there)}"
 
     def _most_together(self, cells: Mask) -> str:
-        """The node with the most cards in `cells`, and their number."""
+        """The offered node with the most cards in `cells`, which has a row for each node that is offered."""
         count = cells.sum(axis=1)
         best = int(count.argmax())
-        name = next(name for name, position in self._position.items() if position == best)
+        position = np.flatnonzero(self._offer.mask)[best]
+        name = next(name for name, row in self._position.items() if row == position)
         return f"{name} with {count[best]}"
 
-    def _ranks(self, need: CardFit | None) -> Ints:
+    @property
+    def _cells_alike(self) -> bool:
+        """True if cards of one state have one reason, whatever their uuid and node."""
+        return self._named is None and self._host is None and not self._request.rank.avoid
+
+    def _ranks_by_state(self, need: CardFit | None) -> Ranks:
+        """The rank of the first reason of a card of each state; len(ORDER) for empty cells."""
+        ranks = np.full(len(self._states.kind), _RANK[Reason.TOGETHER], dtype=np.uint8)
+        for reason, hit in reversed(self._causes(need) if need is not None else ()):
+            np.copyto(ranks, _RANK[reason], where=hit)
+        ranks[0] = len(ORDER)
+        return ranks
+
+    def _ranks(self, by_state: Ranks, need: CardFit | None) -> Ranks:
         """The rank of the first reason of each card, len(ORDER) for empty cells; shape (nodes, cards)."""
         # Reasons that depend on the state are found once per state, those of single cards and nodes per cell.
-        states = np.full(len(self._states.kind), _RANK[Reason.TOGETHER], dtype=np.int64)
-        for reason, hit in reversed(self._causes(need) if need is not None else ()):
-            states[hit] = _RANK[reason]
-        states[0] = len(ORDER)
-        ranks: Ints = states[self._code]
+        ranks: Ranks = by_state[self._code]
+        if self._cells_alike:
+            return ranks
         if need is not None and self._named is not None:
             other = self._there & (ranks != _RANK[Reason.FAMILY]) & (ranks != _RANK[Reason.MODEL])
             ranks[other & ~self._named] = _RANK[Reason.UUID]
@@ -288,10 +342,6 @@ class Causes:
             (Reason.MEMORY, states.free_mib < need.mib),
             (Reason.CORES, states.free_cores < need.cores),
         )
-
-
-def _of_nodes(position: Mapping[str, int], foremost: Ranks, nodes: Sequence[str]) -> Sequence[int]:
-    return foremost[rows_of(position, nodes)].tolist()
 
 
 def _at_least(number: int, text: Callable[[int], str]) -> str:

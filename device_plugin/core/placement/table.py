@@ -6,10 +6,8 @@ written again and stamped, and a RowCache computes only the values again that ar
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
-from copy import copy
+from collections.abc import Collection, Sequence
 from functools import cached_property
-from itertools import repeat
 
 import numpy as np
 
@@ -30,6 +28,7 @@ from device_plugin.core.placement.card_columns import (
     Mask,
     packed,
 )
+from device_plugin.core.placement.offer import Offer, RecentOffers, rows_of
 from device_plugin.core.requests import ANYTHING, Selector
 
 _NO_ROWS: Ints = np.zeros(0, dtype=np.int64)
@@ -48,7 +47,7 @@ class NodeTable(Columns):
     def __init__(self, ledger: Ledger, loads: Loads | None = None) -> None:
         self._ledger, self._loads = ledger, loads or Loads()
         self._seen = self._versions()
-        self._chosen: tuple[dict[str, int], Collection[str], Mask] = {}, (), np.zeros(0, dtype=bool)
+        self._offers = RecentOffers()
         # The position in an index of the node of each row, and by which `position` of rows it was found.
         self._indexed: tuple[dict[str, int], NodeIndex | None, Ints] = {}, None, _NO_ROWS
         self.layout = 0
@@ -105,24 +104,20 @@ class NodeTable(Columns):
         """The cards in a row, in the order of its cells."""
         return self._rows[position].cards
 
-    def chosen(self, nodes: Collection[str]) -> Mask:
-        """Like `marked`, for nodes that many decisions are offered. Callers must not write to it.
+    def offered(self, nodes: Sequence[str]) -> Offer:
+        """The rows of `nodes`, which many decisions are offered; one object for equal nodes that were offered lately.
 
-        It needs no lock, and keeps the answer for the latest `nodes`: looking up thousands of names takes long, so it
-        is called once before the lock is taken, and again with the lock held.
+        It needs no lock: looking up thousands of names takes long, so it is called once before the lock is taken, and
+        again with the lock held.
         """
-        # Nearly every decision is offered the nodes of the one before, and comparing the names is several times faster
-        # than looking them up. `position` is replaced, never changed, so an answer stays valid for its `position`.
-        position = self.position
-        found_by, names, known = self._chosen
-        if found_by is position and names == nodes:
-            return known
-        chosen = self._in_set(nodes) if isinstance(nodes, NodeSet) else marked(position, nodes)
-        self._chosen = position, copy(nodes), chosen
-        return chosen
+        return self._offers.of(self.position, nodes)
+
+    def chosen(self, nodes: Sequence[str]) -> Mask:
+        """True for the rows of `nodes`; shape (nodes,). Callers must not write to it. It needs no lock."""
+        return self._in_set(nodes) if isinstance(nodes, NodeSet) else self.offered(nodes).mask
 
     def _in_set(self, nodes: NodeSet) -> Mask:
-        """Like `marked`, a hundred times as fast: callers may have thousands of sets."""
+        """Like `chosen`, a hundred times as fast: callers may have thousands of sets."""
         found_by, index, positions = self._indexed
         if found_by is not self.position or index is not nodes.node_index:
             positions = rows_of(nodes.node_index.position, self.nodes)
@@ -272,19 +267,6 @@ def _free_part(node: NodeState, state: CardState) -> tuple[int, ...]:
         state.free_mib, state.free_cores.bit_count(), state.free_slices,
         node.serving, node.serving and state.open, state.card.cordoned, state.short,
     )  # fmt: skip
-
-
-def rows_of(position: Mapping[str, int], nodes: Collection[str]) -> Ints:
-    """The rows of `nodes`; -1 for names that have no row."""
-    return np.fromiter(map(position.get, nodes, repeat(-1)), dtype=np.int64, count=len(nodes))
-
-
-def marked(position: Mapping[str, int], nodes: Collection[str]) -> Mask:
-    """True for the rows of `nodes`; shape (nodes,)."""
-    # One more element at the end, for names that have no row.
-    mask = np.zeros(len(position) + 1, dtype=bool)
-    mask[rows_of(position, nodes)] = True
-    return mask[:-1]
 
 
 def _alike(one: Card, other: Card) -> bool:

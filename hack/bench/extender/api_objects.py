@@ -1,9 +1,12 @@
 """Pods and nodes as the JSON of a real API server, about as long as real ones: what is skipped must be read too."""
 
 import json
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 from device_plugin.core import annotations
+from device_plugin.core.pods import Pod
 from device_plugin.core.requests import Request
 from hack.bench.extender.cluster_model import CONTAINER, ClusterModel, uid
 
@@ -47,6 +50,7 @@ def lease(holder: str) -> bytes:
 _IMAGES = [
     {"names": [f"registry.example.org/team/image-{i}@sha256:{i:064x}"], "sizeBytes": 10**9} for i in range(10)
 ]
+_LABELS = {"app": "train", "team": "research", "job-name": "train"}
 _SCHEDULED = f'{{"type":"PodScheduled","status":"True","lastTransitionTime":"{_NOW}"}}'
 _TOLERATIONS = [
     {
@@ -77,26 +81,44 @@ _MOUNT = {
 }  # fmt: skip
 
 
+def pending(pod: Pod) -> bytes:
+    """The JSON of a pending pod with the names, limits, labels and annotations of `pod`."""
+    containers = [_container(each.name, each.limits) for each in pod.containers]
+    text = _template(containers, {**_LABELS, **(pod.labels or {})}, pod.namespace, pod.name)
+    return (text % (pod.uid, 1, json.dumps(pod.annotations or {}), "", "Pending", "")).encode()
+
+
 def _pod(request: Request) -> str:
     """A template with the pod's number, uid, version, annotations, node, phase and condition left open."""
     amounts = {f"{request.family}-mem": request.mem, f"{request.family}-cores": request.cores}
-    limits = {"cpu": "4", "memory": "16Gi"} | {k: str(v) for k, v in amounts.items() if v is not None}
-    container = {
-        "name": CONTAINER, "image": "registry.example.org/team/train:1.2.3",
+    limits = {k: str(v) for k, v in amounts.items() if v is not None}
+    return _template([_container(CONTAINER, limits)], _LABELS, "default", "pod-%d")
+
+
+def _container(name: str, limits: Mapping[str, str]) -> Mapping[str, Any]:
+    amounts = {"cpu": "4", "memory": "16Gi", **limits}
+    return {
+        "name": name, "image": "registry.example.org/team/train:1.2.3",
         "command": ["python", "train.py", "--epochs", "10"],
         "env": [{"name": f"SETTING_{i}", "value": f"value-{i}"} for i in range(6)],
-        "resources": {"limits": limits, "requests": limits}, "volumeMounts": [_MOUNT],
+        "resources": {"limits": amounts, "requests": amounts}, "volumeMounts": [_MOUNT],
         "terminationMessagePath": "/dev/termination-log", "imagePullPolicy": "IfNotPresent",
     }  # fmt: skip
+
+
+def _template(
+    containers: Sequence[Mapping[str, Any]], labels: Mapping[str, str], namespace: str, name: str
+) -> str:
+    """A pod with its uid, version, annotations, node, phase and condition left open."""
     spec = {
-        "containers": [container], "volumes": [_ACCESS], "restartPolicy": "Never", "tolerations": _TOLERATIONS,
+        "containers": containers, "volumes": [_ACCESS], "restartPolicy": "Never", "tolerations": _TOLERATIONS,
         "schedulerName": _SCHEDULER, "serviceAccountName": "default", "dnsPolicy": "ClusterFirst",
         "terminationGracePeriodSeconds": 30, "securityContext": {}, "priority": 0, "enableServiceLinks": True,
     }  # fmt: skip
     return (
-        '{"kind":"Pod","apiVersion":"v1","metadata":{"name":"pod-%d","namespace":"default","uid":"%s",'
+        f'{{"kind":"Pod","apiVersion":"v1","metadata":{{"name":"{name}","namespace":"{namespace}","uid":"%s",'
         f'"resourceVersion":"%d","creationTimestamp":"{_NOW}",'
-        '"labels":{"app":"train","team":"research","job-name":"train"},"annotations":%s},"spec":{%s'
+        f'"labels":{json.dumps(labels)},"annotations":%s}},"spec":{{%s'
         + json.dumps(spec)[1:]
         + ',"status":{"phase":"%s","qosClass":"Burstable","conditions":[%s]}}'
     )

@@ -7,7 +7,9 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from http import HTTPStatus
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +17,22 @@ from device_plugin.adapters.http.client import LOST
 from device_plugin.adapters.kube.connections import Connections
 from device_plugin.adapters.kube.endpoint import Endpoint
 from device_plugin.cluster.place.filter import NOT_YET
+from device_plugin.core.pods import Container, ContainerKind, Pod
+from hack.bench.extender import api_objects
 from hack.bench.extender.api_objects import PodTexts
-from hack.bench.extender.cluster_model import ClusterModel, uid
+from hack.bench.extender.cluster_model import CONTAINER, FAMILY, ClusterModel, uid
 from hack.bench.report import BenchError
 from hack.embedded.services import ServiceProcess
 from hack.process_cost import cpu_seconds
 
 # Most pods that have a node and are not bound yet. kube-scheduler has no limit, but a growing queue tells nothing.
 BINDERS = 8
-# Seconds to wait: kube-scheduler gives an extender 5 s; a leader lists thousands of pods before its first place.
-CALL_SECONDS, LEADER_SECONDS = 5.0, 120.0
+# Seconds to wait, so long that a slow machine does not end the measurement: for a call, and for the first place of a
+# leader, which lists thousands of pods before it.
+CALL_SECONDS, LEADER_SECONDS = 60.0, 900.0
 # Pods that must be there for the service to learn a workload, and seconds in which it does; pods of the load end too
 # soon to count.
-LESSON_PODS, LESSON_SECONDS = 64, 120.0
+LESSON_PODS, LESSON_SECONDS = 64, 900.0
 LESSON = b"target workload learnt"
 ASK_AGAIN_SECONDS = 0.25
 # Orders of nodes, and nodes in a block: kube-scheduler's filters run in parallel, in blocks of nodes, and offer the
@@ -35,6 +40,8 @@ ASK_AGAIN_SECONDS = 0.25
 ORDERS, PARALLEL = 61, 16
 # Seconds before and after a workload was learnt in which its tables and scores are computed.
 LEARNING = -10.0, 30.0
+# Units of memory that no card has, and how the answer to a pod that fits nowhere begins.
+HOPELESS_UNITS, REFUSED = 1000, b'{"NodeNames":[],'
 _JSON = {"Content-Type": "application/json"}
 
 
@@ -43,7 +50,7 @@ class LoadFigures:
     """Pods bound per second, milliseconds of /filter and of the service's CPU for each, and how many pods fit nowhere.
 
     `lessons` counts how often a target workload was learnt meanwhile; `learning_p99_ms` is that of filters around these
-    times, None if there were none.
+    times, None if there were none. `learnt` is false if the service had no target workload, though it should have one.
     """
 
     pods_per_s: float
@@ -53,6 +60,7 @@ class LoadFigures:
     refused: int
     lessons: int = 0
     learning_p99_ms: float | None = None
+    learnt: bool = True
 
 
 @dataclass
@@ -94,12 +102,13 @@ def _percentile_ms(seconds: list[float], percent: int) -> float:
 
 
 class SchedulerLoad:
-    """Pods `first`, `first` + 1, … for a service that is running and writes `log`."""
+    """Pods `first`, `first` + 1, … for a service that is running and writes `log`, and pods that fit nowhere."""
 
     def __init__(self, workload: ClusterModel, first: int, service: ServiceProcess, log: Path) -> None:
         self._seconds = workload.seconds
         self._texts = PodTexts(workload)
-        self._orders = [json.dumps(names).encode() for names in _orders(workload)]
+        self._orders = cycle(orders(workload))
+        self._hopeless: list[bytes] = []
         self._number = first
         self.service = service
         self._log = log
@@ -111,19 +120,38 @@ class SchedulerLoad:
         self._notes = Notes()
         self._failures: list[BenchError] = []
 
-    def run(self) -> LoadFigures:
+    def run(self, hopeless: int = 0) -> tuple[LoadFigures, LoadFigures | None]:
         """Wait until the service leads and has learnt the workload, warm up for 1/5 of the time, and measure.
 
-        In a nearly empty cluster it learns no workload, and another policy decides. Raises BenchError.
+        In a nearly empty cluster it learns no workload, and another policy decides. The second figures are measured
+        beside this number of `hopeless` pods that are asked for again before each pod. Raises BenchError.
         """
         with closing(self._connections):
             self._await_leader()
             with self._binders():
-                if self._number >= LESSON_PODS:
-                    self._place_until_learnt()
-                figures = self._measured()
+                learnt = self._number < LESSON_PODS or self._place_until_learnt()
+                alone = replace(self._measured(), learnt=learnt)
+                self._hopeless = self._too_large(hopeless)
+                beside = replace(self._measured(), learnt=learnt) if hopeless else None
             self._check()
-        return figures
+        return alone, beside
+
+    @staticmethod
+    def _too_large(count: int) -> list[bytes]:
+        """The JSON of pods that ask for more memory than any card has, each for another amount."""
+        return [
+            api_objects.pending(
+                Pod(
+                    "default",
+                    f"hopeless-{n}",
+                    f"hopeless-{n}",
+                    containers=(
+                        Container(CONTAINER, ContainerKind.MAIN, {f"{FAMILY}-mem": str(HOPELESS_UNITS + n)}),
+                    ),
+                )
+            )
+            for n in range(count)
+        ]
 
     def _await_leader(self) -> None:
         end = time.monotonic() + LEADER_SECONDS
@@ -139,15 +167,17 @@ class SchedulerLoad:
                 raise BenchError(f"the service does not lead: {said}")
             time.sleep(ASK_AGAIN_SECONDS)
 
-    def _place_until_learnt(self) -> None:
-        """Until then another policy decides, which takes less time."""
+    def _place_until_learnt(self) -> bool:
+        """Until then another policy decides, which takes less time; false if it has learnt nothing in time."""
         end = time.monotonic() + LESSON_SECONDS
         while not self._lessons():
             if time.monotonic() > end:
-                raise BenchError(f"the service has learnt nothing after {LESSON_SECONDS:.0f} s")
+                return False
             self._place_until(time.perf_counter() + ASK_AGAIN_SECONDS)
+        return True
 
     def _measured(self) -> LoadFigures:
+        self._notes = Notes()
         end = (start := time.perf_counter() + self._seconds / 5) + self._seconds
         self._place_until(start)
         before, known = cpu_seconds(self.service.pid), self._lessons()
@@ -166,6 +196,8 @@ class SchedulerLoad:
             self._check()
 
     def _place_next(self) -> None:
+        for pod in self._hopeless:
+            self._refuse(pod)
         self._slots.acquire()
         number, self._number = self._number, self._number + 1
         start = time.perf_counter()
@@ -184,9 +216,16 @@ class SchedulerLoad:
 
     def _ask(self, number: int) -> Any:
         """The answer of /filter for the pod of this number."""
-        nodes = self._orders[number % ORDERS]
-        body = b'{"Pod":%b,"Nodes":null,"NodeNames":%b}' % (self._texts.pod(number, 1, None), nodes)
-        return self._call("/filter", body)
+        return self._call("/filter", self._asking(self._texts.pod(number, 1, None)))
+
+    def _refuse(self, pod: bytes) -> None:
+        """Ask for a pod that fits nowhere. The answer is not read as JSON: that time is kube-scheduler's."""
+        status, answer = self._request("/filter", self._asking(pod))
+        if status != HTTPStatus.OK or not answer.startswith(REFUSED):
+            raise BenchError(f"/filter: status {status}, no refusal: {answer[:200].decode(errors='replace')}")
+
+    def _asking(self, pod: bytes) -> bytes:
+        return b'{"Pod":%b,"Nodes":null,"NodeNames":%b}' % (pod, next(self._orders))
 
     @contextmanager
     def _binders(self) -> Iterator[None]:
@@ -219,20 +258,25 @@ class SchedulerLoad:
 
     def _call(self, path: str, body: bytes) -> Any:
         """The answer to one call. Raises BenchError if there is none, or an error."""
-        try:
-            status, answer = self._connections.request("POST", path, _JSON, body)
-        except LOST as error:
-            raise BenchError(f"{path}: {error}") from error
+        status, answer = self._request(path, body)
         result = json.loads(answer) if status == 200 else {"Error": f"status {status}"}
         if result["Error"]:
             raise BenchError(f"{path}: {result['Error']}")
         return result
 
+    def _request(self, path: str, body: bytes) -> tuple[int, bytearray]:
+        try:
+            return self._connections.request("POST", path, _JSON, body)
+        except LOST as error:
+            raise BenchError(f"{path}: {error}") from error
 
-def _orders(workload: ClusterModel) -> Iterator[list[str]]:
-    """The nodes' names in as many orders: by the time at which each block might finish."""
+
+def orders(workload: ClusterModel) -> Iterator[bytes]:
+    """The nodes' names as JSON, in as many orders: by the time at which each block might finish."""
     names, rng = workload.names(), random.Random(workload.seed)
     size = round(len(names) ** 0.5)
     for _ in range(ORDERS):
         ends = [block + PARALLEL * rng.random() for block in range(len(names) // size + 1)]
-        yield [name for _, name in sorted((ends[i // size], name) for i, name in enumerate(names))]
+        ordered = [name for _, name in sorted((ends[i // size], name) for i, name in enumerate(names))]
+        # As Go writes it.
+        yield json.dumps(ordered, separators=(",", ":")).encode()

@@ -33,7 +33,7 @@ from hack.bench.report import BenchError, Report, table
 from hack.embedded.services import ServiceError, ServiceProcess
 
 # Seconds to wait for the stub: it makes the objects of thousands of nodes before it serves.
-STUB_SECONDS = 120.0
+STUB_SECONDS = 900.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,6 +53,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seed", type=int, default=42, metavar="N", help="of what the pods ask for (default: 42)"
     )
+    parser.add_argument(
+        "--hopeless",
+        type=int,
+        default=0,
+        metavar="N",
+        help="measure again beside N pods that fit nowhere, each asked for again before each pod (default: 0)",
+    )
 
 
 def run(args: argparse.Namespace) -> Report:
@@ -60,7 +67,7 @@ def run(args: argparse.Namespace) -> Report:
     workload = ClusterModel(args.nodes, args.cards, args.fill, args.seconds, args.seed)
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
-        figures = measure(workload)
+        figures = measure(workload, args.hopeless)
     finally:
         signal.signal(signal.SIGTERM, before)
     return Report(figures, _shown(figures))
@@ -86,21 +93,30 @@ def _shown(figures: Mapping[str, Any]) -> str:
         lines.append(
             f"a target workload learnt {times} meanwhile: filter p99 then {figures['learning_p99_ms']:.2f} ms"
         )
+    if not figures["learnt"]:
+        lines.append("the service has learnt no target workload: these are the figures of the policy pack")
+    if "hopeless" in figures:
+        lines.append(
+            f"beside {figures['hopeless']} pods that fit nowhere for each: {figures['beside_pods_per_s']:.0f} pods/s,"
+            f" {figures['beside_pods_per_s'] / figures['pods_per_s']:.2f} of the rate alone; CPU a pod"
+            f" {figures['beside_cpu_ms_per_pod']:.2f} ms"
+        )
     return "\n".join(lines)
 
 
-def measure(workload: ClusterModel) -> Mapping[str, float | None]:
+def measure(workload: ClusterModel, hopeless: int = 0) -> Mapping[str, float | None]:
     """Run all of it and end all of it; returns the figures. Raises BenchError, also for grants that overlap.
 
     `slices` are held before the load, `rss_mib` is the service's memory after it. `cpu_ms_per_pod` hardly depends on
     other work of the machine. `rebuild_s` is the time that a new leader needs for a ledger of these slices, from the
-    texts of their grants. LoadFigures describes the others.
+    texts of their grants. `beside_pods_per_s` and `beside_cpu_ms_per_pod` are those beside `hopeless` pods. LoadFigures
+    describes the others.
     """
     grants = workload.grants()
     rebuild = _rebuild_seconds(workload, grants)
     with running(workload, grants) as (api, service, scheduler):
         try:
-            figures = scheduler.run()
+            alone, beside = scheduler.run(hopeless)
         except BenchError as error:
             raise BenchError(f"{error}; the service's log ends with:\n{service.log_tail()}") from None
         rss = process_cost.rss_mib(service.pid)
@@ -109,7 +125,14 @@ def measure(workload: ClusterModel) -> Mapping[str, float | None]:
     if wrong:
         raise BenchError(f"{len(wrong)} calls or grants were wrong: {'; '.join(wrong[:5])}")
     held = {"nodes": workload.nodes, "cards": workload.nodes * workload.cards, "slices": len(grants)}
-    return {**held, **asdict(figures), "rss_mib": round(rss, 1), "rebuild_s": round(rebuild, 5)}
+    found = {**held, **asdict(alone), "rss_mib": round(rss, 1), "rebuild_s": round(rebuild, 5)}
+    if beside is not None:
+        found |= {
+            "hopeless": hopeless,
+            "beside_pods_per_s": beside.pods_per_s,
+            "beside_cpu_ms_per_pod": beside.cpu_ms_per_pod,
+        }
+    return found
 
 
 def _rebuild_seconds(workload: ClusterModel, grants: list[Grant]) -> float:

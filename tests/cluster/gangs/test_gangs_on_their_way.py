@@ -9,7 +9,6 @@ import pytest
 from pytest_mock import MockerFixture
 
 from device_plugin.cluster.gangs import gangs
-from device_plugin.cluster.place.filter import Verdict
 from device_plugin.cluster.refused.refusal_budget import BURST, SHARE
 from device_plugin.core.gang import place_all
 from device_plugin.core.pods import Pod
@@ -24,7 +23,7 @@ def test_nobody_waits_for_what_our_watch_has_not_shown_yet(world: World, one: Re
     world.api.watchers.remove(one)
     late = gang(world, 2)
     expected = "group train waits until all of its 2 pods exist"
-    assert one.filter(late[1], ["n1"]) == Verdict(hopeless={"n1": expected})
+    assert one.filter(late[1], ["n1"]).hopeless == {"n1": expected}
     for made in late:
         one.hear(made)
     assert one.ask(late[1]) == "n1"

@@ -21,7 +21,7 @@ def test_exactly_one_node_is_left_and_its_slice_is_reserved(world: World, one: R
     one.view.sync_nodes(world.api.nodes())
     reads = world.api.reads
     verdict = one.filter(world.pod("p"), ["n1", "n2", "n3"])
-    assert (list(verdict.nodes), verdict.failed, verdict.error) == (["n1"], {}, "")
+    assert (list(verdict.nodes), dict(verdict.failed), verdict.error) == (["n1"], {}, "")
     assert one.free() == [16368 - HALF, 16368]
     assert (world.api.reads, world.api.written) == (reads, [])
 
@@ -104,8 +104,9 @@ def test_kube_scheduler_looks_for_pods_to_evict_only_where_it_has_nominated_a_no
         assert one.ask(world.pod(name, mem=16, cores=60), "n1") == "n1"
     high = replace(world.pod("high", mem=16, cores=60), priority=100)
     text = {"n1": "lack memory (largest free 0 MiB)"}
-    assert one.filter(high, ["n1"]) == Verdict(hopeless=text)
-    assert one.filter(replace(high, nominated="n1"), ["n1"]) == Verdict(failed=text)
+    alone, nominated = one.filter(high, ["n1"]), one.filter(replace(high, nominated="n1"), ["n1"])
+    assert [dict(alone.failed), dict(alone.hopeless)] == [{}, text]
+    assert [dict(nominated.failed), dict(nominated.hopeless)] == [text, {}]
 
 
 def test_pods_that_ask_for_nothing_may_go_anywhere(one: Replica) -> None:
@@ -140,7 +141,7 @@ def test_a_replica_that_does_not_lead_refuses_without_an_error(world: World) -> 
     two.follow()
     two.leadership.step()
     verdict = two.filter(world.pod("p"), ["n1"])
-    assert (verdict.hopeless, verdict.error) == ({"n1": NOT_YET}, "")
+    assert (dict(verdict.hopeless), verdict.error) == ({"n1": NOT_YET}, "")
     assert two.free() == [16368, 16368]
 
 
@@ -163,11 +164,11 @@ def test_a_replica_that_does_not_place_yet_answers_though_the_lock_is_held(world
         two.lead()
     else:
         two.view.sync_pods(world.api.pods())
-    apart, told = Apart(), []
+    apart, told = Apart(), list[Verdict]()
     with two.view.lock:
         apart.run(lambda: told.append(two.filter(made, ["n1"])))
         apart.join()
-    assert told == [Verdict(hopeless={"n1": NOT_YET})]
+    assert [dict(verdict.hopeless) for verdict in told] == [{"n1": NOT_YET}]
 
 
 def test_bound_and_vanished_pods_get_no_second_slice(world: World, one: Replica) -> None:
@@ -176,7 +177,7 @@ def test_bound_and_vanished_pods_get_no_second_slice(world: World, one: Replica)
     assert one.filter(placed, ["n1"]).error == "pod default/p is bound to n1 already"
     world.api.end(placed)
     verdict = one.filter(placed, ["n1"])
-    assert (verdict.hopeless, verdict.error) == ({"n1": "pod default/p is gone"}, "")
+    assert (dict(verdict.hopeless), verdict.error) == ({"n1": "pod default/p is gone"}, "")
     assert free == [16368 - HALF, 16368]
     assert one.free() == [16368, 16368]
 

@@ -32,7 +32,7 @@ def connection(one: Replica) -> Iterator[http.client.HTTPConnection]:
         one.preemption,
         one.explainer,
         Decisions(one.shared),
-        Calls(extender.read_filter, extender.read_bind, extender.read_preempt),
+        Calls(extender.read_filter, extender.read_bind, extender.read_preempt, extender.FilterAnswers()),
     ).app()
     with Server(app, "127.0.0.1:0") as server:
         made = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)

@@ -20,6 +20,7 @@ from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import PodRequest, Request
 from device_plugin.core.roles import Rank
 from tests.builders.cards import FAMILY, inventory
+from tests.builders.refusals import by_node
 from tests.builders.requests import slice_request
 
 MIB, GROUPS = 16368, 60
@@ -270,7 +271,7 @@ def test_no_node_apart_from_the_group_is_a_reason_of_its_own() -> None:
     no = Cluster("a", "b").placer.place(request)
     assert isinstance(no, Refusal)
     assert (no.main, no.text) == (Reason.APART, "4 cards: 4 on nodes of other pods of its group")
-    assert set(no.by_node(["a", "b"])) == {"a", "b"}
+    assert set(by_node(no, ["a", "b"])) == {"a", "b"}
 
 
 def test_a_pod_of_several_containers_goes_by_the_score_too() -> None:

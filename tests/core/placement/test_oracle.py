@@ -13,6 +13,7 @@ from device_plugin.core.ledger import Holder, Ledger
 from device_plugin.core.placement import POLICIES, Placer, Refusal
 from device_plugin.core.placement.workload import TargetWorkload
 from device_plugin.core.requests import PodRequest, Request, Selector, Shape
+from tests.builders.refusals import by_node
 
 FAMILIES = ("hygon.com/dcu", "amd.com/gpu")
 NODES = ("a", "b", "c")
@@ -179,7 +180,7 @@ def test_place_finds_a_grant_exactly_when_there_is_one_and_never_an_overlapping_
                 assert not feasible, answer.text
                 looked_at = [name for name in known if name in (nodes or NODES)]
                 assert sum(answer.cards.values()) == sum(len(known[name].cards) for name in looked_at)
-                assert set(answer.by_node(looked_at if nodes is None else nodes)) == set(
+                assert set(by_node(answer, looked_at if nodes is None else nodes)) == set(
                     looked_at if nodes is None else nodes
                 )
         elif event < 0.61:

@@ -16,6 +16,7 @@ from device_plugin.core.placement.fit import LOOKS, fit
 from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import MAX_COUNT, PodRequest, Request, Selector
 from tests.builders.cards import FAMILY, card, inventory
+from tests.builders.refusals import by_node
 from tests.builders.requests import slice_request, whole_request
 
 
@@ -134,7 +135,7 @@ def test_core_groups_slices_and_whole_cards_have_reasons_of_their_own(ledger: Le
     full = refusal(ledger, slice_request("x", 1, 1), ["n1"])
     assert full.main is Reason.SLICES
     assert full.text == "2 cards: 2 full (4 of 4 slices, 24552 MiB idle)"
-    assert full.by_node(["n1"]) == {"n1": "full (4 of 4 slices)"}
+    assert by_node(full, ["n1"]) == {"n1": "full (4 of 4 slices)"}
 
 
 def test_selectors_family_serving_and_silent_nodes(ledger: Ledger) -> None:
@@ -142,7 +143,7 @@ def test_selectors_family_serving_and_silent_nodes(ledger: Ledger) -> None:
     assert refusal(ledger, slice_request("m", 1, models=Selector("!Z100"))).main is Reason.MODEL
     other = refusal(ledger, slice_request("m", 1, models=Selector("MI300X,!K100")))
     assert other.text == "4 cards: 4 of another model (asked: MI300X, !K100; there are: Z100)"
-    assert other.by_node(["n1"]) == {"n1": "of another model (asked: MI300X, !K100; there are: Z100)"}
+    assert by_node(other, ["n1"]) == {"n1": "of another model (asked: MI300X, !K100; there are: Z100)"}
     hostile = refusal(
         ledger, slice_request("m", 1, models=Selector(",".join(f"{n:0>99}" for n in range(64))))
     )
@@ -201,16 +202,15 @@ def test_nodes_of_one_reason_have_one_text_and_it_is_their_most_hopeful(ledger: 
     ledger.set_node("n4", Inventory(()))
     for uuid in ("n1-0", "n1-1", "n2-1"):
         ledger.hold(Grant(f"on-{uuid}", uuid[:2], {"main": (Slice(uuid, 16368 - 2048, (0,)),)}))
-    assert refusal(ledger, slice_request("p", 4, 1), ["n1", "n2", "n3", "n4", "ghost"]).by_node(
-        ["n1", "n2", "n3", "n4", "ghost"]
-    ) == {
+    nodes = ["n1", "n2", "n3", "n4", "ghost"]
+    assert by_node(refusal(ledger, slice_request("p", 4, 1), nodes), nodes) == {
         "n1": "lack memory (largest free at least 2 GiB)",
         "n2": "lack memory (largest free at least 2 GiB)",
         "n3": "whose agent is not serving",
         "n4": "showing no card",
         "ghost": "showing no card",
     }
-    assert refusal(ledger, slice_request("p", 4, policy="fastest")).by_node(["n1"])["n1"] == (
+    assert by_node(refusal(ledger, slice_request("p", 4, policy="fastest")), ["n1"])["n1"] == (
         "no placement policy 'fastest': write best-fit, fgd, fragmentation, node-score, pack, spread"
     )
 

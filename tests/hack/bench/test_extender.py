@@ -49,7 +49,10 @@ def test_the_figures_of_a_tiny_cluster_and_nothing_left_behind(
 def test_the_bindings_that_the_stub_saw_never_overlap() -> None:
     grants = TINY.grants()
     with measurement.running(TINY, grants) as (api, service, scheduler):
-        assert scheduler.run().pods_per_s > 0
+        alone, beside = scheduler.run(hopeless=2)
+        assert alone.pods_per_s > 0
+        assert beside is not None
+        assert beside.pods_per_s > 0
         assert service.running
         wrong, bindings = measurement.bound(api)
     assert wrong == api_store.overlaps(TINY, grants, bindings) == []
@@ -74,7 +77,7 @@ def test_a_fault_ends_the_service_and_removes_its_files(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     pids: list[int] = []
 
-    def interrupted(load: SchedulerLoad) -> None:
+    def interrupted(load: SchedulerLoad, _: int) -> None:
         pids.append(load.service.pid)
         raise KeyboardInterrupt
 
@@ -88,7 +91,7 @@ def test_a_fault_ends_the_service_and_removes_its_files(
 
 def test_sigterm_ends_the_measurement_as_ctrl_c_does(monkeypatch: pytest.MonkeyPatch) -> None:
     before = signal.getsignal(signal.SIGTERM)
-    monkeypatch.setattr(measurement, "measure", lambda _: os.kill(os.getpid(), signal.SIGTERM))
+    monkeypatch.setattr(measurement, "measure", lambda *_: os.kill(os.getpid(), signal.SIGTERM))
     with pytest.raises(SystemExit):
         command.run(parsed("--nodes", "3"))
     assert signal.getsignal(signal.SIGTERM) is before

@@ -8,7 +8,7 @@ from device_plugin.wiring.commands import main
 
 
 def test_figures_of_placements_and_refusals(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bench", "refusals", "--nodes", "4", "--requests", "16", "--json"]) == 0
+    assert main(["bench", "refusals", "--nodes", "40", "--requests", "18", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert {"placement", "refusal: larger than any card", "refusal: all of these"} <= found.keys()
     assert all(0 < cost["locked_p50_ms"] <= cost["locked_p99_ms"] for cost in found.values())

@@ -1,0 +1,74 @@
+"""The texts of a refusal for the nodes that were offered: thousands of nodes share a few texts."""
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import compress
+
+import numpy as np
+
+from device_plugin.core.placement.offer import Offer
+
+_NO_NODES = Offer({}, ())
+
+
+class NodeTexts(Mapping[str, str]):
+    """A text for each node of an offer: the one of `texts` whose index `ranks` has in the node's row.
+
+    The last of `ranks` is for nodes without a row. `notes` has, for a few of the nodes, what is added to their text.
+    """
+
+    def __init__(
+        self, offer: Offer = _NO_NODES, texts: tuple[str, ...] = ("",), ranks: bytes = b"\0",
+        notes: Mapping[str, str] | None = None,
+    ) -> None:  # fmt: skip
+        self._offer = offer
+        self._texts = texts
+        self._ranks = ranks
+        self._notes = notes or {}
+
+    @classmethod
+    def same(cls, offer: Offer, text: str) -> "NodeTexts":
+        """One text for all nodes."""
+        return cls(offer, (text,), bytes(len(offer.position) + 1))
+
+    def noted(self, notes: Mapping[str, str]) -> "NodeTexts":
+        """The same texts with `notes` of these nodes in brackets."""
+        return NodeTexts(self._offer, self._texts, self._ranks, notes) if notes else self
+
+    @property
+    def key(self) -> Hashable:
+        """A value that is equal for equal texts of one offer."""
+        return self._offer, self._texts, self._ranks, tuple(self._notes.items())
+
+    @property
+    def nodes_by_text(self) -> Mapping[str, Sequence[str]]:
+        """The names of the nodes of each text."""
+        if not self._notes:
+            return dict(self._parts())
+        found: dict[str, list[str]] = {}
+        for text, names in self._parts():
+            for name in names:
+                note = self._notes.get(name)
+                found.setdefault(text if note is None else f"{text} ({note})", []).append(name)
+        return found
+
+    def __getitem__(self, node: str) -> str:
+        return self._by_node[node]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_node)
+
+    def __len__(self) -> int:
+        return len(self._by_node)
+
+    def _parts(self) -> Iterator[tuple[str, Sequence[str]]]:
+        names = self._offer.names
+        ranks = np.frombuffer(self._ranks, dtype=np.uint8)[self._offer.rows]
+        found = np.flatnonzero(np.bincount(ranks)).tolist()
+        for rank in found:
+            some = names if len(found) == 1 else tuple(compress(names, (ranks == rank).tolist()))
+            yield self._texts[rank], some
+
+    @cached_property
+    def _by_node(self) -> Mapping[str, str]:
+        return {name: text for text, names in self.nodes_by_text.items() for name in names}

@@ -1,0 +1,70 @@
+"""The nodes that kube-scheduler offers a pod, looked up in a node table; the most recent ones are kept."""
+
+from collections.abc import Collection, Mapping, Sequence
+from copy import copy
+from itertools import repeat
+
+import numpy as np
+
+from device_plugin.core.placement.card_columns import Ints, Mask
+
+# Most offers that are kept: requests of different sizes are offered different nodes.
+MOST = 8
+
+
+class Offer:
+    """The `names` of the nodes that are offered, with the row of each, -1 for a node that has none.
+
+    `position` is the row of each node by name for which it holds. Equal to itself only.
+    """
+
+    __slots__ = ("mask", "names", "position", "rows")
+
+    def __init__(self, position: Mapping[str, int], names: Sequence[str]) -> None:
+        self.position = position
+        self.names = tuple(names)
+        self.rows = rows_of(position, self.names)
+        self.mask = _mask(len(position), self.rows)
+        """True for the rows of the offered nodes; shape (nodes,). Readers must not write to it."""
+
+    def __contains__(self, name: object) -> bool:
+        row = self.position.get(name, -1) if isinstance(name, str) else -1
+        return bool(self.mask[row]) if row >= 0 else name in self.names
+
+
+class RecentOffers:
+    """The most recent offers, one object for equal nodes: looking up thousands of names takes longer than a decision.
+
+    Any thread may ask, without a lock. Comparing names is several times faster than looking them up.
+    """
+
+    def __init__(self) -> None:
+        self._kept: tuple[tuple[Collection[str], Offer], ...] = ()
+
+    def of(self, position: Mapping[str, int], nodes: Sequence[str]) -> Offer:
+        """The offer of `nodes`. `position` is replaced, never changed, so an offer stays valid for its `position`."""
+        kept = self._kept
+        for names, offer in kept:
+            if offer.position is position and names == nodes:
+                return offer
+        made = Offer(position, nodes)
+        # Replaced, never changed, because other threads may read it.
+        self._kept = ((copy(nodes), made), *(each for each in kept if each[1].position is position))[:MOST]
+        return made
+
+
+def rows_of(position: Mapping[str, int], nodes: Collection[str]) -> Ints:
+    """The rows of `nodes`; -1 for names that have no row."""
+    return np.fromiter(map(position.get, nodes, repeat(-1)), dtype=np.int64, count=len(nodes))
+
+
+def marked(position: Mapping[str, int], nodes: Collection[str]) -> Mask:
+    """True for the rows of `nodes`; shape (nodes,)."""
+    return _mask(len(position), rows_of(position, nodes))
+
+
+def _mask(count: int, rows: Ints) -> Mask:
+    # One more element at the end, for names that have no row.
+    mask = np.zeros(count + 1, dtype=bool)
+    mask[rows] = True
+    return mask[:-1]
