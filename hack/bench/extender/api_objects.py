@@ -6,12 +6,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from device_plugin.core import annotations
-from device_plugin.core.pods import Pod
+from device_plugin.core.pods import Container, ContainerKind, Pod
 from device_plugin.core.requests import Request
-from hack.bench.extender.cluster_model import CONTAINER, ClusterModel, uid
+from hack.bench.extender.cluster_model import CONTAINER, FAMILY, ClusterModel, uid
 
 _NOW = "2026-01-01T00:00:00Z"
 _SCHEDULER = "vgpu-scheduler"
+# Units of memory that no card has.
+HOPELESS_UNITS = 1000
 
 
 class PodTexts:
@@ -86,6 +88,16 @@ def pending(pod: Pod) -> bytes:
     containers = [_container(each.name, each.limits) for each in pod.containers]
     text = _template(containers, {**_LABELS, **(pod.labels or {})}, pod.namespace, pod.name)
     return (text % (pod.uid, 1, json.dumps(pod.annotations or {}), "", "Pending", "")).encode()
+
+
+def hopeless(workload: ClusterModel) -> list[bytes]:
+    """The JSON of the pods that ask for more memory than any card has, each for another amount."""
+    names = [f"hopeless-{n}" for n in range(workload.hopeless)]
+    limits = [{f"{FAMILY}-mem": str(HOPELESS_UNITS + n)} for n in range(workload.hopeless)]
+    return [
+        pending(Pod("default", name, name, containers=(Container(CONTAINER, ContainerKind.MAIN, asked),)))
+        for name, asked in zip(names, limits, strict=True)
+    ]
 
 
 def _pod(request: Request) -> str:

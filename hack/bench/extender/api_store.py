@@ -10,7 +10,7 @@ from device_plugin.core import annotations
 from device_plugin.core.errors import AnnotationError
 from device_plugin.core.grants import Grant
 from device_plugin.core.ledger import Ledger
-from hack.bench.extender.api_objects import PodTexts
+from hack.bench.extender.api_objects import PodTexts, hopeless
 from hack.bench.extender.cluster_model import ClusterModel, uid
 
 # Pods that are created ahead of the one that is bound.
@@ -33,6 +33,7 @@ class PodStore:
 
     def __init__(self, workload: ClusterModel, grants: list[Grant]) -> None:
         self._texts = PodTexts(workload)
+        self._hopeless = hopeless(workload)
         self._filled = len(grants)
         self._rng = random.Random(workload.seed)
         self._lock = threading.Lock()
@@ -47,10 +48,10 @@ class PodStore:
         """A PodList, in parts."""
         with self._lock:
             pods, version = list(self._pods.items()), self._version
-        yield b'{"metadata":{"resourceVersion":"%d"},"items":[' % version
+        yield b'{"metadata":{"resourceVersion":"%d"},"items":[' % version + b",".join(self._hopeless)
         for first in range(0, len(pods), PART):
             texts = [self._texts.pod(number, 1, bound) for number, bound in pods[first : first + PART]]
-            yield (b"," if first else b"") + b",".join(texts)
+            yield (b"," if first or self._hopeless else b"") + b",".join(texts)
         yield b"]}"
 
     def pod(self, number: int, *, touched: bool = False) -> bytes | None:

@@ -21,13 +21,17 @@ MOST_NODES = 20_000
 
 @dataclass(frozen=True)
 class ClusterModel:
-    """The measured cluster: `fill` is the share of all memory that is granted before, `seconds` the time measured."""
+    """The measured cluster: `fill` is the share of all memory that is granted before, `seconds` the time measured.
+
+    `hopeless` is the number of pods that fit nowhere.
+    """
 
     nodes: int
     cards: int
     fill: float
     seconds: float
     seed: int = 42
+    hopeless: int = 0
 
     def __post_init__(self) -> None:
         """Raise BenchError if it cannot be made."""
@@ -36,6 +40,7 @@ class ClusterModel:
             "--cards from 1 to 64": 1 <= self.cards <= 64,
             "--fill from 0 to 0.9": 0 <= self.fill <= 0.9,
             "--seconds above 0": 0 < self.seconds < math.inf,
+            "--hopeless from 0 to 64": 0 <= self.hopeless <= 64,
         }
         if broken := [rule for rule, holds in rules.items() if not holds]:
             raise BenchError(f"write {', '.join(broken)}")

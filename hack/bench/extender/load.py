@@ -17,10 +17,9 @@ from device_plugin.adapters.http.client import LOST
 from device_plugin.adapters.kube.connections import Connections
 from device_plugin.adapters.kube.endpoint import Endpoint
 from device_plugin.cluster.place.filter import NOT_YET
-from device_plugin.core.pods import Container, ContainerKind, Pod
 from hack.bench.extender import api_objects
 from hack.bench.extender.api_objects import PodTexts
-from hack.bench.extender.cluster_model import CONTAINER, FAMILY, ClusterModel, uid
+from hack.bench.extender.cluster_model import ClusterModel, uid
 from hack.bench.report import BenchError
 from hack.embedded.services import ServiceProcess
 from hack.process_cost import cpu_seconds
@@ -40,8 +39,8 @@ ASK_AGAIN_SECONDS = 0.25
 ORDERS, PARALLEL = 61, 16
 # Seconds before and after a workload was learnt in which its tables and scores are computed.
 LEARNING = -10.0, 30.0
-# Units of memory that no card has, and how the answer to a pod that fits nowhere begins.
-HOPELESS_UNITS, REFUSED = 1000, b'{"NodeNames":[],'
+# The begin of the answer to a pod that fits nowhere.
+REFUSED = b'{"NodeNames":[],'
 _JSON = {"Content-Type": "application/json"}
 
 
@@ -108,7 +107,9 @@ class SchedulerLoad:
         self._seconds = workload.seconds
         self._texts = PodTexts(workload)
         self._orders = cycle(orders(workload))
-        self._hopeless: list[bytes] = []
+        self._hopeless = api_objects.hopeless(workload)
+        # Those of them that are asked for before each pod.
+        self._beside: list[bytes] = []
         self._number = first
         self.service = service
         self._log = log
@@ -120,38 +121,21 @@ class SchedulerLoad:
         self._notes = Notes()
         self._failures: list[BenchError] = []
 
-    def run(self, hopeless: int = 0) -> tuple[LoadFigures, LoadFigures | None]:
+    def run(self) -> tuple[LoadFigures, LoadFigures | None]:
         """Wait until the service leads and has learnt the workload, warm up for 1/5 of the time, and measure.
 
         In a nearly empty cluster it learns no workload, and another policy decides. The second figures are measured
-        beside this number of `hopeless` pods that are asked for again before each pod. Raises BenchError.
+        beside the hopeless pods of the workload, each asked for again before each pod. Raises BenchError.
         """
         with closing(self._connections):
             self._await_leader()
             with self._binders():
                 learnt = self._number < LESSON_PODS or self._place_until_learnt()
                 alone = replace(self._measured(), learnt=learnt)
-                self._hopeless = self._too_large(hopeless)
-                beside = replace(self._measured(), learnt=learnt) if hopeless else None
+                self._beside = self._hopeless
+                beside = replace(self._measured(), learnt=learnt) if self._beside else None
             self._check()
         return alone, beside
-
-    @staticmethod
-    def _too_large(count: int) -> list[bytes]:
-        """The JSON of pods that ask for more memory than any card has, each for another amount."""
-        return [
-            api_objects.pending(
-                Pod(
-                    "default",
-                    f"hopeless-{n}",
-                    f"hopeless-{n}",
-                    containers=(
-                        Container(CONTAINER, ContainerKind.MAIN, {f"{FAMILY}-mem": str(HOPELESS_UNITS + n)}),
-                    ),
-                )
-            )
-            for n in range(count)
-        ]
 
     def _await_leader(self) -> None:
         end = time.monotonic() + LEADER_SECONDS
@@ -196,7 +180,7 @@ class SchedulerLoad:
             self._check()
 
     def _place_next(self) -> None:
-        for pod in self._hopeless:
+        for pod in self._beside:
             self._refuse(pod)
         self._slots.acquire()
         number, self._number = self._number, self._number + 1

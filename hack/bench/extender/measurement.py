@@ -64,10 +64,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Report:
     """Measure. Raises BenchError. SIGTERM ends it as Ctrl-C does, so that everything is ended and removed."""
-    workload = ClusterModel(args.nodes, args.cards, args.fill, args.seconds, args.seed)
+    workload = ClusterModel(args.nodes, args.cards, args.fill, args.seconds, args.seed, args.hopeless)
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
-        figures = measure(workload, args.hopeless)
+        figures = measure(workload)
     finally:
         signal.signal(signal.SIGTERM, before)
     return Report(figures, _shown(figures))
@@ -104,19 +104,19 @@ def _shown(figures: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def measure(workload: ClusterModel, hopeless: int = 0) -> Mapping[str, float | None]:
+def measure(workload: ClusterModel) -> Mapping[str, float | None]:
     """Run all of it and end all of it; returns the figures. Raises BenchError, also for grants that overlap.
 
     `slices` are held before the load, `rss_mib` is the service's memory after it. `cpu_ms_per_pod` hardly depends on
     other work of the machine. `rebuild_s` is the time that a new leader needs for a ledger of these slices, from the
-    texts of their grants. `beside_pods_per_s` and `beside_cpu_ms_per_pod` are those beside `hopeless` pods. LoadFigures
+    texts of their grants. `beside_pods_per_s` and `beside_cpu_ms_per_pod` are those beside hopeless pods. LoadFigures
     describes the others.
     """
     grants = workload.grants()
     rebuild = _rebuild_seconds(workload, grants)
     with running(workload, grants) as (api, service, scheduler):
         try:
-            alone, beside = scheduler.run(hopeless)
+            alone, beside = scheduler.run()
         except BenchError as error:
             raise BenchError(f"{error}; the service's log ends with:\n{service.log_tail()}") from None
         rss = process_cost.rss_mib(service.pid)
@@ -128,7 +128,7 @@ def measure(workload: ClusterModel, hopeless: int = 0) -> Mapping[str, float | N
     found = {**held, **asdict(alone), "rss_mib": round(rss, 1), "rebuild_s": round(rebuild, 5)}
     if beside is not None:
         found |= {
-            "hopeless": hopeless,
+            "hopeless": workload.hopeless,
             "beside_pods_per_s": beside.pods_per_s,
             "beside_cpu_ms_per_pod": beside.cpu_ms_per_pod,
         }

@@ -20,7 +20,7 @@ from hack.bench.extender.load import LoadFigures, Notes, SchedulerLoad
 from hack.bench.report import BenchError
 
 # On a busy machine the first placement may take more than a second.
-TINY = ClusterModel(nodes=3, cards=2, fill=0.4, seconds=2.0)
+TINY = ClusterModel(nodes=3, cards=2, fill=0.4, seconds=2.0, hopeless=2)
 
 
 def parsed(*words: str) -> argparse.Namespace:
@@ -49,7 +49,7 @@ def test_the_figures_of_a_tiny_cluster_and_nothing_left_behind(
 def test_the_bindings_that_the_stub_saw_never_overlap() -> None:
     grants = TINY.grants()
     with measurement.running(TINY, grants) as (api, service, scheduler):
-        alone, beside = scheduler.run(hopeless=2)
+        alone, beside = scheduler.run()
         assert alone.pods_per_s > 0
         assert beside is not None
         assert beside.pods_per_s > 0
@@ -77,7 +77,7 @@ def test_a_fault_ends_the_service_and_removes_its_files(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     pids: list[int] = []
 
-    def interrupted(load: SchedulerLoad, _: int) -> None:
+    def interrupted(load: SchedulerLoad) -> None:
         pids.append(load.service.pid)
         raise KeyboardInterrupt
 
@@ -91,7 +91,7 @@ def test_a_fault_ends_the_service_and_removes_its_files(
 
 def test_sigterm_ends_the_measurement_as_ctrl_c_does(monkeypatch: pytest.MonkeyPatch) -> None:
     before = signal.getsignal(signal.SIGTERM)
-    monkeypatch.setattr(measurement, "measure", lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+    monkeypatch.setattr(measurement, "measure", lambda _: os.kill(os.getpid(), signal.SIGTERM))
     with pytest.raises(SystemExit):
         command.run(parsed("--nodes", "3"))
     assert signal.getsignal(signal.SIGTERM) is before
@@ -135,7 +135,7 @@ def test_a_binding_shows_in_the_watch_and_ends_another_pod() -> None:
     with pytest.raises(api_store.NotBoundError):
         store.bind(body)
     listed = json.loads(b"".join(store.listed()))
-    assert len(listed["items"]) == len(grants) + api_store.AHEAD
+    assert len(listed["items"]) == len(grants) + api_store.AHEAD + TINY.hopeless
 
 
 def test_only_what_ends_in_the_measured_time_counts() -> None:
@@ -175,6 +175,7 @@ def test_a_node_carries_its_inventory() -> None:
         (("--fill", "1"), "--fill from 0 to 0.9"),
         (("--fill", "nan"), "--fill from 0 to 0.9"),
         (("--seconds", "0"), "--seconds above 0"),
+        (("--hopeless", "65"), "--hopeless from 0 to 64"),
         (("--seconds", "inf"), "--seconds above 0"),
     ],
 )
