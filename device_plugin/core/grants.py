@@ -11,6 +11,8 @@ from device_plugin.core.errors import AnnotationError
 MAX_CONTAINERS = 256
 # Characters of a container's name, as Kubernetes has it.
 MAX_CONTAINER_NAME = 63
+# As many slices fit in an annotation whatever their names and core groups: one takes at most 13,000 characters.
+ALWAYS_FIT = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,17 @@ class Grant:
             },
             cards={names.get(uuid, uuid): size for uuid, size in self.cards.items()},
         )
+
+    @property
+    def too_long(self) -> int:
+        """The characters of its annotation if these are more than readers take; else 0.
+
+        Whole cards of hundreds of core groups, or hundreds of containers with long names, make it too long.
+        """
+        if len(list(self.slices())) <= ALWAYS_FIT:
+            return 0
+        length = len(self.encode())
+        return length if length > annotations.MAX_BYTES else 0
 
     def encode(self) -> str:
         """The text of the annotation: one line of JSON, keys in a fixed order."""

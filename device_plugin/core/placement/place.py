@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from device_plugin.core.annotations import MAX_BYTES
 from device_plugin.core.app_types import DEFAULT_TYPE, TYPES, Scoring
 from device_plugin.core.grants import MAX_CONTAINERS, Grant, Slice
 from device_plugin.core.hosts import NOTHING
@@ -128,8 +129,13 @@ class Placer:
         refused = self.hopeless(request, nodes, vetted=vetted)
         if refused is not None:
             return refused
-        grant = self.find(request, nodes, vetted=vetted, budget=budget)
-        return self._refused(request, nodes, vetted=vetted) if grant is None else grant
+        grant = self._best(request, nodes, vetted=vetted, budget=budget)
+        if grant is None:
+            return self._refused(request, nodes, vetted=vetted)
+        if length := grant.too_long:
+            said = f"its grant would have {length} characters, of which {MAX_BYTES} are read: split the pod"
+            return Refused(lambda: Refusal.saying(Reason.MALFORMED, said))
+        return grant
 
     def hopeless(
         self, request: PodRequest, nodes: Sequence[str] | None = None, *, vetted: bool = False
@@ -154,6 +160,13 @@ class Placer:
         budget: SearchBudget | None = None,
     ) -> Grant | None:  # fmt: skip
         """Like `place`, but returns None instead of a refusal, which costs more to find than most grants."""
+        grant = self._best(request, nodes, vetted=vetted, budget=budget)
+        return None if grant is None or grant.too_long else grant
+
+    def _best(
+        self, request: PodRequest, nodes: Sequence[str] | None, *, vetted: bool, budget: SearchBudget | None
+    ) -> Grant | None:
+        """The grant on the best node, however long its text is."""
         self.table.refresh()
         if self._problem(request):
             return None
