@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     admit.add_argument("job", metavar="JOB", help="name of the Job, or NAMESPACE/NAME")
     caller.add_namespace(admit)
     caller.add_arguments(admit)
-    parser.set_defaults(job="")
+    parser.set_defaults(job=None)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     Raises EngineError, ForwardError, ListForbiddenError, ApiError, EndpointError, SortError.
     """
     with caller.connected(args) as client:
-        if args.job:
+        if args.job is not None:
             print(admitted(client, engine.job_named(args)))
             return 0
         namespace = "" if args.all_namespaces else caller.namespace(args)

@@ -29,14 +29,20 @@ def exit_status(run: Callable[[], int], *, of_people: bool) -> int:
     An error that nobody expects is one line too in a command `of_people`. A service raises it, for its log.
     """
     try:
+        return _status(run, of_people=of_people)
+    except KeyboardInterrupt:
+        _say("interrupted")
+        return INTERRUPTED
+
+
+def _status(run: Callable[[], int], *, of_people: bool) -> int:
+    """The exit status of `run`. Raises KeyboardInterrupt, also while a failure is printed."""
+    try:
         try:
             return run()
         finally:
             # Here, because a failure at the interpreter's end could not be told from others.
             sys.stdout.flush()
-    except KeyboardInterrupt:
-        _say("interrupted")
-        return INTERRUPTED
     except BrokenPipeError:
         with suppress(OSError, ValueError):  # what is left of the output goes nowhere
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -45,7 +51,8 @@ def exit_status(run: Callable[[], int], *, of_people: bool) -> int:
         if not of_people and not isinstance(error, VgpuError):
             raise
         _say(_line(error))
-        log.debug("how it came to that", exc_info=True)
+        if not isinstance(error, VgpuError):
+            log.debug("how it came to that", exc_info=True)
         return ERROR
 
 

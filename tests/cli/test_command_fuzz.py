@@ -12,6 +12,7 @@ import random
 import signal
 import socket
 import threading
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -308,6 +309,11 @@ def ended(words: Sequence[str]) -> tuple[int, bool]:
             return main(words), False
     except SystemExit as refused:
         return int(refused.code or 0), True
+    except KeyboardInterrupt as late:
+        if any(each.name == main.__name__ for each in traceback.extract_tb(late.__traceback__)):
+            raise
+        # It came when the command had just ended.
+        return 130, False
 
 
 # Ctrl-C leaves sockets open for the moment that the process still has, and is lost in the destructor of an object.

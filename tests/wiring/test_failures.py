@@ -105,6 +105,7 @@ def test_a_word_that_is_no_text_is_refused(capsys: pytest.CaptureFixture[str]) -
         (["why", "/a"], "'/a' names nothing: write NAME, NAMESPACE/NAME or job/NAME or pod/NAME"),
         (["why", "A B"], "'A B' is no name in Kubernetes: write small letters, digits and hyphens"),
         (["why", "a/b/c"], "'a/b' is no name of a namespace: write small letters, digits and hyphens"),
+        (["queue", "admit", ""], "'' names nothing: write NAME, NAMESPACE/NAME or job/NAME"),
         (["queue", "admit", "job/"], "'job/' names nothing: write NAME, NAMESPACE/NAME or job/NAME"),
         (["cards", "-n", "a/b"], "'a/b' is no name of a namespace: write small letters, digits and hyphens"),
         (["fit", "/nowhere"], "/nowhere cannot be read: No such file or directory"),
@@ -155,6 +156,14 @@ def test_a_defect_is_one_line_that_says_where(
     assert line.startswith("vgpu: a defect of vgpu (KeyError: 'xxx")
     assert line.endswith(f"test_failures.py:{broken.__code__.co_firstlineno + 1}): please report it")
     assert ("Traceback" in caplog.text) == verbose
+
+
+def test_an_error_that_is_expected_has_no_traceback_among_its_details(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("DEBUG", failures.__name__):
+        assert main(["cards", "-v", "--kubeconfig", "/nowhere"]) == 2
+    assert "Traceback" not in capsys.readouterr().err + caplog.text
 
 
 def test_the_log_of_a_service_has_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
