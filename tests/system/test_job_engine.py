@@ -86,13 +86,13 @@ def test_a_running_job_gives_way_to_one_that_waits_and_grows_back(
     submit(person, queued("b", 1))
     assert eventually(lambda: running(person, "b") == ["0"], SECONDS), read(explain, "/explain")
     assert running(person, "a") == ["0", "1", "2"], "the highest index leaves"
-    assert _written(cluster) == ["jobs/a", "jobs/a", "jobs/b"]
+    assert _written(cluster) == ["jobs/a/status", "jobs/a", "jobs/b"]
     _forget_writes(cluster)
     person.delete("b", kind="Job")
     assert eventually(lambda: running(person, "a") == ["0", "1", "2", "3"], SECONDS), read(
         explain, "/explain"
     )
-    assert _written(cluster) == ["jobs/a", "jobs/a"]
+    assert _written(cluster) == ["jobs/a/status", "jobs/a"]
 
 
 def test_a_job_of_a_higher_class_takes_the_cards_of_a_lower_one(
@@ -151,5 +151,5 @@ def _written(cluster: EmbeddedCluster) -> list[str]:
     paths = [path for user, _, path in list(cluster.api.write_requests) if user == ENGINE_USER]
     for path in again:
         paths.remove(path)
-    written = ["/".join(path.split("/")[-2:]) for path in paths if "leases" not in path]
-    return [path for path in written if not path.endswith("/events")]
+    written = [path.partition("/namespaces/default/")[2] for path in paths if "leases" not in path]
+    return [path for path in written if path != "events"]
