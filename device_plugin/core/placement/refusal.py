@@ -42,6 +42,8 @@ _DETAILED = (
     Reason.MEMORY, Reason.CORES, Reason.TOO_LARGE, Reason.SLICES, Reason.OTHER_SLICES, Reason.MODEL
 )  # fmt: skip
 _NAMES, _SHOWN = 5, 40
+# What is added where core groups lack for a share in percent, though all shares of the card may sum to 100.
+_SHARES = "; a share is of whole core groups, so shares of 100 % in all do not always fit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +256,11 @@ class Causes:
             return f"largest free {gib(free)}", f"largest free {_at_least(free, gib)}"
         if reason is Reason.CORES:
             free = int(states.free_cores[hit].max())
-            return f"most free core groups {free}", f"most free core groups {_at_least(free, str)}"
+            shares = _SHARES if any(asked.percent for _, asked in self._request.containers) else ""
+            return (
+                f"most free core groups {free}{shares}",
+                f"most free core groups {_at_least(free, str)}{shares}",
+            )
         if reason is Reason.SLICES:
             most = states.most[hit].max()
             full = f"{most} of {most} slices"

@@ -138,6 +138,25 @@ def test_core_groups_slices_and_whole_cards_have_reasons_of_their_own(ledger: Le
     assert by_node(full, ["n1"]) == {"n1": "full (4 of 4 slices)"}
 
 
+def test_shares_that_sum_to_100_percent_are_refused_with_the_cause_where_they_do_not_fit() -> None:
+    """The example of docs/requests.md: core groups are whole, and slices came and went."""
+    ledger = Ledger()
+    ledger.set_node("n", Inventory((card("c", groups=38, slices=8),)))
+
+    def share(name: str, percent: int) -> PodRequest:
+        return PodRequest(name, (("main", Request(FAMILY, percent=percent)),))
+
+    held = [granted(ledger, share(f"p{n}", percent)) for n, percent in enumerate((20, 20, 20, 30))]
+    assert [len(only(grant).cores) for grant in held] == [7, 8, 7, 12]
+    ledger.release("p0")
+    ledger.release("p2")
+    cause = "a share is of whole core groups, so shares of 100 % in all do not always fit"
+    no = refusal(ledger, share("late", 50))
+    assert no.text == f"1 card: 1 lack core groups (most free core groups 18; {cause})"
+    assert by_node(no, ["n"]) == {"n": f"lack core groups (most free core groups at least 16; {cause})"}
+    assert len(only(granted(ledger, share("less", 48))).cores) == 18
+
+
 def test_selectors_family_serving_and_silent_nodes(ledger: Ledger) -> None:
     assert refusal(ledger, slice_request("m", 1, models=Selector("K100"))).main is Reason.MODEL
     assert refusal(ledger, slice_request("m", 1, models=Selector("!Z100"))).main is Reason.MODEL
