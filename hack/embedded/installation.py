@@ -20,6 +20,9 @@ from device_plugin.kube.api import NODES, PODS, Kind, Ref
 from hack.embedded.clock import timestamp
 from hack.embedded.pod_spec import MIRROR
 
+# So long that a slow machine answers in time.
+WRITE_SECONDS = 60.0
+
 NAMESPACE = "vgpu-system"
 NODE_LABELS = {"vgpu.io/node": "true"}
 _MANIFESTS = Path(__file__).parents[2] / "manifests"
@@ -45,7 +48,9 @@ class ServicePod(NamedTuple):
 def show(api_url: str, pods: Iterable[ServicePod]) -> None:
     """Create the objects, and label the nodes of agents. Raises ApiError."""
     found = list(pods)
-    with closing(KubeClient(Endpoint(api_url, lambda: None), "installation")) as client:
+    with closing(
+        KubeClient(Endpoint(api_url, lambda: None), "installation", timeout=WRITE_SECONDS)
+    ) as client:
         for component, count in Counter(pod.component for pod in found).items():
             workload = _workload(component, count)
             kind = Kind("apps", "v1", f"{workload['kind'].lower()}s", workload["kind"], dict)

@@ -14,7 +14,10 @@ from device_plugin.kube.errors import GoneError
 
 NAMESPACE = "default"
 KINDS: dict[str, Kind[Any]] = {kind.name: kind for kind in (PODS, JOBS)}
-SECONDS, LOOK_SECONDS = 10.0, 0.05
+# Seconds for a call, so long that a slow machine answers in time, and between two looks.
+SECONDS, LOOK_SECONDS = 60.0, 0.05
+# Seconds that a trial or a benchmark waits for what takes some on most machines.
+PATIENCE_SECONDS = 900.0
 Object = dict[str, Any]
 T = TypeVar("T")
 

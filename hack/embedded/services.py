@@ -8,7 +8,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-READY_SECONDS = 90.0
+READY_SECONDS = 600.0
 # Ends the service when our process ends, however that happens: PR_SET_PDEATHSIG of prctl(2).
 _TIED = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execv(sys.argv[1], sys.argv[1:])"
 

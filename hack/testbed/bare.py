@@ -14,7 +14,7 @@ from device_plugin.adapters.kube.endpoint import from_kubeconfig
 from hack.testbed.certificates import Authority
 from hack.testbed.supervisor import Program, Supervisor
 
-READY_SECONDS, LOOK_SECONDS, REQUEST_SECONDS = 60.0, 0.5, 30.0
+READY_SECONDS, LOOK_SECONDS, REQUEST_SECONDS = 600.0, 0.5, 30.0
 
 
 @dataclass(frozen=True)

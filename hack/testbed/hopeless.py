@@ -26,7 +26,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 import yaml
@@ -50,8 +50,8 @@ from vgpu_runtime.sim.hip import default_cache
 CARDS, NAMESPACES = 8, 20
 SCHEDULER = "vgpu-scheduler"
 # Until thousands of pods are refused or gone, and a pod is bound that there is room for.
-SETTLE_SECONDS, PROBE_SECONDS = 600.0, 120.0
-REQUEST_SECONDS = 30.0
+SETTLE_SECONDS, PROBE_SECONDS = 1800.0, 900.0
+REQUEST_SECONDS = 60.0
 WRITERS = 8
 # kube-scheduler's own defaults.
 BACKOFFS = {"podInitialBackoffSeconds": 1, "podMaxBackoffSeconds": 10}
@@ -340,6 +340,8 @@ def _probes(api: KubeClient, end: float) -> list[Probe]:
         api.create(CLAIMS, _claim(name), PROBES)
         try:
             found.append(_probe(api, name))
+        except Empty:
+            print(f"{name} was not bound in {PROBE_SECONDS:.0f} s", file=sys.stderr)
         finally:
             for kind, each in ((PODS, name), (PODS, f"{name}-holder"), (CLAIMS, name)):
                 with suppress(GoneError):

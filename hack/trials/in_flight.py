@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hack.embedded.cluster import Options
-from hack.embedded.person import Object, Person, phase
+from hack.embedded.person import PATIENCE_SECONDS, Object, Person, phase
 from hack.trials.one_machine import one_machine
 from hack.trials.random_pods import FLAGS, at_once, random_pod
 from hack.trials.witness import Witness
@@ -22,7 +22,6 @@ from vgpu_runtime import sim
 
 NODE = "n"
 CARDS = "version: v1\ncards:\n  - {preset: amd-60cu-16gib, count: 16}\n"
-ROUND_SECONDS = 120.0
 
 
 @dataclass
@@ -73,7 +72,7 @@ def _round(
         done = [pod for pod in shown if phase(pod) in ("Running", "Failed")]
         return shown if len(done) == pods else None
 
-    shown = person.until(f"{pods} pods of seed {seed} to run", settled, ROUND_SECONDS)
+    shown = person.until(f"{pods} pods of seed {seed} to run", settled, PATIENCE_SECONDS)
     running = {pod["metadata"]["uid"] for pod in shown if phase(pod) == "Running"}
     result.failed += pods - len(running)
     overlaps = witness.overlaps(running, cards)
@@ -81,7 +80,7 @@ def _round(
     for text in overlaps[:10]:
         print(text)
     at_once(person.remove, names)
-    person.until("all pods to be gone", lambda: not person.pods(), ROUND_SECONDS)
+    person.until("all pods to be gone", lambda: not person.pods(), PATIENCE_SECONDS)
     witness.forget()
     result.mismatches = len(witness.wrong)
 

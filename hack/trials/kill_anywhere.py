@@ -24,7 +24,7 @@ from device_plugin.kube.api import Ref
 from device_plugin.kube.leases import LEASES
 from hack.embedded.apiserver.admission import ADMIN
 from hack.embedded.cluster import EmbeddedCluster, Options, ReplicaPod
-from hack.embedded.person import NotInTimeError, Object, Person, phase, read
+from hack.embedded.person import PATIENCE_SECONDS, NotInTimeError, Object, Person, phase, read
 from hack.trials.one_machine import one_machine
 from hack.trials.random_pods import FLAGS, random_pod
 from hack.trials.witness import Witness
@@ -34,7 +34,6 @@ CARDS = "version: v1\ncards:\n  - {preset: amd-60cu-16gib, count: 8}\n"
 NODES = ("n0", "n1")
 MOST_PODS = 60
 LEASE_SECONDS = 15.0
-SETTLE_SECONDS = 120.0
 ADMITTED_WITHOUT_AGENT = "UnexpectedAdmissionError"
 
 
@@ -217,7 +216,7 @@ def _reckon(cluster: EmbeddedCluster, person: Person, witness: Witness) -> list[
         return quiet and not faults(cluster, person, witness)
 
     try:
-        person.until("the system to be right again", settled, SETTLE_SECONDS)
+        person.until("the system to be right again", settled, PATIENCE_SECONDS)
     except NotInTimeError:
         return faults(cluster, person, witness) or ["pods hang"]
     return []
@@ -233,7 +232,7 @@ def _empty(cluster: EmbeddedCluster, person: Person) -> None:
         specs = [path for node in NODES for path in cluster.kubelets[node].cdi_dir.glob("vgpu-*")]
         return not (person.pods() or left or specs)
 
-    person.until("every file to be gone", gone, SETTLE_SECONDS)
+    person.until("every file to be gone", gone, PATIENCE_SECONDS)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -28,7 +28,7 @@ from device_plugin.kube.api import JOBS, NODES, PODS, Change, Ref, Where
 from device_plugin.kube.leases import LEASES, Lease
 from hack.embedded.apiserver.admission import ADMIN
 from hack.embedded.cluster import EmbeddedCluster, Options
-from hack.embedded.person import NAMESPACE, Person, phase
+from hack.embedded.person import NAMESPACE, PATIENCE_SECONDS, Person, phase
 from hack.embedded.services import ServiceProcess
 from hack.trials.engine_footprint import queued
 from hack.trials.one_machine import one_machine
@@ -39,8 +39,8 @@ CARDS = "version: v1\ncards:\n  - {preset: hygon-60cu-16gib, count: 2}\n"
 FIT, JOBS_OF_POOL = 8, 16
 POOLS = ("a", "b")
 SYSTEM, LEASE = "vgpu-system", "vgpu-jobs"
-# Seconds between two Jobs that end, and until the trial gives up waiting.
-END_SECONDS, LONGEST_SECONDS = 0.5, 60.0
+# Seconds between two Jobs that end.
+END_SECONDS = 0.5
 LOOK_SECONDS = 0.01
 
 
@@ -211,7 +211,7 @@ def run(kills: int, seed: int) -> bool:
             with loaded(person, admitted):
                 for number in range(1, kills + 1):
                     print(f"kill {number}: {_kill(engines, person, admitted, rng, taken)}", flush=True)
-            person.until("all Jobs that were started to run", lambda: _all_run(person), LONGEST_SECONDS)
+            person.until("all Jobs that were started to run", lambda: _all_run(person), PATIENCE_SECONDS)
     print(f"{kills} kills, seed {seed}, a Lease of {taken.lease_seconds} s; {taken}")
     print(f"{admitted.count} Jobs started, of them on cards that were not free: {len(admitted.beyond)}")
     return max(taken.held) <= taken.lease_seconds and not admitted.beyond
@@ -219,7 +219,7 @@ def run(kills: int, seed: int) -> bool:
 
 def _kill(engines: Engines, person: Person, admitted: Admitted, rng: random.Random, taken: Takeovers) -> str:
     """Kill the planner of a random pool, wait until the other one has taken over, and start it again."""
-    leases = person.until("each replica to plan a pool", engines.shared_out, LONGEST_SECONDS)
+    leases = person.until("each replica to plan a pool", engines.shared_out, PATIENCE_SECONDS)
     pool = rng.choice(POOLS)
     name = leases[pool]
     time.sleep(rng.uniform(0.0, RENEW_SECONDS))
@@ -229,7 +229,7 @@ def _kill(engines: Engines, person: Person, admitted: Admitted, rng: random.Rand
         taken.lease_seconds = lease.seconds
         time.sleep(LOOK_SECONDS)
     held = time.monotonic()
-    person.until(f"a Job of pool {pool} to be started", lambda: admitted.last[pool] > held, LONGEST_SECONDS)
+    person.until(f"a Job of pool {pool} to be started", lambda: admitted.last[pool] > held, PATIENCE_SECONDS)
     taken.held.append(held - at)
     taken.started.append(admitted.last[pool] - at)
     engines.start(killed)
