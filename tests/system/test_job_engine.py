@@ -76,6 +76,23 @@ def test_a_job_waits_for_room_and_is_admitted(cluster: EmbeddedCluster, person: 
     assert eventually(lambda: running(person, "b") == ["0", "1"], SECONDS), read(explain, "/explain")
 
 
+def test_what_a_job_frees_for_a_group_goes_to_all_jobs_of_the_group(person: Person) -> None:
+    """Though a pod waits for a card, and would have the first one that nobody is to have."""
+    submit(person, queued("wide", 4, 1, 4))
+    assert eventually(lambda: running(person, "wide") == ["0", "1", "2", "3"], SECONDS)
+    card = objects.container("main", {FAMILY: "1"})
+    stranger = objects.job("stranger", 1, pod={"terminationGracePeriodSeconds": 1, "containers": [card]})
+    person.api.create(JOBS.json, stranger, NAMESPACE)
+    for role, width in (("master", 1), ("trainer", 2)):
+        made = queued(role, width)
+        made["metadata"]["labels"] |= {"vgpu.io/group": "pair", "vgpu.io/role": role}
+        made["metadata"]["annotations"] = {"vgpu.io/group-jobs": "2"}
+        submit(person, made)
+    assert eventually(lambda: running(person, "trainer") == ["0", "1"], SECONDS)
+    assert eventually(lambda: running(person, "master") == ["0"], SECONDS)
+    assert [running(person, name) for name in ("stranger", "wide")] == [[], ["0"]]
+
+
 def test_a_running_job_gives_way_to_one_that_waits_and_grows_back(
     cluster: EmbeddedCluster, person: Person
 ) -> None:

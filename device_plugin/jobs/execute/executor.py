@@ -20,9 +20,17 @@ from device_plugin.core.grants import Grant
 from device_plugin.core.jobs.job import JobKey
 from device_plugin.core.jobs.plan import Admit, Plan, Scale, Suspend, Window
 from device_plugin.core.jobs.resize import Resize
-from device_plugin.core.jobs.spec import ROLES
 from device_plugin.core.pods import Pod
-from device_plugin.jobs.execute.stages import UNDER_WAY, Stage, by_beneficiary, promised_width, stages, wanted
+from device_plugin.jobs.execute.stages import (
+    UNDER_WAY,
+    Stage,
+    by_beneficiary,
+    by_group,
+    promised_widths,
+    stages,
+    turn,
+    wanted,
+)
 from device_plugin.jobs.execute.writes import JOIN_SECONDS, Action, Write, answer_by
 from device_plugin.jobs.watch.managed import Managed
 
@@ -67,6 +75,7 @@ class Executor:
         self._trial = trial
         self._stages = stages(jobs, now)
         self._givers = by_beneficiary(jobs, self._stages)
+        self._groups = by_group(jobs.values()) if self._givers else {}
         self._fitting: dict[object, bool] = {}
 
     def due(self, plan: Plan) -> Sequence[Write]:
@@ -99,12 +108,9 @@ class Executor:
         helped = busy.keys() & self._givers.keys()
         for key, givers in self._givers.items():
             reached = self._reached([key])
-            # Jobs of a group are planned together, with what was freed for one of them.
-            if key in busy or self._jobs[key].spec.joint or Stage.FREED not in reached:
+            if key in busy or Stage.FREED not in reached or not reached <= SETTLED:
                 continue
-            if not reached <= SETTLED:
-                continue
-            for write in self._helped(self._jobs[key], promised_width(givers), givers):
+            for write in self._helped(self._jobs[key], givers):
                 helped.add(key)
                 yield write
         for key, managed in self._jobs.items():
@@ -116,20 +122,17 @@ class Executor:
             elif self._stages[key] is Stage.ASKED and managed.record.beneficiary not in helped:
                 yield from self._asked(managed, managed.record)
 
-    def _helped(self, helped: Managed, width: int, givers: Iterable[Managed]) -> Iterator[Write]:
-        """The start, or the wider window, of a job that others have given way to, where all of it fits."""
-        if helped.waits:
-            yield from self._started(helped, width, givers)
-        elif self._free(helped.key):
-            yield from self._windowed(helped, width, givers)
+    def _helped(self, helped: Managed, givers: Sequence[Managed]) -> Iterator[Write]:
+        """The start of a job that others have given way to, with its group, or its wider window, where it fits."""
+        unit = promised_widths(helped, givers, self._groups)
+        if helped.waits and unit:
+            yield from self._started(unit)
+        elif unit and self._free(helped.key):
+            yield from self._windowed(helped, unit[helped.key], givers)
 
     def _reached(self, unit: Iterable[JobKey]) -> Set[Stage]:
         """The stages of the Jobs that give way to one of these."""
-        return {self._stages[giver] for giver in self._giving_to(unit)}
-
-    def _giving_to(self, unit: Iterable[JobKey]) -> Iterator[JobKey]:
-        """The Jobs that give way to one of these."""
-        return (giver.key for key in unit for giver in self._givers.get(key, ()))
+        return {self._stages[giver.key] for key in unit for giver in self._givers.get(key, ())}
 
     def _taken_back(self) -> Iterator[Write]:
         """The writes that take Jobs back to the pods that they have, where further ones are refused."""
@@ -302,9 +305,8 @@ class Executor:
         needed = {step.job: step.parallelism for step in plan.steps if isinstance(step, Window)}
         for unit in self._units(plan):
             needed |= dict.fromkeys(unit, sum(unit.values()))
-        # A group for which others were asked to give way is planned on their cards: others have the free ones first.
-        for unit in sorted(self._units(plan), key=lambda unit: Stage.ASKED in self._reached(unit)):
-            if busy.keys().isdisjoint((*unit, *self._giving_to(unit))):
+        for unit in self._units(plan):
+            if busy.keys().isdisjoint(unit) and Stage.ASKED not in self._reached(unit):
                 yield from self._admitted(plan, unit)
         for step in plan.steps:
             managed = self._jobs.get(step.job)
@@ -323,7 +325,7 @@ class Executor:
         """The widths of the jobs that the plan admits, those of one group together, in the order of their roles."""
         admits = [step for step in plan.steps if isinstance(step, Admit) and step.job in self._jobs]
         units: dict[object, dict[JobKey, int]] = {}
-        for step in sorted(admits, key=lambda step: _turn(self._jobs[step.job])):
+        for step in sorted(admits, key=lambda step: turn(self._jobs[step.job])):
             spec = self._jobs[step.job].spec
             units.setdefault((step.job[0], spec.group) if spec.joint else step, {})[step.job] = step.width
         return units.values()
@@ -331,8 +333,7 @@ class Executor:
     def _eased(self, plan: Plan, busy: Mapping[JobKey, Write]) -> Iterator[Write]:
         """The starts of jobs that are planned on free cards, though others were asked to give way to them."""
         for unit in self._units(plan):
-            joint = any(self._jobs[key].spec.joint for key in unit)
-            if not joint and Stage.ASKED in self._reached(unit) and busy.keys().isdisjoint(unit):
+            if Stage.ASKED in self._reached(unit) and busy.keys().isdisjoint(unit):
                 yield from self._admitted(plan, unit)
 
     def _admitted(self, plan: Plan, widths: Mapping[JobKey, int]) -> Iterator[Write]:
@@ -340,15 +341,18 @@ class Executor:
 
         Where others give way to one of them, they start when those have, or where they fit before.
         """
-        for key in widths:
-            managed = self._jobs[key]
-            waits = any(plan.given(key)) or not self._reached([key]) <= SETTLED
-            # Kueue starts its own Jobs.
-            if waits or managed.spec.kueue or not managed.waits or not self._free(key):
-                return
+        if not any(any(plan.given(key)) for key in widths) and self._reached(widths) <= SETTLED:
+            yield from self._started(widths)
+
+    def _started(self, widths: Mapping[JobKey, int]) -> Iterator[Write]:
+        """The starts of jobs with these widths, where all of them may start and fit."""
+        unit = [self._jobs[key] for key in widths]
+        # Kueue starts its own Jobs.
+        if any(each.spec.kueue or not each.waits or not self._free(each.key) for each in unit):
+            return
         if self._trial.take(widths):
-            for key, width in widths.items():
-                yield self._start(self._jobs[key], width, self._givers.get(key, ()))
+            givers = [giver for key in widths for giver in self._givers.get(key, ())]
+            yield from (self._start(each, widths[each.key], givers) for each in unit)
 
     def _free(self, job: JobKey) -> bool:
         """True if no change of the Job is under way: it may start, or its width may change."""
@@ -410,10 +414,6 @@ class Executor:
             return len(managed.young(self._now)) >= before - after
         return not after or _narrows(managed)
 
-    def _started(self, managed: Managed, width: int, givers: Iterable[Managed] = ()) -> Iterator[Write]:
-        if self._trial.take({managed.key: width}):
-            yield self._start(managed, width, givers)
-
     def _start(self, managed: Managed, width: int, givers: Iterable[Managed]) -> Write:
         # The width is written only where it is another one.
         return Write(
@@ -469,12 +469,6 @@ def _dropped(managed: Managed, record: Resize) -> Write:
 def _stop_key(managed: Managed) -> _StopKey:
     spec = managed.spec
     return spec.key[0], spec.group if spec.joint else spec.key[1], spec.joint
-
-
-def _turn(managed: Managed) -> tuple[int, JobKey]:
-    """The place of a Job among those of its group that start together."""
-    role = managed.spec.role
-    return (ROLES.index(role) if role in ROLES else len(ROLES)), managed.key
 
 
 def _narrows(managed: Managed) -> bool:

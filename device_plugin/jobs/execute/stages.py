@@ -11,10 +11,13 @@ next one's lower bound.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from enum import Enum
 
+from device_plugin.core.jobs.groups import undeclared
 from device_plugin.core.jobs.job import JobKey
 from device_plugin.core.jobs.resize import Resize
+from device_plugin.core.jobs.spec import ROLES
 from device_plugin.jobs.watch.managed import Managed
 
 
@@ -91,9 +94,44 @@ def by_beneficiary(
     return found
 
 
-def promised_width(giving: Iterable[Managed]) -> int:
-    """The width with which the job will start that these Jobs give way to."""
-    return max(managed.record.replicas for managed in giving if managed.record is not None)
+def by_group(jobs: Iterable[Managed]) -> Mapping[tuple[str, str], Sequence[Managed]]:
+    """The live Jobs that start together, by namespace and group, in the order in which they start."""
+    found: dict[tuple[str, str], list[Managed]] = {}
+    for managed in jobs:
+        if managed.spec.joint and managed.lives:
+            found.setdefault((managed.key[0], managed.spec.group), []).append(managed)
+    return {group: sorted(members, key=turn) for group, members in found.items()}
+
+
+def turn(managed: Managed) -> tuple[int, JobKey]:
+    """The place of a Job among those of its group that start together."""
+    role = managed.spec.role
+    return (ROLES.index(role) if role in ROLES else len(ROLES)), managed.key
+
+
+def promised_widths(
+    helped: Managed, giving: Iterable[Managed], groups: Mapping[tuple[str, str], Sequence[Managed]]
+) -> Mapping[JobKey, int]:
+    """The widths that the job will have to which these Jobs give way, and those of its group that start with it.
+
+    None if they would not start together any more, as where one of the group is gone, or another one has come.
+    """
+    replicas = max(managed.record.replicas for managed in giving if managed.record is not None)
+    if not helped.spec.joint or not replicas:
+        return {helped.key: replicas} if replicas else {}
+    members = groups[helped.key[0], helped.spec.group]
+    unit = [managed for managed in members if managed.waits]
+    left = replicas - sum(managed.spec.least for managed in unit)
+    # One that has run does not wait again for Jobs of its group that have ended since.
+    specs = [each.spec if each.record is None else replace(each.spec, group_jobs=0) for each in members]
+    if left < 0 or undeclared(specs) or any(managed.spec.kueue for managed in unit):
+        return {}
+    found: dict[JobKey, int] = {}
+    for managed in unit:
+        more = min(left, managed.spec.most - managed.spec.least)
+        found[managed.key] = managed.spec.least + more
+        left -= more
+    return found
 
 
 def wanted(record: Resize, jobs: Mapping[JobKey, Managed]) -> bool:

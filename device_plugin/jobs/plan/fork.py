@@ -107,16 +107,20 @@ class Fork:
             containers = dict.fromkeys(promised.grant.containers, left)
             self.ledger.put(replace(promised, grant=replace(promised.grant, containers=containers)))
 
-    def take_together(self, wanted: Iterable[tuple[Managed, int]]) -> bool:
-        """Hold this number of further replicas of each of the jobs, all or none."""
+    def take_together(self, wanted: Iterable[tuple[Managed, int]], *, keep: bool = True) -> bool:
+        """Hold this number of further replicas of each of the jobs, all or none.
+
+        Without `keep` nothing changes: the answer is whether they would fit.
+        """
         jobs = list(wanted)
         held = {job.key: list(self.replicas.get(job.key, ())) for job, _ in jobs}
         with self.ledger.transaction() as change:
-            if all(self.take(job, count) for job, count in jobs):
+            fitting = all(self.take(job, count) for job, count in jobs)
+            if fitting and keep:
                 change.commit()
                 return True
         self.replicas |= held
-        return False
+        return fitting
 
     def fits(self, job: Managed, count: int) -> bool:
         """True if `take` would hold them; nothing changes."""

@@ -7,7 +7,14 @@ from device_plugin.core.jobs.job import EXPONENT, JobKey, JobPhase, JobSpec, Job
 from device_plugin.core.jobs.rank import declared_work
 from device_plugin.core.jobs.room import LedgerRoom
 from device_plugin.core.timestamps import seconds
-from device_plugin.jobs.execute.stages import RELEASING, Stage, by_beneficiary, promised_width, stages
+from device_plugin.jobs.execute.stages import (
+    RELEASING,
+    Stage,
+    by_beneficiary,
+    by_group,
+    promised_widths,
+    stages,
+)
 from device_plugin.jobs.plan.fork import Fork
 from device_plugin.jobs.watch.managed import Managed
 
@@ -23,19 +30,23 @@ class RoundInput:
 def eased(now: float, jobs: Mapping[JobKey, Managed], fork: Fork) -> Collection[JobKey]:
     """The waiting jobs that would fit by now on free cards, though others were asked to give way to them.
 
-    Those are only such to which nobody has given way yet. A group is not one of them: it is planned in each round.
+    Those are only such to which nobody has given way yet. Of a group it is the one that is named for all of them.
     """
     reached = stages(jobs, now)
-    asked = [
-        jobs[key]
+    asked = {
+        key: giving
         for key, giving in by_beneficiary(jobs, reached).items()
-        if jobs[key].waits
-        and not jobs[key].spec.joint
-        and all(reached[giver.key] is Stage.ASKED for giver in giving)
-    ]
-    if asked:
-        fork.renew(jobs.values(), now)
-    return {managed.key for managed in asked if fork.fits(managed, managed.spec.least)}
+        if jobs[key].waits and all(reached[giver.key] is Stage.ASKED for giver in giving)
+    }
+    if not asked:
+        return ()
+    fork.renew(jobs.values(), now)
+    groups = by_group(jobs.values())
+    units = {key: promised_widths(jobs[key], giving, groups) for key, giving in asked.items()}
+    return {
+        key for key, unit in units.items()
+        if unit and fork.take_together(((jobs[each], jobs[each].spec.least) for each in unit), keep=False)
+    }  # fmt: skip
 
 
 def round_input(
@@ -67,15 +78,19 @@ def _promised(
 ) -> Mapping[JobKey, int]:
     """By waiting job: the width with which it will run once others have given way to it, if that is room enough.
 
-    If it is not, as after the death of an engine that had asked only some of them, the job is planned anew. So are the
-    jobs of a group, which start together: a record names one of them.
+    If it is not, as after the death of an engine that had asked only some of them, the job is planned anew. The jobs of
+    a group start together: a record names one of them.
     """
-    giving = by_beneficiary(jobs, reached)
-    found = {key: promised_width(each) for key, each in giving.items() if not jobs[key].spec.joint}
-    return {
-        key: width for key, width in found.items()
-        if width and fork.take(jobs[key], width - (0 if jobs[key].waits else jobs[key].job.width))
-    }  # fmt: skip
+    groups, found = by_group(jobs.values()), dict[JobKey, int]()
+    for key, giving in by_beneficiary(jobs, reached).items():
+        unit = promised_widths(jobs[key], giving, groups)
+        more = (
+            (jobs[each], width - (0 if jobs[each].waits else jobs[each].job.width))
+            for each, width in unit.items()
+        )
+        if unit and fork.take_together(more):
+            found |= unit
+    return found
 
 
 def _width(managed: Managed, reached: Stage) -> int:

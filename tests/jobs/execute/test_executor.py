@@ -486,10 +486,7 @@ def test_jobs_of_a_group_that_do_not_fit_yet_keep_no_card_from_another_job() -> 
     group, other = [of_group("b", "master"), of_group("c", "trainer", 2)], managed(waiting("d"))
     plan: list[Step] = [*(Admit(each.key, each.spec.asked) for each in group), Admit(other.key, 1)]
     assert "d" in due(asked, *group, other, steps=plan, free=1)
-    assert "b" not in due(asked, *group, other, steps=plan, free=3), (
-        "it is planned on cards that are to be freed"
-    )
-    assert list(due(asked, *group, other, steps=plan, free=4)) == ["d", "b", "c"], "it fits by now"
+    assert list(due(asked, *group, other, steps=plan, free=4)) == ["b", "c", "d"], "it fits by now"
 
 
 def test_what_leaves_for_one_job_of_a_group_is_promised_to_the_pods_of_all_of_them() -> None:
@@ -503,12 +500,31 @@ def test_what_leaves_for_one_job_of_a_group_is_promised_to_the_pods_of_all_of_th
 
 def test_what_is_freed_for_one_job_of_a_group_is_for_all_of_them() -> None:
     first, second = of_group("b", "master"), of_group("c", "trainer")
-    leaving = managed(job("a", 2), pods=4, record=resize(4, 2, beneficiary=B, replicas=1, applied=True))
+    leaving = managed(job("a", 2), pods=4, record=resize(4, 2, beneficiary=B, replicas=2, applied=True))
     plan: list[Step] = [Admit(B, 1), Admit(("default", "c"), 1)]
     assert not due(leaving, first, second, steps=plan, free=2)
     freed = replace(leaving, pods=leaving.pods[:2])
-    assert not due(freed, first, second, free=2), "they are started by a plan"
-    assert list(due(freed, first, second, steps=plan, free=2)) == ["b", "c"]
+    assert list(due(freed, first, second, free=2)) == ["b", "c"]
+    assert not due(freed, first, second, free=1)
+
+
+def test_a_group_that_has_changed_since_others_gave_way_to_it_is_planned_anew() -> None:
+    first, second = of_group("b", "master"), of_group("c", "trainer")
+    freed = managed(job("a", 2), record=resize(4, 2, beneficiary=B, replicas=2, applied=True))
+    assert not due(freed, first, second, of_group("d", "ps"), free=3), "one has come"
+    two = [replace(each, spec=replace(each.spec, group_jobs=2)) for each in (first, second)]
+    assert due(freed, *two, free=2)
+    assert not due(freed, two[0], free=2), "one is gone"
+
+
+def test_the_jobs_of_a_group_share_what_was_promised_beyond_their_least_widths() -> None:
+    first, second = of_group("b", "master"), of_group("c", "trainer", 4)
+    second = replace(second, spec=replace(second.spec, least=2, most=4))
+    freed = managed(job("a", 1), record=resize(5, 1, beneficiary=B, replicas=4, applied=True))
+    freed = replace(freed, job=replace(freed.job, parallelism=1, completions=1))
+    first = replace(first, spec=replace(first.spec, most=1))
+    writes = due(freed, first, second, free=4)
+    assert {name: write.record and write.record.after for name, write in writes.items()} == {"b": 1, "c": 3}
 
 
 def test_a_job_of_kueues_is_neither_started_nor_stopped() -> None:

@@ -133,6 +133,19 @@ def test_what_others_free_for_a_job_is_its_own_in_the_plan(world: World) -> None
     assert free(world) == 0
 
 
+def test_what_others_free_for_a_group_is_its_own_in_the_plan(world: World) -> None:
+    running(world, "a", 4, 4)
+    labels = {"vgpu.io/queue": "default", "vgpu.io/group": "g"}
+    for name, width in (("b", 1), ("c", 2)):
+        world.queue(name, width, labels=labels, annotations={"vgpu.io/group-jobs": "2"})
+    annotated(world, "a", record(4, 1, beneficiary=B, replicas=3))
+    found = states(world)
+    assert [(found[name].phase, found[name].width) for name in "bc"] == [
+        (JobPhase.STARTING, 1), (JobPhase.STARTING, 2),
+    ]  # fmt: skip
+    assert free(world) == 0
+
+
 def test_where_they_free_too_little_the_job_is_planned_anew(world: World) -> None:
     running(world, "a", 4, 4)
     world.queue("b", 3)
