@@ -190,4 +190,5 @@ class EmbeddedCluster:
 
 def _host() -> str:
     """A loopback address of a service's own, as its pod would have an address: so all listen on the usual ports."""
-    return ".".join(map(str, (127, *(random.randrange(1, 255) for _ in range(3)))))
+    chance = random.SystemRandom()
+    return ".".join(map(str, (127, *(chance.randrange(1, 255) for _ in range(3)))))

@@ -35,6 +35,8 @@ from hack.embedded.clock import timestamp
 # The alphabet of apimachinery's names.SimpleNameGenerator: no vowels, so no words.
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _LONGEST_BASE = 63 - 5
+# Not the process' own generator, which a property test in another thread has made deterministic.
+_CHANCE = random.SystemRandom()
 # Metadata that no writer sets: of a new object what an API server decides later, of an object what it decided.
 _LATER = ("deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion", "generation")
 _KEPT = ("uid", "creationTimestamp", *_LATER)
@@ -77,7 +79,7 @@ class ObjectRegistry:
         metadata = _metadata(resource, new)
         _in_namespace(target, metadata)
         if "name" not in metadata and metadata.get("generateName"):
-            letters = "".join(random.choices(_SUFFIX_LETTERS, k=5))
+            letters = "".join(_CHANCE.choices(_SUFFIX_LETTERS, k=5))
             metadata["name"] = metadata["generateName"][:_LONGEST_BASE] + letters
         if not metadata.get("name"):
             cause = errors.Cause(

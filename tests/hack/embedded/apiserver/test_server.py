@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import random
 import threading
 from collections.abc import Iterator
 
@@ -31,6 +32,18 @@ def cluster(server: EmbeddedApiServer) -> Iterator[Cluster]:
     made = Cluster(server.url.removeprefix("http://"), BEARERS)
     yield made
     made.close()
+
+
+def test_names_are_made_without_the_generator_of_the_process(cluster: Cluster) -> None:
+    """Property tests seed that one, and fail where another thread draws from it meanwhile."""
+    random.seed(0)
+    before = random.getstate()
+    generated = {**pod("p"), "metadata": {"generateName": "p-"}}
+    names = {cluster.post(PODS, generated).body["metadata"]["name"] for _ in range(2)}
+    assert random.getstate() == before
+    random.seed(0)
+    names.add(cluster.post(PODS, generated).body["metadata"]["name"])
+    assert len(names) == 3
 
 
 def test_objects_and_port_survive_an_absence(server: EmbeddedApiServer, cluster: Cluster) -> None:
