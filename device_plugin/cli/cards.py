@@ -33,6 +33,7 @@ STATES = {
     SliceState.OUTLIVING: "its pod has ended, its processes have not",
     SliceState.COVERED: "something covers the files that limit it",
     SliceState.UNENFORCED: "uses the card past the library that limits it",
+    SliceState.REFUSED: "cannot start: another pod's container runs on its slice",
 }
 
 

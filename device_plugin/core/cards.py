@@ -76,14 +76,17 @@ class SliceState(Enum):
     """A mount hides files that the agent mounted into the container: its limits may not hold."""
     UNENFORCED = "unenforced"
     """The container uses a card by the kernel's figures, and the library does not limit it."""
+    REFUSED = "refused"
+    """The container cannot start, because one of another pod runs on its slices and does not end."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportedSlice:
-    """A report about the slices of one container that outlive their pod, or whose limits may not hold.
+    """A report about the slices of one container: in which `state` they are.
 
     `pod` is the pod's UID, `namespace` and `pod_name` are for texts to people: the pod object may be gone. `end` is
-    true if the allocator is to delete the pod: the enforcement mode of a card family may say so for UNENFORCED slices.
+    true if the allocator is to delete the pod: so for REFUSED slices, and for UNENFORCED ones where the enforcement
+    mode of the card's family says so.
     """
 
     pod: str

@@ -156,8 +156,11 @@ _ABOUT = {
     ),
     Event.SLICE_CONFLICT: About(
         CLUSTER, "Pod",
-        "The grants of two pods overlap on a card. The pod that was bound later is deleted. This should never happen.",
-        "Report it as a defect, with the text and the logs of the cluster service.",
+        "The slice of the pod is used by a container of another one, which the text names: two grants overlap, or"
+        " somebody wrote that the other pod had ended while it ran. The pod, which does not run, is deleted. This"
+        " should never happen.",
+        "See that the admission policies `vgpu-grants` and `vgpu-ends` are installed (`vgpu check`). If they are,"
+        " report it as a defect, with the text and the logs of the cluster service.",
     ),
     Event.PREEMPTED: About(
         CLUSTER, "Pod",

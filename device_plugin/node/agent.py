@@ -19,6 +19,7 @@ from device_plugin.node.preflight import Preflight
 from device_plugin.node.publish import Publisher
 from device_plugin.node.reclaim import Reclaimer
 from device_plugin.node.records import Record
+from device_plugin.node.refused import RefusedStarts
 from device_plugin.node.unenforced import UnenforcedSlices
 
 log = logging.getLogger(__name__)
@@ -39,6 +40,7 @@ class AgentLoop:
         advertiser: Advertiser,
         publisher: Publisher,
         reclaimer: Reclaimer,
+        refused: RefusedStarts,
         covered: CoveredSlices,
         kernel: KernelChecks,
         unenforced: UnenforcedSlices,
@@ -51,6 +53,7 @@ class AgentLoop:
         self._advertiser = advertiser
         self._publisher = publisher
         self._reclaimer = reclaimer
+        self._refused = refused
         self._covered = covered
         self._kernel = kernel
         self._unenforced = unenforced
@@ -152,6 +155,7 @@ class AgentLoop:
         found: dict[tuple[str, str], ReportedSlice] = {}
         for report in (
             *(_report(record, SliceState.OUTLIVING) for record in self._reclaimer.outliving()),
+            *(_report(record, SliceState.REFUSED, end=True) for record in self._refused.found()),
             *(_report(record, SliceState.UNENFORCED, end=True) for record, end in unenforced if end),
             *(_report(record, SliceState.COVERED) for record in self._covered.found()),
             *(_report(record, SliceState.UNENFORCED) for record, _ in unenforced),

@@ -19,13 +19,14 @@ from device_plugin.core.machine import Holder, KubeletError
 from device_plugin.kube.errors import ApiError, UnknownError
 from device_plugin.node import claims
 from device_plugin.node.api import NodeApi
-from device_plugin.node.claims import Claim, Holders, NotNowError, blocking_record
+from device_plugin.node.claims import Claim, Holders, NotNowError
 from device_plugin.node.discover import LocalCard
 from device_plugin.node.inject import KIND, Injector, cdi_name
 from device_plugin.node.kernel_limits import KernelLimits
 from device_plugin.node.pods import NodePods
 from device_plugin.node.ports import PodResources
 from device_plugin.node.records import Record, Records
+from device_plugin.node.refused import RefusedStarts
 from device_plugin.node.vendors.port import NoVendorIdError
 from vgpu_runtime.config import ConfigError
 
@@ -51,6 +52,7 @@ class Allocator:
         injector: Injector,
         cards: Callable[[], Mapping[str, LocalCard]],
         limits: KernelLimits,
+        refused: RefusedStarts,
     ) -> None:
         self._api = api
         self._holders = Holders(kubelet)
@@ -59,6 +61,7 @@ class Allocator:
         self._injector = injector
         self._cards = cards
         self._limits = limits
+        self._refused = refused
         self._given: dict[str, dict[str, float]] = {}
         self._told: set[str] = set()
         self._stop = threading.Event()
@@ -199,7 +202,7 @@ class Allocator:
 
         Raises NotNowError while another container may still use the slices or the tickets.
         """
-        wanted, pods = claim.record, self._pods
+        wanted = claim.record
         cards = self._claimed_cards(claim)
         before = self._records.get(*wanted.key)
         sizes: Mapping[str, CardSize] = {}
@@ -207,9 +210,9 @@ class Allocator:
         if before is None or before.slices != wanted.slices:
             sizes = _sizes(claim, cards)
             self._wait_for_damaged(wanted)
-        blocking = blocking_record(wanted.pod, claim.pod_slices, sizes, self._records.all(), pods.holding)
+        blocking = self._refused.look(claim, sizes)
         if blocking is not None:
-            gone = "" if pods.active(blocking.pod) else ", which is deleted or has ended,"
+            gone = "" if self._pods.active(blocking.pod) else ", which is deleted or has ended,"
             raise NotNowError(
                 f"{_who(blocking)}{gone} still runs on this slice: waiting until its processes have ended",
                 waiting=True,

@@ -42,6 +42,7 @@ from device_plugin.node.preflight import Preflight
 from device_plugin.node.publish import Publisher
 from device_plugin.node.reclaim import Reclaimer
 from device_plugin.node.records import Records
+from device_plugin.node.refused import RefusedStarts
 from device_plugin.node.render_scan import RenderScan
 from device_plugin.node.tickets import not_advertised, resources
 from device_plugin.node.unaccounted import UnaccountedMemory
@@ -115,9 +116,10 @@ class NodeService:
         )
         self._node_pods = NodePods(host.pods)
         self._pod_resources = KubeletPodResources(kubelet / "pod-resources" / "kubelet.sock")
+        self._refused = RefusedStarts(self._records, self._node_pods)
         self._allocator = Allocator(
             self._api, self._pod_resources, self._node_pods, self._records, self._injector, self._cards,
-            KernelLimits(self._cards, host.cgroups),
+            KernelLimits(self._cards, host.cgroups), self._refused,
         )  # fmt: skip
         self._plugins = kubelet / "device-plugins"
         self._others = OtherPlugins(
@@ -162,7 +164,7 @@ class NodeService:
             lambda: self._problems(host.problems()),
         )  # fmt: skip
         return AgentLoop(
-            self._cards, advertiser, Publisher(self._api), reclaimer, covered,
+            self._cards, advertiser, Publisher(self._api), reclaimer, self._refused, covered,
             KernelChecks(figures, unaccounted, unenforced), unenforced, preflight, self._others, settings.drain_seconds,
         )  # fmt: skip
 

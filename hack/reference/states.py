@@ -34,6 +34,11 @@ STATES = (
         "the program is linked statically, for example, and the library is not loaded",
         "see the event SliceUnenforced of the pod",
     ),
+    State(
+        "cards", "cannot start: another pod's container runs on its slice",
+        "somebody wrote that the other pod had ended while it ran, or two grants overlap",
+        "nothing: the pod is deleted, and the next one of its owner is placed elsewhere; see its event SliceConflict",
+    ),
     State("cards", "does not run", "the pod is bound, its container has not started", "see kubectl describe pod"),
     State("drain", "stays for now", "a PodDisruptionBudget protects the pod", "wait, or change the budget"),
     State("drain", "waiting for", "a pod, or a process of one, has not ended yet", "wait; --timeout ends the waiting"),

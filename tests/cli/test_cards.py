@@ -22,7 +22,7 @@ def filled(fleet: Fleet) -> None:
     fleet.node("n2")
     fleet.pod("a", 4, "n1-0")
     fleet.pod("b", 8, "n1-1")
-    fleet.patch("/api/v1/namespaces/default/pods/a/status", {"status": {"phase": "Running"}})
+    fleet.say("a", phase="Running")
 
 
 def test_cards_with_bars_and_who_holds_what(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:

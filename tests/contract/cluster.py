@@ -24,7 +24,12 @@ PODS = "/api/v1/namespaces/default/pods"
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 MERGE = "application/merge-patch+json"
-ROLES = ("admin", "allocator", "agent", "engine", "kueue", "controller", "kubelet", "tenant", "editor")
+ROLES = (
+    "admin", "allocator", "agent", "engine", "kueue", "controller", "kubelet", "own kubelet", "garbage collector",
+    "controller manager", "tenant", "editor",
+)  # fmt: skip
+# The node of the role `own kubelet`.
+OWN_NODE = "contract-home"
 
 
 @dataclass(frozen=True)

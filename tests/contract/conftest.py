@@ -25,7 +25,7 @@ from tests.builders.cards import MEM
 from tests.builders.objects import pod
 from tests.builders.written_jobs import as_object, job
 from tests.contract.asking import asking, container
-from tests.contract.cluster import JOBS, PODS, Cluster, unique
+from tests.contract.cluster import JOBS, OWN_NODE, PODS, Cluster, unique
 from tests.deadline import eventually
 from tests.release import OLDER
 from tests.requirement import require
@@ -38,14 +38,20 @@ USERS = {
     "kueue": "system:serviceaccount:kueue-system:kueue-controller-manager",
     "controller": JOB_CONTROLLER,
     "kubelet": "system:node:n1",
+    "own kubelet": f"system:node:{OWN_NODE}",
+    "garbage collector": "system:serviceaccount:kube-system:pod-garbage-collector",
+    "controller manager": "system:kube-controller-manager",
     "tenant": "jane",
     "editor": "carol",
 }
-# On a real cluster all but these three may do everything: where RBAC refused first, these tests could not see what
-# admission says. The editor and Kueue may do what Kubernetes' role `edit` allows, so admission's authorizer can say no.
-# The controller is the one of Jobs, with its rights and the group by which policies know it.
+# On a real cluster all but these may do everything: where RBAC refused first, these tests could not see what admission
+# says. The editor and Kueue may do what Kubernetes' role `edit` allows, so admission's authorizer can say no. The
+# controller is the one of Jobs, with its rights and the group by which policies know it; a kubelet is one by its group.
 EDITORS = "vgpu-contract-editors"
-GROUPS = {"editor": EDITORS, "kueue": EDITORS, "controller": "system:serviceaccounts:kube-system"}
+GROUPS = {
+    "editor": EDITORS, "kueue": EDITORS, "controller": "system:serviceaccounts:kube-system",
+    "own kubelet": "system:nodes",
+}  # fmt: skip
 
 
 @pytest.fixture(scope="session")

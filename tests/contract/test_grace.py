@@ -111,7 +111,8 @@ def test_a_pod_without_a_node_is_gone_at_once(cluster: Cluster, name: str, path:
 
 def test_a_pod_that_has_ended_is_gone_at_once(cluster: Cluster, name: str, bound: Any) -> None:
     path = bound(asking(name, containers=[ASKING]))
-    assert cluster.patch(f"{path}/status", {"status": {"phase": "Failed"}}).code == 200
+    ended = cluster.patch(f"{path}/status", {"status": {"phase": "Failed"}}, "garbage collector")
+    assert ended.code == 200
     assert cluster.delete(path, role="editor").code == 200
     assert cluster.get(path).refusal == (404, "NotFound")
 

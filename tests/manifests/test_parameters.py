@@ -53,6 +53,7 @@ def agree(made: Installation, prefixes: list[str], vendors: dict[str, str], sche
         "cdi-annotations",
         "confinement",
         "deletions",
+        "ends",
         "grace",
         "isolation",
         "names",

@@ -125,9 +125,9 @@ class Looping:
             lambda: self.agent.inventory_age(),
         )  # fmt: skip
         self.agent = AgentLoop(
-            parts.shared, self.advertiser, Publisher(self.peer, self.clock), parts.reclaimer, self.covered,
-            self.kernel, self.unenforced, Preflight(self.peer, folder, folder, folder, lambda: ()), self.others,
-            0, self.clock,
+            parts.shared, self.advertiser, Publisher(self.peer, self.clock), parts.reclaimer, parts.refused,
+            self.covered, self.kernel, self.unenforced, Preflight(self.peer, folder, folder, folder, lambda: ()),
+            self.others, 0, self.clock,
         )  # fmt: skip
 
     def _make(self, resource: str) -> Plugin:

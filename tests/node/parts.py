@@ -21,6 +21,7 @@ from device_plugin.node.kernel_limits import KernelLimits
 from device_plugin.node.pods import NodePods
 from device_plugin.node.reclaim import Reclaimer
 from device_plugin.node.records import Records
+from device_plugin.node.refused import RefusedStarts
 from device_plugin.node.vendors.hygon import Hygon
 from device_plugin.node.vendors.port import Machine, Vendor
 from device_plugin.node.vendors.rocm import Rocm
@@ -129,11 +130,12 @@ class Parts:
             self.records, self.writable, families, self.cards, self.state, self.cdi, library, tools
         )
         self.active = NodePods(peer)
+        self.now = 0.0
+        self.refused = RefusedStarts(self.records, self.active, lambda: self.now)
         self.allocator = Allocator(
             peer, peer, self.active, self.records, self.injector, self.cards,
-            KernelLimits(self.cards, peer),
+            KernelLimits(self.cards, peer), self.refused,
         )  # fmt: skip
-        self.now = 0.0
         self.reclaimer = Reclaimer(
             self.records, self.writable, self.injector, self.active, self.allocator, peer, lambda: self.now
         )

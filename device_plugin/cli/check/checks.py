@@ -23,9 +23,9 @@ from device_plugin.kube.api import Object
 
 # The admission policies of manifests/admission, and those of its component jobs.
 POLICIES = (
-    "vgpu-cdi-annotations", "vgpu-confinement", "vgpu-deletions", "vgpu-evictions", "vgpu-grace", "vgpu-grants",
-    "vgpu-inventories", "vgpu-isolation", "vgpu-job-resizes", "vgpu-names", "vgpu-opted-out", "vgpu-quota",
-    "vgpu-requests", "vgpu-selectors", "vgpu-touches",
+    "vgpu-cdi-annotations", "vgpu-confinement", "vgpu-deletions", "vgpu-ends", "vgpu-evictions", "vgpu-grace",
+    "vgpu-grants", "vgpu-inventories", "vgpu-isolation", "vgpu-job-resizes", "vgpu-names", "vgpu-opted-out",
+    "vgpu-quota", "vgpu-requests", "vgpu-selectors", "vgpu-touches",
 )  # fmt: skip
 JOB_POLICIES = (
     "vgpu-job-checkpoint-requests", "vgpu-job-checkpoints", "vgpu-job-engine", "vgpu-job-pasts", "vgpu-job-queues",

@@ -219,7 +219,7 @@ class Explainer(ReplicaService):
             whose = left or pod
             if whose is None or grant is None:
                 continue
-            reports = [each for each in self._view.reports.unlimited(node) if each.pod == holder]
+            reports = [each for each in self._view.reports.of_living(node) if each.pod == holder]
             covered, unenforced = (
                 {each.container for each in reports if each.state is state}
                 for state in (SliceState.COVERED, SliceState.UNENFORCED)

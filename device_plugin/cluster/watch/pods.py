@@ -54,9 +54,12 @@ def concerns_us(pod: Pod, resources: Collection[str]) -> bool:
     return asks or bool(pod.annotation(annotations.GRANT))
 
 
-def later(known: Pod, news: Pod) -> Pod:
-    """The later of two views of one pod: a binding and an end are never taken back, so old news cannot free a slice."""
-    if (known.node and not news.node) or (known.ended and not news.ended):
+def later(known: Pod, news: Pod, *, watched: bool) -> Pod:
+    """The later of two views of one pod: a binding is never taken back, so old news cannot free a slice.
+
+    An end is taken back only by the watch, whose news is in order: its kubelet rewrites one that somebody forged.
+    """
+    if (known.node and not news.node) or (known.ended and not (news.ended or watched)):
         return known
     return news
 
@@ -164,7 +167,7 @@ class KnownPods:
         known = self._known.get(pod.uid)
         if known is None:
             known = self._known[pod.uid] = Known(pod, watched, now)
-        known.pod = pod if known.doubted else later(known.pod, pod)
+        known.pod = pod if known.doubted else later(known.pod, pod, watched=watched)
         known.doubted = False
         known.watched |= watched
         known.since = now

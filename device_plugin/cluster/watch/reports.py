@@ -1,4 +1,4 @@
-"""Reports of agents: slices whose containers outlive their pod, which stay held, and pods whose limits may not hold.
+"""Reports of agents: slices whose containers outlive their pod, which stay held, and what is wrong with living pods.
 
 Agents report both in their node's inventory; a report counts only for the cards of its own node, whatever pods it
 names. The API server does not tell whether the containers of a force-deleted pod have ended. The agent sees it, and
@@ -101,7 +101,7 @@ class Reports:
     def __init__(self) -> None:
         # By node, then by pod UID.
         self._reported: dict[str, dict[str, Outliving]] = {}
-        self._unlimited: dict[str, Sequence[ReportedSlice]] = {}
+        self._of_living: dict[str, Sequence[ReportedSlice]] = {}
         self._vanished: dict[str, tuple[Outliving, float]] = {}
 
     def outliving(self, holder: Holder) -> Outliving | None:
@@ -119,13 +119,13 @@ class Reports:
         found, _ = self._vanished.get(uid, (None, 0.0))
         return found
 
-    def unlimited(self, node: str) -> Sequence[ReportedSlice]:
-        """The reports of a node about containers whose limits may not hold: covered and unenforced ones."""
-        return self._unlimited.get(node, ())
+    def of_living(self, node: str) -> Sequence[ReportedSlice]:
+        """The reports of a node about pods that have not ended: covered, unenforced and refused containers."""
+        return self._of_living.get(node, ())
 
-    def nodes_with_unlimited(self) -> list[str]:
+    def nodes_with_living(self) -> list[str]:
         """The names of the nodes with such reports, in order."""
-        return sorted(self._unlimited)
+        return sorted(self._of_living)
 
     def vanish(self, pod: Pod, grant: Grant, now: float) -> None:
         """Record that a bound pod is gone without a terminal phase."""
@@ -144,10 +144,10 @@ class Reports:
     def report(self, node: str, inventory: Inventory | None) -> frozenset[str]:
         """Replace the reports of a node; returns the UIDs of the pods in the old and new ones."""
         reports = inventory.slices if inventory is not None else ()
-        unlimited = tuple(each for each in reports if each.state is not SliceState.OUTLIVING)
-        self._unlimited.pop(node, None)
-        if unlimited:
-            self._unlimited[node] = unlimited
+        of_living = tuple(each for each in reports if each.state is not SliceState.OUTLIVING)
+        self._of_living.pop(node, None)
+        if of_living:
+            self._of_living[node] = of_living
         before = self._reported.pop(node, {})
         named = _outliving(node, reports)
         if named:

@@ -2,7 +2,7 @@
 
 The ledger holds the grant of every bound pod that has not ended, every reservation, what containers hold that outlive
 their pod, and what is kept for jobs. What is known of a pod only moves forward (unbound, bound, ended, gone), so watch
-events, lists, reads and our own bindings may come in any order.
+events, lists, reads and our own bindings may come in any order. Only an end may be taken back, by the watch alone.
 
 Nothing is decided here: what follows from a change for pods that wait is up to the followers.
 """

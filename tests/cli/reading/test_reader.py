@@ -52,14 +52,14 @@ def filled(fleet: Fleet) -> Fleet:
     fleet.node("n1", 2)
     fleet.pod("a", 4, "n1-0")
     fleet.pod("b", 4)
-    fleet.patch("/api/v1/namespaces/default/pods/a/status", {"status": {"phase": "Running"}})
+    fleet.say("a", phase="Running")
     return fleet
 
 
 def test_all_cards_with_pods_that_run_and_pods_that_do_not(fleet: Fleet) -> None:
     filled(fleet).pod("c", 4, "n1-1")
     fleet.pod("done", 4, "n1-1")
-    fleet.patch("/api/v1/namespaces/default/pods/done/status", {"status": {"phase": "Succeeded"}})
+    fleet.say("done", phase="Succeeded")
     with closing(client(fleet)) as api:
         reader = ClusterReader(api, Scope())
         reading = reader.read()
@@ -112,7 +112,7 @@ def test_changes_are_followed_from_the_lists_on(fleet: Fleet) -> None:
         told: list[str] = []
         with reader.following(told.append):
             fleet.pod("later", 4, "n1-1")
-            fleet.patch("/api/v1/namespaces/default/pods/a/status", {"status": {"phase": "Succeeded"}})
+            fleet.say("a", phase="Succeeded")
             held = [[], ["later"]]
             assert eventually(lambda: _holders(reader) == held, 60)
             fleet.node("n2")

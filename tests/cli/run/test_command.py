@@ -101,7 +101,7 @@ def told(fleet: Fleet, pod: str, phase: str, **state: Any) -> None:
         "restartCount": 0,
         "state": state,
     }
-    fleet.patch(f"{PODS}/{pod}/status", {"status": {"phase": phase, "containerStatuses": [status]}})
+    fleet.say(pod, phase=phase, containerStatuses=[status])
 
 
 def over(fleet: Fleet, name: str, kind: str = "Complete", **more: Any) -> None:

@@ -81,7 +81,7 @@ def test_cards_and_holders_as_they_come_and_go(fleet: Fleet) -> None:
         fleet.pod("b", 8, "n1-1")
         fleet.node("n2", 1)
         assert eventually(lambda: held(entries) == {"n1": [["a"], ["b"]], "n2": [[]]}, SECONDS)
-        fleet.patch("/api/v1/namespaces/default/pods/a/status", {"status": {"phase": "Succeeded"}})
+        fleet.say("a", phase="Succeeded")
         fleet.outlived("n1", "gone")
         assert eventually(lambda: held(entries)["n1"] == [["gone"], ["b"]], SECONDS)
         assert shown(entries, "node")["n1"]["cards"][0]["slices"][0]["state"] == "outliving"

@@ -193,3 +193,138 @@ def test_a_reservation_on_a_card_that_shrank_is_made_anew_when_it_is_bound(
     bound = world.api.by_name["default", "whole"].grant()
     assert bound is not None
     assert [s.mem_mib for s in bound.slices()] == [16352], "the grant is for the card as it is now"
+
+
+# Somebody writes that a pod has ended whose container runs; its slice is granted again.
+
+
+@pytest.fixture
+def forged(world: World) -> World:
+    """`victim` runs on one of two cards, `other` on the other; its end is forged, and `newcomer` gets its slice."""
+    for name in ("victim", "other"):
+        made = world.pod(name, 16, 60)
+        assert world.one.bind(made, world.one.ask(made)) == ""
+        run(world, name)
+    now(world, "victim", phase="Failed")
+    made = world.pod("newcomer", 16, 60)
+    assert world.one.bind(made, world.one.ask(made)) == ""
+    assert card_of(world, "newcomer") == card_of(world, "victim")
+    world.api.written.clear()
+    return world
+
+
+def now(world: World, name: str, **changed: Any) -> Pod:
+    """The pod is so from now on, and each replica hears of it."""
+    return world.api.put(replace(world.api.by_name["default", name], **changed))
+
+
+def run(world: World, name: str) -> None:
+    now(world, name, phase="Running")
+
+
+def card_of(world: World, name: str) -> str:
+    held = world.api.by_name["default", name].grant()
+    assert held is not None
+    return next(iter(held.slices())).card
+
+
+def publish(world: World, **states: SliceState) -> None:
+    """The agent of n1 reports these pods."""
+    reports = []
+    for name, state in states.items():
+        reported = world.api.by_name["default", name]
+        held = reported.grant()
+        assert held is not None
+        end = state is SliceState.REFUSED
+        reports.append(
+            ReportedSlice(reported.uid, "default", name, "main", state, tuple(held.slices()), end=end)
+        )
+    world.node("n1", replace(inventory("n1"), slices=tuple(reports)))
+    for replica in world.api.watchers:
+        assert isinstance(replica, Replica)
+        replica.view.sync_nodes(world.api.nodes())
+
+
+def next_leader(world: World) -> Replica:
+    """A process that starts now, and leads."""
+    made = Replica(world.api, world.clock, "vgpu-1")
+    made.follow()
+    made.lead()
+    return made
+
+
+def deleted(world: World) -> list[str]:
+    return [name for verb, name in world.api.written if verb == "delete"]
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["same leader", "next leader"])
+@pytest.mark.parametrize("bound", [None, ""], ids=["bound first", "time of binding lost"])
+def test_where_a_forged_end_is_taken_back_the_newcomer_goes_and_whoever_runs_stays(
+    forged: World, restarted: bool, bound: str | None
+) -> None:
+    """The kubelet writes again that it runs; conditions that were lost with the status do not tell who came first."""
+    victim = forged.api.by_name["default", "victim"]
+    now(forged, "victim", phase="Running", bound=victim.bound if bound is None else bound)
+    leader = next_leader(forged) if restarted else forged.one
+    leader.housekeeping.step()
+    assert deleted(forged) == ["newcomer"]
+    ((about, text),) = forged.api.warnings
+    assert about == "newcomer SliceConflict"
+    assert text.endswith("default/newcomer does not run and is deleted")
+    assert {forged.api.by_name["default", name].uid for name in ("victim", "other")} == set(
+        leader.view.ledger.grants()
+    )
+    again = forged.pod("again", 16, 60)
+    assert leader.ask(again) == "", "both cards are in use"
+    for _ in range(5):
+        leader.wait(10)
+        leader.housekeeping.step()
+    assert deleted(forged) == ["newcomer"]
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["same leader", "next leader"])
+def test_the_agents_report_ends_the_newcomer_where_the_forged_end_stays(
+    forged: World, restarted: bool
+) -> None:
+    publish(forged, victim=SliceState.OUTLIVING)
+    leader = next_leader(forged) if restarted else forged.one
+    leader.housekeeping.step()
+    assert deleted(forged) == [], "most containers that outlive their pod end within seconds"
+    publish(forged, victim=SliceState.OUTLIVING, newcomer=SliceState.REFUSED)
+    leader.housekeeping.step()
+    assert deleted(forged) == ["newcomer"]
+    ((about, text),) = forged.api.warnings
+    assert about == "newcomer SliceConflict"
+    assert "container main cannot start on n1, because default/victim still runs on its slice" in text
+    publish(forged, victim=SliceState.OUTLIVING)
+    assert leader.ask(forged.pod("again", 16, 60)) == ""
+
+
+def test_of_two_pods_that_run_by_their_status_only_the_agent_tells_which_does(forged: World) -> None:
+    """One status is forged: that of a newcomer that waits, or that of a victim that has really ended."""
+    run(forged, "newcomer")
+    run(forged, "victim")
+    for leader in (forged.one, next_leader(forged)):
+        leader.housekeeping.step()
+        assert deleted(forged) == []
+    publish(forged, newcomer=SliceState.REFUSED)
+    leader.housekeeping.step()
+    assert deleted(forged) == ["newcomer"]
+
+
+def test_where_neither_runs_and_a_time_of_binding_is_lost_the_agent_decides(forged: World) -> None:
+    """A whole status was replaced: the container of the victim runs all the same."""
+    now(forged, "victim", phase="Pending", bound="")
+    for leader in (forged.one, next_leader(forged)):
+        leader.housekeeping.step()
+        assert deleted(forged) == []
+    publish(forged, newcomer=SliceState.REFUSED)
+    leader.housekeeping.step()
+    assert deleted(forged) == ["newcomer"]
+
+
+def test_a_pod_that_ended_and_is_said_to_be_pending_again_ends_nobody_who_runs(forged: World) -> None:
+    run(forged, "newcomer")
+    now(forged, "victim", phase="Pending")
+    next_leader(forged).housekeeping.step()
+    assert deleted(forged) == ["victim"]

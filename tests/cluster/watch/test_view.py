@@ -179,8 +179,18 @@ def test_a_terminal_phase_frees_the_slice_and_a_deletion_mark_does_not() -> None
     assert free(state.view) == ALL - QUARTER
     state.view.see_pod(replace(held, deleting=True, phase="Failed"), watched=True)
     assert free(state.view) == ALL
-    state.view.see_pod(held, watched=True)
+    state.view.see_pod(held, watched=False)
     assert free(state.view) == ALL, "old news brought an ended pod back"
+
+
+def test_the_watch_alone_takes_an_end_back() -> None:
+    """Its news is in order: somebody has forged the end, and the kubelet has written again that it runs."""
+    a, state = pod("a"), state_of()
+    held = replace(bound(a, grant(a)), phase="Running")
+    for phase, left in (("Running", ALL - QUARTER), ("Failed", ALL), ("Running", ALL - QUARTER)):
+        state.view.see_pod(replace(held, phase=phase), watched=True)
+        assert free(state.view) == left
+    assert state.view.ledger.grants() == {a.uid: grant(a)}
 
 
 ENDS: Mapping[str, Callable[[ClusterView, Pod], None]] = {
