@@ -33,11 +33,12 @@ Key = tuple[RequestParts, tuple[str, str] | None]
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A refusal with the ledger's counter `gained`, on the nodes in `rows`; None if no node can take the request."""
+    """A refusal with two counters of the ledger, on the nodes in `rows`; None if no node can take the request."""
 
     namespace: str
     refused: Refused
     gained: int
+    restocked: int
     rows: Mask | None
 
 
@@ -56,7 +57,7 @@ class Refusals:
     def knows(self, request: PodRequest) -> bool:
         """True if an equal request was refused on all nodes, and that still holds. It needs no lock."""
         entry = self.kept.get((_parts(request), None))
-        return entry is not None and entry.rows is None and entry.gained == self._ledger.gained
+        return entry is not None and entry.rows is None and self._holds(entry)
 
     def get(self, pod: Pod, request: PodRequest, nodes: Sequence[str]) -> Refused | None:
         """The refusal of an equal request that still holds on `nodes`; None if the request must be decided."""
@@ -64,7 +65,7 @@ class Refusals:
         entry = self.kept.get(key)
         if entry is None:
             return None
-        if entry.gained != self._ledger.gained or self._placer.table.position is not self._position:
+        if not self._holds(entry) or self._placer.table.position is not self._position:
             self.kept.drop(key)
             return None
         if entry.rows is not None and (self._rows(request, nodes) & ~entry.rows).any():
@@ -82,7 +83,16 @@ class Refusals:
         everywhere = refused.everywhere
         key = (_parts(request), None) if everywhere else _key(pod, request)
         rows = None if everywhere else self._rows(request, nodes)
-        self.kept.put(pod.namespace, key, _Entry(pod.namespace, refused, self._ledger.gained, rows))
+        ledger = self._ledger
+        self.kept.put(
+            pod.namespace, key, _Entry(pod.namespace, refused, ledger.gained, ledger.restocked, rows)
+        )
+
+    def _holds(self, entry: _Entry) -> bool:
+        """True if nothing has changed that the refusal depends on."""
+        if entry.gained == self._ledger.gained:
+            return True
+        return entry.refused.lasting and entry.restocked == self._ledger.restocked
 
     def _rows(self, request: PodRequest, nodes: Sequence[str]) -> Mask:
         """The rows that a decision considers: those of offered nodes, without those of other pods of the group."""

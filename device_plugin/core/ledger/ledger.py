@@ -61,6 +61,8 @@ class Ledger(Followed, LedgerView):
         self._snapshot: Snapshot | None = None
         self.gained = 0
         """Grows whenever a refused request may fit the cards: a slice ended, or an inventory changed."""
+        self.restocked = 0
+        """Grows whenever a request that no card could ever take may fit one: an inventory changed."""
         self.freed = 0
         """Grows whenever a refused request may fit: slices or host amounts ended, or anything of a node changed."""
 
@@ -84,6 +86,7 @@ class Ledger(Followed, LedgerView):
                 self._record(replace(before, inventory=inventory, whole=whole), changed=resized)
             return
         self.gained += 1
+        self.restocked += 1
         self.freed += 1
         cards = sorted(inventory.cards, key=lambda card: card.uuid)
         states = tuple([self._state(card, before.held.get(card.uuid, {})) for card in cards])
@@ -151,6 +154,7 @@ class Ledger(Followed, LedgerView):
         )
         self._snapshot = snapshot
         self.gained += 1
+        self.restocked += 1
         self.freed += 1
 
     def begin(self, transaction: Transaction) -> None:

@@ -28,6 +28,9 @@ MOVING = (
     Reason.TOGETHER, Reason.HOST, Reason.APART, Reason.MEMORY, Reason.CORES, Reason.SLICES, Reason.WHOLE
 )  # fmt: skip
 
+# Reasons that no end of a slice cures, only another inventory.
+LASTING = (Reason.TOO_LARGE, Reason.OTHER_SLICES, Reason.MODEL, Reason.UUID, Reason.FAMILY)
+
 _RANK = {reason: rank for rank, reason in enumerate(ORDER)}
 _TEXTS = (*(reason.text for reason in ORDER), Reason.NO_INVENTORY.text)
 # By reason: for bytes.translate, from each rank to itself, and from those of the MOVING reasons to that of the reason.
@@ -90,6 +93,12 @@ class Refusal:
     def saying(cls, reason: Reason, said: str, steady: str = "") -> "Refusal":
         """The refusal of a request that is refused whatever the cards, for `reason` and with the text `said`."""
         return cls({}, {reason: 1}, said=said, steady=steady)
+
+    @cached_property
+    def lasting(self) -> bool:
+        """True if no end of a slice cures it on any node, offered or not."""
+        found = {*self.of_nodes.ranks[:-1]} - {len(ORDER)}
+        return bool(found) and found <= {_RANK[reason] for reason in LASTING}
 
     @property
     def main(self) -> Reason:
@@ -174,6 +183,11 @@ class Refused:
         self.everywhere = everywhere
         self._why: Callable[[], Refusal] | None = why
         self._refusal: Refusal | None = None
+
+    @property
+    def lasting(self) -> bool:
+        """True if the refusal was computed, and lasts until an inventory changes."""
+        return self.everywhere and self._refusal is not None and self._refusal.lasting
 
     def __call__(self) -> Refusal:
         """The refusal, computed at the first call."""

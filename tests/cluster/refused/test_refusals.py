@@ -93,21 +93,52 @@ def test_what_is_remembered_is_what_a_fresh_computation_finds(seed: int, mocker:
 def test_a_refused_request_is_decided_again_only_when_a_node_became_better(
     world: World, one: Replica, mocker: MockerFixture
 ) -> None:
+    first, _ = world.placed("a"), world.placed("b")
     decided = mocker.spy(one.reservations.placer, "decide")
-    first = world.placed("a")
-    asked = decided.call_count
-    hopeless = [world.pod(f"p{number}", mem=17) for number in range(20)]
+    hopeless = [
+        world.pod(f"p{number}", mem=16, cores=60, annotations={"vgpu.io/card-uuid": "n1-0"})
+        for number in range(20)
+    ]
     assert {one.ask(made) for made in hopeless} == {""}
-    assert decided.call_count == asked + 1
-    world.placed("b")
+    assert decided.call_count == 1
+    world.placed("c")
     assert one.ask(hopeless[0]) == ""
-    assert decided.call_count == asked + 2, "taking more makes nothing better"
+    assert decided.call_count == 2, "taking more makes nothing better"
     world.api.end(first)
     assert one.ask(hopeless[0]) == ""
-    assert decided.call_count == asked + 3
-    world.node("n1", Inventory((card("n1-0", mem_mib=65520), card("n1-1"))))
+    assert decided.call_count == 3
+
+
+def test_what_no_card_could_take_is_decided_again_only_when_an_inventory_changed(
+    world: World, one: Replica, mocker: MockerFixture
+) -> None:
+    """Slices end all the time beside a pod that is larger than any card, and its refusals took most of the time."""
+    held = [world.placed(name) for name in ("a", "b", "c")]
+    world.node("n2", inventory("n2", 1))
     one.view.sync_nodes(world.api.nodes())
-    assert one.ask(hopeless[0]) == "n1"
+    large, other = world.pod("large", mem=17), world.pod("other", annotations={"vgpu.io/card-model": "none"})
+    nodes = ["n1", "n2"]
+    before = [dict(one.filter(made, nodes).hopeless) for made in (large, other)]
+    decided = mocker.spy(one.reservations.placer, "decide")
+    for made in held:
+        world.api.end(made)
+        assert [dict(one.filter(waiting, nodes).hopeless) for waiting in (large, other)] == before
+    assert decided.call_count == 0
+    world.node("n2", Inventory((replace(card("n2-0", mem_mib=65520), model="none"),)))
+    one.view.see_node(world.api.by_node["n2"])
+    assert [one.ask(waiting, *nodes) for waiting in (large, other)] == ["n2", "n2"]
+
+
+def test_where_one_card_could_take_it_a_refusal_ends_with_a_slice(world: World, one: Replica) -> None:
+    """Whichever nodes were offered: the refusal of all nodes is remembered for each of them."""
+    world.node("n2", Inventory((card("n2-0", mem_mib=65520),)))
+    one.view.sync_nodes(world.api.nodes())
+    full = world.pod("full", mem=64, cores=60)
+    assert one.bind(full, one.ask(full)) == ""
+    large = world.pod("large", mem=17)
+    assert [one.ask(large, "n1"), one.ask(large, "n1", "n2")] == ["", ""]
+    world.api.end(world.api.by_name["default", "full"])
+    assert one.ask(large, "n1", "n2") == "n2"
 
 
 def test_the_text_of_a_refusal_stays_while_slices_come_and_go(world: World, one: Replica) -> None:
