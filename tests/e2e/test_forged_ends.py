@@ -9,7 +9,7 @@ import pytest
 from device_plugin.kube.api import EVENTS, Kind, Ref
 from tests.e2e import nodes, service
 from tests.e2e.kubectl import Kubectl, KubectlError, api
-from tests.e2e.slices import grant, held, inventory
+from tests.e2e.slices import held
 from tests.e2e.test_restarts import life
 from tests.e2e.waiting import eventually
 from tests.e2e.workloads import deployment, slice_pod
@@ -61,16 +61,18 @@ def conflicts(kubectl: Kubectl) -> dict[str, str]:
 def test_whoever_runs_keeps_its_slice_and_the_newcomer_is_placed_anew(
     kubectl: Kubectl, unguarded: Kubectl, another_leader: bool
 ) -> None:
-    """A whole node is in use, and the newcomer waits for one of its cards."""
+    """Other cards of the node are free, so the kubelet admits the newcomer, whose container waits for the slice."""
     here = nodes.on(nodes.first())
-    others = [f"other-{number}" for number in range(len(inventory(nodes.first())["cards"]) - 1)]
-    kubectl.create(*(slice_pod(name, mem=16, cores=60, **here) for name in ("victim", *others)))
-    kubectl.running()
+    kubectl.create(slice_pod("victim", mem=16, cores=60, **here))
+    kubectl.running("victim")
     before = life(kubectl, "victim"), held(kubectl, "victim")
+    card = before[1][0].card
     refusal = forge(kubectl, "Failed")
     assert "only the kubelet of its node" in refusal
     assert "to end the pod, delete it" in refusal
-    kubectl.create(deployment("newcomer", 1, slice_pod("newcomer", mem=16, cores=60, **here)))
+    wanted = deployment("newcomer", 1, slice_pod("newcomer", mem=16, cores=60, **here))
+    wanted["spec"]["template"]["metadata"]["annotations"] = {"vgpu.io/card-uuid": card}
+    kubectl.create(wanted)
     assert eventually(lambda: [*newcomers(kubectl).values()] == [""], 30)
     (first,) = newcomers(kubectl)
 
@@ -83,11 +85,10 @@ def test_whoever_runs_keeps_its_slice_and_the_newcomer_is_placed_anew(
             service.signal_all(leading, words, signal.SIGKILL)
     assert eventually(lambda: first not in newcomers(kubectl), 120)
     assert f"{kubectl.namespace}/victim" in conflicts(kubectl)[first]
-
-    freed = grant(kubectl, others[0])["containers"]["main"][0]["card"]
-    kubectl.gone(others[0])
-    (pod,) = (each["metadata"]["name"] for each in kubectl.items(labels="app=newcomer"))
-    kubectl.running(pod)
-    assert held(kubectl, pod)[0].card == freed
     assert kubectl.phase("victim") == "Running"
     assert (life(kubectl, "victim"), held(kubectl, "victim")) == before
+
+    kubectl.gone("victim")
+    (pod,) = (each["metadata"]["name"] for each in kubectl.items(labels="app=newcomer"))
+    kubectl.running(pod)
+    assert held(kubectl, pod)[0].card == card
