@@ -95,11 +95,9 @@ class Deletions(ReplicaService):
 
     def _judge(self, node: str) -> None:
         """Delete the later pod of each conflict between the grants on a node. Raises ApiError."""
-        for conflict in self._losers(node):
-            # Our view may be out of date: read both pods before one is deleted.
-            for known in map(self._view.pods.get, (conflict.holder, conflict.other)):
-                if known is not None:
-                    read_again(self._api, self._view, known)
+        # Our view may be out of date: read all pods in conflict before one is deleted.
+        for known in self._in_conflict(node):
+            read_again(self._api, self._view, known)
         for conflict in self._losers(node):
             pod, other = self._view.pods.get(conflict.holder), self._view.pods.get(conflict.other)
             if pod is None or other is None or pod.deleting:
@@ -110,6 +108,13 @@ class Deletions(ReplicaService):
                 f" of card {conflict.card} on {conflict.node}; {pod.namespace}/{pod.name} {less} and is deleted"
             )
             self._delete(pod, Event.SLICE_CONFLICT, text)
+
+    def _in_conflict(self, node: str) -> list[Pod]:
+        """The living pods on a node whose grants conflict with others' holdings."""
+        with self._view.lock:
+            ledger = self._view.ledger
+            held = [(pod, ledger.grant(pod.uid)) for pod in self._view.pods.on(node)]
+            return [pod for pod, grant in held if grant is not None and ledger.conflicts(grant)]
 
     def _losers(self, node: str) -> list[Conflict]:
         with self._view.lock:

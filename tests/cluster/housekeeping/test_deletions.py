@@ -40,6 +40,24 @@ def test_the_later_bound_is_deleted_with_an_event_that_names_both(world: World, 
     assert len(world.api.written) == 1
 
 
+def test_a_time_of_binding_that_only_the_api_server_knows_is_read(world: World, one: Replica) -> None:
+    """What a replica knows of a Binding of its own does not say when it was done."""
+    early = world.placed("early")
+    held = one.view.ledger.grant(early.uid)
+    known = one.view.pods.get(early.uid)
+    assert held is not None
+    assert known is not None
+    assert not known.bound
+    late = world.pod("late")
+    (taken,) = held.slices()
+    world.api.put(
+        with_grant(late, grant(late, taken.card, taken.cores).encode(), bound="2026-11-21T23:59:59Z")
+    )
+    one.housekeeping.step()
+    assert ("delete", "late") in world.api.written
+    assert set(one.view.ledger.grants()) == {early.uid}
+
+
 def test_a_replica_that_does_not_lead_does_nothing_until_it_does(world: World) -> None:
     two = Replica(world.api, world.clock, "vgpu-1")
     two.follow()
