@@ -146,9 +146,9 @@ class Managed:
 
     @property
     def admitted(self) -> int:
-        """The replicas that the engine lets run, by the last record; a width that somebody else wrote is none."""
+        """The replicas that the engine lets run, by the last record; none of a width written by others since."""
         record = self.record
-        if record is None:
+        if record is None or self.by_hand:
             return 0
         return record.after if record.applied else min(record.before, record.after)
 

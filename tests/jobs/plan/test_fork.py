@@ -49,7 +49,7 @@ def seen(width: int, bound: int, record: Resize | None, waiting: int = 0, **more
         (seen(64, 1, None), Expected(0, 0)),
         (seen(64, 1, None, waiting=2), Expected(0, 2)),
         (seen(64, 1, resize(0, 1, applied=True)), Expected(0, 0)),
-        (seen(64, 1, resize(0, 4, applied=True), waiting=5), Expected(3, 2)),
+        (seen(64, 1, resize(0, 4, applied=True), waiting=5), Expected(0, 5)),
         (seen(64, 1, resize(8, 0, applied=True)), Expected(0, 0)),
         (replace(seen(4, 1, resize(0, 4, applied=True)), refusal="exceeded quota"), Expected(0, 0)),
     ],
@@ -70,7 +70,7 @@ def test_a_split_is_expected_to_run_its_window_of_sub_tasks() -> None:
     split = job("a", 6, completions=100, active=2, succeeded=40)
     made = replace(managed(split, record=resize(4, 6, applied=True)), spec=spec(split, parts=100))
     assert expected(made, NOW) == Expected(4, 0)
-    assert expected(replace(made, job=replace(split, parallelism=50)), NOW) == Expected(4, 0)
+    assert expected(replace(made, job=replace(split, parallelism=50)), NOW) == Expected(0, 0)
 
 
 def test_pods_that_leave_are_not_those_that_come() -> None:
