@@ -12,12 +12,13 @@ from device_plugin.core.jobs.resize import Resize
 from device_plugin.kube.api import JOBS, PODS, Kind, Ref
 from hack.testbed import audit
 from tests.e2e import nodes
+from tests.e2e.conftest import in_own_namespace
 from tests.e2e.kubectl import Kubectl, api
 from tests.e2e.queued_jobs import ENGINE, elastic, pods, queued, running, written
 from tests.e2e.service import SYSTEM
 from tests.e2e.slices import inventory
 from tests.e2e.waiting import eventually, within
-from tests.e2e.workloads import PREFIX
+from tests.e2e.workloads import PREFIX, container, pod, slice_of
 
 SECONDS, ATTEMPTS = 120, 10
 QUOTAS = Kind("", "v1", "resourcequotas", "ResourceQuota", dict)
@@ -170,6 +171,82 @@ def test_a_job_whose_pods_a_quota_refuses_runs_with_those_that_it_allows(kubectl
     assert eventually(lambda: kubectl.get(JOBS, "poor")["spec"]["parallelism"] == 1, SECONDS)
     assert eventually(partial(running, kubectl, "poor", 1), SECONDS)
     assert eventually(partial(told, kubectl, "one-card", "poor"), 30), kubectl.events("poor")
+
+
+def test_widths_that_their_author_writes_and_a_quota_refuses_keep_nobody_from_starting(
+    kubectl: Kubectl,
+) -> None:
+    """Two Jobs take turns, so that no refusal is of a Job that is wide still when it is known."""
+    kubectl.create({**QUOTA, "spec": {"hard": {f"requests.{PREFIX}": "2"}}})
+    assert eventually(lambda: "used" in kubectl.get(QUOTAS, "one-card")["status"], 30)
+    names = ("left", "right")
+    kubectl.create(*(elastic(name, 1, 64) for name in names))
+
+    def narrow() -> bool:
+        for name in names:
+            set_width(kubectl, name, 1)
+        return all(running(kubectl, name, 1) for name in names)
+
+    assert eventually(narrow, SECONDS, every=2.0)
+    turns = count()
+    with in_own_namespace() as other:
+        other.create(queued("good", 2))
+
+        def started() -> bool:
+            turn = next(turns) % 2
+            set_width(kubectl, names[turn], 64)
+            set_width(kubectl, names[1 - turn], 1)
+            return running(other, "good", 2)
+
+        assert eventually(started, 30, every=2.0)
+
+
+def set_width(kubectl: Kubectl, name: str, width: int) -> None:
+    api().patch(
+        JOBS.json, Ref(name, kubectl.namespace), {"spec": {"parallelism": width, "completions": width}}
+    )
+
+
+def asked_for_a_checkpoint(kubectl: Kubectl) -> int:
+    """Fill the node with `slow`, which has an hour for a checkpoint, and `short`; `slow` is asked to shrink for `b`.
+
+    Returns the width of `slow`.
+    """
+    width = len(inventory(nodes.first())["cards"]) - 1
+    kubectl.create(queued("short", 1))
+    assert eventually(partial(running, kubectl, "short", 1), SECONDS)
+    kubectl.create(elastic("slow", 1, width, **{CHECKPOINT_SECONDS: "3600"}))
+    assert eventually(partial(running, kubectl, "slow", width), SECONDS)
+    kubectl.create(queued("b", 1))
+
+    def asked() -> bool:
+        record = recorded(kubectl, "slow")
+        return record is not None and record.beneficiary == (kubectl.namespace, "b")
+
+    assert eventually(asked, SECONDS)
+    return width
+
+
+def test_a_job_that_fits_on_a_card_that_falls_idle_waits_for_no_checkpoint(kubectl: Kubectl) -> None:
+    width = asked_for_a_checkpoint(kubectl)
+    kubectl("delete", "job", "short", "--cascade=foreground")
+    assert eventually(partial(running, kubectl, "b", 1), SECONDS)
+
+    def ended() -> bool:
+        record = recorded(kubectl, "slow")
+        return record is not None and not record.until
+
+    assert eventually(ended, 30), "its card is not needed any more"
+    assert running(kubectl, "slow", width)
+
+
+def test_a_job_that_was_asked_for_a_checkpoint_makes_room_for_a_higher_class(
+    kubectl: Kubectl, important: str
+) -> None:
+    asked_for_a_checkpoint(kubectl)
+    card = container(resources=slice_of(whole=1))
+    kubectl.create(pod("vip", card, priorityClassName=important, **nodes.on(nodes.first())))
+    kubectl.running("vip")
 
 
 def test_a_job_is_started_though_all_replicas_of_the_engine_are_replaced(kubectl: Kubectl) -> None:

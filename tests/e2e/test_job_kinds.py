@@ -8,6 +8,7 @@ from typing import Any
 from device_plugin.core.annotations import (
     DURATION,
     GROUP,
+    GROUP_JOBS,
     GROUP_SIZE,
     MAX_REPLICAS,
     MIN_REPLICAS,
@@ -21,10 +22,10 @@ from device_plugin.kube.api import JOBS
 from tests.e2e import nodes
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.machines import Machines
-from tests.e2e.queued_jobs import kill_engine, one_card, pods, queued, running, written
+from tests.e2e.queued_jobs import elastic, kill_engine, one_card, pods, queued, running, written
 from tests.e2e.slices import inventory
 from tests.e2e.waiting import eventually
-from tests.e2e.workloads import container
+from tests.e2e.workloads import container, pod
 from tests.pages import shown
 from tests.release import NAMED
 
@@ -88,6 +89,32 @@ def on_the_page(name: str) -> dict[str, Any]:
     resources = template["containers"][0].get("resources", {})
     template |= {"containers": [container(resources=resources)], **nodes.on(nodes.first()), **NAMED}
     return found
+
+
+def test_what_others_free_for_a_group_is_kept_until_the_pods_of_all_its_jobs_are_bound(
+    kubectl: Kubectl,
+) -> None:
+    """Those of the trainer may not be placed for a while after the master's."""
+    cards = len(inventory(nodes.first())["cards"])
+    kubectl.create(elastic("wide", 1, cards))
+    assert eventually(partial(running, kubectl, "wide", cards), SECONDS)
+    kubectl.create(pod("stranger", one_card(), **nodes.on(nodes.first())))
+    master, trainer = (queued(role, 1) for role in ("master", "trainer"))
+    for role, made in (("master", master), ("trainer", trainer)):
+        made["metadata"]["labels"] |= {GROUP: "pair", ROLE: role}
+        made["metadata"]["annotations"] = {GROUP_JOBS: "2"}
+    trainer["spec"]["template"]["spec"]["schedulingGates"] = [{"name": "example.com/later"}]
+    kubectl.create(master, trainer)
+    assert eventually(partial(running, kubectl, "master", 1), SECONDS)
+    kept = f"kept for group {kubectl.namespace}/pair"
+    assert eventually(lambda: any(kept in event for event in kubectl.events("stranger")), 30)
+    (late,) = pods(kubectl, "trainer")
+    kubectl(
+        "patch", "pod", late["metadata"]["name"], "--type=merge", '--patch={"spec":{"schedulingGates":null}}'
+    )
+    assert eventually(partial(running, kubectl, "trainer", 1), SECONDS)
+    assert kubectl.phase("stranger") == "Pending"
+    assert running(kubectl, "wide", cards - 2)
 
 
 def test_each_sub_task_runs_once_in_a_window_that_grows_though_the_engine_is_killed(
