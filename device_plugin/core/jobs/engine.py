@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import inf
 
 from device_plugin.core.jobs import elastic
+from device_plugin.core.jobs.goals import narrow_to_goals, widen_to_goals
 from device_plugin.core.jobs.groups import group_problem
 from device_plugin.core.jobs.job import JobKey, JobPhase, JobSpec, JobState
 from device_plugin.core.jobs.plan import Draft, Plan
@@ -33,7 +34,9 @@ def plan_round(now: float, jobs: Iterable[JobState], room: Room, rules: Rules) -
     draft = Draft(now, jobs, room, rules.use)
     _refuse(draft)
     elastic.shrink_to_use(draft)
+    narrow_to_goals(draft, rules)
     if _admit(draft, rules):
+        widen_to_goals(draft, rules)
         elastic.grow(draft, rules)
     return draft.plan(_again(draft, rules))
 

@@ -79,6 +79,15 @@ class JobSpec:
         return min(self.parts, floor(self.parts / self.split_ratio) + 1)
 
 
+class Telling(Enum):
+    """How much a program has told of its progress."""
+
+    NOTHING = "nothing"
+    LITTLE = "little"
+    """Too little to be measured."""
+    ENOUGH = "enough"
+
+
 UNKNOWN = "unknown"
 """What a replica that does not plan a job says in place of its phase."""
 
@@ -112,7 +121,9 @@ class JobState:
     progress or its declared duration. `exponent` is that of its speed in its width. Of the sub-tasks that run
     `young` have just begun: they lose almost nothing if they begin anew. A job that is `held` keeps its width, for a
     reason of its owner's: a controller above it, or an index that has succeeded. `unanswered` is how many requests for
-    a checkpoint in a row its program has let pass.
+    a checkpoint in a row its program has let pass. A running job is `as_written` if it was started with the width that
+    its author wrote, and `telling` says how much its program has told of its progress. `goal_width` is the width that
+    it needs for its goal, 0 if that is not known.
     """
 
     spec: JobSpec
@@ -126,6 +137,9 @@ class JobState:
     held: bool = False
     young: int = 0
     unanswered: int = 0
+    as_written: bool = False
+    telling: Telling = Telling.NOTHING
+    goal_width: int = 0
 
     @property
     def queued(self) -> bool:

@@ -34,11 +34,12 @@ class Curve:
     """Samples per second of a model on one model of cards, by number of cards; it never falls with more cards.
 
     Between two measured numbers of cards it follows a power of the number, and outside of them n ** EXPONENT. It is a
-    `guess` if it was measured on another model of cards.
+    `guess` if it was measured on another model of cards, and `learnt` if jobs told it, not the operator.
     """
 
     points: tuple[tuple[int, float], ...]
     guess: bool = False
+    learnt: bool = False
 
     @classmethod
     def of(cls, points: Points) -> "Curve":
@@ -91,13 +92,10 @@ class Rates:
         return min(found, key=lambda curve: curve.speed(1), default=self.curve(model, ""))
 
     def unknown(self, model: str) -> str:
-        """An error text about a model of which no rate is known."""
+        """The beginning of a text about a model of which no rate is known."""
         names = sorted({name for name, _ in self.curves})
-        known = f"write one of {', '.join(names[:8])}{', …' if len(names) > 8 else ''}, or " if names else ""
-        return (
-            f"no rate is known of the model {model}: {known}let an operator add a line for it to the table of rates, or"
-            " write parallelism in place of vgpu.io/samples"
-        )
+        known = f", only of {', '.join(names[:8])}{', …' if len(names) > 8 else ''}" if names else ""
+        return f"no rate is known of the model {model}{known}"
 
 
 def read_rates(text: str) -> tuple[Rates, list[str]]:
@@ -160,5 +158,9 @@ class LearntRates:
     def beside(self, namespace: str, table: Rates) -> Rates:
         """The rates for the jobs of a namespace: the operator's table, and for all else what its own jobs had."""
         learnt: Mapping[tuple[str, str], Points] = self._of.get(namespace, {})
-        own = {names: Curve.of(points) for names, points in learnt.items() if names not in table.curves}
+        own = {
+            names: replace(Curve.of(points), learnt=True)
+            for names, points in learnt.items()
+            if names not in table.curves
+        }
         return Rates({**own, **table.curves}) if own else table

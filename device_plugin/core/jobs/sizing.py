@@ -9,11 +9,12 @@ samples are only offered. Whether replicas fit is asked of a trial, which places
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from math import ceil, floor
+from dataclasses import dataclass, field, replace
+from math import ceil, floor, inf
 
 from device_plugin.core import annotations
-from device_plugin.core.jobs.job import JobKey, JobPhase, JobSpec, JobState
+from device_plugin.core.jobs.goals import SILENT_S, goal_width, silent, spent, unsized
+from device_plugin.core.jobs.job import JobKey, JobPhase, JobSpec, JobState, Telling, pods
 from device_plugin.core.jobs.rates import Curve, Rates
 from device_plugin.core.jobs.room import Room
 from device_plugin.core.jobs.spec import Goal
@@ -82,11 +83,18 @@ def size(job: JobSpec, curve: Curve, fits: Fits) -> Sized | Short:
 
 @dataclass(frozen=True, slots=True)
 class Sizing:
-    """The jobs of a round with their widths, what those that wait could have now, and why others are left out."""
+    """The jobs of a round with their widths, what those that wait could have now, and why others are left out.
+
+    `unsized` says of jobs that begin, or run, with the width that is written on them when they will be sized, and
+    `silent` why some of them are not. The next one of these may be known in `again` seconds.
+    """
 
     jobs: Sequence[JobState]
     short: Mapping[JobKey, Short]
     refused: Mapping[JobKey, str]
+    unsized: Mapping[JobKey, str] = field(default_factory=dict)
+    silent: Mapping[JobKey, str] = field(default_factory=dict)
+    again: float = inf
 
 
 def with_widths(
@@ -96,28 +104,93 @@ def with_widths(
 
     `cards` are the models of cards that there are.
     A job waits for the width that it needs where no narrower one is in time. Room is sought for the oldest job of each
-    namespace first.
+    namespace first. Where no rate is known, a job begins with the width that is written on it, and gets the one that it
+    needs once its program has told enough.
     """
-    made, short, refused, tried = list[JobState](), dict[JobKey, Short](), dict[JobKey, str](), 0
+    found = _Found(room, rates_of, cards)
     for job in _in_turn(jobs):
-        goal = job.spec.goal
-        if goal is None or job.phase not in (JobPhase.WAITING, JobPhase.REFUSED):
-            made.append(job if goal is None or goal.bounded else replace(job, spec=_fixed(job.spec)))
-            continue
-        rates = rates_of(job.spec.key[0])
-        curve = rates.slowest(
-            goal.model, [card for card in cards if job.spec.request.models.accepts_model(card)]
-        )
-        found = size(job.spec, curve, _trial(room, job.spec, tried < MOST_TRIED)) if curve else None
-        tried += curve is not None
-        if isinstance(found, Sized):
-            made.append(replace(job, spec=with_width(job.spec, found.width, found.seconds)))
-        elif found is not None and found.needed:
-            short[job.spec.key] = found
-            made.append(replace(job, spec=with_width(job.spec, found.needed, goal.seconds)))
+        if job.spec.goal is None:
+            found.jobs.append(job)
+        elif job.phase in (JobPhase.WAITING, JobPhase.REFUSED):
+            found.size_waiting(job, job.spec.goal)
+        elif unsized(job):
+            found.size_running(job, job.spec.goal)
         else:
-            refused[job.spec.key] = offers(found) if found else rates.unknown(goal.model)
-    return Sizing(made, short, refused)
+            found.jobs.append(job if job.spec.goal.bounded else replace(job, spec=_fixed(job.spec)))
+    return Sizing(
+        found.jobs, found.short, found.refused, found.unsized, found.silent, min(found.changes, default=inf)
+    )
+
+
+class _Found:
+    """What is found for the jobs of a round, one after another."""
+
+    def __init__(self, room: Room, rates_of: Callable[[str], Rates], cards: Collection[str]) -> None:
+        self._room = room
+        self._rates_of = rates_of
+        self._cards = cards
+        self._tried = 0
+        self.jobs = list[JobState]()
+        self.short = dict[JobKey, Short]()
+        self.refused = dict[JobKey, str]()
+        self.unsized = dict[JobKey, str]()
+        self.silent = dict[JobKey, str]()
+        self.changes = list[float]()
+
+    def size_waiting(self, job: JobState, goal: Goal) -> None:
+        """Find the width of a job that has never run."""
+        spec, rates = job.spec, self._rates_of(job.spec.key[0])
+        curve = self._curve(rates, spec, goal)
+        if curve is None:
+            self.jobs.append(replace(job, spec=with_width(spec, spec.asked, goal.seconds)))
+            self.unsized[spec.key] = (
+                f"{rates.unknown(goal.model)}: it starts with the width that is written, {pods(spec.asked)}, and is"
+                " sized once its program has told its progress for some minutes"
+            )
+            return
+        found = size(spec, curve, _trial(self._room, spec, self._tried < MOST_TRIED))
+        self._tried += 1
+        if isinstance(found, Sized):
+            self.jobs.append(replace(job, spec=with_width(spec, found.width, found.seconds)))
+        elif found.needed:
+            self.short[spec.key] = found
+            self.jobs.append(replace(job, spec=with_width(spec, found.needed, goal.seconds)))
+        else:
+            self.refused[spec.key] = offers(found)
+
+    def size_running(self, job: JobState, goal: Goal) -> None:
+        """Find the width that a job needs which runs with the one that is written on it."""
+        spec, rates = job.spec, self._rates_of(job.spec.key[0])
+        curve = self._curve(rates, spec, goal)
+        job = replace(job, spec=_fixed(spec))
+        if curve is not None and not curve.learnt:
+            # It was found by the operator's table, and is the one that was written as well.
+            self.jobs.append(job)
+            return
+        if curve is not None and not curve.guess and job.telling is Telling.ENOUGH:
+            width = goal_width(job, curve, min(spec.most, self._room.capacity(spec)))
+            self.jobs.append(replace(job, goal_width=width))
+            if width != job.width:
+                self.unsized[spec.key] = f"needs {pods(width)} to be done in time"
+            return
+        self.jobs.append(job)
+        if silent(job):
+            self.unsized[spec.key] = self.silent[spec.key] = (
+                f"is not sized, because its program has told no progress in {span(SILENT_S)}: let it tell some in"
+                f" $VGPU_PROGRESS, let an operator add a line for {goal.model} to the table of rates, or write"
+                f" parallelism in place of {annotations.SAMPLES}"
+            )
+            return
+        self.unsized[spec.key] = (
+            f"{rates.unknown(goal.model)}: it is sized once its program has told its progress for some minutes"
+        )
+        if job.telling is Telling.NOTHING:
+            self.changes.append(SILENT_S - spent(job))
+
+    def _curve(self, rates: Rates, job: JobSpec, goal: Goal) -> Curve | None:
+        """The speed on the slowest card that the job accepts."""
+        accepted = [card for card in self._cards if job.request.models.accepts_model(card)]
+        return rates.slowest(goal.model, accepted)
 
 
 def _in_turn(jobs: Iterable[JobState]) -> Iterable[JobState]:

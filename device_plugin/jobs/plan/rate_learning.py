@@ -29,14 +29,17 @@ class RateLearning:
         self._learnt = LearntRates()
         self._looked = -inf
 
-    def look(self, now: float) -> None:
-        """Learn from what Jobs have told since the last look, if that is long enough ago; `now` is the wall clock's."""
+    def look(self, now: float) -> bool:
+        """Learn from what Jobs have told since the last look, if that is long enough ago; true if any has told.
+
+        `now` is the wall clock's.
+        """
         if now < self._looked + LOOK_SECONDS:
-            return
+            return False
         since, self._looked = self._looked, now
         jobs = [managed for managed in self._known.managed().values() if _told(managed, since)]
         if not jobs:
-            return
+            return False
         snapshot = self._holdings.snapshot()
         inventories = snapshot.inventories()
         for managed in jobs:
@@ -44,6 +47,7 @@ class RateLearning:
             # On cards of several models the slowest ones decide how fast all go.
             if len(models) == 1:
                 self._add(managed, *models)
+        return True
 
     def rates(self, namespace: str) -> Rates:
         """The rates for the Jobs of a namespace."""

@@ -47,7 +47,8 @@ class Round:
     `short` is what jobs can have that wait for the width which they need, `refused` why others cannot be sized, and
     `uncreated` why the API server refuses pods of others. `starts` is when jobs are expected to have room that are next
     in their queues, and `closed` names the cards without which others cannot start, and that get no new slices now.
-    `missing` is what groups lack that are not complete.
+    `missing` is what groups lack that are not complete. `unsized` says of jobs that have, or begin with, the width that
+    is written on them when they get the one that they need, and `silent` why some of them do not.
     """
 
     at: float = -inf
@@ -60,6 +61,8 @@ class Round:
     starts: Mapping[JobKey, float] = field(default_factory=dict)
     closed: Mapping[JobKey, str] = field(default_factory=dict)
     missing: Mapping[JobKey, str] = field(default_factory=dict)
+    unsized: Mapping[JobKey, str] = field(default_factory=dict)
+    silent: Mapping[JobKey, str] = field(default_factory=dict)
 
 
 class Rounds:
@@ -107,7 +110,8 @@ class Rounds:
         if self.why_not() or not self._sender.certain():
             self._seen = (-1, None)
             return
-        self._learning.look(self._wall())
+        if self._learning.look(self._wall()) and self.last.unsized:
+            self._next = -inf
         changes, ledger = self._known.changes, (self._holdings.snapshot(), self._holdings.nodes())
         now = self._wall()
         changed = changes != self._seen[0] or (ledger != self._seen[1] and now >= self.last.at + TICK_SECONDS)
@@ -160,12 +164,13 @@ class Rounds:
         expected = starts(now, sizing.jobs, seen.room, self._rules)
         closed = waiting_for_closed(sizing.jobs, seen.room)
         plan = plan_round(now, sizing.jobs, seen.room, self._rules)
+        plan = replace(plan, again=min(plan.again, now + sizing.again))
         refused = (each for each in seen.states if each.spec.key in sizing.refused)
         unsized = [replace(state, phase=JobPhase.REFUSED) for state in refused]
         states = {state.spec.key: state for state in (*sizing.jobs, *unsized)}
         return Round(
             now, states, plan, 0.0, sizing.short, sizing.refused, uncreated, expected, closed,
-            waiting_for_others(seen.states),
+            waiting_for_others(seen.states), sizing.unsized, sizing.silent,
         )  # fmt: skip
 
     def _card_models(self, states: Sequence[JobState]) -> Collection[str]:

@@ -2,8 +2,10 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 
-from device_plugin.core.jobs.job import EXPONENT, JobKey, JobPhase, JobSpec, JobState
+from device_plugin.core.jobs.history import History
+from device_plugin.core.jobs.job import EXPONENT, JobKey, JobPhase, JobSpec, JobState, Telling
 from device_plugin.core.jobs.rank import declared_work
 from device_plugin.core.jobs.room import LedgerRoom
 from device_plugin.core.timestamps import seconds
@@ -113,14 +115,22 @@ def _state(now: float, managed: Managed, reached: Stage, promised: int) -> JobSt
         began = managed.begun(now) if record is None or record.applied else seconds(managed.job.started, now)
     elif record is not None:
         began = managed.stopped(record, now) if managed.job.suspend else record.asked
-    resized = {} if asked is None else {"resized": max(asked, managed.paused_until)}
+    resized = -inf if asked is None else max(asked, managed.paused_until)
     history = managed.history
     return JobState(
         spec=_bounded(managed, now), phase=phase, width=width, since=began, attained=managed.attained(now),
         remaining=_remaining(managed, now),
         exponent=history.exponent if history is not None else EXPONENT, held=_held(managed),
-        young=len(managed.young(now)), unanswered=record.unsaved if record is not None else 0, **resized,
+        young=len(managed.young(now)), unanswered=record.unsaved if record is not None else 0,
+        as_written=managed.as_written, telling=_telling(history), resized=resized,
     )  # fmt: skip
+
+
+def _telling(history: History | None) -> Telling:
+    """How much a Job's program has told of its progress."""
+    if history is None:
+        return Telling.NOTHING
+    return Telling.LITTLE if history.remaining is None else Telling.ENOUGH
 
 
 def _remaining(managed: Managed, now: float) -> float | None:

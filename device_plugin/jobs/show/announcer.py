@@ -65,7 +65,9 @@ class Announcer:
         self._seen = lasts
         problems = self._known.problems() if dispatches else {}
         refused = {
-            key: (last.states[key].spec.uid, text) for last in lasts for key, text in refusals(last).items()
+            key: (last.states[key].spec.uid, text)
+            for last in lasts
+            for key, text in {**last.silent, **refusals(last)}.items()
         }
         refused |= {key: (job.uid, text) for key, (job, text) in problems.items()}
         news = [key for key, each in refused.items() if self._refused.get(key) != each]

@@ -133,8 +133,8 @@ class _LastRound:
         short, start = last.short.get(key), last.starts.get(key)
         if limits := self._limits(spec) if spec.cards and not state.running else "":
             why = f"{why}; {limits}"
-        if closed := last.closed.get(key):
-            why = f"{why}; {closed}"
+        for more in (last.closed.get(key), last.unsized.get(key)):
+            why = f"{why}; {more}" if more else why
         if uncreated := last.uncreated.get(key):
             why = f"{why}; the API server refuses its other pods: {uncreated}"
         return replace(

@@ -153,6 +153,14 @@ class Managed:
         return record.after if record.applied else min(record.before, record.after)
 
     @property
+    def as_written(self) -> bool:
+        """True if the engine started the running Job with the width that its author wrote, and it has that width."""
+        record, width = self.record, self.job.width
+        if record is None or self.job.suspend or record.before or not record.applied:
+            return False
+        return record.after == record.author_width == width
+
+    @property
     def created(self) -> int:
         """The pods that the Job has now, by its status or by the watch of pods, whichever knows of more."""
         return max(self.job.active, sum(not pod.deleting for pod in self.pods))

@@ -253,14 +253,22 @@ def test_a_job_waits_for_the_width_that_it_needs_and_says_what_it_can_have() -> 
     assert offers(found.short[made.spec.key]).startswith("21 min with 8 cards now")
 
 
-def test_a_job_that_no_width_helps_is_refused_and_so_is_an_unknown_model() -> None:
-    for written, words in (
-        ({"max-replicas": "4"}, "42 min with 4 cards now"),
-        ({"model": "x"}, "no rate is known of"),
-    ):
-        found = with_widths([JobState(spec=job(written))], room(1, 8), by_table, ["slow"])
-        assert not found.jobs
-        assert next(iter(found.refused.values())).startswith(words)
+def test_a_job_that_no_width_helps_is_refused() -> None:
+    found = with_widths([JobState(spec=job({"max-replicas": "4"}))], room(1, 8), by_table, ["slow"])
+    assert not found.jobs
+    assert next(iter(found.refused.values())).startswith("42 min with 4 cards now")
+
+
+def test_a_job_of_an_unknown_model_starts_with_the_width_that_is_written_and_says_so() -> None:
+    found = with_widths([JobState(spec=job({"model": "x"}))], room(1, 8), by_table, ["slow"])
+    (made,) = found.jobs
+    assert (made.spec.least, made.spec.asked, made.spec.most) == (4, 4, 4)
+    assert found.unsized[made.spec.key] == (
+        "no rate is known of the model x, only of m: it starts with the width that is written, 4 pods, and is sized"
+        " once its program has told its progress for some minutes"
+    )
+    bounded = with_widths([JobState(spec=job({"model": "x", **ELASTIC}))], room(1, 8), by_table, ["slow"])
+    assert [(each.spec.least, each.spec.most) for each in bounded.jobs] == [(4, 8)], "elastic, once it runs"
 
 
 def test_only_jobs_that_have_never_run_are_sized_and_others_keep_their_width() -> None:

@@ -48,6 +48,40 @@ def test_s2_what_was_learnt_outlives_the_job_and_sizes_the_next_one() -> None:
     assert (world.job("next").suspend, world.job("next").parallelism) == (False, 2)
 
 
+def unsized(width: int, seconds: int, **more: str) -> World:
+    """A Job with a goal of which no rate is known has started with the width that is written on it."""
+    world = World(cards=8)
+    world.queue("a", width, annotations={**GOAL, "vgpu.io/duration": f"{seconds}s", **more})
+    world.settle(2)
+    assert (world.job("a").suspend, world.job("a").parallelism) == (False, width)
+    return world
+
+
+def test_a_job_of_which_no_rate_was_known_is_sized_within_minutes_once_and_by_its_own_progress() -> None:
+    world = unsized(1, 2000)
+    # With one card it takes 4,000 s.
+    train(world, "a", 0.25, seconds=280)
+    assert world.job("a").parallelism == 1
+    train(world, "a", 0.25, seconds=600)
+    assert world.job("a").parallelism == 3, "3 ** 0.9 cards do in 1,600 s what one does in 3,600 s"
+    train(world, "a", 0.1, seconds=1200)
+    assert world.job("a").parallelism == 3, "what was found stays"
+
+
+def test_one_that_needs_fewer_replicas_gives_the_others_back() -> None:
+    world = unsized(8, 5000)
+    train(world, "a", 0.5, seconds=600)
+    assert (world.job("a").parallelism, world.job("a").completions) == (3, 3)
+
+
+def test_an_engine_that_takes_over_sizes_it_too() -> None:
+    world = unsized(1, 2000)
+    train(world, "a", 0.25, seconds=200)
+    world.restart()
+    train(world, "a", 0.25, seconds=600)
+    assert world.job("a").parallelism > 1
+
+
 def test_nothing_is_learnt_before_it_was_measured_for_long_enough() -> None:
     world = running()
     train(world, "a", 0.5, seconds=250)

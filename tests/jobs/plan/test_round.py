@@ -705,11 +705,17 @@ def test_what_a_job_with_a_goal_can_have_later_is_said_with_the_time_where_that_
     assert "1 h 24 min with 2 cards in about 50 min" in told(world, "a")
 
 
-def test_a_model_of_which_no_rate_is_known_is_said_to_be_unknown(world: World) -> None:
+def test_a_job_of_which_no_rate_is_known_starts_as_it_is_written_and_says_so(world: World) -> None:
     sized(world, "a")
     world.settle(2)
-    assert world.job("a").suspend
-    assert "no rate is known of the model m: let an operator" in told(world, "a")
+    assert (world.job("a").suspend, world.job("a").parallelism) == (False, 1)
+    assert told(world, "a") == (
+        "runs with 1 pod; no rate is known of the model m: it is sized once its program has told its progress for some"
+        " minutes"
+    )
+    world.settle(160)
+    assert "is not sized, because its program has told no progress in 15 min: let it tell" in told(world, "a")
+    assert not world.job("a").suspend
 
 
 IN_A = NodeConstraints((Requirement("zone", Operator.IN, ("a",)),))

@@ -97,14 +97,21 @@ def test_a_job_that_is_stopped_because_its_pods_find_no_room_is_told_so() -> Non
     assert found == (Event.JOB_STOPPED, text)
 
 
-def test_a_model_of_which_no_rate_is_known_is_told_and_ends_nothing(world: World, posted: Posted) -> None:
+def test_a_program_that_tells_no_progress_is_told_that_its_job_is_not_sized(
+    world: World, posted: Posted
+) -> None:
     goal = {"samples": "1281167", "epochs": "90", "duration": "8h", "model": "resnet50"}
     world.queue("a", 1, annotations={f"vgpu.io/{key}": text for key, text in goal.items()})
     world.queue("b", 1)
-    told = {name: (event, text) for name, event, text in posted.settle(2)}
-    assert told.keys() == {"a", "b"}
-    assert told["a"][0] == "JobRefused"
-    assert told["a"][1].startswith("no rate is known of the model resnet50: let ")
+    assert {(name, event) for name, event, _ in posted.settle(2)} == {
+        ("a", "JobAdmitted"),
+        ("b", "JobAdmitted"),
+    }
+    ((name, event, text),) = posted.settle(160)
+    assert (name, event) == ("a", "JobRefused")
+    assert text.startswith(
+        "is not sized, because its program has told no progress in 15 min: let it tell some"
+    )
     assert posted.settle() == []
 
 

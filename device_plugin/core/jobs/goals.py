@@ -1,0 +1,85 @@
+"""Goals of jobs that run: one that began with the width that is written on it gets the width that it needs.
+
+Nothing was known of the speed of its model when it began. Once its program has told its progress for some minutes, the
+rate is learnt, and the work that is left and the time that is left say how many replicas it needs: once, as each change
+costs a start.
+"""
+
+from bisect import bisect_left
+from math import ceil
+
+from device_plugin.core.jobs.job import JobState, Telling
+from device_plugin.core.jobs.plan import Draft
+from device_plugin.core.jobs.rates import Curve
+from device_plugin.core.jobs.rules import Rules
+
+# A job that is late by less than this share of its duration keeps its width.
+LATE = 0.05
+# So does one that could spare less than this share of its replicas.
+SPARE = 0.25
+# Seconds for which a program may run before it tells any progress.
+SILENT_S = 900.0
+
+
+def unsized(job: JobState) -> bool:
+    """True for a running job with a goal that has the width that is written on it, and may be given another one."""
+    goal, spec = job.spec.goal, job.spec
+    return (
+        goal is not None and not goal.bounded and job.as_written and not job.held and spec.least < spec.most
+    )  # fmt: skip
+
+
+def spent(job: JobState) -> float:
+    """The seconds that a running job has had at the width that it has."""
+    return job.attained / (job.width * job.spec.cards)
+
+
+def silent(job: JobState) -> bool:
+    """True for a program that has told no progress for so long that none is expected any more."""
+    return job.telling is Telling.NOTHING and spent(job) >= SILENT_S
+
+
+def goal_width(job: JobState, curve: Curve, most: int) -> int:
+    """The width, at most `most`, that the running job needs to be done in time; its own if a change is not worth it.
+
+    It is that for the longest duration that its author allows where none is enough for the duration, and the job's own
+    where none is enough for that either. `curve` is that of the job's own cards.
+    """
+    goal, each, had = job.spec.goal, ceil(job.spec.cards), spent(job)
+    if goal is None or job.remaining is None:
+        return job.width
+    speed: float = job.width**job.exponent
+    left = job.remaining / speed
+    samples = left * curve.speed(job.width * each)
+
+    def needed(seconds: float) -> int:
+        """The fewest replicas that do the rest until the job has run for so many seconds; more than `most` if none."""
+        widths = range(1, most + 1)
+        return 1 + bisect_left(
+            widths, 1, key=lambda width: had + samples / curve.speed(width * each) <= seconds
+        )
+
+    found = next((n for n in map(needed, (goal.seconds, goal.most_seconds)) if n <= most), job.width)
+    late = had + left > goal.seconds * (1 + LATE)
+    worth = late if found > job.width else found <= job.width * (1 - SPARE)
+    return found if worth else job.width
+
+
+def narrow_to_goals(draft: Draft, rules: Rules) -> None:
+    """Take from jobs what they do not need to be done in time."""
+    for job in draft.jobs.values():
+        if 0 < job.goal_width < job.width and _may_change(draft, job, rules):
+            draft.narrow(job, job.goal_width)
+
+
+def widen_to_goals(draft: Draft, rules: Rules) -> None:
+    """Give jobs what they need to be done in time, those that began first; what is not free they wait for."""
+    late = (job for job in draft.jobs.values() if job.goal_width > job.width)
+    for job in sorted(late, key=lambda job: (job.since, job.spec.key)):
+        if _may_change(draft, job, rules):
+            draft.widen(job, job.goal_width)
+
+
+def _may_change(draft: Draft, job: JobState, rules: Rules) -> bool:
+    rested = draft.now >= job.resized + rules.cooldown_s
+    return job.running and not job.held and rested and draft.width(job) == job.width
