@@ -199,9 +199,9 @@ _ABOUT = {
     ),
     Event.JOB_REFUSED: About(
         ENGINE, "Job",
-        "The Job could not run even if nothing else did, it contradicts others of its group or split, it cannot be sized"
-        " (it runs on with its width where its program tells no progress), or something on it cannot be read; the text"
-        " says which. It is posted again when the text changes, or another replica takes over.",
+        "The Job could not run even if nothing else did, it contradicts others of its group or split, it cannot be"
+        " sized (it runs on with its width where its program tells no progress), or something on it cannot be read; the"
+        " text says which. It is posted again when the text changes, or another replica takes over.",
         "What the text says. The Job is looked at again when it changes, and when nodes come.",
     ),
     Event.PODS_REFUSED: About(
