@@ -53,7 +53,7 @@ def pass_on(handler: BaseHTTPRequestHandler, store: ObjectStore, to: RelayTarget
     pod = store.get(PODS, to.namespace, to.name).value
     where = _kubelet(store, pod, to, query) if to.what else (*_address(pod, to), to.rest)
     if where is None:
-        handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 0\r\n\r\n")
+        handler.wfile.write(b"HTTP/1.1 204 No Content\r\n\r\n")
         return
     host, port, path = where
     headers = {name: value for name in _OPENING if (value := handler.headers.get(name))}
