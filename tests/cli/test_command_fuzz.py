@@ -8,6 +8,7 @@ import copy
 import importlib
 import io
 import json
+import logging
 import random
 import signal
 import socket
@@ -254,6 +255,15 @@ def impatient() -> Iterator[None]:
         thread.join()
         for number, handler in handlers.items():
             signal.signal(number, handler)
+
+
+@pytest.fixture(autouse=True)
+def loud() -> Iterator[None]:
+    """The product's loggers are as loud after the test as before it: `vgpu ui` silences them for its process."""
+    logger = logging.getLogger("device_plugin")
+    level = logger.level
+    yield
+    logger.setLevel(level)
 
 
 @pytest.fixture
