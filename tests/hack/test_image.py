@@ -16,6 +16,13 @@ from tests.hack.conftest import COLD_SECONDS, build
 pytestmark = pytest.mark.timeout(COLD_SECONDS)
 # Of the product, on a disk that keeps files in blocks.
 MOST_MEGABYTES, MOST_PACKAGES, BLOCK = 180, 12, 4096
+# Its user's credentials are read by a package that the image lacks.
+AUTH_PROVIDER = """\
+current-context: c
+contexts: [{name: c, context: {cluster: c, user: c}}]
+clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]
+users: [{name: c, user: {auth-provider: {name: oidc}}}]
+"""
 
 
 def valid(archive: Archive, name: str) -> None:
@@ -70,8 +77,15 @@ def test_the_product_offers_what_works_in_it(vgpu: Archive, tmp_path: Path) -> N
     done = vgpu.run(tmp_path, "vgpu", "--help", user=vgpu.config["User"])
     services = ["node", "cluster", "jobs", "mount-writable", "scheduler-config"]
     assert re.findall(r"^    ([a-z-]+)", done.stdout, re.MULTILINE) == services
-    for command in ("cordon", "drain", "defrag"):
-        done = vgpu.run(tmp_path, "vgpu", command, *(["n1/0"] if command != "defrag" else []))
+    # Commands of people run as well: what a kubeconfig lacks is said, and which package its user needs.
+    (tmp_path / "kubeconfig").write_text(AUTH_PROVIDER)
+    for command in (["cordon", "n1/0"], ["drain", "n1/0"], ["defrag"]):
+        done = vgpu.run(tmp_path, "vgpu", *command)
+        assert done.returncode == 2
+        assert done.stderr.endswith(
+            "kubeconfig ~/.kube/config does not exist: name another one with --kubeconfig\n"
+        )
+        done = vgpu.run(tmp_path, "vgpu", *command, "--kubeconfig", "/kubeconfig")
         assert (done.returncode, "pip install '.[cli]'" in done.stderr) == (2, True), done.stderr
 
 
