@@ -1,4 +1,4 @@
-"""Runs a randomised test of `make test` for longer: forecasts, last-slices, packings and region-torture of hack/."""
+"""Runs a randomised test of `make test` for longer: forecasts, last-slices, packings, region-torture, rounds."""
 
 import argparse
 import os
@@ -42,6 +42,12 @@ TESTS = {
         " leak or exceed. The kills are run on the library as shipped and on one built with sanitizers. A line that"
         " begins with `kills` or `admissions` sums up each.",
         "tests/runtime/test_torture.py", {"--kills": 3000, "--admissions": 1_000_000}, "TORTURE",
+    ),
+    "rounds": LongTest(
+        "Plan rounds of the job engine over random states, on cards alone and on nodes: no job is stopped or made"
+        " narrower for an equal without its consent, no more cards are idled than used anew, each job that is due has"
+        " a reservation or a reason, and the plans come to rest after two rounds.",
+        "tests/core/jobs/test_random_rounds.py", {"--states": 100_000}, "ROUNDS",
     ),
 }  # fmt: skip
 

@@ -37,6 +37,8 @@ DURATION_AT_MOST = "vgpu.io/duration-at-most"
 MODEL = "vgpu.io/model"
 EXPECTED_DURATION = "vgpu.io/expected-duration"
 CHECKPOINT_SECONDS = "vgpu.io/checkpoint-seconds"
+RESUMABLE = "vgpu.io/resumable"
+MIN_RUNTIME = "vgpu.io/min-runtime"
 RESIZE = "vgpu.io/resize"
 GROUP_JOBS = "vgpu.io/group-jobs"
 RESIZE_DROP = "vgpu.io/resize-drop"
@@ -145,6 +147,14 @@ KEYS = (
         "How long the Job will run with the pods that it has, `6h`."),
     Key(CHECKPOINT_SECONDS, "Job", "annotation", _USER,
         "How long a checkpoint may take before pods are ended, 1 to 3600 s, where their grace period is not enough."),
+    Key(RESUMABLE, "Job", "annotation", _USER,
+        "`true` if the program goes on from its checkpoints after a stop: the Job may be stopped for one of its"
+        " priority. `false`: it is only stopped for a higher one. The engine's settings `resumable` and"
+        " `resumableQueues` count if there is none. Not on a split, whose sub-tasks would begin anew; of no effect"
+        " where Kueue or JobSet decides when the Job runs."),
+    Key(MIN_RUNTIME, "Job", "annotation", _USER,
+        "For how long after each start the Job gives nothing to others of its priority, `2h`, at most 24 h; if there is"
+        " none, the engine's setting `minRuntimeSeconds`."),
     Key(RESIZE, "Job", "annotation", _JOBS,
         "What is under way with the Job's width, and what the Job has had, as JSON. If it is removed, the engine writes"
         " it again; it keeps a copy in the Job's status, as the condition of this type."),

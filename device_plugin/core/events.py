@@ -188,14 +188,16 @@ _ABOUT = {
     ),
     Event.JOB_SHRUNK: About(
         ENGINE, "Job", "Pods of the Job leave, for the Job that the text names or for other pods.",
-        "Nothing; it grows again when there is room. A higher `vgpu.io/min-replicas` keeps more of them.",
+        "Nothing; it grows again when there is room. A higher `vgpu.io/min-replicas` keeps more of them, and"
+        " `vgpu.io/min-runtime` keeps all from Jobs of its priority for a while after each start.",
         warning=False,
     ),
     Event.JOB_STOPPED: About(
         ENGINE, "Job",
         "The Job was suspended, so that the Job that the text names can run, or because there was no room for some of"
         " its pods, as after the death of a node.",
-        "Nothing; it goes on when there is room again.", warning=False,
+        "Nothing; it goes on when there is room again. It is stopped for a Job of its priority only if it is resumable"
+        " (`vgpu.io/resumable`, or the engine's settings).", warning=False,
     ),
     Event.JOB_REFUSED: About(
         ENGINE, "Job",

@@ -143,10 +143,7 @@ class JobEngine(Replica):
         self._replicas = LiveReplicas(settings.pod_name, settings.lease_namespace)
         self._leases = PoolLeases(api, lease, settings.pod_name, clock, _now, self._replicas.names)
         self._lease_problem = "the Lease was not read yet"
-        rules = Rules(
-            quantum_s=settings.quantum_seconds, cooldown_s=settings.cooldown_seconds, use=settings.use,
-            weights=settings.queue_weights,
-        )  # fmt: skip
+        rules = rules_of(settings)
         rates, _ = read_rates("\n".join(settings.rates))
 
         def rounds(jobs: ManagedJobs, holdings: Holdings, leads: Callable[[], bool]) -> Rounds:
@@ -291,6 +288,16 @@ class JobEngine(Replica):
             self._leases.release()
         except ApiError as error:
             log.info("the Lease is not given up: %s", error)
+
+
+def rules_of(settings: JobsSettings) -> Rules:
+    """The parameters of rounds by these settings."""
+    return Rules(
+        quantum_s=settings.quantum_seconds,
+        cooldown_s=settings.cooldown_seconds, young_s=settings.young_seconds,
+        resumable=settings.resumable, resumable_queues=frozenset(settings.resumable_queues),
+        min_runtime_s=settings.min_runtime_seconds, use=settings.use, weights=settings.queue_weights,
+    )  # fmt: skip
 
 
 def _queued(job: Job) -> QueuedJob:

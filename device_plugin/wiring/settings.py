@@ -24,7 +24,7 @@ from msgspec import Meta
 from device_plugin.core.app_types import COUNT, DEFAULT_WEIGHTS, SHARE, TYPES, Scoring, Weights
 from device_plugin.core.enforcement import Enforcement
 from device_plugin.core.errors import VgpuError
-from device_plugin.core.jobs.rules import COOLDOWN_S, STRANDED_S
+from device_plugin.core.jobs.rules import COOLDOWN_S, MAX_MIN_RUNTIME_S, STRANDED_S, YOUNG_S
 from device_plugin.core.requests import DEFAULT_PREFIXES
 from device_plugin.wiring import settings_checks as checks
 
@@ -34,6 +34,7 @@ _KINDS = {
     "int": "a whole number",
     "float": "a number",
     "str": "text",
+    "bool": "true or false",
     "array": "a list",
     "object": "`key: value` lines",
 }
@@ -239,8 +240,43 @@ class JobsSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel", f
         ),
     ] = COOLDOWN_S
     quantum_seconds: Annotated[
-        float, Meta(description="seconds that a job runs before it may be stopped for another one", ge=0)
+        float,
+        Meta(
+            description="seconds that a job runs before it may be stopped for another one of its priority; half as many"
+            " for one that has waited for too long",
+            ge=0,
+        ),
     ] = 3600.0
+    resumable: Annotated[
+        bool,
+        Meta(
+            description="true: jobs without vgpu.io/resumable may be stopped for others of their priority; for sites"
+            " where every program goes on from its checkpoints"
+        ),
+    ] = False
+    resumable_queues: Annotated[
+        list[str],
+        Meta(
+            description="queues whose jobs may be stopped so where they have no vgpu.io/resumable",
+            examples=[["nightly"]],
+        ),
+    ] = msgspec.field(default_factory=list)
+    min_runtime_seconds: Annotated[
+        float,
+        Meta(
+            description="seconds after each start in which a job without vgpu.io/min-runtime gives nothing to others of"
+            " its priority",
+            ge=0,
+            le=MAX_MIN_RUNTIME_S,
+        ),
+    ] = 0.0
+    young_seconds: Annotated[
+        float,
+        Meta(
+            description="seconds after its start in which a job is not made narrower for another one of its priority",
+            ge=0,
+        ),
+    ] = YOUNG_S
     stranded_seconds: Annotated[
         float,
         Meta(

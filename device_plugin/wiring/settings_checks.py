@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 # domain/name, as Kubernetes has the names of extended resources.
 _PREFIX = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 
+# The value of a label.
+_QUEUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+
 
 def node(settings: "NodeSettings") -> Iterator[str]:
     """The problems of the settings of `vgpu node`."""
@@ -48,6 +51,9 @@ def jobs(settings: "JobsSettings") -> Iterator[str]:
     yield from _server(settings.kube.server)
     if 0 < settings.split_ratio < 1:
         yield f"splitRatio: {settings.split_ratio:g}: write 0, or a number of at least 1, such as 4"
+    for queue in settings.resumable_queues:
+        if not _QUEUE.fullmatch(queue):
+            yield f"resumableQueues: {queue!r} is no name of a queue: write the value of a label, such as nightly"
     for queue, weight in settings.queue_weights.items():
         if not weight > 0:
             yield f"queueWeights: {queue} has weight {weight:g}: write a number greater than 0"

@@ -19,8 +19,8 @@ from vgpu_runtime.sim import hip
 NODE = "node-1"
 CARDS = "version: v1\ncards:\n  - {preset: hygon-60cu-16gib, count: 2}\n"
 PROBES = ("vgpu-probe", "vgpu-kfd-probe")
-# A Job of the story grows soon after it shrank; a cluster waits for 300 s.
-COOLDOWN_SECONDS = 2
+# A Job of the story shrinks soon after it started, and grows soon after that; a cluster waits for 600 s and 300 s.
+QUICK = ("--young-seconds", "0", "--cooldown-seconds", "2")
 
 
 def serve(root: Path) -> int:
@@ -28,8 +28,7 @@ def serve(root: Path) -> int:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    engine_flags = ["--cooldown-seconds", str(COOLDOWN_SECONDS)]
-    options = Options(image_mounts=_image(root), engines=1, engine_flags=engine_flags, shown=True)
+    options = Options(image_mounts=_image(root), engines=1, engine_flags=QUICK, shown=True)
     with EmbeddedCluster(root, {NODE: sim.parse(CARDS)}, options) as cluster:
         access.prepare(root, cluster.api.url)
         started = session.process_start(os.getpid())

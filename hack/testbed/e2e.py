@@ -68,8 +68,12 @@ JOBS = tuple(
 STRANDED = ("tests/e2e/test_chart.py", "tests/e2e/test_job_pools.py", "tests/e2e/test_stranded_jobs.py")
 # A page for newcomers, which installs the product and removes it.
 START = ("tests/e2e/test_start.py",)
-# Jobs grow back at once, and the speed of a model is known.
-QUICK = {"VGPU_COOLDOWN_SECONDS": "1", "VGPU_RATES": '["resnet50 Z100 100"]'}
+# Jobs become narrower and grow back at once, and the speed of a model is known.
+QUICK = {
+    "VGPU_COOLDOWN_SECONDS": "1",
+    "VGPU_YOUNG_SECONDS": "0",
+    "VGPU_RATES": '["resnet50 Z100 100"]',
+}
 ELSEWHERE = tuple(f"--ignore={file}" for file in (*LEADERS, *WAITING, *JOBS, *STRANDED, *START))
 # The longest first; the last starts when the shortest of the others, the contract's, has ended.
 LANES = (

@@ -507,6 +507,8 @@ def test_the_groups_of_a_job_and_of_its_pods_are_one(cluster: Cluster, name: str
         ({**QUEUED, "group": "g", "role": "master"}, {},
          {"template": template({}, labels={"group": "g", "group-size": "2"})}),
         (QUEUED, {"expected-duration": "1d2h3m4s", "checkpoint-seconds": "3600"}, {}),
+        (QUEUED, {"resumable": "true", "min-runtime": "1h30m"}, {}),
+        ({**QUEUED, KUEUE: "theirs"}, {"resumable": "false"}, {}),
         ({**QUEUED, KUEUE: "theirs"}, ELASTIC, {"indexed": False, "completions": 8}),
     ],
 )  # fmt: skip

@@ -57,6 +57,7 @@ def test_the_longer_trials_run_their_tests(tmp_path: Path) -> None:
         ("forecasts --pods=0", "write --pods of at least 1"),
         ("last-slices --rounds=0", "write --rounds of at least 1"),
         ("packings --packings=0", "write --packings of at least 1"),
+        ("rounds --states=0", "write --states of at least 1"),
         ("region-torture --kills=-5", "write --kills of at least 1"),
         ("region-torture --admissions=0", "write --admissions of at least 1"),
     ],

@@ -170,7 +170,7 @@ class World:
         self.api = JobApi()
         self.nodes = {name: Node(name, inventory(name, cards).encode()) for name in nodes}
         self.cards = [(name, f"{name}-{number}") for name in nodes for number in range(cards)]
-        self.rules = rules or Rules()
+        self.rules = rules or Rules(young_s=0.0)
         self.rates, _ = read_rates(rates)
         self.leads = True
         self.quotas: dict[str, int] = {}

@@ -26,7 +26,9 @@ ANNOTATIONS = {
     "group-jobs": NUMBERS, "split-ratio": ("4", "2.5", "0.5", "4."),
     "barrier": ("true", "false", "yes"), "samples": NUMBERS, "epochs": NUMBERS, "duration": TIMES,
     "model": ("resnet50", "res net", ""), "app-type": ("gpu", "cpu", "tpu"), "card-model": ("Z100", "K100"),
-    "expected-duration": TIMES, "checkpoint-seconds": NUMBERS, "resize-drop": NUMBERS, "queue": ("default",),
+    "expected-duration": TIMES, "checkpoint-seconds": NUMBERS,
+    "resumable": ("true", "false", "yes"), "min-runtime": ("2h", "24h", "1d", "0h", "2 hours", ""),
+    "resize-drop": NUMBERS, "queue": ("default",),
     "colour": ("red",),
     "kueue.x-k8s.io/elastic-job": ("true", "false"),
 }  # fmt: skip

@@ -25,7 +25,8 @@ CARDS = "version: v1\ncards:\n  - {preset: amd-60cu-16gib, count: 4}\n"
 @pytest.fixture
 def machine() -> Iterator[tuple[EmbeddedCluster, Person]]:
     """A cluster of one node with four cards, two replicas of the job engine, and a person there."""
-    options = Options(on_start=Witness(), flags=FLAGS, engines=2, engine_flags=["--cooldown-seconds", "1"])
+    quick = ("--young-seconds", "0", "--cooldown-seconds", "1")
+    options = Options(on_start=Witness(), flags=FLAGS, engines=2, engine_flags=quick)
     with one_machine({"n": sim.parse(CARDS)}, options) as made:
         yield made
 

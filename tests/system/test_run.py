@@ -29,7 +29,8 @@ WAITS = "small: waits in its queue: room for 1 pod"
 @pytest.fixture(scope="module")
 def person() -> Iterator[Person]:
     """A person at a cluster of one node with two cards, with a job engine; `kubectl` and $KUBECONFIG are for it."""
-    options = Options(flags=FLAGS, engines=1, engine_flags=["--cooldown-seconds", "1"], shown=True)
+    quick = ("--young-seconds", "0", "--cooldown-seconds", "1")
+    options = Options(flags=FLAGS, engines=1, engine_flags=quick, shown=True)
     with (
         one_machine({"n": sim.parse(CARDS)}, options) as (cluster, person),
         pytest.MonkeyPatch.context() as patch,

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -29,6 +30,7 @@ from tests.adapters.kube.conftest import annotate, node
 from tests.builders import objects
 from tests.builders.agents import agent_pod
 from tests.builders.cards import FAMILY, inventory
+from tests.builders.jobs import job_spec
 from tests.cluster.world import Replica, World
 from tests.deadline import eventually
 from tests.wiring.conftest import SECONDS, Get, Running
@@ -129,6 +131,24 @@ def test_pools_have_leases_and_a_job_that_fits_several_starts_in_one(
         assert admin.get(LEASES, Ref("vgpu-jobs-1", "vgpu-system")).holder == "vgpu-jobs-0"
         assert f"pool {pool} is planned by vgpu-jobs-0\n" in get(f"{listening['explain']}/explain")[1]
         assert f'vgpu_job_pool_planner{{pool="{pool}"}} 1.0' in get(f"{listening['http']}/metrics")[1]
+
+
+def test_settings_say_which_jobs_consent_to_be_stopped(settings: JobsSettings) -> None:
+    written = msgspec.structs.replace(
+        settings,
+        quantum_seconds=600.0,
+        resumable_queues=["nightly"],
+        min_runtime_seconds=60.0,
+        young_seconds=5.0,
+    )
+    rules = jobs.rules_of(written)
+    nightly, other = (job_spec("a", queue=queue) for queue in ("nightly", "default"))
+    assert [rules.may_stop(each) for each in (nightly, other)] == [True, False]
+    assert not rules.may_stop(replace(nightly, resumable=False))
+    assert (rules.min_runtime(other), rules.young_s) == (60.0, 5.0)
+    assert (rules.quantum_s, rules.due_quantum_s) == (600.0, 300.0)
+    everywhere = msgspec.structs.replace(settings, resumable=True)
+    assert jobs.rules_of(everywhere).may_stop(other)
 
 
 def test_a_split_waits_by_the_ratio_of_the_setting(

@@ -146,6 +146,14 @@ def test_a_bad_variable_is_named() -> None:
             "rates: line 1 of the table of rates is 'resnet50': write MODEL CARD SPEED",
         ),
         ("jobs --split-ratio 0.5", "splitRatio: 0.5: write 0, or a number of at least 1, such as 4"),
+        (
+            'jobs --resumable-queues [""]',
+            "resumableQueues: '' is no name of a queue: write the value of a label",
+        ),
+        ("jobs --resumable-queues nightly", "write it as JSON, such as"),
+        ("jobs --resumable yes!", "resumable: write true or false"),
+        ("jobs --min-runtime-seconds 86401", "minRuntimeSeconds: write a number <= 86400"),
+        ("jobs --young-seconds -1", "youngSeconds: write a number >= 0"),
         ('jobs --queue-weights {"a":0}', "queueWeights: a has weight 0: write a number greater than 0"),
         (
             "cluster --kube-server https://a:99999",

@@ -23,6 +23,7 @@ _ANNOTATIONS = (
     (keys.SPLIT_RATIO, "with --split: begin once there is room for more scripts than their number divided by this"),
     (keys.EXPECTED_DURATION, "how long it will run, 6h"),
     (keys.CHECKPOINT_SECONDS, "how long a checkpoint takes, if that is more than the grace period"),
+    (keys.MIN_RUNTIME, "after each start it gives nothing to others of its priority for this long, 2h"),
 )  # fmt: skip
 
 
@@ -83,6 +84,12 @@ def _add_work(group: Any) -> None:
     )
     for key, text in _ANNOTATIONS:
         add(f"--{key.removeprefix(keys.PREFIX)}", default="", metavar="X", help=text)
+    add(
+        "--resumable",
+        action=argparse.BooleanOptionalAction,
+        help="it goes on from its checkpoints, and may be stopped for others of its priority (default: the engine's"
+        " setting, which is no at first)",
+    )
     add("--env", action="append", default=[], metavar="NAME=VALUE", help="may be repeated")
     add(
         "--volume",
@@ -139,11 +146,17 @@ def new_job(args: argparse.Namespace) -> NewJob:
     return NewJob(
         args.name, args.image, tuple(args.program), {name: str(n) for name, n in limits.items() if n}, cards, replicas,
         least=args.min, most=args.max, namespace=args.namespace or "", queue=args.queue,
-        annotations={key: getattr(args, _option(key)) for key, _ in _ANNOTATIONS}, card_model=args.card_model,
+        annotations={key: getattr(args, _option(key)) for key, _ in _ANNOTATIONS} | _consent(args),
+        card_model=args.card_model,
         scripts=scripts, env=dict(_pairs(args.env, "--env", "NAME=VALUE", lambda name, _: _ENV.fullmatch(name))),
         claims=_claims(args.volume),
         priority=args.priority, scheduler=args.scheduler, grace=args.grace, retries=args.retries,
     )  # fmt: skip
+
+
+def _consent(args: argparse.Namespace) -> dict[str, str]:
+    """The annotation by which the Job may be stopped or not; none if no option says it."""
+    return {} if args.resumable is None else {keys.RESUMABLE: str(args.resumable).lower()}
 
 
 def fetched(args: argparse.Namespace) -> Mapping[str, str]:

@@ -39,7 +39,7 @@ def grow(draft: Draft, rules: Rules) -> None:
         job = draft.jobs[key]
         width = draft.width(job)
         wider = _next_width(job, draft.room.cards(), rules) if width == job.width else width + 1
-        step = job.spec.request, job.spec.nodes, wider - width
+        step = job.spec.request, job.spec.nodes, job.spec.user, wider - width
         if wider <= job.spec.most and step not in full:
             if not draft.widen(job, wider):
                 full.add(step)

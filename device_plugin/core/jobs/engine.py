@@ -1,6 +1,7 @@
 """One round of the job engine: time, jobs and room in, one plan out."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from math import inf
 
 from device_plugin.core.jobs import elastic
@@ -19,12 +20,26 @@ from device_plugin.core.jobs.queue import (
     waits,
     yielded_to_at,
 )
-from device_plugin.core.jobs.rank import attained_work, expected_work, level, next_level_at, turn_end
+from device_plugin.core.jobs.rank import (
+    attained_work,
+    expected_work,
+    kept_until,
+    level,
+    next_level_at,
+    turn_end,
+)
 from device_plugin.core.jobs.rearrange import Rearrangement, fits
+from device_plugin.core.jobs.reservation import Reservations
 from device_plugin.core.jobs.room import Room
 from device_plugin.core.jobs.rules import Rules
+from device_plugin.core.jobs.shares import Shares
 from device_plugin.core.jobs.split import SplitTurns, first_parts, split_problem
 
+BEHIND_HIGHER = "it begins anew when it starts, and a job of higher priority waits"
+BEYOND_SHARE = (
+    "its queue has its share of cards by jobs that may not be stopped, and jobs of other queues wait"
+)
+BEHIND_ITS_OWN = "it waits for other jobs of its group or split"
 # Where remaining work is known it may change the order of jobs at any time: they are compared this often.
 COMPARED_S = 600.0
 
@@ -35,9 +50,11 @@ def plan_round(now: float, jobs: Iterable[JobState], room: Room, rules: Rules) -
     _refuse(draft)
     elastic.shrink_to_use(draft)
     narrow_to_goals(draft, rules)
-    if _admit(draft, rules):
-        widen_to_goals(draft, rules)
-        elastic.grow(draft, rules)
+    admission = _Admission(draft, rules)
+    admission.run()
+    widen_to_goals(draft, rules)
+    elastic.grow(draft, rules)
+    admission.end()
     return draft.plan(_again(draft, rules))
 
 
@@ -94,49 +111,98 @@ def _too_large(group: Sequence[JobSpec], room: Room) -> str:
     )
 
 
-def _admit(draft: Draft, rules: Rules) -> bool:
-    """Admit waiting jobs. False if all idle cards are kept for one that is overdue, and could start if others ended."""
-    rearrangement = Rearrangement(draft, rules)
-    units = ordered(draft.jobs.values(), draft.now, rules)
-    left = _admit_some(draft, units, rearrangement, rules)
-    if left and rearrangement.made:
-        # Jobs that gave way may have given more than was needed.
-        left = _admit_some(draft, left, rearrangement, rules)
-    return left is not None
+class _Admission:
+    """The admission of waiting jobs in one round: on free cards, where others give way, or behind a reservation."""
 
+    def __init__(self, draft: Draft, rules: Rules) -> None:
+        self._draft = draft
+        self._rules = rules
+        self._rearrangement = Rearrangement(draft, rules)
+        self._reservations = Reservations(draft, rules, self._rearrangement.may_stop)
+        self._shares = Shares(draft, rules)
+        # The queues of which a job that is due does not fit: what sub-tasks of the same queue take goes to it at once.
+        self._late = set[str]()
 
-def _admit_some(
-    draft: Draft, units: Sequence[Unit], rearrangement: Rearrangement, rules: Rules
-) -> Sequence[Unit] | None:
-    """Admit those of the units that fit, or fit where others give way: the others, None once all cards are kept."""
-    left, hopeless, given = list[Unit](), set[object](), False
-    splits = SplitTurns(draft.jobs.values(), _startable(draft))
-    for unit in splits.in_order(in_turn(draft, units, rules)):
-        if any(job.spec.key in draft.refused for job in unit) or rearrangement.stopped(unit):
-            continue
-        if given and left and priority(left[0]) > priority(unit):
-            # What was given beyond the need is not for lower priorities before higher ones were tried again.
-            again = _admit_some(draft, left, rearrangement, rules)
-            if again is None:
-                return None
-            left, given = list(again), False
-        if not splits.may_start(unit) or _too_scarce(draft, unit, rules):
-            left.append(unit)
-            continue
-        kind = _kind(unit, draft, rules)
-        if kind not in hopeless and fits(draft, unit):
-            continue
-        if kind not in hopeless and rearrangement.admit(unit):
-            given = True
-            continue
-        if _overdue(unit, draft, rules) and rearrangement.could_admit(unit):
-            if not draft.room.keep([job.spec for job in unit]):
-                return None
-            continue
-        hopeless.add(kind)
-        left.append(unit)
-        splits.not_started(unit)
-    return left
+    def run(self) -> None:
+        """Admit all jobs that may start, and reserve cards for others that are due."""
+        left = self._some(ordered(self._draft.jobs.values(), self._draft.now, self._rules))
+        if left and self._rearrangement.made:
+            # Jobs that gave way may have given more than was needed.
+            self._some(left)
+        for key, job in self._draft.jobs.items():
+            if self._draft.width(job):
+                self._draft.unreserved.pop(key, None)
+            answered = key in self._draft.refused or key in self._draft.reserved
+            if not answered and _due((job,), self._draft, self._rules):
+                self._draft.unreserved.setdefault(key, BEHIND_ITS_OWN)
+
+    def end(self) -> None:
+        """Open the reserved cards again, once the plan is made."""
+        self._reservations.end()
+
+    def _some(self, units: Sequence[Unit]) -> Sequence[Unit]:
+        """Admit those of the units that fit, or fit where others give way; returns the others."""
+        draft, rules = self._draft, self._rules
+        left, hopeless, given = list[Unit](), set[object](), False
+        splits = SplitTurns(draft.jobs.values(), _startable(draft))
+        for unit in splits.in_order(in_turn(draft, units, rules)):
+            if not self._may_start(unit):
+                continue
+            if given and left and priority(left[0]) > priority(unit):
+                # What was given beyond the need is not for lower priorities before higher ones were tried again.
+                left, given = list(self._some(left)), False
+            if not splits.may_start(unit) or _too_scarce(draft, unit, rules) or self._must_wait(unit, left):
+                left.append(unit)
+                continue
+            kind = _kind(unit, draft, rules)
+            if kind not in hopeless and (fits(draft, unit) or self._reservations.backfill(unit)):
+                self._shares.admitted(unit)
+                continue
+            hopeful = kind not in hopeless and not (unit[0].spec.parts and unit[0].spec.queue in self._late)
+            if hopeful and self._rearrangement.admit(unit, partial(self._beside, units, unit)):
+                self._shares = Shares(draft, rules)
+                self._reservations.end_started()
+                given = True
+                continue
+            splits.not_started(unit)
+            if _due(unit, draft, rules):
+                self._late.add(unit[0].spec.queue)
+                self._reservations.reserve(unit)
+            else:
+                hopeless.add(kind)
+                left.append(unit)
+        return left
+
+    def _may_start(self, unit: Unit) -> bool:
+        """False for jobs that are refused, that were admitted with others, or of which a part is being stopped."""
+        if any(job.spec.key in self._draft.refused for job in unit) or self._rearrangement.stopped(unit):
+            return False
+        return any(not self._draft.width(job) or job.spec.parts for job in unit)
+
+    def _must_wait(self, unit: Unit, left: Sequence[Unit]) -> bool:
+        """True for jobs that do not start though there may be room; the reason is noted for those that are due."""
+        why = ""
+        if left and priority(left[0]) > priority(unit) and self._begins_anew(unit):
+            why = BEHIND_HIGHER
+        elif self._shares.exceeded(unit):
+            why = BEYOND_SHARE
+        for job in unit if why else ():
+            if _due((job,), self._draft, self._rules):
+                self._draft.unreserved[job.spec.key] = why
+        return why != ""
+
+    def _begins_anew(self, unit: Unit) -> bool:
+        """True for jobs that were stopped for others and cannot resume: they would only give way again."""
+        return any(job.displaced and not self._rules.may_stop(job.spec) for job in unit)
+
+    def _beside(self, units: Sequence[Unit], unit: Unit) -> Iterator[Unit]:
+        """The other units that may start beside this one, in their order."""
+        for other in units:
+            spec = other[0].spec
+            if other is unit or spec.parts or spec.split_of or not self._may_start(other):
+                continue
+            if not self._shares.exceeded(other) and not self._begins_anew(other):
+                yield other
 
 
 def _startable(draft: Draft) -> Iterator[JobState]:
@@ -156,21 +222,24 @@ def _too_scarce(draft: Draft, unit: Unit, rules: Rules) -> bool:
 
 
 def _kind(unit: Unit, draft: Draft, rules: Rules) -> object:
-    """Everything that decides whether a unit is admitted: where one fails, all others of its kind fail too."""
+    """Everything that decides whether a unit is admitted: where one fails, all others of its kind fail too.
+
+    Users are told apart, because each has a budget of his own.
+    """
     # Other queues count only the work that a job has had.
     others = len(draft.cards_of) > 1
     return tuple(
-        (job.spec.request, job.spec.nodes, job.spec.least, job.spec.priority, job.spec.preempts, job.spec.queue,
+        (job.spec.request, job.spec.nodes, job.spec.user, job.spec.least, job.spec.priority, job.spec.preempts,
+         job.spec.queue,
          job.phase, due(job, draft.now, rules), lately_changed(job, draft.now, rules), level(expected_work(job), rules),
          level(attained_work(job), rules) if others else 0)
         for job in unit
     )  # fmt: skip
 
 
-def _overdue(unit: Unit, draft: Draft, rules: Rules) -> bool:
-    """True if the jobs have waited for too long to start for the first time."""
-    late = (job for job in unit if due(job, draft.now, rules) and job.phase is JobPhase.WAITING)
-    return any(not draft.width(job) for job in late)
+def _due(unit: Unit, draft: Draft, rules: Rules) -> bool:
+    """True if one of the jobs has waited, or been stopped, for too long and has no cards."""
+    return any(due(job, draft.now, rules) and not draft.width(job) for job in unit)
 
 
 def _again(draft: Draft, rules: Rules) -> float:
@@ -178,7 +247,9 @@ def _again(draft: Draft, rules: Rules) -> float:
     waiting = any(waits(draft, job) and key not in draft.refused for key, job in draft.jobs.items())
     changes = _turns if waiting else _growths
     times = (time for job in draft.jobs.values() for time in changes(draft, job, rules))
-    return min((time for time in times if time > draft.now), default=inf)
+    again = min((time for time in times if time > draft.now), default=inf)
+    # A reservation is worth more, the longer its job waits.
+    return min(again, draft.now + COMPARED_S) if draft.unreserved else again
 
 
 def _growths(draft: Draft, job: JobState, rules: Rules) -> Iterator[float]:
@@ -194,7 +265,10 @@ def _turns(draft: Draft, job: JobState, rules: Rules) -> Iterator[float]:
     if not draft.width(job):
         yield due_at(job, rules)
     elif job.running:
+        yield job.since + rules.due_quantum_s
         yield job.since + rules.quantum_s
         yield turn_end(job, rules)
-        yield job.since + rules.turn_s
+        yield kept_until(job, rules)
+        yield kept_until(job, rules, due=True)
+        yield job.started + rules.young_s
         yield next_level_at(job, draft.now, rules) if job.remaining is None else draft.now + COMPARED_S

@@ -1,6 +1,6 @@
 """Forecasts of starts: when the jobs that are next in their queues will have room, by the ends that are known."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 from device_plugin.core.jobs.job import JobKey, JobState
@@ -22,7 +22,8 @@ def starts(now: float, jobs: Collection[JobState], room: Room, rules: Rules) -> 
     at. Others that are admitted before it may take what becomes free.
     """
     found: dict[JobKey, float] = {}
-    ending = sorted(_ends(now, jobs), key=lambda each: (each[0], each[1].spec.key))[:MOST_ENDS]
+    ends = known_ends(now, jobs, lambda job: job.width)
+    ending = sorted(ends, key=lambda each: (each[0], each[1].spec.key))[:MOST_ENDS]
     for unit in islice(next_units(jobs, now, rules), MOST_QUEUES) if ending else ():
         start = _start(unit, ending, room)
         if start is not None:
@@ -30,11 +31,13 @@ def starts(now: float, jobs: Collection[JobState], room: Room, rules: Rules) -> 
     return found
 
 
-def _ends(now: float, jobs: Collection[JobState]) -> Iterator[tuple[float, JobState]]:
+def known_ends(
+    now: float, jobs: Iterable[JobState], width: Callable[[JobState], int]
+) -> Iterator[tuple[float, JobState]]:
     """The jobs that hold cards and whose end is known, with the time of that."""
     for job in jobs:
-        if job.width and job.spec.cards and not job.spec.parts and job.remaining is not None:
-            speed: float = job.width**job.exponent
+        if width(job) and job.spec.cards and not job.spec.parts and job.remaining is not None:
+            speed: float = width(job) ** job.exponent
             if job.remaining <= MOST_SECONDS * speed:
                 yield now + job.remaining / speed, job
 

@@ -34,6 +34,9 @@ class JobSpec:
     by the Jobs (`joint`), that of one Job by its pods alone. `width_owner` is what decides the
     width in place of the engine (`JobSet`, `Kueue`); `kueue` is true if Kueue decides when the job starts.
     `dropped` is the number of the record that its author has ended, 0 for none.
+
+    A `resumable` job consents to be stopped for a job of its priority, and for `min_runtime` seconds after each start
+    it gives nothing to one; where either is None the engine's rules say.
     """
 
     key: JobKey
@@ -63,6 +66,8 @@ class JobSpec:
     preempts: bool = True
     expected_seconds: float | None = None
     checkpoint_seconds: float = 0.0
+    resumable: bool | None = None
+    min_runtime: float | None = None
     width_owner: str = ""
     kueue: bool = False
     dropped: int = 0
@@ -124,6 +129,9 @@ class JobState:
     a checkpoint in a row its program has let pass. A running job is `as_written` if it was started with the width that
     its author wrote, and `telling` says how much its program has told of its progress. `goal_width` is the width that
     it needs for its goal, 0 if that is not known.
+
+    `started` is the time of the last start, before which the job had been stopped for `stopped_s` seconds, 0 if it had
+    never run. A stopped job that is `displaced` was stopped for another job.
     """
 
     spec: JobSpec
@@ -137,6 +145,9 @@ class JobState:
     held: bool = False
     young: int = 0
     unanswered: int = 0
+    started: float = -inf
+    stopped_s: float = 0.0
+    displaced: bool = False
     as_written: bool = False
     telling: Telling = Telling.NOTHING
     goal_width: int = 0

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 
 from device_plugin.core.jobs.job import JobKey, JobPhase, JobSpec, JobState
@@ -55,14 +55,25 @@ Step = Admit | Scale | Window | Suspend | Refuse
 
 
 @dataclass(frozen=True, slots=True)
+class Reserved:
+    """Cards on `nodes` are kept for a job that is due; it is expected to start at `start`, inf if no end is known."""
+
+    nodes: tuple[str, ...]
+    start: float = inf
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """One consistent set of widths: at most one step for each job, those that release cards first.
 
-    `again` is the earliest time at which another round may find something to do though nothing has happened.
+    `again` is the earliest time at which another round may find something to do though nothing has happened. Each job
+    that is due and does not start is in `reserved`, or in `unreserved` with the reason why no cards are kept for it.
     """
 
     steps: tuple[Step, ...] = ()
     again: float = inf
+    reserved: Mapping[JobKey, Reserved] = field(default_factory=dict)
+    unreserved: Mapping[JobKey, str] = field(default_factory=dict)
 
     def given(self, job: JobKey) -> Iterator[JobKey]:
         """The jobs that shrink or stop for `job`."""
@@ -84,6 +95,8 @@ class Draft:
         self.room = room
         self.widths = {key: job.width for key, job in self.jobs.items()}
         self.refused: dict[JobKey, str] = {}
+        self.reserved: dict[JobKey, Reserved] = {}
+        self.unreserved: dict[JobKey, str] = {}
         self.cards_of: dict[str, float] = {}
         """The cards that the jobs of each queue have."""
         self.cards_by_user: dict[tuple[str, str], float] = {}
@@ -160,7 +173,7 @@ class Draft:
     def plan(self, again: float = inf) -> Plan:
         """The plan of the widths so far."""
         steps = sorted(self._steps(), key=_releasing_first)
-        return Plan(tuple(steps), again)
+        return Plan(tuple(steps), again, self.reserved, self.unreserved)
 
     def _steps(self) -> Iterator[Step]:
         for key, job in self.jobs.items():

@@ -39,7 +39,9 @@ def waits(draft: Draft, job: JobState) -> bool:
 
 def due_at(job: JobState, rules: Rules) -> float:
     """The time from which a waiting or stopped job is due."""
-    return job.since + (rules.stop_s if job.phase is JobPhase.STOPPED else rules.age_s)
+    if job.phase is JobPhase.STOPPED:
+        return job.since + rules.stop_limit(job.spec)
+    return job.since + rules.age_s
 
 
 def lately_changed(job: JobState, now: float, rules: Rules) -> bool:

@@ -54,3 +54,14 @@ def turn_end(job: JobState, rules: Rules) -> float:
     """
     ran = attained_work(job) / max(1, job.width)
     return job.since + max(rules.quantum_s, min(rules.turn_s, rules.turn_share * ran))
+
+
+def kept_until(job: JobState, rules: Rules, *, due: bool = False) -> float:
+    """The time before which a running job gives nothing to a job of its priority, or to a `due` one.
+
+    A job that had been stopped for too long runs on for as long as it was stopped, unless another one is due.
+    """
+    protected = job.started + rules.min_runtime(job.spec)
+    if due or job.stopped_s < rules.stop_limit(job.spec):
+        return protected
+    return max(protected, job.started + min(rules.turn_s, job.stopped_s))

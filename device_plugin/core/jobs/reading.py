@@ -17,6 +17,7 @@ from device_plugin.core.app_types import DEFAULT_TYPE, TYPES
 from device_plugin.core.batch import Job
 from device_plugin.core.errors import RequestError
 from device_plugin.core.jobs.job import JobSpec
+from device_plugin.core.jobs.rules import MAX_MIN_RUNTIME_S
 from device_plugin.core.jobs.spec import ROLES, TRAINER, Goal, PriorityClass, Split
 from device_plugin.core.requests import ANNOTATIONS as POD_ANNOTATIONS
 from device_plugin.core.requests import LABELS as POD_LABELS
@@ -29,7 +30,7 @@ ANNOTATIONS = (
     annotations.MIN_REPLICAS, annotations.MAX_REPLICAS, annotations.SPLIT, annotations.SPLIT_RATIO, annotations.BARRIER,
     annotations.SAMPLES, annotations.EPOCHS, annotations.DURATION, annotations.DURATION_AT_MOST, annotations.MODEL,
     annotations.APP_TYPE, annotations.CARD_MODEL, annotations.EXPECTED_DURATION, annotations.CHECKPOINT_SECONDS,
-    annotations.GROUP_JOBS, annotations.RESIZE_DROP,
+    annotations.RESUMABLE, annotations.MIN_RUNTIME, annotations.GROUP_JOBS, annotations.RESIZE_DROP,
 )  # fmt: skip
 OURS = (annotations.RESIZE, annotations.POOL)
 KUBERNETES_CONTROLLER = "kubernetes.io/job-controller"
@@ -105,6 +106,8 @@ def job_spec(
         app_type=_app_type(job),
         expected_seconds=_seconds(job, annotations.EXPECTED_DURATION),
         checkpoint_seconds=float(_number(job, annotations.CHECKPOINT_SECONDS, MAX_CHECKPOINT) or 0),
+        resumable=_resumable(job, owner, divided=divided),
+        min_runtime=_min_runtime(job),
         priority=priority.value,
         preempts=priority.preempts and job.template.preempts,
         width_owner=owner,
@@ -314,6 +317,31 @@ def _barrier(job: Job, split_of: str) -> bool:
     return text == "true"
 
 
+def _resumable(job: Job, owner: str, *, divided: bool) -> bool | None:
+    """True if the job may be stopped for one of its priority; None if nothing is written.
+
+    It never is where another controller decides when the job runs.
+    """
+    text = job.annotations.get(annotations.RESUMABLE)
+    if text not in (None, "true", "false"):
+        raise _malformed(annotations.RESUMABLE, text, "true or false")
+    if text is not None and divided:
+        raise RequestError(
+            f"annotation {annotations.RESUMABLE}: leave it out, because the sub-tasks of a split begin anew, and so a"
+            " split is not stopped for a Job of its priority"
+        )
+    if owner or annotations.KUEUE_QUEUE in job.labels:
+        return False
+    return None if text is None else text == "true"
+
+
+def _min_runtime(job: Job) -> float | None:
+    """Seconds after each start for which the job gives nothing to its equals; None if nothing is written."""
+    return _seconds(
+        job, annotations.MIN_RUNTIME, MAX_MIN_RUNTIME_S, "a time of at most 24 hours, such as 2h or 90m"
+    )
+
+
 def _group(job: Job, asked: int, divided: bool) -> tuple[str, int, bool]:
     """The group of a Job's pods, how many of them start together, and whether the group has more Jobs than this."""
     of_job, of_pods = job.labels.get(annotations.GROUP), job.template.label(annotations.GROUP)
@@ -443,15 +471,20 @@ def _number(job: Job, key: str, most: int) -> int | None:
     return int(text)
 
 
-def _seconds(job: Job, key: str) -> float | None:
-    """The duration in an annotation, in seconds; None without one."""
+def _seconds(
+    job: Job,
+    key: str,
+    longest: float = MAX_SECONDS,
+    meant: str = "a time of at most 366 days, such as 8h, 90m or 1h30m",
+) -> float | None:
+    """The duration in an annotation, in seconds, at most `longest`; None without one."""
     text = job.annotations.get(key)
     if text is None:
         return None
     found = _DURATION.fullmatch(text)
     seconds = sum(int(n) * unit for n, unit in zip(found.groups("0"), _UNITS, strict=True)) if found else 0
-    if not 0 < seconds <= MAX_SECONDS:
-        raise _malformed(key, text, "a time of at most 366 days, such as 8h, 90m or 1h30m")
+    if not 0 < seconds <= longest:
+        raise _malformed(key, text, meant)
     return float(seconds)
 
 

@@ -51,7 +51,8 @@ class Resize:
     Of what came before: `unsaved` is how many requests for a checkpoint in a row had no answer in time, and until
     `spared_until` the Job is not made narrower for that reason. `refusals` is how many times in a row the API server
     did not let the Job's pods be created; `refusal` says why, in the record that took the Job back to the pods that it
-    had, and is empty in others.
+    had, and is empty in others. `stopped_for` is the seconds for which the Job had been stopped when it started last,
+    without fractions once written.
     """
 
     gen: int
@@ -70,6 +71,7 @@ class Resize:
     spared_until: float = 0.0
     refusals: int = 0
     refusal: str = ""
+    stopped_for: float = 0.0
 
     @property
     def shrinks(self) -> bool:
@@ -122,6 +124,7 @@ class Resize:
             "unsaved": self.unsaved,
             "refusals": self.refusals,
             "refusal": self.refusal,
+            "stoppedFor": min(int(self.stopped_for), annotations.MAX_INT),
         }
         if self.spared_until:
             fields["sparedUntil"] = api_time(self.spared_until)
@@ -155,6 +158,7 @@ class Resize:
             spared_until=_read(fields, "sparedUntil") if fields.has("sparedUntil") else 0.0,
             refusals=fields.integer("refusals") if fields.has("refusals") else 0,
             refusal=fields.text("refusal", max_length=MAX_REFUSAL) if fields.has("refusal") else "",
+            stopped_for=float(fields.integer("stoppedFor")) if fields.has("stoppedFor") else 0.0,
         )
 
 

@@ -1,20 +1,33 @@
 """Room: whether replicas fit together, answered by a trial on a copy of the ledger."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from types import TracebackType
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from device_plugin.core.grants import Grant, Slice
 from device_plugin.core.jobs.empty_pool import UNBOUNDED, EmptyPool
 from device_plugin.core.jobs.job import JobKey, JobSpec
+from device_plugin.core.jobs.promise import kept
 from device_plugin.core.jobs.search import Search
-from device_plugin.core.ledger import Ledger, Transaction
+from device_plugin.core.ledger import Holding, Ledger, PromiseHolder, Transaction
 from device_plugin.core.node_constraints import NodeIndex, NodeSet
 from device_plugin.core.placement import Placer
 from device_plugin.core.placement.card_columns import Mask
+
+Place = Grant | int
+"""Where a replica lies: the slices of cards that it holds, or in a room without nodes the number of cards."""
+
+
+class Site(NamedTuple):
+    """A node, and by job the number of its replicas that hold cards there."""
+
+    node: str
+    held: Mapping[JobKey, int]
 
 
 class RoomTrial(Protocol):
@@ -54,8 +67,26 @@ class Room(Protocol):
     def givers(self, jobs: Sequence[JobSpec], /) -> Collection[JobKey] | None:
         """The jobs that hold cards where replicas of one of `jobs` may go; None if these may go anywhere."""
 
-    def keep(self, jobs: Sequence[JobSpec], /) -> bool:
-        """Close all cards where replicas of `jobs` may go to other jobs; false if these may go anywhere."""
+    def places(self, job: JobSpec, count: int) -> Sequence["Place"]:
+        """The places of the last `count` replicas of the job."""
+
+    def nodes(self, places: Sequence["Place"], /) -> tuple[str, ...]:
+        """The nodes of these places, in order; none where cards have no nodes."""
+
+    def reserve(self, name: JobKey, places: Sequence["Place"], /) -> None:
+        """Close what is free of these places to all jobs."""
+
+    def lift(self, name: JobKey, /) -> None:
+        """End the reservation of this name."""
+
+    def renew(self) -> None:
+        """Close what has become free of all reserved places, too."""
+
+    def sites(self, jobs: Sequence[JobSpec], /) -> Sequence["Site"] | None:
+        """The nodes where replicas of one of `jobs` may go; None where cards have no nodes."""
+
+    def vacate(self, site: "Site", jobs: Collection[JobKey], /) -> None:
+        """Release the replicas of these jobs on a node."""
 
     def limits(self, job: JobSpec, /) -> str:
         """What keeps replicas of the job from some of the nodes, as a sentence; empty if nothing does."""
@@ -87,8 +118,8 @@ class LedgerRoom:
         self._ledger = ledger
         self._placer = placer
         self._index = nodes
-        # The nodes, as bits of the index, whose cards are closed to other jobs.
-        self._kept = 0
+        # By name: what is reserved, whether it is free now or not.
+        self._reserved: dict[JobKey, tuple[Grant, ...]] = {}
         self._replicas: dict[JobKey, tuple[str, ...]] = {key: tuple(held) for key, held in replicas.items()}
 
     def replicas(self) -> Mapping[JobKey, Sequence[str]]:
@@ -100,7 +131,7 @@ class LedgerRoom:
             return True
         held = self._replicas.get(job.key, ())
         names = tuple(_replica(job.key, len(held) + number) for number in range(count))
-        if self._search.take(job, names, self._nodes(job)) is None:
+        if self._search.take(job, names, self._allowed(job)) is None:
             return False
         self._replicas[job.key] = held + names
         return True
@@ -108,18 +139,6 @@ class LedgerRoom:
     def _allowed(self, job: JobSpec) -> NodeSet | None:
         """The nodes where replicas of the job may go; None if all of them."""
         return None if self._index is None else self._index.allowed(job.nodes)
-
-    def _nodes(self, job: JobSpec) -> NodeSet | None:
-        """The nodes of which replicas of the job may take cards now; None if all of them."""
-        if self._index is None or not self._kept:
-            return self._allowed(job)
-        return self._index.without(self._kept, self._allowed(job))
-
-    def keep(self, jobs: Sequence[JobSpec]) -> bool:
-        sought = [self._allowed(job) for job in jobs if job.cards]
-        for nodes in sought:
-            self._kept |= nodes.bits if nodes is not None else 0
-        return None not in sought
 
     def give(self, job: JobSpec, count: int) -> None:
         if not job.cards:
@@ -134,7 +153,7 @@ class LedgerRoom:
     def free(self, job: JobSpec) -> int:
         if not job.cards:
             return UNBOUNDED
-        return self._search.free(job, self._nodes(job))
+        return self._search.free(job, self._allowed(job))
 
     def capacity(self, job: JobSpec, /, *, closed: bool = False) -> int:
         return self._search.capacity(job, self._empty(), closed=closed)
@@ -161,6 +180,66 @@ class LedgerRoom:
         holding = self._ledger.holding(holder)
         return holding is not None and any(nodes and holding.node in nodes for nodes in sought)
 
+    def places(self, job: JobSpec, count: int) -> Sequence[Place]:
+        holdings = (self._ledger.holding(name) for name in self._replicas.get(job.key, ())[-count:])
+        return [found.grant for found in holdings if found is not None and found.grant is not None]
+
+    def nodes(self, places: Sequence[Place]) -> tuple[str, ...]:
+        return tuple(sorted({place.node for place in places if isinstance(place, Grant)}))
+
+    def reserve(self, name: JobKey, places: Sequence[Place]) -> None:
+        self._reserved[name] = tuple(place for place in places if isinstance(place, Grant))
+        self._close(name)
+
+    def _close(self, name: JobKey) -> None:
+        """Hold what is free of the cards that are reserved by this name."""
+        wanted: dict[str, list[Slice]] = {}
+        for grant in self._reserved[name]:
+            wanted.setdefault(grant.node, []).extend(grant.slices())
+        for node, slices in wanted.items():
+            holder = PromiseHolder(node, "/".join(name))
+            self._ledger.release(holder)
+            state = self._ledger.node(node)
+            cards = {card.card.uuid: card for card in state.cards} if state is not None else {}
+            if free := kept(slices, (), cards):
+                grant = Grant("/".join(name), node, {"": free})
+                self._ledger.put(Holding(holder=holder, node=node, grant=grant))
+
+    def lift(self, name: JobKey) -> None:
+        for node in {grant.node for grant in self._reserved.pop(name, ())}:
+            self._ledger.release(PromiseHolder(node, "/".join(name)))
+
+    def renew(self) -> None:
+        for name in self._reserved:
+            self._close(name)
+
+    def sites(self, jobs: Sequence[JobSpec]) -> Sequence[Site]:
+        sought = [self._allowed(job) for job in jobs if job.cards]
+        held: dict[str, Counter[JobKey]] = {}
+        for key, holders in self._replicas.items():
+            for holder in holders:
+                holding = self._ledger.holding(holder)
+                if holding is not None:
+                    held.setdefault(holding.node, Counter())[key] += 1
+        return [
+            Site(node, of_node)
+            for node, of_node in held.items()
+            if None in sought or any(nodes is not None and node in nodes for nodes in sought)
+        ]
+
+    def vacate(self, site: Site, jobs: Collection[JobKey]) -> None:
+        for key in site.held:
+            if key in jobs:
+                held = self._replicas.get(key, ())
+                leaving = {name for name in held if self._lies_on(site.node, name)}
+                for name in leaving:
+                    self._ledger.release(name)
+                self._replicas[key] = tuple(name for name in held if name not in leaving)
+
+    def _lies_on(self, node: str, holder: str) -> bool:
+        holding = self._ledger.holding(holder)
+        return holding is not None and holding.node == node
+
     def limits(self, job: JobSpec) -> str:
         return "" if self._index is None else self._index.limits(job.nodes)
 
@@ -180,14 +259,16 @@ class LedgerRoom:
         return self._placer.table.usable & self._placer.table.there
 
     def trial(self) -> "_LedgerTrial":
-        return _LedgerTrial(self._ledger.transaction(), self._replicas)
+        return _LedgerTrial(self._ledger.transaction(), self._replicas, self._reserved)
 
 
 class _LedgerTrial:
-    def __init__(self, change: Transaction, replicas: dict[JobKey, tuple[str, ...]]) -> None:
+    """Changes of a LedgerRoom that are undone unless they are committed; `noted` is what it notes beside its ledger."""
+
+    def __init__(self, change: Transaction, *noted: dict[JobKey, Any]) -> None:
         self._change = change
-        self._replicas = replicas
-        self._before = dict(replicas)
+        self._noted = noted
+        self._before = [dict(each) for each in noted]
         self._committed = False
 
     def commit(self) -> None:
@@ -203,8 +284,9 @@ class _LedgerTrial:
     ) -> None:
         self._change.__exit__(kind, error, trace)
         if not self._committed or error is not None:
-            self._replicas.clear()
-            self._replicas.update(self._before)
+            for noted, before in zip(self._noted, self._before, strict=True):
+                noted.clear()
+                noted.update(before)
 
 
 def _replica(job: JobKey, index: int) -> str:

@@ -432,9 +432,14 @@ class Executor:
 
     def _let_run(self, managed: Managed, before: int, after: int, givers: Iterable[Managed]) -> Resize:
         """The record of a Job that has its new width with the same write."""
+        last = managed.record
+        rested = {}
+        if not before and last is not None:
+            # The stop may stand there by another replica's clock, or later than it was decided.
+            rested["stopped_for"] = max(0.0, self._now - managed.stopped(last, self._now))
         return self._record(
             managed, before=before, after=after, asked=self._later(managed, *givers),
-            until=self._now + JOIN_SECONDS, applied=True,
+            until=self._now + JOIN_SECONDS, applied=True, **rested,
         )  # fmt: skip
 
     def _record(self, managed: Managed, **fields: Any) -> Resize:
@@ -442,7 +447,10 @@ class Executor:
         last = managed.record
         if last is not None:
             refusals = last.refusals if last.refusal else 0
-            before = {"unsaved": last.unsaved, "spared_until": last.spared_until, "refusals": refusals}
+            before = {
+                "unsaved": last.unsaved, "spared_until": last.spared_until, "refusals": refusals,
+                "stopped_for": last.stopped_for,
+            }  # fmt: skip
             fields = {**before, **fields}
         return Resize(
             gen=_next(managed), attained=managed.attained(self._now), author_width=managed.author_width, **fields

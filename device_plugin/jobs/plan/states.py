@@ -123,6 +123,9 @@ def _state(now: float, managed: Managed, reached: Stage, promised: int) -> JobSt
         exponent=history.exponent if history is not None else EXPONENT, held=_held(managed),
         young=len(managed.young(now)), unanswered=record.unsaved if record is not None else 0,
         as_written=managed.as_written, telling=_telling(history), resized=resized,
+        started=-inf if managed.job.suspend else seconds(managed.job.started, now),
+        stopped_s=record.stopped_for if record is not None else 0.0,
+        displaced=managed.job.suspend and record is not None and record.beneficiary is not None,
     )  # fmt: skip
 
 

@@ -1,11 +1,13 @@
 """Forecasts of the next change of a Job, for people, from the last round."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from device_plugin.core.jobs.job import JobPhase, JobState, pods
-from device_plugin.core.jobs.plan import Admit, Scale, Step, Suspend, Window
-from device_plugin.core.jobs.queue import due_at
+from device_plugin.core.jobs.plan import Admit, Plan, Scale, Step, Suspend, Window
+from device_plugin.core.jobs.queue import due, due_at
+from device_plugin.core.jobs.rank import kept_until
 from device_plugin.core.jobs.resize import api_time
 from device_plugin.core.jobs.rules import Rules
 from device_plugin.jobs.watch.managed import Managed
@@ -35,12 +37,13 @@ def next_change(
     step: Step | None,
     rules: Rules,
     *,
+    plan: Plan,
     now: float,
     contended: bool,
     giving: Sequence[Managed] = (),
     start: float | None = None,
 ) -> NextChange | None:
-    """The next change of the job, None if none is known; `step` is what the last round planned for it.
+    """The next change of the job, None if none is known; `plan` is that of the last round, and `step` its part in it.
 
     `contended` is true while any job waits: only then one that runs gives way, and only otherwise one grows. The job
     waits until pods of the Jobs `giving` have left, and is expected to have room at `start`.
@@ -53,17 +56,37 @@ def next_change(
     record = managed.record
     match state.phase:
         case JobPhase.WAITING | JobPhase.STOPPED:
-            if start is not None:
-                return NextChange(f"is expected to start with {pods(state.spec.least)}", start)
-            return waiting_change(state, rules)
+            reserved = plan.reserved.get(state.spec.key)
+            expected = reserved.start if reserved is not None and reserved.start < inf else start
+            if expected is not None:
+                return NextChange(f"is expected to start with {pods(state.spec.least)}", expected)
+            return None if due(state, now, rules) else waiting_change(state, rules)
         case JobPhase.RESIZING | JobPhase.STOPPING if record is not None:
             return NextChange(f"has {pods(record.after)}", record.until, bounded=True)
-        case JobPhase.RUNNING if contended and not state.held and not state.spec.parts:
-            return NextChange("may give way to a job that waits", state.since + rules.quantum_s)
+        case JobPhase.RUNNING if contended:
+            waiting_long = bool(plan.reserved or plan.unreserved)
+            return min(_giving(state, rules, due=waiting_long), key=lambda change: change.at, default=None)
         case JobPhase.RUNNING if not contended and state.adjustable and state.width < state.spec.most:
             # Without a record, which any user may remove, the width has never changed.
             return NextChange("may grow", max(state.since, state.resized + rules.cooldown_s))
     return None
+
+
+def _giving(state: JobState, rules: Rules, *, due: bool) -> Iterator[NextChange]:
+    """The changes by which the job may make room for one of its priority, or with `due` for one that is due.
+
+    A job of a higher priority waits for none of these times.
+    """
+    if state.held or state.spec.parts:
+        return
+    kept = max(state.since, kept_until(state, rules, due=due))
+    if state.adjustable and state.width > state.floor:
+        yield NextChange(
+            "may be made narrower for a job that waits", max(kept, state.started + rules.young_s)
+        )
+    if rules.may_stop(state.spec):
+        quantum = rules.due_quantum_s if due else rules.quantum_s
+        yield NextChange("may be stopped for a job that waits", max(kept, state.since + quantum))
 
 
 def waiting_change(state: JobState, rules: Rules) -> NextChange:

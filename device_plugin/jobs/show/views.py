@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 
 from device_plugin.core.jobs.job import UNKNOWN, JobKey, JobPhase, JobState, pods
 from device_plugin.core.jobs.plan import Refuse
 from device_plugin.core.jobs.progress import Progress
-from device_plugin.core.jobs.queue import places
+from device_plugin.core.jobs.queue import due, due_at, places
 from device_plugin.core.jobs.resize import Resize, api_time
 from device_plugin.core.jobs.rules import Rules
 from device_plugin.core.jobs.sizing import offers
@@ -20,7 +21,7 @@ from device_plugin.jobs.watch.managed import Managed
 
 CORRECTION = "a correction"
 GIVEN = "pods of other jobs that leave"
-# Jobs that give way to another one and are named with it.
+# Jobs that give way to another one and are named with it, and nodes on which cards are kept for one.
 MOST_NAMED = 3
 
 
@@ -129,7 +130,7 @@ class _LastRound:
         # While it waits for pods of others to leave, its width is that with which it will start.
         giving = self._giving.get(key, ()) if state.phase is JobPhase.STARTING and managed.job.suspend else ()
         room = needed(state, last, self._rules)
-        why = _given(giving) if giving else _why(managed, state, last.at, room)
+        why = _given(giving) if giving else _why(managed, state, last, room, self._rules)
         short, start = last.short.get(key), last.starts.get(key)
         if limits := self._limits(spec) if spec.cards and not state.running else "":
             why = f"{why}; {limits}"
@@ -144,8 +145,8 @@ class _LastRound:
             left=managed.history.seconds_left(state.width) if managed.history and state.running else None,
             stuck=stuck_for(managed, state),
             next_change=next_change(
-                managed, state, step, self._rules, now=last.at, contended=bool(self._places), giving=giving,
-                start=start,
+                managed, state, step, self._rules, plan=last.plan, now=last.at, contended=bool(self._places),
+                giving=giving, start=start,
             ),
         )  # fmt: skip
 
@@ -174,7 +175,7 @@ _WHY: Mapping[JobPhase, str] = {
     JobPhase.WAITING: "waits for {room}",
     JobPhase.STARTING: "was admitted with {width}, and not all of its pods run yet",
     JobPhase.RUNNING: "runs with {width}",
-    JobPhase.STOPPING: "was stopped, and some of its pods have not ended yet",
+    JobPhase.STOPPING: "was {stopped}, and some of its pods have not ended yet",
     JobPhase.STOPPED: "was {stopped}, and waits for {room}",
 }
 WAITS_FOR: Mapping[JobPhase, str] = {
@@ -184,9 +185,9 @@ WAITS_FOR: Mapping[JobPhase, str] = {
 }
 
 
-def _why(managed: Managed, state: JobState, now: float, room: str) -> str:
-    """One sentence that gives the reason for the Job's phase; `room` is what it needs if it waits."""
-    record, spec = managed.record, state.spec
+def _why(managed: Managed, state: JobState, last: Round, room: str, rules: Rules) -> str:
+    """The reason for the Job's phase, and what it gave or gets; `room` is what it needs if it waits."""
+    record, spec, now = managed.record, state.spec, last.at
     room = room if spec.joint or spec.parts else f"room for {spec.least} of its pods"
     text = _WHY.get(state.phase, "").format(width=pods(state.width), room=room, stopped=_stopped(record))
     if state.phase is JobPhase.RESIZING and record is not None:
@@ -194,6 +195,7 @@ def _why(managed: Managed, state: JobState, now: float, room: str) -> str:
         text = f"goes from {record.before} to {pods(record.after)}" + (
             f" for job {helped}" if record.shrinks else ""
         )
+    text += _gave(record, state, now, rules) if state.running else _kept(state, last, rules)
     if managed.rigid:
         return f"{text}; its width stays, because the API server refused to change it: {managed.rigid}"
     if record is not None and managed.paused_until > now:
@@ -209,6 +211,45 @@ def _why(managed: Managed, state: JobState, now: float, room: str) -> str:
     if managed.spec.width_owner:
         return f"{text}; its width is left to {managed.spec.width_owner}"
     return text
+
+
+def _gave(record: Resize | None, state: JobState, now: float, rules: Rules) -> str:
+    """For which Job a running one was made narrower, and when it may grow again; empty if it was not."""
+    if record is None or record.beneficiary is None or not record.shrinks or state.width != record.after:
+        return ""
+    grows = max(now, state.resized + rules.cooldown_s)
+    when = f"from {api_time(grows)} on" if grows > now else "again"
+    return (
+        f"; it gave {pods(record.before - record.after)} for job {'/'.join(record.beneficiary)}, and grows {when} where"
+        " cards are idle"
+    )
+
+
+def _kept(state: JobState, last: Round, rules: Rules) -> str:
+    """Where cards are kept for a Job that waits, from when on, or why none are; empty for other Jobs."""
+    if not state.queued or state.spec.key in last.missing:
+        return ""
+    key, plan = state.spec.key, last.plan
+    if reserved := plan.reserved.get(key):
+        start = api_time(reserved.start) if reserved.start < inf else ""
+        when = (
+            f"it is expected to start there at {start}" if start else "when all of them are free is not known"
+        )
+        return f"; it is due: cards are kept for it{_on(reserved.nodes)}, and {when}"
+    if why := plan.unreserved.get(key):
+        no_cards = (
+            "it is due, and no cards are kept for it" if due(state, last.at, rules) else "it does not start"
+        )
+        return f"; {no_cards}: {why}"
+    if state.phase is JobPhase.STOPPED and not due(state, last.at, rules):
+        return f"; cards are kept for it from {api_time(due_at(state, rules))} on"
+    return ""
+
+
+def _on(nodes: Sequence[str]) -> str:
+    """The nodes as the end of a sentence, the first of many."""
+    more = f" and {len(nodes) - MOST_NAMED} more" if len(nodes) > MOST_NAMED else ""
+    return f" on {', '.join(nodes[:MOST_NAMED])}{more}" if nodes else ""
 
 
 def _stopped(record: Resize | None) -> str:

@@ -7,7 +7,7 @@ from device_plugin.core.jobs.job import JobState
 from device_plugin.core.jobs.plan import Plan
 from device_plugin.core.jobs.room import Room
 from device_plugin.core.jobs.rules import HOUR, Rules
-from hack.bench.jobs.policies import POLICIES
+from hack.bench.jobs.policies import policy
 from hack.bench.jobs.simulation import Costs, Simulation, SimulationOutcome
 from hack.bench.jobs.slots import SlotRoom
 from hack.bench.jobs.trace import EXPONENT, TraceJob
@@ -34,11 +34,11 @@ class Beside:
     restarts: int
 
 
-def beside(apart: float, tick: float = TICK_S) -> Beside:
+def beside(apart: float, rules: Rules, tick: float = TICK_S) -> Beside:
     """The small jobs, `apart` seconds from each other, beside the large one."""
     large = _job("large", 0.0, LARGE, LARGE_S)
     small = [_job(f"small-{number:02}", BEGIN_S + number * apart, 1, SMALL_S) for number in range(SMALL)]
-    alone, together = _Watched(), _Watched()
+    alone, together = _Watched(rules), _Watched(rules)
     (by_itself,) = alone.outcome([large], tick).runs
     run, *others = together.outcome([large, *small], tick).runs
     return Beside(
@@ -52,9 +52,9 @@ def beside(apart: float, tick: float = TICK_S) -> Beside:
 class _Watched:
     """The engine's policy, and the last time at which it found the large job narrower than all cards."""
 
-    def __init__(self) -> None:
+    def __init__(self, rules: Rules) -> None:
         self.narrow = 0.0
-        self._decide, _ = POLICIES["engine"]
+        self._decide, _ = policy("engine", rules)
 
     def outcome(self, jobs: Sequence[TraceJob], tick: float) -> SimulationOutcome:
         return Simulation(jobs, SlotRoom(LARGE), self, LARGE, costs=Costs(tick_s=tick)).run()
@@ -66,11 +66,11 @@ class _Watched:
         return self._decide(now, states, room)
 
 
-def small_beside_large() -> Report:
+def small_beside_large(rules: Rules) -> Report:
     """The figures of a burst of small jobs, and of small jobs apart."""
     figures, rows = {}, []
     for apart in APART_S:
-        found = beside(apart)
+        found = beside(apart, rules)
         figures[f"{apart:g}"] = {
             "wait_s": found.wait, "back_s": found.back, "delay_s": round(found.delay, 1),
             "restarts": found.restarts,
@@ -82,7 +82,7 @@ def small_beside_large() -> Report:
     return Report(
         {"apart": figures},
         f"{SMALL} jobs of one card beside one of {LARGE}, which has all cards; a tick of {TICK_S:g} s, and a"
-        f" cooldown of {Rules().cooldown_s:g} s\n" + table(titles, rows),
+        f" cooldown of {rules.cooldown_s:g} s\n" + table(titles, rows),
     )
 
 

@@ -2,6 +2,8 @@
 
     vgpu bench jobs --trace 103959.trace --cards 64 --squeeze 5.5 --widths 1..1x --slots
     vgpu bench jobs --loads FOLDER
+    vgpu bench jobs --trace 2869ce.trace --cards 40 --squeeze 3.5 --rigid --resumable 1
+    vgpu bench jobs --handmade livelock-3h,huge --policy engine
     vgpu bench jobs --split --cards 12
 
 A trace is in the format of gavel's: job_type, command, num_steps_arg, needs_data_dir, total_steps, arrival_time,
@@ -9,6 +11,10 @@ scale_factor, separated by tabs. With --loads the folder's traces are replayed a
 geometric means of the ratios are printed. `fifo-skip` runs each job at the width asked for, in order of arrival, and
 passes over what does not fit. `elastic-score` and `smallest-first` are the bare rules. `engine` is the job engine and
 knows nothing of the length of the jobs; with a suffix it knows their declared durations, their progress, or all of it.
+
+By default no job is stopped for one of its priority, as where the engine is installed without other settings: elastic
+ones shrink only. With --resumable 1 all jobs consent to be stopped. --handmade replays small traces that are made by a
+program, and names the promises that a policy breaks on them.
 
 --slots counts equal cards; --nodes N decides with the real ledger and place() on nodes of N cards. --split puts four
 jobs of sixteen sub-tasks among the first 240 jobs of --trace, or among synthetic ones. --cards-per-replica shows what
@@ -18,19 +24,21 @@ fragmentation of the nodes costs: compare --slots with --nodes 8.
 import argparse
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 from pathlib import Path
 
 from device_plugin.core.jobs.room import Room
+from device_plugin.core.jobs.rules import Rules
 from hack.bench.jobs.beside import small_beside_large
 from hack.bench.jobs.equal import equal_jobs
 from hack.bench.jobs.figures import COMPARED, Figures, Ratios, geometric_mean, ratios, shown, worst
 from hack.bench.jobs.large import planned_in
 from hack.bench.jobs.nodes import node_room, replicas_on
 from hack.bench.jobs.plot import draw
-from hack.bench.jobs.policies import BASE, POLICIES
+from hack.bench.jobs.policies import BASE, POLICIES, policy
+from hack.bench.jobs.promises import promises
 from hack.bench.jobs.simulation import DRAIN_S, START_S, TICK_S, Costs, Simulation, SimulationOutcome
 from hack.bench.jobs.slots import SlotRoom
 from hack.bench.jobs.splits import splits
@@ -67,9 +75,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--loads", type=Path, metavar="FOLDER", help="replay the four loads from its traces")
     parser.add_argument("--cards", type=int, default=64, metavar="N", help="with --trace (default: 64)")
     parser.add_argument("--squeeze", type=float, default=1.0, metavar="X", help="jobs arrive X times as fast")
-    parser.add_argument(
+    widths = parser.add_mutually_exclusive_group()
+    widths.add_argument(
         "--widths", choices=WIDTHS, default="1..1x", help="of the width asked (default: 1..1x)"
     )
+    widths.add_argument("--rigid", action="store_true", help="each job runs at the width asked for only")
+    parser.add_argument(
+        "--resumable", type=int, choices=(0, 1), default=0,
+        help="1: jobs may be stopped for jobs of their priority (default: 0)",
+    )  # fmt: skip
     room = parser.add_mutually_exclusive_group()
     room.add_argument("--slots", action="store_true", help="count equal cards (the default)")
     room.add_argument("--nodes", type=int, default=0, metavar="N", help="the real ledger, nodes of N cards")
@@ -95,6 +109,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--tells", type=int, default=1, metavar="N", help="one job of N says its length")
     parser.add_argument("--equal", action="store_true", help="20 equal jobs, where elasticity costs time")
+    parser.add_argument(
+        "--handmade", nargs="?", const="", metavar="NAME,NAME", help="traces made by hand (default: all)"
+    )
     parser.add_argument("--beside", action="store_true", help="64 jobs of one card beside one of 128")
     parser.add_argument("--split", action="store_true", help="four jobs of sixteen sub-tasks among others")
     parser.add_argument("--large", type=int, metavar="N", help="the time to plan for N jobs on N cards")
@@ -109,26 +126,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> Report:
     """Run the benchmark. Raises VgpuError for what cannot be run."""
     _check(args)
+    rules = Rules(resumable=bool(args.resumable))
     if args.large is not None:
-        return planned_in(args.large, args.nodes)
+        return planned_in(args.large, args.nodes, rules)
     if args.equal:
-        return equal_jobs()
+        return equal_jobs(rules)
     if args.beside:
-        return small_beside_large()
+        return small_beside_large(rules)
+    if args.handmade is not None:
+        with ProcessPoolExecutor(args.processes or None) as pool:
+            return promises(
+                args.handmade.split(",") if args.handmade else [], _policies(args.policy)[1:], rules, pool
+            )
     if args.split:
-        others = read(args.trace, args.cards, args.squeeze, per_model=args.per_model) if args.trace else ()
+        others = _read(args, args.trace, args.cards, args.squeeze) if args.trace else ()
         costs = Costs(args.drain, args.start, args.tick)
-        return splits(others, args.cards, costs, partial(_room, args.cards, args.nodes))
+        return splits(others, args.cards, costs, partial(_room, args.cards, args.nodes), rules)
     policies = _policies(args.policy)
     loads = _loads(args)
-    tasks = [(load, policy) for load in loads for policy in policies]
+    tasks = [(load, name) for load in loads for name in policies]
     with ProcessPoolExecutor(args.processes or None) as pool:
-        outcomes = list(pool.map(_replay, *zip(*tasks, strict=True)))
+        outcomes = list(pool.map(partial(_replay, rules=rules), *zip(*tasks, strict=True)))
     found: dict[str, dict[str, Figures]] = {load.name: {} for load in loads}
-    for (load, policy), outcome in zip(tasks, outcomes, strict=True):
-        found[load.name][policy] = Figures.of(outcome)
+    for (load, name), outcome in zip(tasks, outcomes, strict=True):
+        found[load.name][name] = Figures.of(outcome)
     if args.plot is not None:
-        draw({policy: outcome for (_, policy), outcome in zip(tasks, outcomes, strict=True)}, args.plot)
+        draw({name: outcome for (_, name), outcome in zip(tasks, outcomes, strict=True)}, args.plot)
     return _of_one(found[loads[0].name]) if len(loads) == 1 else _of_all(found)
 
 
@@ -153,7 +176,7 @@ def _check(args: argparse.Namespace) -> None:
 def _check_load(args: argparse.Namespace) -> None:
     if args.split and args.loads is not None:
         raise BenchError("--split takes one load: write --trace FILE, or nothing")
-    alone = args.equal or args.beside or args.split or args.large is not None
+    alone = args.equal or args.beside or args.split or args.handmade is not None or args.large is not None
     if alone and args.cards_per_replica:
         raise BenchError(
             "--cards-per-replica changes the jobs of --trace or --loads: write one of these alone"
@@ -198,8 +221,7 @@ def _loads(args: argparse.Namespace) -> Sequence[TraceLoad]:
         TraceLoad(
             f"{file.stem}@{cards}",
             in_replicas(
-                read(file, cards, squeeze, per_model=args.per_model), shares,
-                partial(replicas_on, cards, args.nodes or cards),
+                _read(args, file, cards, squeeze), shares, partial(replicas_on, cards, args.nodes or cards)
             ),
             cards, args.nodes, WIDTHS[args.widths], costs, args.tells,
         )
@@ -207,13 +229,18 @@ def _loads(args: argparse.Namespace) -> Sequence[TraceLoad]:
     ]  # fmt: skip
 
 
+def _read(args: argparse.Namespace, file: Path, cards: int, squeeze: float) -> Sequence[TraceJob]:
+    jobs = read(file, cards, squeeze, per_model=args.per_model)
+    return [replace(job, rigid=args.rigid) for job in jobs]
+
+
 def _room(cards: int, per_node: int) -> Room:
     return node_room(cards, per_node) if per_node else SlotRoom(cards)
 
 
-def _replay(load: TraceLoad, policy: str) -> SimulationOutcome:
+def _replay(load: TraceLoad, name: str, rules: Rules) -> SimulationOutcome:
     room = _room(load.cards, load.per_node)
-    decide, knows = POLICIES[policy]
+    decide, knows = policy(name, rules)
     return Simulation(
         load.jobs,
         room,

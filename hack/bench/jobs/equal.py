@@ -1,6 +1,7 @@
 """Twenty equal jobs at once: elasticity starts all of them at once, and all of them end late."""
 
-from hack.bench.jobs.policies import BASE, POLICIES
+from device_plugin.core.jobs.rules import Rules
+from hack.bench.jobs.policies import BASE, policy
 from hack.bench.jobs.simulation import Costs, Simulation
 from hack.bench.jobs.slots import SlotRoom
 from hack.bench.jobs.trace import EXPONENT, TraceJob
@@ -11,7 +12,7 @@ JOBS, ASKED, CARDS = 20, 4, 28
 DURATION_S, TICK_S, APART_S = 287.0, 5.0, 0.5
 
 
-def equal_jobs() -> Report:
+def equal_jobs(rules: Rules) -> Report:
     """The mean completion time and the mean wait of the jobs, one after another and with the engine."""
     work = DURATION_S * ASKED**EXPONENT
     jobs = [
@@ -19,15 +20,15 @@ def equal_jobs() -> Report:
         for number in range(JOBS)
     ]
     figures, rows = {}, []
-    for policy in (BASE, "elastic-score", "engine"):
-        decide, knows = POLICIES[policy]
+    for name in (BASE, "elastic-score", "engine", "engine-declared", "engine-progress", "engine-all"):
+        decide, knows = policy(name, rules)
         runs = Simulation(
             jobs, SlotRoom(CARDS), decide, CARDS, knows=knows, costs=Costs(tick_s=TICK_S)
         ).run().runs  # fmt: skip
         jct = sum(run.finished - run.trace.arrival for run in runs) / JOBS
         wait = sum(run.first - run.trace.arrival for run in runs) / JOBS
-        figures[policy] = {"jct_mean_s": round(jct, 1), "wait_mean_s": round(wait, 1)}
-        rows.append([policy, f"{jct:.1f}", f"{wait:.1f}"])
+        figures[name] = {"jct_mean_s": round(jct, 1), "wait_mean_s": round(wait, 1)}
+        rows.append([name, f"{jct:.1f}", f"{wait:.1f}"])
     return Report(
         {"policies": figures},
         f"{JOBS} equal jobs of {ASKED} replicas on {CARDS} cards\n"

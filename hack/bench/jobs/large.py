@@ -22,7 +22,7 @@ from hack.bench.report import Report
 WIDTHS, NOW = (1, 1, 1, 2, 4, 8), 100 * HOUR
 
 
-def planned_in(count: int, per_node: int) -> Report:
+def planned_in(count: int, per_node: int, rules: Rules) -> Report:
     """Processor seconds of a round of `count` jobs on as many cards, while all are busy and when all jobs are new.
 
     On nodes also of a round in which each job that waits asks for something else.
@@ -31,12 +31,12 @@ def planned_in(count: int, per_node: int) -> Report:
     jobs = _jobs(count, room)
     waiting = sum(job.queued for job in jobs)
     with room.trial():
-        busy_s, steps = _timed(jobs, room)
+        busy_s, steps = _timed(jobs, room, rules)
     for job in jobs:
         if job.width:
             room.give(job.spec, job.width)
     new = [JobState(spec=job.spec, since=NOW) for job in jobs]
-    first_s, first = _timed(new, room)
+    first_s, first = _timed(new, room, rules)
     figures: dict[str, float] = {
         "jobs": count, "cards": count, "waiting": waiting, "busy_s": round(busy_s, 3), "busy_steps": steps,
         "first_s": round(first_s, 3), "first_steps": first,
@@ -46,7 +46,7 @@ def planned_in(count: int, per_node: int) -> Report:
         f" wait ({steps} steps), {first_s:.3f} for the first round of all ({first} steps)"
     )
     if per_node:
-        worst_s, rounds = _distinct(count, per_node)
+        worst_s, rounds = _distinct(count, per_node, rules)
         figures |= {"distinct_s": round(worst_s, 3), "distinct_rounds": rounds}
         text += (
             f"; {worst_s:.3f} for the longest round where each asks for something else ({rounds} rounds until all of"
@@ -55,7 +55,7 @@ def planned_in(count: int, per_node: int) -> Report:
     return Report(figures, text)
 
 
-def _distinct(count: int, per_node: int) -> tuple[float, int]:
+def _distinct(count: int, per_node: int, rules: Rules) -> tuple[float, int]:
     """The longest of the rounds until all of `count` jobs were looked at, no two of which ask for the same, and those.
 
     All cards are taken. In each round the jobs are looked at for as long as the engine does.
@@ -70,7 +70,7 @@ def _distinct(count: int, per_node: int) -> tuple[float, int]:
     spent = list[float]()
     while not spent or search.cut:
         search.begin({job.spec.user for job in jobs})
-        spent.append(_timed(jobs, LedgerRoom(ledger, placer, {}, search=search))[0])
+        spent.append(_timed(jobs, LedgerRoom(ledger, placer, {}, search=search), rules)[0])
     return max(spent), len(spent)
 
 
@@ -99,7 +99,7 @@ def _jobs(count: int, room: Room) -> Sequence[JobState]:
     return jobs
 
 
-def _timed(jobs: Sequence[JobState], room: Room) -> tuple[float, int]:
+def _timed(jobs: Sequence[JobState], room: Room, rules: Rules) -> tuple[float, int]:
     started = time.process_time()
-    plan = plan_round(NOW, jobs, room, Rules())
+    plan = plan_round(NOW, jobs, room, rules)
     return time.process_time() - started, len(plan.steps)

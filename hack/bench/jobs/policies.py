@@ -85,3 +85,9 @@ POLICIES: dict[str, tuple[Policy, Knows]] = {
     "engine-all": (ENGINE, Knows.ALL),
 }
 """Each policy, and what it knows of the length of the jobs."""
+
+
+def policy(name: str, rules: Rules) -> tuple[Policy, Knows]:
+    """The policy of this name, the engine with these rules, and what it knows of the length of the jobs."""
+    decide, knows = POLICIES[name]
+    return (partial(plan_round, rules=rules) if decide is ENGINE else decide), knows

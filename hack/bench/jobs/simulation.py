@@ -50,7 +50,7 @@ class Run:
 
     __slots__ = (
         "attained", "ends", "finished", "first", "knows", "left", "phase", "ready", "resized", "restarts", "seen",
-        "since", "spec", "stop_longest", "trace", "version", "width",
+        "since", "spec", "stopped_s", "stops", "trace", "version", "width",
     )  # fmt: skip
 
     def __init__(self, trace: TraceJob, spec: JobSpec, knows: Knows) -> None:
@@ -59,7 +59,14 @@ class Run:
         self.phase, self.width = JobPhase.WAITING, 0
         self.since, self.resized, self.ready, self.seen = trace.arrival, -inf, inf, trace.arrival
         self.attained, self.restarts, self.version = 0.0, 0, 0
-        self.first, self.finished, self.stop_longest, self.ends = inf, inf, 0.0, inf
+        self.first, self.finished, self.ends, self.stopped_s = inf, inf, inf, 0.0
+        # The times at which it stopped and went on.
+        self.stops: list[tuple[float, float]] = []
+
+    @property
+    def stop_longest(self) -> float:
+        """The longest time for which it was stopped."""
+        return max((end - begin for begin, end in self.stops), default=0.0)
 
     def advance(self, now: float) -> None:
         """Count the work and the service until `now`."""
@@ -77,6 +84,8 @@ class Run:
         return JobState(
             spec=self.spec, phase=phase, width=self.width, since=self.since, resized=self.resized,
             attained=self.attained, remaining=self._remaining(), exponent=self.trace.exponent,
+            started=self.since if self.width else -inf, stopped_s=self.stopped_s,
+            displaced=phase is JobPhase.STOPPED,
         )  # fmt: skip
 
     def _remaining(self) -> float | None:
@@ -96,7 +105,8 @@ class Run:
             self.phase, self.since, self.ready = JobPhase.STOPPED, now, inf
         else:
             if self.phase is JobPhase.STOPPED:
-                self.stop_longest = max(self.stop_longest, now + wait_s - self.since)
+                self.stopped_s = now - self.since
+                self.stops.append((self.since, now + wait_s))
             if self.first == inf:
                 self.first = now + wait_s
             else:
@@ -229,10 +239,10 @@ class Simulation:
 
 
 def spec_of(job: TraceJob, widest: int, cards: int) -> JobSpec:
-    """The specification of a trace's job: any width from 1 to `widest` times the width asked."""
+    """The specification of a trace's job: any width up to `widest` times the one asked; a rigid one has that alone."""
     return JobSpec(
-        key=("bench", job.name), uid=job.name, asked=job.asked, least=1,
-        most=min(widest * job.asked, cards // job.cards), cards=float(job.cards),
+        key=("bench", job.name), uid=job.name, asked=job.asked, least=job.asked if job.rigid else 1,
+        most=job.asked if job.rigid else min(widest * job.asked, cards // job.cards), cards=float(job.cards),
         request=PodRequest("", (("main", Request(FAMILY, whole=job.cards)),)),
         expected_seconds=job.declared, created=job.arrival,
     )  # fmt: skip

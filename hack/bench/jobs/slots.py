@@ -1,9 +1,10 @@
 """Room as a number of equal cards, wherever they are: fast, and without fragmentation."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from types import TracebackType
 
-from device_plugin.core.jobs.job import JobSpec
+from device_plugin.core.jobs.job import JobKey, JobSpec
+from device_plugin.core.jobs.room import Place, Site
 
 
 class SlotRoom:
@@ -12,6 +13,9 @@ class SlotRoom:
     def __init__(self, slots: int, held: int = 0) -> None:
         self.slots = slots
         self.held = held
+        # By name: the cards that are reserved, and those of them that are closed because they are free.
+        self._reserved: dict[JobKey, int] = {}
+        self._closed: dict[JobKey, int] = {}
 
     def take(self, job: JobSpec, count: int) -> bool:
         if count > self.free(job):
@@ -23,7 +27,7 @@ class SlotRoom:
         self.held -= count * int(job.cards)
 
     def free(self, job: JobSpec) -> int:
-        return (self.slots - self.held) // int(job.cards)
+        return int(self.idle()) // int(job.cards)
 
     def capacity(self, job: JobSpec, /, **_: bool) -> int:
         return self.slots // int(job.cards)
@@ -37,8 +41,33 @@ class SlotRoom:
     def givers(self, _: Sequence[JobSpec], /) -> None:
         return None
 
-    def keep(self, _: Sequence[JobSpec], /) -> bool:
-        return False
+    def places(self, job: JobSpec, count: int) -> Sequence[Place]:
+        return [int(job.cards)] * count
+
+    def nodes(self, _: Sequence[Place], /) -> tuple[str, ...]:
+        return ()
+
+    def reserve(self, name: JobKey, places: Sequence[Place], /) -> None:
+        self._reserved[name] = sum(place for place in places if isinstance(place, int))
+        self._close(name)
+
+    def _close(self, name: JobKey) -> None:
+        self._closed.pop(name, None)
+        self._closed[name] = min(self._reserved[name], int(self.idle()))
+
+    def lift(self, name: JobKey, /) -> None:
+        self._reserved.pop(name, None)
+        self._closed.pop(name, None)
+
+    def renew(self) -> None:
+        for name in self._reserved:
+            self._close(name)
+
+    def sites(self, _: Sequence[JobSpec], /) -> None:
+        return None
+
+    def vacate(self, site: Site, jobs: Collection[JobKey], /) -> None:
+        raise NotImplementedError("cards have no nodes")
 
     def limits(self, _: JobSpec, /) -> str:
         return ""
@@ -47,10 +76,21 @@ class SlotRoom:
         return float(self.slots)
 
     def idle(self) -> float:
-        return float(self.slots - self.held)
+        return float(self.slots - self.held - sum(self._closed.values()))
+
+    def state(self) -> "SlotState":
+        """Everything that a trial may change."""
+        return self.held, dict(self._reserved), dict(self._closed)
+
+    def put_back(self, state: "SlotState") -> None:
+        """Take over an earlier state."""
+        self.held, self._reserved, self._closed = state
 
     def trial(self) -> "SlotTrial":
         return SlotTrial(self)
+
+
+SlotState = tuple[int, dict[JobKey, int], dict[JobKey, int]]
 
 
 class SlotTrial:
@@ -58,7 +98,7 @@ class SlotTrial:
 
     def __init__(self, room: SlotRoom) -> None:
         self._room = room
-        self._before = room.held
+        self._before = room.state()
         self._committed = False
 
     def commit(self) -> None:
@@ -66,11 +106,11 @@ class SlotTrial:
         self._committed = True
 
     def __enter__(self) -> "SlotTrial":
-        self._before = self._room.held
+        self._before = self._room.state()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if not self._committed or error is not None:
-            self._room.held = self._before
+            self._room.put_back(self._before)

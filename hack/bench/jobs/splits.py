@@ -7,7 +7,8 @@ from random import Random
 from device_plugin.core.jobs.job import JobState
 from device_plugin.core.jobs.plan import Plan
 from device_plugin.core.jobs.room import Room
-from hack.bench.jobs.policies import ENGINE
+from device_plugin.core.jobs.rules import Rules
+from hack.bench.jobs.policies import policy
 from hack.bench.jobs.simulation import Costs, Policy, Run, Simulation
 from hack.bench.jobs.subtasks import SplitRun, part_runs, split_run
 from hack.bench.jobs.trace import EXPONENT, TraceJob
@@ -39,13 +40,15 @@ class SplitFigures:
     parts_twice: int
 
 
-def splits(others: Sequence[TraceJob], cards: int, costs: Costs, room: Callable[[], Room]) -> Report:
+def splits(
+    others: Sequence[TraceJob], cards: int, costs: Costs, room: Callable[[], Room], rules: Rules
+) -> Report:
     """The figures of each mode, and the mean JCT of the others against that with the barrier.
 
     The first OTHERS of `others` are replayed, or synthetic ones if there are none. `room` makes an empty room.
     """
     jobs = others[:OTHERS] or _synthetic(cards)
-    found = {mode: _figures(jobs, cards, costs, room(), mode) for mode in MODES}
+    found = {mode: _figures(jobs, cards, costs, room(), mode, rules) for mode in MODES}
     base = found[MODES[0]].others_jct_mean_s
     compared = {mode: round(each.others_jct_mean_s / base, 4) for mode, each in found.items()}
     rows = [
@@ -63,9 +66,12 @@ def splits(others: Sequence[TraceJob], cards: int, costs: Costs, room: Callable[
     )
 
 
-def _figures(jobs: Sequence[TraceJob], cards: int, costs: Costs, room: Room, mode: str) -> SplitFigures:
+def _figures(
+    jobs: Sequence[TraceJob], cards: int, costs: Costs, room: Room, mode: str, rules: Rules
+) -> SplitFigures:
+    engine, _ = policy("engine", rules)
     made = {name: _runs(name, at, seconds, cards, mode) for name, at, seconds in _works(jobs)}
-    decide = _ranked(ENGINE, made) if mode == "window-ranked" else ENGINE
+    decide = _ranked(engine, made) if mode == "window-ranked" else engine
     more = [run for runs in made.values() for run in runs]
     runs = Simulation(jobs, room, decide, cards, costs=costs, more=more).run().runs[: len(jobs)]
     ratios = [
@@ -81,12 +87,12 @@ def _figures(jobs: Sequence[TraceJob], cards: int, costs: Costs, room: Room, mod
     )  # fmt: skip
 
 
-def _ranked(policy: Policy, made: Mapping[str, Sequence[Run]]) -> Policy:
+def _ranked(decide: Policy, made: Mapping[str, Sequence[Run]]) -> Policy:
     """The policy where each sub-task counts as having had the service of all of its split."""
 
     def ranked(now: float, jobs: Sequence[JobState], room: Room) -> Plan:
         served = {name: sum(run.attained for run in runs) for name, runs in made.items()}
-        return policy(
+        return decide(
             now, [replace(job, attained=served.get(job.spec.split_of, job.attained)) for job in jobs], room
         )
 

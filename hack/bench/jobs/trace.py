@@ -40,7 +40,7 @@ COLUMNS = 7
 class TraceJob:
     """A job of a trace: `work` is in seconds of one replica, `declared` in seconds at the width asked for.
 
-    Each replica takes `cards` cards of one node.
+    Each replica takes `cards` cards of one node. A `rigid` job runs at the width asked for only.
     """
 
     name: str
@@ -50,6 +50,7 @@ class TraceJob:
     exponent: float
     declared: float
     cards: int = 1
+    rigid: bool = False
 
     def speed(self, width: int) -> float:
         """Replica-seconds of work per second at a width."""

@@ -177,6 +177,21 @@ def test_other_options_are_written_where_they_belong(printed: Printed) -> None:
     assert environment(job) == {"A": "b=c"}
 
 
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ((), (None, None)),
+        (("--resumable",), (True, None)),
+        (("--no-resumable", "--min-runtime=1h30m"), (False, 5400)),
+    ],
+)
+def test_a_job_says_when_it_may_be_stopped(
+    printed: Printed, words: tuple[str, ...], expected: tuple[bool | None, float | None]
+) -> None:
+    (job,) = printed("--cards=1", *words, "--", "x")
+    assert (spec_of(job).resumable, spec_of(job).min_runtime) == expected
+
+
 def test_before_kubernetes_1_36_the_scheduler_and_what_confines_are_written(printed: Printed) -> None:
     (job,) = printed("--mem=4", "--scheduler=vgpu-scheduler", "--", "x")
     pods = job["spec"]["template"]["spec"]
@@ -230,6 +245,14 @@ def test_json_is_one_object(capsys: pytest.CaptureFixture[str]) -> None:
             "write either --cards, or --mem and --cores, or --percent",
         ),
         ("t --image I --percent 25 --mem 4 -- x", "write either --percent, or --mem and --cores"),
+        (
+            "t --image I --cards 1 --min-runtime 25h -- x",
+            "--min-runtime is '25h': write a time of at most 24 hours, such as 2h or 90m",
+        ),
+        (
+            "t --image I --mem 1 --resumable --split {0}/large",
+            "--resumable: leave it out, because the sub-tasks",
+        ),
         ("t --image I --cards 1 --duration 8 -- x", "--duration is '8': write a time of at most 366 days"),
         ("t --image I --samples 8 -- x", "lacks --duration, --model: write --duration, --model too"),
         (

@@ -27,7 +27,15 @@ def carried_out(jobs: Sequence[JobState], plan: Plan, now: float) -> list[JobSta
         job = after[step.job]
         match step:
             case Admit():
-                changed = {"phase": JobPhase.RUNNING, "width": step.width, "since": now, "resized": now}
+                changed = {
+                    "phase": JobPhase.RUNNING,
+                    "width": step.width,
+                    "since": now,
+                    "resized": now,
+                    "started": now,
+                    "stopped_s": now - job.since if job.phase is JobPhase.STOPPED else 0.0,
+                    "displaced": False,
+                }
             case Scale():
                 changed = {
                     "width": step.after,
@@ -37,7 +45,7 @@ def carried_out(jobs: Sequence[JobState], plan: Plan, now: float) -> list[JobSta
             case Window():
                 changed = {"width": step.parallelism}
             case Suspend():
-                changed = {"phase": JobPhase.STOPPED, "width": 0, "since": now}
+                changed = {"phase": JobPhase.STOPPED, "width": 0, "since": now, "displaced": True}
             case Refuse():
                 changed = {"phase": JobPhase.REFUSED}
         after[step.job] = replace(job, **changed)  # type: ignore[arg-type]

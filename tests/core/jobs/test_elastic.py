@@ -111,9 +111,9 @@ def test_one_that_cannot_grow_leaves_the_cards_to_others() -> None:
     assert planned(42, *jobs).steps == (Scale(("default", "c"), 8, 9),)
 
 
-def test_new_jobs_start_as_wide_as_there_is_room() -> None:
+def test_new_jobs_start_at_the_width_asked_for_one_after_another() -> None:
     jobs = [waiting("a", most=6), waiting("b", most=2)]
-    assert widths(jobs, planned(7, *jobs)) == {"a": 5, "b": 2}
+    assert widths(jobs, planned(7, *jobs)) == {"a": 6, "b": 1}
 
 
 def test_the_window_of_a_split_job_grows_one_by_one_and_at_once() -> None:

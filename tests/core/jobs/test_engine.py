@@ -1,17 +1,17 @@
 """What holds for every plan, over random states; and when the next one may differ."""
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from device_plugin.core.jobs.engine import plan_round
-from device_plugin.core.jobs.job import JobKey, JobPhase, JobSpec, JobState
+from device_plugin.core.jobs.job import JobKey, JobPhase, JobState
 from device_plugin.core.jobs.plan import Admit, Plan, Refuse, Scale, Suspend, Window
-from device_plugin.core.jobs.rearrange import LOOKS
-from device_plugin.core.jobs.room import LedgerRoom
+from device_plugin.core.jobs.reservation import MOST_RESERVED
+from device_plugin.core.jobs.room import LedgerRoom, Site
 from device_plugin.core.jobs.rules import HOUR, Rules
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.node_constraints import (
@@ -219,7 +219,7 @@ def test_equal_states_give_equal_plans_whatever_the_order_of_the_jobs() -> None:
     [
         ([running("a", 1, since=NOW, most=4), running("b", 3, since=NOW)], RULES.cooldown_s),
         ([running("a", 1, since=NOW, attained=HOUR / 2), waiting("b")], HOUR / 2),
-        ([running("a", 1, since=NOW, attained=9 * HOUR), waiting("b")], HOUR),
+        ([running("a", 1, since=NOW, attained=9 * HOUR), waiting("b")], RULES.due_quantum_s),
         ([running("a", 1, since=NOW, attained=7 * HOUR), stopped("b", since=NOW, attained=3 * HOUR)], RULES.cooldown_s),
     ],
 )  # fmt: skip
@@ -256,13 +256,13 @@ def test_a_user_with_many_kinds_of_hopeless_jobs_leaves_others_their_searches() 
 
 
 class CountingRoom(LedgerRoom):
-    """A room that counts how often a job gives."""
+    """A room that counts how often jobs leave a node."""
 
-    gives = 0
+    vacated = 0
 
-    def give(self, job: JobSpec, count: int) -> None:
-        self.gives += 1
-        super().give(job, count)
+    def vacate(self, site: Site, jobs: Collection[JobKey], /) -> None:
+        self.vacated += 1
+        super().vacate(site, jobs)
 
 
 def test_a_thousand_overdue_jobs_that_may_go_to_some_nodes_empty_the_room_a_few_times_only() -> None:
@@ -282,4 +282,115 @@ def test_a_thousand_overdue_jobs_that_may_go_to_some_nodes_empty_the_room_a_few_
         for n in range(1000)
     ]
     assert plan_round(NOW, [*busy, *overdue], room, RULES).steps == ()
-    assert room.gives <= LOOKS * len(busy)
+    assert 0 < room.vacated <= 8 * MOST_RESERVED
+
+
+def test_a_rigid_job_is_never_stopped_for_one_small_job_of_its_priority() -> None:
+    large = running("large", 128, since=NOW - 2 * HOUR, attained=256 * HOUR)
+    for waited in (60.0, 100 * HOUR):
+        small = replace(waiting("small"), since=NOW - waited)
+        assert planned(128, large, small).steps == ()
+        assert planned(128, large, replace(small, spec=replace(small.spec, priority=-1))).steps == ()
+    fresh = replace(waiting("small"), since=NOW - 60)
+    assert planned(128, large, fresh, rules=Rules(resumable=True)).steps == (), "127 cards would be idle"
+    bound = replace(large, spec=replace(large.spec, least=100))
+    few = [replace(waiting(f"s{n:02}"), since=NOW - 60) for n in range(29)]
+    plan = planned(128, bound, *few)
+    assert next(step.after for step in plan.steps if isinstance(step, Scale)) == 100
+    assert sum(isinstance(step, Admit) for step in plan.steps) == 28
+
+
+def test_64_small_jobs_beside_a_wide_one_start_in_one_round_and_it_has_its_cards_again_afterwards() -> None:
+    wide = running("wide", 128, least=64, most=128, since=NOW - 2 * HOUR, attained=256 * HOUR)
+    small = [replace(waiting(f"s{n:02}"), since=NOW - 5) for n in range(64)]
+    jobs = [wide, *small]
+    after = carried_out(jobs, planned(128, *jobs), NOW)
+    assert [job.width for job in after] == [64] + [1] * 64
+    later = NOW + RULES.cooldown_s
+    (back,) = carried_out(after[:1], planned(128, after[0], now=later), later)
+    assert back.width == 128
+
+
+@pytest.mark.parametrize("resumable", [True, False])
+def test_a_rigid_job_beside_a_stream_of_small_ones_is_served(*, resumable: bool) -> None:
+    """Eight cards, 3 h of work on all of them, and a job of one card and 30 min each 20 min."""
+    world = Stream(cards=8, rules=Rules(resumable=resumable), every=1200.0, seconds=1800.0)
+    world.add("rigid", 8, 3 * HOUR, resumes=resumable)
+    world.run(3 * 86_400.0)
+    assert "rigid" in world.ended
+    assert world.longest_stop <= 12 * HOUR
+    assert world.stops <= (2 if resumable else 0)
+
+
+def test_a_job_that_begins_anew_waits_while_a_higher_priority_waits() -> None:
+    world = Stream(cards=8, rules=RULES, every=1200.0, seconds=1800.0, priority=1)
+    world.add("rigid", 8, 3 * HOUR, resumes=False)
+    world.run(2 * 86_400.0)
+    assert world.stops <= 2, "it does not start between two jobs of the stream only to be stopped again"
+    displaced = stopped("anew", since=NOW - 60)
+    displaced = replace(displaced, displaced=True)
+    high = replace(waiting("high", least=2, most=2, priority=1), since=NOW - 60)
+    assert planned(1 + 1, running("r", 1, priority=1, since=NOW - 60), displaced, high).steps == ()
+    for other in (
+        replace(displaced, displaced=False),
+        replace(displaced, spec=job_spec("anew", resumable=True)),
+    ):
+        steps = planned(2, running("r", 1, priority=1, since=NOW - 60), other, high).steps
+        assert steps == (Admit(other.spec.key, 1),)
+
+
+class Stream:
+    """Jobs over virtual time on slots: a small job comes `every` seconds and takes `seconds`."""
+
+    TICK = 60.0
+
+    def __init__(self, *, cards: int, rules: Rules, every: float, seconds: float, priority: int = 0) -> None:
+        self.cards, self.rules, self.every, self.seconds, self.priority = (
+            cards,
+            rules,
+            every,
+            seconds,
+            priority,
+        )
+        self.jobs: dict[JobKey, JobState] = {}
+        self.left: dict[JobKey, float] = {}
+        self.whole: dict[JobKey, float] = {}
+        self.ended = set[str]()
+        self.stops, self.longest_stop = 0, 0.0
+
+    def add(self, name: str, width: int, seconds: float, *, since: float = 0.0, resumes: bool = True) -> None:
+        """A rigid job; one that does not resume begins anew each time."""
+        mine = 0 if width > 1 else self.priority
+        job = replace(waiting(name, least=width, most=width, priority=mine), since=since)
+        self.jobs[job.spec.key], self.left[job.spec.key] = job, seconds
+        if not resumes:
+            self.whole[job.spec.key] = seconds
+
+    def run(self, until: float) -> None:
+        """Time passes until then."""
+        number, now = 0, 0.0
+        while now < until:
+            for key, job in list(self.jobs.items()):
+                if job.width:
+                    self.jobs[key] = replace(job, attained=job.attained + self.TICK * job.width)
+                    self.left[key] -= self.TICK
+                    if self.left[key] <= 0:
+                        self.ended.add(key[1])
+                        del self.jobs[key]
+            if now >= self.every * (number + 1):
+                number += 1
+                self.add(f"s{number}", 1, self.seconds, since=now)
+            self._round(now)
+            now += self.TICK
+
+    def _round(self, now: float) -> None:
+        before = list(self.jobs.values())
+        plan = planned(self.cards, *before, now=now, rules=self.rules)
+        for step in plan.steps:
+            job = self.jobs[step.job]
+            if isinstance(step, Suspend):
+                self.stops += step.job[1] == "rigid"
+                self.left[step.job] = self.whole.get(step.job, self.left[step.job])
+            elif isinstance(step, Admit) and job.phase is JobPhase.STOPPED:
+                self.longest_stop = max(self.longest_stop, now - job.since)
+        self.jobs = {job.spec.key: job for job in carried_out(before, plan, now)}

@@ -75,18 +75,18 @@ def test_q3_no_cards_are_kept_where_other_pods_are_in_the_way() -> None:
     ("blocker", "kept"),
     [
         (running("blocker", 1, since=NOW - RULES.quantum_s + 1, queue="mine"), True),
-        (running("blocker", 1, since=NOW - RULES.quantum_s, queue="mine"), False),
-        (replace(running("blocker", 1, since=NOW - RULES.quantum_s), held=True), False),
+        (running("blocker", 1, since=NOW - RULES.quantum_s, queue="mine"), True),
+        (replace(running("blocker", 1, since=NOW - RULES.quantum_s), held=True), True),
+        (running("blocker", 1, since=NOW - RULES.quantum_s + 1, user="large"), True),
+        (running("blocker", 1, since=NOW - RULES.quantum_s, user="large"), False),
         (running("blocker", 1, least=1, most=9, parts=9, since=NOW - RULES.quantum_s), False),
-        (running("blocker", 1, since=NOW - RULES.turn_s + 1, queue="mine", user="other"), True),
-        (running("blocker", 1, since=NOW - RULES.turn_s, queue="mine", user="other"), False),
-        (replace(running("blocker", 1, since=NOW - RULES.turn_s, user="other"), held=True), False),
+        (running("blocker", 1, since=NOW - RULES.turn_s, queue="mine", user="other"), True),
     ],
 )
-def test_q3_no_cards_are_kept_where_a_job_that_goes_on_and_on_is_in_the_way(
+def test_q3_cards_are_kept_whatever_is_in_the_way_but_jobs_of_the_same_user(
     blocker: JobState, kept: bool
 ) -> None:
-    large = new("large", least=4, most=4, queue="a", since=NOW - 100 * RULES.age_s)
+    large = new("large", least=4, most=4, queue="a", user="large", since=NOW - 100 * RULES.age_s)
     small = new("small", queue="b", user="other")
     after = widths([blocker, large, small], planned(4, blocker, large, small))
     assert (after["large"], after["small"]) == (0, 0 if kept else 1)

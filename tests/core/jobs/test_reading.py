@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_plugin.core.annotations import KEYS
+from device_plugin.core.annotations import KEYS, KUEUE_QUEUE
 from device_plugin.core.errors import RequestError
 from device_plugin.core.jobs.reading import ANNOTATIONS, LABELS, OURS, job_spec
 from device_plugin.core.jobs.spec import Goal, Split
@@ -129,6 +129,27 @@ def test_sized() -> None:
 )  # fmt: skip
 def test_times(text: str, seconds: float) -> None:
     assert spec(annotations={"expected-duration": text}).expected_seconds == seconds
+
+
+@pytest.mark.parametrize(("text", "expected"), [("true", True), ("false", False), (None, None)])
+def test_a_job_says_whether_its_program_goes_on_after_a_stop(text: str | None, expected: bool | None) -> None:
+    assert spec(annotations={"resumable": text} if text else {}).resumable is expected
+
+
+@pytest.mark.parametrize("fields", [{"labels": {**QUEUED, KUEUE_QUEUE: "theirs"}}, {"owner": "JobSet"}])
+def test_another_controller_stops_its_jobs_itself(fields: Mapping[str, Any]) -> None:
+    assert spec(annotations={"resumable": "true"}, **fields).resumable is False
+    assert spec(**fields).resumable is False, "whatever the engine's settings say"
+
+
+def test_a_sub_task_that_is_a_job_may_say_that_it_goes_on() -> None:
+    assert spec({**QUEUED, "split-of": "nightly", "part": "3"}, {"resumable": "true"}).resumable is True
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("2h", 7200), ("1d", 86_400), ("24h", 86_400), ("90s", 90)])
+def test_the_least_time_that_it_runs(text: str, seconds: float) -> None:
+    assert spec(annotations={"min-runtime": text}).min_runtime == seconds
+    assert spec().min_runtime is None
 
 
 def test_a_long_checkpoint() -> None:

@@ -233,6 +233,21 @@ def test_the_searches_of_a_round_are_bounded_and_one_users_cost_no_other(
     assert looks[0] < 2 * ROUND_LOOKS
 
 
+def test_what_was_not_looked_at_for_one_user_is_no_answer_to_another(half_used: Ledger) -> None:
+    search = Search(half_used, Placer(half_used))
+    same = slice_request("", 1, 1)
+    evil = [waiting("evil", number, containers(number)) for number in range(60)] + [waiting("evil", 99, same)]
+    search.begin({"evil", "good"})
+    room = LedgerRoom(half_used, Placer(half_used), {}, search=search)
+    # One user's jobs come first: he has had no service, and the other one has had some.
+    had = replace(waiting("good", 1, containers(99)), attained=1e6)
+    every = (*evil, waiting("good", 0, same), had)
+    jobs = [replace(job, spec=replace(job.spec, queue="default", priority=0)) for job in every]
+    plan = plan_round(2000.0, jobs, room, Rules())
+    assert search.used_up("evil")
+    assert ("good", "j0000") in [step.job for step in plan.steps if isinstance(step, Admit)]
+
+
 def test_all_are_looked_at_after_some_rounds_and_then_nothing_is(half_used: Ledger, looks: list[int]) -> None:
     placer = Placer(half_used)
     search, jobs = (

@@ -158,7 +158,11 @@ def hostile_worlds(rng: random.Random) -> Iterator[World]:
     """Worlds in which a tenant writes, after each turn."""
     for _ in range(WORLDS):
         rules = Rules(
-            quantum_s=rng.choice((60, 3600)), age_s=rng.choice((30, 3600)), use=rng.choice((0.8, 1.0))
+            young_s=rng.choice((0, 600)),
+            resumable=rng.random() < 0.5,
+            quantum_s=rng.choice((60, 3600)),
+            age_s=rng.choice((30, 3600)),
+            use=rng.choice((0.8, 1.0)),
         )
         world = World(rng.choice((1, 4)), rules=rules, rates="resnet50 Z100 390")
         tenant = Tenant(world, rng)
@@ -187,7 +191,7 @@ def test_a_pod_that_never_finds_a_node_keeps_no_cards_from_others() -> None:
 
 def test_an_index_that_succeeds_keeps_no_cards_from_others() -> None:
     """Its author may let it end at once: the Job keeps its width from then on, but not its cards."""
-    world = World(4, rules=Rules(quantum_s=60))
+    world = World(4, rules=Rules(young_s=0.0, quantum_s=60, resumable=True))
     world.queue("greedy", 4, 1, 4)
     world.settle(2)
     world.succeed("greedy", 3)

@@ -10,11 +10,14 @@ from device_plugin.core.batch import Job
 from device_plugin.core.jobs.job import JobPhase
 from device_plugin.core.jobs.progress import ProgressReport
 from device_plugin.core.jobs.resize import Resize
+from device_plugin.core.jobs.rules import Rules
 from device_plugin.jobs.execute.writes import Action
 from tests.jobs.world import World
 
 HOURS, STEP_S = 24, 120.0
 CREATED = "2027-01-15T07:00:00Z"
+# All of them consent to be stopped for their equals.
+RULES = Rules(young_s=0.0, resumable=True)
 Cheat = Callable[[World, Job], None]
 
 
@@ -46,7 +49,7 @@ def stops_it_himself(world: World, job: Job) -> None:
 
 def service(cheat: Cheat | None) -> float:
     """The hours that the Job of one of two tenants has had the only card, if he cheats."""
-    world = World(cards=1)
+    world = World(cards=1, rules=RULES)
     for name in ("good", "evil"):
         world.queue(name, 1, namespace=name, created=CREATED)
     had = 0.0
@@ -88,7 +91,7 @@ def actions(world: World, name: str) -> list[Action]:
 
 
 def test_a_stop_keeps_its_past_without_a_further_write() -> None:
-    world = World()
+    world = World(rules=RULES)
     job = stopped(world)
     assert actions(world, "a") == [Action.START, Action.RECORD, Action.STOP]
     assert actions(world, "b") == [Action.START]
@@ -97,7 +100,7 @@ def test_a_stop_keeps_its_past_without_a_further_write() -> None:
 
 
 def test_a_removed_record_is_written_again_and_the_job_is_planned_as_before() -> None:
-    world = World()
+    world = World(rules=RULES)
     job, record = stopped(world), world.record("a")
     state = world.engine.rounds.last.states["default", "a"]
     world.api.put(without_record(job))
@@ -111,7 +114,7 @@ def test_a_removed_record_is_written_again_and_the_job_is_planned_as_before() ->
 
 
 def test_an_engine_that_has_not_seen_the_record_takes_it_from_the_status() -> None:
-    world = World()
+    world = World(rules=RULES)
     job, record = stopped(world), world.record("a")
     world.api.engines = []
     world.api.put(without_record(job))
@@ -123,7 +126,7 @@ def test_an_engine_that_has_not_seen_the_record_takes_it_from_the_status() -> No
 
 
 def test_who_stops_his_job_himself_has_had_what_it_ran_and_was_stopped_then() -> None:
-    world = World()
+    world = World(rules=RULES)
     running(world)
     began, by_hand = world.record("a").asked, world.now
     # Another one has the cards then, so that it stays stopped.
@@ -139,7 +142,7 @@ def test_who_stops_his_job_himself_has_had_what_it_ran_and_was_stopped_then() ->
 
 def test_who_ends_each_request_begins_no_new_turn() -> None:
     """A record that was not carried out says nothing of since when the Job runs."""
-    world = World()
+    world = World(rules=RULES)
     running(world, **{"vgpu.io/checkpoint-seconds": "600"})
     began = world.engine.rounds.last.states["default", "a"].since
     b = world.queue("b", 4)
@@ -158,7 +161,7 @@ def test_who_ends_each_request_begins_no_new_turn() -> None:
 
 
 def test_jobs_that_only_start_and_end_cost_one_write_each() -> None:
-    world = World()
+    world = World(rules=RULES)
     for name in "abcd":
         world.queue(name, 1)
     world.settle(30)

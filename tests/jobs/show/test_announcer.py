@@ -59,7 +59,7 @@ class Posted:
 
 @pytest.fixture
 def world() -> World:
-    return World(rules=Rules(cooldown_s=60.0))
+    return World(rules=Rules(cooldown_s=60.0, young_s=0.0))
 
 
 @pytest.fixture

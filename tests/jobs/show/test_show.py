@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from device_plugin.core.http_values import HttpAnswer, HttpRequest
+from device_plugin.core.jobs.engine import BEHIND_HIGHER
+from device_plugin.core.jobs.plan import Plan, Reserved
 from device_plugin.core.jobs.progress import Progress, ProgressReport
 from device_plugin.core.jobs.resize import Resize, api_time
 from device_plugin.core.jobs.rules import Rules
@@ -17,11 +19,14 @@ from tests.builders.batch_jobs import resize
 from tests.jobs.pools_world import PoolsWorld
 from tests.jobs.world import World
 
+# In a record of a stop that was decided two minutes before the clock of a World begins.
+STOPPED = {"asked": 1_799_999_880.0, "until": 1_799_999_880.0, "applied": True}
+
 
 @pytest.fixture
 def world() -> World:
-    made = World(rules=Rules(cooldown_s=60.0))
-    made.queue("a", 3, 2, 4)
+    made = World(rules=Rules(cooldown_s=60.0, young_s=0.0))
+    made.queue("a", 2, 2, 4)
     made.queue("b", 4)
     made.settle(3)
     return made
@@ -39,7 +44,8 @@ def test_each_job_has_a_line(world: World) -> None:
     assert ask(world, "/explain") == (
         200,
         "default/a queue default running width 2 (2 to 4): runs with 2 pods\n"
-        "default/b queue default waiting width 0 (4 to 4): waits for room for 4 of its pods\n",
+        "default/b queue default waiting width 0 (4 to 4): waits for room for 4 of its pods;"
+        " it is due: cards are kept for it on n1, and when all of them are free is not known\n",
     )
 
 
@@ -76,7 +82,8 @@ def test_a_job_of_a_group_waits_for_its_group(world: World) -> None:
     world.queue("ps", 1, labels={**labels, "vgpu.io/role": "ps"}, annotations={"vgpu.io/group-jobs": "2"})
     world.settle(2)
     found = seen(world)["master"]
-    assert (found["waitsFor"], found["why"]) == ("room for group g", "waits for room for group g")
+    assert found["waitsFor"] == "room for group g"
+    assert found["why"].startswith("waits for room for group g; it is due, and no cards are kept for it: ")
 
 
 def test_a_job_that_waits_has_a_place_and_the_time_from_which_it_goes_first(world: World) -> None:
@@ -93,26 +100,27 @@ def test_a_job_that_waits_has_a_place_and_the_time_from_which_it_goes_first(worl
 
 def test_a_job_that_runs_may_grow_once_it_has_rested_unless_another_waits() -> None:
     world = World(cards=2, rules=Rules(cooldown_s=600.0, quantum_s=300.0))
-    world.queue("a", 2, 2, 4)
+    bounds = {"vgpu.io/min-replicas": "2", "vgpu.io/max-replicas": "4"}
+    world.queue("a", 2, annotations={**bounds, "vgpu.io/resumable": "true"})
     world.settle(3)
     state = world.engine.rounds.last.states["default", "a"]
     assert seen(world)["a"]["nextChange"] == {"what": "may grow", "from": int(state.resized) + 600}
-    world.queue("b", 2)
+    world.queue("b", 2, created=api_time(world.now))
     world.settle(3)
-    expected = {"what": "may give way to a job that waits", "from": int(state.since) + 300}
+    expected = {"what": "may be stopped for a job that waits", "from": int(state.since) + 300}
     assert seen(world)["a"]["nextChange"] == expected
 
 
 def test_one_job_is_told_in_a_paragraph(world: World) -> None:
     assert ask(world, "/explain?job=default/b")[1] == (
-        "default/b queue default waiting width 0 (4 to 4): waits for room for 4 of its pods; it is number 1 of those"
-        " that wait in its queue; waiting since 2027-01-15T07:00:00Z; next, it goes before others of its priority from"
-        " 2027-01-15T08:00:00Z on\n"
+        "default/b queue default waiting width 0 (4 to 4): waits for room for 4 of its pods; it is due: cards are kept"
+        " for it on n1, and when all of them are free is not known; it is number 1 of those that wait in its queue;"
+        " waiting since 2027-01-15T07:00:00Z\n"
     )
 
 
 def test_a_job_for_which_others_give_way_names_them_and_when_it_starts() -> None:
-    world = World(rules=Rules(cooldown_s=60.0))
+    world = World(rules=Rules(cooldown_s=60.0, young_s=0.0))
     world.queue("wide", 4, 2)
     world.settle(3)
     assert seen(world)["wide"]["width"] == 4
@@ -134,24 +142,64 @@ def test_a_job_for_which_others_give_way_names_them_and_when_it_starts() -> None
     world.lingers = False
     world.settle(3)
     assert seen(world)["small"]["why"] == "runs with 1 pod"
+    grows = api_time(world.record("wide").asked + world.rules.cooldown_s)
+    gave = "runs with 3 pods; it gave 1 pod for job default/small, and grows"
+    assert seen(world)["wide"]["why"] == f"{gave} from {grows} on where cards are idle"
+    world.settle(10)
+    assert seen(world)["wide"]["why"] == f"{gave} again where cards are idle"
 
 
 @pytest.mark.parametrize(
     ("record", "why"),
     [
-        (resize(4, 0, beneficiary=("default", "b"), applied=True), "stopped for job default/b"),
-        (resize(4, 0, refusal="quota", applied=True), "stopped because the API server refused its pods"),
-        (resize(4, 0, applied=True), "stopped because some of its pods found no room"),
-        (resize(0, 4, applied=True), "suspended by hand"),
+        (resize(4, 0, beneficiary=("default", "b"), **STOPPED), "stopped for job default/b"),
+        (resize(4, 0, refusal="quota", **STOPPED), "stopped because the API server refused its pods"),
+        (resize(4, 0, **STOPPED), "stopped because some of its pods found no room"),
+        (resize(0, 4, **STOPPED), "suspended by hand"),
     ],
 )
-def test_a_job_that_was_stopped_says_why(record: Resize, why: str) -> None:
+def test_a_job_that_was_stopped_says_why_and_from_when_on_cards_are_kept_for_it(
+    record: Resize, why: str
+) -> None:
     world = World()
     world.queue("b", 4)
     world.settle(2)
     world.queue("a", 4, annotations={"vgpu.io/resize": record.encode()})
     world.settle(1)
-    assert seen(world)["a"]["why"] == f"was {why}, and waits for room for 4 of its pods"
+    state = world.engine.rounds.last.states["default", "a"]
+    back = api_time(state.since + world.rules.stop_s)
+    assert seen(world)["a"]["why"] == (
+        f"was {why}, and waits for room for 4 of its pods; cards are kept for it from {back} on"
+    )
+    world.now += world.rules.stop_s
+    world.settle(1)
+    assert "; it is due, and no cards are kept for it: waits for pods" in seen(world)["a"]["why"]
+
+
+def test_a_job_that_is_due_says_where_and_when_it_starts_or_why_no_cards_are_kept_for_it(
+    world: World,
+) -> None:
+    last, key = world.engine.rounds.last, ("default", "b")
+    nodes, at = tuple(f"n{number}" for number in range(5)), 1_800_007_200.0
+
+    def why(**plan: Any) -> str:
+        world.engine.rounds.last = replace(last, plan=Plan(**plan))
+        return str(seen(world)["b"]["why"]).removeprefix("waits for room for 4 of its pods; ")
+
+    assert why(reserved={key: Reserved(nodes, at)}) == (
+        "it is due: cards are kept for it on n0, n1, n2 and 2 more, and it is expected to start there at"
+        " 2027-01-15T10:00:00Z"
+    )
+    assert seen(world)["b"]["nextChange"] == {"what": "is expected to start with 4 pods", "from": int(at)}
+    assert why(reserved={key: Reserved(())}) == (
+        "it is due: cards are kept for it, and when all of them are free is not known"
+    )
+    assert why(unreserved={key: "cards are reserved for other jobs that wait longer"}) == (
+        "it is due, and no cards are kept for it: cards are reserved for other jobs that wait longer"
+    )
+    young = replace(last.states[key], since=last.at)
+    last = replace(last, states={**last.states, key: young})
+    assert why(unreserved={key: BEHIND_HIGHER}) == f"it does not start: {BEHIND_HIGHER}"
 
 
 def test_what_has_a_mistake_waits_for_a_correction(world: World) -> None:
@@ -166,7 +214,10 @@ def test_what_has_a_mistake_waits_for_a_correction(world: World) -> None:
     assert "ask for fewer" in found["why"]
 
 
-def test_a_split_with_a_ratio_waits_for_room_for_several_sub_tasks_until_it_is_due(world: World) -> None:
+def test_a_split_with_a_ratio_waits_for_room_for_several_sub_tasks_until_it_is_due() -> None:
+    world = World()
+    world.queue("a", 4)
+    world.settle(2)
     annotations = {"vgpu.io/split": "ordered", "vgpu.io/split-ratio": "10"}
     world.queue("s", 1, annotations=annotations, completions=30, created=api_time(world.now))
     world.settle(2)

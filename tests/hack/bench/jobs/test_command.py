@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from device_plugin.wiring.commands import main
+from hack.bench.jobs.large import WIDTHS
 from hack.bench.jobs.policies import POLICIES
 from hack.bench.jobs.splits import MODES
 from tests.hack.bench.jobs.test_trace import line
@@ -86,6 +87,32 @@ def test_elasticity_costs_twenty_equal_jobs_time(capsys: pytest.CaptureFixture[s
     assert found["elastic-score"]["wait_mean_s"] < 10 < found["fifo-skip"]["wait_mean_s"]
 
 
+@pytest.mark.parametrize("resumable", ["0", "1"])
+def test_equal_jobs_end_no_later_with_the_engine(resumable: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "jobs", "--equal", "--resumable", resumable, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["policies"]
+    for name in ("engine", "engine-declared", "engine-progress", "engine-all"):
+        assert found[name]["jct_mean_s"] <= found["fifo-skip"]["jct_mean_s"]
+
+
+def test_rigid_jobs_are_never_narrower_and_stop_only_where_they_are_resumable(
+    traces: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--trace", str(traces / "2869ce.trace"), "--cards", "8", "--rigid", "--policy", "engine"]
+    found = {}
+    for resumable in ("0", "1"):
+        assert main(["bench", "jobs", *words, "--resumable", resumable, "--json"]) == 0
+        found[resumable] = json.loads(capsys.readouterr().out)["policies"]["engine"]
+    assert (found["0"]["restarts_mean"], found["0"]["stop_longest_s"]) == (0, 0)
+    assert found["1"]["restarts_mean"] > 0
+
+
+def test_cases_made_by_hand_are_chosen_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--handmade", "burst-rigid", "--policy", "engine", "--processes", "1"]
+    assert main(["bench", "jobs", *words, "--json"]) == 0
+    assert list(json.loads(capsys.readouterr().out)["cases"]) == ["burst-rigid"]
+
+
 @pytest.mark.parametrize("room", [["--slots"], ["--nodes", "8"]])
 def test_replicas_of_several_cards(traces: Path, room: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     words = [
@@ -116,7 +143,7 @@ def test_the_time_of_a_large_round(nodes: list[str], capsys: pytest.CaptureFixtu
     assert main(["bench", "jobs", "--large", "100", *nodes, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["jobs"], found["cards"]) == (100, 100)
-    assert found["first_steps"] == 100
+    assert 100 / max(WIDTHS) < found["first_steps"] < 100, "jobs get the width asked for"
     assert found.get("distinct_rounds") == (1 if nodes else None)
 
 
@@ -142,6 +169,7 @@ def test_the_time_of_a_large_round(nodes: list[str], capsys: pytest.CaptureFixtu
             "--cards-per-replica changes the jobs of --trace or --loads",
         ),
         (["--large", "0"], "write --large from 1"),
+        (["--handmade", "none", "--processes", "1"], "no case 'none': write livelock-19.5h, "),
     ],
 )
 def test_what_cannot_be_measured_is_said(

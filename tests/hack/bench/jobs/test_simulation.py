@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from device_plugin.core.jobs.rules import HOUR
+from device_plugin.core.jobs.rules import HOUR, Rules
 from hack.bench.jobs.figures import Figures
 from hack.bench.jobs.nodes import node_room
-from hack.bench.jobs.policies import BASE, POLICIES
+from hack.bench.jobs.policies import BASE, POLICIES, policy
 from hack.bench.jobs.simulation import DRAIN_S, START_S, TICK_S, Costs, Knows, Simulation, SimulationOutcome
 from hack.bench.jobs.slots import SlotRoom
 from hack.bench.jobs.trace import EXPONENT, TraceJob
@@ -58,7 +58,8 @@ def test_who_takes_cards_of_another_starts_when_it_has_drained() -> None:
 
 def test_the_first_job_of_a_longer_queue_is_told_apart_from_its_restarts() -> None:
     jobs = [job(f"j{n}", 0, 1, 40 * HOUR) for n in range(3)]
-    outcome = replay("engine", jobs, 2, costs=Costs())
+    decide, knows = policy("engine", Rules(resumable=True))
+    outcome = Simulation(jobs, SlotRoom(2), decide, 2, knows=knows, costs=Costs(), widest=1).run()
     assert all(run.finished < float("inf") for run in outcome.runs)
     assert max(run.stop_longest for run in outcome.runs) <= 12 * HOUR
     assert sum(run.restarts for run in outcome.runs) > 0

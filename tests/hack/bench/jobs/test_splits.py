@@ -3,6 +3,7 @@
 import json
 import random
 
+from device_plugin.core.jobs.rules import Rules
 from hack.bench.jobs.simulation import Costs
 from hack.bench.jobs.slots import SlotRoom
 from hack.bench.jobs.splits import MODES, splits
@@ -12,7 +13,7 @@ from tests.hack.bench.jobs.test_simulation import job
 def test_all_sub_tasks_run_once_and_a_window_ends_before_a_barrier() -> None:
     rng = random.Random(5)
     others = [job(f"{n:02}", rng.uniform(0, 40_000), rng.choice((1, 2, 4)), 3000.0) for n in range(40)]
-    report = splits(others, 8, Costs(), lambda: SlotRoom(8))
+    report = splits(others, 8, Costs(), lambda: SlotRoom(8), Rules())
     figures = json.loads(json.dumps(report.figures))
     modes = figures["modes"]
     assert tuple(modes) == MODES
