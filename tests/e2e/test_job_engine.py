@@ -105,10 +105,10 @@ def test_a_job_of_a_higher_class_stops_a_lower_one_which_goes_on_after_it(
     cards = len(inventory(nodes.first())["cards"])
     kubectl.create(queued("low", cards))
     assert eventually(partial(running, kubectl, "low", cards), SECONDS)
-    high = queued("high", 1)
+    high = queued("high", cards)
     high["spec"]["template"]["spec"]["priorityClassName"] = important
     kubectl.create(high)
-    assert eventually(partial(running, kubectl, "high", 1), SECONDS)
+    assert eventually(partial(running, kubectl, "high", cards), SECONDS)
     assert kubectl.get(JOBS, "low")["spec"]["suspend"]
     kubectl("delete", "job", "high", "--cascade=foreground")
     assert eventually(partial(running, kubectl, "low", cards), SECONDS)
@@ -122,10 +122,10 @@ def test_who_removes_the_record_of_his_stopped_job_gets_it_back(
     cards = len(inventory(nodes.first())["cards"])
     kubectl.create(queued("low", cards))
     assert eventually(partial(running, kubectl, "low", cards), SECONDS)
-    high = queued("high", 1)
+    high = queued("high", cards)
     high["spec"]["template"]["spec"]["priorityClassName"] = important
     kubectl.create(high)
-    assert eventually(partial(running, kubectl, "high", 1), SECONDS)
+    assert eventually(partial(running, kubectl, "high", cards), SECONDS)
     record = recorded(kubectl, "low")
     assert record is not None
     assert record.attained > 0
