@@ -205,7 +205,7 @@ class NodeIndex:
         return None if bits == self._all else self._set(bits)
 
     def passing(self, name: str, constraints: NodeConstraints) -> str:
-        """What keeps such a pod from a node for now: `cordoned`, or taints; empty if nothing does."""
+        """The reason why such a pod is kept from a node for now: `cordoned`, or taints; empty if nothing does."""
         position = self.position.get(name)
         taints = () if position is None else self._nodes[position].taints
         keys = [taint.key for taint in taints if taint.passing and not _tolerated(taint, constraints)]

@@ -81,7 +81,7 @@ def _say(text: str) -> None:
 
 
 def _line(error: Exception) -> str:
-    """What went wrong, in one line. Errors that are not expected are defects, and say where."""
+    """The failure in one line. Errors that are not expected are defects, and say where."""
     if isinstance(error, VgpuError):
         return " ".join(map(printable, str(error).splitlines()))
     if isinstance(error, ModuleNotFoundError):

@@ -197,7 +197,7 @@ class _Caller:
         self._connections.close()
 
     def asked(self, pod: Pod, *, placed: bool) -> _Took:
-        """What a /filter took. Raises BenchError if the answer is another one than `placed` says."""
+        """The cost of one /filter. Raises BenchError if the answer is another one than `placed` says."""
         body = b'{"Pod":%b,"Nodes":null,"NodeNames":%b}' % (api_objects.pending(pod), next(self._names))
         self._view.see_pod(pod, watched=True)
         began, held = self._busy(), self._lock.held

@@ -1,4 +1,4 @@
-"""What the story leaves on a cluster that is kept, so that there is something to look at."""
+"""Objects that the story leaves on a kept cluster, so that there is something to look at."""
 
 from importlib import resources
 

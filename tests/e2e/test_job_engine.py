@@ -99,9 +99,8 @@ def change_until_started(kubectl: Kubectl, name: str) -> None:
     assert eventually(started, SECONDS, every=0.0)
 
 
-def test_a_job_of_a_higher_class_stops_a_lower_one_which_goes_on_after_it(
-    kubectl: Kubectl, important: str
-) -> None:
+def stopped_for_a_higher_class(kubectl: Kubectl, important: str) -> int:
+    """The cards of the node, which the Job `low` had and `high` has now."""
     cards = len(inventory(nodes.first())["cards"])
     kubectl.create(queued("low", cards))
     assert eventually(partial(running, kubectl, "low", cards), SECONDS)
@@ -109,6 +108,13 @@ def test_a_job_of_a_higher_class_stops_a_lower_one_which_goes_on_after_it(
     high["spec"]["template"]["spec"]["priorityClassName"] = important
     kubectl.create(high)
     assert eventually(partial(running, kubectl, "high", cards), SECONDS)
+    return cards
+
+
+def test_a_job_of_a_higher_class_stops_a_lower_one_which_goes_on_after_it(
+    kubectl: Kubectl, important: str
+) -> None:
+    cards = stopped_for_a_higher_class(kubectl, important)
     assert kubectl.get(JOBS, "low")["spec"]["suspend"]
     kubectl("delete", "job", "high", "--cascade=foreground")
     assert eventually(partial(running, kubectl, "low", cards), SECONDS)
@@ -119,13 +125,7 @@ def test_who_removes_the_record_of_his_stopped_job_gets_it_back(
     kubectl: Kubectl, important: str, engines: Callable[[int], None]
 ) -> None:
     """Whether an engine sees it or not: what the Job has had stands in its status, too."""
-    cards = len(inventory(nodes.first())["cards"])
-    kubectl.create(queued("low", cards))
-    assert eventually(partial(running, kubectl, "low", cards), SECONDS)
-    high = queued("high", cards)
-    high["spec"]["template"]["spec"]["priorityClassName"] = important
-    kubectl.create(high)
-    assert eventually(partial(running, kubectl, "high", cards), SECONDS)
+    cards = stopped_for_a_higher_class(kubectl, important)
     record = recorded(kubectl, "low")
     assert record is not None
     assert record.attained > 0

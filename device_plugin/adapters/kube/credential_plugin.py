@@ -25,7 +25,7 @@ _NEVER = "Never"
 
 
 class _Credential(NamedTuple):
-    """What the plugin gave. `expires` is in seconds since 1970."""
+    """The credentials that a plugin gave. `expires` is in seconds since 1970."""
 
     token: str | None
     cert: str | None
@@ -74,7 +74,7 @@ class CredentialPlugin:
         return made
 
     def _run(self) -> bytes:
-        """What the plugin prints. What it says on stderr, such as where to log in, is shown to the person."""
+        """The output of the plugin. Its stderr, such as where to log in, is shown to the person."""
         command = self._entry["command"]
         if os.sep in command:
             command = str(self._folder / command)

@@ -96,7 +96,7 @@ def _listed(args: argparse.Namespace, replica: PodPort) -> Mapping[str, Any]:
 
 
 def answered(text: str) -> Mapping[str, Any]:
-    """What /explain of one replica says as JSON. Raises EngineError while it does not plan, or for another form."""
+    """The answer of one replica's /explain, as JSON. Raises EngineError while it does not plan, or for another form."""
     try:
         found = json.loads(text)
     except ValueError:

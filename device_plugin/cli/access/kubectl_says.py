@@ -1,4 +1,4 @@
-"""What kubectl says on stderr, as a sentence for people: without the lines of its log."""
+"""The text that kubectl prints on stderr, as a sentence for people: without the lines of its log."""
 
 import logging
 import re

@@ -56,5 +56,5 @@ class Kubectl:
 
 
 def as_line(text: bytes) -> str:
-    """What kubectl says on stderr as one sentence."""
+    """The text that kubectl prints on stderr, as one sentence."""
     return last_sentence(text.decode(errors="replace")) or "it fails without a word"

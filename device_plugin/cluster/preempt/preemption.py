@@ -209,7 +209,7 @@ class Preemption(ReplicaService):
         return held
 
     def _withdraw(self, uid: str, pod: Pod) -> None:
-        """What the pod of this UID, evicted for `pod`, was to leave for another job is promised no longer."""
+        """Withdraw the promise to another job of the slices that the pod of this UID, evicted for `pod`, leaves."""
         with self._view.lock:
             self._view.promises.withdraw(uid, pod)
 

@@ -4,13 +4,10 @@ import heapq
 from collections.abc import Iterator
 from math import ceil
 
-from device_plugin.core.jobs.job import JobKey, JobState
+from device_plugin.core.jobs.job import EXACT, JobKey, JobState
 from device_plugin.core.jobs.plan import Draft
 from device_plugin.core.jobs.queue import share
 from device_plugin.core.jobs.rules import Rules
-
-# Tolerance for rounding errors: widths are found by powers and shares.
-EXACT = 1e-9
 
 
 def score(job: JobState, width: int) -> float:

@@ -14,7 +14,7 @@ import numpy as np
 
 from device_plugin.core.cards import Inventory
 from device_plugin.core.hosts import HostAmounts
-from device_plugin.core.jobs.job import JobSpec
+from device_plugin.core.jobs.job import EXACT, JobSpec
 from device_plugin.core.ledger import Ledger, NodeState
 from device_plugin.core.node_constraints import NodeConstraints, NodeIndex, NodeSet
 from device_plugin.core.placement.card_columns import Ints, Mask
@@ -31,8 +31,6 @@ from device_plugin.core.requests import PodRequest
 
 # Replicas without cards for which there is room: other pods than ours decide about CPU and memory.
 UNBOUNDED = 2**31
-# Shares of cards are added up: what exceeds a number by less is no more than it.
-_EXACT = 1e-9
 # Closed cards that a text names.
 MOST_NAMED = 3
 
@@ -83,7 +81,7 @@ class EmptyPool:
         return None if known is None else known.get((self._allowed(job.nodes, closed=closed), closed))
 
     def looks(self, request: PodRequest, *, closed: bool) -> int:
-        """What it costs to find a capacity, in looks at cards: 0 if the last request asked for the same cards."""
+        """The cost of finding a capacity, in looks at cards: 0 if the last request asked for the same cards."""
         return 0 if self._counts[0] == _of_cards(request, closed=closed) else looks_at_all(self._table)
 
     def _by_cards(self, request: PodRequest, *, closed: bool) -> Ints:
@@ -105,7 +103,7 @@ class EmptyPool:
             cards[families, job.request.models, job.request.uuids, nodes] = demand.cards
             memory += job.least * demand.memory
             cores += job.least * demand.cores
-        return max(memory, cores) <= sum(cards.values()) + _EXACT
+        return max(memory, cores) <= sum(cards.values()) + EXACT
 
     def _demand(self, job: JobSpec, nodes: NodeSet | None, *, closed: bool) -> "_Demand":
         known = self._demands.setdefault(job.request, {})
@@ -156,7 +154,7 @@ class EmptyPool:
 
 
 def _inventories(nodes: Mapping[str, NodeState]) -> Mapping[str, tuple[Inventory, HostAmounts]]:
-    """What the nodes have in all."""
+    """The amounts of all nodes together."""
     return {name: (node.inventory, node.whole) for name, node in nodes.items() if node.inventory is not None}
 
 

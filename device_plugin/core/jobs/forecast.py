@@ -36,10 +36,10 @@ def known_ends(
 ) -> Iterator[tuple[float, JobState]]:
     """The jobs that hold cards and whose end is known, with the time of that."""
     for job in jobs:
-        if width(job) and job.spec.cards and not job.spec.parts and job.remaining is not None:
-            speed: float = width(job) ** job.exponent
-            if job.remaining <= MOST_SECONDS * speed:
-                yield now + job.remaining / speed, job
+        if width(job) and job.spec.cards and not job.spec.parts:
+            left = job.seconds_left(width(job))
+            if left is not None and left <= MOST_SECONDS:
+                yield now + left, job
 
 
 def _start(unit: Unit, ending: Sequence[tuple[float, JobState]], room: Room) -> float | None:

@@ -46,10 +46,9 @@ def goal_width(job: JobState, curve: Curve, most: int) -> int:
     where none is enough for that either. `curve` is that of the job's own cards.
     """
     goal, each, had = job.spec.goal, ceil(job.spec.cards), spent(job)
-    if goal is None or job.remaining is None:
+    left = job.seconds_left(job.width)
+    if goal is None or left is None:
         return job.width
-    speed: float = job.width**job.exponent
-    left = job.remaining / speed
     samples = left * curve.speed(job.width * each)
 
     def needed(seconds: float) -> int:

@@ -47,7 +47,7 @@ def waiting_for_others(jobs: Iterable[JobState]) -> Mapping[JobKey, str]:
 
 
 def _missing(jobs: Sequence[JobSpec]) -> str:
-    """What a group lacks, in words; empty if it is complete."""
+    """The Jobs or pods that a group lacks, in words; empty if it is complete."""
     group = jobs[0].group
     if count := _missing_jobs(jobs):
         return f"{count} more Job{'' if count == 1 else 's'} of group {group}"

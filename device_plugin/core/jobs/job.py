@@ -14,6 +14,8 @@ JobKey = tuple[str, str]
 
 # How the speed of a job grows with its width n, n ** EXPONENT, until its own rates are known.
 EXPONENT = 0.9
+# Cards, shares of them, and widths by powers are added up: less than this is nothing.
+EXACT = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,6 +168,13 @@ class JobState:
     def adjustable(self) -> bool:
         """True if its width may be changed now."""
         return self.running and self.spec.elastic and not self.held
+
+    def seconds_left(self, width: int) -> float | None:
+        """The seconds until its end with this width; None if the work that it has left is not known."""
+        if self.remaining is None:
+            return None
+        speed: float = width**self.exponent
+        return self.remaining / speed
 
     @property
     def floor(self) -> int:

@@ -18,7 +18,7 @@ from device_plugin.core.jobs.consent import (
     narrows,
     stoppable,
 )
-from device_plugin.core.jobs.job import JobKey, JobSpec, JobState
+from device_plugin.core.jobs.job import EXACT, JobKey, JobSpec, JobState
 from device_plugin.core.jobs.plan import Draft
 from device_plugin.core.jobs.queue import Unit, due, lately_changed, need
 from device_plugin.core.jobs.rules import Rules
@@ -27,8 +27,6 @@ from device_plugin.core.jobs.rules import Rules
 TRIES = 16
 # Waiting units that are tried on what a stop would leave idle.
 MOST_BEHIND = 256
-# Shares of cards are added up: less than this is nothing.
-EXACT = 1e-9
 
 Offer = tuple[JobState, int]
 """A running job, and a width that it may be left with; 0 if it is stopped."""

@@ -11,7 +11,7 @@ from functools import partial
 from math import inf
 
 from device_plugin.core.jobs.forecast import known_ends
-from device_plugin.core.jobs.job import JobKey, JobState
+from device_plugin.core.jobs.job import EXACT, JobKey, JobState
 from device_plugin.core.jobs.plan import Draft, Reserved
 from device_plugin.core.jobs.queue import Unit, need
 from device_plugin.core.jobs.rank import attained_work, kept_until
@@ -23,8 +23,6 @@ from device_plugin.core.jobs.rules import Rules
 MOST_RESERVED = 8
 # Ends that are looked at for a reservation.
 MOST_ENDS = 256
-# Shares of cards are added up: less than this is nothing.
-EXACT = 1e-9
 # A card-second that is idle counts for at most this many times the jobs that wait. With 20, 25 and 30 the mean JCT of
 # rigid jobs on an overloaded pool is 1.008, 0.990 and 1.004 of FIFO's, and p99 1.004, 0.763 and 1.002.
 MOST_DELAYED = 25
@@ -52,9 +50,8 @@ class Reservations:
         users = {job.spec.user for job in draft.jobs.values() if job.queued}
         self._budget = Budget(MOST_RESERVED, users)
         self._most = draft.budget + sum(job.width * job.spec.cards for job in draft.jobs.values())
-        self._places: dict[JobKey, Sequence[Place]] = {}
-        self._starts: dict[JobKey, float] = {}
-        self._needs: dict[JobKey, float] = {}
+        # By the first job of a unit; with the cards that it needs.
+        self._made: dict[JobKey, tuple[_Found, float]] = {}
         self._late = {
             job.spec.user for job in draft.jobs.values()
             if job.width and job.spec.expected_seconds is not None and job.remaining is None
@@ -66,26 +63,27 @@ class Reservations:
             return self._refuse(unit, BEYOND_USE)
         if not self._budget.take(unit[0].spec.user):
             return self._refuse(unit, BEHIND_OTHERS)
-        if not self._worth(unit):
+        stoppable = self._may_stop(unit)
+        if not self._worth(unit, stoppable):
             return self._refuse(unit, TOO_DEAR)
-        found = self._found(unit)
+        found = self._found(unit, stoppable)
         if found is None:
             return self._refuse(unit, NO_END)
         name = unit[0].spec.key
-        self._places[name], self._starts[name], self._needs[name] = found.places, found.start, need(unit)
+        self._made[name] = found, need(unit)
         self._keep([name])
         for job in unit:
             self._draft.unreserved.pop(job.spec.key, None)
             self._draft.reserved[job.spec.key] = Reserved(self._draft.room.nodes(found.places), found.start)
         return None
 
-    def _worth(self, unit: Unit) -> bool:
+    def _worth(self, unit: Unit, stoppable: Collection[JobKey]) -> bool:
         """True if the unit has waited for longer than the cards that are idled for it delay all others that wait.
 
         Cards that others give up by consent are kept without a loss: these use them until then.
         """
         draft = self._draft
-        coming = sorted(self._releases(unit))
+        coming = sorted(self._releases(stoppable))
         sure = sum(
             cards for seconds, cards, idles in coming if seconds <= self._rules.quantum_s and not idles
         )
@@ -97,19 +95,19 @@ class Reservations:
         delayed = crowd * min(MOST_DELAYED, max(1.0, crowd / 2))
         return waited * draft.room.cards() >= delayed * _idled(coming, draft.room.idle(), need(unit))
 
-    def _releases(self, unit: Unit) -> Iterator[tuple[float, float, bool]]:
+    def _releases(self, stoppable: Collection[JobKey]) -> Iterator[tuple[float, float, bool]]:
         """By running job: the seconds until its cards may be free, their number, and whether they are idle then.
 
-        A job whose end is not known is taken to run for as long as it has run. One that may be stopped for the unit
-        uses its cards until it is.
+        A job whose end is not known is taken to run for as long as it has run. One that may be stopped uses its cards
+        until it is.
         """
-        draft, rules, stoppable = self._draft, self._rules, self._may_stop(unit)
+        draft, rules = self._draft, self._rules
         for key, job in draft.jobs.items():
             width = draft.width(job)
             if not width or not job.spec.cards:
                 continue
-            known = job.remaining is not None
-            ends = _seconds(job, width) if known else attained_work(job) / width
+            left = job.seconds_left(width)
+            ends = attained_work(job) / width if left is None else left
             turn = inf
             if key in stoppable:
                 turn = 0.0
@@ -126,12 +124,14 @@ class Reservations:
 
         Users of whom a job runs for longer than it declared are not believed.
         """
-        if not self._starts or unit[0].spec.user in self._late or any(job.spec.parts for job in unit):
+        if not self._made or unit[0].spec.user in self._late or any(job.spec.parts for job in unit):
             return False
-        if any(job.remaining is None for job in unit):
+        left = [job.seconds_left(job.spec.least) for job in unit]
+        known = [seconds for seconds in left if seconds is not None]
+        if len(known) < len(unit):
             return False
-        ends = self._draft.now + max(_seconds(job, job.spec.least) for job in unit)
-        names = [name for name, start in self._starts.items() if ends <= start < inf]
+        ends = self._draft.now + max(known)
+        names = [name for name, (found, _) in self._made.items() if ends <= found.start < inf]
         if not names:
             return False
         with self._draft.trial() as trial:
@@ -140,32 +140,33 @@ class Reservations:
                 self._keep(names)
                 trial.keep()
         if not trial.kept:
-            self._draft.budget -= sum(self._needs[name] for name in names)
+            self._draft.budget -= sum(self._made[name][1] for name in names)
         return trial.kept
 
     def end_started(self) -> None:
         """Open the cards of jobs that started elsewhere after all, on what others gave."""
-        for name in [name for name in self._places if self._draft.widths[name]]:
+        for name in [name for name in self._made if self._draft.widths[name]]:
             self._lift([name])
-            del self._places[name], self._starts[name], self._needs[name]
+            del self._made[name]
         for key in [key for key in self._draft.reserved if self._draft.widths[key]]:
             del self._draft.reserved[key]
 
     def end(self) -> None:
         """Open all reserved cards again: the room outlives the round."""
-        self._lift(list(self._places))
+        self._lift(self._made)
 
     def _keep(self, names: Sequence[JobKey]) -> None:
         for name in names:
-            self._draft.room.reserve(name, self._places[name])
-            self._draft.budget -= self._needs[name]
+            found, cards = self._made[name]
+            self._draft.room.reserve(name, found.places)
+            self._draft.budget -= cards
 
     def _lift(self, names: Iterable[JobKey]) -> None:
         for name in names:
             self._draft.room.lift(name)
-            self._draft.budget += self._needs[name]
+            self._draft.budget += self._made[name][1]
 
-    def _found(self, unit: Unit) -> _Found | None:
+    def _found(self, unit: Unit, stoppable: Collection[JobKey]) -> _Found | None:
         """The places where the unit starts first; None if it starts nowhere even once others have ended."""
         ending = self._ending(unit)
         ends = [partial(self._draft.room.give, job.spec, self._draft.width(job)) for _, job in ending]
@@ -175,7 +176,7 @@ class Reservations:
         with self._draft.room.trial():
             for end in ends:
                 end()
-            places_then = self._vacated(unit, {job.spec.key for _, job in ending})
+            places_then = self._vacated(unit, stoppable, {job.spec.key for _, job in ending})
         return _Found(places_then, inf) if places_then is not None else None
 
     def _first_room(
@@ -216,10 +217,12 @@ class Reservations:
             found += room.places(job.spec, job.spec.least)
         return found
 
-    def _vacated(self, unit: Unit, ended: Collection[JobKey]) -> Sequence[Place] | None:
+    def _vacated(
+        self, unit: Unit, stoppable: Collection[JobKey], ended: Collection[JobKey]
+    ) -> Sequence[Place] | None:
         """The places that the unit finds once the fewest nodes are free of jobs whose end is not known."""
         draft, room = self._draft, self._draft.room
-        lasting, own = self._lasting(unit)
+        lasting, own = self._lasting(unit, stoppable)
         running = [
             job for key, job in draft.jobs.items()
             if draft.width(job) > _stays(job) and job.spec.cards and key not in ended and key not in own
@@ -227,20 +230,20 @@ class Reservations:
         sites = room.sites([job.spec for job in unit])
         for stay in (lasting, set[JobKey]()):
             leaving = {job.spec.key: job for job in running if job.spec.key not in stay}
-            by_node = sites is not None
             steps = (
-                _node_by_node(sites or (), leaving, draft)
-                if by_node
-                else _job_by_job(leaving.values(), draft)
+                _job_by_job(leaving.values(), draft)
+                if sites is None
+                else _node_by_node(sites, leaving, draft)
             )
             if found := self._first_room(unit, steps):
                 return found[1]
         return None
 
-    def _lasting(self, unit: Unit) -> tuple[Collection[JobKey], Collection[JobKey]]:
+    def _lasting(
+        self, unit: Unit, stoppable: Collection[JobKey]
+    ) -> tuple[Collection[JobKey], Collection[JobKey]]:
         """The jobs whose end is not in sight, and those of them that the unit's user could end himself."""
         draft, rules, user = self._draft, self._rules, unit[0].spec.user
-        stoppable = self._may_stop(unit)
         long = [
             job for key, job in draft.jobs.items()
             if job.width and key not in stoppable and draft.now >= job.since + rules.quantum_s
@@ -261,12 +264,6 @@ def _idled(coming: Sequence[tuple[float, float, bool]], idle: float, needed: flo
         missing -= cards
         idle += cards if idles else 0.0
     return idled
-
-
-def _seconds(job: JobState, width: int) -> float:
-    """The seconds that the job takes with this width, by the work that it is known to have left."""
-    speed: float = width**job.exponent
-    return (job.remaining or 0.0) / speed
 
 
 def _job_by_job(jobs: Collection[JobState], draft: Draft) -> Sequence[Callable[[], None]]:

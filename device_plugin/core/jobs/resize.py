@@ -80,7 +80,7 @@ class Resize:
 
     @property
     def past(self) -> "Resize":
-        """What of the record decides the Job's turns later: the record once it is over, with all that it remembers."""
+        """The part of the record that decides the Job's turns later: the record once it is over."""
         return replace(self, until=self.asked, applied=True, grants=())
 
     @property

@@ -41,7 +41,7 @@ class Search:
         self.begin()
 
     def begin(self, users: Collection[str] = ()) -> None:
-        """Begin another round with its own budget, which these users share."""
+        """Start another round with its own budget, which these users share."""
         self._budget = RoundBudget(users, self._looks)
         # Whether jobs are too large for the pool is not asked at the cost of looking for room.
         self._sizing_budget = RoundBudget(users, self._looks / 2)
@@ -126,7 +126,7 @@ class Search:
         return grant
 
     def _among(self, changed: Sequence[str] | None, nodes: NodeSet | None) -> Sequence[str] | None:
-        """Those of `nodes` (None: all) that have changed, where these are few; all of them if `changed` is None."""
+        """The changed ones of `nodes` (None: all), where these are few; all of them if `changed` is None."""
         if changed is None or FEW * len(changed) > len(self._placer.table.nodes):
             return nodes
         return changed if nodes is None else [name for name in changed if name in nodes]

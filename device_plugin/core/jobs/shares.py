@@ -6,13 +6,10 @@ wait within theirs. The share follows the weights of the queues that have jobs n
 
 from math import inf
 
-from device_plugin.core.jobs.job import JobState
+from device_plugin.core.jobs.job import EXACT, JobState
 from device_plugin.core.jobs.plan import Draft
 from device_plugin.core.jobs.queue import Unit, priority
 from device_plugin.core.jobs.rules import Rules
-
-# Shares of cards are added up: less than this is nothing.
-EXACT = 1e-9
 
 
 class Shares:

@@ -123,7 +123,7 @@ def with_widths(
 
 
 class _Found:
-    """What is found for the jobs of a round, one after another."""
+    """The sizes found for the jobs of a round, one after another."""
 
     def __init__(self, room: Room, rates_of: Callable[[str], Rates], cards: Collection[str]) -> None:
         self._room = room

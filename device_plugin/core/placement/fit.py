@@ -155,7 +155,7 @@ def _runs(free: int) -> list[tuple[int, int]]:
 
 
 def looks_at_all(table: NodeTable) -> int:
-    """What it costs to compare a request with all cards."""
+    """The cost of comparing a request with all cards, in looks."""
     return 1 + table.card_count // CARDS_IN_A_LOOK
 
 

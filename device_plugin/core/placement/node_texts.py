@@ -32,7 +32,7 @@ class NodeTexts(Mapping[str, str]):
         return cls(offer, (text,), bytes(len(offer.position) + 1))
 
     def noted(self, notes: Mapping[str, str]) -> "NodeTexts":
-        """The same texts with `notes` of these nodes in brackets."""
+        """These texts with `notes` of the nodes in brackets."""
         return NodeTexts(self._offer, self._texts, self._ranks, notes) if notes else self
 
     @property

@@ -43,7 +43,7 @@ class Fork:
         self._expected: dict[tuple[JobKey, int], tuple[PodRequest, Grant]] = {}
 
     def begin(self, jobs: Iterable[Managed]) -> None:
-        """Begin to look for room for the next time, with a budget that the users of these jobs share."""
+        """Start the next look for room, with a budget that the users of these jobs share."""
         self.search.begin({job.spec.user for job in jobs if job.seeks})
 
     def renew(self, jobs: Collection[Managed], now: float) -> None:

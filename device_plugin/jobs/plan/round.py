@@ -220,7 +220,7 @@ class Rounds:
 
 
 class _LaterLook:
-    """What writes that come late are compared with: the Jobs, and what is free, as they are by then."""
+    """The Jobs and the free cards at a later time, with which late writes are compared."""
 
     def __init__(
         self, known: ManagedJobs, fork: Fork, clock: Callable[[], float], wall: Callable[[], float]
@@ -241,7 +241,7 @@ class _LaterLook:
         return not write.added or free.take({write.key: write.added})
 
     def _renewed(self) -> Free:
-        """What is free, looked at a moment ago: one look, however long it takes, is enough for one write at least."""
+        """The free cards of a moment ago: one look, however long it takes, is enough for one write at least."""
         if self._free is None or self._clock() > self._looked + FRESH_SECONDS:
             self._looked, self._jobs = self._clock(), self._known.managed()
             self._fork.begin(self._jobs.values())

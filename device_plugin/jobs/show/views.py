@@ -276,7 +276,7 @@ def _progress(managed: Managed) -> Progress | None:
 
 
 def needed(state: JobState, last: Round, rules: Rules) -> str:
-    """What a job that waits needs to start, in words: the others of its group, or room."""
+    """The needs of a waiting job, in words: the others of its group, or room."""
     spec = state.spec
     if missing := last.missing.get(spec.key):
         return missing

@@ -1,4 +1,4 @@
-"""What a container has printed, line by line, and follows while it prints.
+"""The output of a container, line by line, followed while it prints.
 
 The times before lines are those at which the attempt began, each line a nanosecond later than the one before: a reader
 can go on after the last line that it has, and no line's own time is kept.

@@ -117,7 +117,7 @@ class ProcessRuntime(Runtime):
         return process
 
     def _log(self, spec: ContainerSpec) -> Path:
-        """What all attempts at a container print."""
+        """The output of all attempts at a container."""
         return self._logs / f"{spec.label}.log"
 
     def _operations(self, spec: ContainerSpec, edits: Edits) -> list[str]:
