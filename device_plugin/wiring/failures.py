@@ -23,6 +23,10 @@ class ArgumentError(VgpuError):
     """A word of the command line is no text."""
 
 
+class OutputError(VgpuError):
+    """The output cannot be written: the disk is full, for example."""
+
+
 def exit_status(run: Callable[[], int], *, of_people: bool) -> int:
     """The exit status of `run`, whose failure is printed. An exit by argparse passes.
 
@@ -42,10 +46,8 @@ def _status(run: Callable[[], int], *, of_people: bool) -> int:
             return run()
         finally:
             # Here, because a failure at the interpreter's end could not be told from others.
-            sys.stdout.flush()
+            _flush_output()
     except BrokenPipeError:
-        with suppress(OSError, ValueError):  # what is left of the output goes nowhere
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return UNREAD
     except Exception as error:
         if not of_people and not isinstance(error, VgpuError):
@@ -54,6 +56,19 @@ def _status(run: Callable[[], int], *, of_people: bool) -> int:
         if not isinstance(error, VgpuError):
             log.debug("how it came to that", exc_info=True)
         return ERROR
+
+
+def _flush_output() -> None:
+    """Write the output out. Raises BrokenPipeError where nobody reads it, OutputError where it cannot be written."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        # The interpreter writes at its end what is left, which would fail again and change the exit status.
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            raise
+        raise OutputError(error.strerror or str(error)) from None
 
 
 def check_words(words: Sequence[str]) -> None:

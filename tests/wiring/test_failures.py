@@ -71,12 +71,18 @@ def test_who_closes_the_pipe_is_told_nothing() -> None:
     assert (done.returncode, done.stderr) == (141, "")
 
 
-def test_a_full_disk_is_an_error() -> None:
+@pytest.mark.parametrize(
+    ("words", "unbuffered"),
+    [(["completion", "bash"], ""), (["completion", "bash"], "1"), (["--help"], "")],
+    ids=str,
+)
+def test_a_full_disk_is_an_error(words: Sequence[str], unbuffered: str) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            [*PROGRAM, "completion", "bash"],
+            [*PROGRAM, *words],
             stdout=full,
             stderr=subprocess.PIPE,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
             text=True,
             timeout=SECONDS,
             check=False,
