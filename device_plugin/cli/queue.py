@@ -102,6 +102,11 @@ def _number(key: str) -> Callable[[Mapping[str, Any]], tuple[bool, float]]:
     return lambda job: (job[key] is None, job[key] or 0)
 
 
+def _widths(job: Mapping[str, Any]) -> str:
+    """The only widths of a job that lists them; an engine of an older version does not know any."""
+    return ",".join(map(str, job.get("widths") or ())) or NONE
+
+
 def _progress(job: Mapping[str, Any]) -> str:
     progress = job["progress"]
     return f"{progress['done']}/{progress['total']}" if progress else NONE
@@ -148,6 +153,7 @@ LISTING: Listing[Mapping[str, Any]] = Listing(
         Column("WIDTH", lambda job: str(job["width"]), key=_number("width")),
         Column("MIN", lambda job: str(job["min"]), key=_number("min")),
         Column("MAX", lambda job: str(job["max"]), key=_number("max")),
+        Column("WIDTHS", _widths, wide=True),
         Column("PROGRESS", _progress),
         Column("SINCE", lambda job: age(time.time() - job["since"]) if job["since"] else NONE, key=_number("since")),
         Column("WAITS FOR", lambda job: job["waitsFor"] or NONE, wide=True),

@@ -27,6 +27,7 @@ SLICES = "vgpu.io/slices"
 # Annotations of Jobs.
 MIN_REPLICAS = "vgpu.io/min-replicas"
 MAX_REPLICAS = "vgpu.io/max-replicas"
+WIDTHS = "vgpu.io/widths"
 SPLIT = "vgpu.io/split"
 SPLIT_RATIO = "vgpu.io/split-ratio"
 BARRIER = "vgpu.io/barrier"
@@ -115,6 +116,10 @@ KEYS = (
         "The fewest pods with which the Job can run, 1 to 1024; as many as it has if there is none."),
     Key(MAX_REPLICAS, "Job", "annotation", _USER,
         "The most pods with which the Job can run, 1 to 1024; as many as it has if there is none."),
+    Key(WIDTHS, "Job", "annotation", _USER,
+        "The numbers of pods with which the Job can run, `1,2,4,8`: at most 16, ascending, 1 to 1024. It has no other"
+        " one. The first and the last are its bounds; vgpu.io/min-replicas and vgpu.io/max-replicas leave some of them"
+        " out. Not on a split; of no effect where Kueue or JobSet decides how many pods there are."),
     Key(GROUP, "Job", "label", _USER,
         "The name of the group, in its namespace, whose Jobs start together."),
     Key(ROLE, "Job", "label", _USER,

@@ -23,6 +23,7 @@ LABELS = {
 }  # fmt: skip
 ANNOTATIONS = {
     "min-replicas": NUMBERS, "max-replicas": NUMBERS, "split": ("ordered", "any", "sorted"),
+    "widths": ("1,2,4,8", "4", "2,4", "8,16", "1,2,4,8,", "4,2", "0,1"),
     "group-jobs": NUMBERS, "split-ratio": ("4", "2.5", "0.5", "4."),
     "barrier": ("true", "false", "yes"), "samples": NUMBERS, "epochs": NUMBERS, "duration": TIMES,
     "model": ("resnet50", "res net", ""), "app-type": ("gpu", "cpu", "tpu"), "card-model": ("Z100", "K100"),
@@ -59,7 +60,7 @@ def drawn(draw: random.Random) -> Job:
         restart_policy=draw.choice(("Never", "Never", "Never", "OnFailure")),
         success_policy=indexed and draw.random() < 0.05,
         backoff_limit_per_index=1 if indexed and draw.random() < 0.05 else None,
-        managed_by="example.com/other" if draw.random() < 0.05 else "",
+        managed_by="example.com/other" if draw.random() < 0.05 else "", suspend=True,
     )  # fmt: skip
 
 

@@ -77,7 +77,8 @@ class RunError(VgpuError):
 class NewJob:
     """What a Job is made from: `replicas` pods of `image`, each with `limits`, and with `cards` whole cards.
 
-    `least` and `most` bound the replicas; None is the number of replicas. `annotations` are the Job's, with empty ones
+    `least` and `most` bound the replicas; None is the number of replicas, or where `widths` list those with which it can
+    run, the first or the last of them. `annotations` are the Job's, with empty ones
     for what was not asked. With a `scheduler` the pods are as Kubernetes before 1.36 needs them. With `scripts` each
     is a sub-task, a pod of its own. `claims` are volume claims by the path at which they are mounted. `retries` is how
     many failed pods the Job survives; None is the usual number.
@@ -91,6 +92,7 @@ class NewJob:
     replicas: int = 1
     least: int | None = None
     most: int | None = None
+    widths: tuple[int, ...] = ()
     namespace: str = ""
     queue: str = "default"
     annotations: Mapping[str, str] = field(default_factory=dict)
@@ -109,16 +111,24 @@ class NewJob:
         return bool(self.annotations.get(keys.SAMPLES))
 
     @property
-    def widths(self) -> tuple[int, int]:
+    def bounds(self) -> tuple[int, int]:
         """The fewest and the most replicas with which it may run."""
+        if self.widths:
+            allowed = self.allowed or self.widths
+            return allowed[0], allowed[-1]
         if self.sized:
             return self.least or 1, self.most or MAX_GANG
         return self.least or self.replicas, self.most or self.replicas
 
     @property
+    def allowed(self) -> tuple[int, ...]:
+        """The listed widths within the bounds."""
+        return tuple(each for each in self.widths if (self.least or 1) <= each <= (self.most or MAX_GANG))
+
+    @property
     def torchrun(self) -> bool:
         """True if agents of torchrun meet, because there may be several."""
-        return not self.scripts and self.widths[1] > 1 and _starts_torchrun(self.program)
+        return not self.scripts and self.bounds[1] > 1 and _starts_torchrun(self.program)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +179,7 @@ def owned_by(job: Ref) -> dict[str, Any]:
 
 def _check(new: NewJob) -> None:
     """Raise RunError for what Kubernetes would not take, or would take and never run."""
-    highest = (len(new.scripts) or max(new.replicas, new.widths[1])) - 1
+    highest = (len(new.scripts) or max(new.replicas, new.bounds[1])) - 1
     longest = MOST_HOST_NAME - max(len(f"-{highest}"), len(NAMES) if new.torchrun else 0)
     if len(new.name) > longest or not _NAME.fullmatch(new.name):
         raise RunError(
@@ -182,6 +192,11 @@ def _check(new: NewJob) -> None:
         raise RunError(
             f"{new.replicas} replicas, where {least} to {most} are allowed: change --replicas or --cards, or --min"
             " and --max"
+        )
+    if new.allowed and not new.sized and new.replicas not in new.allowed:
+        raise RunError(
+            f"{new.replicas} replicas, where {', '.join(map(str, new.allowed))} are allowed: change --replicas or"
+            " --cards, or --widths"
         )
     if sum(len(text.encode()) for text in new.scripts) > MOST_SCRIPT_BYTES:
         raise RunError(
@@ -212,8 +227,12 @@ def _job(new: NewJob) -> dict[str, Any]:
     written = {key: text for key, text in new.annotations.items() if text}
     if new.scripts:
         written[keys.SPLIT] = Split.ORDERED.value
+    elif new.widths:
+        bounds = {keys.MIN_REPLICAS: new.least, keys.MAX_REPLICAS: new.most}
+        written |= {key: str(bound) for key, bound in bounds.items() if bound}
+        written[keys.WIDTHS] = ",".join(map(str, new.widths))
     elif new.least or new.most:
-        least, most = new.widths
+        least, most = new.bounds
         written |= {keys.MIN_REPLICAS: str(least), keys.MAX_REPLICAS: str(most)}
     if new.card_model:
         written[keys.CARD_MODEL] = new.card_model
@@ -246,7 +265,7 @@ def _failures(new: NewJob) -> dict[str, int]:
         return {"backoffLimitPerIndex": new.retries or 0}
     if new.retries is not None:
         return {"backoffLimit": new.retries}
-    least, most = new.widths
+    least, most = new.bounds
     if new.torchrun:
         return {"backoffLimit": max(LOST_MEETINGS * most, LEAST_FAILURES)}
     # A program whose width changes goes on where it was.
@@ -254,7 +273,7 @@ def _failures(new: NewJob) -> dict[str, int]:
 
 
 def _template(new: NewJob) -> dict[str, Any]:
-    together = 0 if new.scripts or (new.sized and new.least is None) else new.widths[0]
+    together = 0 if new.scripts or (new.sized and new.least is None) else new.bounds[0]
     labels = {keys.GROUP: new.name, keys.GROUP_SIZE: str(together)} if together > 1 else {}
     kept = {keys.CARD_MODEL: new.card_model} if new.card_model else {}
     metadata = {key: value for key, value in (("labels", labels), ("annotations", kept)) if value}
@@ -309,7 +328,7 @@ def _torchrun_settings(new: NewJob) -> dict[str, Any]:
     """The variables from which torchrun takes what is not among its options."""
     if not new.torchrun:
         return {}
-    least, most = new.widths
+    least, most = new.bounds
     return {
         "PET_NNODES": f"{least}:{most}",
         **({"PET_NPROC_PER_NODE": str(new.cards)} if new.cards > 1 else {}),

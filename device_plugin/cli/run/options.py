@@ -69,10 +69,14 @@ def _add_cards(group: Any) -> None:
         "--replicas",
         type=_count,
         metavar="N",
-        help="how many to begin with (default: a card each, else --max)",
+        help="how many to begin with (default: a card each, else --max or the largest of --widths)",
     )
     add("--min", type=_count, metavar="N", help="the fewest replicas with which it can run")
     add("--max", type=_count, metavar="N", help="the most replicas with which it can run")
+    add(
+        "--widths", type=_counts, default=(), metavar="N,N",
+        help="the only numbers of replicas with which it can run, 1,2,4,8",
+    )  # fmt: skip
 
 
 def _add_work(group: Any) -> None:
@@ -145,7 +149,7 @@ def new_job(args: argparse.Namespace) -> NewJob:
     }  # fmt: skip
     return NewJob(
         args.name, args.image, tuple(args.program), {name: str(n) for name, n in limits.items() if n}, cards, replicas,
-        least=args.min, most=args.max, namespace=args.namespace or "", queue=args.queue,
+        least=args.min, most=args.max, widths=args.widths, namespace=args.namespace or "", queue=args.queue,
         annotations={key: getattr(args, _option(key)) for key, _ in _ANNOTATIONS} | _consent(args),
         card_model=args.card_model,
         scripts=scripts, env=dict(_pairs(args.env, "--env", "NAME=VALUE", lambda name, _: _ENV.fullmatch(name))),
@@ -197,15 +201,18 @@ def _replicas(args: argparse.Namespace) -> tuple[int, int]:
             raise RunError(
                 "--min and --max: leave them out, because as many scripts run as there is room for"
             )
+        if args.widths:
+            raise RunError("--widths: leave it out, because as many scripts run as there is room for")
         return 1, args.cards or 0
     if not (args.cards or _slice(args)) and args.samples:
-        return args.replicas or args.min or 1, 1
+        return args.replicas or args.min or min(args.widths, default=1), 1
     if not args.cards:
         if not _slice(args):
             raise RunError(
                 "no card: write --cards with whole cards, or --mem with memory units or --percent of one card"
             )
-        return args.replicas or args.max or args.min or 1, 0
+        largest = max((each for each in args.widths if each <= (args.max or each)), default=0)
+        return args.replicas or largest or args.max or args.min or 1, 0
     replicas = args.replicas or args.cards
     if args.cards % replicas:
         raise RunError(
@@ -269,6 +276,11 @@ def _count(text: str) -> int:
     if not _whole(text):
         raise argparse.ArgumentTypeError(f"{text!r}: write a whole number of at least 1")
     return int(text)
+
+
+def _counts(text: str) -> tuple[int, ...]:
+    """Several whole numbers of at least 1; their order is checked with the Job."""
+    return tuple(map(_count, text.split(",")))
 
 
 def _whole(text: str) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from device_plugin.cluster.show.explain import Explainer
-from device_plugin.core.annotations import MAX_COMPUTE_UNITS, MAX_REPLICAS, MIN_REPLICAS, QUEUE
+from device_plugin.core.annotations import MAX_COMPUTE_UNITS, MAX_REPLICAS, MIN_REPLICAS, QUEUE, WIDTHS
 from device_plugin.core.batch import Job
 from device_plugin.core.cards import Card
 from device_plugin.core.grants import CardSize, Grant, Slice
@@ -92,6 +92,7 @@ def job_row(job: Job) -> Row:
         "namespace": job.namespace, "name": job.name, "queue": job.labels.get(QUEUE, ""), "place": None,
         "phase": "waiting" if job.suspend else "running" if job.active else "starting",
         "width": job.active, "min": job.annotations.get(MIN_REPLICAS, ""), "max": job.annotations.get(MAX_REPLICAS, ""),
+        "widths": _cut(job.annotations.get(WIDTHS, "")),
         "progress": {"done": job.succeeded, "total": total} if total else None, "waitsFor": "",
         "nextChange": None, "why": "", "since": 0,
     }  # fmt: skip

@@ -35,7 +35,8 @@ def grow(draft: Draft, rules: Rules) -> None:
         _, _, key = heapq.heappop(candidates[queue])
         job = draft.jobs[key]
         width = draft.width(job)
-        wider = _next_width(job, draft.room.cards(), rules) if width == job.width else width + 1
+        running = width == job.width
+        wider = _next_width(job, draft.room.cards(), rules) if running else job.spec.next_width(width)
         step = job.spec.request, job.spec.nodes, job.spec.user, wider - width
         if wider <= job.spec.most and step not in full:
             if not draft.widen(job, wider):
@@ -47,12 +48,12 @@ def grow(draft: Draft, rules: Rules) -> None:
 
 
 def _next_width(job: JobState, cards: float, rules: Rules) -> int:
-    """The least width that a running job grows to, of `cards` in all; above its most if it does not grow."""
+    """The least allowed width that a running job grows to, of `cards` in all; above its most if it does not grow."""
     added = rules.growth
     if job.spec.cards:
         added = min(added, max(rules.wide_growth, rules.idle * cards / (job.spec.cards * job.width)))
     wider = min(job.spec.most, max(job.width + 1, ceil(job.width * (1 + added) - EXACT)))
-    return max(wider, _saving_width(job, rules))
+    return job.spec.next_width(max(wider, _saving_width(job, rules)) - 1)
 
 
 def _saving_width(job: JobState, rules: Rules) -> int:
@@ -84,7 +85,7 @@ def shrink_to_use(draft: Draft) -> None:
     while giving and draft.budget < 0:
         _, key = heapq.heappop(giving)
         job = draft.jobs[key]
-        width = draft.width(job) - 1
+        width = job.spec.width_at_most(draft.width(job) - 1)
         draft.narrow(job, width)
         if width > job.spec.least:
             heapq.heappush(giving, (-score(job, width), key))
@@ -100,7 +101,8 @@ def _growing(draft: Draft, rules: Rules) -> Iterator[JobState]:
 
 
 def _growth_order(job: JobState, width: int, rules: Rules) -> tuple[float, float, JobKey]:
-    """A sort key: the speed that one more replica adds for each of its cards, most first; then the score."""
-    added = ((width + 1) ** job.exponent - width**job.exponent) / (job.spec.cards or 1.0)
+    """A sort key: the speed that the next width adds for each of its further cards, most first; then the score."""
+    wider = job.spec.next_width(width)
+    added = (wider**job.exponent - width**job.exponent) / (wider - width) / (job.spec.cards or 1.0)
     added /= max(job.remaining or 0.0, rules.unit_s) ** rules.shortness
     return -added, score(job, width), job.spec.key

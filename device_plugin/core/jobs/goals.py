@@ -40,7 +40,9 @@ def silent(job: JobState) -> bool:
 
 
 def goal_width(job: JobState, curve: Curve, most: int) -> int:
-    """The width, at most `most`, that the running job needs to be done in time; its own if a change is not worth it.
+    """The allowed width, at most `most`, that the running job needs to be done in time.
+
+    Its own if a change is not worth it.
 
     It is that for the longest duration that its author allows where none is enough for the duration, and the job's own
     where none is enough for that either. `curve` is that of the job's own cards.
@@ -50,13 +52,14 @@ def goal_width(job: JobState, curve: Curve, most: int) -> int:
     if goal is None or left is None:
         return job.width
     samples = left * curve.speed(job.width * each)
+    widths = job.spec.widths_between(1, most)
 
     def needed(seconds: float) -> int:
         """The fewest replicas that do the rest until the job has run for so many seconds; more than `most` if none."""
-        widths = range(1, most + 1)
-        return 1 + bisect_left(
+        position = bisect_left(
             widths, 1, key=lambda width: had + samples / curve.speed(width * each) <= seconds
         )
+        return widths[position] if position < len(widths) else most + 1
 
     found = next((n for n in map(needed, (goal.seconds, goal.most_seconds)) if n <= most), job.width)
     late = had + left > goal.seconds * (1 + LATE)

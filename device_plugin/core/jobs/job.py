@@ -1,5 +1,6 @@
 """Jobs as one round sees them: what a job asks for, and where it stands now."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from math import floor, inf
@@ -22,6 +23,8 @@ EXACT = 1e-9
 class JobSpec:
     """What the author of a job asks for, checked: 1 <= least <= asked <= most replicas.
 
+    `widths` are the only numbers of replicas that it may run with, ascending; with none it may have any. Its bounds are
+    among them, but for those that keep a running job at a width that its author has since left out.
     `request` is that of one replica, its `pod` empty, and `cards` how many cards it takes, a slice as the larger of
     its shares of a card; a job without cards is queued too. Its replicas go to `nodes` only. `asked` is the width
     that the Job has now. `user` is the unit that shares a queue: the namespace, because a Job does not name its
@@ -46,6 +49,7 @@ class JobSpec:
     asked: int = 1
     least: int = 1
     most: int = 1
+    widths: tuple[int, ...] = ()
     request: PodRequest
     nodes: NodeConstraints = ANYWHERE
     cards: float = 1.0
@@ -79,6 +83,34 @@ class JobSpec:
     def elastic(self) -> bool:
         """True if the width may differ from the width asked for."""
         return self.least < self.most and not self.parts and (self.goal is None or self.goal.bounded)
+
+    def allows(self, width: int) -> bool:
+        """True if the job may run with this number of replicas, as far as its widths decide it."""
+        return not self.widths or width in self.widths
+
+    def next_width(self, width: int) -> int:
+        """The least allowed width above `width`; above `most` if there is none."""
+        if not self.widths:
+            return width + 1
+        return next((each for each in self.widths if each > width), max(width, self.most) + 1)
+
+    def width_at_most(self, count: int) -> int:
+        """The largest allowed width up to `count`; 0 if there is none."""
+        if not self.widths:
+            return count
+        return max((each for each in self.widths if each <= count), default=0)
+
+    def nearest_width(self, width: int) -> int:
+        """The width that counts where `width` is written: the least allowed one that is not less, else the largest."""
+        if not self.widths:
+            return width
+        return next((each for each in self.widths if each >= width), self.widths[-1])
+
+    def widths_between(self, least: int, most: int) -> Sequence[int]:
+        """The allowed widths from `least` to `most`, ascending."""
+        if not self.widths:
+            return range(least, most + 1)
+        return tuple(each for each in self.widths if least <= each <= most)
 
     @property
     def first_parts(self) -> int:

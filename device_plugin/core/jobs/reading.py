@@ -7,10 +7,12 @@ beside its label.
 """
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import pairwise
 from math import inf
+from typing import NamedTuple
 
 from device_plugin.core import annotations
 from device_plugin.core.app_types import DEFAULT_TYPE, TYPES
@@ -27,7 +29,8 @@ LABELS = (
     annotations.QUEUE, annotations.GROUP, annotations.ROLE, annotations.SPLIT_OF, annotations.PART,
 )  # fmt: skip
 ANNOTATIONS = (
-    annotations.MIN_REPLICAS, annotations.MAX_REPLICAS, annotations.SPLIT, annotations.SPLIT_RATIO, annotations.BARRIER,
+    annotations.MIN_REPLICAS, annotations.MAX_REPLICAS, annotations.WIDTHS, annotations.SPLIT,
+    annotations.SPLIT_RATIO, annotations.BARRIER,
     annotations.SAMPLES, annotations.EPOCHS, annotations.DURATION, annotations.DURATION_AT_MOST, annotations.MODEL,
     annotations.APP_TYPE, annotations.CARD_MODEL, annotations.EXPECTED_DURATION, annotations.CHECKPOINT_SECONDS,
     annotations.RESUMABLE, annotations.MIN_RUNTIME, annotations.GROUP_JOBS, annotations.RESIZE_DROP,
@@ -46,6 +49,8 @@ MAX_SECONDS = 366 * 86_400
 # Other jobs wait for a checkpoint as long as for a pod's grace period, which is an hour at most unless an operator says
 # more (parameter mostGraceSeconds).
 MAX_CHECKPOINT = 3600
+# Most widths that a Job may list.
+MAX_WIDTHS = 16
 _NUMBER = re.compile(r"[1-9][0-9]{0,12}")
 _RATIO = re.compile(r"[1-9][0-9]{0,5}(?:\.[0-9]{1,3})?")
 _PART = re.compile(r"0|[1-9][0-9]{0,4}")
@@ -53,6 +58,7 @@ _DURATION = re.compile(r"(?:([0-9]{1,9})d)?(?:([0-9]{1,9})h)?(?:([0-9]{1,9})m)?(
 _UNITS = (86_400, 3600, 60, 1)
 # Characters of a malformed text that a message repeats.
 _SHOWN = 63
+_WIDTHS = re.compile(rf"{_NUMBER.pattern}(?:,{_NUMBER.pattern}){{0,{MAX_WIDTHS - 1}}}")
 _MODEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 
 
@@ -75,15 +81,16 @@ def job_spec(
     request = pod_request(job.template, prefixes)
     order, split_of, owner, goal = _order(job), _split_of(job), _width_owner(job), _goal(job, request)
     divided = order is not None and not split_of
-    asked, least, most = _window(job, goal) if divided else _widths(job, goal, owner)
-    group, size, joint = _group(job, asked, divided)
+    width = _window(job, goal) if divided else _width(job, goal, owner)
+    group, size, joint = _group(job, width, divided)
     priority = priorities.get(job.priority_class, PriorityClass())
     return JobSpec(
         key=(job.namespace, job.name),
         uid=job.uid,
-        asked=asked,
-        least=least,
-        most=most,
+        asked=width.asked,
+        least=width.least,
+        most=width.most,
+        widths=width.allowed,
         request=replace(request, pod="") if request else PodRequest("", (), host=job.template.host),
         nodes=job.nodes,
         cards=sum(asks.whole or asks.count * share(asks) for _, asks in request.containers)
@@ -95,7 +102,7 @@ def job_spec(
         group_size=size,
         group_jobs=_group_jobs(job),
         joint=joint,
-        role=_role(job, least < most),
+        role=_role(job, width.least < width.most),
         split=order or (Split.ORDERED if split_of else None),
         parts=(job.completions or 0) if divided else 0,
         split_ratio=_split_ratio(job, split_ratio, divided=divided),
@@ -156,8 +163,17 @@ def _width_owner(job: Job) -> str:
     return "Kueue" if annotations.KUEUE_QUEUE in job.labels and not elastic else ""
 
 
-def _widths(job: Job, goal: Goal | None, owner: str) -> tuple[int, int, int]:
-    """The width that a Job has, and its bounds; of one that is to be sized only the bounds count."""
+class _Width(NamedTuple):
+    """The width that a Job has, its bounds, and the widths that it may have, with none any between the bounds."""
+
+    asked: int
+    least: int
+    most: int
+    allowed: tuple[int, ...] = ()
+
+
+def _width(job: Job, goal: Goal | None, owner: str) -> _Width:
+    """The width that a Job has, and those that it may have; of one that is to be sized only the latter count."""
     _check_count("parallelism", job.parallelism)
     _check_count("completions", job.completions)
     asked = job.width
@@ -170,19 +186,55 @@ def _widths(job: Job, goal: Goal | None, owner: str) -> tuple[int, int, int]:
             f"{annotations.MIN_REPLICAS} is {least} and {annotations.MAX_REPLICAS} {most}: write a minimum that is not"
             " more than the maximum"
         )
-    if owner or (least is None and most is None and goal is None):
-        return asked, asked, asked
+    listed = _listed(job)
+    if owner or (least is None and most is None and goal is None and not listed):
+        return _Width(asked, asked, asked)
     _check_elastic(job)
-    if goal:
-        least, most = least or 1, most or MAX_GANG
-        return min(max(asked, least), most), least, most
-    least, most = least or asked, most or asked
-    if not least <= asked <= most:
+    if not goal and not (least or asked) <= asked <= (most or asked):
         raise RequestError(
             f"completions and parallelism are {asked}: write a width that is not less than {annotations.MIN_REPLICAS}"
             f" and not more than {annotations.MAX_REPLICAS}"
         )
-    return asked, least, most
+    if listed:
+        return _one_of(listed, least or 1, most or MAX_GANG, asked, chosen=goal is None and not _has_run(job))
+    if goal:
+        least, most = least or 1, most or MAX_GANG
+        return _Width(min(max(asked, least), most), least, most)
+    return _Width(asked, least or asked, most or asked)
+
+
+def _listed(job: Job) -> tuple[int, ...]:
+    """The widths that are listed, in order; none without the annotation."""
+    text = job.annotations.get(annotations.WIDTHS)
+    if text is None:
+        return ()
+    found = tuple(map(int, text.split(","))) if _WIDTHS.fullmatch(text) else (MAX_GANG + 1,)
+    if found[-1] > MAX_GANG or any(one >= following for one, following in pairwise(found)):
+        meant = f"at most {MAX_WIDTHS} whole numbers from 1 to {MAX_GANG} in ascending order, such as 1,2,4,8"
+        raise _malformed(annotations.WIDTHS, text, meant)
+    return found
+
+
+def _has_run(job: Job) -> bool:
+    """True for a Job that was started before: its author may have listed other widths since."""
+    return not job.suspend or annotations.RESIZE in job.annotations or bool(job.kept)
+
+
+def _one_of(listed: Sequence[int], least: int, most: int, asked: int, *, chosen: bool) -> _Width:
+    """The listed widths within the bounds; one of them must be asked for if the author has `chosen` it."""
+    allowed = tuple(width for width in listed if least <= width <= most)
+    if not allowed:
+        raise RequestError(
+            f"annotation {annotations.WIDTHS} has no width from {annotations.MIN_REPLICAS} to"
+            f" {annotations.MAX_REPLICAS}: write one that has, or leave out the bounds"
+        )
+    if chosen and asked not in allowed:
+        raise RequestError(
+            f"completions and parallelism are {asked}, and {annotations.WIDTHS} allows {', '.join(map(str, allowed))}:"
+            " write one of these into both"
+        )
+    nearest = next((width for width in allowed if width >= asked), allowed[-1])
+    return _Width(nearest, allowed[0], allowed[-1], allowed)
 
 
 def _check_count(name: str, written: int | None) -> None:
@@ -207,9 +259,9 @@ def _check_elastic(job: Job) -> None:
         )
 
 
-def _window(job: Job, goal: Goal | None) -> tuple[int, int, int]:
+def _window(job: Job, goal: Goal | None) -> _Width:
     """The number of sub-tasks of a split that run at a time: at the start, at least, and at most."""
-    for key in (annotations.MIN_REPLICAS, annotations.MAX_REPLICAS):
+    for key in (annotations.MIN_REPLICAS, annotations.MAX_REPLICAS, annotations.WIDTHS):
         if key in job.annotations:
             raise RequestError(
                 f"annotation {key}: leave it out, because a split runs as many sub-tasks at a time as there is room for"
@@ -227,7 +279,7 @@ def _window(job: Job, goal: Goal | None) -> tuple[int, int, int]:
             f"completions is {parts}: write the number of sub-tasks, 1 to {MAX_PARTS}, of which each finds its own in"
             " $JOB_COMPLETION_INDEX"
         )
-    return 1, 1, min(parts, MAX_GANG)
+    return _Width(1, 1, min(parts, MAX_GANG))
 
 
 def _check_resizable(job: Job, cause: str) -> None:
@@ -342,7 +394,7 @@ def _min_runtime(job: Job) -> float | None:
     )
 
 
-def _group(job: Job, asked: int, divided: bool) -> tuple[str, int, bool]:
+def _group(job: Job, width: _Width, divided: bool) -> tuple[str, int, bool]:
     """The group of a Job's pods, how many of them start together, and whether the group has more Jobs than this."""
     of_job, of_pods = job.labels.get(annotations.GROUP), job.template.label(annotations.GROUP)
     if of_job == "":
@@ -361,12 +413,17 @@ def _group(job: Job, asked: int, divided: bool) -> tuple[str, int, bool]:
             f"label {annotations.GROUP_SIZE} of the pods: leave it out, because each sub-task starts when there is room"
             " for it"
         )
-    least = _number(job, annotations.MIN_REPLICAS, MAX_GANG)
-    together = least or asked
+    least = width.least if width.allowed else _number(job, annotations.MIN_REPLICAS, MAX_GANG)
+    together = least or width.asked
     if not of_job and (number > together or (least and number != least)):
+        if width.allowed:
+            raise RequestError(
+                f"label {annotations.GROUP_SIZE} of the pods is {size}, but the Job's smallest width is {least}: write"
+                f" {least}"
+            )
         raise RequestError(
             f"label {annotations.GROUP_SIZE} of the pods is {size}, but "
-            + (f"{annotations.MIN_REPLICAS} is {least}" if least else f"the Job runs {asked}")
+            + (f"{annotations.MIN_REPLICAS} is {least}" if least else f"the Job runs {width.asked}")
             + f": write {together} in both"
         )
     return of_job or of_pods, number, bool(of_job)

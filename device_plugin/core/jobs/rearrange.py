@@ -198,7 +198,7 @@ class Rearrangement:
         if not floor:
             return giver
         given = max(ceil(lacking / job.spec.cards - EXACT), 1)
-        return ((job, max(floor, self._draft.width(job) - given)),)
+        return ((job, max(floor, job.spec.width_at_most(self._draft.width(job) - given))),)
 
     def _together(self, unit: Unit, givers: Sequence[JointOffer], lacking: float) -> Sequence[JointOffer]:
         """The first givers that suffice together, with what they keep; none if all of them do not."""
@@ -322,4 +322,4 @@ def fits(draft: Draft, unit: Unit) -> bool:
 
 def widened(draft: Draft, unit: Unit) -> bool:
     """Admit the jobs one after another, or one more sub-task; false, with some changed, if they do not all fit."""
-    return all(draft.widen(job, max(job.spec.least, draft.width(job) + 1)) for job in unit)
+    return all(draft.widen(job, max(job.spec.least, job.spec.next_width(draft.width(job)))) for job in unit)

@@ -63,10 +63,10 @@ def size(job: JobSpec, curve: Curve, fits: Fits) -> Sized | Short:
     def seconds(width: int) -> float:
         return work / curve.speed(width * each)
 
-    widths = range(job.least, job.most + 1)
-    needed = bisect_left(widths, 1, key=lambda width: seconds(width) * _ENOUGH <= goal.seconds) + job.least
-    wanted = min(needed, job.most)
-    width = wanted if fits(wanted) else _largest(job.least, wanted - 1, fits)
+    widths = job.widths_between(job.least, job.most)
+    enough = bisect_left(widths, 1, key=lambda width: seconds(width) * _ENOUGH <= goal.seconds)
+    wanted = min(enough, len(widths) - 1)
+    width = widths[wanted] if fits(widths[wanted]) else _largest(widths[:wanted], fits)
     if width and seconds(width) * _ENOUGH <= goal.most_seconds:
         return Sized(width, width * each, seconds(width), curve.guess)
     samples = floor(curve.speed(width * each) * goal.seconds / goal.epochs) if width else 0
@@ -76,7 +76,7 @@ def size(job: JobSpec, curve: Curve, fits: Fits) -> Sized | Short:
         width,
         seconds(width) if width else 0.0,
         samples,
-        needed if needed <= job.most else 0,
+        widths[enough] if enough < len(widths) else 0,
         curve.guess,
     )
 
@@ -229,15 +229,15 @@ def _goal(job: JobSpec) -> Goal:
     return job.goal
 
 
-def _largest(least: int, most: int, fits: Fits) -> int:
-    """The largest width from `least` to `most` that fits; 0 if none does."""
-    found = 0
-    while least <= most:
-        middle = (least + most + 1) // 2
-        if fits(middle):
-            found, least = middle, middle + 1
+def _largest(widths: Sequence[int], fits: Fits) -> int:
+    """The largest of the ascending widths that fits; 0 if none does."""
+    found, first, last = 0, 0, len(widths) - 1
+    while first <= last:
+        middle = (first + last + 1) // 2
+        if fits(widths[middle]):
+            found, first = widths[middle], middle + 1
         else:
-            most = middle - 1
+            last = middle - 1
     return found
 
 

@@ -141,7 +141,7 @@ class Executor:
             if not managed.refused or managed.spec.width_owner or managed.rigid:
                 continue
             if self._may_keep(managed):
-                yield self._back([managed], managed.created, managed.refused)[0]
+                yield self._back([managed], _created(managed), managed.refused)[0]
             else:
                 stopping.setdefault(_stop_key(managed), managed.refused)
         for unit, together in self._members(stopping).items():
@@ -175,10 +175,11 @@ class Executor:
                 continue
             spec = managed.spec
             bound = sum(bool(pod.node) and not pod.deleting for pod in managed.pods)
-            if spec.elastic and bound >= spec.least and _narrows(managed):
+            kept = spec.width_at_most(bound)
+            if spec.elastic and kept >= spec.least and _narrows(managed):
                 # The pods that a smaller width ends are others than those that do not end by themselves.
                 if not unreplaced:
-                    yield self._ended(managed, bound)
+                    yield self._ended(managed, kept)
             else:
                 stopping[_stop_key(managed)] = None
         for together in self._members(stopping).values():
@@ -211,7 +212,7 @@ class Executor:
 
     def _may_keep(self, managed: Managed) -> bool:
         """True if the Job goes on with the pods that it has."""
-        spec, width = managed.spec, managed.created
+        spec, width = managed.spec, _created(managed)
         return (
             self._settles(managed)
             and width >= spec.least
@@ -248,7 +249,9 @@ class Executor:
 
     def _asked(self, managed: Managed, record: Resize) -> Iterator[Write]:
         """The next write of a Job with a record of which nothing was carried out yet."""
-        if not record.shrinks:
+        if record.after and not managed.may_have(record.after):
+            yield _dropped(managed, record)
+        elif not record.shrinks:
             fits = self._trial.take({managed.key: record.after - record.before})
             yield self._applied(managed, record) if fits else _dropped(managed, record)
         elif not wanted(record, self._jobs) or not self._may_narrow(managed, record.before, record.after):
@@ -349,6 +352,9 @@ class Executor:
         unit = [self._jobs[key] for key in widths]
         # Kueue starts its own Jobs.
         if any(each.spec.kueue or not each.waits or not self._free(each.key) for each in unit):
+            return
+        # Planned before its author left that width out.
+        if not all(each.may_have(widths[each.key]) for each in unit):
             return
         if self._trial.take(widths):
             givers = [giver for key in widths for giver in self._givers.get(key, ())]
@@ -472,6 +478,11 @@ def _grants(pods: Iterable[Pod]) -> Iterator[Grant]:
 
 def _dropped(managed: Managed, record: Resize) -> Write:
     return Write(Action.DROP, managed, replace(record, until=0.0, grants=()))
+
+
+def _created(managed: Managed) -> int:
+    """The largest width that the Job may have with the pods that it has now."""
+    return managed.spec.width_at_most(managed.created)
 
 
 def _stop_key(managed: Managed) -> _StopKey:

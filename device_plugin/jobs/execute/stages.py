@@ -118,7 +118,9 @@ def promised_widths(
     """
     replicas = max(managed.record.replicas for managed in giving if managed.record is not None)
     if not helped.spec.joint or not replicas:
-        return {helped.key: replicas} if replicas else {}
+        # Its author may have left that width out since.
+        width = replicas if helped.may_have(replicas) else helped.spec.width_at_most(replicas)
+        return {helped.key: width} if width else {}
     members = groups[helped.key[0], helped.spec.group]
     unit = [managed for managed in members if managed.waits]
     left = replicas - sum(managed.spec.least for managed in unit)
@@ -128,9 +130,9 @@ def promised_widths(
         return {}
     found: dict[JobKey, int] = {}
     for managed in unit:
-        more = min(left, managed.spec.most - managed.spec.least)
-        found[managed.key] = managed.spec.least + more
-        left -= more
+        spec = managed.spec
+        found[managed.key] = max(spec.least, spec.width_at_most(min(spec.most, spec.least + left)))
+        left -= found[managed.key] - spec.least
     return found
 
 

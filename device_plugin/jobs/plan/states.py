@@ -172,13 +172,8 @@ def _partial(managed: Managed, now: float) -> bool:
 def _held(managed: Managed) -> bool:
     """True if the Job keeps its width as long as it runs: another controller's, or it could not start again."""
     # Pods of a group that start together would wait for those that have succeeded.
-    whole = _index_ended(managed) and managed.spec.group != ""
+    whole = managed.index_ended and managed.spec.group != ""
     return bool(managed.spec.width_owner or managed.rigid) or whole
-
-
-def _index_ended(managed: Managed) -> bool:
-    """True if an index that succeeded could run again in another width; the sub-tasks of a split do not."""
-    return bool(managed.job.succeeded or managed.job.completed_indexes) and not managed.spec.parts
 
 
 def _bounded(managed: Managed, now: float) -> JobSpec:
@@ -194,10 +189,13 @@ def _bounded(managed: Managed, now: float) -> JobSpec:
         stays = _partial(managed, now) or now < managed.paused_until
         left = min(spec.most, spec.parts - managed.job.succeeded)
         return replace(spec, most=width if stays else max(width, left))
-    if managed.rigid or _index_ended(managed):
+    if managed.rigid or managed.index_ended:
         return replace(spec, asked=width, least=width, most=width)
-    if not spec.elastic or not spec.least <= width <= spec.most:
+    # Only of a Job with widths the author may have left out the one that it runs with.
+    runs = bool(spec.widths) and not managed.job.suspend
+    if not spec.elastic or not (runs or spec.least <= width <= spec.most):
         return spec
     # Where pods are refused it has fewer than its width says: a smaller one would free nothing.
     least = width if managed.spared(now) or managed.refused else spec.least
-    return replace(spec, least=least, most=width if managed.by_hand or _partial(managed, now) else spec.most)
+    most = width if managed.by_hand or _partial(managed, now) else spec.most
+    return replace(spec, least=least, most=most) if least <= most else replace(spec, least=width, most=width)

@@ -72,8 +72,16 @@ class JobExplainer:
 
 def _line(view: JobView) -> str:
     queue = f" queue {view.queue}" if view.queue else ""
-    width = f"width {view.width} ({view.least} to {view.most})"
+    width = f"width {view.width} ({_bounds(view)})"
     return f"{view.namespace}/{view.name}{queue} {view.phase} {width}: {view.why}"
+
+
+def _bounds(view: JobView) -> str:
+    """The widths that the Job may have: `2 to 8`, or those that it lists, `1, 2, 4 or 8`."""
+    if len(view.widths) < 2:
+        return f"{view.least} to {view.most}"
+    *others, last = view.widths
+    return f"{', '.join(map(str, others))} or {last}"
 
 
 def _paragraph(view: JobView, planner: str) -> str:

@@ -29,6 +29,7 @@ MOST_NAMED = 3
 class JobView:
     """A Job as people see it. `width` is the replicas that it has, or will have once what is under way is done.
 
+    `widths` are the only ones that it may have; with none it may have any from `least` to `most`.
     `place` is that among the jobs which wait in its queue, 0 if it has none, and `waits_for` is empty if it waits for
     nothing. `progress` is that of the sub-tasks of a split, else what the program of index 0 tells. While the job runs,
     `left` is the forecast of how many seconds it still takes, and `stuck` for how many it has not advanced if that is
@@ -43,6 +44,7 @@ class JobView:
     width: int = 0
     least: int = 0
     most: int = 0
+    widths: Sequence[int] = ()
     progress: Progress | None = None
     left: float | None = None
     stuck: float | None = None
@@ -57,7 +59,8 @@ class JobView:
         progress = self.progress and {"done": self.progress.done, "total": self.progress.total}
         return {
             "namespace": self.namespace, "name": self.name, "queue": self.queue, "place": self.place or None,
-            "phase": self.phase, "width": self.width, "min": self.least, "max": self.most, "progress": progress,
+            "phase": self.phase, "width": self.width, "min": self.least, "max": self.most,
+            "widths": list(self.widths) or None, "progress": progress,
             "secondsLeft": _whole(self.left), "secondsStuck": _whole(self.stuck), "waitsFor": self.waits_for,
             "since": int(self.since), "pool": self.pool or None,
             "nextChange": self.next_change and self.next_change.as_object(), "why": self.why,
@@ -156,7 +159,7 @@ def _unplanned(managed: Managed, why: str) -> JobView:
     spec, (namespace, name) = managed.spec, managed.key
     return JobView(
         namespace=namespace, name=name, queue=spec.queue, phase=UNKNOWN, least=spec.least, most=spec.most,
-        progress=_progress(managed), since=spec.created, why=why,
+        widths=spec.widths, progress=_progress(managed), since=spec.created, why=why,
     )  # fmt: skip
 
 

@@ -154,11 +154,23 @@ class Managed:
 
     @property
     def as_written(self) -> bool:
-        """True if the engine started the running Job with the width that its author wrote, and it has that width."""
+        """True if the engine started the running Job with the width that its author wrote, and it has that width.
+
+        Of a Job with widths it is the allowed one that is nearest to what was written.
+        """
         record, width = self.record, self.job.width
         if record is None or self.job.suspend or record.before or not record.applied:
             return False
-        return record.after == record.author_width == width
+        return record.after == self.spec.nearest_width(record.author_width) == width
+
+    @property
+    def index_ended(self) -> bool:
+        """True if an index that succeeded could run again in another width; the sub-tasks of a split do not."""
+        return bool(self.job.succeeded or self.job.completed_indexes) and not self.spec.parts
+
+    def may_have(self, width: int) -> bool:
+        """True if the Job may run with this width by its list of widths, or because no other one can be written."""
+        return self.spec.allows(width) or bool(self.rigid) or self.index_ended
 
     @property
     def created(self) -> int:

@@ -122,7 +122,8 @@ const MAKERS = {
 /** How many pods a job has at a time, and how many it may have, as a sentence. */
 function pods(job) {
   const width = Number(job.width);
-  const bounds = job.min || job.max ? `${job.min || 1} to ${job.max || "any number"}` : "";
+  const listed = String(job.widths ?? "").replaceAll(",", ", ");
+  const bounds = listed || (job.min || job.max ? `${job.min || 1} to ${job.max || "any number"}` : "");
   if (!width) return bounds && `May have ${bounds} pods at a time.`;
   return `${count(width, "pod")} at a time${bounds && `, may have ${bounds}`}.`;
 }
