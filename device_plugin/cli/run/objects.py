@@ -77,11 +77,11 @@ class RunError(VgpuError):
 class NewJob:
     """What a Job is made from: `replicas` pods of `image`, each with `limits`, and with `cards` whole cards.
 
-    `least` and `most` bound the replicas; None is the number of replicas, or where `widths` list those with which it can
-    run, the first or the last of them. `annotations` are the Job's, with empty ones
-    for what was not asked. With a `scheduler` the pods are as Kubernetes before 1.36 needs them. With `scripts` each
-    is a sub-task, a pod of its own. `claims` are volume claims by the path at which they are mounted. `retries` is how
-    many failed pods the Job survives; None is the usual number.
+    `least` and `most` bound the replicas; None is the number of replicas, or with `widths`, the only numbers of them,
+    the first or the last of these. `annotations` are the Job's, with empty ones for what was not asked. With a
+    `scheduler` the pods are as Kubernetes before 1.36 needs them. With `scripts` each is a sub-task, a pod of its own.
+    `claims` are volume claims by the path at which they are mounted. `retries` is how many failed pods the Job
+    survives; None is the usual number.
     """
 
     name: str

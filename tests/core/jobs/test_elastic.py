@@ -132,3 +132,48 @@ def test_what_a_job_tells_of_itself_gets_it_cards_of_its_own_queue_only() -> Non
 def test_queues_grow_by_their_weights() -> None:
     jobs = [running("a", 1, most=9, queue="a"), running("b", 1, most=9, queue="b")]
     assert widths(jobs, planned(9, *jobs, rules=Rules(weights={"b": 2.0}))) == {"a": 3, "b": 6}
+
+
+def test_a_running_job_grows_to_a_listed_width_only() -> None:
+    job = running("a", 2, most=8, widths=(1, 2, 4, 8))
+    assert widths([job], planned(7, job)) == {"a": 4}
+    assert widths([job], planned(8, job)) == {"a": 8}
+    odd = running("a", 8, most=16, widths=(8, 9, 15, 16))
+    assert planned(14, odd).steps == (), "9 are too few for a restart, and 15 do not fit"
+    assert planned(15, odd).steps == (Scale(odd.spec.key, 8, 15),)
+
+
+def test_a_job_grows_on_from_a_listed_width_to_another_one() -> None:
+    """It ends much earlier with 5 replicas: that is 8."""
+    job = running("a", 2, most=8, widths=(1, 2, 4, 8))
+    job = replace(job, exponent=1.0, remaining=RULES.saving_s * 10 / 3)
+    assert planned(8, job).steps == (Scale(job.spec.key, 2, 8),)
+    assert planned(7, job).steps == ()
+
+
+def test_a_new_job_takes_the_listed_widths_one_after_another() -> None:
+    jobs = [waiting("a", most=8, asked=2, widths=(1, 2, 4, 8)), running("busy", 3)]
+    for cards, width in ((6, 2), (7, 4), (10, 4), (11, 8), (20, 8)):
+        assert widths(jobs, planned(cards, *jobs))["a"] == width
+
+
+def test_the_speed_of_the_whole_step_decides_who_grows() -> None:
+    """One card more would add the most speed to the narrow job, but it gets fifteen or none."""
+    jobs = [waiting("wide", least=4, most=5), waiting("narrow", least=2, most=17, asked=2, widths=(2, 17))]
+    jobs = [replace(job, spec=replace(job.spec, asked=job.spec.least)) for job in jobs]
+    assert widths(jobs, planned(21, *jobs)) == {"wide": 5, "narrow": 2}
+    assert widths(jobs, planned(22, *jobs)) == {"wide": 5, "narrow": 17}
+
+
+def test_a_job_shrinks_to_a_listed_width_below_the_share_that_may_be_in_use() -> None:
+    job = running("a", 8, least=1, most=8, widths=(1, 2, 4, 8))
+    assert widths([job], planned(10, job, rules=Rules(use=0.7))) == {"a": 4}
+    assert widths([job], planned(10, job, rules=Rules(use=0.1))) == {"a": 1}
+
+
+def test_a_width_that_was_left_out_stays_until_the_next_change() -> None:
+    job = running("a", 3, least=1, most=8, widths=(1, 2, 4, 8))
+    busy = running("busy", 4)
+    assert planned(7, job, busy).steps == ()
+    assert planned(12, job, busy).steps == (Scale(job.spec.key, 3, 8),)
+    assert planned(7, job, busy, rules=Rules(use=0.9)).steps == (Scale(job.spec.key, 3, 2),)

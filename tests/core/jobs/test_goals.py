@@ -44,6 +44,16 @@ def test_it_needs_the_fewest_replicas_that_do_the_rest_in_the_time_that_is_left(
     assert goal_width(begun(width, left), LINEAR, 64) == needed
 
 
+@pytest.mark.parametrize(
+    ("width", "left", "most", "needed"),
+    [(2, 900.0, 64, 4), (2, 1800.0, 64, 8), (2, 1800.0, 7, 2), (8, 75.0, 64, 1)],
+)
+def test_it_needs_the_fewest_of_the_listed_widths(width: int, left: float, most: int, needed: int) -> None:
+    job = begun(width, left)
+    job = replace(job, spec=replace(job.spec, widths=(1, 2, 4, 8)))
+    assert goal_width(job, LINEAR, most) == needed
+
+
 def test_where_the_duration_cannot_be_kept_the_longest_one_counts_and_else_nothing_changes() -> None:
     assert goal_width(begun(2, 6000.0), LINEAR, 8) == 2
     assert goal_width(begun(2, 6000.0, at_most="2400s"), LINEAR, 8) == 6

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from device_plugin.core.jobs.engine import plan_round
 from device_plugin.core.jobs.job import JobKey, JobPhase, JobState
@@ -32,7 +34,7 @@ Rooms = Callable[[Sequence[JobState]], Room]
 def varied(rng: random.Random, job: JobState) -> JobState:
     """The job with what it consents to, and with a past."""
     spec = replace(
-        job.spec,
+        listed(rng, job).spec if rng.random() < 0.5 else job.spec,
         resumable=rng.choice((None, None, True, False)),
         min_runtime=rng.choice((None, None, 0.0, 2 * HOUR)),
     )
@@ -41,6 +43,20 @@ def varied(rng: random.Random, job: JobState) -> JobState:
         stopped_s=rng.choice((0.0, 0.0, 5 * HOUR, 12 * HOUR)) if job.width else 0.0,
         displaced=job.phase is JobPhase.STOPPED and rng.random() < 0.5, unanswered=int(rng.random() < 0.1),
     )  # fmt: skip
+
+
+def listed(rng: random.Random, job: JobState) -> JobState:
+    """The job with some of the widths between its bounds; one that runs may have none of them."""
+    least, most = job.spec.least, job.spec.most
+    if not job.spec.elastic:
+        return job
+    between = range(least + 1, most)
+    chosen = {least, most, *rng.sample(between, min(len(between), rng.randint(0, 3)))}
+    if job.width and rng.random() < 0.9:
+        chosen.add(job.width)
+    widths = tuple(sorted(chosen))
+    asked = next(width for width in widths if width >= job.spec.asked)
+    return replace(job, spec=replace(job.spec, widths=widths, asked=asked))
 
 
 def random_rules(rng: random.Random) -> Rules:
@@ -105,6 +121,7 @@ def promised(jobs: Sequence[JobState], plan: Plan, rules: Rules) -> None:
     for step, for_whom in giving(plan):
         consents(states, step, for_whom, rules)
     gains(states, plan, rules)
+    only_listed(states, plan)
     after = {job.spec.key: job for job in carried_out(jobs, plan, NOW)}
     assert not any(after[key].width for key in (*plan.reserved, *plan.unreserved))
     refused = {step.job for step in plan.steps if isinstance(step, Refuse)}
@@ -113,6 +130,28 @@ def promised(jobs: Sequence[JobState], plan: Plan, rules: Rules) -> None:
         if due(before, NOW, rules) and not job.width and job.phase is not JobPhase.REFUSED:
             key = job.spec.key
             assert key in refused or (key in plan.reserved) is not (key in plan.unreserved), key
+
+
+def only_listed(states: Mapping[JobKey, JobState], plan: Plan) -> None:
+    """Raise AssertionError if the plan gives a job a width that its author does not list."""
+    for job in carried_out(list(states.values()), plan, NOW):
+        width = job.width
+        assert not width or width == states[job.spec.key].width or job.spec.allows(width), (
+            job.spec.key,
+            width,
+        )
+
+
+@given(st.integers(0, 1 << 32), st.sampled_from((1.0, 0.8, 0.5)))
+def test_no_plan_gives_a_job_a_width_that_is_not_listed(seed: int, use: float) -> None:
+    rng = random.Random(seed)
+    rules = replace(random_rules(rng), use=use)
+    jobs, _, room = on_slots(rng)
+    jobs = [listed(rng, job) for job in jobs]
+    for _ in range(ROUNDS):
+        plan = plan_round(NOW, jobs, room(jobs), rules)
+        only_listed({job.spec.key: job for job in jobs}, plan)
+        jobs = carried_out(jobs, plan, NOW)
 
 
 def giving(plan: Plan) -> Iterator[tuple[Suspend | Scale, JobKey]]:

@@ -56,6 +56,61 @@ def test_a_bound_that_is_missing_is_the_width(bounds: Mapping[str, str], expecte
     assert (found.least, found.most) == expected
 
 
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ({}, (1, 4, 8, (1, 2, 4, 8))),
+        ({"min-replicas": "2"}, (2, 4, 8, (2, 4, 8))),
+        ({"max-replicas": "7"}, (1, 4, 4, (1, 2, 4))),
+        ({"min-replicas": "3", "max-replicas": "7"}, (4, 4, 4, (4,))),
+    ],
+)  # fmt: skip
+def test_listed_widths_are_the_bounds_and_written_bounds_leave_some_out(
+    written: Mapping[str, str], expected: tuple[int, int, int, tuple[int, ...]]
+) -> None:
+    found = spec(QUEUED, {"widths": "1,2,4,8", **written}, suspend=True)
+    assert (found.least, found.asked, found.most, found.widths) == expected
+    assert found.elastic is (len(found.widths) > 1)
+
+
+def test_sixteen_widths_may_be_listed() -> None:
+    widths = tuple(range(1009, 1025))
+    written = {"widths": ",".join(map(str, widths))}
+    assert spec(QUEUED, written, parallelism=1024, completions=1024).widths == widths
+
+
+@pytest.mark.parametrize(
+    "ran",
+    [{"suspend": False}, {"suspend": True, "kept": "{}"}, {"suspend": True, "annotations": {"resize": "{}"}}],
+)
+def test_a_job_that_ran_before_other_widths_were_listed_is_read_with_the_nearest(
+    ran: Mapping[str, Any],
+) -> None:
+    written = {"widths": "1,2,4,8", **ran.get("annotations", {})}
+    fields = {key: value for key, value in ran.items() if key != "annotations"}
+    for width, asked in ((3, 4), (9, 8)):
+        found = spec(QUEUED, written, parallelism=width, completions=width, **fields)
+        assert (found.asked, found.least, found.most) == (asked, 1, 8)
+
+
+def test_a_sized_job_needs_no_listed_width_and_consents_to_no_change_without_bounds() -> None:
+    found = spec(QUEUED, {**SIZED, "widths": "2,4,8"}, parallelism=1, completions=1, suspend=True)
+    assert (found.asked, found.least, found.most, found.elastic) == (2, 2, 8, False)
+    bounded = spec(QUEUED, {**SIZED, "widths": "2,4,8", "max-replicas": "4"}, suspend=True)
+    assert (bounded.least, bounded.most, bounded.elastic) == (2, 4, True)
+
+
+@pytest.mark.parametrize("fields", [{"labels": {**QUEUED, KUEUE_QUEUE: "theirs"}}, {"owner": "JobSet"}])
+def test_another_controller_decides_the_width_whatever_is_listed(fields: Mapping[str, Any]) -> None:
+    found = spec(annotations={"widths": "1,2,8"}, suspend=True, **fields)
+    assert (found.asked, found.least, found.most, found.widths) == (4, 4, 4, ())
+
+
+def test_the_smallest_listed_width_starts_together() -> None:
+    pods = template(labels={"group": "train", "group-size": "4"})
+    assert spec(QUEUED, {"widths": "2,4,8", "min-replicas": "3"}, template=pods).group_size == 4
+
+
 def test_the_request_is_that_of_one_replica() -> None:
     found = spec(template=template({MEM: "4", CORES: "15"}))
     assert found.request.containers == (("main", Request(FAMILY, 0, 4, 15)),)

@@ -346,3 +346,27 @@ def test_nobody_gives_way_to_a_split_that_gives_way_in_turn() -> None:
     admitted = {step.job for step in plan.steps if isinstance(step, (Admit, Window))}
     assert admitted
     assert admitted >= {step.beneficiary for step in plan.steps if isinstance(step, (Scale, Suspend))}
+
+
+def test_a_job_gives_what_its_listed_widths_let_it_give() -> None:
+    wide, job = running("wide", 8, least=1, most=8, widths=(1, 2, 4, 8)), new("new", least=2, most=2)
+    steps = planned(8, wide, job).steps
+    assert steps == (Scale(wide.spec.key, 8, 4, job.spec.key), Admit(job.spec.key, 2))
+    assert planned(8, wide, new("one")).steps == (), "three cards would be idled for one"
+    two = [new("one"), new("two")]
+    assert widths([wide, *two], planned(8, wide, *two)) == {"wide": 4, "one": 1, "two": 1}
+    late = replace(new("late"), since=NOW - RULES.age_s)
+    assert widths([wide, late], planned(8, wide, late)) == {"wide": 4, "late": 1}
+
+
+def test_several_jobs_give_by_their_listed_widths() -> None:
+    jobs = [running(name, 4, least=1, most=4, widths=(1, 4)) for name in "ab"]
+    job = new("new", least=4, most=4)
+    assert widths([*jobs, job], planned(8, *jobs, job)) == {"a": 1, "b": 1, "new": 4}
+
+
+def test_a_job_starts_with_the_listed_width_that_is_asked_for_or_the_smallest() -> None:
+    job = new("new", least=2, most=8, asked=4, widths=(2, 4, 8))
+    busy = running("busy", 4)
+    for cards, width in ((5, 0), (6, 2), (7, 2), (8, 4), (11, 4), (12, 8)):
+        assert widths([job, busy], planned(cards, job, busy))["new"] == width

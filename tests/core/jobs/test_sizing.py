@@ -136,6 +136,23 @@ def test_s3_why_offers_a_longer_duration_a_wait_or_fewer_samples() -> None:
     )
 
 
+def test_s2_of_listed_widths_it_is_the_smallest_that_is_enough() -> None:
+    assert size(job({"widths": "1,2,4,8,16"}), linear(1.0), anything) == Sized(16, 16, 625.0, guess=False)
+    assert size(job({"widths": "3,10,12"}), linear(1.0), anything) == Sized(10, 10, 1000.0, guess=False)
+
+
+def test_s3_of_listed_widths_it_is_the_largest_that_fits() -> None:
+    written = {"widths": "1,2,4,8,16", "duration-at-most": "1500s"}
+    assert size(job(written), linear(1.0), free(15)) == Sized(8, 8, 1250.0, guess=False)
+    short = size(job(written), linear(1.0), free(7))
+    assert isinstance(short, Short)
+    assert (short.now, short.needed) == (4, 16)
+    few = size(job({"widths": "2,4"}), linear(1.0), anything)
+    assert isinstance(few, Short)
+    assert (few.now, few.needed) == (4, 0)
+    assert few == replace(few, now=4), "the largest that it may have fits"
+
+
 @pytest.mark.parametrize(
     ("bounds", "fits", "words"),
     [
@@ -148,6 +165,25 @@ def test_s3_offers_only_what_can_be_had(bounds: dict[str, str], fits: int, words
     short = size(job(bounds), linear(1.0), free(fits))
     assert isinstance(short, Short)
     assert offers(short, 300.0).startswith(words)
+
+
+@given(
+    st.lists(st.integers(1, 64), min_size=1, max_size=16, unique=True), st.integers(1, 10**5), st.integers(0, 70)
+)  # fmt: skip
+def test_s3_every_width_is_listed(listed: list[int], samples: int, room: int) -> None:
+    widths = sorted(listed)
+    written = {"widths": ",".join(map(str, widths)), "samples": str(samples), "duration-at-most": "5000s"}
+    found = size(job(written), linear(1.0), free(room))
+    if isinstance(found, Sized):
+        assert found.width in widths
+        enough = [width for width in widths if samples * 10 / width <= 1000]
+        fitting = [width for width in widths if width <= room]
+        assert found.width == min(enough[0] if enough else widths[-1], fitting[-1])
+    else:
+        assert {found.now, found.needed} <= {0, *widths}
+        assert found.now == max(
+            (width for width in widths if width <= min(room, found.needed or room)), default=0
+        )
 
 
 @given(st.integers(1, 10**12), st.floats(0.01, 1e6), st.integers(0, 1100), st.integers(1, 8))

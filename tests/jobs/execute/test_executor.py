@@ -221,6 +221,18 @@ def test_an_elastic_job_goes_back_to_the_pods_that_it_has() -> None:
     assert after.paused_until == write.record.asked + FIRST_PAUSE
 
 
+def test_a_job_with_listed_widths_goes_back_to_one_that_its_pods_suffice_for() -> None:
+    seen = managed(job("a", 6, active=5), record=resize(2, 6, gen=3, applied=True))
+    seen = replace(seen, spec=replace(seen.spec, least=2, widths=(2, 4, 6)))
+    write = taken_back(seen)
+    assert write is not None
+    assert body(write)["spec"] == {"parallelism": 4, "completions": 4}
+    started = replace(seen, job=replace(seen.job, active=1), record=resize(0, 6, applied=True), pods=())
+    write = taken_back(started)
+    assert write is not None
+    assert body(write)["spec"] == {"suspend": True}, "one is less than any of them"
+
+
 def test_below_its_least_width_a_job_that_was_just_started_stops() -> None:
     started = resize(0, 4, applied=True)
     rigid = managed(job("a", 4, active=3), record=started)
@@ -525,6 +537,35 @@ def test_the_jobs_of_a_group_share_what_was_promised_beyond_their_least_widths()
     first = replace(first, spec=replace(first.spec, most=1))
     writes = due(freed, first, second, free=4)
     assert {name: write.record and write.record.after for name, write in writes.items()} == {"b": 1, "c": 3}
+
+
+def test_no_job_starts_or_changes_to_a_width_that_its_author_has_left_out_since() -> None:
+    a = managed(job("a", 2))
+    a, b = (replace(each, spec=replace(each.spec, widths=(2, 4))) for each in (a, managed(waiting("b", 2))))
+    assert not due(b, steps=[Admit(B, 3)], free=9)
+    assert due(b, steps=[Admit(B, 4)], free=9)["b"].width == 4
+    for recorded in (resize(2, 3), resize(2, 1, beneficiary=B, replicas=2)):
+        assert due(replace(a, record=recorded), b, free=9)["a"].action is Action.DROP
+    assert due(replace(a, record=resize(2, 4)), free=9)["a"].action is Action.WIDTH
+    rigid = replace(b, rigid="no")
+    assert due(rigid, steps=[Admit(B, 3)], free=9)["b"].action is Action.START, "no other one can be written"
+
+
+def test_what_was_freed_for_a_job_is_used_as_far_as_its_widths_let_it() -> None:
+    freed = managed(job("a", 2), record=resize(5, 2, beneficiary=B, replicas=3, applied=True))
+    b = managed(waiting("b", 4))
+    b = replace(b, spec=replace(b.spec, widths=(1, 2, 4)))
+    assert due(freed, b, free=3)["b"].width == 2
+    assert not due(freed, replace(b, spec=replace(b.spec, least=4, widths=(4,))), free=3)
+
+
+def test_the_jobs_of_a_group_share_by_their_widths_what_was_promised_to_them() -> None:
+    first, second = of_group("b", "master", 4), of_group("c", "trainer", 4)
+    first = replace(first, spec=replace(first.spec, least=1, most=4, widths=(1, 4)))
+    second = replace(second, spec=replace(second.spec, least=1, most=4, widths=(1, 2, 4)))
+    freed = managed(job("a", 1), record=resize(5, 1, beneficiary=B, replicas=4, applied=True))
+    writes = due(freed, first, second, free=4)
+    assert {name: write.record and write.record.after for name, write in writes.items()} == {"b": 1, "c": 2}
 
 
 def test_a_job_of_kueues_is_neither_started_nor_stopped() -> None:

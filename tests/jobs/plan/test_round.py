@@ -867,6 +867,27 @@ def test_an_elastic_job_whose_node_died_goes_on_with_the_others_and_grows_again(
     assert all(pod.node for pod in pair.of(pair.job("a")))
 
 
+def test_a_job_whose_node_died_goes_on_with_one_of_its_listed_widths(pair: World) -> None:
+    pair.join_node("n3", 1)
+    pair.queue("a", 5, annotations={"vgpu.io/widths": "1,2,5"})
+    pair.settle(3)
+    pair.lose_node("n1")
+    pair.settle(30)
+    assert (pair.job("a").suspend, pair.job("a").parallelism) == (False, 2), "three pods are left"
+
+
+def test_a_job_whose_list_changes_runs_on_and_changes_to_a_listed_width(pair: World) -> None:
+    pair.queue("a", 3, annotations={"vgpu.io/widths": "1,3"})
+    pair.settle(3)
+    before = pair.job("a")
+    pair.api.put(replace(before, annotations={**before.annotations, "vgpu.io/widths": "1,2,8"}))
+    pair.settle(3)
+    assert (pair.job("a").suspend, pair.job("a").parallelism, len(pair.of(before))) == (False, 3, 3)
+    pair.queue("b", 2)
+    pair.settle(900)
+    assert (pair.job("a").parallelism, pair.job("b").suspend) == (2, False)
+
+
 def test_an_elastic_job_that_lost_more_than_its_minimum_stops(pair: World) -> None:
     pair.queue("a", 4, least=3)
     pair.settle(3)

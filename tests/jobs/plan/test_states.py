@@ -168,6 +168,24 @@ def test_a_width_that_is_not_the_engines_is_held(world: World) -> None:
     assert (states(world)["a"].spec.least, states(world)["a"].spec.most) == (2, 2)
 
 
+def test_a_width_that_was_left_out_of_the_list_is_kept_as_others_are(world: World) -> None:
+    running(world, "a", 3, 3, annotations={"vgpu.io/widths": "1,2,4"})
+    found = states(world)["a"]
+    assert (found.phase, found.width, found.spec.least, found.spec.most) == (JobPhase.RUNNING, 3, 1, 4)
+    assert found.adjustable
+    spared = resize(4, 3, asked=NOW - 10, until=NOW - 5, applied=True, spared_until=NOW + 60).encode()
+    annotations = {"vgpu.io/widths": "1,2", RESIZE: spared}
+    world.api.put(replace(world.job("a"), annotations=annotations))
+    found = states(world)["a"]
+    assert (found.spec.least, found.spec.most, found.adjustable) == (3, 3, False)
+
+
+def test_a_stopped_job_goes_on_with_a_listed_width(world: World) -> None:
+    world.queue("a", 3, annotations={"vgpu.io/widths": "1,2,4", RESIZE: record(3, 0, applied=True)})
+    found = states(world)["a"]
+    assert (found.phase, found.spec.least, found.spec.asked, found.spec.most) == (JobPhase.STOPPED, 1, 4, 4)
+
+
 def test_ended_jobs_are_none(world: World) -> None:
     running(world, "a", 2, 2)
     world.finish("a")
