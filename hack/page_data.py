@@ -95,6 +95,7 @@ def job(number: int) -> Row:
     return {
         "namespace": "batch", "name": f"pretrain-{number}", "queue": "default", "place": number - 3 if waits else None,
         "phase": "waiting" if waits else "running", "width": 0 if waits else 4, "min": 1, "max": 8,
+        "widths": [1, 2, 4, 8] if number == 1 else None,
         "progress": None if waits else {"done": 1200 * (number + 1), "total": 6000},
         "secondsLeft": None if waits else 5400, "waitsFor": "room for 4 pods" if waits else "",
         "since": 1795300000 + number * 900, "nextChange": None, "why": "",

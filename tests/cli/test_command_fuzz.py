@@ -57,6 +57,7 @@ PLAUSIBLE = {
     "prefix": ("hygon.com/dcu",), "card": ("n1-0", "n1/n1-1", "nowhere"), "node": ("n1", "n2"), "job": ("train", "a/b"),
     "name": ("train", "holder", "waits", "pod/waits", "job/train", "new"), "mem": ("4", "99"), "cores": ("15",),
     "cards": ("1", "2"), "percent": ("25",), "count": ("3",), "replicas": ("2",), "min": ("1",), "max": ("4",),
+    "widths": ("1,2,4,8", "2"),
     "timeout": ("0",), "selector": ("a=b", "a!=b"), "samples": ("1000",), "duration": ("2h",), "port": ("0", "1"),
     "env": ("A=b",), "volume": ("data:/data",), "fetch": ("/data/a:b",), "sort_by": ("-memory", "name", "since"),
     "reason": ("fan",), "image": ("I",), "queue": ("default",), "max_moves": ("2",), "core_groups": ("60",),

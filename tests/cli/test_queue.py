@@ -130,6 +130,7 @@ def test_the_jobs_of_a_queue_are_listed(
     header, second, _ = asked("queue", "-o", "wide").splitlines()
     assert second[header.index("WAITS FOR") :].startswith("room for 2 pods ")
     assert second[header.index("REASON") :] == "waits for room for 2 of its pods"
+    assert second[header.index("WIDTHS") :].startswith("<none> ")
     assert asked("queue", "-l", "vgpu.io/queue=default,team!=a", "-o", "name").split() == [
         "job/default/second", "job/default/first",
     ]  # fmt: skip
@@ -321,6 +322,13 @@ def told(**changes: object) -> dict[str, Any]:
         "max": 8, "progress": {"done": 12, "total": 30}, "secondsLeft": 90, "secondsStuck": None, "waitsFor": "",
         "since": 1, "pool": None, "nextChange": {"what": "may grow", "from": 1000}, "why": "until 08:00", **changes,
     }  # fmt: skip
+
+
+def test_the_widths_that_a_job_lists_have_a_column_of_the_wide_list() -> None:
+    (column,) = [column for column in queue.LISTING.columns if column.title == "WIDTHS"]
+    assert column.wide
+    assert [column.text(told(widths=each)) for each in ([1, 2, 4], None)] == ["1,2,4", "<none>"]
+    assert column.text(told()) == "<none>", "an engine of an older version"
 
 
 @pytest.mark.parametrize(

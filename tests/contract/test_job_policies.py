@@ -496,6 +496,12 @@ def test_the_groups_of_a_job_and_of_its_pods_are_one(cluster: Cluster, name: str
         (QUEUED, ELASTIC, {}),
         (QUEUED, ELASTIC, {"template": template(labels={"group": "g", "group-size": "2"})}),
         (QUEUED, {"min-replicas": "1", "max-replicas": "1024"}, {}),
+        (QUEUED, {"widths": "1,2,4,8"}, {}),
+        (QUEUED, {"widths": "4", "min-replicas": "2", "max-replicas": "8"}, {}),
+        (QUEUED, {"widths": ",".join(map(str, range(1009, 1025)))}, {"parallelism": 1024, "completions": 1024}),
+        (QUEUED, {"widths": "2,4,8"}, {"template": template(labels={"group": "g", "group-size": "2"})}),
+        (QUEUED, {**SIZED, "widths": "2,8"}, {}),
+        ({**QUEUED, KUEUE: "theirs"}, {"widths": "1,2"}, {"indexed": False}),
         (QUEUED, SPLIT, {"completions": 3000, "parallelism": 1}),
         ({**QUEUED, "split-of": "n", "part": "0"}, {}, {}),
         ({**QUEUED, "split-of": "n", "part": "3"}, {"split": "any", "barrier": "true"}, {}),
@@ -534,6 +540,26 @@ def test_what_is_written_later_is_read_too(cluster: Cluster, created: Any) -> No
         "write a width",
     )
     assert cluster.patch(path, {"spec": {"completions": 8, "parallelism": 8}}, "engine").code == 200
+
+
+def test_of_a_job_that_has_run_other_widths_may_be_listed_and_no_other_one_written(
+    cluster: Cluster, created: Any
+) -> None:
+    path = created(QUEUED, {"widths": "2,3"}, parallelism=3, completions=3)
+    other = annotated(**{"vgpu.io/widths": "1,2,8"})
+    words = (
+        "completions and parallelism are 3, and vgpu.io/widths allows 1, 2, 8: write one of these into both"
+    )
+    refused(cluster.patch(path, other, "editor"), "vgpu-jobs", words)
+    assert start(cluster, path, "engine").code == 200
+    assert cluster.patch(path, other, "editor").code == 200
+    for wrong in (4, 1025):
+        width = {"spec": {"completions": wrong, "parallelism": wrong}}
+        refused(cluster.patch(path, width, "engine"), "vgpu-jobs", "write")
+    stopped = {**annotated(**{RESIZE: RECORD}), "spec": {"suspend": True}}
+    assert cluster.patch(path, stopped, "engine").code == 200, "it is stopped as wide as it was"
+    goes_on = {"spec": {"suspend": False, "completions": 2, "parallelism": 2}}
+    assert cluster.patch(path, goes_on, "engine").code == 200
 
 
 def test_a_job_that_is_older_than_the_policy_can_be_written_and_deleted(

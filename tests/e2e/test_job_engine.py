@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from device_plugin.core.annotations import CHECKPOINT_SECONDS, RESIZE
+from device_plugin.core.annotations import CHECKPOINT_SECONDS, RESIZE, WIDTHS
 from device_plugin.core.jobs.resize import Resize
 from device_plugin.kube.api import JOBS, PODS, Kind, Ref
 from hack.testbed import audit
@@ -52,6 +52,20 @@ def test_a_job_gives_way_and_grows_back_with_the_writes_that_it_must_cost(
     assert eventually(partial(running, kubectl, "wide", width), SECONDS)
     both = ["jobs/status wide", "jobs wide"]
     assert eventually(lambda: written(kubectl, log, size)[-2:] == both, 30), written(kubectl, log, size)
+
+
+def test_a_job_runs_only_at_the_widths_that_it_lists(kubectl: Kubectl) -> None:
+    cards = len(inventory(nodes.first())["cards"])
+    steps = queued("steps", cards)
+    steps["metadata"]["annotations"] = {WIDTHS: f"1,{cards}"}
+    kubectl.create(steps)
+    assert eventually(partial(running, kubectl, "steps", cards), SECONDS)
+    # With any number of pods it would keep two.
+    kubectl.create(queued("other", cards - 2))
+    assert eventually(partial(running, kubectl, "other", cards - 2), SECONDS)
+    assert eventually(partial(running, kubectl, "steps", 1), 30)
+    kubectl("delete", "job", "other", "--cascade=foreground")
+    assert eventually(partial(running, kubectl, "steps", cards), SECONDS)
 
 
 def told(kubectl: Kubectl, text: str, name: str = "wide") -> bool:

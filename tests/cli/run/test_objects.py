@@ -18,6 +18,7 @@ from tests.builders.written_jobs import read
 
 Printed = Callable[..., list[dict[str, Any]]]
 TORCHRUN = ("--", "torchrun", "train.py")
+SIZED = ("--samples=1000", "--duration=8h", "--model=m")
 
 
 @pytest.fixture
@@ -178,6 +179,33 @@ def test_other_options_are_written_where_they_belong(printed: Printed) -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "expected", "together"),
+    [
+        (("--cards=4", "--widths=1,2,4,8"), (4, 1, 8, (1, 2, 4, 8)), 0),
+        (("--cards=4", "--widths=2,4,8"), (4, 2, 8, (2, 4, 8)), 2),
+        (("--cards=4", "--widths=1,2,4,8", "--min=2", "--max=7"), (4, 2, 4, (2, 4)), 2),
+        (("--mem=4", "--widths=1,2,4,8"), (8, 1, 8, (1, 2, 4, 8)), 0),
+        (("--mem=4", "--widths=1,2,4,8", "--max=5"), (4, 1, 4, (1, 2, 4)), 0),
+        (("--widths=2,4", *SIZED), (2, 2, 4, (2, 4)), 0),
+    ],
+)  # fmt: skip
+def test_the_only_widths_of_a_program(
+    printed: Printed, words: tuple[str, ...], expected: tuple[Any, ...], together: int
+) -> None:
+    (job,) = printed(*words, "--", "x")
+    found = spec_of(job)
+    assert (found.asked, found.least, found.most, found.widths) == expected
+    assert found.group_size == together
+    assert job["spec"]["parallelism"] == expected[0]
+
+
+def test_torchrun_gets_the_first_and_the_last_of_its_widths(printed: Printed) -> None:
+    *_, job = printed("--cards=4", "--widths=2,4,8", *TORCHRUN)
+    assert environment(job)["PET_NNODES"] == "2:8"
+    assert job["spec"]["backoffLimit"] >= 8 * 10
+
+
+@pytest.mark.parametrize(
     ("words", "expected"),
     [
         ((), (None, None)),
@@ -235,6 +263,22 @@ def test_json_is_one_object(capsys: pytest.CaptureFixture[str]) -> None:
         ),
         ("t --image I --cards 9 --min 2 --max 8 -- x", "9 replicas, where 2 to 8 are allowed"),
         ("t --image I --cards 4 --max 3 -- x", "4 replicas, where 1 to 3 are allowed: change --replicas"),
+        (
+            "t --image I --cards 3 --widths 1,2,4 -- x",
+            "3 replicas, where 1, 2, 4 are allowed: change --replicas",
+        ),
+        (
+            "t --image I --cards 4 --widths 4,2 -- x",
+            "--widths is '4,2': write at most 16 whole numbers from 1 to 1024",
+        ),
+        (
+            "t --image I --cards 4 --widths 2,8 --min 4 --max 6 -- x",
+            "--widths has no width from --min to --max: write",
+        ),
+        (
+            "t --image I --mem 1 --widths 1,2 --split {0}/large",
+            "--widths: leave it out, because as many scripts",
+        ),
         ("t --image I --mem 1 --replicas 1025 -- x", "1025 replicas, where 1 to 1024 are allowed"),
         ("t --image I --mem 1 --max 1025 -- x", "write a whole number from 1 to 1024"),
         ("t --image I --cards 3 --replicas 2 -- x", "write --cards as a multiple of 2"),
@@ -291,7 +335,9 @@ def test_wrong_options_are_refused_with_what_to_write(
     assert says in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("option", ["--cards=0", "--min=two", "--mem=-1", "--retries=1.5"])
+@pytest.mark.parametrize(
+    "option", ["--cards=0", "--min=two", "--widths=1,two", "--widths=", "--mem=-1", "--retries=1.5"]
+)
 def test_what_is_no_number_is_refused(option: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match=r"^2$"):
         main(["run", "t", "--image=I", option, "--", "x"])

@@ -370,6 +370,8 @@ def test_lists_of_what_waits_of_gangs_and_of_jobs(small: Shown) -> None:
             "Queue default: 4 running, 3 waiting." if view == "jobs" else ""
         )
         expect(page.locator(".item", has_text=title)).to_contain_text(text)
+    for title, text in (("pretrain-0", "may have 1 to 8."), ("pretrain-1", "may have 1, 2, 4, 8.")):
+        expect(page.locator(".item", has_text=title)).to_contain_text(f"4 pods at a time, {text}")
     page.get_by_label("Name", exact=True).fill("pretrain-3")
     expect(page.locator(".item")).to_have_count(1)
     small.entries.put("job", {"batch/pretrain-3": None})

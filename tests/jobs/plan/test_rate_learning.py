@@ -68,6 +68,16 @@ def test_a_job_of_which_no_rate_was_known_is_sized_within_minutes_once_and_by_it
     assert world.job("a").parallelism == 3, "what was found stays"
 
 
+def test_it_begins_with_the_listed_width_that_is_nearest_and_gets_another_one() -> None:
+    world = World(cards=8)
+    world.queue("a", 1, annotations={**GOAL, "vgpu.io/duration": "2000s", "vgpu.io/widths": "2,6,7"})
+    world.settle(2)
+    assert (world.job("a").suspend, world.job("a").parallelism) == (False, 2)
+    # With two cards it takes 4,000 s.
+    train(world, "a", 0.25, seconds=600)
+    assert world.job("a").parallelism == 6, "5 would be enough, and are not listed"
+
+
 def test_one_that_needs_fewer_replicas_gives_the_others_back() -> None:
     world = unsized(8, 5000)
     train(world, "a", 0.5, seconds=600)
