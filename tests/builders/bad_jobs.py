@@ -38,7 +38,7 @@ BAD: list[tuple[Mapping[str, str], Mapping[str, Any], str]] = [
      "completions and parallelism are 4, and vgpu.io/widths allows 1, 2, 8: write one of these into both"),
     ({"widths": "1,2,4,8", "max-replicas": "3"}, {"parallelism": 3, "completions": 3, "suspend": True},
      "are 3, and vgpu.io/widths allows 1, 2: write one of these into both"),
-    ({"widths": "1,2,8"} | ELASTIC | {"max-replicas": "7", "min-replicas": "3"}, {},
+    ({"widths": "1,2,8", "min-replicas": "3", "max-replicas": "7"}, {},
      "vgpu.io/widths has no width from vgpu.io/min-replicas to vgpu.io/max-replicas: write one that has"),
     ({"widths": "4,8", "min-replicas": "5"}, {}, "completions and parallelism are 4: write a width that is not less"),
     ({"widths": "1,2,4"}, {"indexed": False}, "completionMode is NonIndexed: a width that changes needs"),
