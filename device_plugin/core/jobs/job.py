@@ -23,8 +23,8 @@ EXACT = 1e-9
 class JobSpec:
     """What the author of a job asks for, checked: 1 <= least <= asked <= most replicas.
 
-    `widths` are the only numbers of replicas that it may run with, ascending; with none it may have any. Its bounds are
-    among them, but for those that keep a running job at a width that its author has since left out.
+    `widths` are the only numbers of replicas that it may run with, ascending; it may have any if they are
+    empty. Its bounds are among them, except while a running job keeps a width that its author has since left out.
     `request` is that of one replica, its `pod` empty, and `cards` how many cards it takes, a slice as the larger of
     its shares of a card; a job without cards is queued too. Its replicas go to `nodes` only. `asked` is the width
     that the Job has now. `user` is the unit that shares a queue: the namespace, because a Job does not name its

@@ -191,7 +191,7 @@ def _bounded(managed: Managed, now: float) -> JobSpec:
         return replace(spec, most=width if stays else max(width, left))
     if managed.rigid or managed.index_ended:
         return replace(spec, asked=width, least=width, most=width)
-    # Only of a Job with widths the author may have left out the one that it runs with.
+    # A Job may run with a width that its author has since left out of the list.
     runs = bool(spec.widths) and not managed.job.suspend
     if not spec.elastic or not (runs or spec.least <= width <= spec.most):
         return spec

@@ -29,7 +29,7 @@ MOST_NAMED = 3
 class JobView:
     """A Job as people see it. `width` is the replicas that it has, or will have once what is under way is done.
 
-    `widths` are the only ones that it may have; with none it may have any from `least` to `most`.
+    `widths` are the only ones that it may have; if they are empty, it may have any from `least` to `most`.
     `place` is that among the jobs which wait in its queue, 0 if it has none, and `waits_for` is empty if it waits for
     nothing. `progress` is that of the sub-tasks of a split, else what the program of index 0 tells. While the job runs,
     `left` is the forecast of how many seconds it still takes, and `stuck` for how many it has not advanced if that is
