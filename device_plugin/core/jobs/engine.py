@@ -5,6 +5,7 @@ from functools import partial
 from math import inf
 
 from device_plugin.core.jobs import elastic
+from device_plugin.core.jobs.delay import Delays
 from device_plugin.core.jobs.goals import narrow_to_goals, widen_to_goals
 from device_plugin.core.jobs.groups import group_problem
 from device_plugin.core.jobs.job import JobKey, JobPhase, JobSpec, JobState
@@ -117,8 +118,9 @@ class _Admission:
     def __init__(self, draft: Draft, rules: Rules) -> None:
         self._draft = draft
         self._rules = rules
-        self._rearrangement = Rearrangement(draft, rules)
-        self._reservations = Reservations(draft, rules, self._rearrangement.may_stop)
+        delays = Delays(draft, rules)
+        self._rearrangement = Rearrangement(draft, rules, delays)
+        self._reservations = Reservations(draft, rules, delays, self._rearrangement.may_stop)
         self._shares = Shares(draft, rules)
         # The queues of which a job that is due does not fit: what sub-tasks of the same queue take goes to it at once.
         self._late = set[str]()

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from math import inf
 
+from device_plugin.core.jobs.delay import Delays
 from device_plugin.core.jobs.forecast import known_ends
 from device_plugin.core.jobs.job import EXACT, JobKey, JobState
 from device_plugin.core.jobs.plan import Draft, Reserved
@@ -24,10 +25,11 @@ MOST_RESERVED = 8
 # Ends that are looked at for a reservation.
 MOST_ENDS = 256
 # A card-second that is idle counts for at most this many times the jobs that wait. With 20, 25 and 30 the mean JCT of
-# rigid jobs on an overloaded pool is 1.008, 0.990 and 1.004 of FIFO's, and p99 1.004, 0.763 and 1.002.
+# rigid jobs on an overloaded pool is 1.010, 0.986 and 1.006 of FIFO's, and p99 1.004, 0.762 and 1.002.
 MOST_DELAYED = 25
 BEYOND_USE = "needs more cards than jobs may use at a time"
 BEHIND_OTHERS = "cards are reserved for other jobs that wait longer"
+TOO_WIDE = "its run would delay the jobs that come after it by more than it has waited"
 TOO_DEAR = "cards would be kept idle for too long while many others wait"
 NO_END = "waits for pods that are no Jobs of a queue, for Jobs of its own namespace, or for reserved cards"
 
@@ -43,8 +45,11 @@ class _Found:
 class Reservations:
     """The reservations of one round."""
 
-    def __init__(self, draft: Draft, rules: Rules, may_stop: Callable[[Unit], Collection[JobKey]]) -> None:
+    def __init__(
+        self, draft: Draft, rules: Rules, delays: Delays, may_stop: Callable[[Unit], Collection[JobKey]]
+    ) -> None:
         self._draft = draft
+        self._delays = delays
         self._rules = rules
         self._may_stop = may_stop
         users = {job.spec.user for job in draft.jobs.values() if job.queued}
@@ -64,8 +69,8 @@ class Reservations:
         if not self._budget.take(unit[0].spec.user):
             return self._refuse(unit, BEHIND_OTHERS)
         stoppable = self._may_stop(unit)
-        if not self._worth(unit, stoppable):
-            return self._refuse(unit, TOO_DEAR)
+        if why := self._too_dear(unit, stoppable):
+            return self._refuse(unit, why)
         found = self._found(unit, stoppable)
         if found is None:
             return self._refuse(unit, NO_END)
@@ -77,23 +82,29 @@ class Reservations:
             self._draft.reserved[job.spec.key] = Reserved(self._draft.room.nodes(found.places), found.start)
         return None
 
-    def _worth(self, unit: Unit, stoppable: Collection[JobKey]) -> bool:
-        """True if the unit has waited for longer than the cards that are idled for it delay all others that wait.
+    def _too_dear(self, unit: Unit, stoppable: Collection[JobKey]) -> str:
+        """Why cards that are kept for the unit would cost others more than it has waited; empty if they would not.
 
         Cards that others give up by consent are kept without a loss: these use them until then.
         """
-        draft = self._draft
+        draft, needed = self._draft, need(unit)
         coming = sorted(self._releases(stoppable))
+        outweighed = self._delays.outweighed(unit, _free_in(coming, draft.room.idle(), needed))
+        if not outweighed and self._delays.alone(unit):
+            return TOO_WIDE
         sure = sum(
             cards for seconds, cards, idles in coming if seconds <= self._rules.quantum_s and not idles
         )
-        if draft.room.idle() + sure >= need(unit) - EXACT:
-            return True
+        if draft.room.idle() + sure >= needed - EXACT:
+            return ""
+        if not outweighed:
+            return TOO_WIDE
         waited = max(draft.now - job.since for job in unit)
         crowd = sum(job.queued and not draft.width(job) for job in draft.jobs.values()) - len(unit)
         # Idle cards delay those that wait now, and in a backlog those that come until it is worked off.
         delayed = crowd * min(MOST_DELAYED, max(1.0, crowd / 2))
-        return waited * draft.room.cards() >= delayed * _idled(coming, draft.room.idle(), need(unit))
+        cost = delayed * _idled(coming, draft.room.idle(), needed)
+        return "" if waited * draft.room.cards() >= cost else TOO_DEAR
 
     def _releases(self, stoppable: Collection[JobKey]) -> Iterator[tuple[float, float, bool]]:
         """By running job: the seconds until its cards may be free, their number, and whether they are idle then.
@@ -250,6 +261,16 @@ class Reservations:
         ]  # fmt: skip
         own = {job.spec.key for job in long if user and job.spec.user == user}
         return {job.spec.key for job in long if draft.now >= job.since + rules.turn_s}, own
+
+
+def _free_in(coming: Sequence[tuple[float, float, bool]], idle: float, needed: float) -> float:
+    """The seconds until `needed` cards are free, or until all are that others hold."""
+    missing, last = needed - idle, 0.0
+    for seconds, cards, _ in coming:
+        if missing <= EXACT:
+            break
+        missing, last = missing - cards, seconds
+    return last
 
 
 def _idled(coming: Sequence[tuple[float, float, bool]], idle: float, needed: float) -> float:

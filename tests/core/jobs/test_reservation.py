@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from device_plugin.core.grants import Grant
+from device_plugin.core.jobs.delay import LONGEST_S
 from device_plugin.core.jobs.engine import plan_round
 from device_plugin.core.jobs.job import JobState
 from device_plugin.core.jobs.plan import Admit, Plan
@@ -20,7 +21,7 @@ from tests.builders.jobs import running, stopped, waiting
 from tests.builders.requests import whole_request
 from tests.core.jobs.rounds import NOW, RULES, planned
 
-LONG_AGO = NOW - 40 * RULES.age_s
+LONG_AGO = NOW - LONGEST_S
 
 
 def due(name: str, width: int, *, since: float = LONG_AGO, **spec: Any) -> JobState:
