@@ -46,7 +46,8 @@ TESTS = {
     "rounds": LongTest(
         "Plan rounds of the job engine over random states, on cards alone and on nodes: no job is stopped or made"
         " narrower for an equal without its consent, no more cards are idled than used anew, each job that is due has"
-        " a reservation or a reason, and the plans come to rest after two rounds.",
+        " a reservation or a reason, and the plans come to rest after two rounds, but for jobs that the second one"
+        " stops and that start again on what is left over.",
         "tests/core/jobs/test_random_rounds.py", {"--states": 100_000}, "ROUNDS",
     ),
 }  # fmt: skip

@@ -128,9 +128,13 @@ class _Admission:
     def run(self) -> None:
         """Admit all jobs that may start, and reserve cards for others that are due."""
         left = self._some(ordered(self._draft.jobs.values(), self._draft.now, self._rules))
-        if left and self._rearrangement.made:
+        if self._rearrangement.made:
             # Jobs that gave way may have given more than was needed.
-            self._some(left)
+            started = self._reservations.start(self._may_start)
+            for unit in started:
+                self._shares.admitted(unit)
+            splits = [unit for unit in started if waits(self._draft, unit[0])]
+            self._some(sorted((*splits, *left), key=lambda unit: -priority(unit)))
         for key, job in self._draft.jobs.items():
             if self._draft.width(job):
                 self._draft.unreserved.pop(key, None)

@@ -217,6 +217,7 @@ class Rearrangement:
                 lacking -= self._gives(kept)
                 for job, width in kept:
                     draft.narrow(job, width, unit[0].spec)
+                draft.room.renew()
                 # What a job gave by shrinking is part of what it gives with its group.
                 for job, _ in kept[1:]:
                     chosen.pop(job.spec.key, None)
@@ -257,7 +258,7 @@ class Rearrangement:
             kind = tuple((job.spec.request, job.spec.nodes, job.spec.least) for job in other)
             if kind in failed:
                 continue
-            if not fits(self._draft, other):
+            if not fits_least(self._draft, other):
                 failed.add(kind)
                 continue
             used += need(other)
@@ -271,9 +272,11 @@ class Rearrangement:
         return self._draft.width(split[0]) < split[0].spec.most and fits(self._draft, split)
 
     def _give(self, unit: Unit, givers: Sequence[JointOffer]) -> bool:
+        """Carry the offers out; what a reservation names of the cards goes to it. True if the unit then fits."""
         for giver in givers:
             for job, width in giver:
                 self._draft.narrow(job, width, unit[0].spec)
+        self._draft.room.renew()
         return widened(self._draft, unit)
 
 
@@ -316,9 +319,16 @@ def fits(draft: Draft, unit: Unit) -> bool:
     An elastic job has the width asked for, or else its least one: equal jobs end earlier one after another than all at
     once. Nothing changes if the jobs do not fit.
     """
+    first = unit[0]
+    if len(unit) == 1 and first.spec.elastic and draft.widen(first, first.spec.asked):
+        return True
+    return fits_least(draft, unit)
+
+
+def fits_least(draft: Draft, unit: Unit) -> bool:
+    """As `fits`, each job with its least width."""
     if len(unit) == 1:
-        (job,) = unit
-        return (job.spec.elastic and draft.widen(job, job.spec.asked)) or widened(draft, unit)
+        return widened(draft, unit)
     with draft.trial() as trial:
         if widened(draft, unit):
             trial.keep()

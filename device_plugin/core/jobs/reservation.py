@@ -16,7 +16,7 @@ from device_plugin.core.jobs.job import EXACT, JobKey, JobState
 from device_plugin.core.jobs.plan import Draft, Reserved
 from device_plugin.core.jobs.queue import Unit, need
 from device_plugin.core.jobs.rank import attained_work, kept_until
-from device_plugin.core.jobs.rearrange import Budget, widened
+from device_plugin.core.jobs.rearrange import Budget, fits, widened
 from device_plugin.core.jobs.room import Place, Site
 from device_plugin.core.jobs.rules import Rules
 
@@ -55,8 +55,8 @@ class Reservations:
         users = {job.spec.user for job in draft.jobs.values() if job.queued}
         self._budget = Budget(MOST_RESERVED, users)
         self._most = draft.budget + sum(job.width * job.spec.cards for job in draft.jobs.values())
-        # By the first job of a unit; with the cards that it needs.
-        self._made: dict[JobKey, tuple[_Found, float]] = {}
+        # By the first job of a unit.
+        self._made: dict[JobKey, tuple[_Found, Unit]] = {}
         self._late = {
             job.spec.user for job in draft.jobs.values()
             if job.width and job.spec.expected_seconds is not None and job.remaining is None
@@ -75,7 +75,7 @@ class Reservations:
         if found is None:
             return self._refuse(unit, NO_END)
         name = unit[0].spec.key
-        self._made[name] = found, need(unit)
+        self._made[name] = found, unit
         self._keep([name])
         for job in unit:
             self._draft.unreserved.pop(job.spec.key, None)
@@ -151,8 +151,24 @@ class Reservations:
                 self._keep(names)
                 trial.keep()
         if not trial.kept:
-            self._draft.budget -= sum(self._made[name][1] for name in names)
+            self._draft.budget -= sum(need(self._made[name][1]) for name in names)
         return trial.kept
+
+    def start(self, may_start: Callable[[Unit], bool]) -> Sequence[Unit]:
+        """Admit the units that have room after all, as others gave more than was needed; returns them."""
+        started = list[Unit]()
+        for name, (_, unit) in list(self._made.items()):
+            if not may_start(unit):
+                continue
+            self._lift([name])
+            if fits(self._draft, unit):
+                del self._made[name]
+                for job in unit:
+                    self._draft.reserved.pop(job.spec.key, None)
+                started.append(unit)
+            else:
+                self._keep([name])
+        return started
 
     def end_started(self) -> None:
         """Open the cards of jobs that started elsewhere after all, on what others gave."""
@@ -168,14 +184,14 @@ class Reservations:
 
     def _keep(self, names: Sequence[JobKey]) -> None:
         for name in names:
-            found, cards = self._made[name]
+            found, unit = self._made[name]
             self._draft.room.reserve(name, found.places)
-            self._draft.budget -= cards
+            self._draft.budget -= need(unit)
 
     def _lift(self, names: Iterable[JobKey]) -> None:
         for name in names:
             self._draft.room.lift(name)
-            self._draft.budget += self._made[name][1]
+            self._draft.budget += need(self._made[name][1])
 
     def _found(self, unit: Unit, stoppable: Collection[JobKey]) -> _Found | None:
         """The places where the unit starts first; None if it starts nowhere even once others have ended."""

@@ -81,6 +81,26 @@ def test_behind_it_starts_what_is_known_to_end_before(remaining: float | None, *
     assert ("default", "late") in plan.reserved
 
 
+@pytest.mark.parametrize(("node", "starts"), [("n0", set()), ("n1", {"other"})])
+def test_a_job_that_gives_way_leaves_reserved_cards_to_the_reservation(node: str, starts: set[str]) -> None:
+    """A job of a lower priority runs on reserved cards until then; who may stop it may not take these."""
+    block = due("block", 1, request=whole_request("", 4), cards=4.0, priority=1)
+    low = ending("low", 1, 600.0, priority=-1)
+    held = {"n0": [ending("a", 3, 900.0, priority=1)], "n1": [ending("b", 3, 90_000.0, priority=1)]}
+    for each, jobs in held.items():
+        jobs.append(low if each == node else ending("high", 1, 800.0, priority=1))
+    plan = on_nodes(2, 4, held, block, new("other"))
+    assert plan.reserved[block.spec.key].nodes == ("n0",)
+    assert started(plan) == starts
+
+
+def test_a_reserved_job_starts_in_the_round_in_which_its_last_cards_are_given() -> None:
+    low = running("low", 4, since=NOW - 60, priority=-1)
+    plan = planned(4, low, due("late", 2, preempts=False), new("other", 2))
+    assert started(plan) == {"late", "other"}
+    assert not plan.reserved
+
+
 def test_whoever_ran_longer_than_declared_is_not_believed() -> None:
     liar = running("liar", 1, since=NOW - 60, user="liar", expected_seconds=10.0)
     for user, starts in (("liar", set()), ("honest", {"small"})):
