@@ -65,7 +65,7 @@ JOBS = tuple(
     )
 )  # fmt: skip
 # With the job engine too, on several nodes. The last one takes a node's power.
-STRANDED = ("tests/e2e/test_chart.py", "tests/e2e/test_job_pools.py", "tests/e2e/test_stranded_jobs.py")
+STRANDED = tuple(f"tests/e2e/test_{name}.py" for name in ("chart", "consent", "job_pools", "stranded_jobs"))
 # A page for newcomers, which installs the product and removes it.
 START = ("tests/e2e/test_start.py",)
 # Jobs become narrower and grow back at once, and the speed of a model is known.
@@ -89,7 +89,7 @@ LANES = (
         STRANDED,
         Installed.CHART,
         components=("jobs",),
-        settings={"VGPU_STRANDED_SECONDS": "5"},
+        settings={"VGPU_STRANDED_SECONDS": "5", "VGPU_QUANTUM_SECONDS": "1", "VGPU_YOUNG_SECONDS": "0"},
     ),
     Lane("start", 2, START, Installed.NOTHING),
 )
