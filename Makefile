@@ -96,7 +96,7 @@ chart: setup ## renew the Helm chart (needs kubectl)
 	@$(BIN)/python -m hack.chart
 
 UV := $(VENV)/tools/bin/uv
-COMPILED := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
+COMPILED := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-strip-extras
 
 lock: ## renew requirements/*.lock
 	$(PYTHON) -m venv $(VENV)/tools && $(VENV)/tools/bin/pip install --quiet uv
