@@ -82,12 +82,11 @@ class Rearrangement:
             return False
         if not all(job.spec.preempts for job in unit):
             return False
-        largest = _largest(unit)
-        lacking = max(0.0, need(unit) - self._draft.room.free(largest) * largest.cards)
-        if self._once_more(unit, lacking, behind):
+        if self._once_more(unit, behind):
             return True
         if not self._searches.take(first.spec.user):
             return False
+        lacking = self._lacking(unit)
         before: list[JointOffer] = []
         for givers in self._givers(unit):
             if givers and self._make(unit, givers, before, lacking, behind):
@@ -95,14 +94,19 @@ class Rearrangement:
             before += givers
         return False
 
-    def _once_more(self, unit: Unit, lacking: float, behind: Behind) -> bool:
+    def _lacking(self, unit: Unit) -> float:
+        """The cards that are missing for the unit. It takes a look at all nodes: only where room is sought at all."""
+        largest = _largest(unit)
+        return max(0.0, need(unit) - self._draft.room.free(largest) * largest.cards)
+
+    def _once_more(self, unit: Unit, behind: Behind) -> bool:
         """Admit the unit where the job gives that gave to the one before it: 64 equal jobs need no 64 searches."""
         if self._last is None or self._last[0] != _asked(unit):
             return False
         _, job = self._last
         if not may_shrink(job, self._claim(unit), self._draft, self._rules):
             return False
-        return self._apply(unit, [self._kept(((job, job.floor),), lacking)], behind)
+        return self._apply(unit, [self._kept(((job, job.floor),), self._lacking(unit))], behind)
 
     def stopped(self, unit: Unit) -> bool:
         """True if running jobs of the unit's group are stopped in this plan: the group starts again whole.
