@@ -9,11 +9,10 @@ together, and so they are stopped together or not at all.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from device_plugin.core.jobs.delay import Delays
 from device_plugin.core.jobs.groups import undeclared
 from device_plugin.core.jobs.job import JobPhase, JobSpec, JobState
 from device_plugin.core.jobs.plan import Draft
-from device_plugin.core.jobs.queue import Unit, lately_changed, need, priority, share
+from device_plugin.core.jobs.queue import Unit, due, lately_changed, need, priority, share
 from device_plugin.core.jobs.rank import attained_work, expected_work, kept_until, level, turn_end
 from device_plugin.core.jobs.rules import Rules
 
@@ -42,12 +41,12 @@ class Claim:
     share: float
 
     @classmethod
-    def of(cls, unit: Unit, draft: Draft, rules: Rules, delays: Delays) -> "Claim":
+    def of(cls, unit: Unit, draft: Draft, rules: Rules) -> "Claim":
         """The claim of a unit in this draft."""
         first = unit[0].spec
         return cls(
             priority(unit), first.queue, group_key(first),
-            due=delays.due(unit),
+            due=any(due(job, draft.now, rules) for job in unit),
             early=any(lately_changed(job, draft.now, rules) for job in unit),
             ran=all(job.phase is JobPhase.STOPPED or job.extendable for job in unit),
             level=max(level(expected_work(job), rules) for job in unit),

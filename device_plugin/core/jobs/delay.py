@@ -60,15 +60,6 @@ class Delays:
             if job.queued and draft.now >= job.since + AT_ONCE_S and key not in draft.refused
         ]  # fmt: skip
 
-    def due(self, unit: Unit) -> bool:
-        """True if running jobs may give to the unit because it is due.
-
-        While nobody else waits, a wide job that has never run is not: others would come, and wait for it.
-        """
-        if not any(due(job, self._draft.now, self._rules) for job in unit):
-            return False
-        return not self.alone(unit) or self.outweighed(unit)
-
     def alone(self, unit: Unit) -> bool:
         """True if the jobs have never run, and no other job waits for cards."""
         own = {job.spec.key for job in unit}

@@ -118,9 +118,8 @@ class _Admission:
     def __init__(self, draft: Draft, rules: Rules) -> None:
         self._draft = draft
         self._rules = rules
-        delays = Delays(draft, rules)
-        self._rearrangement = Rearrangement(draft, rules, delays)
-        self._reservations = Reservations(draft, rules, delays, self._rearrangement.may_stop)
+        self._rearrangement = Rearrangement(draft, rules)
+        self._reservations = Reservations(draft, rules, Delays(draft, rules), self._rearrangement.may_stop)
         self._shares = Shares(draft, rules)
         # The queues of which a job that is due does not fit: what sub-tasks of the same queue take goes to it at once.
         self._late = set[str]()

@@ -18,10 +18,9 @@ from device_plugin.core.jobs.consent import (
     narrows,
     stoppable,
 )
-from device_plugin.core.jobs.delay import Delays
 from device_plugin.core.jobs.job import EXACT, JobKey, JobSpec, JobState
 from device_plugin.core.jobs.plan import Draft
-from device_plugin.core.jobs.queue import Unit, lately_changed, need
+from device_plugin.core.jobs.queue import Unit, due, lately_changed, need
 from device_plugin.core.jobs.rules import Rules
 
 # Single jobs that are tried before several together, and jobs that are tried to be spared again: each try is a trial.
@@ -40,10 +39,9 @@ Behind = Callable[[], Iterable[Unit]]
 class Rearrangement:
     """The running jobs of one round that may give cards, in the order in which they do."""
 
-    def __init__(self, draft: Draft, rules: Rules, delays: Delays) -> None:
+    def __init__(self, draft: Draft, rules: Rules) -> None:
         self._draft = draft
         self._rules = rules
-        self._delays = delays
         # Who has let a request for a checkpoint pass is asked last.
         wide = (job for job in draft.jobs.values() if narrows(job) and job.width > job.floor)
         self._wide = sorted(
@@ -104,7 +102,7 @@ class Rearrangement:
         if self._last is None or self._last[0] != _asked(unit):
             return False
         _, job = self._last
-        if not may_shrink(job, self._claim(unit), self._draft, self._rules):
+        if not may_shrink(job, Claim.of(unit, self._draft, self._rules), self._draft, self._rules):
             return False
         return self._apply(unit, [self._kept(((job, job.floor),), self._lacking(unit))], behind)
 
@@ -120,7 +118,7 @@ class Rearrangement:
 
     def may_stop(self, unit: Unit) -> Collection[JobKey]:
         """The running jobs that may be stopped for the unit."""
-        claim = self._claim(unit)
+        claim = Claim.of(unit, self._draft, self._rules)
         return {
             job.spec.key
             for running in self._stoppable
@@ -135,7 +133,7 @@ class Rearrangement:
         of a lower priority that could give way to it in turn.
         """
         draft, rules = self._draft, self._rules
-        claim, near = self._claim(unit), draft.room.givers([job.spec for job in unit])
+        claim, near = Claim.of(unit, draft, rules), draft.room.givers([job.spec for job in unit])
         shrinking = [
             job
             for job in self._wide
@@ -156,9 +154,6 @@ class Rearrangement:
             ]
             for _, each in groupby(stopping, key=lambda running: running.priority):
                 yield [tuple((job, 0) for job in running.jobs) for running in each]
-
-    def _claim(self, unit: Unit) -> Claim:
-        return Claim.of(unit, self._draft, self._rules, self._delays)
 
     def _order(self, queue: str) -> Sequence[Stoppable]:
         """The jobs that may be stopped for one of the queue, in the order in which they are."""
@@ -253,7 +248,7 @@ class Rearrangement:
     def _used(self, unit: Unit, given: float, behind: Behind) -> Sequence[Unit] | None:
         """The further units that are admitted so that no more cards are idled than used; None if there are too few."""
         used, admitted = need(unit), list[Unit]()
-        if self._delays.due(unit):
+        if any(due(job, self._draft.now, self._rules) for job in unit):
             return admitted
         while unit[0].spec.parts and used < given - used - EXACT and self._one_more(unit):
             used += unit[0].spec.cards

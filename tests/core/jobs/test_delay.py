@@ -9,12 +9,10 @@ from device_plugin.core.jobs.delay import AT_ONCE_S, LONGEST_S, UNKNOWN_S, Delay
 from device_plugin.core.jobs.job import JobState
 from device_plugin.core.jobs.plan import Admit, Draft
 from device_plugin.core.jobs.reservation import TOO_WIDE
-from device_plugin.core.jobs.rules import HOUR, Rules
+from device_plugin.core.jobs.rules import HOUR
 from hack.bench.jobs.slots import SlotRoom
 from tests.builders.jobs import running, stopped, waiting
 from tests.core.jobs.rounds import NOW, RULES, planned
-
-WILLING = Rules(resumable=True)
 
 
 def delays(slots: int, *jobs: JobState) -> Delays:
@@ -91,10 +89,12 @@ def test_wide_jobs_that_are_due_are_counted_together() -> None:
 
 
 @pytest.mark.parametrize(
-    ("waited", "stops"), [(AT_ONCE_S, True), (AT_ONCE_S - 1, False)], ids=["others wait", "nobody else waits"]
+    ("waited", "alone"), [(AT_ONCE_S, False), (AT_ONCE_S - 1, True)], ids=["others wait", "nobody else waits"]
 )
-def test_others_are_not_stopped_for_it_while_nobody_else_waits(waited: float, *, stops: bool) -> None:
-    pool = [ran(f"s{n}", 0.75) for n in range(8)]
+def test_a_job_is_alone_while_nobody_else_waits_for_longer_than_a_moment(
+    waited: float, *, alone: bool
+) -> None:
     other = replace(waiting("other"), since=NOW - waited)
-    plan = planned(8, *pool, big(2.0), other, rules=WILLING)
-    assert bool(plan.steps) is stops
+    assert delays(8, *STREAM, big(2.0), other).alone((big(2.0),)) is alone
+    back = stopped("back", since=NOW - HOUR, least=8, most=8)
+    assert not delays(8, *STREAM, back).alone((back,))

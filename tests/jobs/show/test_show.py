@@ -73,14 +73,14 @@ def test_one_job_as_json(world: World) -> None:
 
 
 def test_the_widths_that_a_job_lists_stand_in_place_of_its_bounds(world: World) -> None:
-    world.queue("c", 2, annotations={"vgpu.io/widths": "1,2,4"})
+    world.queue("c", 4, annotations={"vgpu.io/widths": "3,4"})
     world.settle(2)
     _, text = ask(world, "/explain?job=default/c")
     assert text.startswith(
-        "default/c queue default waiting width 0 (1, 2 or 4): waits for room for 1 of its pods"
+        "default/c queue default waiting width 0 (3 or 4): waits for room for 3 of its pods"
     )
     found = seen(world)
-    assert (found["c"]["widths"], found["c"]["min"], found["c"]["max"]) == ([1, 2, 4], 1, 4)
+    assert (found["c"]["widths"], found["c"]["min"], found["c"]["max"]) == ([3, 4], 3, 4)
     assert found["a"]["widths"] is None
 
 
