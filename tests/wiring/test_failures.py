@@ -48,7 +48,9 @@ def test_ctrl_c_ends_a_command_while_nothing_answers(
     words: Sequence[str], silent: socket.socket, kubeconfig: Path
 ) -> None:
     words = [words[0], f"--kubeconfig={kubeconfig}", *words[1:]]
-    with subprocess.Popen([*PROGRAM, *words], stderr=subprocess.PIPE, text=True) as process:
+    # In the background a shell lets the tests, and what they start, ignore the signal.
+    heeding = ["env", "--default-signal=INT", *PROGRAM, *words]
+    with subprocess.Popen(heeding, stderr=subprocess.PIPE, text=True) as process:
         asking, _ = silent.accept()
         with asking:
             asking.settimeout(SECONDS)
