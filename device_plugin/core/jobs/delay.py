@@ -46,7 +46,8 @@ class Delays:
         self._rules = rules
         self._cards = draft.room.cards()
         # Those of a moment ago, at the widths asked for: a first round changes nothing of it for a second one.
-        ran = [job for job in draft.jobs.values() if _ran(job, draft.now)]
+        # Where all cards are closed no delay is known.
+        ran = [job for job in draft.jobs.values() if _ran(job, draft.now)] if self._cards else []
         held = sum(job.spec.asked * job.spec.cards for job in ran)
         self._used = min(MOST_USED, max(LEAST_USED, held / self._cards)) if held else 0.0
         # By Little's law, jobs a second: as many as the used cards hold, in the time that one of them runs.

@@ -89,7 +89,8 @@ class Reservations:
         """
         draft, needed = self._draft, need(unit)
         coming = sorted(self._releases(stoppable))
-        outweighed = self._delays.outweighed(unit, _free_in(coming, draft.room.idle(), needed))
+        seconds_until, idled = _until_free(coming, draft.room.idle(), needed)
+        outweighed = self._delays.outweighed(unit, seconds_until)
         if not outweighed and self._delays.alone(unit):
             return TOO_WIDE
         sure = sum(
@@ -103,8 +104,7 @@ class Reservations:
         crowd = sum(job.queued and not draft.width(job) for job in draft.jobs.values()) - len(unit)
         # Idle cards delay those that wait now, and in a backlog those that come until it is worked off.
         delayed = crowd * min(MOST_DELAYED, max(1.0, crowd / 2))
-        cost = delayed * _idled(coming, draft.room.idle(), needed)
-        return "" if waited * draft.room.cards() >= cost else TOO_DEAR
+        return "" if waited * draft.room.cards() >= delayed * idled else TOO_DEAR
 
     def _releases(self, stoppable: Collection[JobKey]) -> Iterator[tuple[float, float, bool]]:
         """By running job: the seconds until its cards may be free, their number, and whether they are idle then.
@@ -279,18 +279,10 @@ class Reservations:
         return {job.spec.key for job in long if draft.now >= job.since + rules.turn_s}, own
 
 
-def _free_in(coming: Sequence[tuple[float, float, bool]], idle: float, needed: float) -> float:
-    """The seconds until `needed` cards are free, or until all are that others hold."""
-    missing, last = needed - idle, 0.0
-    for seconds, cards, _ in coming:
-        if missing <= EXACT:
-            break
-        missing, last = missing - cards, seconds
-    return last
-
-
-def _idled(coming: Sequence[tuple[float, float, bool]], idle: float, needed: float) -> float:
-    """The card-seconds that are idle until `needed` cards are free, if those that become free are kept from now on."""
+def _until_free(
+    coming: Sequence[tuple[float, float, bool]], idle: float, needed: float
+) -> tuple[float, float]:
+    """The seconds until `needed` cards are free, and the card-seconds that are idle if they are kept until then."""
     idled = before = 0.0
     missing = needed - idle
     for seconds, cards, idles in coming:
@@ -300,7 +292,7 @@ def _idled(coming: Sequence[tuple[float, float, bool]], idle: float, needed: flo
         before = seconds
         missing -= cards
         idle += cards if idles else 0.0
-    return idled
+    return before, idled
 
 
 def _job_by_job(jobs: Collection[JobState], draft: Draft) -> Sequence[Callable[[], None]]:

@@ -1,4 +1,4 @@
-"""Who may give to whom: priorities, consent, minimum runtimes, turns, gain against loss."""
+"""Consent to give cards to others: priorities, consent, minimum runtimes, turns, gain against loss."""
 
 from dataclasses import replace
 from typing import Any

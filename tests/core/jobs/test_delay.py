@@ -73,6 +73,10 @@ def test_nothing_has_run_and_so_nobody_is_known_to_come() -> None:
     assert delays(8, big(1.0)).outweighed((big(1.0),))
 
 
+def test_a_pool_whose_cards_are_all_closed_causes_none() -> None:
+    assert Delays(Draft(NOW, [*STREAM, big(1.0)], SlotRoom(0, 0)), RULES).outweighed((big(1.0),))
+
+
 def test_a_job_that_was_stopped_is_not_kept_waiting_for_it() -> None:
     back = stopped("back", since=NOW - RULES.stop_s, least=8, most=8)
     assert delays(8, *STREAM, back).outweighed((back,))

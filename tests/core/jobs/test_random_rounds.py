@@ -1,4 +1,4 @@
-"""What every plan promises, over random states: consent, gain against loss, a reservation or a reason, rest."""
+"""Promises of every plan, over random states: consent, gain against loss, a reservation or a reason, rest."""
 
 import os
 import random

@@ -24,7 +24,7 @@ def lazy(now: float, states: Sequence[JobState], room: Room) -> Plan:
 
 
 def keeping(now: float, states: Sequence[JobState], room: Room) -> Plan:
-    """The same, which keeps the cards for the job of four cards."""
+    """FIFO that starts nothing in the first half hour, and keeps the cards for the job of four cards."""
     plan = lazy(now, states, room)
     reserved = {state.spec.key: Reserved(()) for state in states if state.spec.asked == 4 and state.queued}
     return Plan(plan.steps, plan.again, reserved)
