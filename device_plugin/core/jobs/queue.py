@@ -16,7 +16,7 @@ from itertools import groupby
 from device_plugin.core.jobs.groups import undeclared
 from device_plugin.core.jobs.job import JobKey, JobPhase, JobState
 from device_plugin.core.jobs.plan import Draft
-from device_plugin.core.jobs.rank import expected_work, level
+from device_plugin.core.jobs.rank import attained_work, expected_work, level
 from device_plugin.core.jobs.rules import Rules
 
 Unit = tuple[JobState, ...]
@@ -40,8 +40,23 @@ def waits(draft: Draft, job: JobState) -> bool:
 def due_at(job: JobState, rules: Rules) -> float:
     """The time from which a waiting or stopped job is due."""
     if job.phase is JobPhase.STOPPED:
-        return job.since + rules.stop_limit(job.spec)
+        return job.since + _longest_stop(job, rules)
     return job.since + rules.age_s
+
+
+def _longest_stop(job: JobState, rules: Rules) -> float:
+    """The seconds after which a stopped job is due.
+
+    A rigid job of several cards does not find them free by itself, and one that has hardly run has lost its turn:
+    neither waits for longer than it ran, but for an hour at least.
+    """
+    limit = rules.stop_limit(job.spec)
+    if job.spec.elastic or job.spec.parts:
+        return limit
+    ran = attained_work(job) / job.spec.least
+    if need((job,)) <= 1 and ran >= rules.quantum_s:
+        return limit
+    return min(limit, max(rules.age_s, ran))
 
 
 def lately_changed(job: JobState, now: float, rules: Rules) -> bool:

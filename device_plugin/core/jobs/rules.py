@@ -80,7 +80,7 @@ class Rules:
         return self.quantum_s / 2
 
     def stop_limit(self, job: JobSpec) -> float:
-        """Seconds after which a stopped job goes before others."""
+        """Seconds after which a stopped job goes before others, at the latest."""
         return self.elastic_stop_s if job.elastic else self.stop_s
 
     def min_runtime(self, job: JobSpec) -> float:

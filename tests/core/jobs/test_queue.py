@@ -8,7 +8,7 @@ import pytest
 from device_plugin.core.jobs.engine import plan_round
 from device_plugin.core.jobs.job import JobPhase, JobState
 from device_plugin.core.jobs.plan import Admit, Draft, Refuse
-from device_plugin.core.jobs.queue import in_turn, ordered, places
+from device_plugin.core.jobs.queue import due_at, in_turn, ordered, places
 from device_plugin.core.jobs.rules import HOUR, Rules
 from device_plugin.core.jobs.spec import Split
 from hack.bench.jobs.slots import SlotRoom
@@ -52,8 +52,31 @@ def test_q3_jobs_that_are_expected_to_be_short_go_first_whatever_they_need() -> 
 def test_q3_who_has_waited_or_was_stopped_for_too_long_goes_first() -> None:
     aged = new("aged", since=NOW - RULES.age_s - 2, most=9, least=9)
     older = stopped("older", since=NOW - RULES.stop_s - 5, attained=100 * HOUR)
-    fresh = stopped("fresh", since=NOW - RULES.stop_s + 5)
-    assert order(fresh, new("new"), aged, older) == ["older", "aged", "fresh", "new"]
+    fresh = stopped("fresh", since=NOW - RULES.stop_s + 5, attained=100 * HOUR)
+    assert order(fresh, new("new"), aged, older) == ["older", "aged", "new", "fresh"]
+
+
+@pytest.mark.parametrize(
+    ("width", "most", "ran_s", "limit"),
+    [
+        (8, 8, 2 * HOUR, 2 * HOUR),
+        (8, 8, 60.0, RULES.age_s),
+        (8, 8, 20 * HOUR, RULES.stop_s),
+        (8, 12, 2 * HOUR, RULES.elastic_stop_s),
+        (1, 1, RULES.quantum_s, RULES.stop_s),
+        (1, 1, RULES.quantum_s - 1, RULES.age_s),
+    ],
+)
+def test_q3_a_rigid_job_is_stopped_for_no_longer_than_it_ran(
+    width: int, most: int, ran_s: float, limit: float
+) -> None:
+    job = stopped("job", since=NOW, least=width, most=most, attained=ran_s * width)
+    assert due_at(job, RULES) == NOW + limit
+
+
+def test_q3_a_split_that_was_stopped_waits_for_its_whole_time() -> None:
+    job = stopped("job", since=NOW, least=2, most=8, parts=8, attained=2 * HOUR)
+    assert due_at(job, RULES) == NOW + RULES.stop_s
 
 
 def test_q3_cards_are_kept_for_the_oldest_beyond_its_hour() -> None:

@@ -155,7 +155,7 @@ def test_all_due_jobs_beyond_a_few_have_a_reason() -> None:
 def test_a_stopped_job_that_is_due_has_a_reservation() -> None:
     for elastic, limit in ((False, RULES.stop_s), (True, RULES.elastic_stop_s)):
         spec = {"least": 8, "most": 12 if elastic else 8}
-        back = stopped("back", since=NOW - limit, **spec)
+        back = stopped("back", since=NOW - limit, attained=8 * limit, **spec)
         plan = planned(12, ending("a", 7, 1200.0), back)
         assert back.spec.key in plan.reserved
         assert planned(12, ending("a", 7, 1200.0), replace(back, since=back.since + 1)).reserved == {}

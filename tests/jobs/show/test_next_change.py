@@ -32,7 +32,10 @@ def told(
     ("state", "expected"),
     [
         (replace(waiting("a"), since=1500.0), NextChange("goes before others of its priority", 2500.0)),
-        (stopped("a", since=1500.0), NextChange("goes before others of its priority", 3500.0)),
+        (
+            stopped("a", since=1500.0, attained=8000.0),
+            NextChange("goes before others of its priority", 3500.0),
+        ),
         (waiting("a"), None),
         (SHRINKING, NextChange("has 2 pods", 1100.0, bounded=True)),
         (replace(SHRINKING, phase=JobPhase.STOPPING), NextChange("has 2 pods", 1100.0, bounded=True)),

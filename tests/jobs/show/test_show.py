@@ -11,7 +11,7 @@ from device_plugin.core.jobs.engine import BEHIND_HIGHER
 from device_plugin.core.jobs.plan import Plan, Reserved
 from device_plugin.core.jobs.progress import Progress, ProgressReport
 from device_plugin.core.jobs.resize import Resize, api_time
-from device_plugin.core.jobs.rules import Rules
+from device_plugin.core.jobs.rules import HOUR, Rules
 from device_plugin.core.node_constraints import NodeConstraints, Operator, Requirement
 from device_plugin.jobs.show.explain import JobExplainer
 from device_plugin.jobs.show.gauges import JobGauges
@@ -20,7 +20,7 @@ from tests.jobs.pools_world import PoolsWorld
 from tests.jobs.world import World
 
 # In a record of a stop that was decided two minutes before the clock of a World begins.
-STOPPED = {"asked": 1_799_999_880.0, "until": 1_799_999_880.0, "applied": True}
+STOPPED = {"attained": 400 * HOUR, "asked": 1_799_999_880.0, "until": 1_799_999_880.0, "applied": True}
 
 
 @pytest.fixture
