@@ -12,7 +12,7 @@ from device_plugin.core.jobs.delay import LONGEST_S
 from device_plugin.core.jobs.engine import plan_round
 from device_plugin.core.jobs.job import JobState
 from device_plugin.core.jobs.plan import Admit, Plan
-from device_plugin.core.jobs.reservation import BEHIND_OTHERS, MOST_RESERVED, TOO_DEAR
+from device_plugin.core.jobs.reservation import BEHIND_OTHERS, FIRST_STEPS, MOST_RESERVED, TOO_DEAR
 from device_plugin.core.jobs.room import LedgerRoom
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement import Placer
@@ -67,6 +67,13 @@ def test_a_due_job_starts_first_by_the_known_ends_and_the_next_ones_wait_for_it(
     assert plan.reserved[late.spec.key].start == pytest.approx(NOW + 1200.0)
     assert started(plan) == set()
     assert started(planned(9, *jobs, replace(late, since=NOW - RULES.age_s + 1), new("small"))) == {"small"}
+
+
+@pytest.mark.parametrize("needed", [1, 2, FIRST_STEPS, FIRST_STEPS + 1, FIRST_STEPS**2 + 1, 100])
+def test_it_starts_at_the_first_of_many_ends_that_are_enough(needed: int) -> None:
+    jobs = [ending(f"j{number}", 1, 100.0 * number) for number in range(1, 101)]
+    late = due("late", needed)
+    assert planned(100, *jobs, late).reserved[late.spec.key].start == pytest.approx(NOW + 100.0 * needed)
 
 
 @pytest.mark.parametrize(
