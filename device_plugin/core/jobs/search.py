@@ -92,8 +92,12 @@ class Search:
         request = replace(job.request, pod=name)
         grant = self._beside(request, nodes) or self._found(job, request, nodes)
         if grant is not None:
+            counted, version = self._free.get((job.request, nodes)), self._ledger.version
             self._ledger.hold(grant, request.host)
             self._last = _Last(request, nodes, grant.node, self._ledger.version)
+            # A replica of whole cards leaves room for exactly one less, which takes no look at all nodes to find.
+            if counted is not None and counted[0] == version and _fills_nodes(request):
+                self._free[job.request, nodes] = self._ledger.version, counted[1] - 1
         return grant
 
     def _beside(self, request: PodRequest, nodes: NodeSet | None) -> Grant | None:

@@ -50,6 +50,19 @@ def searched(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     return found
 
 
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The looks that were taken, added up."""
+    taken, spend = [0], SearchBudget.spend
+
+    def counted(budget: SearchBudget, count: int) -> bool:
+        taken[0] += count
+        return spend(budget, count)
+
+    monkeypatch.setattr(SearchBudget, "spend", counted)
+    return taken
+
+
 def grant(pod: str, node: str, uuid: str, mem_mib: int = 16368, cores: int = 60) -> Grant:
     return Grant(pod, node, {"main": (Slice(uuid, mem_mib, tuple(range(cores))),)})
 
@@ -119,6 +132,26 @@ def test_what_is_known_of_an_empty_pool_lasts_as_long_as_its_nodes(ledger: Ledge
     assert again is not pool
     assert search.capacity(job_spec("j"), again, closed=False) == 19
     assert search.empty_pool(NodeIndex()) is not again
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_free_room_is_counted_down_by_replicas_of_whole_cards(
+    ledger: Ledger, looks: list[int], count: int
+) -> None:
+    """Of 10 nodes with 2 cards each, n0 has one card left, and n1 has CPU for one replica only."""
+    ledger.hold(grant("p", "n0", "n0-0"))
+    ledger.set_node("n1", inventory("n1"), HostAmounts(1000, 640_000))
+    request = replace(whole_request("", count), host=HostAmounts(1000))
+    search, job = Search(ledger, Placer(ledger)), job_spec("j", request=request, cards=float(count))
+    free = search.free(job, None)
+    assert free == {1: 18, 2: 9}[count]
+    for taken in range(1, free + 1):
+        assert search.take(job, [f"r-{taken}"], None) is not None
+        before = looks[0]
+        assert search.free(job, None) == free - taken
+        assert looks[0] == before
+        assert Search(ledger, Placer(ledger)).free(job, None) == free - taken
+    assert search.take(job, ["r"], None) is None
 
 
 def test_the_answers_are_those_of_another_look_whatever_happened_between() -> None:
@@ -196,19 +229,6 @@ def half_used() -> Ledger:
             )
             made.hold(taken)
     return made
-
-
-@pytest.fixture
-def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The looks that were taken, added up."""
-    taken, spend = [0], SearchBudget.spend
-
-    def counted(budget: SearchBudget, count: int) -> bool:
-        taken[0] += count
-        return spend(budget, count)
-
-    monkeypatch.setattr(SearchBudget, "spend", counted)
-    return taken
 
 
 def waiting(user: str, number: int, request: PodRequest) -> JobState:
