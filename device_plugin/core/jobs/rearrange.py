@@ -171,11 +171,8 @@ class Rearrangement:
         self, unit: Unit, givers: Sequence[JointOffer], before: Sequence[JointOffer], lacking: float, behind: Behind
     ) -> bool:  # fmt: skip
         """Admit the unit where one of `givers` suffices, or several together; those of `before` give first."""
-        alone = [
-            self._kept(giver, lacking)
-            for giver in givers
-            if self._may_suffice(unit, self._gives(giver), lacking)
-        ]
+        too_few = _too_few(unit, lacking)
+        alone = [self._kept(giver, lacking) for giver in givers if self._gives(giver) > too_few]
         # The one that gives least first; the order among equals stays.
         for giver in sorted(alone, key=lambda each: (_unanswered(each), self._gives(each)))[:TRIES]:
             if self._apply(unit, [giver], behind):
@@ -184,13 +181,6 @@ class Rearrangement:
                 return True
         chosen = self._together(unit, [*before, *givers], lacking)
         return bool(chosen) and self._apply(unit, self._spared(unit, chosen), behind)
-
-    def _may_suffice(self, unit: Unit, given: float, lacking: float) -> bool:
-        """False if this number of cards is too few.
-
-        Free cards are counted in whole replicas, so those of up to one more may be free.
-        """
-        return given > lacking - _largest(unit).cards + EXACT
 
     def _gives(self, giver: JointOffer) -> float:
         """The number of cards that the offers release."""
@@ -208,7 +198,7 @@ class Rearrangement:
         """The first givers that suffice together, with what they keep; none if all of them do not."""
         draft, chosen = self._draft, dict[JobKey, JointOffer]()
         most = {job.spec.key: self._gives(((job, width),)) for giver in givers for job, width in giver}
-        if not self._may_suffice(unit, sum(most.values()), lacking):
+        if sum(most.values()) <= _too_few(unit, lacking):
             return ()
         with draft.trial():
             for giver in givers:
@@ -305,6 +295,14 @@ def _asked(unit: Unit) -> object:
 
 def _unanswered(giver: JointOffer) -> bool:
     return any(job.unanswered for job, _ in giver)
+
+
+def _too_few(unit: Unit, lacking: float) -> float:
+    """The largest number of cards that do not suffice for a unit that lacks these, however they lie.
+
+    Free cards are counted in whole replicas, so those of up to one more may be free.
+    """
+    return lacking - _largest(unit).cards + EXACT
 
 
 def _largest(unit: Unit) -> JobSpec:

@@ -18,7 +18,7 @@ class Shares:
     def __init__(self, draft: Draft, rules: Rules) -> None:
         self._draft = draft
         self._rules = rules
-        self._several = len({job.spec.queue for job in draft.jobs.values()}) > 1
+        self._several = len(draft.cards_of) > 1
         # By queue: cards of jobs that may not be stopped. By queue and priority: the waiting jobs, and the fewest cards
         # that one of them needs.
         self._held: dict[str, float] = {}
