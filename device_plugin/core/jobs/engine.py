@@ -166,7 +166,7 @@ class _Admission:
             hopeful = kind not in hopeless and not (unit[0].spec.parts and unit[0].spec.queue in self._late)
             if hopeful and self._rearrangement.admit(unit, partial(self._beside, units, unit)):
                 self._shares = Shares(draft, rules)
-                self._reservations.end_started()
+                self._reservations.end_answered(self._rearrangement.stopped)
                 given = True
                 continue
             splits.not_started(unit)

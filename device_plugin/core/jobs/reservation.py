@@ -173,13 +173,14 @@ class Reservations:
                 self._keep([name])
         return started
 
-    def end_started(self) -> None:
-        """Open the cards of jobs that started elsewhere after all, on what others gave."""
-        for name in [name for name in self._made if self._draft.widths[name]]:
-            self._lift([name])
-            del self._made[name]
-        for key in [key for key in self._draft.reserved if self._draft.widths[key]]:
-            del self._draft.reserved[key]
+    def end_answered(self, stopped: Callable[[Unit], bool]) -> None:
+        """Open the cards of jobs that started elsewhere after all, and of those whose group is stopped in this plan."""
+        for name, (_, unit) in list(self._made.items()):
+            if self._draft.widths[name] or stopped(unit):
+                self._lift([name])
+                del self._made[name]
+                for job in unit:
+                    self._draft.reserved.pop(job.spec.key, None)
 
     def end(self) -> None:
         """Open all reserved cards again: the room outlives the round."""
