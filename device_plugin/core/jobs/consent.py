@@ -16,6 +16,9 @@ from device_plugin.core.jobs.queue import Unit, due, lately_changed, need, prior
 from device_plugin.core.jobs.rank import attained_work, expected_work, kept_until, level, turn_end
 from device_plugin.core.jobs.rules import Rules
 
+# A job that a plan has just started is no giver for the next plan, which follows within milliseconds.
+JUST_STARTED_S = 1.0
+
 GroupKey = tuple[str, str]
 """Namespace and name of a group of Jobs."""
 
@@ -112,7 +115,7 @@ def may_shrink(job: JobState, claim: Claim, draft: Draft, rules: Rules) -> bool:
     if (
         claim.early
         or draft.now < kept_until(job, rules, due=claim.due)
-        or draft.now < job.started + rules.young_s
+        or draft.now < job.started + max(rules.young_s, JUST_STARTED_S)
     ):
         return False
     # A sub-task begins anew for a job that would wait as long as the split has sub-tasks.

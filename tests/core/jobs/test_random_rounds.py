@@ -106,15 +106,15 @@ def test_every_plan_keeps_its_promises_and_comes_to_rest_in_two_rounds(place: Pl
     ("seed", "place"),
     [
         (942962789, on_slots), (500016508, on_slots), (500000435, on_slots), (500134405, on_slots),
-        (600008562, on_slots), (600015693, on_slots), (600024054, on_slots), (166744524, on_slots),
+        (600008562, on_slots), (600015693, on_slots), (600024054, on_slots), (166744524, on_slots), (80421, on_slots),
         (600004150, on_nodes),
     ],
     ids=[
         "who runs on reserved cards gives them to no other", "a reservation by ends of jobs that were to give",
         "those behind take their least widths", "a reserved job starts at once",
         "no split has more sub-tasks than its most", "a reserved job of a group that stops", "a split starts anew",
-        "who begins anew waits for whom the plan stops",
-        "the same on nodes",
+        "who begins anew waits for whom the plan stops", "who has just started gives nothing",
+        "on nodes, those behind take their least widths",
     ],
 )  # fmt: skip
 def test_states_in_which_plans_came_to_no_rest_or_broke_a_promise(seed: int, place: Place) -> None:
