@@ -114,7 +114,7 @@ def test_every_plan_keeps_its_promises_and_comes_to_rest_in_two_rounds(place: Pl
         "those behind take their least widths", "a reserved job starts at once",
         "no split has more sub-tasks than its most", "a reserved job of a group that stops", "a split starts anew",
         "who begins anew waits for whom the plan stops", "who has just started gives nothing",
-        "on nodes, those behind take their least widths",
+        "a split starts anew on nodes",
     ],
 )  # fmt: skip
 def test_states_in_which_plans_came_to_no_rest_or_broke_a_promise(seed: int, place: Place) -> None:
