@@ -14,8 +14,11 @@ _HALF = np.uint64(32)
 # By number: the mask of as many bytes at the end of a word.
 _LAST = np.array([(1 << 64) - (1 << 8 * (WORD - n)) for n in range(WORD + 1)], dtype=np.uint64)
 _QUOTE = ord('"')
+# The three bytes between two names, as a number.
+_BETWEEN = np.uint32(int.from_bytes(b'","', "little"))
+_THREE_BYTES = np.uint32(0xFFFFFF)
 
-Words = NDArray[np.uint64]
+Words = list[NDArray[np.uint64]]
 Lengths = NDArray[np.int64]
 
 
@@ -24,22 +27,23 @@ def name_sum(text: bytes) -> int | None:
 
     Usual is `["node-1","node-2"]`, as Go writes it, without spaces and without a character that is written with a \.
     """
-    if not text.startswith(b'["') or b'"' not in text[2:] or b"\\" in text:
+    if not text.startswith(b'["') or text.find(b'"', 2) < 0 or b"\\" in text:
         return None
     found = _of_one_length(text) or _of_any_length(text)
     if found is None:
         return None
     words, length = found
-    hashed = np.ones(len(words), dtype=np.uint64) + length.astype(np.uint64)
-    for number in range(words.shape[1]):
-        hashed ^= words[:, -1 - number]
+    hashed = words[0] ^ (length + 1).astype(np.uint64)
+    _mix(hashed, _FACTORS[0])
+    for number, before in enumerate(words[1:], 1):
+        hashed ^= before
         _mix(hashed, _FACTORS[number])
     for factor in _FACTORS[-2:]:
         _mix(hashed, factor)
     return int(hashed.sum())
 
 
-def _mix(hashed: Words, factor: np.uint64) -> None:
+def _mix(hashed: NDArray[np.uint64], factor: np.uint64) -> None:
     """Spread each bit over the others: a product alone carries none to the lower ones."""
     hashed ^= hashed >> _HALF
     hashed *= factor
@@ -48,25 +52,30 @@ def _mix(hashed: Words, factor: np.uint64) -> None:
 def _of_one_length(text: bytes) -> tuple[Words, Lengths] | None:
     """The words and the length of the names if all are of one length; None if they are not.
 
-    Each name is at the end of its words, after zeros.
+    The words are those that end where the names end, then those before them; each name has zeros before it.
     """
     step = text.index(b'"', 2) + 1
     count, rest = divmod(len(text) - 1, step)
     length = step - 3
-    if rest or not 0 < length <= WORD * _MOST_WORDS:
+    if rest or not 0 < length <= WORD * _MOST_WORDS or not text.endswith(b'"]'):
         return None
-    names = np.frombuffer(text, dtype=np.uint8, offset=1).reshape(count, step)
-    quotes = names == _QUOTE
-    if np.count_nonzero(quotes) != 2 * count or not (quotes[:, 0].all() and quotes[:, -2].all()):
+    between = np.ndarray((count - 1,), "<u4", text, offset=length + 2, strides=(step,)) & _THREE_BYTES
+    quotes = np.count_nonzero(np.frombuffer(text, dtype=np.uint8) == _QUOTE)
+    if quotes != 2 * count or (between != _BETWEEN).any():
         return None
     width = -(-length // WORD) * WORD
-    words = np.zeros((count, width), dtype=np.uint8)
-    words[:, width - length :] = names[:, 1:-2]
-    return words.view("<u8"), np.array([length])
+    padded = bytes(width) + text
+    # Copies of words as they lie in the text take a fifth of the time of a copy byte by byte.
+    words = [
+        np.ndarray((count,), "<u8", padded, offset=length + 2 + before, strides=(step,)).copy()
+        for before in range(width - WORD, -1, -WORD)
+    ]
+    words[-1] &= _LAST[length - width + WORD]
+    return words, np.array([length])
 
 
 def _of_any_length(text: bytes) -> tuple[Words, Lengths] | None:
-    """The words and the length of each name; None if it is no plain list of names."""
+    """The words and the length of each name, as above; None if it is no plain list of names."""
     quotes = np.flatnonzero(np.frombuffer(text, dtype=np.uint8) == _QUOTE)
     ends = quotes[1::2]
     length = ends - quotes[::2][: len(ends)] - 1
@@ -75,9 +84,13 @@ def _of_any_length(text: bytes) -> tuple[Words, Lengths] | None:
     if not plain or most > WORD * _MOST_WORDS:
         return None
     width = -(-most // WORD) * WORD
-    # The words that end where a name ends, of the windows of which one begins at each byte.
-    windows = np.ndarray((len(text) + 1,), f"V{width}", bytes(width) + text, strides=(1,))
-    words = windows[ends].view("<u8").reshape(-1, width // WORD)
-    first = np.arange(width, 0, -WORD)
-    words &= _LAST[np.clip(length[:, None] - first + WORD, 0, WORD)]
+    padded = bytes(width) + text
+    # The words that begin at each byte.
+    windows = np.ndarray((len(text) + width - WORD + 1,), "<u8", padded, strides=(1,))
+    least, words = int(length.min(initial=most)), []
+    for before in range(width - WORD, -1, -WORD):
+        word, behind = windows[ends + before], width - WORD - before
+        if least < behind + WORD:
+            word &= _LAST[np.clip(length - behind, 0, WORD)]
+        words.append(word)
     return words, length
