@@ -8,7 +8,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator, Sequence
 from functools import cached_property
-from typing import TypeVar, overload
+from typing import Generic, TypeVar, overload
 
 import msgspec
 
@@ -19,6 +19,10 @@ from device_plugin.core.pods import Pod
 
 # Bytes of answers that are kept: 490 KB for 5,000 nodes and a long text.
 MOST_KEPT = 8 << 20
+# Bytes of calls that are kept with the pods in them, and the most of one call.
+MOST_READ, LONGEST = 4 << 20, 64 << 10
+# Where the names of the nodes begin; in a string the quotes would be escaped.
+_NAMES = b',"NodeNames":["'
 
 
 class _FilterArgs(msgspec.Struct, rename="pascal", gc=False):
@@ -47,15 +51,8 @@ class _BindArgs(msgspec.Struct, gc=False):
 
 
 Args = TypeVar("Args")
-
-
-def read_filter(body: bytes, resources: Resources = None) -> tuple[Pod, Sequence[str]]:
-    """The pod with its limits of `resources`, and the names of the nodes to choose from. Raises ValueError."""
-    args = _read(body, _FilterArgs)
-    names = bytes(args.node_names)
-    if names == b"null":
-        raise ValueError("no NodeNames: set nodeCacheCapable: true for this extender")
-    return read_pod(args.pod, resources), Names(names)
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
 
 
 def read_preempt(body: bytes, resources: Resources = None) -> tuple[Pod, dict[str, list[str]]]:
@@ -74,6 +71,74 @@ def read_bind(body: bytes) -> tuple[str, str, str, str]:
     return args.pod_namespace, args.pod_name, args.pod_uid, args.node
 
 
+class Recent(Generic[Key, Value]):
+    """The most recently used values by key, of which `most` bytes are kept in all. Any thread may use it."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.length = 0
+        """Bytes that are kept."""
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[Key, tuple[Value, int]] = OrderedDict()
+
+    def __len__(self) -> int:
+        """Number of values."""
+        return len(self._kept)
+
+    def get(self, key: Key) -> Value | None:
+        """The value; None without one."""
+        with self._lock:
+            found = self._kept.get(key)
+            if found is None:
+                return None
+            self._kept.move_to_end(key)
+        return found[0]
+
+    def put(self, key: Key, value: Value, length: int) -> None:
+        """Keep a value that takes `length` bytes; those that were not used for the longest time are lost for it."""
+        with self._lock:
+            _, before = self._kept.pop(key, (None, 0))
+            self.length += length - before
+            self._kept[key] = value, length
+            while self.length > self.most:
+                self.length -= self._kept.popitem(last=False)[1][1]
+
+
+class FilterCalls:
+    """Reads ExtenderArgs, the call of /filter. Any thread may read.
+
+    kube-scheduler asks for a refused pod again and again, and offers the same nodes in another order. So the bytes
+    before the names of the nodes are kept with the pod in them, and where they come again only the names are read:
+    MOST_READ bytes in all, those of the most recent calls, without calls that are longer than LONGEST before the names.
+    """
+
+    def __init__(self, resources: Resources = None) -> None:
+        """`resources` are those whose limits are read."""
+        self._resources = resources
+        self._pods = Recent[bytes, Pod](MOST_READ)
+
+    def __call__(self, body: bytes) -> tuple[Pod, Sequence[str]]:
+        """The pod with its limits of the resources, and the names of the nodes to choose from. Raises ValueError."""
+        at = body.find(_NAMES)
+        # No bracket before the last one: what follows is one list, and nothing after it.
+        if not 0 < at <= LONGEST or not body.endswith(b'"]}') or body.find(b"]", at) < len(body) - 2:
+            return self._read(body)
+        before = body[:at]
+        pod = self._pods.get(before)
+        if pod is not None:
+            return pod, Names(body[at + len(_NAMES) - 2 : -1])
+        pod, names = self._read(body)
+        self._pods.put(before, pod, at)
+        return pod, names
+
+    def _read(self, body: bytes) -> tuple[Pod, Sequence[str]]:
+        args = _read(body, _FilterArgs)
+        names = bytes(args.node_names)
+        if names == b"null":
+            raise ValueError("no NodeNames: set nodeCacheCapable: true for this extender")
+        return read_pod(args.pod, self._resources), Names(names)
+
+
 class FilterAnswers:
     """Writes ExtenderFilterResult, the answer to /filter. Any thread may write.
 
@@ -82,9 +147,7 @@ class FilterAnswers:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._kept: OrderedDict[Hashable, bytes] = OrderedDict()
-        self._length = 0
+        self._kept = Recent[Hashable, bytes](MOST_KEPT)
 
     def __call__(
         self, nodes: Sequence[str], failed: NodeTexts, hopeless: NodeTexts, error: str
@@ -98,17 +161,10 @@ class FilterAnswers:
 
     def _texts(self, texts: NodeTexts) -> bytes:
         key = texts.key
-        with self._lock:
-            known = self._kept.get(key)
-            if known is not None:
-                self._kept.move_to_end(key)
-                return known
-        written = _written(texts)
-        with self._lock:
-            self._length += len(written) - len(self._kept.pop(key, b""))
-            self._kept[key] = written
-            while self._length > MOST_KEPT:
-                self._length -= len(self._kept.popitem(last=False)[1])
+        written = self._kept.get(key)
+        if written is None:
+            written = _written(texts)
+            self._kept.put(key, written, len(written))
         return written
 
 

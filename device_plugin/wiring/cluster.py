@@ -87,7 +87,7 @@ class ClusterService(Replica):
         self._poller = AgentPoller(read_loads, self._on_loads, self._leads, pace, clock)
         resources = [name for prefix in settings.prefixes for name in resource_names(prefix)]
         calls = Calls(
-            partial(extender.read_filter, resources=resources), extender.read_bind,
+            extender.FilterCalls(resources), extender.read_bind,
             partial(extender.read_preempt, resources=resources), extender.FilterAnswers(),
         )  # fmt: skip
         self._extender = Extender(

@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from itertools import chain, cycle, product
 from types import TracebackType
 
@@ -231,8 +230,7 @@ def _serving(view: ClusterView, reservations: Reservations, workload: ClusterMod
     leader.begin()
     resources = [name for prefix in DEFAULT_PREFIXES for name in resource_names(prefix)]
     calls = Calls(
-        partial(extender.read_filter, resources=resources), extender.read_bind, extender.read_preempt,
-        extender.FilterAnswers(),
+        extender.FilterCalls(resources), extender.read_bind, extender.read_preempt, extender.FilterAnswers(),
     )  # fmt: skip
     app = filter_app(Filter(Shared(view, reservations, leader, time.monotonic, Counts())), calls)
     with (

@@ -7,7 +7,7 @@ import pytest
 from pytest_mock import MockerFixture
 
 from device_plugin.adapters import extender
-from device_plugin.adapters.extender import FilterAnswers, read_bind, read_filter, read_preempt
+from device_plugin.adapters.extender import FilterAnswers, FilterCalls, Recent, read_bind, read_preempt
 from device_plugin.core.placement.node_texts import NodeTexts
 from device_plugin.core.placement.offer import Offer
 
@@ -19,7 +19,7 @@ _BIND = {"PodName": "p", "PodNamespace": "default", "PodUID": "u1", "Node": "n1"
 
 
 def test_a_filter_call_gives_the_pod_and_the_offered_nodes() -> None:
-    pod, nodes = read_filter(json.dumps({"Pod": _POD, "Nodes": None, "NodeNames": ["n1", "n2"]}).encode())
+    pod, nodes = FilterCalls()(json.dumps({"Pod": _POD, "Nodes": None, "NodeNames": ["n1", "n2"]}).encode())
     assert (pod.namespace, pod.name, pod.uid) == ("default", "p", "u1")
     assert pod.containers[0].limits == {"hygon.com/dcu-mem": "4"}
     assert list(nodes) == ["n1", "n2"]
@@ -27,22 +27,85 @@ def test_a_filter_call_gives_the_pod_and_the_offered_nodes() -> None:
 
 
 def test_of_a_pods_limits_those_of_our_resources_are_kept() -> None:
-    filtered, _ = read_filter(json.dumps({"Pod": _POD, "NodeNames": ["n1"]}).encode(), ["a.b/c"])
+    filtered, _ = FilterCalls(["a.b/c"])(json.dumps({"Pod": _POD, "NodeNames": ["n1"]}).encode())
     preempting, _ = read_preempt(json.dumps({"Pod": _POD, "NodeNameToMetaVictims": {}}).encode(), ["a.b/c"])
     assert filtered.containers == preempting.containers == ()
+
+
+def _call(pod: object, names: str) -> bytes:
+    """The call as Go writes it."""
+    return b'{"Pod":%b,"Nodes":null,"NodeNames":%b}' % (
+        json.dumps(pod, separators=(",", ":")).encode(),
+        names.encode(),
+    )
+
+
+def test_a_pod_that_is_asked_for_again_is_read_once_and_its_nodes_each_time(mocker: MockerFixture) -> None:
+    reading, read = mocker.spy(extender, "read_pod"), FilterCalls()
+    first, _ = read(_call(_POD, '["n1","n2"]'))
+    again, nodes = read(_call(_POD, '["n3","n1"]'))
+    assert (again, list(nodes)) == (first, ["n3", "n1"])
+    assert reading.call_count == 1
+    other, _ = read(_call({**_POD, "spec": {"containers": []}}, '["n3","n1"]'))
+    assert other.containers == () != first.containers
+    assert list(read(_call(_POD, "[]"))[1]) == []
+    for wrong in ("null", '"n1"', '["n1"],["n2"]', '["n1"', '["n1"],"NodeNames":["n2"'):
+        with pytest.raises(ValueError, match=r"NodeNames|cannot be read"):
+            read(_call(_POD, wrong))
+
+
+def test_what_a_pod_writes_is_no_begin_of_the_names() -> None:
+    read, text = FilterCalls(), ',"NodeNames":["n9"]}'
+    for _ in range(2):
+        pod, nodes = read(
+            _call({**_POD, "metadata": {"name": text, "namespace": "default", "uid": "u1"}}, '["n1"]')
+        )
+        assert (pod.name, list(nodes)) == (text, ["n1"])
+    deeper = {**_POD, "status": {"other": {"x": 1, "NodeNames": ["n9"]}}}
+    for _ in range(2):
+        assert list(read(_call(deeper, '["n1"]'))[1]) == ["n1"]
+
+
+def test_calls_that_are_long_or_many_are_forgotten(
+    mocker: MockerFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tenant can make as many pods as it likes, and long ones."""
+    monkeypatch.setattr(extender, "LONGEST", 1000)
+    monkeypatch.setattr(extender, "MOST_READ", 2000)
+    reading, read = mocker.spy(extender, "read_pod"), FilterCalls()
+    long = {**_POD, "status": {"message": "x" * 1000}}
+    for pod in (_POD, long, long, _POD):
+        read(_call(pod, '["n1"]'))
+    assert reading.call_count == 3
+    for n in range(100):
+        read(_call({**_POD, "status": {"message": f"{n}"}}, '["n1"]'))
+        assert read._pods.length <= 2000
+    read(_call(_POD, '["n1"]'))
+    assert reading.call_count == 104
+
+
+def test_the_most_recently_used_values_are_kept() -> None:
+    recent = Recent[str, int](10)
+    for key, value in {"a": 1, "b": 2}.items():
+        recent.put(key, value, 4)
+    assert recent.get("a") == 1
+    recent.put("c", 3, 4)
+    assert [recent.get(key) for key in "abc"] == [1, None, 3]
+    recent.put("c", 4, 6)
+    assert ([recent.get(key) for key in "abc"], recent.length, len(recent)) == ([1, None, 4], 10, 2)
 
 
 def test_a_name_is_offered_only_as_a_whole() -> None:
     names = ["node-1", "node-10.example.org", "a"]
     for text in (json.dumps(names), json.dumps(names, separators=(",", ":"))):
-        _, nodes = read_filter(b'{"Pod":%b,"NodeNames":%b}' % (json.dumps(_POD).encode(), text.encode()))
+        _, nodes = FilterCalls()(b'{"Pod":%b,"NodeNames":%b}' % (json.dumps(_POD).encode(), text.encode()))
         assert all(name in nodes for name in names)
         assert not any(name in nodes for name in ("node-", "ode-1", "node-10", "example.org", "", "b"))
 
 
 def test_the_same_nodes_in_any_order_are_equal() -> None:
     def offered(*names: str) -> object:
-        return read_filter(json.dumps({"Pod": _POD, "NodeNames": names}).encode())[1]
+        return FilterCalls()(json.dumps({"Pod": _POD, "NodeNames": names}).encode())[1]
 
     assert offered("n1", "n2") == offered("n2", "n1")
     assert hash(offered("n1", "n2")) == hash(offered("n2", "n1"))
@@ -55,7 +118,7 @@ def test_the_same_nodes_in_any_order_are_equal() -> None:
 
 def test_a_scheduler_that_sends_whole_nodes_is_told_what_to_set() -> None:
     with pytest.raises(ValueError, match="nodeCacheCapable: true"):
-        read_filter(json.dumps({"Pod": _POD, "Nodes": {"items": []}, "NodeNames": None}).encode())
+        FilterCalls()(json.dumps({"Pod": _POD, "Nodes": {"items": []}, "NodeNames": None}).encode())
 
 
 def test_a_preempt_call_gives_the_pod_and_the_victims_on_each_node() -> None:
@@ -86,7 +149,7 @@ def test_a_bind_call_gives_the_pod_and_its_node() -> None:
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_is_a_value_error(body: bytes) -> None:
-    for read in (read_filter, read_bind, read_preempt):
+    for read in (FilterCalls(), read_bind, read_preempt):
         with pytest.raises(ValueError, match=r"\w{4}"):
             read(body)
 
@@ -97,7 +160,7 @@ def test_a_call_cut_off_or_damaged_anywhere_is_read_or_a_value_error(rng: random
         damaged = bytearray(whole[: rng.randint(1, len(whole))])
         damaged[rng.randrange(len(damaged))] = rng.randrange(256)
         try:
-            _, nodes = read_filter(bytes(damaged))
+            _, nodes = FilterCalls()(bytes(damaged))
         except ValueError:
             continue
         assert all(isinstance(name, str) for name in nodes)
@@ -140,8 +203,8 @@ def test_the_texts_of_equal_refusals_are_written_once_and_many_are_forgotten(
     assert encode.call_count == 2, "the texts, and that there are none"
     for n in range(100):
         write([], NodeTexts(), NodeTexts.same(offer, f"no model {n}"), "")
-        assert sum(map(len, write._kept.values())) == write._length <= 2000
+        assert write._kept.length <= 2000
     write([], NodeTexts(), NodeTexts.same(offer, "first"), "")
     assert encode.call_count == 103
     write([], NodeTexts(), NodeTexts.same(offer, "x" * 3000), "")
-    assert (len(write._kept), write._length) == (0, 0)
+    assert (len(write._kept), write._kept.length) == (0, 0)

@@ -37,7 +37,7 @@ class Caller:
 
 @pytest.fixture
 def call(one: Replica) -> Iterator[Caller]:
-    calls = Calls(extender.read_filter, extender.read_bind, extender.read_preempt, extender.FilterAnswers())
+    calls = Calls(extender.FilterCalls(), extender.read_bind, extender.read_preempt, extender.FilterAnswers())
     app = Extender(one.filter, one.binder, one.preemption, one.explainer, Decisions(one.shared), calls).app()
     with Server(app, "127.0.0.1:0") as server:
         yield Caller(server.port)

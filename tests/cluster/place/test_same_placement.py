@@ -32,7 +32,7 @@ def connection(one: Replica) -> Iterator[http.client.HTTPConnection]:
         one.preemption,
         one.explainer,
         Decisions(one.shared),
-        Calls(extender.read_filter, extender.read_bind, extender.read_preempt, extender.FilterAnswers()),
+        Calls(extender.FilterCalls(), extender.read_bind, extender.read_preempt, extender.FilterAnswers()),
     ).app()
     with Server(app, "127.0.0.1:0") as server:
         made = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
@@ -87,7 +87,7 @@ def test_the_same_pods_get_the_same_cards(
             one.reservations.placer.install(tables)
         pod = random_pod(rng, f"p{number}")
         nodes = asked(connection, pod)
-        read, _ = extender.read_filter(json.dumps({"Pod": pod, "NodeNames": NODES}).encode())
+        read, _ = extender.FilterCalls()(json.dumps({"Pod": pod, "NodeNames": NODES}).encode())
         one.view.see_pod(read, watched=True)
         request = one.view.pods.request_of(read)
         assert request is not None
