@@ -3,6 +3,8 @@
 import json
 import queue
 import random
+import re
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -41,7 +43,11 @@ ORDERS, PARALLEL = 61, 16
 LEARNING = -10.0, 30.0
 # The begin of the answer to a pod that fits nowhere.
 REFUSED = b'{"NodeNames":[],'
+# Most bytes of an answer.
+MOST_ANSWER = 8 << 20
 _JSON = {"Content-Type": "application/json"}
+# The head of an answer: its status, and the length of its body.
+_HEAD = re.compile(rb"HTTP/1.1 (\d+) .*?\r\nContent-Length: (\d+)(?:\r\n[^\r]+)*\r\n\r\n", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -114,8 +120,9 @@ class SchedulerLoad:
         self.service = service
         self._log = log
         # The product's own connections, which cost little beside what is measured.
-        address = f"http://{service.addresses['extender']}"
-        self._connections = Connections(Endpoint(address, lambda: None), CALL_SECONDS)
+        address = service.addresses["extender"]
+        self._connections = Connections(Endpoint(f"http://{address}", lambda: None), CALL_SECONDS)
+        self._scheduling = FilterConnection(address)
         self._slots = threading.Semaphore(BINDERS)
         self._chosen: queue.SimpleQueue[tuple[int, str] | None] = queue.SimpleQueue()
         self._notes = Notes()
@@ -127,7 +134,7 @@ class SchedulerLoad:
         In a nearly empty cluster it learns no workload, and another policy decides. The second figures are measured
         beside the hopeless pods of the workload, each asked for again before each pod. Raises BenchError.
         """
-        with closing(self._connections):
+        with closing(self._connections), closing(self._scheduling):
             self._await_leader()
             with self._binders():
                 learnt = self._number < LESSON_PODS or self._place_until_learnt()
@@ -200,13 +207,14 @@ class SchedulerLoad:
 
     def _ask(self, number: int) -> Any:
         """The answer of /filter for the pod of this number."""
-        return self._call("/filter", self._asking(self._texts.pod(number, 1, None)))
+        return self._result("/filter", *self._scheduling.ask(self._asking(self._texts.pod(number, 1, None))))
 
     def _refuse(self, pod: bytes) -> None:
         """Ask for a pod that fits nowhere. The answer is not read as JSON: that time is kube-scheduler's."""
-        status, answer = self._request("/filter", self._asking(pod))
-        if status != HTTPStatus.OK or not answer.startswith(REFUSED):
-            raise BenchError(f"/filter: status {status}, no refusal: {answer[:200].decode(errors='replace')}")
+        status, answer = self._scheduling.ask(self._asking(pod))
+        if status != HTTPStatus.OK or answer[: len(REFUSED)] != REFUSED:
+            said = bytes(answer[:200]).decode(errors="replace")
+            raise BenchError(f"/filter: status {status}, no refusal: {said}")
 
     def _asking(self, pod: bytes) -> bytes:
         return b'{"Pod":%b,"Nodes":null,"NodeNames":%b}' % (pod, next(self._orders))
@@ -229,7 +237,7 @@ class SchedulerLoad:
             number, node = chosen
             pod = {"PodName": f"pod-{number}", "PodNamespace": "default", "PodUID": uid(number)}
             try:
-                self._call("/bind", json.dumps({**pod, "Node": node}).encode())
+                self._bind(json.dumps({**pod, "Node": node}).encode())
             except BenchError as failure:
                 self._failures.append(failure)
             self._notes.bindings.append(time.perf_counter())
@@ -240,19 +248,65 @@ class SchedulerLoad:
         if self._failures:
             raise self._failures[0]
 
-    def _call(self, path: str, body: bytes) -> Any:
-        """The answer to one call. Raises BenchError if there is none, or an error."""
-        status, answer = self._request(path, body)
-        result = json.loads(answer) if status == 200 else {"Error": f"status {status}"}
+    def _bind(self, body: bytes) -> None:
+        """Send one /bind. Raises BenchError if it has no answer, or an error."""
+        try:
+            status, answer = self._connections.request("POST", "/bind", _JSON, body)
+        except LOST as error:
+            raise BenchError(f"/bind: {error}") from error
+        self._result("/bind", status, answer)
+
+    @staticmethod
+    def _result(path: str, status: int, answer: bytearray | memoryview) -> Any:
+        """The answer as it was read. Raises BenchError if it is an error."""
+        result = json.loads(bytes(answer)) if status == HTTPStatus.OK else {"Error": f"status {status}"}
         if result["Error"]:
             raise BenchError(f"{path}: {result['Error']}")
         return result
 
-    def _request(self, path: str, body: bytes) -> tuple[int, bytearray]:
+
+class FilterConnection:
+    """One kept connection for /filter, one call at a time; an answer is only received: parsing it is the scheduler's.
+
+    Even to find its end with a parser of HTTP takes as long as the service takes for a refusal of thousands of nodes.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._socket: socket.socket | None = None
+        self._buffer = memoryview(bytearray(MOST_ANSWER))
+
+    def ask(self, body: bytes) -> tuple[int, memoryview]:
+        """Status and body of the answer, until the next call. Raises BenchError if there is none."""
+        head = (
+            f"POST /filter HTTP/1.1\r\nHost: {self._address}\r\nContent-Type: application/json\r\n"
+            f"Content-Length: {len(body)}\r\n\r\n"
+        )
         try:
-            return self._connections.request("POST", path, _JSON, body)
-        except LOST as error:
-            raise BenchError(f"{path}: {error}") from error
+            if self._socket is None:
+                host, _, port = self._address.rpartition(":")
+                self._socket = socket.create_connection((host, int(port)), CALL_SECONDS)
+                self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._socket.sendall(head.encode() + body)
+            return self._received(self._socket)
+        except OSError as error:
+            self.close()
+            raise BenchError(f"/filter: {error}") from error
+
+    def close(self) -> None:
+        """Close the connection, if there is one; the next call opens another."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def _received(self, connection: socket.socket) -> tuple[int, memoryview]:
+        length, found = 0, None
+        while found is None or length < found.end() + int(found[2]):
+            if not (more := connection.recv_into(self._buffer[length:])):
+                raise ConnectionResetError("the service closed the connection")
+            length += more
+            found = found or _HEAD.match(self._buffer[:length])
+        return int(found[1]), self._buffer[found.end() : length]
 
 
 def orders(workload: ClusterModel) -> Iterator[bytes]:

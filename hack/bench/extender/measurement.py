@@ -5,8 +5,9 @@
 The service runs as with `vgpu cluster`, in a process of its own that speaks HTTP with a stub API server, which is a
 process too, and a stub kube-scheduler. Cards are filled to the given share first; then, for each pod that is bound, a
 random one is deleted. The API server answers at once: a real one adds its own time to each Binding, not to a filter.
-The measurement begins once the service has learnt the workload from the pods that are there; from fewer than 64 it
-learns nothing, and its policy is `pack`. With --seconds 150 it learns again meanwhile, and the cost of that is printed.
+A refusal is received and not read: to read its thousands of texts is kube-scheduler's work. The measurement begins once
+the service has learnt the workload from the pods that are there; from fewer than 64 it learns nothing, and its policy
+is `pack`. With --seconds 150 it learns again meanwhile, and the cost of that is printed.
 """
 
 import argparse
