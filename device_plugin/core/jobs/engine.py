@@ -19,6 +19,7 @@ from device_plugin.core.jobs.queue import (
     ordered,
     priority,
     waits,
+    with_widest,
     yielded_to_at,
 )
 from device_plugin.core.jobs.rank import (
@@ -47,7 +48,7 @@ COMPARED_S = 600.0
 
 def plan_round(now: float, jobs: Iterable[JobState], room: Room, rules: Rules) -> Plan:
     """The plan of one round; `room` holds all replicas that hold cards now, and has the plan's widths afterwards."""
-    draft = Draft(now, jobs, room, rules.use)
+    draft = Draft(now, with_widest(jobs), room, rules.use)
     _refuse(draft)
     elastic.shrink_to_use(draft)
     narrow_to_goals(draft, rules)

@@ -165,7 +165,8 @@ class JobState:
     it needs for its goal, 0 if that is not known.
 
     `started` is the time of the last start, before which the job had been stopped for `stopped_s` seconds, 0 if it had
-    never run. A stopped job that is `displaced` was stopped for another job.
+    never run. A stopped job that is `displaced` was stopped for another job. It is the `widest` if no
+    other job waits for as many cards.
     """
 
     spec: JobSpec
@@ -182,6 +183,7 @@ class JobState:
     started: float = -inf
     stopped_s: float = 0.0
     displaced: bool = False
+    widest: bool = False
     as_written: bool = False
     telling: Telling = Telling.NOTHING
     goal_width: int = 0

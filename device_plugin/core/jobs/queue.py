@@ -10,8 +10,9 @@ turns. A user's own jobs come by age if they are too late, and otherwise by rank
 import heapq
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import groupby
+from dataclasses import dataclass, replace
+from heapq import nlargest
+from itertools import groupby, islice
 
 from device_plugin.core.jobs.groups import undeclared
 from device_plugin.core.jobs.job import JobKey, JobPhase, JobState
@@ -48,15 +49,31 @@ def _longest_stop(job: JobState, rules: Rules) -> float:
     """The seconds after which a stopped job is due.
 
     A rigid job of several cards does not find them free by itself, and one that has hardly run has lost its turn:
-    neither waits for longer than it ran, but for an hour at least.
+    where no other job waits for as many cards, neither waits for longer than it ran, but for an hour at least.
     """
     limit = rules.stop_limit(job.spec)
-    if job.spec.elastic or job.spec.parts:
+    if not job.widest or job.spec.elastic or job.spec.parts:
         return limit
     ran = attained_work(job) / job.spec.least
     if need((job,)) <= 1 and ran >= rules.quantum_s:
         return limit
     return min(limit, max(rules.age_s, ran))
+
+
+def with_widest(jobs: Iterable[JobState]) -> Sequence[JobState]:
+    """The jobs; the stopped one is marked as the widest that no other waiting job equals in its cards."""
+    found = list(jobs)
+    waiting = [position for position, job in enumerate(found) if job.queued]
+    first, *second = nlargest(2, ((need((found[position],)), position) for position in waiting)) or [
+        (0.0, -1)
+    ]
+    if (
+        first[1] >= 0
+        and found[first[1]].phase is JobPhase.STOPPED
+        and (not second or second[0][0] < first[0])
+    ):
+        found[first[1]] = replace(found[first[1]], widest=True)
+    return found
 
 
 def lately_changed(job: JobState, now: float, rules: Rules) -> bool:
@@ -121,19 +138,26 @@ def ordered(jobs: Collection[JobState], now: float, rules: Rules) -> Sequence[Un
 
 
 def _by_share(draft: Draft, units: Iterable[Unit], service: "_Service") -> Iterator[Unit]:
-    """The units, each time the next one of the queue that holds the fewest cards for its weight."""
+    """The units, each time the next one of the queue that holds the fewest cards for its weight.
+
+    Of equal queues the one goes first of which the next unit is due, or has waited for longer.
+    """
     rules = service.rules
     lines = {
         queue: _by_service(line, draft.now, service, draft.width) for queue, line in _lines(units).items()
     }
-    order = [(share(draft, queue, rules), queue) for queue in lines]
-    heapq.heapify(order)
-    while order:
-        _, queue = heapq.heappop(order)
-        unit = next(lines[queue], None)
-        if unit is not None:
-            yield unit
-            heapq.heappush(order, (share(draft, queue, rules), queue))
+
+    def turn(queue: str, unit: Unit) -> tuple[float, bool, float, str, Unit]:
+        since = min(job.since for job in unit)
+        return share(draft, queue, rules), not _late(unit, draft.now, rules), since, queue, unit
+
+    turns = [turn(queue, unit) for queue, line in lines.items() for unit in islice(line, 1)]
+    heapq.heapify(turns)
+    while turns:
+        *_, queue, unit = heapq.heappop(turns)
+        yield unit
+        for following in islice(lines[queue], 1):
+            heapq.heappush(turns, turn(queue, following))
 
 
 def _by_service(

@@ -8,7 +8,7 @@ import pytest
 from device_plugin.core.jobs.engine import plan_round
 from device_plugin.core.jobs.job import JobPhase, JobState
 from device_plugin.core.jobs.plan import Admit, Draft, Refuse
-from device_plugin.core.jobs.queue import due_at, in_turn, ordered, places
+from device_plugin.core.jobs.queue import due_at, in_turn, ordered, places, with_widest
 from device_plugin.core.jobs.rules import HOUR, Rules
 from device_plugin.core.jobs.spec import Split
 from hack.bench.jobs.slots import SlotRoom
@@ -67,16 +67,39 @@ def test_q3_who_has_waited_or_was_stopped_for_too_long_goes_first() -> None:
         (1, 1, RULES.quantum_s - 1, RULES.age_s),
     ],
 )
-def test_q3_a_rigid_job_is_stopped_for_no_longer_than_it_ran(
+def test_q3_the_widest_rigid_job_is_stopped_for_no_longer_than_it_ran(
     width: int, most: int, ran_s: float, limit: float
 ) -> None:
     job = stopped("job", since=NOW, least=width, most=most, attained=ran_s * width)
-    assert due_at(job, RULES) == NOW + limit
+    assert due_at(replace(job, widest=True), RULES) == NOW + limit
+    assert due_at(job, RULES) == NOW + RULES.stop_limit(job.spec)
+
+
+@pytest.mark.parametrize(("first", "second"), [("a", "b"), ("b", "a")])
+def test_q4_of_equal_queues_that_whose_job_waits_longer_goes_first_whatever_its_name(
+    first: str, second: str
+) -> None:
+    older = new("older", since=LATELY - 5, queue=first, most=8, least=8)
+    assert order(older, new("newer", since=LATELY, queue=second)) == ["older", "newer"]
+    due = new("due", since=NOW - RULES.age_s, queue=second)
+    assert order(older, due) == ["due", "older"]
+
+
+def test_q3_the_widest_is_the_stopped_job_that_needs_more_than_each_other_that_waits() -> None:
+    wide, small, runs = stopped("wide", least=8, most=8), new("small", least=4, most=4), running("runs", 9)
+
+    def widest(*jobs: JobState) -> list[str]:
+        return [job.spec.key[1] for job in with_widest(jobs) if job.widest]
+
+    assert widest(small, wide, runs) == widest(wide) == ["wide"]
+    assert widest(wide, new("equal", least=8, most=8)) == []
+    assert widest(wide, new("wider", least=9, most=9)) == []
+    assert widest(runs) == widest() == []
 
 
 def test_q3_a_split_that_was_stopped_waits_for_its_whole_time() -> None:
     job = stopped("job", since=NOW, least=2, most=8, parts=8, attained=2 * HOUR)
-    assert due_at(job, RULES) == NOW + RULES.stop_s
+    assert due_at(replace(job, widest=True), RULES) == NOW + RULES.stop_s
 
 
 def test_q3_cards_are_kept_for_the_oldest_beyond_its_hour() -> None:
