@@ -28,15 +28,16 @@ class Claim:
     """The part of a waiting unit that decides which running jobs may give to it; it is compared with thousands of jobs.
 
     `level` and `attained` are the unit's levels of expected work and of service, as in `Stoppable`. `share` is the
-    cards that its queue has with the unit, for each unit of the queue's weight. All jobs of a unit that `ran` have run
-    before, as a split that could run more sub-tasks has. An `early` unit stopped or began so lately that its equals do
-    not give way to it.
+    cards that its queue has with the unit, for each unit of the queue's weight. All jobs of a `willing` unit consent to
+    be stopped for an equal. All jobs of a unit that `ran` have run before, as a split that could run more sub-tasks
+    has. An `early` unit stopped or began so lately that its equals do not give way to it.
     """
 
     priority: int
     queue: str
     group: GroupKey | None
     due: bool
+    willing: bool
     early: bool
     ran: bool
     level: int
@@ -50,6 +51,7 @@ class Claim:
         return cls(
             priority(unit), first.queue, group_key(first),
             due=any(due(job, draft.now, rules) for job in unit),
+            willing=all(rules.may_stop(job.spec) for job in unit),
             early=any(lately_changed(job, draft.now, rules) for job in unit),
             ran=all(job.phase is JobPhase.STOPPED or job.extendable for job in unit),
             level=max(level(expected_work(job), rules) for job in unit),
@@ -78,6 +80,7 @@ class Stoppable:
     turn_end: float
     kept_until: float
     kept_until_due: float
+    kept_until_unwilling: float
     split: bool
     willing: bool
     unanswered: bool
@@ -95,6 +98,7 @@ class Stoppable:
             turn_end=max(turn_end(job, rules) for job in jobs),
             kept_until=max(kept_until(job, rules) for job in jobs),
             kept_until_due=max(kept_until(job, rules, due=True) for job in jobs),
+            kept_until_unwilling=max(kept_until(job, rules, willing=False) for job in jobs),
             split=any(job.spec.parts for job in jobs),
             willing=all(rules.may_stop(job.spec) for job in jobs),
             unanswered=any(job.unanswered for job in jobs),
@@ -135,9 +139,9 @@ def may_stop(running: Stoppable, claim: Claim, draft: Draft, rules: Rules) -> bo
     if not running.willing or claim.early or running.split:
         return False
     if claim.due:
-        return draft.now >= max(running.since + rules.due_quantum_s, running.kept_until_due) and _shares(
-            running.jobs[0], claim, draft, rules
-        )
+        kept = running.kept_until_due if claim.willing else running.kept_until_unwilling
+        enough = draft.now >= max(running.since + rules.due_quantum_s, kept)
+        return enough and _shares(running.jobs[0], claim, draft, rules)
     if draft.now < max(running.since + rules.quantum_s, running.kept_until):
         return False
     if not _shares(running.jobs[0], claim, draft, rules):

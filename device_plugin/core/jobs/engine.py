@@ -276,5 +276,6 @@ def _turns(draft: Draft, job: JobState, rules: Rules) -> Iterator[float]:
         yield turn_end(job, rules)
         yield kept_until(job, rules)
         yield kept_until(job, rules, due=True)
+        yield kept_until(job, rules, willing=False)
         yield job.started + rules.young_s
         yield next_level_at(job, draft.now, rules) if job.remaining is None else draft.now + COMPARED_S

@@ -56,12 +56,14 @@ def turn_end(job: JobState, rules: Rules) -> float:
     return job.since + max(rules.quantum_s, min(rules.turn_s, rules.turn_share * ran))
 
 
-def kept_until(job: JobState, rules: Rules, *, due: bool = False) -> float:
+def kept_until(job: JobState, rules: Rules, *, due: bool = False, willing: bool = True) -> float:
     """The time before which a running job gives nothing to a job of its priority, or to a `due` one.
 
-    A job that had been stopped for too long runs on for as long as it was stopped, unless another one is due.
+    A job that had been stopped for too long runs on for as long as it was stopped, unless another one is due. For one
+    that is not `willing` to be stopped it always does: that one would have the cards until its end.
     """
     protected = job.started + rules.min_runtime(job.spec)
-    if due or job.stopped_s < rules.stop_limit(job.spec):
-        return protected
-    return max(protected, job.started + min(rules.turn_s, job.stopped_s))
+    ran_on = max(protected, job.started + min(rules.turn_s, job.stopped_s))
+    if not willing:
+        return ran_on
+    return protected if due or job.stopped_s < rules.stop_limit(job.spec) else ran_on

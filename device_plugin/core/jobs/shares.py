@@ -38,7 +38,10 @@ class Shares:
         self._share = {queue: cards * weight / sum(weights.values()) for queue, weight in weights.items()}
 
     def _fixed(self, job: JobState) -> float:
-        return 0.0 if self._rules.may_stop(job.spec) or job.spec.parts else job.spec.least * job.spec.cards
+        """The cards that the job holds for good: it may not be stopped, or not for longer than a turn."""
+        rules, spec = self._rules, job.spec
+        willing = rules.may_stop(spec) and rules.min_runtime(spec) <= rules.quantum_s
+        return 0.0 if willing or spec.parts else spec.least * spec.cards
 
     def admitted(self, unit: Unit) -> None:
         """Count a unit that was admitted."""

@@ -98,6 +98,15 @@ def test_who_was_due_keeps_its_turn_as_long_as_it_was_stopped_but_not_against_on
     assert planned(2, ended, job, rules=WILLING).steps
 
 
+def test_who_was_stopped_keeps_its_turn_against_a_due_job_that_refuses_to_be_stopped() -> None:
+    back = replace(ran("back", 2, hours=2.0, resumable=True), stopped_s=3 * HOUR, attained=900 * HOUR)
+    late = replace(new("late", least=2, most=2), since=NOW - RULES.age_s)
+    assert planned(2, back, late).steps == ()
+    assert planned(2, replace(back, stopped_s=2 * HOUR), late).steps
+    willing = replace(late, spec=replace(late.spec, resumable=True))
+    assert planned(2, back, willing).steps
+
+
 @pytest.mark.parametrize(("count", "stops"), [(1, False), (3, False), (4, True), (8, True)])
 def test_no_more_cards_are_idled_than_are_used_anew(count: int, stops: bool) -> None:
     long = ran("long", 8)

@@ -41,6 +41,12 @@ def test_what_may_be_stopped_does_not_count() -> None:
     assert not exceeded(new("a", "a"), HELD, OTHER, rules=Rules(resumable=True))
 
 
+def test_consent_after_more_than_a_turn_is_none() -> None:
+    for seconds, counts in ((RULES.quantum_s, False), (RULES.quantum_s + 1, True)):
+        later = replace(HELD, spec=replace(HELD.spec, resumable=True, min_runtime=seconds))
+        assert exceeded(new("a", "a"), later, OTHER) is counts
+
+
 def test_of_an_elastic_job_its_least_width_counts() -> None:
     assert not exceeded(new("a", "a"), replace(HELD, spec=replace(HELD.spec, least=2)), OTHER)
 
