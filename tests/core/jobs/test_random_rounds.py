@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from device_plugin.core.jobs.engine import plan_round
 from device_plugin.core.jobs.job import JobKey, JobPhase, JobState
 from device_plugin.core.jobs.plan import Admit, Plan, Refuse, Scale, Step, Suspend
-from device_plugin.core.jobs.queue import due
+from device_plugin.core.jobs.queue import due, with_widest
 from device_plugin.core.jobs.room import LedgerRoom, Room
 from device_plugin.core.jobs.rules import HOUR, Rules
 from device_plugin.core.ledger import Ledger
@@ -145,7 +145,7 @@ def comes_to_rest(seed: int, place: Place) -> None:
 
 def promised(jobs: Sequence[JobState], plan: Plan, rules: Rules) -> None:
     """Raise AssertionError if the plan breaks what jobs were promised."""
-    states = {job.spec.key: job for job in jobs}
+    states = {job.spec.key: job for job in with_widest(jobs)}
     for step, for_whom in giving(plan):
         consents(states, step, for_whom, rules)
     gains(states, plan, rules)
