@@ -73,11 +73,11 @@ class ClusterService(Replica):
         api = self._api
         reservations = Reservations(view, settings.reservation_seconds, clock, scored.scoring())
         leader = self._leader = Leader(settings.pod_name, clock)
-        shared = Shared(view, reservations, leader, clock, Counts())
+        shared, counts = Shared(view, reservations, leader.why_not, clock), Counts()
         explainer = Explainer(shared, settings.scheduler_name, stop.wait)
-        self._gauges = ClusterGauges(shared, explainer)
-        binder = Binder(shared, api)
-        self._leadership = Leadership(shared, api, Ref(settings.lease_name, settings.lease_namespace))
+        self._gauges = ClusterGauges(shared, explainer, leader.unread, counts)
+        binder = Binder(shared, api, leader.fenced, counts)
+        self._leadership = Leadership(shared, leader, api, Ref(settings.lease_name, settings.lease_namespace))
         deletions = Deletions(shared, api, covered_too=settings.covered_pods == "delete")
         self._housekeeping = Housekeeping(shared, api, binder, deletions)
         self._preemption = Preemption(shared, api, stop.wait)
@@ -91,7 +91,7 @@ class ClusterService(Replica):
             partial(extender.read_preempt, resources=resources), extender.FilterAnswers(),
         )  # fmt: skip
         self._extender = Extender(
-            Filter(shared), binder, self._preemption, explainer, Decisions(shared), calls
+            Filter(shared, counts), binder, self._preemption, explainer, Decisions(shared), calls
         ).app()
         self._jobs = ListWatch(api, QUEUED_JOBS, Where(labels=QUEUE))
 

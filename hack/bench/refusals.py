@@ -232,7 +232,7 @@ def _serving(view: ClusterView, reservations: Reservations, workload: ClusterMod
     calls = Calls(
         extender.FilterCalls(resources), extender.read_bind, extender.read_preempt, extender.FilterAnswers(),
     )  # fmt: skip
-    app = filter_app(Filter(Shared(view, reservations, leader, time.monotonic, Counts())), calls)
+    app = filter_app(Filter(Shared(view, reservations, leader.why_not, time.monotonic), Counts()), calls)
     with (
         Server(app, "127.0.0.1:0") as server,
         closing(_Caller(view, lock, workload, server)) as caller,

@@ -240,7 +240,7 @@ class Memory:
         self.reservations = Reservations(self.view, RESERVATION_SECONDS, clock)
         self.leader = Leader(name, clock)
         self.counts = Counted()
-        self.shared = Shared(self.view, self.reservations, self.leader, clock, self.counts)
+        self.shared = Shared(self.view, self.reservations, self.leader.why_not, clock)
 
 
 class Replica(Memory):
@@ -256,15 +256,15 @@ class Replica(Memory):
         def wall() -> float:
             return BEGAN + clock.now
 
-        self.filter = Filter(shared)
-        self.binder = Binder(shared, api, wall)
-        self.leadership = Leadership(shared, api, LEASE)
+        self.filter = Filter(shared, self.counts)
+        self.binder = Binder(shared, api, self.leader.fenced, self.counts, wall)
+        self.leadership = Leadership(shared, self.leader, api, LEASE)
         deletions = Deletions(shared, api, covered_too=covered_pods == "delete")
         self.housekeeping = Housekeeping(shared, api, self.binder, deletions)
         self.preemption = Preemption(shared, api, lambda _: None)
         self.touch = Touch(shared, api, "vgpu-scheduler")
         self.explainer = Explainer(shared, "vgpu-scheduler", lambda _: None)
-        self.gauges = ClusterGauges(shared, self.explainer, wall)
+        self.gauges = ClusterGauges(shared, self.explainer, self.leader.unread, self.counts, wall)
 
     def search(self) -> SearchCopy:
         """A copy of its own for searches."""

@@ -22,10 +22,8 @@ from device_plugin.cli.reading.allocator_deployment import (
     allocator_leader,
     read_allocator,
 )
-from device_plugin.cluster.lead.leader import Leader
-from device_plugin.cluster.place.counts import Counts
 from device_plugin.cluster.place.reservations import Reservations
-from device_plugin.cluster.place.service import Shared
+from device_plugin.cluster.place.service import Shared, only_reads
 from device_plugin.cluster.preempt.search import SearchCopy
 from device_plugin.cluster.show.decisions import Decisions, DecisionsError
 from device_plugin.cluster.show.dry_run import DryRun
@@ -57,7 +55,7 @@ class LocalAllocator:
         """The resources of devices that kubelets count, those of other plugins too."""
         self.view = ClusterView(prefixes, time.monotonic, decode=read_grant)
         self.reservations = Reservations(self.view, inf, time.monotonic)
-        shared = Shared(self.view, self.reservations, Leader("", time.monotonic), time.monotonic, Counts())
+        shared = Shared(self.view, self.reservations, only_reads, time.monotonic)
         self.decisions = Decisions(shared)
         self.dry = DryRun(shared)
         self.answers = PodAnswers(shared, SearchCopy(shared, lambda _: None))

@@ -22,10 +22,8 @@ from device_plugin.cli.reading.reader import rule_to_list
 from device_plugin.cli.ui import rows
 from device_plugin.cli.ui.entries import PageEntries
 from device_plugin.cli.ui.rows import Namespaced
-from device_plugin.cluster.lead.leader import Leader
-from device_plugin.cluster.place.counts import Counts
 from device_plugin.cluster.place.reservations import Reservations
-from device_plugin.cluster.place.service import Shared
+from device_plugin.cluster.place.service import Shared, only_reads
 from device_plugin.cluster.show.explain import Explainer
 from device_plugin.cluster.show.why_pod import asked_text
 from device_plugin.cluster.watch.view import ClusterView
@@ -67,7 +65,7 @@ class ClusterFollower:
         self._view = ClusterView(prefixes, clock, decode=read_grant)
         self._reservations = Reservations(self._view, 0.0, clock)
         self._stop = threading.Event()
-        shared = Shared(self._view, self._reservations, Leader("", clock), clock, Counts())
+        shared = Shared(self._view, self._reservations, only_reads, clock)
         self._explainer = Explainer(shared, scheduler, self._stop.wait)
         self._changed, self._asked = threading.Event(), threading.Event()
         self._seen: Mapping[str, NodeState] = {}

@@ -15,7 +15,7 @@ import logging
 from collections.abc import Collection
 
 from device_plugin.cluster.announce import announce
-from device_plugin.cluster.place.service import ReplicaService, Shared
+from device_plugin.cluster.place.service import Service, Shared
 from device_plugin.cluster.watch.view import read_again
 from device_plugin.core.cards import Inventory, ReportedSlice, SliceState
 from device_plugin.core.events import Event
@@ -59,7 +59,7 @@ def losers(inventory: Inventory | None, held: Collection[tuple[Pod, Grant]]) -> 
     return found
 
 
-class Deletions(ReplicaService):
+class Deletions(Service):
     """Deletes pods, each with a log line and one event: first all that must go, then their events.
 
     Pods whose files agents report as covered are deleted only if `covered_too`; those that use a card past the library
@@ -76,7 +76,7 @@ class Deletions(ReplicaService):
 
     def sweep(self) -> None:
         """Delete the pods that must end now, if this replica leads; called about once a second."""
-        if self._leader.why_not():
+        if self._why_not_leading():
             return
         for node in self._view.suspects():
             try:

@@ -4,7 +4,7 @@ import logging
 
 from device_plugin.cluster.housekeeping.deletions import Deletions
 from device_plugin.cluster.place.bind import Binder
-from device_plugin.cluster.place.service import ReplicaService, Shared
+from device_plugin.cluster.place.service import Service, Shared
 from device_plugin.cluster.watch.view import read_again
 from device_plugin.kube.api import Api
 from device_plugin.kube.errors import ApiError
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 CONFIRM_SECONDS = 10.0
 
 
-class Housekeeping(ReplicaService):
+class Housekeeping(Service):
     """Runs the periodic work; `step` is called about once a second. It writes only to delete pods, and events."""
 
     def __init__(self, shared: Shared, api: Api, binder: Binder, deletions: Deletions) -> None:

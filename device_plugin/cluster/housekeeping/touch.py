@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 
-from device_plugin.cluster.place.service import ReplicaService, Shared
+from device_plugin.cluster.place.service import Service, Shared
 from device_plugin.cluster.refused.refusal_budget import LaterError
 from device_plugin.cluster.refused.refusals import Waiting, WaitsFor
 from device_plugin.core.annotations import GROUP, TOUCHED
@@ -111,7 +111,7 @@ class _Queue:
             self._uids.move_to_end(each.pod.namespace, last=False)
 
 
-class Touch(ReplicaService):
+class Touch(Service):
     """Touches refused pods for which there is room; `step` is called about four times a second, in its own thread."""
 
     def __init__(self, shared: Shared, api: Api, scheduler_name: str) -> None:

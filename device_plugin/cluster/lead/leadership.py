@@ -11,8 +11,9 @@ lists and another reads the Lease.
 import logging
 from functools import partial
 
+from device_plugin.cluster.lead.leader import Leader
 from device_plugin.cluster.place.bind import BIND_SECONDS
-from device_plugin.cluster.place.service import ReplicaService, Shared
+from device_plugin.cluster.place.service import Service, Shared
 from device_plugin.kube.api import NODES, PODS, Api, Ref
 from device_plugin.kube.errors import ApiError, GoneError
 from device_plugin.kube.leases import LEASES, Lease
@@ -24,11 +25,12 @@ SETTLE_SECONDS = 2.0 + BIND_SECONDS
 LONG_AGO = float("-inf")
 
 
-class Leadership(ReplicaService):
+class Leadership(Service):
     """Starts and ends terms. `step` is called about once a second, `begin` in another thread; both only read."""
 
-    def __init__(self, shared: Shared, api: Api, lease: Ref) -> None:
+    def __init__(self, shared: Shared, leader: Leader, api: Api, lease: Ref) -> None:
         super().__init__(shared)
+        self._leader = leader
         self._api = api
         self._lease = lease
         self._holds_since: float | None = None

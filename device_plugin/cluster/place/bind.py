@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from device_plugin.cluster.place.service import ReplicaService, Shared
+from device_plugin.cluster.place.counts import Counts
+from device_plugin.cluster.place.service import Service, Shared
 from device_plugin.cluster.ports import BindCall
 from device_plugin.cluster.watch.view import read_again
 from device_plugin.core import annotations
@@ -35,15 +36,20 @@ class BindError(Exception):
         self.outcome = outcome
 
 
-class Binder(ReplicaService):
+class Binder(Service):
     """Binds pods. It may be called from any thread; Bindings of different pods run in parallel.
 
-    `wall` tells the seconds since 1970.
+    `fenced` returns true while no other replica can have the Lease. `wall` returns the seconds since 1970.
     """
 
-    def __init__(self, shared: Shared, api: Api, wall: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, shared: Shared, api: Api, fenced: Callable[[], bool], counts: Counts,
+        wall: Callable[[], float] = time.time,
+    ) -> None:  # fmt: skip
         super().__init__(shared)
         self._api = api
+        self._fenced = fenced
+        self._counts = counts
         self._wall = wall
 
     def __call__(self, call: BindCall) -> str:
@@ -69,9 +75,9 @@ class Binder(ReplicaService):
         claimed = self._claim(call)
         if claimed is None:
             return
-        if not self._leader.fenced():
+        if not self._fenced():
             self._reservations.release_unbound(call.uid)
-            raise BindError("fenced", self._leader.why_not())
+            raise BindError("fenced", self._why_not_leading())
         grant = self._view.written(claimed.grant)
         try:
             labels = claimed.request.rank.labels(claimed.pod)
@@ -128,7 +134,7 @@ class Binder(ReplicaService):
         busy = self._view.ledger.reservation(call.uid)
         if busy is not None and busy.under_way:
             raise BindError("busy", "another Binding of the pod is under way: try again")
-        if why := self._leader.why_not():
+        if why := self._why_not_leading():
             raise BindError("fenced", why)
         answer = self._reservations.reserve(pod, request, (call.node,), named=True)
         if isinstance(answer, Refused):

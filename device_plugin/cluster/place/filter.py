@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from device_plugin.cluster.place.service import ReplicaService
+from device_plugin.cluster.place.counts import Counts
+from device_plugin.cluster.place.service import Service, Shared
 from device_plugin.cluster.refused.refusal_budget import LaterError
 from device_plugin.core.errors import RequestError
 from device_plugin.core.ledger import Reservation
@@ -31,8 +32,12 @@ class Verdict:
     error: str = ""
 
 
-class Filter(ReplicaService):
+class Filter(Service):
     """Answers /filter. It may be called from any thread."""
+
+    def __init__(self, shared: Shared, counts: Counts) -> None:
+        super().__init__(shared)
+        self._counts = counts
 
     def __call__(self, pod: Pod, nodes: Sequence[str]) -> Verdict:
         """The node chosen among `nodes`, or the refusal; all of `nodes` for a pod that asks for no slice."""

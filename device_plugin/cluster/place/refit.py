@@ -7,7 +7,7 @@ between decisions, so that no /filter waits longer than for these few nodes.
 import logging
 from collections.abc import Callable, Sequence
 
-from device_plugin.cluster.place.service import ReplicaService, Shared
+from device_plugin.cluster.place.service import Service, Shared
 from device_plugin.cluster.ports import FitError
 from device_plugin.core.placement.card_columns import CardKind
 from device_plugin.core.placement.policies import WorkloadTables
@@ -24,7 +24,7 @@ PAUSE_SECONDS, PAUSE_TIMES = 30.0, 9.0
 NODES = 64
 
 
-class Refit(ReplicaService):
+class Refit(Service):
     """Does the background work; `step` is called about once a second, in one thread.
 
     `pause` waits so that other threads get the lock; it returns true if the service ends.

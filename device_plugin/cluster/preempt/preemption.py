@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from itertools import product
 
 from device_plugin.cluster.announce import announce
-from device_plugin.cluster.place.service import ReplicaService, Shared
+from device_plugin.cluster.place.service import Service, Shared
 from device_plugin.cluster.preempt.search import SearchCopy
 from device_plugin.cluster.refused.preemption_queue import Pending
 from device_plugin.cluster.watch.promises import Leaving
@@ -42,7 +42,7 @@ Candidates = Mapping[str, Sequence[str]]
 """By node: the UIDs of the pods that kube-scheduler would evict there."""
 
 
-class Preemption(ReplicaService):
+class Preemption(Service):
     """Finds the pods that must end so that another fits: to evict them in `step`, or as an answer to /preempt.
 
     Both search on a copy of the ledger of their own, because a search in the background pauses often, and
@@ -69,7 +69,7 @@ class Preemption(ReplicaService):
 
         A search of 10,000 nodes takes long. Its only writes are evictions and events.
         """
-        if self._leader.why_not():
+        if self._why_not_leading():
             return
         held: Held | None = None
         for _ in range(SEARCHES):
@@ -96,7 +96,7 @@ class Preemption(ReplicaService):
             return {}
         if request is None:
             return candidates
-        if self._leader.why_not() or request.gang is not None:
+        if self._why_not_leading() or request.gang is not None:
             return {}
         held = self._held()
         candidates = self._without_leaving(pod, candidates, held)
@@ -165,7 +165,7 @@ class Preemption(ReplicaService):
         planner, pod = self._reservations.planner, pending.pod
         with self._view.lock, self._view.promises.opened_for(pod):
             known = self._view.pods.get(pod.uid)
-            if known is None or known.node or known.deleting or self._leader.why_not():
+            if known is None or known.node or known.deleting or self._why_not_leading():
                 return None
             if self._view.ledger.reservation(pod.uid) is not None:
                 return None

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 from device_plugin.cluster.gangs import offered
 from device_plugin.cluster.place import learning
+from device_plugin.cluster.place.counts import Counts
 from device_plugin.cluster.place.reservations import Reservations
-from device_plugin.cluster.place.service import ReplicaService, Shared
+from device_plugin.cluster.place.service import Service, Shared
 from device_plugin.cluster.show.explain import Explainer
 from device_plugin.cluster.show.ledger_gauges import ledger_readings
 from device_plugin.core.ledger import Holder
@@ -81,22 +82,28 @@ class Bound:
     left_out: int
 
 
-class ClusterGauges(ReplicaService):
+class ClusterGauges(Service):
     """Returns all metrics of the service when called. It reads holdings from a snapshot, without the lock.
 
-    `wall` tells the seconds since 1970.
+    `unread` returns the error of the last read of the Lease, empty if it succeeded. `wall` returns the seconds since
+    1970.
     """
 
-    def __init__(self, shared: Shared, explainer: Explainer, wall: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, shared: Shared, explainer: Explainer, unread: Callable[[], str], counts: Counts,
+        wall: Callable[[], float] = time.time,
+    ) -> None:  # fmt: skip
         super().__init__(shared)
         self._explainer = explainer
+        self._unread = unread
+        self._counts = counts
         self._wall = wall
 
     def __call__(self) -> Iterator[Reading]:
         """The replica's own health and work, and the state of the cluster if it leads."""
-        synced, leads = not self._view.why_not_synced(), not self._leader.why_not()
+        synced, leads = not self._view.why_not_synced(), not self._why_not_leading()
         yield Reading(SYNCED, [((), float(synced))])
-        if not self._leader.unread():
+        if not self._unread():
             yield Reading(LEADER, [((), float(leads))])
         yield from self._counts.readings()
         yield from self._kept()

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from device_plugin.cluster.place.service import ReplicaService
+from device_plugin.cluster.place.service import Service
 from device_plugin.core.errors import AnnotationError, VgpuError
 from device_plugin.core.grants import Grant
 from device_plugin.core.hosts import HostAmounts
@@ -21,7 +21,7 @@ class DecisionsError(VgpuError):
     """
 
 
-class Decisions(ReplicaService):
+class Decisions(Service):
     """Writes and takes over the decisions of a replica that are not in the API server."""
 
     def as_object(self) -> Mapping[str, Any]:
@@ -36,7 +36,7 @@ class Decisions(ReplicaService):
             ]  # fmt: skip
             shapes = self._reservations.placer.tables.shapes
         workload = [{"shape": asdict(each.shape), "count": each.count} for each in shapes]
-        return {"leader": not self._leader.why_not(), "reserved": reserved, "workload": workload}
+        return {"leader": not self._why_not_leading(), "reserved": reserved, "workload": workload}
 
     def take_over(self, told: Mapping[str, Any]) -> int:
         """Hold what a leader has reserved, and use its target workload; returns the number of reservations.

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from device_plugin.cluster.place.refit import Refit
-from device_plugin.cluster.place.service import ReplicaService
+from device_plugin.cluster.place.service import Service
 from device_plugin.core.grants import Grant
 from device_plugin.core.hosts import NOTHING, HostAmounts
 from device_plugin.core.ledger import Reservation
@@ -19,7 +19,7 @@ from device_plugin.core.pods import Pod
 from device_plugin.core.requests import PodRequest
 
 
-class DryRun(ReplicaService):
+class DryRun(Service):
     """Places pods on the replica's own ledger. Nothing is sent to the API server."""
 
     def learn(self) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from device_plugin.cluster.place.service import ReplicaService, Shared
+from device_plugin.cluster.place.service import Service, Shared
 from device_plugin.cluster.preempt.openings import moves_as_text, opening, placed_pods
 from device_plugin.cluster.preempt.search import SearchCopy
 from device_plugin.cluster.watch.promises import PromiseStatus
@@ -43,7 +43,7 @@ class UnplacedPod:
     created: str = ""
 
 
-class Explainer(ReplicaService):
+class Explainer(Service):
     """Explains from a snapshot, without the lock; equal requests are placed once, on a copy of the ledger."""
 
     def __init__(self, shared: Shared, scheduler_name: str, wait: Callable[[float], object]) -> None:
@@ -60,7 +60,7 @@ class Explainer(ReplicaService):
         snapshot = self._view.snapshot()
         nodes = [self.node(snapshot, name) for name in self._search.paced(snapshot.nodes())]
         waiting = [asdict(entry) for entry in self.waiting()]
-        why_not = self._leader.why_not()
+        why_not = self._why_not_leading()
         view = {
             "leader": not why_not, "whyNotLeading": why_not, "nodes": nodes, "waiting": waiting, "gangs": gangs,
             "promises": promises, "faults": faults, "units": list(_mixed_units(snapshot.inventories())),

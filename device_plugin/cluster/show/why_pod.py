@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from device_plugin.cluster.place.service import ReplicaService, Shared
+from device_plugin.cluster.place.service import Service, Shared
 from device_plugin.cluster.preempt.openings import ending, moves_as_text, opening, placed_pods
 from device_plugin.cluster.preempt.search import SearchCopy
 from device_plugin.cluster.show.dry_run import DryRun
@@ -105,7 +105,7 @@ class PodAnswer:
         }  # fmt: skip
 
 
-class PodAnswers(ReplicaService):
+class PodAnswers(Service):
     """Answers about single pods. Each answer decides on the records and takes the decision back."""
 
     def __init__(self, shared: Shared, search: SearchCopy) -> None:

@@ -122,7 +122,7 @@ def test_the_figures_are_of_one_moment_and_others_are_placed_meanwhile(world: Wo
     """A scrape of ten thousand nodes in one go kept every /filter waiting for 48 ms."""
     world.node("late", inventory("late", 1))
     one.view.sync_nodes(world.api.nodes())
-    found = ClusterGauges(one.shared, one.explainer)()
+    found = ClusterGauges(one.shared, one.explainer, one.leader.unread, one.counts)()
     memory, groups = (
         next(each for each in found if each.metric is metric)
         for metric in (GRANTED_MEMORY, GRANTED_CORE_GROUPS)
