@@ -29,7 +29,7 @@ TESTS = {
     ),
     "last-slices": LongTest(
         "Send 64 /filter calls at once for the last slices of a few cards, in rounds: no slice may be reserved twice.",
-        "tests/cluster/place/test_last_slices.py", {"--rounds": 10_000}, "LAST_SLICES",
+        "tests/allocator/test_last_slices.py", {"--rounds": 10_000}, "LAST_SLICES",
     ),
     "packings": LongTest(
         "Pack each kind of card at random, and let pods that ask for whole cards, memory, core groups, percent and"

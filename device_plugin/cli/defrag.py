@@ -19,17 +19,17 @@ from itertools import product
 from typing import Any
 
 from device_plugin.adapters.kube.client import KubeClient
+from device_plugin.allocator.allocator import Reservations
+from device_plugin.allocator.openings import movable
 from device_plugin.cli.access import caller
 from device_plugin.cli.access.caller import evict, named, still_there
 from device_plugin.cli.printing import output
 from device_plugin.cli.reading import local_allocator, prefixes
-from device_plugin.cluster.place.reservations import Reservations
-from device_plugin.cluster.preempt.openings import movable
-from device_plugin.cluster.watch.view import ClusterView
 from device_plugin.core.errors import RequestError, VgpuError
 from device_plugin.core.grants import Grant
 from device_plugin.core.printable import printable
 from device_plugin.core.rearrange import MovePlan, Ranked, defragment
+from device_plugin.state.view import ClusterView
 
 MOST = 10
 # Seconds that a step waits for its pods to end before the next step begins.

@@ -20,6 +20,7 @@ from typing import Any
 
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.templates import TemplatePod
+from device_plugin.allocator.why_pod import PodAnswer, asked_text, grant_text
 from device_plugin.cli.access import caller, dry_create
 from device_plugin.cli.reading import local_allocator
 from device_plugin.cli.reading.garbage import uncollected
@@ -27,7 +28,6 @@ from device_plugin.cli.reading.limit_mistakes import limit_mistake, unknown_fami
 from device_plugin.cli.reading.local_allocator import LocalAllocator
 from device_plugin.cli.reading.manifests import ManifestError, Workload, read_manifests
 from device_plugin.cli.reading.prefixes import PrefixError
-from device_plugin.cluster.show.why_pod import PodAnswer, asked_text, grant_text
 from device_plugin.core import annotations
 from device_plugin.core.errors import RequestError
 from device_plugin.core.grants import Grant

@@ -18,6 +18,7 @@ from typing import Any
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.structs import DecodeError
 from device_plugin.adapters.kube.templates import TemplatePod, read_template
+from device_plugin.allocator.why_pod import PodAnswer, asked_text
 from device_plugin.cli.access import caller, engine
 from device_plugin.cli.access.engine import EngineError
 from device_plugin.cli.access.names import named
@@ -25,7 +26,6 @@ from device_plugin.cli.access.port_forward import ForwardError
 from device_plugin.cli.reading import local_allocator
 from device_plugin.cli.reading.garbage import uncollected
 from device_plugin.cli.reading.local_allocator import MissingListError
-from device_plugin.cluster.show.why_pod import PodAnswer, asked_text
 from device_plugin.core.annotations import KUEUE_QUEUE, QUEUE
 from device_plugin.core.batch import JOB_NAME, Job
 from device_plugin.core.errors import RequestError, VgpuError

@@ -1,1 +1,1 @@
-"""The cluster service: watches nodes and pods, keeps the ledger, answers /filter and /bind."""
+"""The cluster service: answers /filter and /bind by the allocator, leads, and writes what was decided."""

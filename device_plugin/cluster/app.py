@@ -10,12 +10,12 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qs
 
-from device_plugin.cluster.place.bind import Binder
-from device_plugin.cluster.place.filter import Filter, Verdict
+from device_plugin.allocator.decisions import Decisions
+from device_plugin.allocator.explain import Explainer, as_text
+from device_plugin.cluster.bind import Binder
+from device_plugin.cluster.filter import Filter, Verdict
 from device_plugin.cluster.ports import BindCall, Calls
-from device_plugin.cluster.preempt.preemption import Candidates, Preemption
-from device_plugin.cluster.show.decisions import Decisions
-from device_plugin.cluster.show.explain import Explainer, as_text
+from device_plugin.cluster.preemption import Candidates, Preemption
 from device_plugin.core.http_values import JSON, App, HttpAnswer, HttpRequest
 
 log = logging.getLogger(__name__)

@@ -3,16 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from device_plugin.core.errors import VgpuError
 from device_plugin.core.placement.node_texts import NodeTexts
 from device_plugin.core.pods import Pod
-
-
-class FitError(VgpuError):
-    """Workload tables could not be computed.
-
-    Cure: see that the allocator's container has memory and a processor left; it tries again by itself.
-    """
 
 
 @dataclass(frozen=True, slots=True)

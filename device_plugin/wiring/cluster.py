@@ -14,24 +14,23 @@ from device_plugin.adapters.agents import AgentPoller, Pace, read_loads
 from device_plugin.adapters.exposition import Exposition
 from device_plugin.adapters.kube.fast_annotations import read_grant
 from device_plugin.adapters.kube.watch import ListWatch
+from device_plugin.allocator.allocator import Reservations
+from device_plugin.allocator.decisions import Decisions
+from device_plugin.allocator.explain import Explainer
+from device_plugin.allocator.refit import Refit
+from device_plugin.allocator.service import Shared
 from device_plugin.cluster.app import Extender
-from device_plugin.cluster.housekeeping.deletions import Deletions
-from device_plugin.cluster.housekeeping.loop import Housekeeping
-from device_plugin.cluster.housekeeping.touch import Touch
-from device_plugin.cluster.lead.leader import Leader
-from device_plugin.cluster.lead.leadership import Leadership
-from device_plugin.cluster.place.bind import Binder
-from device_plugin.cluster.place.counts import Counts
-from device_plugin.cluster.place.filter import Filter
-from device_plugin.cluster.place.refit import Refit
-from device_plugin.cluster.place.reservations import Reservations
-from device_plugin.cluster.place.service import Shared
+from device_plugin.cluster.bind import Binder
+from device_plugin.cluster.cluster_gauges import ClusterGauges
+from device_plugin.cluster.counts import Counts
+from device_plugin.cluster.deletions import Deletions
+from device_plugin.cluster.filter import Filter
+from device_plugin.cluster.housekeeping import Housekeeping
+from device_plugin.cluster.leader import Leader
+from device_plugin.cluster.leadership import Leadership
 from device_plugin.cluster.ports import Calls
-from device_plugin.cluster.preempt.preemption import Preemption
-from device_plugin.cluster.show.cluster_gauges import ClusterGauges
-from device_plugin.cluster.show.decisions import Decisions
-from device_plugin.cluster.show.explain import Explainer
-from device_plugin.cluster.watch.view import ClusterView
+from device_plugin.cluster.preemption import Preemption
+from device_plugin.cluster.touch import Touch
 from device_plugin.core.annotations import QUEUE
 from device_plugin.core.batch import QueuedJob
 from device_plugin.core.http_values import App
@@ -39,6 +38,7 @@ from device_plugin.core.loads import Load
 from device_plugin.core.requests import resource_names
 from device_plugin.kube.api import QUEUED_JOBS, Change, Ref, Where
 from device_plugin.kube.errors import ApiError, GoneError, RefusedError
+from device_plugin.state.view import ClusterView
 from device_plugin.wiring import fitting
 from device_plugin.wiring.build_info import with_build_info
 from device_plugin.wiring.cpu_pinning import CpuPinning

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-from device_plugin.cluster.ports import FitError
+from device_plugin.allocator.refit import FitError
 from device_plugin.core.placement.card_columns import CardKind
 from device_plugin.core.placement.policies import WorkloadTables
 from device_plugin.core.placement.workload import Weighted

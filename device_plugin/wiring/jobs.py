@@ -17,8 +17,6 @@ from device_plugin.adapters.agents import AgentPoller, Pace, read_progress
 from device_plugin.adapters.exposition import Exposition
 from device_plugin.adapters.kube.fast_annotations import read_grant
 from device_plugin.adapters.kube.watch import ListWatch
-from device_plugin.cluster.watch.records import beneficiary
-from device_plugin.cluster.watch.view import ClusterView
 from device_plugin.core.annotations import GROUP, QUEUE, RESIZE
 from device_plugin.core.batch import Job, QueuedJob
 from device_plugin.core.http_values import App
@@ -43,15 +41,17 @@ from device_plugin.jobs.ports import Holdings
 from device_plugin.jobs.show.announcer import Announcer
 from device_plugin.jobs.show.explain import JobExplainer
 from device_plugin.jobs.show.gauges import JobGauges
-from device_plugin.jobs.watch.creations import FailedCreations
-from device_plugin.jobs.watch.known import KnownJobs
-from device_plugin.jobs.watch.managed import ManagedJobs
-from device_plugin.jobs.watch.nodes import KnownNodes
-from device_plugin.jobs.watch.priorities import Priorities
-from device_plugin.jobs.watch.replicas import LiveReplicas
 from device_plugin.kube.api import JOBS, PRIORITY_CLASSES, Change, Ref, Where
 from device_plugin.kube.errors import ApiError
 from device_plugin.kube.leases import LEASES, Lease
+from device_plugin.state.creations import FailedCreations
+from device_plugin.state.jobs import KnownJobs
+from device_plugin.state.managed import ManagedJobs
+from device_plugin.state.nodes import KnownNodes
+from device_plugin.state.priorities import Priorities
+from device_plugin.state.records import beneficiary
+from device_plugin.state.replicas import LiveReplicas
+from device_plugin.state.view import ClusterView
 from device_plugin.wiring.build_info import with_build_info
 from device_plugin.wiring.replica import Replica
 from device_plugin.wiring.settings import JobsSettings

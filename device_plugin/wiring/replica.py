@@ -18,11 +18,11 @@ from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.endpoint import from_settings
 from device_plugin.adapters.kube.watch import ListWatch
 from device_plugin.adapters.probes import probes
-from device_plugin.cluster.watch.view import ClusterView
 from device_plugin.core.http_values import App
 from device_plugin.core.pods import Agent, Node, Pod
 from device_plugin.core.requests import resource_names
 from device_plugin.kube.api import AGENT_LABELS, AGENTS, NODES, PODS, Change, Where
+from device_plugin.state.view import ClusterView
 from device_plugin.wiring.commands import say_listening
 from device_plugin.wiring.loop_health import LoopHealth
 from device_plugin.wiring.memory import MemoryReturn, malloc_trim

@@ -11,13 +11,13 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from device_plugin.cluster.place.reservations import Reservations
-from device_plugin.cluster.watch.view import ClusterView
+from device_plugin.allocator.allocator import Reservations
 from device_plugin.core import annotations
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.ledger import Reservation
 from device_plugin.core.pods import Container, ContainerKind, Node, Pod
 from device_plugin.core.requests import DEFAULT_PREFIXES, MAX_GANG, Request
+from device_plugin.state.view import ClusterView
 from hack.bench.extender.cluster_model import CONTAINER, ClusterModel
 from hack.bench.report import BenchError, Report
 

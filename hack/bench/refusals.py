@@ -25,21 +25,21 @@ from device_plugin.adapters import extender
 from device_plugin.adapters.http.server import Server
 from device_plugin.adapters.kube.connections import Connections
 from device_plugin.adapters.kube.endpoint import Endpoint
+from device_plugin.allocator.allocator import Reservations
+from device_plugin.allocator.service import Shared
+from device_plugin.allocator.waiting.refusals import MOST_OF_NAMESPACE
 from device_plugin.cluster.app import filter_app
-from device_plugin.cluster.lead.leader import Leader
-from device_plugin.cluster.place.counts import Counts
-from device_plugin.cluster.place.filter import Filter
-from device_plugin.cluster.place.reservations import Reservations
-from device_plugin.cluster.place.service import Shared
+from device_plugin.cluster.counts import Counts
+from device_plugin.cluster.filter import Filter
+from device_plugin.cluster.leader import Leader
 from device_plugin.cluster.ports import Calls
-from device_plugin.cluster.refused.refusals import MOST_OF_NAMESPACE
-from device_plugin.cluster.watch.view import ClusterView
 from device_plugin.core import annotations
 from device_plugin.core.grants import Grant, Slice
 from device_plugin.core.placement.policies import NODE_SCORE
 from device_plugin.core.pods import Container, ContainerKind, Node, Pod
 from device_plugin.core.requests import DEFAULT_PREFIXES, resource_names
 from device_plugin.kube.leases import Lease
+from device_plugin.state.view import ClusterView
 from hack.bench.extender import api_objects
 from hack.bench.extender.cluster_model import ClusterModel
 from hack.bench.extender.load import orders

@@ -30,11 +30,11 @@ from vgpu_runtime.paths import SOURCES
 ROOT = SOURCES.parent
 POLICIES = ("manifests/admission", "manifests/components/jobs")
 # Modules whose functions return or yield sentences of an answer.
-ANSWERS = ("cluster/show/why_pod.py", "cli/fit.py", "cli/reading/cluster.py", "cli/reading/limit_mistakes.py")
+ANSWERS = ("allocator/why_pod.py", "cli/fit.py", "cli/reading/cluster.py", "cli/reading/limit_mistakes.py")
 # Modules whose functions return or yield what is wrong.
 PROBLEMS = {
     "Of requests": ("core/placement/place.py",),
-    "Of groups and roles": ("core/roles.py", "cluster/gangs/groups.py"),
+    "Of groups and roles": ("core/roles.py", "allocator/gangs/groups.py"),
     "Of settings": ("wiring/settings_checks.py",),
     "Of nodes": ("node/preflight.py", "node/other_plugins.py", "node/tickets.py"),
 }

@@ -7,7 +7,7 @@ from device_plugin.core.batch import Job, JobCondition
 from device_plugin.core.jobs.job import JobSpec
 from device_plugin.core.jobs.resize import Resize
 from device_plugin.core.pods import Pod
-from device_plugin.jobs.watch.managed import Managed
+from device_plugin.state.managed import Managed
 from tests.builders.jobs import job_spec
 
 GRACE = 30

@@ -12,8 +12,8 @@ from device_plugin.kube.api import QUEUED_JOBS, Kind, Named
 from device_plugin.kube.errors import from_status
 from device_plugin.wiring.commands import main
 from tests.cli.fleet import Fleet
-from tests.cluster.watch.test_promises import job, of, runs, shrinks
 from tests.cluster.world import World
+from tests.state.test_promises import job, of, runs, shrinks
 
 
 def defrag(fleet: Fleet, *words: str) -> int:

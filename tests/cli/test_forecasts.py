@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from device_plugin.allocator.why_pod import grant_text
 from device_plugin.cli.access import caller
-from device_plugin.cluster.show.why_pod import grant_text
 from device_plugin.core.grants import Grant
 from device_plugin.core.pod_states import PodState
 from device_plugin.core.pods import Pod

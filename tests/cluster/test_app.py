@@ -9,9 +9,9 @@ import pytest
 
 from device_plugin.adapters import extender
 from device_plugin.adapters.http.server import MOST_BYTES, Server
+from device_plugin.allocator.decisions import Decisions
 from device_plugin.cluster.app import Extender
 from device_plugin.cluster.ports import Calls
-from device_plugin.cluster.show.decisions import Decisions
 from tests.builders import objects
 from tests.builders.cards import CORES, MEM
 from tests.cluster.world import Replica, World

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from device_plugin.cluster.gangs import offered
-from device_plugin.cluster.place import learning
-from device_plugin.cluster.refused import refusals
-from device_plugin.cluster.show.cluster_gauges import KEPT, KEPT_LEFT_OUT, KEPT_MOST
-from device_plugin.cluster.watch.pods import KnownPods
+from device_plugin.allocator import learning
+from device_plugin.allocator.gangs import offered
+from device_plugin.allocator.waiting import refusals
+from device_plugin.cluster.cluster_gauges import KEPT, KEPT_LEFT_OUT, KEPT_MOST
 from device_plugin.core.errors import RequestError
 from device_plugin.core.placement.workload import MOST_SIZES
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import DEFAULT_PREFIXES, MAX_WORDS, parse_quantity, pod_request
+from device_plugin.state.pods import KnownPods
 from tests.builders.pods import pod
 from tests.cluster.gang_pods import member, more_nodes
 from tests.cluster.world import Replica, World

@@ -6,22 +6,21 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Protocol
 
-from device_plugin.cluster.housekeeping.deletions import Deletions
-from device_plugin.cluster.housekeeping.loop import Housekeeping
-from device_plugin.cluster.housekeeping.touch import Touch
-from device_plugin.cluster.lead.leader import Leader
-from device_plugin.cluster.lead.leadership import Leadership
-from device_plugin.cluster.place.bind import Binder
-from device_plugin.cluster.place.counts import Counts
-from device_plugin.cluster.place.filter import Filter
-from device_plugin.cluster.place.reservations import Reservations
-from device_plugin.cluster.place.service import Shared
+from device_plugin.allocator.allocator import Reservations
+from device_plugin.allocator.explain import Explainer
+from device_plugin.allocator.search import SearchCopy
+from device_plugin.allocator.service import Shared
+from device_plugin.cluster.bind import Binder
+from device_plugin.cluster.cluster_gauges import ClusterGauges
+from device_plugin.cluster.counts import Counts
+from device_plugin.cluster.deletions import Deletions
+from device_plugin.cluster.filter import Filter
+from device_plugin.cluster.housekeeping import Housekeeping
+from device_plugin.cluster.leader import Leader
+from device_plugin.cluster.leadership import Leadership
 from device_plugin.cluster.ports import BindCall
-from device_plugin.cluster.preempt.preemption import Preemption
-from device_plugin.cluster.preempt.search import SearchCopy
-from device_plugin.cluster.show.cluster_gauges import ClusterGauges
-from device_plugin.cluster.show.explain import Explainer
-from device_plugin.cluster.watch.view import ClusterView
+from device_plugin.cluster.preemption import Preemption
+from device_plugin.cluster.touch import Touch
 from device_plugin.core import annotations
 from device_plugin.core.batch import QueuedJob
 from device_plugin.core.cards import Inventory
@@ -30,6 +29,7 @@ from device_plugin.core.requests import DEFAULT_PREFIXES
 from device_plugin.kube.api import EVERYWHERE, NODES, PODS, Kind, Listed, Named, Object, Ref, Where
 from device_plugin.kube.errors import GoneError, RefusedError, UnknownError
 from device_plugin.kube.leases import LEASES, Lease
+from device_plugin.state.view import ClusterView
 from tests.builders.cards import inventory
 from tests.builders.pods import pod
 

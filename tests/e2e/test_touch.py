@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from device_plugin.cluster.housekeeping.touch import ASKED_SECONDS
+from device_plugin.cluster.touch import ASKED_SECONDS
 from hack.testbed import audit
 from tests.e2e import nodes, service
 from tests.e2e.kubectl import Kubectl

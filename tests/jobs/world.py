@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from device_plugin.cluster.watch.view import ClusterView
 from device_plugin.core.annotations import GRANT, QUEUE, RESIZE
 from device_plugin.core.batch import FailedCreation, Job, JobCondition
 from device_plugin.core.grants import Grant, Slice
@@ -24,13 +23,14 @@ from device_plugin.jobs.plan.leases import PoolLeases
 from device_plugin.jobs.plan.planners import Planners
 from device_plugin.jobs.plan.round import Rounds
 from device_plugin.jobs.ports import Holdings
-from device_plugin.jobs.watch.creations import FailedCreations
-from device_plugin.jobs.watch.known import KnownJobs
-from device_plugin.jobs.watch.managed import ManagedJobs
-from device_plugin.jobs.watch.nodes import KnownNodes
 from device_plugin.kube.api import FAILED_CREATIONS, JOBS, PODS, Kind, Listed, Named, Object, Ref, Where
 from device_plugin.kube.errors import ConflictError, GoneError
 from device_plugin.kube.leases import LEASES, Lease
+from device_plugin.state.creations import FailedCreations
+from device_plugin.state.jobs import KnownJobs
+from device_plugin.state.managed import ManagedJobs
+from device_plugin.state.nodes import KnownNodes
+from device_plugin.state.view import ClusterView
 from tests.builders.batch_jobs import waiting
 from tests.builders.cards import FAMILY, inventory
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from device_plugin.cluster.ports import FitError
+from device_plugin.allocator.refit import FitError
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.placement.card_columns import CardKind
 from device_plugin.core.placement.policies import WorkloadTables

@@ -15,6 +15,12 @@ from typing import Any
 
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.fast_annotations import read_grant, read_inventory
+from device_plugin.allocator.allocator import Reservations
+from device_plugin.allocator.decisions import Decisions, DecisionsError
+from device_plugin.allocator.dry_run import DryRun
+from device_plugin.allocator.search import SearchCopy
+from device_plugin.allocator.service import Shared, only_reads
+from device_plugin.allocator.why_pod import PodAnswers
 from device_plugin.cli.access.caller import NAMESPACE
 from device_plugin.cli.access.port_forward import ForwardError, get
 from device_plugin.cli.reading.allocator_deployment import (
@@ -22,13 +28,6 @@ from device_plugin.cli.reading.allocator_deployment import (
     allocator_leader,
     read_allocator,
 )
-from device_plugin.cluster.place.reservations import Reservations
-from device_plugin.cluster.place.service import Shared, only_reads
-from device_plugin.cluster.preempt.search import SearchCopy
-from device_plugin.cluster.show.decisions import Decisions, DecisionsError
-from device_plugin.cluster.show.dry_run import DryRun
-from device_plugin.cluster.show.why_pod import PodAnswers
-from device_plugin.cluster.watch.view import ClusterView
 from device_plugin.core.annotations import QUEUE
 from device_plugin.core.batch import QueuedJob
 from device_plugin.core.errors import AnnotationError, VgpuError
@@ -38,6 +37,7 @@ from device_plugin.core.pods import Node, Pod
 from device_plugin.core.requests import DEFAULT_PREFIXES, family_of
 from device_plugin.kube.api import NODES, PODS, QUEUED_JOBS, Where
 from device_plugin.kube.errors import ApiError, ForbiddenError, GoneError, RefusedError
+from device_plugin.state.view import ClusterView
 
 
 class MissingListError(VgpuError):

@@ -16,17 +16,16 @@ from typing import Any
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.fast_annotations import read_grant
 from device_plugin.adapters.kube.watch import ListWatch
+from device_plugin.allocator.allocator import Reservations
+from device_plugin.allocator.explain import Explainer
+from device_plugin.allocator.service import Shared, only_reads
+from device_plugin.allocator.why_pod import asked_text
 from device_plugin.cli.access.caller import may_follow
 from device_plugin.cli.reading.cluster import MissingRight
 from device_plugin.cli.reading.reader import rule_to_list
 from device_plugin.cli.ui import rows
 from device_plugin.cli.ui.entries import PageEntries
 from device_plugin.cli.ui.rows import Namespaced
-from device_plugin.cluster.place.reservations import Reservations
-from device_plugin.cluster.place.service import Shared, only_reads
-from device_plugin.cluster.show.explain import Explainer
-from device_plugin.cluster.show.why_pod import asked_text
-from device_plugin.cluster.watch.view import ClusterView
 from device_plugin.core.annotations import GROUP, QUEUE, RESIZE
 from device_plugin.core.batch import Job, QueuedJob
 from device_plugin.core.errors import RequestError
@@ -34,6 +33,7 @@ from device_plugin.core.ledger import NodeState
 from device_plugin.core.pods import Node, Pod
 from device_plugin.kube.api import EVERYWHERE, JOBS, NODES, PODS, Change, Kind, Where
 from device_plugin.kube.errors import ApiError, ForbiddenError
+from device_plugin.state.view import ClusterView
 
 # Seconds in which changes are gathered, so that a burst costs one look at what changed.
 GATHER_SECONDS = 0.05

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from device_plugin.cluster.show.explain import Explainer
+from device_plugin.allocator.explain import Explainer
 from device_plugin.core.annotations import MAX_COMPUTE_UNITS, MAX_REPLICAS, MIN_REPLICAS, QUEUE, WIDTHS
 from device_plugin.core.batch import Job
 from device_plugin.core.cards import Card

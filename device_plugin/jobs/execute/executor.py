@@ -32,7 +32,7 @@ from device_plugin.jobs.execute.stages import (
     wanted,
 )
 from device_plugin.jobs.execute.writes import JOIN_SECONDS, Action, Write, answer_by
-from device_plugin.jobs.watch.managed import Managed
+from device_plugin.state.managed import Managed
 
 # A record has whole seconds: one that must count as later than another is made a second later at least, whatever the
 # clocks of two replicas say.

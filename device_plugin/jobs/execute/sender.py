@@ -12,9 +12,9 @@ from dataclasses import replace
 
 from device_plugin.core.batch import Job
 from device_plugin.jobs.execute.writes import Write
-from device_plugin.jobs.watch.known import KnownJobs
 from device_plugin.kube.api import JOBS, Api
 from device_plugin.kube.errors import ApiError, ConflictError, GoneError, RefusedError, UnknownError
+from device_plugin.state.jobs import KnownJobs
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from device_plugin.core.jobs.groups import undeclared
 from device_plugin.core.jobs.job import JobKey
 from device_plugin.core.jobs.resize import Resize
 from device_plugin.core.jobs.spec import ROLES
-from device_plugin.jobs.watch.managed import Managed
+from device_plugin.state.managed import Managed
 
 
 class Stage(Enum):

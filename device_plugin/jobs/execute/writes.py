@@ -13,8 +13,8 @@ from device_plugin.core.annotations import CHECKPOINT, MAX_INT, POOL, RESIZE
 from device_plugin.core.jobs.checkpoint import Checkpoint
 from device_plugin.core.jobs.job import JobKey
 from device_plugin.core.jobs.resize import Resize
-from device_plugin.jobs.watch.managed import Managed
 from device_plugin.kube.api import JOBS, PODS, Kind, Named, Object
+from device_plugin.state.managed import Managed
 
 # Seconds in which the pods of a job that was started or widened are expected to be bound.
 JOIN_SECONDS = 60.0

@@ -15,7 +15,7 @@ from device_plugin.jobs.execute.writes import Action, Write
 from device_plugin.jobs.plan.fork import Fork
 from device_plugin.jobs.plan.partition import Partition, PoolChoice, PoolHoldings
 from device_plugin.jobs.ports import Holdings
-from device_plugin.jobs.watch.managed import Managed
+from device_plugin.state.managed import Managed
 
 # Seconds without jobs after which a pool needs no planner any more.
 QUIET_SECONDS = 600.0

@@ -19,7 +19,7 @@ from device_plugin.core.placement import Placer
 from device_plugin.core.requests import PodRequest
 from device_plugin.core.timestamps import seconds
 from device_plugin.jobs.ports import Holdings
-from device_plugin.jobs.watch.managed import Managed
+from device_plugin.state.managed import Managed
 
 # Seconds in which a pod for which there are cards is bound: a scheduler's backoff is less.
 PLACE_SECONDS = 60.0

@@ -19,8 +19,8 @@ from device_plugin.core.jobs.pools import (
 from device_plugin.core.ledger import Snapshot
 from device_plugin.core.node_constraints import NodeIndex
 from device_plugin.jobs.ports import Holdings
-from device_plugin.jobs.watch.known import KnownJobs
-from device_plugin.jobs.watch.managed import Managed
+from device_plugin.state.jobs import KnownJobs
+from device_plugin.state.managed import Managed
 
 
 @dataclass(frozen=True, slots=True)

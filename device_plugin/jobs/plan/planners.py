@@ -12,8 +12,8 @@ from device_plugin.jobs.plan.leases import PoolLeases
 from device_plugin.jobs.plan.partition import Partition, Partitions, PoolHoldings, PoolJobs
 from device_plugin.jobs.plan.round import Rounds
 from device_plugin.jobs.ports import Holdings
-from device_plugin.jobs.watch.known import KnownJobs
-from device_plugin.jobs.watch.managed import ManagedJobs
+from device_plugin.state.jobs import KnownJobs
+from device_plugin.state.managed import ManagedJobs
 
 
 class MakeRounds(Protocol):

@@ -13,7 +13,7 @@ from device_plugin.core.jobs.history import ENOUGH_S
 from device_plugin.core.jobs.rates import LearntRates, Rates
 from device_plugin.core.ledger import Snapshot
 from device_plugin.jobs.ports import Holdings
-from device_plugin.jobs.watch.managed import Managed, ManagedJobs
+from device_plugin.state.managed import Managed, ManagedJobs
 
 # Seconds between two looks at what the Jobs have told.
 LOOK_SECONDS = 60.0

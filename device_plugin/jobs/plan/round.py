@@ -27,8 +27,8 @@ from device_plugin.jobs.plan.fork import Fork, Free
 from device_plugin.jobs.plan.rate_learning import RateLearning
 from device_plugin.jobs.plan.states import eased, round_input
 from device_plugin.jobs.ports import Holdings
-from device_plugin.jobs.watch.creations import FailedCreations
-from device_plugin.jobs.watch.managed import Managed, ManagedJobs
+from device_plugin.state.creations import FailedCreations
+from device_plugin.state.managed import Managed, ManagedJobs
 
 log = logging.getLogger(__name__)
 

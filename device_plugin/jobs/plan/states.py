@@ -18,7 +18,7 @@ from device_plugin.jobs.execute.stages import (
     stages,
 )
 from device_plugin.jobs.plan.fork import Fork
-from device_plugin.jobs.watch.managed import Managed
+from device_plugin.state.managed import Managed
 
 
 @dataclass(frozen=True, slots=True)

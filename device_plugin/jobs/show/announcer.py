@@ -17,10 +17,10 @@ from device_plugin.jobs.plan.round import Round, Rounds
 from device_plugin.jobs.show.backlog import Backlog
 from device_plugin.jobs.show.next_change import waiting_change
 from device_plugin.jobs.show.views import needed, refusals
-from device_plugin.jobs.watch.known import KnownJobs
-from device_plugin.jobs.watch.managed import paused_until
 from device_plugin.kube.api import JOBS, Api
 from device_plugin.kube.errors import ApiError
+from device_plugin.state.jobs import KnownJobs
+from device_plugin.state.managed import paused_until
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from device_plugin.core.jobs.sizing import span
 from device_plugin.jobs.plan.planners import Planners
 from device_plugin.jobs.plan.round import Round
 from device_plugin.jobs.show.views import JobView, views
-from device_plugin.jobs.watch.known import KnownJobs
+from device_plugin.state.jobs import KnownJobs
 
 
 class JobExplainer:

@@ -10,7 +10,7 @@ from device_plugin.jobs.plan.planners import Planners
 from device_plugin.jobs.plan.round import Round
 from device_plugin.jobs.show.explain import by_phase, widths
 from device_plugin.jobs.show.views import stuck_for
-from device_plugin.jobs.watch.known import KnownJobs
+from device_plugin.state.jobs import KnownJobs
 
 JOBS = Metric(
     "vgpu_jobs",

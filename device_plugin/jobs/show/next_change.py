@@ -10,7 +10,7 @@ from device_plugin.core.jobs.queue import due, due_at
 from device_plugin.core.jobs.rank import kept_until
 from device_plugin.core.jobs.resize import api_time
 from device_plugin.core.jobs.rules import Rules
-from device_plugin.jobs.watch.managed import Managed
+from device_plugin.state.managed import Managed
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from device_plugin.jobs.execute.stages import by_beneficiary, stages
 from device_plugin.jobs.plan.planners import Planners, PoolPlanner
 from device_plugin.jobs.plan.round import Round
 from device_plugin.jobs.show.next_change import NextChange, next_change
-from device_plugin.jobs.watch.known import KnownJobs
-from device_plugin.jobs.watch.managed import Managed
+from device_plugin.state.jobs import KnownJobs
+from device_plugin.state.managed import Managed
 
 CORRECTION = "a correction"
 GIVEN = "pods of other jobs that leave"

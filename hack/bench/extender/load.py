@@ -18,7 +18,7 @@ from typing import Any
 from device_plugin.adapters.http.client import LOST
 from device_plugin.adapters.kube.connections import Connections
 from device_plugin.adapters.kube.endpoint import Endpoint
-from device_plugin.cluster.place.filter import NOT_YET
+from device_plugin.cluster.filter import NOT_YET
 from hack.bench.extender import api_objects
 from hack.bench.extender.api_objects import PodTexts
 from hack.bench.extender.cluster_model import ClusterModel, uid

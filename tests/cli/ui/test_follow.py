@@ -13,12 +13,12 @@ from device_plugin.cli.access.caller import MAY_I
 from device_plugin.cli.ui import follow, rows
 from device_plugin.cli.ui.entries import PageEntries
 from device_plugin.cli.ui.follow import ClusterFollower
-from device_plugin.cluster.watch.view import ClusterView
 from device_plugin.core.annotations import GROUP, GROUP_SIZE, MAX_REPLICAS, QUEUE
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import DEFAULT_PREFIXES
 from device_plugin.kube.api import EVERYWHERE, PODS, Kind, Listed, Object, Where
 from device_plugin.kube.errors import ForbiddenError
+from device_plugin.state.view import ClusterView
 from hack.embedded.apiserver.registry import Deletion
 from hack.embedded.apiserver.resources import NODES, RequestTarget
 from tests.builders import objects

@@ -17,8 +17,8 @@ from device_plugin.core.jobs.resize import Resize, api_time
 from device_plugin.core.pods import Pod
 from device_plugin.jobs.execute.executor import ASK_SECONDS, MOST_KEPT, SPARED_SECONDS, Executor
 from device_plugin.jobs.execute.writes import JOIN_SECONDS, Action, Write
-from device_plugin.jobs.watch.managed import FIRST_PAUSE, Managed
 from device_plugin.kube.api import JOBS, PODS
+from device_plugin.state.managed import FIRST_PAUSE, Managed
 from tests.builders.batch_jobs import GRACE, ended, job, managed, replica, resize, spec, waiting
 from tests.builders.pods import main
 from tests.jobs.execute.world import grant

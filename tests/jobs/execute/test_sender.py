@@ -9,8 +9,8 @@ from device_plugin.core.annotations import CHECKPOINT
 from device_plugin.core.jobs.checkpoint import Checkpoint
 from device_plugin.jobs.execute.sender import FIRST_CONFLICT, FRESH_SECONDS, Sender
 from device_plugin.jobs.execute.writes import Action, Write
-from device_plugin.jobs.watch.known import KnownJobs
 from device_plugin.kube.errors import GoneError
+from device_plugin.state.jobs import KnownJobs
 from tests.builders.batch_jobs import managed, replica, resize, spec, waiting
 from tests.jobs.world import JobApi
 

@@ -6,7 +6,7 @@ import pytest
 
 from device_plugin.core.jobs.resize import Resize
 from device_plugin.jobs.execute.stages import Stage, stage, stages
-from device_plugin.jobs.watch.managed import Managed
+from device_plugin.state.managed import Managed
 from tests.builders.batch_jobs import ended, job, managed, replica, resize, spec, waiting
 
 NOW, LATE = 1010.0, 2000.0

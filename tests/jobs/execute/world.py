@@ -13,8 +13,8 @@ from device_plugin.core.jobs.resize import Resize
 from device_plugin.core.pods import Container, ContainerKind, Pod
 from device_plugin.jobs.execute.executor import Executor
 from device_plugin.jobs.execute.writes import Action, Write
-from device_plugin.jobs.watch.managed import Managed
 from device_plugin.kube.errors import ConflictError, GoneError
+from device_plugin.state.managed import Managed
 from tests.builders.batch_jobs import replica, spec, waiting
 
 CARD_MIB = 16368

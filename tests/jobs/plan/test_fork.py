@@ -17,7 +17,7 @@ from device_plugin.core.placement import Placer
 from device_plugin.core.pods import Node, Pod
 from device_plugin.core.requests import PodRequest
 from device_plugin.jobs.plan.fork import PLACE_SECONDS, Expected, Fork, Free, Unadmitted, expected
-from device_plugin.jobs.watch.managed import Managed
+from device_plugin.state.managed import Managed
 from tests.builders.batch_jobs import job, managed, replica, resize, spec, waiting
 from tests.builders.cards import inventory
 from tests.jobs.world import CARD_MIB, CORES, ONE_CARD, World

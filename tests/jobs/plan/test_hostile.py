@@ -28,8 +28,8 @@ from device_plugin.jobs.plan.states import round_input
 from device_plugin.jobs.show.announcer import Announcer
 from device_plugin.jobs.show.explain import JobExplainer
 from device_plugin.jobs.show.gauges import JobGauges
-from device_plugin.jobs.watch.managed import Managed, planned
 from device_plugin.kube.api import Kind, Listed, Named, Object
+from device_plugin.state.managed import Managed, planned
 from tests.builders.cards import FAMILY, MEM
 from tests.jobs.world import ONE_CARD, World
 

@@ -1,0 +1,342 @@
+"""Reservations: the decisions of /filter that are not bound yet, the refused pods, and the pods that may preempt.
+
+Only the leader has them, in memory. A reservation ends by its Binding, by time, with its gang, or when its pod or its
+slices change; the view reports these changes.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from math import inf
+
+from device_plugin.allocator.gangs.gangs import Gangs
+from device_plugin.allocator.gangs.groups import GroupName, Groups
+from device_plugin.allocator.learning import Learning
+from device_plugin.allocator.waiting.node_lists import NodeLists
+from device_plugin.allocator.waiting.preemption_queue import Pending, PreemptionQueue
+from device_plugin.allocator.waiting.refusal_budget import RefusalBudget
+from device_plugin.allocator.waiting.refusals import PostponedPods, Refusals, WaitingPods, WaitsFor
+from device_plugin.core.annotations import GROUP
+from device_plugin.core.app_types import Scoring
+from device_plugin.core.errors import RequestError
+from device_plugin.core.grants import Grant
+from device_plugin.core.ledger import Holder, Reservation, ReservationStage
+from device_plugin.core.placement import Placer, Refusal, Refused
+from device_plugin.core.placement.place import BY_DEFAULT
+from device_plugin.core.placement.policies import NODE_SCORE
+from device_plugin.core.pods import Pod
+from device_plugin.core.rearrange import Planner
+from device_plugin.core.reasons import Reason
+from device_plugin.core.requests import PodRequest
+from device_plugin.state.pods import taken_back
+from device_plugin.state.view import ClusterView
+
+log = logging.getLogger(__name__)
+
+Decide = Callable[[Pod, PodRequest, Sequence[str]], tuple[PodRequest, Grant | Refused]]
+
+
+class Reservations:
+    """Places pods, and holds each grant until it is bound or its reservation ends. Each call takes the view's lock."""
+
+    def __init__(
+        self, view: ClusterView, seconds: float, clock: Callable[[], float], scoring: Scoring = BY_DEFAULT
+    ) -> None:
+        self._view = view
+        self._ledger = view.ledger
+        self._seconds = seconds
+        self._clock = clock
+        self.placer = Placer(view.ledger, loads=view.measured.loads, scoring=scoring)
+        self.planner = Planner(view.ledger, self.placer)
+        node_lists = NodeLists(self.placer.table)
+        self.budget = RefusalBudget(clock)
+        self.refusals = Refusals(view.ledger, self.placer)
+        self.waiting = WaitingPods(view.ledger, node_lists)
+        self.postponed = PostponedPods()
+        self.preemption_queue = PreemptionQueue(node_lists)
+        self.groups = Groups(view.ledger)
+        self.gangs = Gangs(
+            view.ledger,
+            self.placer,
+            self.groups,
+            seconds,
+            view.pods.request_of,
+            node_lists,
+            self.budget,
+            clock,
+        )
+        self.learning = Learning(view.pods.request_of, view.pods.get)
+        view.follow(self)
+
+    # Decisions
+
+    def prepare(self, request: PodRequest, nodes: Sequence[str]) -> None:
+        """Look up the names of `nodes` for a decision about the request; called before the lock is taken."""
+        if request.gang is not None:
+            return
+        if self.refusals.knows(request):
+            # The nodes of a refused pod are remembered.
+            self.placer.table.chosen(nodes)
+        else:
+            self.placer.prepare(request, nodes)
+
+    def reserve(
+        self, pod: Pod, request: PodRequest, nodes: Sequence[str], *, named: bool = False
+    ) -> Reservation | Refused:
+        """Place the pod on one of `nodes`: its reservation, which replaces an earlier one, or the refusal.
+
+        A pod of a gang keeps an earlier reservation on one of `nodes`. If it has none, all pods of its gang are placed,
+        or none. `named`: /bind named the node for this pod alone, so it is not offered to the others of its gang, and
+        its refusal is not charged. Raises LaterError.
+        """
+        with self._view.lock:
+            self.expire()
+            if not named and (wrong := self.groups.problem((pod.namespace, pod.label(GROUP)))):
+                refused = Refused(lambda: Refusal.saying(Reason.MALFORMED, wrong))
+                gang = request.gang is not None
+                self.waiting.note(
+                    self._view.known(pod), nodes, refused, gang=gang, waits_for=WaitsFor.ANYTHING
+                )
+                return refused
+            beneficiary = self._view.promises.of(pod)
+            if not beneficiary:
+                return self._reserve(pod, request, nodes, named=named)
+            with self._view.promises.open(beneficiary):
+                return self._reserve(pod, request, nodes, named=named, promised=True)
+
+    def in_group(self, pod: Pod, request: PodRequest) -> PodRequest:
+        """The request, with the pod's rank in its group where its placement policy looks at that."""
+        if request.policy != NODE_SCORE:
+            return request
+        with self._view.lock:
+            return replace(request, rank=self.groups.rank(pod))
+
+    def news(self) -> object:
+        """A value that changes whenever a refused pod may fit again."""
+        return self._ledger.freed, self.groups.news
+
+    # What becomes of a reservation
+
+    def nominate(self, pending: Pending, grant: Grant, seconds: float) -> None:
+        """Hold `grant` for the pending pod for `seconds`.
+
+        Until the evicted pods have ended it counts beside theirs.
+        """
+        with self._view.lock:
+            until = self._clock() + seconds
+            self._ledger.put(
+                Reservation.for_pod(pending.pod, pending.request, grant, until, ReservationStage.NOMINATED)
+            )
+
+    def resume(self, pending: Pending) -> None:
+        """Release the nomination of a pod whose victims stay, and put the pod back into the preemption queue."""
+        with self._view.lock:
+            found = self._ledger.reservation(pending.pod.uid)
+            if found is not None and found.stage is ReservationStage.NOMINATED:
+                self.release(pending.pod.uid)
+                self.preemption_queue.add(pending)
+
+    def claim(self, uid: str, node: str) -> Reservation | None:
+        """The pod's WAITING reservation on `node`, which becomes BINDING; None if there is none."""
+        with self._view.lock:
+            self.expire()
+            found = self._ledger.reservation(uid)
+            if found is None or found.stage is not ReservationStage.WAITING or found.grant.node != node:
+                return None
+            if not self._ledger.fits_still(found.grant):
+                # Since it was chosen the card was cordoned, fell sick or reports less: nothing new is bound to it.
+                self.release(uid)
+                return None
+            claimed = replace(found, stage=ReservationStage.BINDING, sent=self._clock(), expires=inf)
+            self._ledger.put(claimed)
+            return claimed
+
+    def unknown(self, reservation: Reservation) -> Reservation | None:
+        """The reservation as UNKNOWN, after its Binding got no clear answer; None if it ended meanwhile."""
+        with self._view.lock:
+            found = self._ledger.reservation(reservation.pod.uid)
+            if found is None:
+                return None
+            unknown = replace(found, stage=ReservationStage.UNKNOWN)
+            self._ledger.put(unknown)
+            return unknown
+
+    def release(self, uid: str) -> None:
+        """End the pod's holding, and the reservations of its gang unless a Binding of the gang was sent."""
+        with self._view.lock:
+            self._view.free(uid)
+            self._release_incomplete(self.gangs.name(uid))
+
+    def release_unbound(self, uid: str) -> None:
+        """End the pod's reservation after its Binding failed; in a gang it is WAITING again instead.
+
+        If the pod is known to be bound there is no reservation, and its holding stays.
+        """
+        with self._view.lock:
+            found = self._ledger.reservation(uid)
+            if found is not None and not self.gangs.put_back(found):
+                self._view.free(uid)
+
+    def give_back(self, holder: Holder) -> None:
+        """Release a pod's reservation if it is WAITING: the pod was preempted or refused, or must be placed anew."""
+        with self._view.lock:
+            found = self._ledger.reservation(holder)
+            if found is not None and found.stage is ReservationStage.WAITING:
+                log.info("reservation given back pod=%s/%s", found.pod.namespace, found.pod.name)
+                self.release(found.pod.uid)
+
+    def expire(self) -> None:
+        """Release the reservations that were not bound in time."""
+        with self._view.lock:
+            self._view.expire()
+            now = self._clock()
+            for uid in (*self._ledger.expired(now), *self.gangs.expired(now)):
+                held = self._ledger.reservation(uid)
+                name = f"{held.pod.namespace}/{held.pod.name}" if held is not None else uid
+                log.info("reservation expired pod=%s", name)
+                self.release(uid)
+
+    def drop(self) -> None:
+        """End the term: release all reservations without a Binding under way, and empty the queues.
+
+        The outcome of a Binding that is under way will be read from its pod.
+        """
+        with self._view.lock:
+            for reservation in self._ledger.reservations():
+                if not reservation.under_way:
+                    self.release(reservation.pod.uid)
+            self.preemption_queue.clear()
+            self.waiting.clear()
+
+    # As a follower of the view
+
+    def see(self, pod: Pod, before: Pod | None) -> None:
+        """Record the pod in its group and gang; count the request of a new pod."""
+        if before is None:
+            self.learning.arrived(pod, self._clock() if self._view.pods_listed else -inf)
+        self._release_incomplete(self.gangs.see(pod))
+
+    def account(self, pod: Pod, before: Pod | None, *, changed: bool) -> None:
+        """End the reservation of a pod that is deleted, changed or taken back, and those of a gang that lost a pod."""
+        if changed and pod.node and not pod.ended:
+            self.preemption_queue.held(pod.priority)
+            self.waiting.drop(pod.uid)
+            self.postponed.drop(pod.uid)
+        elif changed and not pod.ended:
+            self._account_unbound(pod, before)
+        self._release_incomplete(self.gangs.name_unless_bound(pod.uid))
+
+    def forget(self, uid: str) -> None:
+        """Remove all records of a pod that is gone, or cannot be read any more."""
+        self.preemption_queue.forget(uid)
+        self.waiting.drop(uid)
+        self.postponed.drop(uid)
+        self.learning.forget(uid)
+        self._release_incomplete(self.gangs.forget(uid))
+
+    # With the lock held
+
+    def _reserve(
+        self, pod: Pod, request: PodRequest, nodes: Sequence[str], *, named: bool, promised: bool = False
+    ) -> Reservation | Refused:
+        if request.gang is not None:
+            return self._reserve_gang(pod, request, nodes, named=named)
+        decide = self._decided_alone if promised else self._decided
+        alone = partial(self._reserve_alone, pod, request, nodes, decide, named=named)
+        return alone() if named else self.budget.decided(pod.namespace, request, alone)
+
+    def _reserve_alone(
+        self, pod: Pod, request: PodRequest, nodes: Sequence[str], decide: Decide, *, named: bool
+    ) -> Reservation | Refused:
+        before = self._ledger.reservation(pod.uid)
+        self.release(pod.uid)
+        request, answer = decide(pod, request, nodes)
+        if isinstance(answer, Refused):
+            pod = self._view.known(pod)
+            self._queue_preemption(Pending(pod, request, nodes), before)
+            if not named:
+                self.waiting.note(pod, nodes, answer, gang=False, waits_for=WaitsFor.CARDS)
+            return answer
+        made = Reservation.for_pod(pod, request, answer, self._clock() + self._seconds)
+        self._ledger.put(made)
+        self.preemption_queue.forget(pod.uid)
+        self.waiting.drop(pod.uid)
+        return made
+
+    def _reserve_gang(
+        self, pod: Pod, request: PodRequest, nodes: Sequence[str], *, named: bool
+    ) -> Reservation | Refused:
+        known = self._view.known(pod)
+        found = self.gangs.reserve(pod, request, nodes, named=named)
+        if isinstance(found, Reservation):
+            self.waiting.drop(pod.uid)
+            return found
+        refused = Refused(lambda: found)
+        if not named:
+            self.waiting.note(known, nodes, refused, gang=True, waits_for=WaitsFor.ANYTHING)
+        return refused
+
+    def _decided(
+        self, pod: Pod, request: PodRequest, nodes: Sequence[str]
+    ) -> tuple[PodRequest, Grant | Refused]:
+        """Return the request, with the pod's rank in its group if that was needed, and the decision.
+
+        Most pods are refused by the cards alone, and most of these refusals are remembered: the rank of such a pod is
+        not computed.
+        """
+        answer: Grant | Refused | None = self.refusals.get(pod, request, nodes)
+        if answer is not None:
+            return request, answer
+        if request.policy == NODE_SCORE and pod.label(GROUP):
+            answer = self.placer.hopeless(request, nodes, vetted=True)
+            if answer is None:
+                request = self.in_group(pod, request)
+                answer = self.refusals.get(pod, request, nodes)
+                if answer is not None:
+                    return request, answer
+        answer = answer or self.placer.decide(request, nodes, vetted=True)
+        if isinstance(answer, Refused):
+            self.refusals.note(pod, request, nodes, answer)
+        return request, answer
+
+    def _decided_alone(
+        self, pod: Pod, request: PodRequest, nodes: Sequence[str]
+    ) -> tuple[PodRequest, Grant | Refused]:
+        """Like `_decided`, without remembered refusals: for a pod to which slices are promised there is other room."""
+        request = self.in_group(pod, request)
+        return request, self.placer.decide(request, nodes, vetted=True)
+
+    def _queue_preemption(self, pending: Pending, before: Reservation | None) -> None:
+        """Restore the nomination that a refused pod had; a pod without one goes into the preemption queue."""
+        if (
+            before is not None
+            and before.stage is ReservationStage.NOMINATED
+            and before.request == pending.request
+        ):
+            self._ledger.put(before)
+        else:
+            if self.preemption_queue.may_win(pending.pod):
+                pending = replace(pending, request=self.in_group(pending.pod, pending.request))
+            self.preemption_queue.add(pending)
+
+    def _account_unbound(self, pod: Pod, before: Pod | None) -> None:
+        reservation = self._ledger.reservation(pod.uid)
+        if reservation is None or reservation.under_way:
+            return
+        try:
+            request = self._view.pods.request_of(pod)
+        except RequestError:
+            request = None
+        # A pod that is being deleted is never bound, and a finalizer may keep it for ever.
+        if pod.deleting or request != reservation.request:
+            log.info("reservation released: deleted or changed pod=%s/%s", pod.namespace, pod.name)
+            self.release(pod.uid)
+        elif taken_back(before, pod, reservation) and not self.gangs.under_way(pod.uid):
+            # Once a pod of a gang is bound the rest keep their places: a Binding that failed is tried again.
+            self.give_back(pod.uid)
+
+    def _release_incomplete(self, gang: GroupName | None) -> None:
+        """Release the reservations of a gang that no longer has one for each of its pods."""
+        for uid in self.gangs.release_incomplete(gang) if gang is not None else ():
+            self._view.free(uid)

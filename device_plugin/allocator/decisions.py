@@ -1,0 +1,77 @@
+"""/decisions: the leader's reservations and target workload, so that people's commands decide as it does."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from device_plugin.allocator.service import Service
+from device_plugin.core.errors import AnnotationError, VgpuError
+from device_plugin.core.grants import Grant
+from device_plugin.core.hosts import HostAmounts
+from device_plugin.core.ledger import Holding
+from device_plugin.core.placement.policies import WorkloadTables
+from device_plugin.core.placement.workload import Weighted
+from device_plugin.core.requests import Request, Selector, Shape
+
+
+class DecisionsError(VgpuError):
+    """The answer of the leader cannot be read: its version is another one.
+
+    Cure: use the vgpu command of the allocator's version.
+    """
+
+
+class Decisions(Service):
+    """Writes and takes over the decisions of a replica that are not in the API server."""
+
+    def as_object(self) -> Mapping[str, Any]:
+        """The present decisions as JSON; `leader` is false if this replica decides nothing."""
+        with self._view.lock:
+            reserved = [
+                {
+                    "pod": f"{each.pod.namespace}/{each.pod.name}", "stage": each.stage.value,
+                    "grant": each.grant.encode(), "host": asdict(each.host),
+                }
+                for each in self._view.ledger.reservations()
+            ]  # fmt: skip
+            shapes = self._reservations.placer.tables.shapes
+        workload = [{"shape": asdict(each.shape), "count": each.count} for each in shapes]
+        return {"leader": not self._why_not_leading(), "reserved": reserved, "workload": workload}
+
+    def take_over(self, told: Mapping[str, Any]) -> int:
+        """Hold what a leader has reserved, and use its target workload; returns the number of reservations.
+
+        A reservation of a pod that is bound or gone by now is left out. It takes up to 2 s to compute the tables.
+        Raises DecisionsError.
+        """
+        try:
+            holdings = [_holding(each) for each in told["reserved"]]
+            shapes = [Weighted(_shape(each["shape"]), float(each["count"])) for each in told["workload"]]
+        except (AnnotationError, KeyError, TypeError, ValueError) as error:
+            raise DecisionsError(
+                f"the allocator's decisions cannot be read ({error}): use the vgpu command of its version"
+            ) from error
+        with self._view.lock:
+            taken = [each for each in holdings if self._waits(each)]
+            for holding in taken:
+                self._view.ledger.put(holding)
+            placer = self._reservations.placer
+            placer.use(WorkloadTables(*placer.supply(), shapes))
+        return len(taken)
+
+    def _waits(self, holding: Holding) -> bool:
+        pod = self._view.pods.get(holding.holder)
+        return pod is not None and not pod.node and not pod.ended
+
+
+def _holding(told: Mapping[str, Any]) -> Holding:
+    return Holding.of(Grant.decode(told["grant"]), HostAmounts(**told["host"]))
+
+
+def _shape(told: Mapping[str, Any]) -> Shape:
+    return Shape(
+        Request(**told["request"]),
+        Selector(**told["models"]),
+        Selector(**told["uuids"]),
+        HostAmounts(**told["host"]),
+    )

@@ -1,0 +1,77 @@
+"""Dry run: decide as the allocator would, on records of one's own, and take every decision back.
+
+The decisions are those of `Reservations`, which /filter asks too. kube-scheduler offers only nodes whose hosts have the
+CPU, memory and disk that a pod requests; a dry run leaves out the others itself.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+from device_plugin.allocator.refit import Refit
+from device_plugin.allocator.service import Service
+from device_plugin.core.grants import Grant
+from device_plugin.core.hosts import NOTHING, HostAmounts
+from device_plugin.core.ledger import Reservation
+from device_plugin.core.placement import Refusal
+from device_plugin.core.placement.policies import WorkloadTables
+from device_plugin.core.pods import Pod
+from device_plugin.core.requests import PodRequest
+
+
+class DryRun(Service):
+    """Places pods on the replica's own ledger. Nothing is sent to the API server."""
+
+    def learn(self) -> None:
+        """Compute the workload tables as an allocator does that has just started; up to 2 s."""
+        Refit(self._shared, WorkloadTables, lambda: False).step()
+
+    @contextmanager
+    def placed(self, pod: Pod, request: PodRequest, nodes: Sequence[str]) -> Iterator[Grant | Refusal]:
+        """The pod's grant on one of `nodes`, held until the context ends, or its refusal. Raises LaterError."""
+        try:
+            yield self.place(pod, request, nodes)
+        finally:
+            self.take_back(pod.uid)
+
+    def place(self, pod: Pod, request: PodRequest, nodes: Sequence[str]) -> Grant | Refusal:
+        """The pod's grant on one of `nodes`, held until it is taken back, or its refusal. Raises LaterError."""
+        hosting = (
+            [node for node in nodes if self._has(node, request.host)] if request.host != NOTHING else nodes
+        )
+        answer = self._reservations.reserve(pod, request, hosting)
+        if isinstance(answer, Reservation):
+            return answer.grant
+        if request.gang is None and len(hosting) != len(nodes):
+            compared = self._reservations.placer.place(self._reservations.in_group(pod, request), nodes)
+            if isinstance(compared, Refusal):
+                return compared
+        return answer()
+
+    def more(self, pod: Pod, request: PodRequest, nodes: Sequence[str], most: int) -> int:
+        """The number of further pods like this one that fit now, at most `most`; nothing of them stays."""
+        made: list[str] = []
+        try:
+            while len(made) < most:
+                uid = f"{pod.uid}+{len(made)}"
+                another = replace(pod, uid=uid, name=f"{pod.name}+{len(made)}")
+                made.append(uid)
+                if isinstance(self.place(another, replace(request, pod=uid), nodes), Refusal):
+                    return len(made) - 1
+            return most
+        finally:
+            for uid in made:
+                self._view.forget_pod(uid, ended=True)
+
+    def take_back(self, uid: str) -> None:
+        """End what was decided for this pod."""
+        self._reservations.release(uid)
+
+    def _has(self, node: str, asked: HostAmounts) -> bool:
+        """True if the node's host has these amounts free; as kube-scheduler does, it compares none that is 0."""
+        state = self._view.ledger.node(node)
+        if state is None:
+            return False
+        wanted = (asked.cpu_milli, asked.memory_mib, asked.disk_mib)
+        left = (state.left.cpu_milli, state.left.memory_mib, state.left.disk_mib)
+        return all(not want or want <= free for want, free in zip(wanted, left, strict=True))

@@ -1,0 +1,301 @@
+"""Gangs: all of a group's pods get their reservations in one moment, or none does and the group holds nothing.
+
+kube-scheduler asks for one pod at a time. A pod that is asked for before all of its gang exist is refused; the one that
+completes the gang decides for all, and the others find their reservations when they are asked for. What follows for a
+gang is decided in `core/gang.py`; here it is done: to the ledger, within the time that refusals may take.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from functools import partial
+from math import inf
+
+from device_plugin.allocator.gangs.groups import GroupName, Groups
+from device_plugin.allocator.gangs.offered import OfferedNodes
+from device_plugin.allocator.waiting.node_lists import NodeLists
+from device_plugin.allocator.waiting.refusal_budget import RefusalBudget
+from device_plugin.core.annotations import GROUP_SIZE
+from device_plugin.core.errors import RequestError
+from device_plugin.core.gang import (
+    BINDING_SECONDS,
+    Asked,
+    GangPod,
+    GangView,
+    Member,
+    Nodes,
+    place_all,
+)
+from device_plugin.core.grants import Grant
+from device_plugin.core.ledger import Ledger, Reservation, ReservationStage
+from device_plugin.core.placement import Placer, Refusal
+from device_plugin.core.placement.policies import NODE_SCORE
+from device_plugin.core.pods import Pod
+from device_plugin.core.reasons import Reason
+from device_plugin.core.requests import PodRequest
+from device_plugin.core.roles import ALONE
+
+
+@dataclass(frozen=True, slots=True)
+class GangStatus:
+    """A gang as people see it; `pods` are their names, `why` says what it waits for, empty if for nothing.
+
+    It has several `sizes` where its pods' labels differ, which is wrong.
+    """
+
+    namespace: str
+    group: str
+    sizes: Sequence[int]
+    pods: Sequence[str]
+    reserved: int
+    bound: int
+    finished: int
+    why: str
+
+
+class Gangs:
+    """The gangs among `groups`, and their reservations. Callers hold the view's lock."""
+
+    def __init__(
+        self, ledger: Ledger, placer: Placer, groups: Groups, seconds: float,
+        request_of: Callable[[Pod], PodRequest | None],
+        node_lists: NodeLists, budget: RefusalBudget, clock: Callable[[], float],
+    ) -> None:  # fmt: skip
+        self._request_of = request_of
+        self._ledger = ledger
+        self._placer = placer
+        self._seconds = seconds
+        self._groups = groups
+        self._node_lists = node_lists
+        self._budget = budget
+        self._clock = clock
+        self.offered = OfferedNodes()
+        # No reservations of a gang end by time before this.
+        self._first_deadline = inf
+
+    def see(self, pod: Pod) -> GroupName | None:
+        """Take news of a pod; returns the name of the gang that it has left: that may lose its places."""
+        before, now = self._groups.gang_pod(pod.uid), self._gang_pod(pod)
+        self._groups.see(pod, now)
+        if now is not None and pod.node and before is not None and not before.pod.node:
+            self._groups.group(now.name).state.bind(self._clock())
+            self._end_later(BINDING_SECONDS)
+            self.offered.drop(now.name)
+        if before is None or (now is not None and now.name == before.name):
+            return None
+        return self._left(before)
+
+    def forget(self, uid: str) -> GroupName | None:
+        """The pod is gone; returns the name of its gang."""
+        before = self._groups.gang_pod(uid)
+        self._groups.forget(uid)
+        return self._left(before) if before is not None else None
+
+    def name(self, uid: str) -> GroupName | None:
+        """The name of the pod's gang."""
+        member = self._groups.gang_pod(uid)
+        return member.name if member is not None else None
+
+    def name_unless_bound(self, uid: str) -> GroupName | None:
+        """The name of the pod's gang; None if the pod is bound: then its news costs no places."""
+        member = self._groups.gang_pod(uid)
+        return member.name if member is not None and not member.bound else None
+
+    def under_way(self, uid: str) -> bool:
+        """True if a Binding of the pod's gang was sent: from then on its reservations no longer end together."""
+        name = self.name(uid)
+        return name is not None and self._groups.gang_view(name).under_way
+
+    def reserve(
+        self, pod: Pod, request: PodRequest, nodes: Sequence[str], *, named: bool
+    ) -> Reservation | Refusal:
+        """The pod's reservation on one of `nodes`, made for all of its gang if it was not made yet.
+
+        `nodes` are also those of pods that ask alike, unless one was `named` for this pod alone.
+        """
+        member = self._groups.gang_pod(pod.uid)
+        if member is None or member.gang != request.gang:
+            return Refusal.saying(
+                Reason.GANG,
+                "the labels of the pod were changed just now: wait, kube-scheduler tries it again",
+            )
+        if not member.live:
+            return Refusal.saying(Reason.GANG, "the pod is being deleted, or has ended: leave it as it is")
+        group = self._groups.group(member.name)
+        held = self._ledger.reservation(pod.uid)
+        if held is not None and held.grant.node in nodes:
+            group.state.keep(self._end_later(self._seconds))
+            return held
+        view = self._groups.gang_view(member.name)
+        if held is not None:
+            answer = self._moved(member, held, nodes)
+            if isinstance(answer, Reservation) or view.under_way:
+                return answer
+            for reservation in view.reserved:
+                self._ledger.release(reservation.pod.uid)
+            view = self._groups.gang_view(member.name)
+        offered = self._node_lists.of(nodes)
+        if not named:
+            self.offered.put(member.name, member.equivalence, offered, group.classes.keys())
+        return self._decided(view, member, offered, named=named)
+
+    def complete(self, opened_for: Callable[[Pod], AbstractContextManager[None]]) -> None:
+        """Reserve places for the unbound pods of half-bound gangs, as the leader before had done.
+
+        `opened_for` is a block in which what is kept for a pod's job is free.
+        """
+        for name in self._groups.gangs():
+            view = self._groups.gang_view(name)
+            if view.bound and view.waiting:
+                first = view.waiting[0]
+                with opened_for(first.pod):
+                    self._decided(view, first, None, named=True)
+
+    def release_incomplete(self, name: GroupName) -> Sequence[str]:
+        """Uids of the pods that lose their reservations because the gang has no longer a place for all."""
+        group = self._groups.group(name)
+        if group.state.deadline is None or group.crowded():
+            return ()
+        return group.state.lose(self._groups.gang_view(name))
+
+    def put_back(self, reservation: Reservation) -> bool:
+        """Make the reservation WAITING again after its Binding failed; false if the pod has left the gang."""
+        member = self._groups.gang_pod(reservation.pod.uid)
+        if member is None or member.gang != reservation.request.gang or not member.live:
+            return False
+        self._ledger.put(replace(reservation, stage=ReservationStage.WAITING))
+        self._groups.group(member.name).state.keep(self._end_later(self._seconds))
+        return True
+
+    def worth_asking(self, pod: Pod) -> bool:
+        """True if all of the pod's gang exist, and it was not refused since something became free."""
+        member = self._groups.gang_pod(pod.uid)
+        if member is None or not member.unbound:
+            return False
+        state, view = self._groups.group(member.name).state, self._groups.gang_view(member.name)
+        return state.may_fit(view, self._ledger.freed)
+
+    def find(self, pod: Pod, nodes: Nodes) -> Sequence[Grant]:
+        """The grants for the gang if kube-scheduler asked for this pod now; empty if there is no room for all.
+
+        The pod is tried on `nodes` (None: all). Callers open a transaction, and roll it back. Raises LaterError.
+        """
+        first = self._groups.gang_pod(pod.uid)
+        if first is None:
+            return ()
+        pods, asked = self._asked(self._groups.gang_view(first.name), first, nodes)
+        place = partial(self._placed, pods, asked, nodes)
+        answer = self._budget.decided(pod.namespace, first.request, place)
+        return () if isinstance(answer, Refusal) else [reservation.grant for reservation in answer]
+
+    def expired(self, now: float) -> list[str]:
+        """Uids of pods whose gang's reservations ended, because /bind was not called in time."""
+        # Every decision calls this, and nearly always nothing has expired.
+        if now < self._first_deadline:
+            return []
+        self._first_deadline = inf
+        expired: list[str] = []
+        for name in self._groups.gangs():
+            state = self._groups.group(name).state
+            if state.deadline is not None and state.deadline <= now:
+                expired += state.expire(self._groups.gang_view(name), now)
+            elif state.deadline is not None:
+                self._first_deadline = min(self._first_deadline, state.deadline)
+        return expired
+
+    def statuses(self) -> Iterator[GangStatus]:
+        """The gangs that have pods which count, by name; of the others all pods have ended or are ending."""
+        for name in self._groups.gangs():
+            view = self._groups.gang_view(name)
+            if not view.pods:
+                continue
+            why = self._groups.group(name).state.why(view)
+            yield GangStatus(
+                *name, sorted(view.sizes), sorted(view.pods), len(view.reserved), view.bound, view.finished,
+                why.text if why else "",
+            )  # fmt: skip
+
+    def refusal(self, pod: Pod, request: PodRequest) -> Refusal | None:
+        """Why the pod has no place, as far as that was decided already."""
+        name = pod.namespace, request.gang.group if request.gang else ""
+        return self._groups.group(name).state.why(self._groups.gang_view(name))
+
+    def _gang_pod(self, pod: Pod) -> GangPod | None:
+        """The pod as a pod of its gang; None if its labels, or a malformed request, make it none."""
+        try:
+            request = self._request_of(pod) if pod.label(GROUP_SIZE) else None
+        except RequestError:
+            return None
+        return GangPod.of(pod, request, request.gang) if request is not None and request.gang else None
+
+    def _left(self, member: GangPod) -> GroupName:
+        """The name of the gang that the pod was in; nothing is remembered of a gang that is no more."""
+        if not self._groups.group(member.name).gang:
+            self.offered.drop(member.name)
+        return member.name
+
+    def _end_later(self, seconds: float) -> float:
+        """The time in `seconds`, at which reservations of a gang will end."""
+        until = self._clock() + seconds
+        self._first_deadline = min(self._first_deadline, until)
+        return until
+
+    def _asked(self, view: GangView, first: GangPod, nodes: Nodes) -> tuple[Sequence[GangPod], Asked]:
+        """`first` and the pods that must be placed with it, and the nodes for each: `nodes` where none are known."""
+        pods = self._groups.group(first.name).state.lacking(view, first)
+        return pods, Asked.of(pods, self.offered.of(first.name), nodes, self._ledger.freed)
+
+    def _decided(self, view: GangView, first: GangPod, nodes: Nodes, *, named: bool) -> Reservation | Refusal:
+        """The reservation of `first` on one of `nodes`, after one was made for each pod that must be placed with it."""
+        if (unready := view.unready) is not None:
+            return unready
+        state = self._groups.group(first.name).state
+        pods, asked = self._asked(view, first, None if named else nodes)
+        if not named and (known := state.known(asked)) is not None:
+            return known
+        place = partial(self._placed, pods, asked, nodes)
+        # A thousand pods take a second, and each slice that becomes free anywhere is a reason to try them again.
+        answer = place() if named else self._budget.decided(first.pod.namespace, first.request, place)
+        if isinstance(answer, Refusal):
+            if not named:
+                state.refuse(asked, answer)
+            return answer
+        for reservation in answer:
+            self._ledger.put(reservation)
+        state.reserve(self._end_later(BINDING_SECONDS if view.bound else self._seconds))
+        return next(reservation for reservation in answer if reservation.pod.uid == first.pod.uid)
+
+    def _placed(self, pods: Sequence[GangPod], asked: Asked, nodes: Nodes) -> Sequence[Reservation] | Refusal:
+        """Place all `pods`, the first on `nodes`: reservations whose grants the ledger holds already, or a refusal."""
+        by_uid = {each.pod.uid: each.pod for each in pods}
+        scored = [each.pod for each in pods if each.request.policy == NODE_SCORE]
+        ranks = self._groups.ranks(scored) if scored else {}
+        members = {
+            each.pod.uid: Member(
+                replace(each.request, rank=ranks.get(each.pod.uid, ALONE)),
+                nodes if each is pods[0] else asked.offered[each.equivalence],
+            )
+            for each in pods
+        }
+        answer = place_all(members.values(), self._placer, self._ledger)
+        if isinstance(answer, Refusal):
+            # What is known of every node is not kept for every gang.
+            group = f"group {pods[0].gang.group}: "
+            return Refusal.saying(answer.main, group + answer.text, group + answer.summary)
+        # The reservations of a gang end together, by the deadline in its state.
+        return [
+            Reservation.for_pod(by_uid[grant.pod], members[grant.pod].request, grant, inf) for grant in answer
+        ]
+
+    def _moved(self, member: GangPod, held: Reservation, nodes: Sequence[str]) -> Reservation | Refusal:
+        """The reservation, moved to one of `nodes`; it stays where it is if none of them will do."""
+        with self._ledger.transaction() as change:
+            self._ledger.release(held.pod.uid)
+            answer = self._placer.place(held.request, nodes, vetted=True)
+            if isinstance(answer, Grant):
+                moved = Reservation.for_pod(member.pod, held.request, answer, inf)
+                self._ledger.put(moved)
+                change.commit()
+                return moved
+        said = f"its slice is on node {held.grant.node}, which kube-scheduler does not offer: "
+        return Refusal.saying(answer.main, said + answer.text, said + answer.summary)

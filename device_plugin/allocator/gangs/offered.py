@@ -1,0 +1,54 @@
+"""The nodes that kube-scheduler offered for pods of gangs: the pod of a gang that is asked for decides for all."""
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+
+from device_plugin.allocator.gangs.groups import GroupName
+from device_plugin.core.gang import EquivalenceClass, Nodes
+
+# Most lists in all, and of the gangs of one namespace: each takes 1 bit for every node.
+MOST, MOST_OF_NAMESPACE = 16_384, 4096
+
+
+class OfferedNodes:
+    """A list of nodes for each gang and equivalence class. Callers hold the view's lock.
+
+    Beyond the bounds a new list is left out. Then pods of that class are tried on the nodes of the pod that is asked
+    for, and are moved, if they must be, when they are asked for themselves.
+    """
+
+    def __init__(self) -> None:
+        self._by_gang: dict[GroupName, Mapping[EquivalenceClass, Nodes]] = {}
+        # By namespace: the number of lists.
+        self._counts: Counter[str] = Counter()
+        self.left_out = 0
+        """Number of lists that were left out because there were too many."""
+
+    def __len__(self) -> int:
+        """Number of lists."""
+        return self._counts.total()
+
+    def of(self, gang: GroupName) -> Mapping[EquivalenceClass, Nodes]:
+        """The lists of a gang, by class."""
+        return self._by_gang.get(gang, {})
+
+    def put(
+        self, gang: GroupName, pods: EquivalenceClass, nodes: Nodes, wanted: Collection[EquivalenceClass]
+    ) -> None:
+        """Keep the list for `pods`, and drop the lists of classes that are no longer `wanted`."""
+        known = self.of(gang)
+        if pods not in known and (self._counts[gang[0]] >= MOST_OF_NAMESPACE or len(self) >= MOST):
+            self.left_out += 1
+            return
+        lists = {**known, pods: nodes}
+        if len(lists) > len(wanted):
+            lists = {pods: nodes for pods, nodes in lists.items() if pods in wanted}
+        self.drop(gang)
+        self._by_gang[gang] = lists
+        self._counts[gang[0]] += len(lists)
+
+    def drop(self, gang: GroupName) -> None:
+        """Remove the lists of a gang that needs them no more."""
+        self._counts[gang[0]] -= len(self._by_gang.pop(gang, ()))
+        if not self._counts[gang[0]]:
+            del self._counts[gang[0]]

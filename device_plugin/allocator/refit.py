@@ -1,0 +1,77 @@
+"""Refit: compute new workload tables from the target workload, and the scores by them, in the background.
+
+The tables take seconds to compute, so another process does it. Scores by new tables are computed a few nodes at a time
+between decisions, so that no /filter waits longer than for these few nodes.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+
+from device_plugin.allocator.service import Service, Shared
+from device_plugin.core.errors import VgpuError
+from device_plugin.core.placement.card_columns import CardKind
+from device_plugin.core.placement.policies import WorkloadTables
+from device_plugin.core.placement.workload import Weighted
+
+log = logging.getLogger(__name__)
+
+Make = Callable[[Sequence[CardKind], Sequence[int], Sequence[Weighted]], WorkloadTables]
+# Tables are computed anew after FIRST arrivals, then each time after twice as many, and at last after each MOST
+# arrivals; at most every PAUSE_SECONDS, and for at most 1/10 of the time.
+FIRST, MOST = 64, 1024
+PAUSE_SECONDS, PAUSE_TIMES = 30.0, 9.0
+# Nodes that are scored at a time with the lock held: about 0.3 ms.
+NODES = 64
+
+
+class FitError(VgpuError):
+    """Workload tables could not be computed.
+
+    Cure: see that the allocator's container has memory and a processor left; it tries again by itself.
+    """
+
+
+class Refit(Service):
+    """Does the background work; `step` is called about once a second, in one thread.
+
+    `pause` waits so that other threads get the lock; it returns true if the service ends.
+    """
+
+    def __init__(self, shared: Shared, make: Make, pause: Callable[[], bool]) -> None:
+        super().__init__(shared)
+        self._make = make
+        self._pause = pause
+        self._kinds: Sequence[CardKind] = ()
+        self._arrivals = 0
+        self._not_before = float("-inf")
+
+    def step(self) -> None:
+        """Compute new workload tables if they are due, and update scores and the fragmentation gauge."""
+        with self._view.lock:
+            kinds, supply = self._reservations.placer.supply()
+            target = self._reservations.learning.target.copy() if self._due(kinds) else None
+        if target is not None:
+            started = self._clock()
+            try:
+                tables = self._make(kinds, supply, target.affordable())
+            except FitError as error:
+                log.warning("the target workload was not learnt, the one of before stays: %s", error)
+            else:
+                self._kinds, self._arrivals = kinds, target.arrivals
+                with self._view.lock:
+                    self._reservations.placer.install(tables)
+                log.info("target workload learnt arrivals=%d shapes=%d", target.arrivals, len(tables.shapes))
+            ended = self._clock()
+            self._not_before = max(started + PAUSE_SECONDS, ended + PAUSE_TIMES * (ended - started))
+        while not self._renewed() and not self._pause():
+            pass
+
+    def _due(self, kinds: Sequence[CardKind]) -> bool:
+        arrivals = self._reservations.learning.target.arrivals
+        if arrivals < FIRST or self._clock() < self._not_before:
+            return False
+        return kinds != self._kinds or arrivals >= self._arrivals + max(FIRST, min(self._arrivals, MOST))
+
+    def _renewed(self) -> bool:
+        with self._view.lock:
+            return self._reservations.placer.renew(NODES)

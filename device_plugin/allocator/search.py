@@ -1,0 +1,72 @@
+"""A private copy of the ledger, on which searches try changes while pods are placed on the ledger itself.
+
+To search thousands of nodes for what would fit, or for victims, takes seconds. The view's lock is held only to take a
+snapshot; the copy is then updated to the snapshot, node by node.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from device_plugin.allocator.service import Shared
+from device_plugin.core.ledger import Ledger
+from device_plugin.core.loads import Loads
+from device_plugin.core.pods import Pod
+from device_plugin.core.rearrange import Planner
+
+# A search computes for TURN_SECONDS and then pauses for PAUSE_SECONDS. It holds no lock, but only one thread of the
+# interpreter runs at a time, so without pauses a search would slow /filter down as much as another /filter.
+TURN_SECONDS, PAUSE_SECONDS = 0.001, 0.002
+
+Item = TypeVar("Item")
+
+
+class SearchCopy:
+    """The copy, for one search at a time, from any thread. `wait` sleeps for a number of seconds.
+
+    The copy takes its tables from the placer that decides over the ledger itself.
+    """
+
+    def __init__(self, shared: Shared, wait: Callable[[float], object]) -> None:
+        self._view = shared.view
+        self._placer = shared.reservations.placer
+        self._clock = shared.clock
+        self._wait = wait
+        self._lock = threading.Lock()
+        self._ledger, self._loads = Ledger(), Loads()
+        self._planner = Planner(self._ledger, self._placer.twin(self._ledger, self._loads))
+
+    @contextmanager
+    def planner(self, pod: Pod | None = None) -> Iterator[Planner]:
+        """A planner on the updated copy; its changes are rolled back at the end.
+
+        With a pod, what is kept for its job is free.
+        """
+        with self._lock:
+            self._catch_up()
+            with self._ledger.transaction():
+                if pod is not None:
+                    with self._view.lock:
+                        promises = self._view.promises
+                        promises.release(promises.of(pod), self._ledger)
+                yield self._planner
+
+    def paced(self, items: Iterable[Item]) -> Iterator[Item]:
+        """Yield the items, with pauses between them."""
+        started = self._clock()
+        for item in items:
+            yield item
+            if self._clock() - started >= TURN_SECONDS:
+                self._wait(PAUSE_SECONDS)
+                started = self._clock()
+
+    def _catch_up(self) -> None:
+        """Update the copy's ledger, loads and tables to the live ones."""
+        with self._view.lock:
+            snapshot, loads = self._view.ledger.snapshot(), self._view.measured.loads.copy()
+            tables = self._placer.tables
+        self._ledger.restore(snapshot)
+        self._loads.restore(loads)
+        if self._planner.placer.tables is not tables:
+            self._planner.placer.use(tables)

@@ -1,0 +1,202 @@
+"""Remembered refusals: valid until something changes that they depend on. kube-scheduler asks for refused pods often.
+
+A request that fits no cards fits none until a slice ends or an inventory changes; new grants only take more.
+"""
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from device_plugin.allocator.waiting.bounded import Bounded
+from device_plugin.allocator.waiting.node_lists import NodeLists
+from device_plugin.core.annotations import GROUP, GROUP_SIZE
+from device_plugin.core.ledger import Ledger
+from device_plugin.core.placement import Placer, Refused
+from device_plugin.core.placement.card_columns import Mask
+from device_plugin.core.placement.offer import marked
+from device_plugin.core.pods import Pod
+from device_plugin.core.requests import PodRequest, Request, Selector
+from device_plugin.core.roles import ALONE
+
+# Most refusals in all, and of pods of one namespace: each takes about 500 bytes, and 1 byte for every node.
+MOST, MOST_OF_NAMESPACE = 1024, 128
+
+# Most refused pods in all, and of one namespace: each takes about 500 bytes, and 1 bit for every node.
+MOST_WAITING, MOST_WAITING_OF_NAMESPACE = 16_384, 4096
+
+RequestParts = tuple[tuple[Request, ...], Selector, Selector, str, str]
+"""The parts of a request that decide a refusal: containers, card models, uuids, policy, application type."""
+Key = tuple[RequestParts, tuple[str, str] | None]
+"""The parts, with the group (namespace and name) if the decision depends on the nodes of the group's other pods."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A refusal with two counters of the ledger, on the nodes in `rows`; None if no node can take the request."""
+
+    namespace: str
+    refused: Refused
+    gained: int
+    restocked: int
+    rows: Mask | None
+
+
+class Refusals:
+    """Refusals by request; beyond the bounds a namespace loses the one that it used least recently.
+
+    Callers hold the view's lock.
+    """
+
+    def __init__(self, ledger: Ledger, placer: Placer) -> None:
+        self._ledger = ledger
+        self._placer = placer
+        self.kept = Bounded[Key, _Entry](MOST, MOST_OF_NAMESPACE, lose_oldest=True)
+        self._position = placer.table.position
+
+    def knows(self, request: PodRequest) -> bool:
+        """True if an equal request was refused on all nodes, and that still holds. It needs no lock."""
+        entry = self.kept.get((_parts(request), None))
+        return entry is not None and entry.rows is None and self._holds(entry)
+
+    def get(self, pod: Pod, request: PodRequest, nodes: Sequence[str]) -> Refused | None:
+        """The refusal of an equal request that still holds on `nodes`; None if the request must be decided."""
+        key = _key(pod, request)
+        entry = self.kept.get(key)
+        if entry is None:
+            return None
+        if not self._holds(entry) or self._placer.table.position is not self._position:
+            self.kept.drop(key)
+            return None
+        if entry.rows is not None and (self._rows(request, nodes) & ~entry.rows).any():
+            return None
+        self.kept.put(entry.namespace, key, entry)
+        return entry.refused
+
+    def note(self, pod: Pod, request: PodRequest, nodes: Sequence[str], refused: Refused) -> None:
+        """Remember that the pod's request was just refused on `nodes`."""
+        table = self._placer.table
+        if table.position is not self._position:
+            # The rows of the entries belong to an earlier layout.
+            self.kept.clear()
+            self._position = table.position
+        everywhere = refused.everywhere
+        key = (_parts(request), None) if everywhere else _key(pod, request)
+        rows = None if everywhere else self._rows(request, nodes)
+        ledger = self._ledger
+        self.kept.put(
+            pod.namespace, key, _Entry(pod.namespace, refused, ledger.gained, ledger.restocked, rows)
+        )
+
+    def _holds(self, entry: _Entry) -> bool:
+        """True if nothing has changed that the refusal depends on."""
+        if entry.gained == self._ledger.gained:
+            return True
+        return entry.refused.lasting and entry.restocked == self._ledger.restocked
+
+    def _rows(self, request: PodRequest, nodes: Sequence[str]) -> Mask:
+        """The rows that a decision considers: those of offered nodes, without those of other pods of the group."""
+        table, avoid = self._placer.table, request.rank.avoid
+        offered = table.chosen(nodes)
+        return offered & ~marked(table.position, avoid) if avoid else offered
+
+
+class WaitsFor(Enum):
+    """What a refused pod waits for."""
+
+    CARDS = "cards"
+    """Only cards were missing: it may fit once the ledger's counter `gained` has grown."""
+    ANYTHING = "anything"
+    """It may fit without any change of the ledger."""
+    DECISION = "a decision"
+    """It was refused without one: it is touched whether it fits or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A pod that was refused on `nodes` (None: unknown), with the ledger's `gained` at that time."""
+
+    pod: Pod
+    nodes: Sequence[str] | None
+    refused: Refused | None
+    gained: int
+    gang: bool
+    waits_for: WaitsFor
+
+    @property
+    def alike(self) -> object:
+        """A key that is equal for pods of which none fits if one does not."""
+        pod = self.pod
+        return (
+            (pod.namespace, pod.label(GROUP)) if self.gang else id(self.refused) if self.refused else pod.uid
+        )
+
+
+class WaitingPods(Bounded[str, Waiting]):
+    """The refused pods by UID, each with its last refusal."""
+
+    def __init__(self, ledger: Ledger, node_lists: NodeLists) -> None:
+        super().__init__(MOST_WAITING, MOST_WAITING_OF_NAMESPACE)
+        self._ledger = ledger
+        self._node_lists = node_lists
+
+    def note(
+        self, pod: Pod, nodes: Sequence[str], refused: Refused, *, gang: bool, waits_for: WaitsFor
+    ) -> None:
+        """Record a pod that was just refused, alone or with its gang."""
+        self.keep(Waiting(pod, self._node_lists.of(nodes), refused, self._ledger.gained, gang, waits_for))
+
+    def inherit(self, pod: Pod, waits_for: WaitsFor) -> None:
+        """Record a pod that was refused before this replica's term, unless it was refused since; nodes are unknown."""
+        if self.get(pod.uid) is None:
+            gang = bool(pod.label(GROUP_SIZE))
+            self.keep(Waiting(pod, None, None, self._ledger.gained, gang, waits_for))
+
+    def keep(self, waiting: Waiting) -> None:
+        """Record a refused pod, perhaps again after it was dropped."""
+        self.put(waiting.pod.namespace, waiting.pod.uid, waiting)
+
+    def outdated(self, waiting: Waiting) -> bool:
+        """True if this is the pod's last refusal, and the pod may fit now."""
+        may_fit = waiting.waits_for is not WaitsFor.CARDS or waiting.gained != self._ledger.gained
+        return may_fit and self.get(waiting.pod.uid) is waiting
+
+
+class PostponedPods(Bounded[str, Pod]):
+    """The pods by UID that were refused without a decision because this replica does not place yet.
+
+    They are kept apart from other refused pods, with a lock of their own: a /filter without a decision need not wait
+    for the view's lock.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(MOST_WAITING, MOST_WAITING_OF_NAMESPACE)
+        self._lock = threading.RLock()
+
+    def put(self, namespace: str, key: str, value: Pod) -> None:
+        """Add a pod; another may be lost for it."""
+        with self._lock:
+            super().put(namespace, key, value)
+
+    def drop(self, key: str) -> Pod | None:
+        """Remove and return a pod; None if it is not here."""
+        with self._lock:
+            return super().drop(key)
+
+    def take(self) -> list[Pod]:
+        """Remove and return all pods."""
+        with self._lock:
+            pods = self.values()
+            self.clear()
+        return pods
+
+
+def _key(pod: Pod, request: PodRequest) -> Key:
+    return _parts(request), None if request.rank is ALONE else (pod.namespace, pod.label(GROUP))
+
+
+def _parts(request: PodRequest) -> RequestParts:
+    return (
+        tuple(asked for _, asked in request.containers), request.models, request.uuids, request.policy,
+        request.app_type,
+    )  # fmt: skip

@@ -1,0 +1,247 @@
+"""Why a pod has no card: what it asks for, what each group of nodes lacks, and what would make room for it.
+
+Computed on records of one's own, such as a command makes of the API server's lists, with the decisions of the
+allocator itself (`DryRun`).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from device_plugin.allocator.dry_run import DryRun
+from device_plugin.allocator.openings import ending, moves_as_text, opening, placed_pods
+from device_plugin.allocator.search import SearchCopy
+from device_plugin.allocator.service import Service, Shared
+from device_plugin.core.errors import RequestError
+from device_plugin.core.grants import Grant, ranges
+from device_plugin.core.placement import Refusal
+from device_plugin.core.placement.groups import RefusingNodes, refusing_nodes
+from device_plugin.core.placement.smaller import smaller
+from device_plugin.core.pod_states import PodState
+from device_plugin.core.pods import Pod
+from device_plugin.core.rearrange import MovePlan
+from device_plugin.core.reasons import Reason
+from device_plugin.core.requests import PodRequest, Request
+
+# Most groups of nodes, and names of one group, that a paragraph has.
+GROUPS, NAMES = 6, 4
+
+
+_SETTLED = {state.value for state in (PodState.BOUND, PodState.ENDED, PodState.NO_SLICE)}
+
+
+@dataclass(frozen=True, slots=True)
+class Cures:
+    """What would make room for a refused pod: the fewest ends, moves, and smaller requests that fit now."""
+
+    ends_on: str = ""
+    ends: tuple[str, ...] = ()
+    moves_to: str = ""
+    moves: str = ""
+    smaller: tuple[Request, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PodAnswer:
+    """Where a pod is, or why it has no card.
+
+    `state` is the value of a Reason for a pod that is refused, or of a PodState. `grant` is what it holds, or would get
+    now.
+    """
+
+    pod: str
+    state: str
+    asks: str = ""
+    text: str = ""
+    advice: str = ""
+    grant: Grant | None = None
+    groups: tuple[RefusingNodes, ...] = ()
+    limits: str = ""
+    cures: Cures = Cures()
+
+    @property
+    def waits(self) -> bool:
+        """True for a pod that asks for a slice and has none."""
+        return self.state not in _SETTLED
+
+    def as_text(self) -> str:
+        """One paragraph for people."""
+        asks = f"{self.pod} asks for {self.asks}" if self.asks else self.pod
+        joined = " and " if self.asks else " "
+        parts = [f"{asks}{joined}{self.text}", *map(_group_text, self.groups[:GROUPS])]
+        if left := self.groups[GROUPS:]:
+            parts.append(f"{sum(len(group.nodes) for group in left)} more nodes have other reasons")
+        return ". ".join(
+            [*parts, *filter(None, (self.limits,)), *self._help(), *filter(None, (self.advice,))]
+        )
+
+    def _help(self) -> Iterator[str]:
+        cures = self.cures
+        if cures.ends:
+            verb = "has" if len(cures.ends) == 1 else "have"
+            yield f"It would fit on {cures.ends_on} once {_few(cures.ends)} {verb} ended"
+        if cures.moves:
+            yield f"It would fit on {cures.moves_to} after moving {cures.moves}: see vgpu defrag"
+        if cures.smaller:
+            yield f"What would fit now: {'; or '.join(map(str, cures.smaller))}"
+
+    def as_object(self) -> Mapping[str, Any]:
+        """The answer as JSON for programs."""
+        return {
+            "pod": self.pod, "state": self.state, "asks": self.asks, "text": self.text, "advice": self.advice,
+            "node": self.grant.node if self.grant else "",
+            "cards": sorted({s.card for s in self.grant.slices()}) if self.grant else [],
+            "nodes": [
+                {
+                    "nodes": list(group.nodes), "models": list(group.models), "reason": group.reason.value,
+                    "text": group.refusal.text,
+                }
+                for group in self.groups
+            ],
+            "limits": self.limits,
+            "ends": {"node": self.cures.ends_on, "pods": list(self.cures.ends)},
+            "moves": {"node": self.cures.moves_to, "text": self.cures.moves},
+            "smaller": [str(asked) for asked in self.cures.smaller],
+        }  # fmt: skip
+
+
+class PodAnswers(Service):
+    """Answers about single pods. Each answer decides on the records and takes the decision back."""
+
+    def __init__(self, shared: Shared, search: SearchCopy) -> None:
+        super().__init__(shared)
+        self._search = search
+        self._dry = DryRun(shared)
+
+    def about(self, pod: Pod, nodes: Sequence[str] | None = None, limits: str = "") -> PodAnswer:
+        """The answer about one pod that may go to `nodes` (None: all); `limits` says what keeps it from the others.
+
+        Raises LaterError.
+        """
+        name = f"{pod.namespace}/{pod.name}"
+        try:
+            request = self._view.pods.request_of(pod)
+        except RequestError as error:
+            return PodAnswer(name, Reason.MALFORMED.value, text=f"is refused: {error}")
+        if request is None:
+            return PodAnswer(name, PodState.NO_SLICE.value, text=PodState.NO_SLICE.text)
+        asks = asked_text(request)
+        if pod.ended:
+            return PodAnswer(name, PodState.ENDED.value, asks, f"{PodState.ENDED.text} ({pod.phase})")
+        if pod.node:
+            grant = self._view.ledger.grant(pod.uid)
+            held = (
+                f"{PodState.BOUND.text} {grant_text(grant)}"
+                if grant
+                else f"is on {pod.node} without a grant of vgpu"
+            )
+            return PodAnswer(name, PodState.BOUND.value, asks, f"{held} (phase {pod.phase})", grant=grant)
+        if (reserved := self._view.ledger.grant(pod.uid)) is not None:
+            return self._reserved(pod, asks, reserved)
+        return self._unbound(pod, name, asks, request, nodes, limits)
+
+    def _reserved(self, pod: Pod, asks: str, grant: Grant) -> PodAnswer:
+        """The answer about a pod for which the leader keeps slices, with the pods that still hold some of them."""
+        others = (self._view.pods.get(each.other) for each in self._view.ledger.in_the_way(grant, pod.uid))
+        leaving = sorted({f"{other.namespace}/{other.name}" for other in others if other is not None})
+        state = PodState.PREEMPTING if leaving else PodState.KEPT
+        text = " ".join(("waits:", grant_text(grant), "is", state.text, _few(leaving))).rstrip()
+        name = f"{pod.namespace}/{pod.name}"
+        return PodAnswer(name, state.value, asks, text, _sentence(state.advice), grant)
+
+    def _unbound(
+        self, pod: Pod, name: str, asks: str, request: PodRequest, nodes: Sequence[str] | None, limits: str
+    ) -> PodAnswer:
+        among = self._view.snapshot().nodes() if nodes is None else nodes
+        with self._dry.placed(pod, request, among) as answer:
+            if isinstance(answer, Grant):
+                return self._fitting(pod, name, asks, answer)
+        groups = self._groups(answer, pod, request, among)
+        # One group says all that the whole says.
+        whole = [] if len(groups) == 1 else [answer.text]
+        notes = self._notes() if answer.cards or request.gang else []
+        held = [f"it is held by {pod.obstacles.gated} as well"] if pod.obstacles.gates else []
+        told = "; ".join((*whole, *notes, *held))
+        return PodAnswer(
+            name, answer.main.value, asks, f"fits no node now{': ' if told else ''}{told}", _sentence(answer.advice),
+            groups=groups, limits=_sentence(limits), cures=self._cures(pod, request, nodes),
+        )  # fmt: skip
+
+    def _fitting(self, pod: Pod, name: str, asks: str, grant: Grant) -> PodAnswer:
+        where = f"fits on node {grant.node} now ({grant_text(grant)})"
+        state, text = PodState.FITS, PodState.FITS.text
+        if held := pod.obstacles.text:
+            state, text = PodState.HELD, f"{PodState.HELD.text}: {held}"
+        return PodAnswer(name, state.value, asks, f"{where}; {text}", _sentence(state.advice), grant)
+
+    def _notes(self) -> list[str]:
+        """Texts about slices that outlive their pod or are kept for a job."""
+        with self._view.lock:
+            return [*self._view.reports.summary(), *self._view.promises.summary()]
+
+    def _groups(
+        self, refusal: Refusal, pod: Pod, request: PodRequest, nodes: Sequence[str]
+    ) -> tuple[RefusingNodes, ...]:
+        placer = self._reservations.placer
+        ranked = self._reservations.in_group(pod, request)
+
+        def refuse(some: Sequence[str]) -> Refusal:
+            answer = placer.place(ranked, some)
+            return answer if isinstance(answer, Refusal) else refusal
+
+        return refusing_nodes(refusal, nodes, self._models, refuse)
+
+    def _models(self, node: str) -> tuple[str, ...]:
+        state = self._view.ledger.node(node)
+        return tuple(sorted({card.card.model for card in state.cards})) if state is not None else ()
+
+    def _cures(self, pod: Pod, request: PodRequest, nodes: Sequence[str] | None) -> Cures:
+        if request.gang is not None:
+            return Cures()
+        placed = placed_pods(self._view)
+        ends = ending(self._view, self._search, pod, placed, nodes)
+        moves = opening(self._view, self._search, pod, placed, nodes)
+        with self._search.planner(pod) as planner:
+            smaller_ones = smaller(request, lambda less: planner.placer.find(less, nodes) is not None)
+        return Cures(
+            ends.places[0].node if ends else "", self._names(ends), moves.places[0].node if moves else "",
+            moves_as_text(self._view, moves) if moves else "", smaller_ones,
+        )  # fmt: skip
+
+    def _names(self, plan: MovePlan | None) -> tuple[str, ...]:
+        pods = (self._view.pods.get(move.source.pod) for move in plan.moves) if plan else ()
+        return tuple(sorted(f"{pod.namespace}/{pod.name}" for pod in pods if pod is not None))
+
+
+def asked_text(request: PodRequest) -> str:
+    """The request as its author wrote it, with the container's name where several ask."""
+    several = len(request.containers) > 1
+    parts = [f"{name}: {asked}" if several else str(asked) for name, asked in request.containers]
+    if request.models.text:
+        parts.append(f"card model {request.models.text}")
+    if request.uuids.text:
+        parts.append(f"card {request.uuids.text}")
+    return "; ".join(parts)
+
+
+def grant_text(grant: Grant) -> str:
+    """The slices of a grant: `4092 MiB and core groups 0-14 of GPU-1 on n1`."""
+    slices = ", ".join(
+        f"{s.mem_mib} MiB and core groups {ranges(s.cores)} of {s.card}" for s in grant.slices()
+    )
+    return f"{slices} on {grant.node}"
+
+
+def _group_text(group: RefusingNodes) -> str:
+    count = len(group.nodes)
+    models = f" with {', '.join(group.models)}" if group.models else ""
+    return f"{count} node{'' if count == 1 else 's'}{models} ({_few(group.nodes)}): {group.refusal.text}"
+
+
+def _few(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMES} more" if len(names) > NAMES else ""
+    return f"{', '.join(names[:NAMES])}{more}"
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,173 @@
+"""Deletions of pods by the leader, each with an event that says why.
+
+Two live grants may overlap though one leader, fenced, makes them all: somebody wrote that a pod had ended whose
+containers run, and its slice was granted again. Whoever runs keeps the slice, and the other pod is deleted, so that its
+owner makes another, which is placed anew. The agent of the node has the last word: it starts no container on slices
+that another one uses, and reports the one that it refuses. Before, a pod that does not run goes in favour of one that
+does, and of two that do not run the one bound later; of two that run, by what their status says, neither.
+
+A pod whose limits may not hold is deleted where the operator wants that: one in which something covers the files that
+its agent mounted (`coveredPods`), or that uses its card past the library (`enforcement` of the card's family). Its
+agent reports it in the node's inventory, and in an event.
+"""
+
+import logging
+from collections.abc import Collection
+
+from device_plugin.allocator.service import Service, Shared
+from device_plugin.cluster.announce import announce
+from device_plugin.core.cards import Inventory, ReportedSlice, SliceState
+from device_plugin.core.events import Event
+from device_plugin.core.grants import Grant
+from device_plugin.core.ledger import Conflict, Holder, Ledger
+from device_plugin.core.pods import Pod
+from device_plugin.kube.api import PODS, Api
+from device_plugin.kube.errors import ApiError, GoneError
+from device_plugin.state.view import read_again
+
+log = logging.getLogger(__name__)
+
+_NOT_SHOWN_YET = "~"  # sorts after every time
+_COVERED = (
+    "something covers the files that limit container {} on {}: the pod is deleted (coveredPods: delete)"
+)
+_UNENFORCED = (
+    "container {} uses its card on {} past the library that limits it: the pod is deleted (enforcement: kill)"
+)
+_REFUSED = (
+    "container {} cannot start on {}, because {} still runs on its slice: the pod is deleted, so that its owner makes"
+    " another, which is placed anew"
+)
+
+
+def losers(inventory: Inventory | None, held: Collection[tuple[Pod, Grant]]) -> list[Conflict]:
+    """The conflicts on one node that end a pod: each names a pod that does not run, and one that it conflicts with.
+
+    The other one runs, or was bound earlier. Where neither is known, the agent decides.
+    """
+    running: set[Holder] = {pod.uid for pod, _ in held if _runs(pod)}
+    ledger = Ledger()
+    found = []
+    for pod, grant in sorted(held, key=lambda item: (not _runs(item[0]), *_age(item[0]))):
+        if inventory is not None:
+            ledger.set_node(grant.node, inventory)
+        conflicts = ledger.hold(grant)
+        lost = [each for each in conflicts if not _runs(pod) and (each.other in running or pod.bound)]
+        if lost:
+            found.append(lost[0])
+            ledger.release(pod.uid)
+    return found
+
+
+class Deletions(Service):
+    """Deletes pods, each with a log line and one event: first all that must go, then their events.
+
+    Pods whose files agents report as covered are deleted only if `covered_too`; those that use a card past the library
+    if their report says so.
+    """
+
+    def __init__(self, shared: Shared, api: Api, *, covered_too: bool) -> None:
+        super().__init__(shared)
+        self._api = api
+        self._covered_too = covered_too
+        # The pods that were deleted and may still be shown, by UID, and the events that are not written yet.
+        self._deleted: set[str] = set()
+        self._unsaid: list[tuple[Pod, Event, str]] = []
+
+    def sweep(self) -> None:
+        """Delete the pods that must end now, if this replica leads; called about once a second."""
+        if self._why_not_leading():
+            return
+        for node in self._view.suspects():
+            try:
+                self._judge(node)
+            except ApiError as error:
+                log.warning("overlapping grants on %s: %s; trying again", node, error)
+                self._view.suspect(node)
+        for pod, report in self._reported():
+            try:
+                self._delete(pod, *self._why(pod, report))
+            except ApiError as error:
+                log.warning("%s/%s stays for now: %s", pod.namespace, pod.name, error)
+        unsaid, self._unsaid = self._unsaid, []
+        for pod, event, text in unsaid:
+            announce(self._api, pod, event, text)
+
+    def _judge(self, node: str) -> None:
+        """Delete the later pod of each conflict between the grants on a node. Raises ApiError."""
+        # Our view may be out of date: read all pods in conflict before one is deleted.
+        for known in self._in_conflict(node):
+            read_again(self._api, self._view, known)
+        for conflict in self._losers(node):
+            pod, other = self._view.pods.get(conflict.holder), self._view.pods.get(conflict.other)
+            if pod is None or other is None or pod.deleting:
+                continue
+            less = "does not run" if _runs(other) else "was bound later"
+            text = (
+                f"{pod.namespace}/{pod.name} and {other.namespace}/{other.name} were granted {conflict.over.value}"
+                f" of card {conflict.card} on {conflict.node}; {pod.namespace}/{pod.name} {less} and is deleted"
+            )
+            self._delete(pod, Event.SLICE_CONFLICT, text)
+
+    def _in_conflict(self, node: str) -> list[Pod]:
+        """The living pods on a node whose grants conflict with others' holdings."""
+        with self._view.lock:
+            ledger = self._view.ledger
+            held = [(pod, ledger.grant(pod.uid)) for pod in self._view.pods.on(node)]
+            return [pod for pod, grant in held if grant is not None and ledger.conflicts(grant)]
+
+    def _losers(self, node: str) -> list[Conflict]:
+        with self._view.lock:
+            held = [(pod, self._view.ledger.grant(pod.uid)) for pod in self._view.pods.on(node)]
+            granted = [(pod, grant) for pod, grant in held if grant is not None]
+            return losers(self._view.inventory(node), granted)
+
+    def _reported(self) -> list[tuple[Pod, ReportedSlice]]:
+        """The living pods to delete that the agent of their own node reports, each with one of its reports."""
+        with self._view.lock:
+            found = {
+                pod.uid: (pod, report)
+                for node in self._view.reports.nodes_with_living()
+                for report in self._view.reports.of_living(node)
+                if report.end or (self._covered_too and report.state is SliceState.COVERED)
+                if (pod := self._view.pods.get(report.pod)) is not None and pod.node == node
+            }
+        return [(pod, report) for pod, report in found.values() if not (pod.deleting or pod.ended)]
+
+    def _why(self, pod: Pod, report: ReportedSlice) -> tuple[Event, str]:
+        """The event and the text that say why a reported pod is deleted."""
+        if report.state is SliceState.REFUSED:
+            others = " and ".join(self._in_the_way(pod)) or "another container"
+            return Event.SLICE_CONFLICT, _REFUSED.format(report.container, pod.node, others)
+        if report.state is SliceState.UNENFORCED:
+            return Event.UNENFORCED_POD_DELETED, _UNENFORCED.format(report.container, pod.node)
+        return Event.COVERED_POD_DELETED, _COVERED.format(report.container, pod.node)
+
+    def _in_the_way(self, pod: Pod) -> list[str]:
+        """The pods, living or not, that hold what was granted to this one, by namespace and name."""
+        with self._view.lock:
+            grant = self._view.ledger.grant(pod.uid)
+            holders = {each.other for each in self._view.ledger.conflicts(grant)} if grant is not None else ()
+            found = [self._view.pods.get(each) or self._view.reports.outliving(each) for each in holders]
+        return sorted(f"{other.namespace}/{other.name}" for other in found if other is not None)
+
+    def _delete(self, pod: Pod, event: Event, text: str) -> None:
+        """Delete the pod of this UID; the first time, log why and leave its event to `sweep`. Raises ApiError."""
+        self._deleted = {uid for uid in self._deleted if self._view.pods.get(uid) is not None}
+        try:
+            self._api.delete(PODS, pod)
+        except GoneError:
+            self._view.forget_pod(pod.uid)
+            return
+        if pod.uid not in self._deleted:
+            self._deleted.add(pod.uid)
+            log.warning("%s pod=%s/%s: %s", event, pod.namespace, pod.name, text)
+            self._unsaid.append((pod, event, text))
+
+
+def _runs(pod: Pod) -> bool:
+    return pod.phase == "Running"
+
+
+def _age(pod: Pod) -> tuple[str, str, str]:
+    return pod.bound or _NOT_SHOWN_YET, pod.created, pod.uid

@@ -1,0 +1,109 @@
+"""/filter: choose one node for a pod and reserve its slices, or refuse it. It makes no call to the API server."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from device_plugin.allocator.service import Service, Shared
+from device_plugin.allocator.waiting.refusal_budget import LaterError
+from device_plugin.cluster.counts import Counts
+from device_plugin.core.errors import RequestError
+from device_plugin.core.ledger import Reservation
+from device_plugin.core.placement import Refusal, Refused
+from device_plugin.core.placement.node_texts import NodeTexts
+from device_plugin.core.placement.offer import Offer
+from device_plugin.core.pods import Pod
+from device_plugin.core.reasons import Reason
+from device_plugin.core.requests import PodRequest
+
+# What this replica waits for is in its /readyz and log: a text that changes would make kube-scheduler write it again.
+NOT_YET = "vgpu places no pods at the moment; kube-scheduler is made to ask again once it does"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The answer to kube-scheduler: nodes that remain, texts of those that do not, or an error.
+
+    `hopeless` nodes are those where kube-scheduler need not look for pods to evict.
+    """
+
+    nodes: Sequence[str] = ()
+    failed: NodeTexts = field(default_factory=NodeTexts)
+    hopeless: NodeTexts = field(default_factory=NodeTexts)
+    error: str = ""
+
+
+class Filter(Service):
+    """Answers /filter. It may be called from any thread."""
+
+    def __init__(self, shared: Shared, counts: Counts) -> None:
+        super().__init__(shared)
+        self._counts = counts
+
+    def __call__(self, pod: Pod, nodes: Sequence[str]) -> Verdict:
+        """The node chosen among `nodes`, or the refusal; all of `nodes` for a pod that asks for no slice."""
+        try:
+            request = self._view.pods.request_of(pod)
+        except RequestError as error:
+            return self._nowhere(nodes, str(error))
+        if request is None:
+            return Verdict(nodes)
+        if self._why_not_placing():
+            return self._postponed(pod, nodes)
+        self._reservations.prepare(request, nodes)
+        with self._view.lock:
+            if self._view.pods.is_gone(pod.uid):
+                # Not an error, which kube-scheduler would log and repeat until it learns of the pod's end itself.
+                return self._nowhere(nodes, f"pod {pod.namespace}/{pod.name} is gone")
+            if self._why_not_placing():
+                # The term has ended since the lock was asked for.
+                return self._postponed(pod, nodes)
+            if why := self._why_not(pod):
+                return Verdict(error=why)
+            try:
+                answer = self._place(pod, request, nodes)
+            except LaterError as error:
+                return Verdict(error=str(error))
+        if isinstance(answer, Reservation):
+            return Verdict((answer.grant.node,))
+        return self._refused(pod, answer(), nodes)
+
+    def _nowhere(self, nodes: Sequence[str], text: str) -> Verdict:
+        return Verdict(hopeless=NodeTexts.same(self._offered(nodes), text))
+
+    def _offered(self, nodes: Sequence[str]) -> Offer:
+        """The nodes as they were looked up for the decision; it needs no lock."""
+        return self._reservations.placer.table.offered(nodes)
+
+    def _refused(self, pod: Pod, refusal: Refusal, nodes: Sequence[str]) -> Verdict:
+        offer = self._offered(nodes)
+        texts = refusal.by_node(offer)
+        if refusal.main is Reason.GANG:
+            return Verdict(hopeless=texts)
+        texts = texts.noted(self._view.notes(offer))
+        # kube-scheduler found room on each of these nodes for everything that it counts. So its own preemption would
+        # find no victims there, and take longer for that than for the rest of the attempt; ours handles cards. Only
+        # if it has nominated a node it must continue to wait for that node.
+        return Verdict(failed=texts) if pod.nominated else Verdict(hopeless=texts)
+
+    def _postponed(self, pod: Pod, nodes: Sequence[str]) -> Verdict:
+        """The answer while this replica does not place; the pod is touched once it does."""
+        # The object that is known anyway, because the copy that kube-scheduler shows would take memory of its own.
+        known = self._view.pods.get(pod.uid) or pod
+        self._reservations.postponed.put(pod.namespace, pod.uid, known)
+        # Not an error: after one, kube-scheduler waits for the whole backoff before it asks again.
+        return self._nowhere(nodes, NOT_YET)
+
+    def _place(self, pod: Pod, request: PodRequest, nodes: Sequence[str]) -> Reservation | Refused:
+        started = self._clock()
+        answer = self._reservations.reserve(pod, request, nodes)
+        self._counts.placed(self._clock() - started)
+        return answer
+
+    def _why_not(self, pod: Pod) -> str:
+        known = self._view.pods.get(pod.uid)
+        if known is not None and known.node:
+            return f"pod {pod.namespace}/{pod.name} is bound to {known.node} already"
+        reservation = self._view.ledger.reservation(pod.uid)
+        if reservation is not None and reservation.under_way:
+            return "what became of an earlier Binding is not known yet: try again"
+        return ""

@@ -1,0 +1,42 @@
+"""Housekeeping: periodic work that no request triggers, such as expiry, learning, and unanswered Bindings."""
+
+import logging
+
+from device_plugin.allocator.service import Service, Shared
+from device_plugin.cluster.bind import Binder
+from device_plugin.cluster.deletions import Deletions
+from device_plugin.kube.api import Api
+from device_plugin.kube.errors import ApiError
+from device_plugin.state.view import read_again
+
+log = logging.getLogger(__name__)
+
+# Seconds until a pod that the watch has not shown is read again: the watch shows a pod within milliseconds.
+CONFIRM_SECONDS = 10.0
+
+
+class Housekeeping(Service):
+    """Runs the periodic work; `step` is called about once a second. It writes only to delete pods, and events."""
+
+    def __init__(self, shared: Shared, api: Api, binder: Binder, deletions: Deletions) -> None:
+        super().__init__(shared)
+        self._api = api
+        self._binder = binder
+        self._deletions = deletions
+
+    def step(self) -> None:
+        """Do each piece of periodic work once."""
+        self._reservations.expire()
+        with self._view.lock:
+            self._reservations.learning.count(self._clock())
+        self._binder.settle()
+        self._confirm()
+        self._deletions.sweep()
+
+    def _confirm(self) -> None:
+        for known in self._view.pods.unconfirmed(self._clock() - CONFIRM_SECONDS):
+            try:
+                read_again(self._api, self._view, known)
+            except ApiError as error:
+                log.info("cannot look whether pods still exist: %s", error)
+                return

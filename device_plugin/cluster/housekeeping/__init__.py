@@ -1,1 +1,0 @@
-"""Housekeeping: periodic work that no request triggers."""

@@ -1,0 +1,103 @@
+"""The terms of leadership: each begins with a list of all pods and nodes, and its end releases all reservations.
+
+A Lease is lost not only by expiry, long after the fence: kube-scheduler gives it up on SIGTERM, and our process may be
+killed and start again. In both cases a Binding of the earlier term may still be under way. So a term begins only when
+the last such Binding has ended.
+
+A list of tens of thousands of pods takes seconds, and a Lease that is not read meanwhile counts as lost. So one thread
+lists and another reads the Lease.
+"""
+
+import logging
+from functools import partial
+
+from device_plugin.allocator.service import Service, Shared
+from device_plugin.cluster.bind import BIND_SECONDS
+from device_plugin.cluster.leader import Leader
+from device_plugin.kube.api import NODES, PODS, Api, Ref
+from device_plugin.kube.errors import ApiError, GoneError
+from device_plugin.kube.leases import LEASES, Lease
+
+log = logging.getLogger(__name__)
+
+# A replica learns within 2 s that it lost the Lease, and a Binding that it sent until then ends within BIND_SECONDS.
+SETTLE_SECONDS = 2.0 + BIND_SECONDS
+LONG_AGO = float("-inf")
+
+
+class Leadership(Service):
+    """Starts and ends terms. `step` is called about once a second, `begin` in another thread; both only read."""
+
+    def __init__(self, shared: Shared, leader: Leader, api: Api, lease: Ref) -> None:
+        super().__init__(shared)
+        self._leader = leader
+        self._api = api
+        self._lease = lease
+        self._holds_since: float | None = None
+        self._lease_existed = False
+        # Grows, with the view's lock held, whenever another replica may have had the Lease since the last step.
+        self._breaks = 0
+
+    def step(self) -> None:
+        """Read the Lease, and end the term if it is no longer ours."""
+        started = self._clock()
+        try:
+            lease = self._read()
+        except ApiError as error:
+            self._leader.missed(str(error))
+        else:
+            if not self._leader.fenced():
+                # Even if this read shows it as ours: another replica may have led since the fence.
+                self._end()
+            self._leader.observe(lease, started)
+            self._note(there_is_one=lease is not None)
+        if not self._leader.fenced():
+            self._end()
+
+    def begin(self) -> None:
+        """List all nodes and pods and begin a term, if the Lease is ours and earlier Bindings have ended."""
+        breaks = self._breaks
+        if self._leader.term or not self._leader.fenced() or not self._settled():
+            return
+        try:
+            nodes, pods = self._api.list(NODES).items, self._api.list(PODS).items
+        except ApiError as error:
+            log.warning("leading, but the cluster cannot be listed: %s", error)
+            return
+        self._view.take(nodes, self._view.see_node)
+        self._view.take(pods, partial(self._view.see_pod, watched=False))
+        with self._view.lock:
+            if self._breaks != breaks or not self._leader.fenced():
+                return
+            self._reservations.gangs.complete(self._view.promises.opened_for)
+            self._leader.begin()
+        log.info("leading pods=%d nodes=%d", len(pods), len(nodes))
+
+    def _read(self) -> Lease | None:
+        try:
+            return self._api.get(LEASES, self._lease)
+        except GoneError:
+            return None  # no replica has created it yet
+
+    def _note(self, *, there_is_one: bool) -> None:
+        if self._leader.holds:
+            if self._holds_since is None:
+                self._holds_since = self._clock()
+        else:
+            # Without an earlier leader no Binding can be under way.
+            self._holds_since = None if there_is_one or self._lease_existed else LONG_AGO
+        self._lease_existed |= there_is_one
+
+    def _settled(self) -> bool:
+        since = self._holds_since
+        return since is not None and self._clock() - since >= SETTLE_SECONDS
+
+    def _end(self) -> None:
+        with self._view.lock:
+            self._breaks += 1
+            if not self._leader.term:
+                return
+            self._leader.end()
+            self._reservations.drop()
+        self._holds_since = None
+        log.info("no longer leading: %s", self._leader.why_not())

@@ -1,1 +1,0 @@
-"""Placing of pods: /filter, reservations, /bind, and the target workload."""

@@ -1,1 +1,0 @@
-"""Views of the cluster for people and for Prometheus."""

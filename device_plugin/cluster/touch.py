@@ -1,0 +1,363 @@
+"""The touch: a write to an annotation of a pod that we refused, so that kube-scheduler asks for it again.
+
+kube-scheduler asks again when something in the cluster changes. But it does not see every change that makes room: a
+reservation that expired, a gang that was dissolved, a Binding that failed. And it may ask before our watch has shown
+that a slice is free, and then not again for minutes. So we touch as many refused pods as there is room for; pods that
+kube-scheduler has asked for since are left out.
+
+No tenant can keep others from being touched. Namespaces take turns, and if kube-scheduler does not ask for a touched
+pod, its room is soon offered to other namespaces, before further pods of its own.
+"""
+
+import logging
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+
+from device_plugin.allocator.service import Service, Shared
+from device_plugin.allocator.waiting.refusal_budget import LaterError
+from device_plugin.allocator.waiting.refusals import Waiting, WaitsFor
+from device_plugin.core.annotations import GROUP, TOUCHED
+from device_plugin.core.errors import RequestError
+from device_plugin.core.grants import Grant
+from device_plugin.core.ledger import PromiseHolder, ReservationStage
+from device_plugin.core.pods import Pod
+from device_plugin.core.requests import PodRequest
+from device_plugin.kube.api import PODS, Api
+from device_plugin.kube.errors import ApiError, GoneError
+
+log = logging.getLogger(__name__)
+
+# Seconds in which kube-scheduler asks for the pods that an event wakes; after that we touch.
+GRACE_SECONDS = 0.3
+# Seconds between the beginnings of two rounds while changes continue.
+ROUND_SECONDS = 0.5
+# Most pods for which a place is searched in one step; there are about four steps per second.
+LOOKS = 64
+# Most touched pods that kube-scheduler has not asked for yet.
+TOUCHES = 16
+# Pods that are taken from the queue at a time, with the lock held; most are perhaps known to fit nowhere.
+TAKEN = 256
+# kube-scheduler asks for a touched pod within milliseconds, or after the pods before it. For PROMPT_SECONDS its room is
+# offered to no other pod; until ASKED_SECONDS only to pods of namespaces that are not late.
+PROMPT_SECONDS, ASKED_SECONDS = 0.75, 5.0
+# Seconds that a namespace counts as late after kube-scheduler did not ask for a touched pod of it.
+LATE_SECONDS = 60.0
+# Seconds after which pods are taken over that another process refused before this one led: kube-scheduler asks for most
+# of them itself by the end of its backoff.
+INHERITED_AFTER_SECONDS = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Expected:
+    """The grants for a pod, or for its gang, that was touched at `since`: kube-scheduler is expected to ask for it."""
+
+    waiting: Waiting
+    grants: Sequence[Grant]
+    since: float
+
+
+class _Queue:
+    """Refused pods in the order in which they are tried: one of each namespace in turn.
+
+    Within a namespace they have the order of kube-scheduler's queue. In a round that begins before the last one has
+    ended, those that had no look in that one come first: however often it happens, each pod has its look.
+    """
+
+    def __init__(self) -> None:
+        # UIDs by namespace, the next first; no list is empty.
+        self._uids: OrderedDict[str, deque[str]] = OrderedDict()
+
+    def __bool__(self) -> bool:
+        """True if a pod is left in this round."""
+        return bool(self._uids)
+
+    def clear(self) -> None:
+        """End the round by removing all pods."""
+        self._uids.clear()
+
+    def begin(self, waiting: Iterable[Waiting]) -> None:
+        """Begin a round with these pods."""
+        of: dict[str, list[str]] = defaultdict(list)
+        for each in sorted(waiting, key=lambda each: _queue_order(each.pod)):
+            of[each.pod.namespace].append(each.pod.uid)
+        left = self._uids
+        self._uids = OrderedDict((namespace, deque[str]()) for namespace in left if namespace in of)
+        for namespace, uids in of.items():
+            first = dict.fromkeys(left.get(namespace, ()))
+            here = set(uids)
+            queue = self._uids.setdefault(namespace, deque())
+            queue.extend(uid for uid in first if uid in here)
+            queue.extend(uid for uid in uids if uid not in first)
+
+    def take(self, last: Collection[str]) -> str:
+        """Remove and return the UID of the next pod; namespaces in `last` come after all others."""
+        namespace = next((each for each in self._uids if each not in last), next(iter(self._uids)))
+        queue = self._uids[namespace]
+        uid = queue.popleft()
+        if queue:
+            self._uids.move_to_end(namespace)
+        else:
+            del self._uids[namespace]
+        return uid
+
+    def put_back(self, taken: Sequence[Waiting]) -> None:
+        """Put pods back to the front of the queue, in this order."""
+        for each in reversed(taken):
+            self._uids.setdefault(each.pod.namespace, deque()).appendleft(each.pod.uid)
+            self._uids.move_to_end(each.pod.namespace, last=False)
+
+
+class Touch(Service):
+    """Touches refused pods for which there is room; `step` is called about four times a second, in its own thread."""
+
+    def __init__(self, shared: Shared, api: Api, scheduler_name: str) -> None:
+        super().__init__(shared)
+        self._api = api
+        self._scheduler_name = scheduler_name
+        self._inherits: float | None = self._clock() + INHERITED_AFTER_SECONDS
+        self._seen: object = None
+        # The time when the next round is due after a change, and the time when the last one began.
+        self._due: float | None = None
+        self._began = self._clock()
+        self._queue = _Queue()
+        self._hopeless: set[object] = set()
+        self._expected: dict[str, _Expected] = {}
+        # By namespace: the time until which it is late, and comes after all others.
+        self._late: dict[str, float] = {}
+
+    def step(self) -> None:
+        """Touch the next refused pods for which there is room, if this replica places."""
+        now = self._clock()
+        if self._why_not_placing():
+            self._inherits = now + INHERITED_AFTER_SECONDS
+            self._seen = None
+            self._queue.clear()
+            self._expected.clear()
+            return
+        if self._inherits is not None and now >= self._inherits:
+            self._inherits = None
+            self._inherit()
+        self._take_postponed(now)
+        self._settle(now)
+        self._begin_round(now)
+        for waiting in self._found(now):
+            self._touch(waiting)
+
+    def _settle(self, now: float) -> None:
+        """Forget touched pods that kube-scheduler asked for; where it did not, offer their room to others."""
+        offered = False
+        with self._view.lock:
+            for uid, expected in list(self._expected.items()):
+                namespace, age = expected.waiting.pod.namespace, now - expected.since
+                known = self._view.pods.get(uid)
+                placed = self._view.ledger.reservation(uid) is not None or (known is not None and known.node)
+                if placed or self._reservations.waiting.get(uid) not in (None, expected.waiting):
+                    self._late.pop(namespace, None)
+                elif known is not None and age < ASKED_SECONDS:
+                    if age >= PROMPT_SECONDS:
+                        offered |= namespace not in self._late
+                        self._late[namespace] = now + LATE_SECONDS
+                    continue
+                del self._expected[uid]
+                offered |= not placed
+        self._late = {namespace: until for namespace, until in self._late.items() if until > now}
+        if offered:
+            self._due = now
+
+    def _begin_round(self, now: float) -> None:
+        """Begin a new round of all refused pods if something has changed since the last one began."""
+        with self._view.lock:
+            news = self._reservations.news()
+        if news != self._seen and self._due is None:
+            self._due = now + GRACE_SECONDS
+        if self._due is None or now < self._due or (self._queue and now < self._began + ROUND_SECONDS):
+            return
+        self._seen, self._due, self._began = news, None, now
+        self._hopeless.clear()
+        self._queue.begin(self._reservations.waiting.values())
+
+    def _found(self, now: float) -> list[Waiting]:
+        """The next pods to touch, after at most LOOKS tries; within one step pods of the highest priority are first."""
+        found: list[Waiting] = []
+        looks = LOOKS
+        if self._queue:
+            self._expect_elsewhere()
+        while looks and self._queue:
+            batch = self._batch(looks)
+            for number, waiting in enumerate(batch):
+                if self._alike(waiting) in self._hopeless:
+                    continue
+                if len(self._awaited(waiting)) >= TOUCHES:
+                    self._queue.put_back(batch[number:])
+                    return found
+                looks -= 1
+                with self._view.lock:
+                    fits = self._fits(waiting, now)
+                if fits:
+                    found.append(waiting)
+                else:
+                    self._hopeless.add(self._alike(waiting))
+        return found
+
+    def _expect_elsewhere(self) -> None:
+        """Renew the grants of expected pods of which others have taken some.
+
+        kube-scheduler asks in its own order, so the first pod often gets the place that was found for another one; that
+        one then gets what is left, which would seem to be free. Of gangs, whose grants are many, it is not looked at.
+        """
+        with self._view.lock:
+            for uid, expected in list(self._expected.items()):
+                pod = self._view.pods.get(uid)
+                if pod is None or len(expected.grants) > 1 or not self._is_taken(pod, expected.grants[0]):
+                    continue
+                del self._expected[uid]
+                try:
+                    request = self._view.pods.request_of(pod)
+                except RequestError:
+                    continue
+                if request is not None and (grants := self._grants(pod, request, expected.waiting)):
+                    self._expected[uid] = replace(expected, grants=grants)
+
+    def _is_taken(self, pod: Pod, grant: Grant) -> bool:
+        """True if others hold some of the grant; what is kept for the pod's job is not taken."""
+        own = PromiseHolder(grant.node, self._view.promises.of(pod))
+        return any(each.other != own for each in self._view.ledger.in_the_way(grant, pod.uid))
+
+    def _batch(self, most: int) -> list[Waiting]:
+        """The next pods that may fit now, at most `most`."""
+        batch: list[Waiting] = []
+        with self._view.lock:
+            for _ in range(TAKEN):
+                if not self._queue or len(batch) == most:
+                    break
+                waiting = self._reservations.waiting.get(self._queue.take(self._late))
+                if (
+                    waiting is not None
+                    and self._alike(waiting) not in self._hopeless
+                    and self._reservations.waiting.outdated(waiting)
+                ):
+                    batch.append(waiting)
+        return sorted(batch, key=lambda each: (each.pod.namespace in self._late, _queue_order(each.pod)))
+
+    def _alike(self, waiting: Waiting) -> object:
+        """A key that is equal for pods of which none fits if one does not: there may be room for one job alone."""
+        beneficiary = self._view.promises.of(waiting.pod)
+        return (beneficiary, waiting.alike) if beneficiary else waiting.alike
+
+    def _awaited(self, waiting: Waiting) -> list[Grant]:
+        """The grants for touched pods that this pod may not take; a late namespace's only if its own is late too."""
+        late = self._late if waiting.pod.namespace not in self._late else ()
+        return [
+            grant
+            for each in self._expected.values()
+            if each.waiting.pod.namespace not in late
+            for grant in each.grants
+        ]
+
+    def _fits(self, waiting: Waiting, now: float) -> bool:
+        """True if the pod, with all of its gang, would be placed now. Callers hold the lock."""
+        uid = waiting.pod.uid
+        known = self._view.pods.get(uid)
+        if known is None or known.node or known.deleting or known.ended:
+            self._reservations.waiting.drop(uid)
+            return False
+        reserved = self._view.ledger.reservation(uid)
+        if reserved is not None and reserved.stage is not ReservationStage.NOMINATED:
+            return reserved.stage is ReservationStage.WAITING
+        if waiting.waits_for is WaitsFor.DECISION:
+            return True
+        try:
+            request = self._view.pods.request_of(known)
+        except RequestError:
+            return False
+        if request is None or self._reservations.groups.problem((known.namespace, known.label(GROUP))):
+            return False
+        if waiting.gang and any(each.waiting.alike == waiting.alike for each in self._expected.values()):
+            return True
+        grants = self._grants(known, request, waiting)
+        if grants:
+            self._expected[uid] = _Expected(waiting, grants, now)
+        return bool(grants)
+
+    def _grants(self, pod: Pod, request: PodRequest, waiting: Waiting) -> Sequence[Grant]:
+        """The grants for the pod, or all of its gang, beside those of the expected pods; empty if it does not fit."""
+        gangs, ledger = self._reservations.gangs, self._view.ledger
+        if request.gang is not None and not gangs.worth_asking(pod):
+            return ()
+        with ledger.transaction(), suppress(LaterError):
+            ledger.release(pod.uid)
+            if beneficiary := self._view.promises.of(pod):
+                self._view.promises.release(beneficiary, ledger)
+            for grant in self._awaited(waiting):
+                ledger.hold(grant)
+            if request.gang is not None:
+                return gangs.find(pod, waiting.nodes)
+            # Without a list from kube-scheduler the hosts' CPU and memory were not checked.
+            vetted = waiting.nodes is not None
+            request = self._reservations.in_group(pod, request)
+            find = partial(self._reservations.placer.find, request, waiting.nodes, vetted=vetted)
+            found = self._reservations.budget.decided(pod.namespace, request, find)
+            return (found,) if found is not None else ()
+        return ()
+
+    def _touch(self, waiting: Waiting) -> None:
+        pod = waiting.pod
+        with self._view.lock:
+            if self._reservations.waiting.get(pod.uid) is not waiting:
+                return  # kube-scheduler has asked for it meanwhile
+            # Dropped, so that it must be refused again before it is touched again.
+            self._reservations.waiting.drop(pod.uid)
+        try:
+            self._api.patch(PODS, pod, {"metadata": {"annotations": {TOUCHED: _now()}}}, subresource="status")
+        except GoneError:
+            self._view.forget_pod(pod.uid)
+        except ApiError as error:
+            log.info("could not touch pod=%s/%s: %s", pod.namespace, pod.name, error)
+            self._take_back(waiting)
+        else:
+            log.info("touched pod=%s/%s: there is room for it", pod.namespace, pod.name)
+
+    def _take_back(self, waiting: Waiting) -> None:
+        """Undo a touch that was not written: the pod waits again, unless kube-scheduler has asked for it meanwhile."""
+        uid = waiting.pod.uid
+        self._expected.pop(uid, None)
+        self._due = self._due or self._clock() + ASKED_SECONDS
+        with self._view.lock:
+            if self._reservations.waiting.get(uid) is None and self._view.ledger.reservation(uid) is None:
+                self._reservations.waiting.keep(waiting)
+
+    def _inherit(self) -> None:
+        """Take over refused pods that kube-scheduler has not asked for since this replica leads."""
+        pods = [
+            pod for pod in self._view.pods.all()
+            if pod.scheduler == self._scheduler_name and pod.refused and not pod.node and not pod.deleting
+        ]  # fmt: skip
+        pods.sort(key=_queue_order)
+        with self._view.lock:
+            for pod in pods:
+                if self._view.ledger.reservation(pod.uid) is None:
+                    self._reservations.waiting.inherit(pod, WaitsFor.ANYTHING)
+        self._seen = None
+
+    def _take_postponed(self, now: float) -> None:
+        """Record the postponed pods as waiting, and begin a round: all of them are touched.
+
+        At every step, because a /filter that began before the term may postpone its pod after the term's beginning.
+        """
+        for pod in self._reservations.postponed.take():
+            with self._view.lock:
+                self._reservations.waiting.inherit(self._view.known(pod), WaitsFor.DECISION)
+            self._due = now
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="microseconds")
+
+
+def _queue_order(pod: Pod) -> tuple[int, str, str]:
+    """The sort key of kube-scheduler's queue: the highest priority first, then the oldest."""
+    return -pod.priority, pod.created, pod.uid

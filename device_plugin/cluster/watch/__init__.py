@@ -1,1 +1,0 @@
-"""The present state of pods, nodes and loads, from the watches and the agents."""

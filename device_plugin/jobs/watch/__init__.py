@@ -1,1 +1,0 @@
-"""The Jobs of queues and their pods, as the watches show them."""

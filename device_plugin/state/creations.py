@@ -1,0 +1,101 @@
+"""Why pods of Jobs are not created: a quota refuses them, or an admission policy.
+
+Nothing on the Job says so; the Job controller writes an event. Events are read, not watched, and only those of Jobs
+that have lacked pods for a while.
+"""
+
+import logging
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from math import inf
+
+from device_plugin.core.jobs.job import JobKey
+from device_plugin.core.jobs.resize import MAX_REFUSAL
+from device_plugin.core.timestamps import seconds
+from device_plugin.kube.api import FAILED_CREATIONS, Api, Where
+from device_plugin.kube.errors import ApiError
+from device_plugin.state.managed import Managed
+
+log = logging.getLogger(__name__)
+
+# Seconds for which a Job lacks pods before its events are read: the Job controller creates them meanwhile.
+LACKING_SECONDS = 3.0
+# Seconds between two reads of the events of a Job that still lacks pods: twice as many each time.
+FIRST_WAIT, LONGEST_WAIT = 5.0, 300.0
+# Reads at one time. Each may take as long as the API server may be silent.
+MOST_READS = 4
+# The clock of the Job controller may be this many seconds behind ours. A Job of which pods were refused is left alone
+# for longer than that, so what was said before is not taken for news.
+SKEW_SECONDS = 30.0
+_QUOTA = re.compile(r"(?:exceeded|failed) quota: ")
+_BEGINNING = "Error creating: "
+
+
+@dataclass(slots=True)
+class _Lacking:
+    """A Job that lacks pods: since which record and when, when its events are read next, and what they said.
+
+    `since` is in seconds since 1970.
+    """
+
+    gen: int
+    since: float
+    read_at: float
+    wait: float = FIRST_WAIT
+    why: str = ""
+
+
+class FailedCreations:
+    """One thread calls `look`. It keeps nothing of Jobs that have all of their pods.
+
+    `clock` is for ages, `wall` for what stands in events.
+    """
+
+    def __init__(self, api: Api, clock: Callable[[], float], wall: Callable[[], float]) -> None:
+        self._api = api
+        self._clock = clock
+        self._wall = wall
+        self._lacking: dict[str, _Lacking] = {}
+        self.next = inf
+        """When `look` is to be called again though nothing has changed, by the clock."""
+
+    def look(self, jobs: Iterable[Managed]) -> Mapping[JobKey, str]:
+        """By Job that lacks pods: why the API server refuses them."""
+        now, found = self._clock(), dict[str, _Lacking]()
+        lacking = [managed for managed in jobs if managed.lacks]
+        for managed in lacking:
+            gen = managed.record.gen if managed.record is not None else 0
+            known = self._lacking.get(managed.job.uid)
+            if known is None or known.gen != gen:
+                known = _Lacking(gen, self._wall(), now + LACKING_SECONDS)
+            found[managed.job.uid] = known
+        self._lacking = found
+        due = [managed for managed in lacking if found[managed.job.uid].read_at <= now]
+        for managed in sorted(due, key=lambda each: found[each.job.uid].read_at)[:MOST_READS]:
+            self._read(managed, found[managed.job.uid], now)
+        self.next = min((each.read_at for each in found.values()), default=inf)
+        return {each.key: found[each.job.uid].why for each in lacking if found[each.job.uid].why}
+
+    def _read(self, managed: Managed, lacking: _Lacking, now: float) -> None:
+        job = managed.job
+        lacking.read_at, lacking.wait = now + lacking.wait, min(2 * lacking.wait, LONGEST_WAIT)
+        where = Where(job.namespace, fields=f"involvedObject.uid={job.uid},reason=FailedCreate")
+        try:
+            events = self._api.list(FAILED_CREATIONS, where).items
+        except ApiError as error:
+            log.warning("events of job %s/%s cannot be read: %s", *managed.key, error)
+            return
+        # A Job may lack a pod for another reason than an hour ago: one that has failed is replaced after a while.
+        since = lacking.since - SKEW_SECONDS
+        new = [(at, event.message) for event in events if (at := seconds(event.at, 0.0)) >= since]
+        if new:
+            lacking.why = refusal(max(new)[1])
+
+
+def refusal(message: str) -> str:
+    """Why pods or a width were refused, from the API server's message: what it says of a quota, or all of it, cut."""
+    found = _QUOTA.search(message)
+    text = message[found.start() :] if found else message.removeprefix(_BEGINNING)
+    shown = "".join(letter if letter.isprintable() else " " for letter in text[:MAX_REFUSAL]).strip()
+    return shown or "no reason was given"

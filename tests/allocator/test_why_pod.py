@@ -1,0 +1,112 @@
+"""Why a pod has no card, in one paragraph: the groups of nodes, and what would make room."""
+
+from dataclasses import replace
+
+import pytest
+
+from device_plugin.allocator.search import SearchCopy
+from device_plugin.allocator.why_pod import PodAnswer, PodAnswers
+from device_plugin.core.cards import Inventory
+from device_plugin.core.obstacles import Obstacles
+from tests.builders.cards import card, inventory
+from tests.builders.pods import pod
+from tests.cluster.gang_pods import member
+from tests.cluster.world import Replica, World
+
+
+@pytest.fixture
+def answers(one: Replica) -> PodAnswers:
+    return PodAnswers(one.shared, SearchCopy(one.shared, lambda _: None))
+
+
+def bound(
+    world: World, name: str, mem: int, cores: int | None = None, node: str = "n1", **more: object
+) -> None:
+    made = world.pod(name, mem, cores, owner="ReplicaSet", **more)
+    assert world.one.ask(made, node) == node
+    assert world.one.bind(made, node) == ""
+
+
+def test_it_says_what_each_group_of_nodes_lacks_and_what_would_help(
+    world: World, one: Replica, answers: PodAnswers
+) -> None:
+    world.node("n1", inventory("n1", 1))
+    world.node("n2", inventory("n2", 1))
+    world.node("n3", Inventory((replace(card("n3-0", mem_mib=8176), model="K100"),)))
+    world.node("n4", inventory("n4", 1, healthy=False))
+    one.view.sync_nodes(world.api.nodes())
+    bound(world, "a", 8)
+    bound(world, "b", 4)
+    bound(world, "c", 6, 6, node="n2")
+    made = world.pod("large", 12, 10)
+    answer = answers.about(made)
+    assert answer.state == "memory"
+    assert [(group.nodes, group.models, group.reason.value) for group in answer.groups] == [
+        (("n1", "n2"), ("Z100",), "memory"),
+        (("n3",), ("K100",), "too-large"),
+        (("n4",), ("Z100",), "unhealthy"),
+    ]
+    text = answer.as_text()
+    assert text.startswith(
+        "default/large asks for hygon.com/dcu-mem: 12, hygon.com/dcu-cores: 10 and fits no node now: 4 cards: 2 lack"
+        " memory (largest free 10 GiB), 1 too small for the request (at most hygon.com/dcu-mem: 8,"
+        " hygon.com/dcu-cores: 60), 1 unhealthy. 2 nodes with Z100 (n1, n2): 2 cards: 2 lack memory"
+    )
+    assert "It would fit on n2 once default/c has ended" in text
+    assert "What would fit now: hygon.com/dcu-mem: 10, hygon.com/dcu-cores: 10" in text
+    assert text.endswith("Wait for slices to end, or ask for less memory")
+    assert answer.as_object()["ends"] == {"node": "n2", "pods": ["default/c"]}
+
+
+def test_moves_are_named_where_they_make_room(world: World, answers: PodAnswers) -> None:
+    for name, mem in (("left", 4), ("right", 6)):
+        bound(world, name, mem, annotations={"vgpu.io/policy": "spread"})
+    answer = answers.about(world.pod("large", 16, None))
+    assert answer.cures.moves == "default/left from n1-0 on n1 to n1-1 on n1"
+    assert "It would fit on n1 after moving default/left from n1-0" in answer.as_text()
+
+
+def test_only_nodes_where_the_pod_may_go_are_compared(
+    world: World, one: Replica, answers: PodAnswers
+) -> None:
+    world.node("n2", inventory("n2"))
+    one.view.sync_nodes(world.api.nodes())
+    for number in range(2):
+        bound(world, f"p{number}", 16)
+    answer = answers.about(world.pod("late", 4), ["n1"], "it goes only to nodes with zone=a (1 of 2 nodes)")
+    assert [group.nodes for group in answer.groups] == [("n1",)]
+    assert ". It goes only to nodes with zone=a (1 of 2 nodes). " in answer.as_text()
+    assert answer.cures.moves == "default/p0 from n1-0 on n1 to n2-0 on n2"
+
+
+def state(answer: PodAnswer) -> tuple[str, str]:
+    return answer.state, answer.as_text()
+
+
+def test_a_pod_that_needs_no_room_is_told_where_it_is(world: World, answers: PodAnswers) -> None:
+    placed = world.placed("placed")
+    assert state(answers.about(placed))[0] == "bound"
+    assert "holds 8184 MiB and core groups 0-29 of n1-0 on n1" in answers.about(placed).as_text()
+    assert state(answers.about(replace(placed, phase="Failed")))[0] == "ended"
+    assert state(answers.about(pod("none", containers=())))[0] == "no-slice"
+    malformed = answers.about(pod("bad", mem=0))
+    assert state(malformed) == (
+        "malformed",
+        "default/bad is refused: container main: hygon.com/dcu-mem is '0': write a whole number of at least 1",
+    )
+
+
+def test_a_pod_with_room_says_what_else_holds_it(world: World, one: Replica, answers: PodAnswers) -> None:
+    free = world.pod("free", 4)
+    assert state(answers.about(free))[0] == "fits"
+    gated = world.pod("gated", 4, obstacles=Obstacles(gates=("x/y",)))
+    assert state(answers.about(gated))[0] == "held"
+    assert "the pod is held by: scheduling gate x/y. Remove the gate" in answers.about(gated).as_text()
+    assert one.free() == [16368, 16368], "nothing stays reserved"
+
+
+def test_a_gang_is_decided_as_a_whole(world: World, answers: PodAnswers) -> None:
+    first = world.api.put(member("train-0", 2))
+    assert state(answers.about(first))[0] == "gang"
+    world.api.put(member("train-1", 2))
+    assert state(answers.about(first))[0] == "fits"

@@ -1,0 +1,3 @@
+from tests.cluster.conftest import one, world
+
+__all__ = ["one", "world"]
