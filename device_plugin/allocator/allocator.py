@@ -1,6 +1,6 @@
-"""Reservations: the decisions of /filter that are not bound yet, the refused pods, and the pods that may preempt.
+"""The allocator: it reserves a place for a pod or refuses it, and keeps what is not bound yet and who waits.
 
-Only the leader has them, in memory. A reservation ends by its Binding, by time, with its gang, or when its pod or its
+Only the leader's allocator decides; reservations are in its memory only. A reservation ends by its Binding, by time, with its gang, or when its pod or its
 slices change; the view reports these changes.
 """
 
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 Decide = Callable[[Pod, PodRequest, Sequence[str]], tuple[PodRequest, Grant | Refused]]
 
 
-class Reservations:
+class Allocator:
     """Places pods, and holds each grant until it is bound or its reservation ends. Each call takes the view's lock."""
 
     def __init__(

@@ -34,7 +34,7 @@ class Decisions(Service):
                 }
                 for each in self._view.ledger.reservations()
             ]  # fmt: skip
-            shapes = self._reservations.placer.tables.shapes
+            shapes = self._allocator.placer.tables.shapes
         workload = [{"shape": asdict(each.shape), "count": each.count} for each in shapes]
         return {"leader": not self._why_not_leading(), "reserved": reserved, "workload": workload}
 
@@ -55,7 +55,7 @@ class Decisions(Service):
             taken = [each for each in holdings if self._waits(each)]
             for holding in taken:
                 self._view.ledger.put(holding)
-            placer = self._reservations.placer
+            placer = self._allocator.placer
             placer.use(WorkloadTables(*placer.supply(), shapes))
         return len(taken)
 

@@ -1,6 +1,6 @@
 """Dry run: decide as the allocator would, on records of one's own, and take every decision back.
 
-The decisions are those of `Reservations`, which /filter asks too. kube-scheduler offers only nodes whose hosts have the
+The decisions are those of the allocator, which /filter asks too. kube-scheduler offers only nodes whose hosts have the
 CPU, memory and disk that a pod requests; a dry run leaves out the others itself.
 """
 
@@ -39,11 +39,11 @@ class DryRun(Service):
         hosting = (
             [node for node in nodes if self._has(node, request.host)] if request.host != NOTHING else nodes
         )
-        answer = self._reservations.reserve(pod, request, hosting)
+        answer = self._allocator.reserve(pod, request, hosting)
         if isinstance(answer, Reservation):
             return answer.grant
         if request.gang is None and len(hosting) != len(nodes):
-            compared = self._reservations.placer.place(self._reservations.in_group(pod, request), nodes)
+            compared = self._allocator.placer.place(self._allocator.in_group(pod, request), nodes)
             if isinstance(compared, Refusal):
                 return compared
         return answer()
@@ -65,7 +65,7 @@ class DryRun(Service):
 
     def take_back(self, uid: str) -> None:
         """End what was decided for this pod."""
-        self._reservations.release(uid)
+        self._allocator.release(uid)
 
     def _has(self, node: str, asked: HostAmounts) -> bool:
         """True if the node's host has these amounts free; as kube-scheduler does, it compares none that is 0."""

@@ -54,7 +54,7 @@ class Explainer(Service):
     def view(self, pod: str = "") -> View:
         """The whole view, or with `pod` (namespace/name) only the part about that pod."""
         with self._view.lock:
-            gangs = [asdict(gang) for gang in self._reservations.gangs.statuses()]
+            gangs = [asdict(gang) for gang in self._allocator.gangs.statuses()]
             faults = [asdict(fault) for fault in self._view.faults.standing()]
             promises = [_promise(promise) for promise in self._view.promises.statuses()]
         snapshot = self._view.snapshot()
@@ -153,7 +153,7 @@ class Explainer(Service):
         if not pod.label(GROUP):
             return ""
         with self._view.lock:
-            return self._reservations.groups.problem((pod.namespace, pod.label(GROUP)))
+            return self._allocator.groups.problem((pod.namespace, pod.label(GROUP)))
 
     def _answer(
         self, pod: Pod, request: PodRequest, planner: Planner, beneficiary: str
@@ -164,9 +164,9 @@ class Explainer(Service):
                 if beneficiary:
                     with self._view.lock:
                         self._view.promises.release(beneficiary, planner.ledger)
-                return planner.placer.place(self._reservations.in_group(pod, request))
+                return planner.placer.place(self._allocator.in_group(pod, request))
         with self._view.lock:
-            return self._reservations.gangs.refusal(pod, request)
+            return self._allocator.gangs.refusal(pod, request)
 
     def _nominated(self, pod: Pod, ledger: LedgerView, grant: Grant) -> UnplacedPod:
         """The entry of a nominated pod, with the pods that still hold some of its slices."""

@@ -48,8 +48,8 @@ class Refit(Service):
     def step(self) -> None:
         """Compute new workload tables if they are due, and update scores and the fragmentation gauge."""
         with self._view.lock:
-            kinds, supply = self._reservations.placer.supply()
-            target = self._reservations.learning.target.copy() if self._due(kinds) else None
+            kinds, supply = self._allocator.placer.supply()
+            target = self._allocator.learning.target.copy() if self._due(kinds) else None
         if target is not None:
             started = self._clock()
             try:
@@ -59,7 +59,7 @@ class Refit(Service):
             else:
                 self._kinds, self._arrivals = kinds, target.arrivals
                 with self._view.lock:
-                    self._reservations.placer.install(tables)
+                    self._allocator.placer.install(tables)
                 log.info("target workload learnt arrivals=%d shapes=%d", target.arrivals, len(tables.shapes))
             ended = self._clock()
             self._not_before = max(started + PAUSE_SECONDS, ended + PAUSE_TIMES * (ended - started))
@@ -67,11 +67,11 @@ class Refit(Service):
             pass
 
     def _due(self, kinds: Sequence[CardKind]) -> bool:
-        arrivals = self._reservations.learning.target.arrivals
+        arrivals = self._allocator.learning.target.arrivals
         if arrivals < FIRST or self._clock() < self._not_before:
             return False
         return kinds != self._kinds or arrivals >= self._arrivals + max(FIRST, min(self._arrivals, MOST))
 
     def _renewed(self) -> bool:
         with self._view.lock:
-            return self._reservations.placer.renew(NODES)
+            return self._allocator.placer.renew(NODES)

@@ -30,7 +30,7 @@ class SearchCopy:
 
     def __init__(self, shared: Shared, wait: Callable[[float], object]) -> None:
         self._view = shared.view
-        self._placer = shared.reservations.placer
+        self._placer = shared.allocator.placer
         self._clock = shared.clock
         self._wait = wait
         self._lock = threading.Lock()

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from device_plugin.allocator.allocator import Reservations
+from device_plugin.allocator.allocator import Allocator
 from device_plugin.state.view import ClusterView
 
 
@@ -15,7 +15,7 @@ class Shared:
     """
 
     view: ClusterView
-    reservations: Reservations
+    allocator: Allocator
     why_not_leading: Callable[[], str]
     clock: Callable[[], float]
 
@@ -26,7 +26,7 @@ class Service:
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
         self._view = shared.view
-        self._reservations = shared.reservations
+        self._allocator = shared.allocator
         self._why_not_leading = shared.why_not_leading
         self._clock = shared.clock
 

@@ -182,8 +182,8 @@ class PodAnswers(Service):
     def _groups(
         self, refusal: Refusal, pod: Pod, request: PodRequest, nodes: Sequence[str]
     ) -> tuple[RefusingNodes, ...]:
-        placer = self._reservations.placer
-        ranked = self._reservations.in_group(pod, request)
+        placer = self._allocator.placer
+        ranked = self._allocator.in_group(pod, request)
 
         def refuse(some: Sequence[str]) -> Refusal:
             answer = placer.place(ranked, some)

@@ -19,7 +19,7 @@ from itertools import product
 from typing import Any
 
 from device_plugin.adapters.kube.client import KubeClient
-from device_plugin.allocator.allocator import Reservations
+from device_plugin.allocator.allocator import Allocator
 from device_plugin.allocator.openings import movable
 from device_plugin.cli.access import caller
 from device_plugin.cli.access.caller import evict, named, still_there
@@ -62,14 +62,14 @@ def run(args: argparse.Namespace) -> int:
         if local.unknown:
             print(printable(local.unknown), file=sys.stderr)
         view = local.view
-        steps = planned(view, local.reservations, args.max_moves)
+        steps = planned(view, local.allocator, args.max_moves)
         print(output.as_text(as_object(view, steps), args.output) if args.output else as_text(view, steps))
         if not args.apply:
             return 0
         return int(not all(_carry_out(client, view, step) for step in steps if step.moves))
 
 
-def planned(view: ClusterView, reservations: Reservations, most: int) -> Sequence[MovePlan]:
+def planned(view: ClusterView, allocator: Allocator, most: int) -> Sequence[MovePlan]:
     """The steps of at most `most` moves for the cluster that `view` shows.
 
     A pod for which slices are kept needs no moves, and pods of a Job that is about to shrink are not moved.
@@ -89,9 +89,9 @@ def planned(view: ClusterView, reservations: Reservations, most: int) -> Sequenc
                 waiting.append(Ranked(request, pod.priority))
         elif movable(pod) and pod.owner_uid not in shrinking:
             holders[pod.uid] = Ranked(request, pod.priority)
-    reservations.learning.count(time.monotonic())
-    reservations.placer.learn(reservations.learning.target.frequent())
-    return defragment(reservations.planner, waiting, holders, most)
+    allocator.learning.count(time.monotonic())
+    allocator.placer.learn(allocator.learning.target.frequent())
+    return defragment(allocator.planner, waiting, holders, most)
 
 
 def as_text(view: ClusterView, steps: Sequence[MovePlan]) -> str:

@@ -76,7 +76,7 @@ class Binder(Service):
         if claimed is None:
             return
         if not self._fenced():
-            self._reservations.release_unbound(call.uid)
+            self._allocator.release_unbound(call.uid)
             raise BindError("fenced", self._why_not_leading())
         grant = self._view.written(claimed.grant)
         try:
@@ -86,11 +86,11 @@ class Binder(Service):
             self._view.forget_pod(call.uid)
             raise BindError("gone", str(error)) from error
         except RefusedError as error:
-            self._reservations.release_unbound(call.uid)
+            self._allocator.release_unbound(call.uid)
             raise BindError("refused", str(error)) from error
         except ApiError as error:
             # No clear answer, or a conflict, which may be our own earlier write.
-            unknown = self._reservations.unknown(claimed)
+            unknown = self._allocator.unknown(claimed)
             if unknown is None or not self._settle(unknown):
                 raise BindError("unknown", str(error)) from error
         else:
@@ -100,7 +100,7 @@ class Binder(Service):
 
     def _claim(self, call: BindCall) -> Reservation | None:
         """The pod's reservation on the node, now BINDING; None if the pod is bound there already. Raises BindError."""
-        claimed = self._reservations.claim(call.uid, call.node)
+        claimed = self._allocator.claim(call.uid, call.node)
         if isinstance(claimed, Reservation):
             return claimed
         try:
@@ -136,11 +136,11 @@ class Binder(Service):
             raise BindError("busy", "another Binding of the pod is under way: try again")
         if why := self._why_not_leading():
             raise BindError("fenced", why)
-        answer = self._reservations.reserve(pod, request, (call.node,), named=True)
+        answer = self._allocator.reserve(pod, request, (call.node,), named=True)
         if isinstance(answer, Refused):
             refusal = answer()
             raise BindError("unplaced", f"{refusal.text}; {refusal.advice}")
-        claimed = self._reservations.claim(call.uid, call.node)
+        claimed = self._allocator.claim(call.uid, call.node)
         if claimed is None:
             raise AssertionError(f"the reservation of {call.uid} on {call.node} was just made")
         return claimed
@@ -156,7 +156,7 @@ class Binder(Service):
         if now is not None and now.node:
             return _holds(now, reservation.grant)
         if now is not None and self._clock() - reservation.sent >= 2 * BIND_SECONDS:
-            self._reservations.release_unbound(pod.uid)
+            self._allocator.release_unbound(pod.uid)
         return False
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from device_plugin.allocator import learning
-from device_plugin.allocator.allocator import Reservations
+from device_plugin.allocator.allocator import Allocator
 from device_plugin.allocator.explain import Explainer
 from device_plugin.allocator.gangs import offered
 from device_plugin.allocator.service import Service, Shared
@@ -112,7 +112,7 @@ class ClusterGauges(Service):
 
     def _kept(self) -> Iterator[Reading]:
         with self._view.lock:
-            bounds = _bounds(self._reservations)
+            bounds = _bounds(self._allocator)
         yield Reading(KEPT, [((what,), float(bound.count)) for what, bound in bounds.items()])
         yield Reading(KEPT_MOST, [((what,), float(bound.most)) for what, bound in bounds.items()])
         yield Reading(KEPT_LEFT_OUT, [((what,), float(bound.left_out)) for what, bound in bounds.items()])
@@ -122,7 +122,7 @@ class ClusterGauges(Service):
             snapshot = self._view.ledger.snapshot()
             faults = self._view.faults.counts()
             promised = self._view.promises.cards()
-            ratio = self._reservations.placer.fragmentation()
+            ratio = self._allocator.placer.fragmentation()
         yield from ledger_readings(snapshot, self._namespace)
         yield Reading(FAULTS, [((kind,), float(count)) for kind, count in faults.items()])
         yield Reading(PROMISED, [((stage,), float(count)) for stage, count in promised.items()])
@@ -150,7 +150,7 @@ class ClusterGauges(Service):
         yield Reading(UNPLACED_OF, [((name,), float(count)) for name, count in sorted(counts.items())])
 
 
-def _bounds(made: Reservations) -> Mapping[str, Bound]:
+def _bounds(made: Allocator) -> Mapping[str, Bound]:
     """All that grows with pods that wait, beside the pods themselves."""
     refused, waiting, queue = made.refusals.kept, made.waiting, made.preemption_queue
     postponed, scores, learnt, lists = made.postponed, made.placer.scores, made.learning, made.gangs.offered

@@ -49,7 +49,7 @@ class Filter(Service):
             return Verdict(nodes)
         if self._why_not_placing():
             return self._postponed(pod, nodes)
-        self._reservations.prepare(request, nodes)
+        self._allocator.prepare(request, nodes)
         with self._view.lock:
             if self._view.pods.is_gone(pod.uid):
                 # Not an error, which kube-scheduler would log and repeat until it learns of the pod's end itself.
@@ -72,7 +72,7 @@ class Filter(Service):
 
     def _offered(self, nodes: Sequence[str]) -> Offer:
         """The nodes as they were looked up for the decision; it needs no lock."""
-        return self._reservations.placer.table.offered(nodes)
+        return self._allocator.placer.table.offered(nodes)
 
     def _refused(self, pod: Pod, refusal: Refusal, nodes: Sequence[str]) -> Verdict:
         offer = self._offered(nodes)
@@ -89,13 +89,13 @@ class Filter(Service):
         """The answer while this replica does not place; the pod is touched once it does."""
         # The object that is known anyway, because the copy that kube-scheduler shows would take memory of its own.
         known = self._view.pods.get(pod.uid) or pod
-        self._reservations.postponed.put(pod.namespace, pod.uid, known)
+        self._allocator.postponed.put(pod.namespace, pod.uid, known)
         # Not an error: after one, kube-scheduler waits for the whole backoff before it asks again.
         return self._nowhere(nodes, NOT_YET)
 
     def _place(self, pod: Pod, request: PodRequest, nodes: Sequence[str]) -> Reservation | Refused:
         started = self._clock()
-        answer = self._reservations.reserve(pod, request, nodes)
+        answer = self._allocator.reserve(pod, request, nodes)
         self._counts.placed(self._clock() - started)
         return answer
 

@@ -26,9 +26,9 @@ class Housekeeping(Service):
 
     def step(self) -> None:
         """Do each piece of periodic work once."""
-        self._reservations.expire()
+        self._allocator.expire()
         with self._view.lock:
-            self._reservations.learning.count(self._clock())
+            self._allocator.learning.count(self._clock())
         self._binder.settle()
         self._confirm()
         self._deletions.sweep()

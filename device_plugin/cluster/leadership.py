@@ -69,7 +69,7 @@ class Leadership(Service):
         with self._view.lock:
             if self._breaks != breaks or not self._leader.fenced():
                 return
-            self._reservations.gangs.complete(self._view.promises.opened_for)
+            self._allocator.gangs.complete(self._view.promises.opened_for)
             self._leader.begin()
         log.info("leading pods=%d nodes=%d", len(pods), len(nodes))
 
@@ -98,6 +98,6 @@ class Leadership(Service):
             if not self._leader.term:
                 return
             self._leader.end()
-            self._reservations.drop()
+            self._allocator.drop()
         self._holds_since = None
         log.info("no longer leading: %s", self._leader.why_not())

@@ -74,7 +74,7 @@ class Preemption(Service):
         held: Held | None = None
         for _ in range(SEARCHES):
             with self._view.lock:
-                pending = self._reservations.preemption_queue.take()
+                pending = self._allocator.preemption_queue.take()
             if pending is None:
                 return
             held = held or self._held()
@@ -114,7 +114,7 @@ class Preemption(Service):
         evicted = list(dict.fromkeys((*ours, *(candidates[node] if theirs or not ours else ()))))
         for uid in evicted:
             # kube-scheduler does not delete an unbound victim, but only cancels its attempt.
-            self._reservations.give_back(uid)
+            self._allocator.give_back(uid)
             self._withdraw(uid, pod)
         log.info("kube-scheduler evicts %d pods on %s for %s", len(evicted), node, _name(pod))
         return {node: evicted}
@@ -162,7 +162,7 @@ class Preemption(Service):
         self, pending: Pending, before: Option, ranks: Ranks, gone: Collection[str]
     ) -> MovePlan | None:
         """The plan of an option found on the copy, after its grant is nominated; None if it has more victims by now."""
-        planner, pod = self._reservations.planner, pending.pod
+        planner, pod = self._allocator.planner, pending.pod
         with self._view.lock, self._view.promises.opened_for(pod):
             known = self._view.pods.get(pod.uid)
             if known is None or known.node or known.deleting or self._why_not_leading():
@@ -176,7 +176,7 @@ class Preemption(Service):
                     return None
                 plan = planner.cleared(pending.request, option)
             if plan is not None:
-                self._reservations.nominate(pending, plan.places[0], NOMINATION_SECONDS)
+                self._allocator.nominate(pending, plan.places[0], NOMINATION_SECONDS)
             return plan
 
     def _still_wanting(self, pending: Pending, held: Held) -> bool:
@@ -191,7 +191,7 @@ class Preemption(Service):
                 or {each.other for each in self._view.ledger.in_the_way(found.grant)} <= ending
             ):
                 return False
-            self._reservations.release(pod.uid)
+            self._allocator.release(pod.uid)
             return True
 
     # The pods that may have to end
@@ -244,7 +244,7 @@ class Preemption(Service):
         waiting = _name(pending.pod)
         evicted, refused = self._evicted(victims, pending.pod)
         if refused:
-            self._reservations.resume(pending)
+            self._allocator.resume(pending)
         why = f"evicted: {waiting} of priority {pending.pod.priority} needs its slice of {where}"
         for victim in evicted:
             log.info("evicted %s for %s: %s", _name(victim), waiting, where)

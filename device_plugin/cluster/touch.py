@@ -155,7 +155,7 @@ class Touch(Service):
                 namespace, age = expected.waiting.pod.namespace, now - expected.since
                 known = self._view.pods.get(uid)
                 placed = self._view.ledger.reservation(uid) is not None or (known is not None and known.node)
-                if placed or self._reservations.waiting.get(uid) not in (None, expected.waiting):
+                if placed or self._allocator.waiting.get(uid) not in (None, expected.waiting):
                     self._late.pop(namespace, None)
                 elif known is not None and age < ASKED_SECONDS:
                     if age >= PROMPT_SECONDS:
@@ -171,14 +171,14 @@ class Touch(Service):
     def _begin_round(self, now: float) -> None:
         """Begin a new round of all refused pods if something has changed since the last one began."""
         with self._view.lock:
-            news = self._reservations.news()
+            news = self._allocator.news()
         if news != self._seen and self._due is None:
             self._due = now + GRACE_SECONDS
         if self._due is None or now < self._due or (self._queue and now < self._began + ROUND_SECONDS):
             return
         self._seen, self._due, self._began = news, None, now
         self._hopeless.clear()
-        self._queue.begin(self._reservations.waiting.values())
+        self._queue.begin(self._allocator.waiting.values())
 
     def _found(self, now: float) -> list[Waiting]:
         """The next pods to touch, after at most LOOKS tries; within one step pods of the highest priority are first."""
@@ -234,11 +234,11 @@ class Touch(Service):
             for _ in range(TAKEN):
                 if not self._queue or len(batch) == most:
                     break
-                waiting = self._reservations.waiting.get(self._queue.take(self._late))
+                waiting = self._allocator.waiting.get(self._queue.take(self._late))
                 if (
                     waiting is not None
                     and self._alike(waiting) not in self._hopeless
-                    and self._reservations.waiting.outdated(waiting)
+                    and self._allocator.waiting.outdated(waiting)
                 ):
                     batch.append(waiting)
         return sorted(batch, key=lambda each: (each.pod.namespace in self._late, _queue_order(each.pod)))
@@ -263,7 +263,7 @@ class Touch(Service):
         uid = waiting.pod.uid
         known = self._view.pods.get(uid)
         if known is None or known.node or known.deleting or known.ended:
-            self._reservations.waiting.drop(uid)
+            self._allocator.waiting.drop(uid)
             return False
         reserved = self._view.ledger.reservation(uid)
         if reserved is not None and reserved.stage is not ReservationStage.NOMINATED:
@@ -274,7 +274,7 @@ class Touch(Service):
             request = self._view.pods.request_of(known)
         except RequestError:
             return False
-        if request is None or self._reservations.groups.problem((known.namespace, known.label(GROUP))):
+        if request is None or self._allocator.groups.problem((known.namespace, known.label(GROUP))):
             return False
         if waiting.gang and any(each.waiting.alike == waiting.alike for each in self._expected.values()):
             return True
@@ -285,7 +285,7 @@ class Touch(Service):
 
     def _grants(self, pod: Pod, request: PodRequest, waiting: Waiting) -> Sequence[Grant]:
         """The grants for the pod, or all of its gang, beside those of the expected pods; empty if it does not fit."""
-        gangs, ledger = self._reservations.gangs, self._view.ledger
+        gangs, ledger = self._allocator.gangs, self._view.ledger
         if request.gang is not None and not gangs.worth_asking(pod):
             return ()
         with ledger.transaction(), suppress(LaterError):
@@ -298,19 +298,19 @@ class Touch(Service):
                 return gangs.find(pod, waiting.nodes)
             # Without a list from kube-scheduler the hosts' CPU and memory were not checked.
             vetted = waiting.nodes is not None
-            request = self._reservations.in_group(pod, request)
-            find = partial(self._reservations.placer.find, request, waiting.nodes, vetted=vetted)
-            found = self._reservations.budget.decided(pod.namespace, request, find)
+            request = self._allocator.in_group(pod, request)
+            find = partial(self._allocator.placer.find, request, waiting.nodes, vetted=vetted)
+            found = self._allocator.budget.decided(pod.namespace, request, find)
             return (found,) if found is not None else ()
         return ()
 
     def _touch(self, waiting: Waiting) -> None:
         pod = waiting.pod
         with self._view.lock:
-            if self._reservations.waiting.get(pod.uid) is not waiting:
+            if self._allocator.waiting.get(pod.uid) is not waiting:
                 return  # kube-scheduler has asked for it meanwhile
             # Dropped, so that it must be refused again before it is touched again.
-            self._reservations.waiting.drop(pod.uid)
+            self._allocator.waiting.drop(pod.uid)
         try:
             self._api.patch(PODS, pod, {"metadata": {"annotations": {TOUCHED: _now()}}}, subresource="status")
         except GoneError:
@@ -327,8 +327,8 @@ class Touch(Service):
         self._expected.pop(uid, None)
         self._due = self._due or self._clock() + ASKED_SECONDS
         with self._view.lock:
-            if self._reservations.waiting.get(uid) is None and self._view.ledger.reservation(uid) is None:
-                self._reservations.waiting.keep(waiting)
+            if self._allocator.waiting.get(uid) is None and self._view.ledger.reservation(uid) is None:
+                self._allocator.waiting.keep(waiting)
 
     def _inherit(self) -> None:
         """Take over refused pods that kube-scheduler has not asked for since this replica leads."""
@@ -340,7 +340,7 @@ class Touch(Service):
         with self._view.lock:
             for pod in pods:
                 if self._view.ledger.reservation(pod.uid) is None:
-                    self._reservations.waiting.inherit(pod, WaitsFor.ANYTHING)
+                    self._allocator.waiting.inherit(pod, WaitsFor.ANYTHING)
         self._seen = None
 
     def _take_postponed(self, now: float) -> None:
@@ -348,9 +348,9 @@ class Touch(Service):
 
         At every step, because a /filter that began before the term may postpone its pod after the term's beginning.
         """
-        for pod in self._reservations.postponed.take():
+        for pod in self._allocator.postponed.take():
             with self._view.lock:
-                self._reservations.waiting.inherit(self._view.known(pod), WaitsFor.DECISION)
+                self._allocator.waiting.inherit(self._view.known(pod), WaitsFor.DECISION)
             self._due = now
 
 

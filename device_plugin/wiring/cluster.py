@@ -14,7 +14,7 @@ from device_plugin.adapters.agents import AgentPoller, Pace, read_loads
 from device_plugin.adapters.exposition import Exposition
 from device_plugin.adapters.kube.fast_annotations import read_grant
 from device_plugin.adapters.kube.watch import ListWatch
-from device_plugin.allocator.allocator import Reservations
+from device_plugin.allocator.allocator import Allocator
 from device_plugin.allocator.decisions import Decisions
 from device_plugin.allocator.explain import Explainer
 from device_plugin.allocator.refit import Refit
@@ -71,9 +71,9 @@ class ClusterService(Replica):
         super().__init__(COMPONENT, settings, view, scored.agent_namespace, STUCK_SECONDS, stop)
         self._extender_listen = settings.extender_listen
         api = self._api
-        reservations = Reservations(view, settings.reservation_seconds, clock, scored.scoring())
+        allocator = Allocator(view, settings.reservation_seconds, clock, scored.scoring())
         leader = self._leader = Leader(settings.pod_name, clock)
-        shared, counts = Shared(view, reservations, leader.why_not, clock), Counts()
+        shared, counts = Shared(view, allocator, leader.why_not, clock), Counts()
         explainer = Explainer(shared, settings.scheduler_name, stop.wait)
         self._gauges = ClusterGauges(shared, explainer, leader.unread, counts)
         binder = Binder(shared, api, leader.fenced, counts)

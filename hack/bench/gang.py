@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from device_plugin.allocator.allocator import Reservations
+from device_plugin.allocator.allocator import Allocator
 from device_plugin.core import annotations
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.ledger import Reservation
@@ -66,10 +66,10 @@ def run(args: argparse.Namespace) -> Report:
     )
 
 
-def filled(workload: ClusterModel) -> tuple[ClusterView, Reservations]:
-    """The view and reservations of a service that has learnt the workload of the pods that hold slices."""
+def filled(workload: ClusterModel) -> tuple[ClusterView, Allocator]:
+    """The view and the allocator of a service that has learnt the workload of the pods that hold slices."""
     view = ClusterView(DEFAULT_PREFIXES, time.monotonic)
-    reservations = Reservations(view, 3600.0, time.monotonic)
+    allocator = Allocator(view, 3600.0, time.monotonic)
     for name in workload.names():
         view.see_node(Node(name, workload.inventory(name).encode(), room=HOST))
     kinds = workload.requests()
@@ -78,13 +78,13 @@ def filled(workload: ClusterModel) -> tuple[ClusterView, Reservations]:
         view.see_pod(
             _pod(grant.pod, kinds[number % len(kinds)], node=grant.node, annotations=carried), watched=True
         )
-    reservations.learning.count(time.monotonic())
-    reservations.placer.learn(reservations.learning.target.frequent())
-    return view, reservations
+    allocator.learning.count(time.monotonic())
+    allocator.placer.learn(allocator.learning.target.frequent())
+    return view, allocator
 
 
 def decided(
-    view: ClusterView, reservations: Reservations, nodes: Sequence[str], asked: Sequence[Request]
+    view: ClusterView, allocator: Allocator, nodes: Sequence[str], asked: Sequence[Request]
 ) -> Decided:
     """Create a gang of pods that ask so, ask for the last of them, then for the others."""
     labels = {annotations.GROUP: "gang", annotations.GROUP_SIZE: str(len(asked))}
@@ -92,18 +92,18 @@ def decided(
     for pod in pods:
         view.see_pod(pod, watched=True)
     last, *others = reversed(pods)
-    decided_s, decided_cpu_s = _asked_for(view, reservations, [last], nodes)
-    later_s, _ = _asked_for(view, reservations, others, nodes)
+    decided_s, decided_cpu_s = _asked_for(view, allocator, [last], nodes)
+    later_s, _ = _asked_for(view, allocator, others, nodes)
     return Decided(decided_s, decided_cpu_s, 1000 * later_s / len(others))
 
 
 def _asked_for(
-    view: ClusterView, reservations: Reservations, pods: Sequence[Pod], nodes: Sequence[str]
+    view: ClusterView, allocator: Allocator, pods: Sequence[Pod], nodes: Sequence[str]
 ) -> tuple[float, float]:
     started, cpu = time.perf_counter(), time.process_time()
     for pod in pods:
         request = view.pods.request_of(pod)
-        answer = reservations.reserve(pod, request, nodes) if request else None
+        answer = allocator.reserve(pod, request, nodes) if request else None
         if not isinstance(answer, Reservation):
             raise BenchError(f"{answer().text if answer else 'nothing is asked for'}: write a lower --fill")
     return time.perf_counter() - started, time.process_time() - cpu

@@ -25,7 +25,7 @@ from device_plugin.adapters import extender
 from device_plugin.adapters.http.server import Server
 from device_plugin.adapters.kube.connections import Connections
 from device_plugin.adapters.kube.endpoint import Endpoint
-from device_plugin.allocator.allocator import Reservations
+from device_plugin.allocator.allocator import Allocator
 from device_plugin.allocator.service import Shared
 from device_plugin.allocator.waiting.refusals import MOST_OF_NAMESPACE
 from device_plugin.cluster.app import filter_app
@@ -140,10 +140,10 @@ def _cells(cost: FilterCost) -> Iterator[str]:
     yield str(cost.answer_kib)
 
 
-def nearly_full(workload: ClusterModel) -> tuple[ClusterView, Reservations]:
+def nearly_full(workload: ClusterModel) -> tuple[ClusterView, Allocator]:
     """The memory of a service on whose nodes every card holds a slice that leaves a little, more or less."""
     view = ClusterView(DEFAULT_PREFIXES, time.monotonic)
-    reservations = Reservations(view, 3600.0, time.monotonic)
+    allocator = Allocator(view, 3600.0, time.monotonic)
     rng = random.Random(workload.seed)
     view.sync_pods(())
     view.sync_jobs(())
@@ -155,17 +155,17 @@ def nearly_full(workload: ClusterModel) -> tuple[ClusterView, Reservations]:
             cores = range(card.core_groups - rng.randint(0, LEFT_CORES))
             view.ledger.hold(Grant(f"on-{card.uuid}", name, {"main": (Slice(card.uuid, mib, tuple(cores)),)}))
     view.nodes_listed = True
-    return view, reservations
+    return view, allocator
 
 
 def costs(
-    view: ClusterView, reservations: Reservations, workload: ClusterModel, requests: int
+    view: ClusterView, allocator: Allocator, workload: ClusterModel, requests: int
 ) -> Mapping[str, FilterCost]:
     """The costs of placements and of refusals, by kind; the last entry is for all refusals together."""
     for n in range(CROWD):
         view.see_pod(_grouped(f"crowd-{n}", {"-mem": 1}), watched=True)
     kinds = [_pod(f"a-{n}", {"-mem": 1 + n % LEFT_UNITS, "-cores": 1 + n // LEFT_UNITS}) for n in range(16)]
-    with _serving(view, reservations, workload) as scheduler:
+    with _serving(view, allocator, workload) as scheduler:
         found = {
             "placement, the first of its kind": _cost([scheduler.asked(pod, placed=True) for pod in kinds])
         }
@@ -220,7 +220,7 @@ class _Caller:
 
 
 @contextmanager
-def _serving(view: ClusterView, reservations: Reservations, workload: ClusterModel) -> Iterator[_Caller]:
+def _serving(view: ClusterView, allocator: Allocator, workload: ClusterModel) -> Iterator[_Caller]:
     """/filter of a replica that leads, and its caller."""
     lock = _TimedLock(view.lock)
     view.lock = lock  # type: ignore[assignment]
@@ -232,7 +232,7 @@ def _serving(view: ClusterView, reservations: Reservations, workload: ClusterMod
     calls = Calls(
         extender.FilterCalls(resources), extender.read_bind, extender.read_preempt, extender.FilterAnswers(),
     )  # fmt: skip
-    app = filter_app(Filter(Shared(view, reservations, leader.why_not, time.monotonic), Counts()), calls)
+    app = filter_app(Filter(Shared(view, allocator, leader.why_not, time.monotonic), Counts()), calls)
     with (
         Server(app, "127.0.0.1:0") as server,
         closing(_Caller(view, lock, workload, server)) as caller,

@@ -15,7 +15,7 @@ from tests.cluster.world import Replica, World
 
 def test_reservations_are_held_and_the_workload_is_used(world: World, one: Replica) -> None:
     shapes = (Weighted(shape(4, 15, cpu=500), 3.0), Weighted(shape(None, 7, models="Z100,!K100"), 1.5))
-    placer = one.reservations.placer
+    placer = one.allocator.placer
     placer.use(WorkloadTables(*placer.supply(), shapes))
     for number in range(2):
         waiting = world.pod(f"reserved-{number}", 16, 60, host=HostAmounts(250))
@@ -25,7 +25,7 @@ def test_reservations_are_held_and_the_workload_is_used(world: World, one: Repli
     local = of_lists(world.api, world.clock)
     assert Decisions(local.shared).take_over(told) == 2
     assert local.view.ledger.grants() == one.view.ledger.grants()
-    assert local.reservations.placer.tables.shapes == shapes
+    assert local.allocator.placer.tables.shapes == shapes
     assert not one.ask(late)
     assert type(forecast(local, late)).__name__ == "Refusal"
 

@@ -88,7 +88,7 @@ def test_forecasts_agree_with_an_allocator_that_has_learnt(rng: random.Random) -
         # What the allocator learns at its start are the pods that the lists show.
         allocator, local = allocator_of(api, clock), of_lists(api, clock)
         Refit(allocator.shared, WorkloadTables, lambda: False).step()
-        assert allocator.reservations.placer.tables.shapes
+        assert allocator.allocator.placer.tables.shapes
         agrees(allocator, api.put(made), forecast(local, made, learn=True))
         api.remove(api.by_name["default", "new"])
 

@@ -26,15 +26,14 @@ def synced(clock: Clock, pods: list[Pod]) -> Memory:
     made = Memory(clock)
     made.view.sync_nodes([])
     made.view.sync_pods(pods)
-    made.reservations.learning.count(clock())
+    made.allocator.learning.count(clock())
     return made
 
 
 def learnt(state: Memory) -> dict[int | None, int]:
     """How many pods count for each amount of memory."""
     return {
-        found.shape.request.mem: round(found.count)
-        for found in state.reservations.learning.target.frequent(1.0)
+        found.shape.request.mem: round(found.count) for found in state.allocator.learning.target.frequent(1.0)
     }
 
 
@@ -47,7 +46,7 @@ def test_pods_that_come_and_go_teach_nothing(state: Memory, clock: Clock, node: 
         if node:
             state.view.see_pod(replace(passing, node=node), watched=True)
         clock.now += STAY_SECONDS / 10
-        state.reservations.learning.count(clock())
+        state.allocator.learning.count(clock())
         state.view.forget_pod(passing.uid)
     assert learnt(state) == {4: 1}
 
@@ -60,7 +59,7 @@ def test_a_pod_that_is_on_its_way_out_is_not_there_any_more(
     state.view.see_pod(first, watched=True)
     state.view.see_pod(replace(first, **change), watched=True)
     clock.now += STAY_SECONDS
-    state.reservations.learning.count(clock())
+    state.allocator.learning.count(clock())
     assert learnt(state) == {}
 
 
@@ -68,14 +67,14 @@ def test_a_pod_counts_once_though_it_waited_before_it_was_bound(state: Memory, c
     waiting = pod("p", 4)
     state.view.see_pod(waiting, watched=True)
     clock.now += STAY_SECONDS - 1
-    state.reservations.learning.count(clock())
+    state.allocator.learning.count(clock())
     assert learnt(state) == {}
     clock.now += 1
-    state.reservations.learning.count(clock())
+    state.allocator.learning.count(clock())
     assert learnt(state) == {4: 1}, "what does not fit is asked for as well"
     state.view.see_pod(replace(waiting, node="n1"), watched=True)
     clock.now += STAY_SECONDS
-    state.reservations.learning.count(clock())
+    state.allocator.learning.count(clock())
     assert learnt(state) == {4: 1}
 
 
@@ -84,7 +83,7 @@ def test_after_a_restart_those_that_are_there_count_at_once(state: Memory, clock
     for one in there:
         state.view.see_pod(one, watched=True)
     clock.now += STAY_SECONDS
-    state.reservations.learning.count(clock())
+    state.allocator.learning.count(clock())
     ended = replace(pod("ended", 8), phase="Succeeded")
     again = synced(clock, [*reversed(there), ended])
     assert learnt(again) == learnt(state) == {1: 3, 2: 3}

@@ -50,7 +50,7 @@ def arrive(state: Memory, first: int, count: int, mem: int) -> None:
     """They come and stay."""
     for number in range(first, first + count):
         state.view.see_pod(pod(f"p{number}", mem, None), watched=True)
-    state.reservations.learning.count(float("inf"))
+    state.allocator.learning.count(float("inf"))
 
 
 def test_the_workload_is_learnt_when_enough_has_arrived_and_then_after_as_much_again(
@@ -61,7 +61,7 @@ def test_the_workload_is_learnt_when_enough_has_arrived_and_then_after_as_much_a
     arrive(state, 0, FIRST - 1, mem=4)
     refit.step()
     assert made.lessons == []
-    assert state.reservations.placer.fragmentation() is None
+    assert state.allocator.placer.fragmentation() is None
     arrive(state, FIRST - 1, 1, mem=8)
     refit.step()
     ((first, second),) = made.lessons
@@ -73,7 +73,7 @@ def test_the_workload_is_learnt_when_enough_has_arrived_and_then_after_as_much_a
     arrive(state, 2 * FIRST, 1, mem=8)
     refit.step()
     assert len(made.lessons) == 2
-    assert state.reservations.placer.fragmentation() == 0.0, "nothing is taken yet"
+    assert state.allocator.placer.fragmentation() == 0.0, "nothing is taken yet"
     assert MOST > FIRST
 
 
@@ -98,7 +98,7 @@ def test_tables_that_cannot_be_made_leave_those_of_before(state: Memory, clock: 
     arrive(state, 0, FIRST, mem=4)
     made.away = True
     refit.step()
-    assert state.reservations.placer.fragmentation() is None
+    assert state.allocator.placer.fragmentation() is None
     made.away = False
     refit.step()
     assert made.lessons == [], "not more often than every PAUSE_SECONDS"
@@ -136,7 +136,7 @@ def test_no_decision_waits_for_more_than_a_few_nodes_to_be_scored(state: Memory,
         waits += 1
         request = state.view.pods.request_of(pod(f"late{waits}", 4))
         assert request is not None
-        assert isinstance(state.reservations.placer.place(request), Grant)
+        assert isinstance(state.allocator.placer.place(request), Grant)
         return False
 
     refit = Refit(state.shared, made, pause)
@@ -145,7 +145,7 @@ def test_no_decision_waits_for_more_than_a_few_nodes_to_be_scored(state: Memory,
     before, waits = waits, 0
     request = state.view.pods.request_of(pod("one", 4))
     assert request is not None
-    state.reservations.placer.place(request)
+    state.allocator.placer.place(request)
     clock.now += PAUSE_SECONDS
     arrive(state, 1000, MOST, mem=8)
     refit.step()

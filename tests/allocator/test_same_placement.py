@@ -81,10 +81,10 @@ def test_the_same_pods_get_the_same_cards(
     granted = refused = 0
     for number in range(250):
         if number == 60:
-            one.reservations.learning.count(float("inf"))
-            tables = WorkloadTables(*inside.supply(), one.reservations.learning.target.copy().frequent())
+            one.allocator.learning.count(float("inf"))
+            tables = WorkloadTables(*inside.supply(), one.allocator.learning.target.copy().frequent())
             inside.install(tables)
-            one.reservations.placer.install(tables)
+            one.allocator.placer.install(tables)
         pod = random_pod(rng, f"p{number}")
         nodes = asked(connection, pod)
         read, _ = extender.FilterCalls()(json.dumps({"Pod": pod, "NodeNames": NODES}).encode())

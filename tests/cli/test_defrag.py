@@ -125,7 +125,7 @@ def test_no_pod_moves_for_one_to_which_slices_are_promised_or_away_from_a_job_th
 
 def moved(world: World) -> list[str]:
     """The pods of the plan for what the world's leader sees."""
-    steps = planned(world.one.view, world.one.reservations, 5)
+    steps = planned(world.one.view, world.one.allocator, 5)
     return [move.source.pod for step in steps for move in step.moves]
 
 

@@ -53,7 +53,7 @@ def test_a_second_call_that_read_the_pod_before_the_first_one_bound_it_changes_n
 ) -> None:
     made = world.pod("p")
     node = one.ask(made)
-    claimed = one.reservations.claim(made.uid, node)
+    claimed = one.allocator.claim(made.uid, node)
     assert claimed is not None
     read = world.api.get
 

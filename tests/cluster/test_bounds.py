@@ -70,8 +70,8 @@ def test_a_tenant_teaches_a_bounded_number_of_asks(one: Replica) -> None:
     one.hear(replace(pod("other", 5, 59), namespace="other"))
     one.wait(learning.STAY_SECONDS + 10)
     one.turn()
-    assert len(one.reservations.learning.target) == learning.MOST_OF_NAMESPACE + 1
-    assert one.reservations.learning.left_out > 100
+    assert len(one.allocator.learning.target) == learning.MOST_OF_NAMESPACE + 1
+    assert one.allocator.learning.left_out > 100
 
 
 def test_tables_are_made_for_a_bounded_number_of_amounts(one: Replica) -> None:
@@ -80,7 +80,7 @@ def test_tables_are_made_for_a_bounded_number_of_amounts(one: Replica) -> None:
         one.hear(made)
     one.wait(learning.STAY_SECONDS + 10)
     one.turn()
-    asks = one.reservations.learning.target.affordable()
+    asks = one.allocator.learning.target.affordable()
     assert len({each.shape.request for each in asks}) == MOST_SIZES
 
 
@@ -88,16 +88,16 @@ def test_preempting_and_refused_pods_are_bounded_for_each_namespace(
     world: World, one: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.placed("holder")
-    monkeypatch.setattr(one.reservations.preemption_queue, "most_of_namespace", 3)
-    monkeypatch.setattr(one.reservations.waiting, "most_of_namespace", 4)
+    monkeypatch.setattr(one.allocator.preemption_queue, "most_of_namespace", 3)
+    monkeypatch.setattr(one.allocator.waiting, "most_of_namespace", 4)
     for number in range(6):
         one.ask(world.pod(f"p{number}", 17, priority=5))
     one.ask(world.api.put(replace(pod("theirs", 17, priority=5), namespace="other")))
-    assert (len(one.reservations.preemption_queue), one.reservations.preemption_queue.left_out) == (4, 3)
-    assert (len(one.reservations.waiting), one.reservations.waiting.left_out) == (5, 2)
+    assert (len(one.allocator.preemption_queue), one.allocator.preemption_queue.left_out) == (4, 3)
+    assert (len(one.allocator.waiting), one.allocator.waiting.left_out) == (5, 2)
     for number in range(6):
         one.view.forget_pod(f"uid-p{number}")
-    assert (len(one.reservations.preemption_queue), len(one.reservations.waiting)) == (1, 1)
+    assert (len(one.allocator.preemption_queue), len(one.allocator.waiting)) == (1, 1)
 
 
 def test_postponed_pods_are_bounded_for_each_namespace_and_let_go_once_another_replica_bound_them(
@@ -105,7 +105,7 @@ def test_postponed_pods_are_bounded_for_each_namespace_and_let_go_once_another_r
 ) -> None:
     two = Replica(world.api, world.clock, "vgpu-1")
     two.follow()
-    postponed = two.reservations.postponed
+    postponed = two.allocator.postponed
     monkeypatch.setattr(postponed, "most_of_namespace", 4)
     for number in range(6):
         two.ask(world.pod(f"p{number}", 1, 1))
@@ -124,7 +124,7 @@ def test_lists_of_nodes_for_gangs_are_bounded_for_each_namespace(
 ) -> None:
     monkeypatch.setattr(offered, "MOST_OF_NAMESPACE", 3)
     monkeypatch.setattr(offered, "MOST", 4)
-    lists = one.reservations.gangs.offered
+    lists = one.allocator.gangs.offered
     for number in range(6):
         one.ask(world.api.put(member(f"p{number}", 1, f"g{number}", mem=17)))
     assert (len(lists), lists.left_out) == (3, 3)

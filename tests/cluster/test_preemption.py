@@ -119,7 +119,7 @@ def test_while_victims_are_sought_others_are_placed_and_what_they_took_is_seen(
     option = Planner.option
 
     def meanwhile(planner: Planner, *args: Any) -> Any:
-        if planner is not world.one.reservations.planner:
+        if planner is not world.one.allocator.planner:
             apart = Apart()
             apart.run(lambda: asked.append(world.one.ask(world.pod(f"small-{len(asked)}", 1, 1))))
             apart.join()
@@ -264,7 +264,7 @@ def test_victims_are_no_conflict_of_grants(world: World) -> None:
     victim = world.api.by_name["default", "lower"]
     grant = world.one.view.ledger.grant(victim.uid)
     assert isinstance(grant, Grant)
-    world.one.reservations.release(victim.uid)
+    world.one.allocator.release(victim.uid)
     world.api.put(replace(victim, created="2026-11-21T07:00:01Z"))
     world.one.turn()
     assert [verb for verb, _ in world.api.written if verb == "delete"] == []
@@ -402,21 +402,21 @@ def test_namespaces_take_turns_within_a_priority(world: World) -> None:
 def test_no_two_namespaces_fill_the_memory_of_those_that_may_preempt(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(world.one.reservations.preemption_queue, "most", 8)
-    monkeypatch.setattr(world.one.reservations.preemption_queue, "most_of_namespace", 6)
+    monkeypatch.setattr(world.one.allocator.preemption_queue, "most", 8)
+    monkeypatch.setattr(world.one.allocator.preemption_queue, "most_of_namespace", 6)
     full(world)
     for number in range(20):
         refused(world, f"hopeless-{number}", 17, namespace=f"tenant-{number % 2}")
-    assert len(world.one.reservations.preemption_queue) == 8
+    assert len(world.one.allocator.preemption_queue) == 8
     refused(world, "vip")
-    assert len(world.one.reservations.preemption_queue) == 8
+    assert len(world.one.allocator.preemption_queue) == 8
     world.one.turn()
     assert evicted(world) == ["lower"]
 
 
 def test_pods_in_the_queue_share_the_names_of_their_nodes(world: World) -> None:
     full(world)
-    queue = world.one.reservations.preemption_queue
+    queue = world.one.allocator.preemption_queue
     for name in ("first", "second"):
         made = world.pod(name, 16, None, priority=10)
         world.one.filter(made, [chr(code) for code in (110, 111)])
@@ -431,4 +431,4 @@ def test_where_all_are_equal_nothing_is_remembered_of_the_refused(world: World) 
     hold(world, "a", 16)
     hold(world, "b", 16)
     refused(world, "c", priority=0)
-    assert world.one.reservations.preemption_queue.take() is None
+    assert world.one.allocator.preemption_queue.take() is None

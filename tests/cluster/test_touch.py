@@ -167,7 +167,7 @@ def test_room_that_comes_without_an_event_of_the_api(world: World, one: Replica,
         assert one.bind(last)
     else:
         one.wait(RESERVATION_SECONDS + 1)
-        one.reservations.expire()
+        one.allocator.expire()
     assert touched(world, one) == ["waits"]
 
 
@@ -231,7 +231,7 @@ def test_a_pod_that_is_postponed_after_the_terms_first_touches_is_touched_too(
 ) -> None:
     """Its /filter had found that there is no term, and was slow."""
     two = standby(world)
-    put = two.reservations.postponed.put
+    put = two.allocator.postponed.put
 
     def once_the_term_has_begun(*call: Any) -> None:
         two.lead()
@@ -239,7 +239,7 @@ def test_a_pod_that_is_postponed_after_the_terms_first_touches_is_touched_too(
         put(*call)
 
     with monkeypatch.context() as patched:
-        patched.setattr(two.reservations.postponed, "put", once_the_term_has_begun)
+        patched.setattr(two.allocator.postponed, "put", once_the_term_has_begun)
         assert two.ask(world.pod("late")) == ""
     assert touched(world, two) == ["late"]
     assert two.ask(world.api.by_name["default", "late"]) == "n1"
@@ -302,10 +302,10 @@ def test_writes_are_bounded_in_time(world: World, one: Replica) -> None:
         world.node(f"m{number:02}", inventory(f"m{number:02}"))
     one.view.sync_nodes(world.api.nodes())
     refused(world, one, "odd", mem=17)
-    one.reservations.waiting.clear()
+    one.allocator.waiting.clear()
     for name in names:
         made = world.api.by_name["default", name]
-        one.reservations.waiting.inherit(made, WaitsFor.ANYTHING)
+        one.allocator.waiting.inherit(made, WaitsFor.ANYTHING)
     world.api.end(held[0])
     assert touched(world, one) == names[:TOUCHES]
     one.touch.step()
@@ -477,14 +477,14 @@ def test_a_namespace_whose_pods_came_late_is_heard_again_once_one_comes(world: W
 def test_the_memory_of_refused_pods_is_shared_between_namespaces(
     world: World, one: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(one.reservations.waiting, "most", 16)
-    monkeypatch.setattr(one.reservations.waiting, "most_of_namespace", 8)
+    monkeypatch.setattr(one.allocator.waiting, "most", 16)
+    monkeypatch.setattr(one.allocator.waiting, "most_of_namespace", 8)
     held = full(world)
     tenants = in_namespaces(2, (f"hopeless-{number:02}" for number in range(20)))
     ask_for(world, one, *(replace(each, annotations={annotations.CARD_UUID: "none"}) for each in tenants))
-    assert len(one.reservations.waiting) == 16
+    assert len(one.allocator.waiting) == 16
     refused(world, one, "fits")
-    assert len(one.reservations.waiting) == 16
+    assert len(one.allocator.waiting) == 16
     world.api.end(held[0])
     assert until_touched(world, one, "fits") <= PROMPT_SECONDS
 
@@ -584,7 +584,7 @@ def test_a_gang_whose_pods_are_right_at_last_is_asked_for_again(
         world.api.put(wrong(last))
         if asked:
             one.ask(wrong(last))
-            one.reservations.release(last.uid)
+            one.allocator.release(last.uid)
     assert one.ask(first) == ""
     assert touched(world, one) == []
     world.api.put(last)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Protocol
 
-from device_plugin.allocator.allocator import Reservations
+from device_plugin.allocator.allocator import Allocator
 from device_plugin.allocator.explain import Explainer
 from device_plugin.allocator.search import SearchCopy
 from device_plugin.allocator.service import Shared
@@ -237,10 +237,10 @@ class Memory:
 
     def __init__(self, clock: Clock, name: str = "vgpu-0") -> None:
         self.view = ClusterView(DEFAULT_PREFIXES, clock, wall=clock)
-        self.reservations = Reservations(self.view, RESERVATION_SECONDS, clock)
+        self.allocator = Allocator(self.view, RESERVATION_SECONDS, clock)
         self.leader = Leader(name, clock)
         self.counts = Counted()
-        self.shared = Shared(self.view, self.reservations, self.leader.why_not, clock)
+        self.shared = Shared(self.view, self.allocator, self.leader.why_not, clock)
 
 
 class Replica(Memory):

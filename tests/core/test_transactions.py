@@ -185,7 +185,7 @@ class Driver:
         return bool(due)
 
     def crash(self) -> None:
-        """Reservations, promises and what was not committed are lost; pods still have their grants."""
+        """Allocator, promises and what was not committed are lost; pods still have their grants."""
         if self.open:
             self.model = self.open[0][1]
             self.open.clear()

@@ -210,10 +210,10 @@ def test_what_a_reservation_took_comes_back_with_its_end(shrunk: World) -> None:
 def test_a_refusal_of_the_job_s_own_pod_changes_nothing_and_wakes_nobody(shrunk: World) -> None:
     one = shrunk.one
     leave(shrunk, "a-1")
-    whole, before = kept(one), one.reservations.news()
+    whole, before = kept(one), one.allocator.news()
     large = shrunk.api.put(of("b", 0, mem=17, cores=60))
     assert one.ask(large) == ""
-    assert (kept(one), one.reservations.news()) == (whole, before)
+    assert (kept(one), one.allocator.news()) == (whole, before)
 
 
 def test_the_refusal_of_others_names_the_job_and_does_not_change_by_itself(shrunk: World) -> None:
@@ -348,12 +348,12 @@ def test_a_gang_of_the_job_gets_all_of_it_at_once(shrunk: World) -> None:
 def test_a_gang_that_does_not_fit_leaves_the_promise_as_it_was(shrunk: World) -> None:
     one = shrunk.one
     leave(shrunk, "a-1")
-    whole, before = kept(one), one.reservations.news()
+    whole, before = kept(one), one.allocator.news()
     labels = {"vgpu.io/group": "g", "vgpu.io/group-size": "3"}
     members = [shrunk.api.put(of("b", number, labels=labels)) for number in range(3)]
-    before = one.reservations.news()
+    before = one.allocator.news()
     assert placed(one, members) == ["", "", ""]
-    assert (kept(one), one.reservations.news()) == (whole, before)
+    assert (kept(one), one.allocator.news()) == (whole, before)
 
 
 def test_all_jobs_of_a_group_share_what_is_promised_to_one_of_them(world: World) -> None:
@@ -750,7 +750,7 @@ def test_what_is_kept_for_its_job_is_free_for_a_pod_that_preempts(world: World) 
         s.card for s in (leaving.grant() or found.grant).slices()
     }
     assert kept(one) == (), "the nomination has it"
-    one.reservations.release(vip.uid)
+    one.allocator.release(vip.uid)
     assert kept(one)
     assert one.ask(vip) == ""
     one.turn()

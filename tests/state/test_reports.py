@@ -380,7 +380,7 @@ def test_cards_that_change_all_the_time_are_laid_out_anew_a_few_times_only(
     layouts, told = set(), []
     for number in range(4 * 60):
         shows(world, of_model(f"model-{number}") if number % 3 else None)
-        layouts.add(one.reservations.placer.supply())
+        layouts.add(one.allocator.placer.supply())
         told.append(one.ask(world.pod(f"p-{number}", 1, 1), "n2"))
         world.clock.now += 0.25
         one.renew()
@@ -414,6 +414,6 @@ def test_health_and_reports_count_at_once_however_often_cards_change(world: Worl
 
 
 def test_a_node_that_says_nothing_new_wakes_nobody(world: World, one: Replica) -> None:
-    news = one.reservations.news()
+    news = one.allocator.news()
     one.view.sync_nodes(world.api.nodes())
-    assert one.reservations.news() == news
+    assert one.allocator.news() == news

@@ -161,12 +161,12 @@ def test_a_request_is_read_once_while_its_pod_is_unbound_and_again_where_it_is_s
 @pytest.mark.parametrize("cores", [(0,), (7,)])
 def test_what_is_written_counts_and_not_what_was_reserved(cores: tuple[int, ...]) -> None:
     a, state = pod("a"), state_of()
-    assert isinstance(state.reservations.reserve(a, request_of(state, a), ("n1",)), Reservation)
+    assert isinstance(state.allocator.reserve(a, request_of(state, a), ("n1",)), Reservation)
     written = grant(a, cores=cores)
     state.view.see_pod(bound(a, written), watched=True)
     assert state.view.ledger.grant(a.uid) == written
     again = pod("b")
-    state.reservations.reserve(again, request_of(state, again), ("n1",))
+    state.allocator.reserve(again, request_of(state, again), ("n1",))
     state.view.see_pod(with_grant(again, "{", "n1", ""), watched=True)
     assert state.view.ledger.grant(again.uid) is None
 
@@ -239,7 +239,7 @@ def test_a_list_without_a_pod_says_it_is_gone_unless_the_watch_never_showed_it()
     state.view.see_pod(bound(b, grant(b, cores=(1,))), watched=False)
     state.view.sync_pods(())
     clock.now += REPORT_SECONDS
-    state.reservations.expire()
+    state.allocator.expire()
     assert set(state.view.ledger.grants()) == {b.uid}, "b was bound after the list was made"
 
 
@@ -322,7 +322,7 @@ def test_a_grant_that_cannot_be_true_leaves_the_ledger_as_it_was(fields: dict[st
 def test_a_grant_is_held_whatever_its_card_reports_now(less: dict[str, int]) -> None:
     """A driver update: the card is not granted again, its holder stays, and nobody is suspected."""
     whole, state = pod("whole", 16, 60), state_of()
-    made = state.reservations.reserve(whole, request_of(state, whole), ("n1",))
+    made = state.allocator.reserve(whole, request_of(state, whole), ("n1",))
     assert isinstance(made, Reservation)
     state.view.see_pod(bound(whole, made.grant), watched=True)
     state.view.see_node(Node("n1", inventory("n1", 1, **less).encode()))
@@ -331,7 +331,7 @@ def test_a_grant_is_held_whatever_its_card_reports_now(less: dict[str, int]) -> 
     assert state.view.faults.counts()["grant"] == 0
     assert not state.view.suspects()
     after = pod("after", 1, 1)
-    assert isinstance(state.reservations.reserve(after, request_of(state, after), ("n1",)), Refused)
+    assert isinstance(state.allocator.reserve(after, request_of(state, after), ("n1",)), Refused)
 
 
 def test_a_grant_on_a_card_that_nobody_shows_takes_nothing_from_the_others() -> None:
@@ -399,13 +399,13 @@ def test_a_ledger_rebuilt_after_a_restart_equals_the_live_one(rng: random.Random
             new = pod(f"p{turn}", mem=rng.randint(1, 6), cores=None)
             request = live.view.pods.request_of(new)
             assert request is not None
-            placed = live.reservations.reserve(new, request, names)
+            placed = live.allocator.reserve(new, request, names)
             if isinstance(placed, Reservation):
                 existing[new.name] = bound(new, placed.grant)
                 ever.append(existing[new.name])
                 live.view.see_pod(existing[new.name], watched=rng.random() < 0.5)
         clock.now += REPORT_SECONDS
-        live.reservations.expire()
+        live.allocator.expire()
         rebuilt = state_of(*rng.sample(list(nodes.values()), 2))
         rebuilt.view.sync_pods(rng.sample(list(existing.values()), len(existing)))
         assert rebuilt.view.ledger == live.view.ledger
@@ -476,7 +476,7 @@ def test_after_a_restored_etcd_bindings_ends_and_deletions_that_it_lost_are_take
     assert view.ledger.grants() == {b.uid: grant(b, cores=(1,))}
     assert [view.pods.get(each.uid) for each in (a, c)] == [a, c]
     request = request_of(state, a)
-    assert isinstance(state.reservations.reserve(a, request, ("n1",)), Reservation), "it can be placed again"
+    assert isinstance(state.allocator.reserve(a, request, ("n1",)), Reservation), "it can be placed again"
 
 
 def test_bindings_that_were_sent_after_versions_fell_stay_though_the_list_does_not_show_them(

@@ -15,7 +15,7 @@ from typing import Any
 
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.fast_annotations import read_grant, read_inventory
-from device_plugin.allocator.allocator import Reservations
+from device_plugin.allocator.allocator import Allocator
 from device_plugin.allocator.decisions import Decisions, DecisionsError
 from device_plugin.allocator.dry_run import DryRun
 from device_plugin.allocator.search import SearchCopy
@@ -54,8 +54,8 @@ class LocalAllocator:
         self.served = frozenset(name for node in nodes for name in node.capacity or ())
         """The resources of devices that kubelets count, those of other plugins too."""
         self.view = ClusterView(prefixes, time.monotonic, decode=read_grant)
-        self.reservations = Reservations(self.view, inf, time.monotonic)
-        shared = Shared(self.view, self.reservations, only_reads, time.monotonic)
+        self.allocator = Allocator(self.view, inf, time.monotonic)
+        shared = Shared(self.view, self.allocator, only_reads, time.monotonic)
         self.decisions = Decisions(shared)
         self.dry = DryRun(shared)
         self.answers = PodAnswers(shared, SearchCopy(shared, lambda _: None))

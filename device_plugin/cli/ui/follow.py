@@ -16,7 +16,7 @@ from typing import Any
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.fast_annotations import read_grant
 from device_plugin.adapters.kube.watch import ListWatch
-from device_plugin.allocator.allocator import Reservations
+from device_plugin.allocator.allocator import Allocator
 from device_plugin.allocator.explain import Explainer
 from device_plugin.allocator.service import Shared, only_reads
 from device_plugin.allocator.why_pod import asked_text
@@ -63,9 +63,9 @@ class ClusterFollower:
         self._namespace = namespace
         self._where = Where(namespace) if only_namespace else EVERYWHERE
         self._view = ClusterView(prefixes, clock, decode=read_grant)
-        self._reservations = Reservations(self._view, 0.0, clock)
+        self._allocator = Allocator(self._view, 0.0, clock)
         self._stop = threading.Event()
-        shared = Shared(self._view, self._reservations, only_reads, clock)
+        shared = Shared(self._view, self._allocator, only_reads, clock)
         self._explainer = Explainer(shared, scheduler, self._stop.wait)
         self._changed, self._asked = threading.Event(), threading.Event()
         self._seen: Mapping[str, NodeState] = {}
@@ -341,7 +341,7 @@ class ClusterFollower:
 
     def _put_reasons(self) -> None:
         with self._view.lock:
-            statuses = [*self._reservations.gangs.statuses()]
+            statuses = [*self._allocator.gangs.statuses()]
             faults = self._view.faults.standing()[:MOST_FAULTS]
         with self._jobs_lock:
             all_jobs = [job for job in self._jobs.values() if not job.ended]

@@ -161,7 +161,7 @@ def test_a_late_bind_at_a_new_leader_places_the_rest_elsewhere_or_nobody(world: 
 def test_losing_the_lease_frees_what_was_only_reserved(world: World, one: Replica) -> None:
     pods = gang(world, 4)
     assert placed(one, pods) == ["n1"] * 4
-    one.reservations.drop()
+    one.allocator.drop()
     assert one.free() == ALL
 
 
@@ -254,8 +254,8 @@ def test_of_gangs_that_are_no_more_nothing_is_remembered(world: World, one: Repl
     world.api.put(replace(moved, labels=None))
     world.api.end(left[0])
     world.api.end(alone)
-    assert one.reservations.groups.gangs() == []
-    assert len(one.reservations.gangs.offered) == 0
+    assert one.allocator.groups.gangs() == []
+    assert len(one.allocator.gangs.offered) == 0
 
 
 def test_of_pods_that_came_and_went_in_a_gang_nothing_is_remembered(world: World, one: Replica) -> None:
@@ -266,8 +266,8 @@ def test_of_pods_that_came_and_went_in_a_gang_nothing_is_remembered(world: World
         assert placed(one, [stays, passing]) == ["", ""]
         world.api.end(passing)
     assert placed(one, [stays]) == [""]
-    assert len(one.reservations.gangs.offered) == 1
-    assert len(one.reservations.groups.group(("default", "train")).classes) == 1
+    assert len(one.allocator.gangs.offered) == 1
+    assert len(one.allocator.groups.group(("default", "train")).classes) == 1
 
 
 def test_a_pod_that_is_deleted_before_it_is_bound_holds_nothing_though_a_finalizer_keeps_it(

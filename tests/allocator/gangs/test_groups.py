@@ -131,8 +131,8 @@ def test_pods_of_a_group_that_the_cards_refuse_are_refused_once_and_their_ranks_
     ]  # fmt: skip
     assert one.ask(large[0]) == ""
     decided, ranked = (
-        mocker.spy(one.reservations.placer, "decide"),
-        mocker.spy(one.reservations.groups, "ranks"),
+        mocker.spy(one.allocator.placer, "decide"),
+        mocker.spy(one.allocator.groups, "ranks"),
     )
     assert [one.ask(made) for made in large for _ in range(2)] == [""] * 40
     assert (decided.call_count, ranked.call_count) == (0, 0)
@@ -146,7 +146,7 @@ def test_pods_that_find_no_node_of_their_own_are_decided_again_when_their_group_
         assert one.bind(made, one.ask(made)) == ""
     late = [member(world, f"late{i}", f"w{i}") for i in range(3)]
     other = member(world, "other", "r", group="other")
-    decided = mocker.spy(one.reservations.placer, "decide")
+    decided = mocker.spy(one.allocator.placer, "decide")
     assert [one.ask(made) for made in late * 2] == [""] * 6
     assert decided.call_count == 1
     assert one.ask(other), "nobody of its group is anywhere"
@@ -177,7 +177,7 @@ def test_groups_are_of_one_namespace_and_one_policy(world: World, one: Replica) 
     theirs = pod("theirs", 2, 4, annotations=SCORED, labels={"vgpu.io/group": "train"}, uid="other")
     for made in (alone, packed, mine):
         assert one.ask(made) == "n4", made.name
-        one.reservations.release(made.uid)
+        one.allocator.release(made.uid)
     assert one.bind(mine, one.ask(mine)) == ""
     assert one.ask(world.api.put(theirs)) == "n3"
     other = pod("stranger", 2, 4, annotations=SCORED, labels={"vgpu.io/group": "train"})

@@ -52,7 +52,7 @@ def test_what_is_remembered_is_what_a_fresh_computation_finds(seed: int, mocker:
         world.node(name, cards)
     one = world.one
     one.view.sync_nodes(world.api.nodes())
-    decided = mocker.spy(one.reservations.placer, "decide")
+    decided = mocker.spy(one.allocator.placer, "decide")
     asked = [_random_pod(rng, f"kind-{number}") for number in range(12)]
     there: list[Pod] = []
     refused = placed = 0
@@ -94,7 +94,7 @@ def test_a_refused_request_is_decided_again_only_when_a_node_became_better(
     world: World, one: Replica, mocker: MockerFixture
 ) -> None:
     first, _ = world.placed("a"), world.placed("b")
-    decided = mocker.spy(one.reservations.placer, "decide")
+    decided = mocker.spy(one.allocator.placer, "decide")
     hopeless = [
         world.pod(f"p{number}", mem=16, cores=60, annotations={"vgpu.io/card-uuid": "n1-0"})
         for number in range(20)
@@ -119,7 +119,7 @@ def test_what_no_card_could_take_is_decided_again_only_when_an_inventory_changed
     large, other = world.pod("large", mem=17), world.pod("other", annotations={"vgpu.io/card-model": "none"})
     nodes = ["n1", "n2"]
     before = [dict(one.filter(made, nodes).hopeless) for made in (large, other)]
-    decided = mocker.spy(one.reservations.placer, "decide")
+    decided = mocker.spy(one.allocator.placer, "decide")
     for made in held:
         world.api.end(made)
         assert [dict(one.filter(waiting, nodes).hopeless) for waiting in (large, other)] == before
@@ -164,9 +164,9 @@ def test_a_tenant_crowds_out_its_own_refusals_only(world: World, one: Replica, m
     assert one.ask(theirs) == ""
     for number in range(3 * MOST_OF_NAMESPACE):
         assert one.ask(world.pod(f"p{number}", mem=18 + number)) == ""
-    assert len(one.reservations.refusals.kept) == MOST_OF_NAMESPACE + 1
-    assert one.reservations.refusals.kept.left_out == 2 * MOST_OF_NAMESPACE
-    decided = mocker.spy(one.reservations.placer, "decide")
+    assert len(one.allocator.refusals.kept) == MOST_OF_NAMESPACE + 1
+    assert one.allocator.refusals.kept.left_out == 2 * MOST_OF_NAMESPACE
+    decided = mocker.spy(one.allocator.placer, "decide")
     assert one.ask(theirs) == ""
     assert decided.call_count == 0
 
@@ -191,7 +191,7 @@ def test_of_many_pods_that_fit_nowhere_nobody_sleeps(mocker: MockerFixture) -> N
 def test_a_pod_that_waits_for_cards_may_fit_once_some_became_free_and_others_at_any_time(
     world: World, one: Replica, waits_for: WaitsFor
 ) -> None:
-    held, made, waiting = world.placed("held"), world.pod("p", mem=17), one.reservations.waiting
+    held, made, waiting = world.placed("held"), world.pod("p", mem=17), one.allocator.waiting
     waiting.inherit(made, waits_for)
     (entry,) = waiting.values()
     world.placed("another")
