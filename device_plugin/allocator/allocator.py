@@ -1,7 +1,7 @@
 """The allocator: it reserves a place for a pod or refuses it, and keeps what is not bound yet and who waits.
 
-Only the leader's allocator decides; reservations are in its memory only. A reservation ends by its Binding, by time, with its gang, or when its pod or its
-slices change; the view reports these changes.
+Only the leader's allocator decides; reservations are in its memory only. A reservation ends by its Binding, by time,
+with its gang, or when its pod or its slices change; the view reports these changes.
 """
 
 import logging

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from device_plugin.core.annotations import GROUP, RESIZE
 from device_plugin.core.node_constraints import ANYWHERE, NodeConstraints
 from device_plugin.core.pods import Pod
 
@@ -93,6 +94,13 @@ class Job:
     failed_indexes: str = ""
     conditions: tuple[JobCondition, ...] = ()
     kept: str = ""
+
+    @property
+    def queued(self) -> QueuedJob:
+        """The metadata that promises depend on."""
+        return QueuedJob(
+            self.namespace, self.name, self.uid, self.labels.get(GROUP, ""), self.annotations.get(RESIZE, "")
+        )
 
     @property
     def width(self) -> int:

@@ -1,13 +1,9 @@
-"""The job engine, put together: its watches, its planners, and two HTTP servers around what is known of the Jobs.
-
-It has an allocator's view of the cluster of its own, and reads the ledger there: one owner for how pods, nodes and
-promises become a ledger.
-"""
+"""The job engine, put together: its watches, its planners, and two HTTP servers around what is known of the Jobs."""
 
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from math import inf
@@ -17,8 +13,8 @@ from device_plugin.adapters.agents import AgentPoller, Pace, read_progress
 from device_plugin.adapters.exposition import Exposition
 from device_plugin.adapters.kube.fast_annotations import read_grant
 from device_plugin.adapters.kube.watch import ListWatch
-from device_plugin.core.annotations import GROUP, QUEUE, RESIZE
-from device_plugin.core.batch import Job, QueuedJob
+from device_plugin.core.annotations import QUEUE
+from device_plugin.core.batch import Job
 from device_plugin.core.http_values import App
 from device_plugin.core.jobs.job import JobSpec
 from device_plugin.core.jobs.progress import ContainerName, ProgressReport
@@ -26,11 +22,7 @@ from device_plugin.core.jobs.rates import read_rates
 from device_plugin.core.jobs.reading import job_spec
 from device_plugin.core.jobs.rules import Rules
 from device_plugin.core.jobs.spec import NamedPriorityClass
-from device_plugin.core.ledger import Holding, Ledger, Snapshot
-from device_plugin.core.node_constraints import NodeIndex
-from device_plugin.core.placement.fit import size_on
 from device_plugin.core.pods import Node, Pod
-from device_plugin.core.requests import Request
 from device_plugin.jobs.execute.sender import Sender
 from device_plugin.jobs.execute.writes import Write
 from device_plugin.jobs.plan.dispatcher import Dispatcher
@@ -45,11 +37,10 @@ from device_plugin.kube.api import JOBS, PRIORITY_CLASSES, Change, Ref, Where
 from device_plugin.kube.errors import ApiError
 from device_plugin.kube.leases import LEASES, Lease
 from device_plugin.state.creations import FailedCreations
+from device_plugin.state.holdings import ViewedHoldings
 from device_plugin.state.jobs import KnownJobs
 from device_plugin.state.managed import ManagedJobs
-from device_plugin.state.nodes import KnownNodes
 from device_plugin.state.priorities import Priorities
-from device_plugin.state.records import beneficiary
 from device_plugin.state.replicas import LiveReplicas
 from device_plugin.state.view import ClusterView
 from device_plugin.wiring.build_info import with_build_info
@@ -65,66 +56,6 @@ LOOK_SECONDS = 0.25
 STUCK_SECONDS = 120.0
 # Each agent with a pod of a Job is asked every 5 s what the programs tell, and at most 50 agents in a second.
 ASKED = Pace(5.0, 50.0)
-
-
-class ViewedHoldings:
-    """Reads the ledger of the allocator's view of the cluster, and knows where constraints let pods go."""
-
-    def __init__(self, view: ClusterView) -> None:
-        self._view = view
-        self._nodes = KnownNodes()
-
-    def why_not_synced(self) -> str:
-        """The kinds of objects that were not listed yet, as text."""
-        return self._view.why_not_synced()
-
-    def snapshot(self) -> Snapshot:
-        """The ledger as it is now, without what has expired."""
-        self._view.expire()
-        return self._view.snapshot()
-
-    def nodes(self) -> NodeIndex:
-        """The nodes with cards as the constraints of pods see them."""
-        return self._nodes.index()
-
-    def sync_nodes(self, nodes: Sequence[Node]) -> None:
-        """Take a list of all nodes."""
-        self._nodes.sync(nodes)
-        self._view.sync_nodes(nodes)
-
-    def see_node(self, node: Node) -> None:
-        """Take news of a node."""
-        self._nodes.see(node)
-        self._view.see_node(node)
-
-    def forget_node(self, name: str) -> None:
-        """The node is gone."""
-        self._view.forget_node(name)
-        self._nodes.forget(name)
-
-    def release_promised(self, job: Job, ledger: Ledger) -> Sequence[Holding]:
-        """Release, in a fork of the ledger, what is promised to this job or its group; returns what was held for it."""
-        with self._view.lock:
-            return self._view.promises.release(beneficiary(_queued(job)), ledger)
-
-    def sync_jobs(self, jobs: Iterable[Job]) -> None:
-        """Take a list of all Jobs of queues."""
-        self._view.sync_jobs(map(_queued, jobs))
-
-    def see_job(self, job: Job) -> None:
-        """Take news of a Job of a queue."""
-        self._view.see_job(_queued(job))
-
-    def share(self, asked: Request) -> float:
-        """The part of a card that a slice takes: the larger of its shares of memory and core groups.
-
-        It is 1 where no card is known that has as much.
-        """
-        for inventory in self._view.snapshot().inventories().values():
-            for card in inventory.cards:
-                if card.family == asked.family and (size := size_on(card, asked)) is not None:
-                    return max(size.mem_mib / card.mem_mib, size.cores / card.core_groups)
-        return 1.0
 
 
 class JobEngine(Replica):
@@ -298,12 +229,6 @@ def rules_of(settings: JobsSettings) -> Rules:
         resumable=settings.resumable, resumable_queues=frozenset(settings.resumable_queues),
         min_runtime_s=settings.min_runtime_seconds, use=settings.use, weights=settings.queue_weights,
     )  # fmt: skip
-
-
-def _queued(job: Job) -> QueuedJob:
-    """The part of a Job that promises depend on."""
-    group, record = job.labels.get(GROUP, ""), job.annotations.get(RESIZE, "")
-    return QueuedJob(job.namespace, job.name, job.uid, group, record)
 
 
 def _now() -> str:

@@ -16,13 +16,11 @@ from device_plugin.adapters.kube.endpoint import Endpoint
 from device_plugin.adapters.probes import probes
 from device_plugin.core.annotations import POOL, QUEUE, SPLIT
 from device_plugin.core.metrics import Reading
-from device_plugin.core.requests import Request
 from device_plugin.jobs.plan.leases import PoolLeases
 from device_plugin.kube.api import JOBS, NODES, PODS, Ref
 from device_plugin.kube.leases import LEASES
 from device_plugin.node.meter import PROGRESS_DONE, PROGRESS_GOAL
 from device_plugin.wiring import jobs
-from device_plugin.wiring.jobs import ViewedHoldings
 from device_plugin.wiring.settings import JobsSettings, KubeSettings, SettingsError
 from hack.embedded.apiserver import EmbeddedApiServer
 from hack.embedded.cluster import AGENT_USER
@@ -31,7 +29,6 @@ from tests.builders import objects
 from tests.builders.agents import agent_pod
 from tests.builders.cards import FAMILY, inventory
 from tests.builders.jobs import job_spec
-from tests.cluster.world import Replica, World
 from tests.deadline import eventually
 from tests.wiring.conftest import SECONDS, Get, Running
 
@@ -191,17 +188,3 @@ def test_an_address_that_cannot_be_had_is_named(which: str) -> None:
     settings = JobsSettings(pod_name="a", kube=KubeSettings(server="http://127.0.0.1:1"), **listen)  # type: ignore[arg-type]
     with pytest.raises(SettingsError, match=r"cannot listen on 127\.0\.0\.1:99999"):
         jobs.run(settings, threading.Event())
-
-
-@pytest.mark.parametrize(
-    ("asked", "share"),
-    [
-        (Request(FAMILY, mem=8, cores=15), 0.5),
-        (Request(FAMILY, mem=4, cores=30), 0.5),
-        (Request(FAMILY, mem=99, cores=1), 1.0),
-        (Request("amd.com/gpu", mem=1, cores=1), 1.0),
-    ],
-)
-def test_the_share_of_a_card_is_the_larger_of_memory_and_core_groups(asked: Request, share: float) -> None:
-    one: Replica = World().one
-    assert ViewedHoldings(one.view).share(asked) == pytest.approx(share)
