@@ -13,10 +13,9 @@ from math import inf
 from device_plugin.allocator.gangs.gangs import Gangs
 from device_plugin.allocator.gangs.groups import GroupName, Groups
 from device_plugin.allocator.learning import Learning
-from device_plugin.allocator.waiting.node_lists import NodeLists
-from device_plugin.allocator.waiting.preemption_queue import Pending, PreemptionQueue
-from device_plugin.allocator.waiting.refusal_budget import RefusalBudget
-from device_plugin.allocator.waiting.refusals import PostponedPods, Refusals, WaitingPods, WaitsFor
+from device_plugin.allocator.waiting.preemption_queue import Pending
+from device_plugin.allocator.waiting.refusals import WaitsFor
+from device_plugin.allocator.waiting.room import WaitingRoom
 from device_plugin.core.annotations import GROUP
 from device_plugin.core.app_types import Scoring
 from device_plugin.core.errors import RequestError
@@ -49,12 +48,7 @@ class Allocator:
         self._clock = clock
         self.placer = Placer(view.ledger, loads=view.measured.loads, scoring=scoring)
         self.planner = Planner(view.ledger, self.placer)
-        node_lists = NodeLists(self.placer.table)
-        self.budget = RefusalBudget(clock)
-        self.refusals = Refusals(view.ledger, self.placer)
-        self.waiting = WaitingPods(view.ledger, node_lists)
-        self.postponed = PostponedPods()
-        self.preemption_queue = PreemptionQueue(node_lists)
+        self.waiting = WaitingRoom(view.ledger, self.placer, clock)
         self.groups = Groups(view.ledger)
         self.gangs = Gangs(
             view.ledger,
@@ -62,8 +56,8 @@ class Allocator:
             self.groups,
             seconds,
             view.pods.request_of,
-            node_lists,
-            self.budget,
+            self.waiting.node_lists,
+            self.waiting.budget,
             clock,
         )
         self.learning = Learning(view.pods.request_of, view.pods.get)
@@ -75,7 +69,7 @@ class Allocator:
         """Look up the names of `nodes` for a decision about the request; called before the lock is taken."""
         if request.gang is not None:
             return
-        if self.refusals.knows(request):
+        if self.waiting.refusals.knows(request):
             # The nodes of a refused pod are remembered.
             self.placer.table.chosen(nodes)
         else:
@@ -95,7 +89,7 @@ class Allocator:
             if not named and (wrong := self.groups.problem((pod.namespace, pod.label(GROUP)))):
                 refused = Refused(lambda: Refusal.saying(Reason.MALFORMED, wrong))
                 gang = request.gang is not None
-                self.waiting.note(
+                self.waiting.pods.note(
                     self._view.known(pod), nodes, refused, gang=gang, waits_for=WaitsFor.ANYTHING
                 )
                 return refused
@@ -135,7 +129,7 @@ class Allocator:
             found = self._ledger.reservation(pending.pod.uid)
             if found is not None and found.stage is ReservationStage.NOMINATED:
                 self.release(pending.pod.uid)
-                self.preemption_queue.add(pending)
+                self.waiting.preemption.add(pending)
 
     def claim(self, uid: str, node: str) -> Reservation | None:
         """The pod's WAITING reservation on `node`, which becomes BINDING; None if there is none."""
@@ -206,7 +200,6 @@ class Allocator:
             for reservation in self._ledger.reservations():
                 if not reservation.under_way:
                     self.release(reservation.pod.uid)
-            self.preemption_queue.clear()
             self.waiting.clear()
 
     # As a follower of the view
@@ -220,18 +213,14 @@ class Allocator:
     def account(self, pod: Pod, before: Pod | None, *, changed: bool) -> None:
         """End the reservation of a pod that is deleted, changed or taken back, and those of a gang that lost a pod."""
         if changed and pod.node and not pod.ended:
-            self.preemption_queue.held(pod.priority)
-            self.waiting.drop(pod.uid)
-            self.postponed.drop(pod.uid)
+            self.waiting.bound(pod)
         elif changed and not pod.ended:
             self._account_unbound(pod, before)
         self._release_incomplete(self.gangs.name_unless_bound(pod.uid))
 
     def forget(self, uid: str) -> None:
         """Remove all records of a pod that is gone, or cannot be read any more."""
-        self.preemption_queue.forget(uid)
-        self.waiting.drop(uid)
-        self.postponed.drop(uid)
+        self.waiting.forget_pod(uid)
         self.learning.forget(uid)
         self._release_incomplete(self.gangs.forget(uid))
 
@@ -244,7 +233,7 @@ class Allocator:
             return self._reserve_gang(pod, request, nodes, named=named)
         decide = self._decided_alone if promised else self._decided
         alone = partial(self._reserve_alone, pod, request, nodes, decide, named=named)
-        return alone() if named else self.budget.decided(pod.namespace, request, alone)
+        return alone() if named else self.waiting.budget.decided(pod.namespace, request, alone)
 
     def _reserve_alone(
         self, pod: Pod, request: PodRequest, nodes: Sequence[str], decide: Decide, *, named: bool
@@ -256,12 +245,11 @@ class Allocator:
             pod = self._view.known(pod)
             self._queue_preemption(Pending(pod, request, nodes), before)
             if not named:
-                self.waiting.note(pod, nodes, answer, gang=False, waits_for=WaitsFor.CARDS)
+                self.waiting.pods.note(pod, nodes, answer, gang=False, waits_for=WaitsFor.CARDS)
             return answer
         made = Reservation.for_pod(pod, request, answer, self._clock() + self._seconds)
         self._ledger.put(made)
-        self.preemption_queue.forget(pod.uid)
-        self.waiting.drop(pod.uid)
+        self.waiting.placed(pod.uid)
         return made
 
     def _reserve_gang(
@@ -270,11 +258,11 @@ class Allocator:
         known = self._view.known(pod)
         found = self.gangs.reserve(pod, request, nodes, named=named)
         if isinstance(found, Reservation):
-            self.waiting.drop(pod.uid)
+            self.waiting.pods.drop(pod.uid)
             return found
         refused = Refused(lambda: found)
         if not named:
-            self.waiting.note(known, nodes, refused, gang=True, waits_for=WaitsFor.ANYTHING)
+            self.waiting.pods.note(known, nodes, refused, gang=True, waits_for=WaitsFor.ANYTHING)
         return refused
 
     def _decided(
@@ -285,19 +273,19 @@ class Allocator:
         Most pods are refused by the cards alone, and most of these refusals are remembered: the rank of such a pod is
         not computed.
         """
-        answer: Grant | Refused | None = self.refusals.get(pod, request, nodes)
+        answer: Grant | Refused | None = self.waiting.refusals.get(pod, request, nodes)
         if answer is not None:
             return request, answer
         if request.policy == NODE_SCORE and pod.label(GROUP):
             answer = self.placer.hopeless(request, nodes, vetted=True)
             if answer is None:
                 request = self.in_group(pod, request)
-                answer = self.refusals.get(pod, request, nodes)
+                answer = self.waiting.refusals.get(pod, request, nodes)
                 if answer is not None:
                     return request, answer
         answer = answer or self.placer.decide(request, nodes, vetted=True)
         if isinstance(answer, Refused):
-            self.refusals.note(pod, request, nodes, answer)
+            self.waiting.refusals.note(pod, request, nodes, answer)
         return request, answer
 
     def _decided_alone(
@@ -316,9 +304,9 @@ class Allocator:
         ):
             self._ledger.put(before)
         else:
-            if self.preemption_queue.may_win(pending.pod):
+            if self.waiting.preemption.may_win(pending.pod):
                 pending = replace(pending, request=self.in_group(pending.pod, pending.request))
-            self.preemption_queue.add(pending)
+            self.waiting.preemption.add(pending)
 
     def _account_unbound(self, pod: Pod, before: Pod | None) -> None:
         reservation = self._ledger.reservation(pod.uid)

@@ -152,8 +152,9 @@ class ClusterGauges(Service):
 
 def _bounds(made: Allocator) -> Mapping[str, Bound]:
     """All that grows with pods that wait, beside the pods themselves."""
-    refused, waiting, queue = made.refusals.kept, made.waiting, made.preemption_queue
-    postponed, scores, learnt, lists = made.postponed, made.placer.scores, made.learning, made.gangs.offered
+    room = made.waiting
+    refused, waiting, queue, postponed = room.refusals.kept, room.pods, room.preemption, room.postponed
+    scores, learnt, lists = made.placer.scores, made.learning, made.gangs.offered
     return {
         "refusals": Bound(len(refused), refused.most, refused.left_out),
         "refused": Bound(len(waiting), waiting.most, waiting.left_out),

@@ -89,7 +89,7 @@ class Filter(Service):
         """The answer while this replica does not place; the pod is touched once it does."""
         # The object that is known anyway, because the copy that kube-scheduler shows would take memory of its own.
         known = self._view.pods.get(pod.uid) or pod
-        self._allocator.postponed.put(pod.namespace, pod.uid, known)
+        self._allocator.waiting.postponed.put(pod.namespace, pod.uid, known)
         # Not an error: after one, kube-scheduler waits for the whole backoff before it asks again.
         return self._nowhere(nodes, NOT_YET)
 

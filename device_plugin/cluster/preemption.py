@@ -74,7 +74,7 @@ class Preemption(Service):
         held: Held | None = None
         for _ in range(SEARCHES):
             with self._view.lock:
-                pending = self._allocator.preemption_queue.take()
+                pending = self._allocator.waiting.preemption.take()
             if pending is None:
                 return
             held = held or self._held()

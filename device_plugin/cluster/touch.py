@@ -155,7 +155,7 @@ class Touch(Service):
                 namespace, age = expected.waiting.pod.namespace, now - expected.since
                 known = self._view.pods.get(uid)
                 placed = self._view.ledger.reservation(uid) is not None or (known is not None and known.node)
-                if placed or self._allocator.waiting.get(uid) not in (None, expected.waiting):
+                if placed or self._allocator.waiting.pods.get(uid) not in (None, expected.waiting):
                     self._late.pop(namespace, None)
                 elif known is not None and age < ASKED_SECONDS:
                     if age >= PROMPT_SECONDS:
@@ -178,7 +178,7 @@ class Touch(Service):
             return
         self._seen, self._due, self._began = news, None, now
         self._hopeless.clear()
-        self._queue.begin(self._allocator.waiting.values())
+        self._queue.begin(self._allocator.waiting.pods.values())
 
     def _found(self, now: float) -> list[Waiting]:
         """The next pods to touch, after at most LOOKS tries; within one step pods of the highest priority are first."""
@@ -234,11 +234,11 @@ class Touch(Service):
             for _ in range(TAKEN):
                 if not self._queue or len(batch) == most:
                     break
-                waiting = self._allocator.waiting.get(self._queue.take(self._late))
+                waiting = self._allocator.waiting.pods.get(self._queue.take(self._late))
                 if (
                     waiting is not None
                     and self._alike(waiting) not in self._hopeless
-                    and self._allocator.waiting.outdated(waiting)
+                    and self._allocator.waiting.pods.outdated(waiting)
                 ):
                     batch.append(waiting)
         return sorted(batch, key=lambda each: (each.pod.namespace in self._late, _queue_order(each.pod)))
@@ -263,7 +263,7 @@ class Touch(Service):
         uid = waiting.pod.uid
         known = self._view.pods.get(uid)
         if known is None or known.node or known.deleting or known.ended:
-            self._allocator.waiting.drop(uid)
+            self._allocator.waiting.pods.drop(uid)
             return False
         reserved = self._view.ledger.reservation(uid)
         if reserved is not None and reserved.stage is not ReservationStage.NOMINATED:
@@ -300,17 +300,17 @@ class Touch(Service):
             vetted = waiting.nodes is not None
             request = self._allocator.in_group(pod, request)
             find = partial(self._allocator.placer.find, request, waiting.nodes, vetted=vetted)
-            found = self._allocator.budget.decided(pod.namespace, request, find)
+            found = self._allocator.waiting.budget.decided(pod.namespace, request, find)
             return (found,) if found is not None else ()
         return ()
 
     def _touch(self, waiting: Waiting) -> None:
         pod = waiting.pod
         with self._view.lock:
-            if self._allocator.waiting.get(pod.uid) is not waiting:
+            if self._allocator.waiting.pods.get(pod.uid) is not waiting:
                 return  # kube-scheduler has asked for it meanwhile
             # Dropped, so that it must be refused again before it is touched again.
-            self._allocator.waiting.drop(pod.uid)
+            self._allocator.waiting.pods.drop(pod.uid)
         try:
             self._api.patch(PODS, pod, {"metadata": {"annotations": {TOUCHED: _now()}}}, subresource="status")
         except GoneError:
@@ -327,8 +327,8 @@ class Touch(Service):
         self._expected.pop(uid, None)
         self._due = self._due or self._clock() + ASKED_SECONDS
         with self._view.lock:
-            if self._allocator.waiting.get(uid) is None and self._view.ledger.reservation(uid) is None:
-                self._allocator.waiting.keep(waiting)
+            if self._allocator.waiting.pods.get(uid) is None and self._view.ledger.reservation(uid) is None:
+                self._allocator.waiting.pods.keep(waiting)
 
     def _inherit(self) -> None:
         """Take over refused pods that kube-scheduler has not asked for since this replica leads."""
@@ -340,7 +340,7 @@ class Touch(Service):
         with self._view.lock:
             for pod in pods:
                 if self._view.ledger.reservation(pod.uid) is None:
-                    self._allocator.waiting.inherit(pod, WaitsFor.ANYTHING)
+                    self._allocator.waiting.pods.inherit(pod, WaitsFor.ANYTHING)
         self._seen = None
 
     def _take_postponed(self, now: float) -> None:
@@ -348,9 +348,9 @@ class Touch(Service):
 
         At every step, because a /filter that began before the term may postpone its pod after the term's beginning.
         """
-        for pod in self._allocator.postponed.take():
+        for pod in self._allocator.waiting.postponed.take():
             with self._view.lock:
-                self._allocator.waiting.inherit(self._view.known(pod), WaitsFor.DECISION)
+                self._allocator.waiting.pods.inherit(self._view.known(pod), WaitsFor.DECISION)
             self._due = now
 
 

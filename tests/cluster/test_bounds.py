@@ -88,16 +88,16 @@ def test_preempting_and_refused_pods_are_bounded_for_each_namespace(
     world: World, one: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.placed("holder")
-    monkeypatch.setattr(one.allocator.preemption_queue, "most_of_namespace", 3)
-    monkeypatch.setattr(one.allocator.waiting, "most_of_namespace", 4)
+    monkeypatch.setattr(one.allocator.waiting.preemption, "most_of_namespace", 3)
+    monkeypatch.setattr(one.allocator.waiting.pods, "most_of_namespace", 4)
     for number in range(6):
         one.ask(world.pod(f"p{number}", 17, priority=5))
     one.ask(world.api.put(replace(pod("theirs", 17, priority=5), namespace="other")))
-    assert (len(one.allocator.preemption_queue), one.allocator.preemption_queue.left_out) == (4, 3)
-    assert (len(one.allocator.waiting), one.allocator.waiting.left_out) == (5, 2)
+    assert (len(one.allocator.waiting.preemption), one.allocator.waiting.preemption.left_out) == (4, 3)
+    assert (len(one.allocator.waiting.pods), one.allocator.waiting.pods.left_out) == (5, 2)
     for number in range(6):
         one.view.forget_pod(f"uid-p{number}")
-    assert (len(one.allocator.preemption_queue), len(one.allocator.waiting)) == (1, 1)
+    assert (len(one.allocator.waiting.preemption), len(one.allocator.waiting.pods)) == (1, 1)
 
 
 def test_postponed_pods_are_bounded_for_each_namespace_and_let_go_once_another_replica_bound_them(
@@ -105,7 +105,7 @@ def test_postponed_pods_are_bounded_for_each_namespace_and_let_go_once_another_r
 ) -> None:
     two = Replica(world.api, world.clock, "vgpu-1")
     two.follow()
-    postponed = two.allocator.postponed
+    postponed = two.allocator.waiting.postponed
     monkeypatch.setattr(postponed, "most_of_namespace", 4)
     for number in range(6):
         two.ask(world.pod(f"p{number}", 1, 1))

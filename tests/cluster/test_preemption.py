@@ -402,21 +402,21 @@ def test_namespaces_take_turns_within_a_priority(world: World) -> None:
 def test_no_two_namespaces_fill_the_memory_of_those_that_may_preempt(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(world.one.allocator.preemption_queue, "most", 8)
-    monkeypatch.setattr(world.one.allocator.preemption_queue, "most_of_namespace", 6)
+    monkeypatch.setattr(world.one.allocator.waiting.preemption, "most", 8)
+    monkeypatch.setattr(world.one.allocator.waiting.preemption, "most_of_namespace", 6)
     full(world)
     for number in range(20):
         refused(world, f"hopeless-{number}", 17, namespace=f"tenant-{number % 2}")
-    assert len(world.one.allocator.preemption_queue) == 8
+    assert len(world.one.allocator.waiting.preemption) == 8
     refused(world, "vip")
-    assert len(world.one.allocator.preemption_queue) == 8
+    assert len(world.one.allocator.waiting.preemption) == 8
     world.one.turn()
     assert evicted(world) == ["lower"]
 
 
 def test_pods_in_the_queue_share_the_names_of_their_nodes(world: World) -> None:
     full(world)
-    queue = world.one.allocator.preemption_queue
+    queue = world.one.allocator.waiting.preemption
     for name in ("first", "second"):
         made = world.pod(name, 16, None, priority=10)
         world.one.filter(made, [chr(code) for code in (110, 111)])
@@ -431,4 +431,4 @@ def test_where_all_are_equal_nothing_is_remembered_of_the_refused(world: World) 
     hold(world, "a", 16)
     hold(world, "b", 16)
     refused(world, "c", priority=0)
-    assert world.one.allocator.preemption_queue.take() is None
+    assert world.one.allocator.waiting.preemption.take() is None

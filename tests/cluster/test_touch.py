@@ -231,7 +231,7 @@ def test_a_pod_that_is_postponed_after_the_terms_first_touches_is_touched_too(
 ) -> None:
     """Its /filter had found that there is no term, and was slow."""
     two = standby(world)
-    put = two.allocator.postponed.put
+    put = two.allocator.waiting.postponed.put
 
     def once_the_term_has_begun(*call: Any) -> None:
         two.lead()
@@ -239,7 +239,7 @@ def test_a_pod_that_is_postponed_after_the_terms_first_touches_is_touched_too(
         put(*call)
 
     with monkeypatch.context() as patched:
-        patched.setattr(two.allocator.postponed, "put", once_the_term_has_begun)
+        patched.setattr(two.allocator.waiting.postponed, "put", once_the_term_has_begun)
         assert two.ask(world.pod("late")) == ""
     assert touched(world, two) == ["late"]
     assert two.ask(world.api.by_name["default", "late"]) == "n1"
@@ -302,10 +302,10 @@ def test_writes_are_bounded_in_time(world: World, one: Replica) -> None:
         world.node(f"m{number:02}", inventory(f"m{number:02}"))
     one.view.sync_nodes(world.api.nodes())
     refused(world, one, "odd", mem=17)
-    one.allocator.waiting.clear()
+    one.allocator.waiting.pods.clear()
     for name in names:
         made = world.api.by_name["default", name]
-        one.allocator.waiting.inherit(made, WaitsFor.ANYTHING)
+        one.allocator.waiting.pods.inherit(made, WaitsFor.ANYTHING)
     world.api.end(held[0])
     assert touched(world, one) == names[:TOUCHES]
     one.touch.step()
@@ -477,14 +477,14 @@ def test_a_namespace_whose_pods_came_late_is_heard_again_once_one_comes(world: W
 def test_the_memory_of_refused_pods_is_shared_between_namespaces(
     world: World, one: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(one.allocator.waiting, "most", 16)
-    monkeypatch.setattr(one.allocator.waiting, "most_of_namespace", 8)
+    monkeypatch.setattr(one.allocator.waiting.pods, "most", 16)
+    monkeypatch.setattr(one.allocator.waiting.pods, "most_of_namespace", 8)
     held = full(world)
     tenants = in_namespaces(2, (f"hopeless-{number:02}" for number in range(20)))
     ask_for(world, one, *(replace(each, annotations={annotations.CARD_UUID: "none"}) for each in tenants))
-    assert len(one.allocator.waiting) == 16
+    assert len(one.allocator.waiting.pods) == 16
     refused(world, one, "fits")
-    assert len(one.allocator.waiting) == 16
+    assert len(one.allocator.waiting.pods) == 16
     world.api.end(held[0])
     assert until_touched(world, one, "fits") <= PROMPT_SECONDS
 

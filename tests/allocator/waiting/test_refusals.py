@@ -164,8 +164,8 @@ def test_a_tenant_crowds_out_its_own_refusals_only(world: World, one: Replica, m
     assert one.ask(theirs) == ""
     for number in range(3 * MOST_OF_NAMESPACE):
         assert one.ask(world.pod(f"p{number}", mem=18 + number)) == ""
-    assert len(one.allocator.refusals.kept) == MOST_OF_NAMESPACE + 1
-    assert one.allocator.refusals.kept.left_out == 2 * MOST_OF_NAMESPACE
+    assert len(one.allocator.waiting.refusals.kept) == MOST_OF_NAMESPACE + 1
+    assert one.allocator.waiting.refusals.kept.left_out == 2 * MOST_OF_NAMESPACE
     decided = mocker.spy(one.allocator.placer, "decide")
     assert one.ask(theirs) == ""
     assert decided.call_count == 0
@@ -191,7 +191,7 @@ def test_of_many_pods_that_fit_nowhere_nobody_sleeps(mocker: MockerFixture) -> N
 def test_a_pod_that_waits_for_cards_may_fit_once_some_became_free_and_others_at_any_time(
     world: World, one: Replica, waits_for: WaitsFor
 ) -> None:
-    held, made, waiting = world.placed("held"), world.pod("p", mem=17), one.allocator.waiting
+    held, made, waiting = world.placed("held"), world.pod("p", mem=17), one.allocator.waiting.pods
     waiting.inherit(made, waits_for)
     (entry,) = waiting.values()
     world.placed("another")

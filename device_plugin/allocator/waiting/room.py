@@ -1,0 +1,48 @@
+"""The waiting room: everything that is kept of refused pods, so that the end of a pod is reported to it once."""
+
+from collections.abc import Callable
+
+from device_plugin.allocator.waiting.node_lists import NodeLists
+from device_plugin.allocator.waiting.preemption_queue import PreemptionQueue
+from device_plugin.allocator.waiting.refusal_budget import RefusalBudget
+from device_plugin.allocator.waiting.refusals import PostponedPods, Refusals, WaitingPods
+from device_plugin.core.ledger import Ledger
+from device_plugin.core.placement import Placer
+from device_plugin.core.pods import Pod
+
+
+class WaitingRoom:
+    """The queues of refused pods. Callers hold the view's lock.
+
+    `pods` are the refused pods, `preemption` those of them that may preempt others, and `postponed` those that were
+    refused without a decision. `refusals` are remembered by request, and `budget` bounds the time that they take.
+    """
+
+    def __init__(self, ledger: Ledger, placer: Placer, clock: Callable[[], float]) -> None:
+        self.node_lists = NodeLists(placer.table)
+        self.budget = RefusalBudget(clock)
+        self.refusals = Refusals(ledger, placer)
+        self.pods = WaitingPods(ledger, self.node_lists)
+        self.postponed = PostponedPods()
+        self.preemption = PreemptionQueue(self.node_lists)
+
+    def placed(self, uid: str) -> None:
+        """Remove a pod for which slices are reserved."""
+        self.preemption.forget(uid)
+        self.pods.drop(uid)
+
+    def bound(self, pod: Pod) -> None:
+        """Remove a pod that is bound; pods of a higher priority may preempt it from now on."""
+        self.preemption.held(pod.priority)
+        self.pods.drop(pod.uid)
+        self.postponed.drop(pod.uid)
+
+    def forget_pod(self, uid: str) -> None:
+        """Remove a pod that is gone, or cannot be read any more."""
+        self.placed(uid)
+        self.postponed.drop(uid)
+
+    def clear(self) -> None:
+        """Remove the refused pods, after the term of this replica has ended."""
+        self.preemption.clear()
+        self.pods.clear()
