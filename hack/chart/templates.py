@@ -188,6 +188,11 @@ def _listed(indent: str, start: str, name: str) -> str:
     return f"{indent}{start}|\n{indent}  version: v1\n{indent}  {entries}"
 
 
+def _files(indent: str, start: str, name: str) -> str:
+    """The files of a folder of the chart, as the data of a ConfigMap."""
+    return f'{indent}{start}{{{{- (.Files.Glob "{name}/*").AsConfig | nindent {len(indent) + 2} }}}}'
+
+
 def _mounts(indent: str, _start: str, name: str) -> str:
     entry = "{name: hygon-{{ $number }}, mountPath: {{ $folder }}, readOnly: true}"
     return _block(f"range $number, $folder := .Values.{name}", f"{indent}- {entry}")
@@ -204,7 +209,7 @@ def _block(head: str, text: str) -> str:
 
 BLOCKS: Mapping[str, Callable[[str, str, str], str]] = {
     "part": _part, "optional": _optional, "environment": _environment, "secrets": _secrets, "listed": _listed,
-    "mounts": _mounts, "volumes": _volumes,
+    "files": _files, "mounts": _mounts, "volumes": _volumes,
 }  # fmt: skip
 INLINE: Mapping[str, Callable[[str], str]] = {
     "parameter": expression,

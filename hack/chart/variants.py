@@ -147,6 +147,8 @@ class _Places:
         if key(found) == ("ConfigMap", "vgpu-simulated-cards"):
             self.cards = yaml.safe_load(found["data"]["cards.yaml"])["cards"]
             found["data"]["cards.yaml"] = marker("listed", "simulatedCards.cards")
+        if key(found) == ("ConfigMap", "vgpu-boards"):
+            found["data"] = marker("files", "boards")
         if key(found) == ("ConfigMap", "vgpu-nodes"):
             found["data"]["nodes.yaml"] = marker("listed", "nodes")
         if found["kind"] == "PrometheusRule":

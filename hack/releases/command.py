@@ -11,6 +11,7 @@ commit and these arguments alone. User and password of a registry: $VGPU_REGISTR
 """
 
 import argparse
+import glob
 import json
 import subprocess
 import sys
@@ -125,7 +126,8 @@ def left_out(url: str | None, scheduler: Path | None) -> Iterator[str]:
 
 def chart() -> tarballs.Content:
     """The files of the chart's package, which helm installs."""
-    return {f"vgpu/{file.relative_to(CHART)}": file for file in CHART.rglob("*") if file.is_file()}
+    names = glob.iglob("**", root_dir=CHART, recursive=True)  # noqa: PTH207 - rglob follows no link, as to the boards
+    return {f"vgpu/{name}": CHART / name for name in names if (CHART / name).is_file()}
 
 
 def bill() -> Mapping[str, object]:

@@ -31,6 +31,7 @@ def test_equal_content_gives_equal_bytes(tmp_path: Path) -> None:
 def test_the_chart_is_packed_as_helm_does() -> None:
     names = set(command.chart())
     assert {"vgpu/Chart.yaml", "vgpu/values.yaml", "vgpu/templates/_helpers.tpl"} <= names
+    assert "vgpu/boards/cluster.json" in names
     assert all(name.startswith("vgpu/") for name in names)
 
 
