@@ -1,8 +1,8 @@
-"""`python -m hack.reference`: write every reference page."""
+"""`python -m hack.reference`: write the reference pages of docs/. The page of messages is made with the site alone."""
 
 from pathlib import Path
 
-from hack.reference import alerts, chart, images, messages, metrics, tables
+from hack.reference import alerts, chart, images, metrics, tables
 
 FOLDER = Path(__file__).parents[2] / "docs/reference"
 PAGES = {
@@ -11,7 +11,6 @@ PAGES = {
     "chart.md": chart.page,
     "events.md": tables.events,
     "images.md": images.page,
-    "messages.md": messages.page,
     "metrics.md": metrics.page,
     "reasons.md": tables.reasons,
     "settings.md": tables.settings,

@@ -1,7 +1,7 @@
 """The page of every message that a person can meet: why a pod has no card, events, admission, commands, containers.
 
 Each text is read where the product has it: values and enums are imported, errors are found where the source makes them,
-admission's messages in the policies, and the library's in its C files.
+admission's messages in the policies, and the library's in its C files. The page is a part of the site (hack/site).
 """
 
 import ast
@@ -153,6 +153,7 @@ def page() -> str:
             table(("message",), ((shown(each),) for each in conversions(kind)))
             for kind in ("remarks", "problems")
         ),
+        target="site",
     )
 
 

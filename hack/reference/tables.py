@@ -13,14 +13,14 @@ from device_plugin.wiring.settings import ClusterSettings, JobsSettings, NodeSet
 from vgpu_runtime.paths import SOURCES
 
 PARAMETERS = "manifests/admission/parameters.yaml"
-WRITTEN = "Written by `make docs` from {source}: change that, not this page."
+WRITTEN = "Written by `make {target}` from {source}: change that, not this page."
 # A parameter with the lines of comment before it.
 _PARAMETER = re.compile(r"((?:  # .*\n)+)  (\w+): (.*)\n")
 
 
-def page(title: str, source: str, *parts: str) -> str:
-    """The text of a page: its title, its source, and its parts."""
-    return "\n\n".join((f"# {title}", WRITTEN.format(source=source), *parts)) + "\n"
+def page(title: str, source: str, *parts: str, target: str = "docs") -> str:
+    """The text of a page: its title, its source, what makes it, and its parts."""
+    return "\n\n".join((f"# {title}", WRITTEN.format(target=target, source=source), *parts)) + "\n"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

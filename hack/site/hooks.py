@@ -1,7 +1,7 @@
 """Hooks of mkdocs: pages link to files of this project beside docs/, and each such file is a page of the site.
 
 On GitHub a link such as `../manifests/base/kustomization.yaml` shows the file. The site has no such folder, so the file
-becomes a page below `files/`, and the link leads there.
+becomes a page below `files/`, and the link leads there. The pages of MADE are no files: they are made with the site.
 """
 
 import posixpath
@@ -12,17 +12,23 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+from hack.reference import messages
+
 PROJECT = Path(__file__).parents[2]
 # Pages that lie elsewhere in the project, and their place in the site.
 PAGES = {"README.md": "index.md", "manifests/README.md": "manifests.md"}
+# Pages that are made from the code, by the paths that links name.
+MADE = {"docs/reference/messages.md": messages.page}
 _LINK = re.compile(r"(?<=\]\()([^)#\s]+)((?:#[^)\s]*)?)(?=\))")
 _LANGUAGES = {".py": "python", ".yaml": "yaml", ".c": "c", ".sh": "sh"}
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages of PAGES, and a page for each file that a page links to."""
+    """Add the pages of PAGES and of MADE, and a page for each file that a page links to."""
     for source, place in PAGES.items():
         files.append(File.generated(config, place, content=_read(source)))
+    for path, made in MADE.items():
+        files.append(File.generated(config, _place(path), content=made()))
     for page in [file for file in files if file.src_uri.endswith(".md")]:
         base = _folder(page.src_uri)
         for target, _ in _LINK.findall(page.content_string):
@@ -42,7 +48,7 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
 
     def moved(match: re.Match[str]) -> str:
         linked = _project_path(base, match[1])
-        if not linked or not (PROJECT / linked).exists():
+        if not linked or (linked not in MADE and not (PROJECT / linked).exists()):
             return match[0]
         return posixpath.relpath(_place(linked), posixpath.dirname(place) or ".") + match[2]
 

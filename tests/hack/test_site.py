@@ -39,6 +39,12 @@ def test_every_page_of_docs_is_a_page(site: Path) -> None:
         assert (site / page.relative_to(PROJECT / "docs").with_suffix(".html")).exists(), page
 
 
+def test_the_page_of_messages_is_made_with_the_site_and_links_lead_to_it(site: Path) -> None:
+    assert "showing no card" in (site / "reference/messages.html").read_text()
+    for page in ("index.html", "kubectl.html"):
+        assert 'href="reference/messages.html"' in (site / page).read_text()
+
+
 def test_a_link_to_a_file_of_the_project_leads_to_a_page_with_its_text(site: Path) -> None:
     page = site / "files/manifests/admission/parameters.yaml.html"
     assert 'href="files/manifests/admission/parameters.yaml.html"' in (site / "requests.html").read_text()
