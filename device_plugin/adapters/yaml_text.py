@@ -1,6 +1,15 @@
-"""YAML as people write it: whatever is wrong with it is one error with one sentence."""
+"""YAML as people write it: whatever is wrong with it, or would cost too much, is one error with one sentence.
+
+A file of 300 bytes whose aliases name one another stands for gigabytes ("billion laughs"), or for itself without end.
+So the events of a text, which are no more than its characters, are counted before a value is made of it.
+"""
 
 import re
+import sys
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -8,37 +17,68 @@ import yaml
 from device_plugin.core.errors import VgpuError
 from device_plugin.core.printable import one_line
 
-# A reader in C, 20 times as fast as the one in Python. It overflows the stack of a text that is nested deeply.
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+# Characters of a text, its documents and levels, and the values and characters that it stands for with its aliases
+# written out: more is nothing that anybody wrote.
+MOST_CHARACTERS = 4 << 20
+MOST_DOCUMENTS = 1000
 MOST_DEPTH = 100
-UNREADABLE = (
-    yaml.YAMLError, RecursionError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError,
-)  # fmt: skip
-"""The errors of PyYAML's readers. Most are of a value that its tag does not fit: `!!int x`, `2001-99-99`."""
+MOST_EXPANDED = 16 << 20
+# A reader in C, 20 times as fast as the one in Python. It overflows the stack of a text that is nested deeply, and
+# refuses some escapes that JSON has.
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+# The errors of PyYAML's readers. Most are of a value that its tag does not fit: `!!int x`, `2001-99-99`.
+_UNREADABLE = (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError)
 # Where an error of a reader ends in the place, which is said before the problem.
 _PLACE = re.compile(r' in "<[a-z ]+ string>", ')
 
 
 class NotYamlError(VgpuError):
-    """The text is not YAML; the message says where and why.
+    """The text is not YAML, or too much of it; the message says where and why.
 
     Cure: correct the line.
+    """
+
+
+class YamlFileError(VgpuError):
+    """A file cannot be read, or is not YAML.
+
+    Cure: try the file with `kubectl apply --dry-run=client -f FILE`, which says where it is wrong.
     """
 
 
 def parse(text: str) -> Any:
     """The one document of the text, as a mapping, a list or a value. Raises NotYamlError."""
     try:
-        _check_depth(text)
+        _check_cost(text, _LOADER)
         return yaml.load(text, Loader=_LOADER)  # noqa: S506 - a safe loader
-    except UNREADABLE as error:
-        raise NotYamlError(problem_of(error)) from None
+    except _UNREADABLE as error:
+        raise NotYamlError(_problem(error)) from None
 
 
-def problem_of(error: Exception) -> str:
-    """Where a text is not YAML, and why, in one sentence. `error` is of PyYAML or of ruamel.yaml, or in UNREADABLE."""
-    if isinstance(error, RecursionError):
-        return "it is nested too deeply"
+def read(
+    file: str,
+    load: Callable[[str], Iterable[Any]] = yaml.safe_load_all,
+    refusal: type[Exception] = yaml.YAMLError,
+) -> list[Any]:
+    """The documents of a file, `-` for standard input. Raises YamlFileError.
+
+    `load` makes them of the text, and raises `refusal` where that is not YAML.
+    """
+    try:
+        with nullcontext(sys.stdin) if file == "-" else Path(file).open(encoding="utf-8") as opened:
+            text = opened.read(MOST_CHARACTERS + 1)
+        _check_cost(text, yaml.SafeLoader)
+        return list(load(text))
+    except OSError as error:
+        raise YamlFileError(f"{file} cannot be read: {error.strerror}") from error
+    except NotYamlError as error:
+        raise YamlFileError(f"{file}: {error}") from error
+    except (refusal, *_UNREADABLE) as error:
+        raise YamlFileError(f"{file} is not YAML: {_problem(error)}") from error
+
+
+def _problem(error: Exception) -> str:
+    """Where a text is not YAML, and why, in one sentence. `error` is of PyYAML or of ruamel.yaml, or in _UNREADABLE."""
     if isinstance(error, UnicodeDecodeError):
         return "it is not text"
     mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
@@ -46,10 +86,61 @@ def problem_of(error: Exception) -> str:
     return line + one_line(_PLACE.sub(" at ", str(problem or error)))
 
 
-def _check_depth(text: str) -> None:
-    """Raise NotYamlError for a text that is nested deeper than MOST_DEPTH."""
-    depth = 0
-    for event in yaml.parse(text, Loader=_LOADER):
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > MOST_DEPTH:
+@dataclass(slots=True)
+class _Part:
+    """A list or mapping: its anchor, the values and characters that it stands for, and the levels below it."""
+
+    anchor: str | None = None
+    size: int = 1
+    levels: int = 0
+
+
+class _Cost:
+    """What the events of a text stand for, with its aliases written out."""
+
+    def __init__(self) -> None:
+        self._documents = 0
+        self._parts = [_Part()]  # those that are open, the whole text first
+        self._known: dict[str | None, tuple[int, int]] = {}  # size and levels, by anchor
+
+    def add(self, event: yaml.Event) -> None:
+        """Count the next event."""
+        match event:
+            case yaml.DocumentStartEvent():
+                self._documents += 1
+            case yaml.CollectionStartEvent(anchor=anchor):
+                self._parts.append(_Part(anchor))
+                self._known[anchor] = MOST_EXPANDED, 0  # a part that holds itself has no end
+            case yaml.CollectionEndEvent():
+                part = self._parts.pop()
+                self._hold(part.anchor, part.size, part.levels + 1)
+            case yaml.ScalarEvent(anchor=anchor, value=value):
+                self._hold(anchor, len(value) + 1, 0)
+            case yaml.AliasEvent(anchor=anchor):
+                self._hold(anchor, *self._known.get(anchor, (0, 0)))
+
+    def _hold(self, anchor: str | None, size: int, levels: int) -> None:
+        self._known[anchor] = size, levels
+        part = self._parts[-1]
+        part.size += size
+        part.levels = max(part.levels, levels)
+
+    def check(self) -> None:
+        """Raise NotYamlError if a bound is passed."""
+        part = self._parts[-1]
+        if self._documents > MOST_DOCUMENTS:
+            raise NotYamlError(f"it has more than {MOST_DOCUMENTS} documents: split it")
+        if len(self._parts) + part.levels > MOST_DEPTH + 1:
             raise NotYamlError(f"it is nested deeper than {MOST_DEPTH} levels")
+        if part.size > MOST_EXPANDED:
+            raise NotYamlError(f"its aliases stand for more than {MOST_EXPANDED} characters: write them out")
+
+
+def _check_cost(text: str, loader: Any) -> None:
+    """Raise NotYamlError for a text that passes a bound, and what `loader` raises for one that is not YAML."""
+    if len(text) > MOST_CHARACTERS:
+        raise NotYamlError(f"it is longer than {MOST_CHARACTERS} characters: split it")
+    cost = _Cost()
+    for event in yaml.parse(text, Loader=loader):
+        cost.add(event)
+        cost.check()

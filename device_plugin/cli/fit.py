@@ -71,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 @uncollected
 def run(args: argparse.Namespace) -> int:
-    """Print the places. Raises ManifestError, PrefixError, MissingListError, ApiError, EndpointError."""
+    """Print the places. Raises YamlFileError, ManifestError, PrefixError, MissingListError, ApiError, EndpointError."""
     workloads = _workloads(args)
     with caller.connected(args) as client:
         local = local_allocator.read(client, args)
@@ -114,7 +114,7 @@ def _tried(client: KubeClient, workloads: Sequence[Workload]) -> tuple[Mapping[i
 
 
 def _workloads(args: argparse.Namespace) -> Sequence[Workload]:
-    """What the command asks for. Raises ManifestError."""
+    """What the command asks for. Raises YamlFileError and ManifestError."""
     amounts = {MEM: args.mem, CORES: args.cores, PERCENT: args.percent, WHOLE: args.cards}
     limits = {f"{args.prefix}{suffix}": text for suffix, text in amounts.items() if text is not None}
     if bool(args.file) == bool(limits):

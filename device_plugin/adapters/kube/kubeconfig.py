@@ -15,7 +15,7 @@ from typing import Any
 from device_plugin.adapters.kube.credential_plugin import CredentialPlugin
 from device_plugin.adapters.kube.endpoint import Endpoint, EndpointError, api_address, bearer, is_host, nobody
 from device_plugin.adapters.kube.secret_files import secret_file
-from device_plugin.adapters.yaml_text import NotYamlError, parse
+from device_plugin.adapters.yaml_text import MOST_CHARACTERS, NotYamlError, parse
 from device_plugin.core.printable import one_line
 
 log = logging.getLogger(__name__)
@@ -23,8 +23,6 @@ log = logging.getLogger(__name__)
 Entry = Mapping[str, Any]
 # Most contexts that an error names.
 MOST_CONTEXTS = 16
-# Characters of a file; one context takes about 6,000.
-MOST_CHARACTERS = 4 << 20
 # Lists of the file, and the key of an item that holds its content.
 _LISTS = {"contexts": "context", "clusters": "cluster", "users": "user"}
 # Keys whose neglect would reach another server, or act in another name.

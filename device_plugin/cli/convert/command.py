@@ -19,9 +19,8 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from device_plugin.adapters.yaml_text import UNREADABLE, problem_of
+from device_plugin.adapters.yaml_text import read
 from device_plugin.cli.convert.pods import Conversion, Target, templates
-from device_plugin.cli.reading.yaml_limits import MOST_CHARACTERS, cost_problem
 from device_plugin.core.errors import VgpuError
 from device_plugin.core.printable import printable
 from device_plugin.core.requests import DEFAULT_PREFIXES
@@ -30,7 +29,7 @@ STDIN = "-"
 
 
 class ConvertError(VgpuError):
-    """A file cannot be read or written, or is not YAML.
+    """A file cannot be converted or written.
 
     Cure: try the file with `kubectl apply --dry-run=client -f FILE`, which says where it is wrong.
     """
@@ -60,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print or write the converted files. Raises ConvertError."""
+    """Print or write the converted files. Raises ConvertError and YamlFileError."""
     if args.mem_unit_mib < 1 or args.core_groups < 0:
         raise ConvertError("--mem-unit-mib and --core-groups: write whole numbers of at least 1")
     if args.in_place and STDIN in args.files:
@@ -80,20 +79,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _documents(name: str) -> list[Any]:
-    """The documents of a file. Raises ConvertError."""
-    try:
-        text = sys.stdin.read() if name == STDIN else Path(name).read_text(encoding="utf-8")
-        if len(text) > MOST_CHARACTERS:
-            raise ConvertError(f"{name} is longer than {MOST_CHARACTERS} characters: split it")
-        documents = list(_yaml().load_all(text))
-        problem = cost_problem(documents)
-    except OSError as error:
-        raise ConvertError(f"{name} cannot be read: {error.strerror}") from error
-    except (YAMLError, *UNREADABLE) as error:
-        raise ConvertError(f"{name} is not YAML: {problem_of(error)}") from error
-    if problem:
-        raise ConvertError(f"{name}: {problem}")
-    return documents
+    """The documents of a file. Raises YamlFileError."""
+    return read(name, _yaml().load_all, YAMLError)
 
 
 def _write(name: str, text: str) -> None:

@@ -1,19 +1,14 @@
 """Reads the pods that manifests would make: a Pod, a controller with a template of pods, or a List of such."""
 
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from pathlib import Path
 from typing import Any
-
-import yaml
 
 from device_plugin.adapters.kube.structs import DecodeError
 from device_plugin.adapters.kube.templates import TemplatePod, read_template
-from device_plugin.adapters.yaml_text import UNREADABLE, problem_of
+from device_plugin.adapters.yaml_text import read
 from device_plugin.cli.access.names import FORM, NAME, NAMESPACE
-from device_plugin.cli.reading.yaml_limits import MOST_CHARACTERS, cost_problem
 from device_plugin.core.errors import VgpuError
 
 # Where the template of each kind is, and the number of its pods; what is not named here is looked for at _USUAL.
@@ -53,20 +48,11 @@ class Workload:
 
 
 def read_manifests(file: str, namespace: str) -> tuple[Workload, ...]:
-    """The workloads of a file, `-` for standard input; other kinds of objects are left out. Raises ManifestError."""
-    try:
-        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
-        if len(text) > MOST_CHARACTERS:
-            raise ManifestError(f"{file} is longer than {MOST_CHARACTERS} characters: split it")
-        documents = list(yaml.safe_load_all(text))
-        problem = cost_problem(documents)
-    except OSError as error:
-        raise ManifestError(f"{file} cannot be read: {error.strerror}") from error
-    except UNREADABLE as error:
-        raise ManifestError(f"{file} is not YAML: {problem_of(error)}") from error
-    if problem:
-        raise ManifestError(f"{file}: {problem}")
-    objects = (each for document in documents for each in _objects(document))
+    """The workloads of a file, `-` for standard input; other kinds of objects are left out.
+
+    Raises YamlFileError and ManifestError.
+    """
+    objects = (each for document in read(file) for each in _objects(document))
     made = (workload for each in objects if (workload := _workload(each, namespace)) is not None)
     found = tuple(islice(made, MOST_WORKLOADS + 1))
     if len(found) > MOST_WORKLOADS:

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from device_plugin.adapters.kube.endpoint import EndpointError, context_namespace, from_kubeconfig
-from device_plugin.adapters.kube.kubeconfig import MOST_CHARACTERS, context_names
+from device_plugin.adapters.kube.kubeconfig import context_names
+from device_plugin.adapters.yaml_text import MOST_CHARACTERS
 
 DATA = base64.b64encode(b"certificate").decode()
 
