@@ -86,14 +86,14 @@ protos: setup ## renew the gRPC stubs
 # Generated reference pages, pictures, rules, alerts and boards are committed; tests hold them to the code, and to
 # docs/pictures/*.dot.
 docs: setup ## renew reference pages, pictures, rules, alerts and boards
-	$(BIN)/python -m hack.reference
-	$(BIN)/python -m hack.monitoring
+	$(BIN)/python -m hack.generate.reference
+	$(BIN)/python -m hack.generate.monitoring
 	@command -v dot >/dev/null || { echo 'to draw docs/pictures: apt install graphviz' >&2; exit 1; }
 	@for picture in docs/pictures/*.dot; do dot -Tsvg "$$picture" -o "$${picture%.dot}.svg"; done
 
 # The chart is generated from the other manifests (needs kubectl) and committed; a test holds it to them.
 chart: setup ## renew the Helm chart (needs kubectl)
-	@$(BIN)/python -m hack.chart
+	@$(BIN)/python -m hack.generate.chart
 
 UV := $(VENV)/tools/bin/uv
 COMPILED := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-strip-extras

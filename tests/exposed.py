@@ -6,7 +6,7 @@ from prometheus_client import Metric as Family
 from prometheus_client.parser import text_string_to_metric_families
 
 from device_plugin.core.metrics import Exporter, Metric, MetricType, Reading
-from hack.reference.metrics import declared
+from hack.generate.reference.metrics import declared
 
 DECLARED = {metric.name: metric for metric in declared()}
 Samples = Iterable[tuple[Sequence[str], float]]

@@ -41,7 +41,7 @@ class Exporter(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """The declaration of a metric. Assign it to a name of its module: hack/reference finds it there.
+    """The declaration of a metric. Assign it to a name of its module: hack/generate/reference finds it there.
 
     `name` ends in the base unit (`_bytes`, `_seconds`, `_ratio`), and in `_total` if the metric is a counter.
     """

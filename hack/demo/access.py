@@ -5,7 +5,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from hack import kubectl
+from hack.embedded import kubectl
 from hack.embedded.apiserver.admission import ADMIN
 
 

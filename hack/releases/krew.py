@@ -17,7 +17,7 @@ from vgpu_runtime.paths import SOURCES
 
 PROJECT = SOURCES.parent
 LOCK = PROJECT / "requirements/cli.lock"
-TEMPLATE = PROJECT / "hack/krew/vgpu.yaml"
+TEMPLATE = Path(__file__).with_name("krew.yaml")
 PYTHONS = ("3.11", "3.12", "3.13")
 PROGRAMS = ("kubectl-vgpu", "kubectl_complete-vgpu")
 # The scripts that pip would make, without the path of a Python.

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from playwright.sync_api import Page, expect
 
-from hack.chromium import NoChromiumError, chromium
+from hack.measure.chromium import NoChromiumError, chromium
 from tests.e2e.waiting import PATIENCE
 from tests.pages import PROJECT
 from tests.requirement import require

@@ -14,10 +14,10 @@ from typing import Any
 
 import yaml
 
-from hack.monitoring.__main__ import FOLDER
+from hack.generate.monitoring.__main__ import FOLDER
 from tests.e2e.kubectl import Kubectl, KubectlError
 from tests.e2e.waiting import eventually
-from tests.hack.monitoring.promtool import NEEDED, RULES
+from tests.hack.generate.monitoring.promtool import NEEDED, RULES
 from tests.requirement import require
 
 # Seconds between scrapes, and between evaluations of the rules; texts of /metrics are a second old at most.

@@ -11,9 +11,9 @@ from typing import Any
 from playwright.sync_api import Locator, Page, expect
 
 from device_plugin.kube.api import JOBS, Kind
-from hack.monitoring.alerts import ALERTS
-from hack.monitoring.boards import BOARDS
-from hack.monitoring.rules import recording_rules
+from hack.generate.monitoring.alerts import ALERTS
+from hack.generate.monitoring.boards import BOARDS
+from hack.generate.monitoring.rules import recording_rules
 from tests.e2e import nodes, service
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.pages import opened as page_of
@@ -22,7 +22,7 @@ from tests.e2e.queued_jobs import pods, queued, running
 from tests.e2e.slices import held, inventory
 from tests.e2e.waiting import eventually
 from tests.e2e.workloads import PREFIX, slice_pod
-from tests.hack.monitoring.queries import metrics_in, runnable
+from tests.hack.generate.monitoring.queries import metrics_in, runnable
 
 QUOTAS = Kind("", "v1", "resourcequotas", "ResourceQuota", dict)
 # What the test cannot bring about in its time: 64 pods that ask, and a Job that has made no progress for 10 minutes.

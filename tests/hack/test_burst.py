@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from hack.testbed import burst
+from hack.measure import burst
 
 
 def test_a_round_waits_until_the_containers_of_the_one_before_are_gone(

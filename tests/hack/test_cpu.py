@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from hack.testbed import burst, cpu
+from hack.measure import burst
+from hack.testbed import cpu
 from hack.testbed.cpu import Process
 
 SHIM, INIT = (7, "100"), (1, "1")

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from hack import fence_coverage
-from hack.fence_coverage import OPEN, PAGE
+from hack.measure import fence_coverage
+from hack.measure.fence_coverage import OPEN, PAGE
 
 pytestmark = pytest.mark.usefixtures("native")
 

@@ -11,9 +11,9 @@ from device_plugin.core.events import Event
 from device_plugin.core.pod_states import PodState
 from device_plugin.core.reasons import Reason
 from device_plugin.jobs.show import views
-from hack.reference import messages
-from hack.reference.cel_text import text_of
-from hack.reference.messages import (
+from hack.generate.reference import messages
+from hack.generate.reference.cel_text import text_of
+from hack.generate.reference.messages import (
     ROOT,
     calls,
     complaints,
@@ -22,7 +22,7 @@ from hack.reference.messages import (
     policy_messages,
     sentences,
 )
-from hack.reference.states import STATES
+from hack.generate.reference.states import STATES
 
 PAGE = messages.page()
 # Errors that pass on the text of another error or function, by file. What these say is on the page by itself.

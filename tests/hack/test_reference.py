@@ -9,8 +9,8 @@ from device_plugin.core.events import Event
 from device_plugin.core.metrics import MetricType
 from device_plugin.core.reasons import Reason
 from device_plugin.wiring.settings import KINDS, settings_of
-from hack.reference import metrics, tables
-from hack.reference.__main__ import FOLDER, PAGES
+from hack.generate.reference import metrics, tables
+from hack.generate.reference.__main__ import FOLDER, PAGES
 from vgpu_runtime.paths import SOURCES
 
 # Prometheus' base units are bytes, seconds and shares of 1.

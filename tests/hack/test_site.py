@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hack.chromium import NoChromiumError, chromium
+from hack.measure.chromium import NoChromiumError, chromium
 from tests.requirement import require
 
 PROJECT = Path(__file__).parents[2]
@@ -98,7 +98,7 @@ def test_a_broken_link_fails_the_build(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs/index.md").write_text("[gone](gone.md)\n")
     config = tmp_path / "mkdocs.yml"
-    config.write_text(text.replace("hooks: [hack/site/hooks.py]\n", ""))
+    config.write_text(text.replace("hooks: [hack/generate/site/hooks.py]\n", ""))
     broken = build(config, tmp_path / "site")
     assert broken.returncode != 0
     assert "gone.md" in broken.stderr + broken.stdout

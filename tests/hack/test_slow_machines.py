@@ -6,8 +6,8 @@ import pytest
 
 from hack.bench.extender import load, measurement
 from hack.bench.extender.cluster_model import ClusterModel
-from hack.trials import footprint
-from hack.trials.one_machine import one_machine
+from hack.measure import footprint
+from hack.measure.one_machine import one_machine
 from vgpu_runtime import sim
 
 

@@ -24,8 +24,8 @@ from device_plugin.wiring.settings import (
     load,
     settings_of,
 )
-from hack.chart import files, schemas, variants
-from hack.chart.templates import filled, merged
+from hack.generate.chart import files, schemas, variants
+from hack.generate.chart.templates import filled, merged
 from hack.testbed.programs import installed
 from tests.requirement import require
 

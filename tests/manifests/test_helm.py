@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from hack.chart.values import COMPONENTS, ENVIRONMENTS
+from hack.generate.chart.values import COMPONENTS, ENVIRONMENTS
 from hack.releases import images
 from hack.testbed.programs import installed
 from tests.manifests.conftest import MANIFESTS, Object, kustomize

@@ -8,8 +8,8 @@ from hack.embedded import cluster
 from hack.embedded.apiserver.server import policy_files
 from hack.embedded.cluster import Options
 from hack.embedded.person import phase
-from hack.trials.one_machine import one_machine
-from hack.trials.random_pods import FAMILY, FLAGS
+from hack.measure.one_machine import one_machine
+from hack.measure.random_pods import FAMILY, FLAGS
 from tests.builders import objects
 from tests.contract.cluster import PODS, Cluster
 from tests.deadline import eventually

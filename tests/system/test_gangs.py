@@ -6,9 +6,9 @@ import pytest
 
 from hack.embedded.cluster import Options
 from hack.embedded.person import Object, Person, phase
-from hack.trials.one_machine import one_machine
-from hack.trials.random_pods import FAMILY, FLAGS, at_once
-from hack.trials.witness import Witness
+from hack.measure.one_machine import one_machine
+from hack.measure.random_pods import FAMILY, FLAGS, at_once
+from hack.measure.witness import Witness
 from tests.builders import objects
 from tests.deadline import eventually
 from vgpu_runtime import sim

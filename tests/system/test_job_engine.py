@@ -9,9 +9,9 @@ import pytest
 from device_plugin.kube.api import JOBS, PRIORITY_CLASSES, Ref
 from hack.embedded.cluster import ENGINE_USER, EmbeddedCluster, Options
 from hack.embedded.person import NAMESPACE, Person, phase, read
-from hack.trials.one_machine import one_machine
-from hack.trials.random_pods import FAMILY, FLAGS
-from hack.trials.witness import Witness
+from hack.measure.one_machine import one_machine
+from hack.measure.random_pods import FAMILY, FLAGS
+from hack.measure.witness import Witness
 from tests.builders import objects
 from tests.deadline import eventually
 from vgpu_runtime import sim

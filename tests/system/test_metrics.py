@@ -9,8 +9,8 @@ from prometheus_client import Metric as Family
 from device_plugin.core.metrics import Exporter
 from hack.embedded.cluster import EmbeddedCluster, Options
 from hack.embedded.person import phase
-from hack.trials.one_machine import one_machine
-from hack.trials.witness import Witness
+from hack.measure.one_machine import one_machine
+from hack.measure.witness import Witness
 from tests.builders import objects
 from tests.builders.cards import CARDS, MEM
 from tests.deadline import eventually

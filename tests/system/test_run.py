@@ -15,8 +15,8 @@ from device_plugin.wiring.commands import main
 from hack.demo import access
 from hack.embedded.cluster import Options
 from hack.embedded.person import Person, phase
-from hack.trials.one_machine import one_machine
-from hack.trials.random_pods import FLAGS
+from hack.measure.one_machine import one_machine
+from hack.measure.random_pods import FLAGS
 from tests.deadline import until
 from vgpu_runtime import sim
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hack.trials import in_flight, kill_anywhere
+from hack.measure import in_flight, kill_anywhere
 
 SHRUNK = "JobShrunk: goes from 4 to 2 pods for job default/evaluate\n   JobGrown: goes from 2 to 4 pods"
 

@@ -24,7 +24,7 @@ from hack.bench.extender.api_objects import PodTexts
 from hack.bench.extender.cluster_model import ClusterModel, uid
 from hack.bench.report import BenchError
 from hack.embedded.services import ServiceProcess
-from hack.process_cost import cpu_seconds
+from hack.measure.process_cost import cpu_seconds
 
 # Most pods that have a node and are not bound yet. kube-scheduler has no limit, but a growing queue tells nothing.
 BINDERS = 8

@@ -26,12 +26,12 @@ from typing import Any
 
 from device_plugin.core.grants import Grant
 from device_plugin.core.ledger import Ledger
-from hack import process_cost
 from hack.bench.extender import api_server, api_store
 from hack.bench.extender.cluster_model import ClusterModel
 from hack.bench.extender.load import SchedulerLoad
 from hack.bench.report import BenchError, Report, table
 from hack.embedded.services import ServiceError, ServiceProcess
+from hack.measure import process_cost
 
 # Seconds to wait for the stub: it makes the objects of thousands of nodes before it serves.
 STUB_SECONDS = 900.0

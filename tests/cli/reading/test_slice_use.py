@@ -9,7 +9,7 @@ import pytest
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli.access.prometheus import Prometheus, PrometheusSeries
 from device_plugin.cli.reading.slice_use import COMPUTE, SliceUseReader, query_of
-from tests.hack.monitoring.promtool import promtool
+from tests.hack.generate.monitoring.promtool import promtool
 
 AGENTS = "vgpu-system"
 VICTIM = 'node="n1",card="n1-0",namespace="victim",pod="a",container="main"'

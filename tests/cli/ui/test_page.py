@@ -12,7 +12,7 @@ from pytest_mock import MockerFixture
 from device_plugin.cli.ui.browser import opened
 from device_plugin.cli.ui.entries import PageEntries
 from device_plugin.cli.ui.server import PageServer
-from hack import page_data
+from hack.measure import page_data
 from tests.deadline import eventually
 from tests.requirement import require
 
@@ -20,7 +20,7 @@ try:
     from axe_playwright_python.sync_playwright import Axe
     from playwright.sync_api import Browser, Page, Route, expect
 
-    from hack.chromium import NoChromiumError, chromium
+    from hack.measure.chromium import NoChromiumError, chromium
 except ImportError as error:
     pytest.fail(f"{error}: run make setup")
 

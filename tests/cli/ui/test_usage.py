@@ -12,7 +12,7 @@ from device_plugin.cli.access.prometheus import Prometheus
 from device_plugin.cli.ui.entries import PageEntries
 from device_plugin.cli.ui.usage import CardUse
 from device_plugin.core.http_values import HttpAnswer, HttpRequest
-from tests.hack.monitoring.promtool import promtool
+from tests.hack.generate.monitoring.promtool import promtool
 
 
 class StandIn:

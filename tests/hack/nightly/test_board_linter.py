@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hack.monitoring.__main__ import FOLDER
+from hack.generate.monitoring.__main__ import FOLDER
 from tests.requirement import require
 
 # Our boards choose nodes, cards and namespaces; recorded series have no job and no instance.

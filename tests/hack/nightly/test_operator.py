@@ -12,10 +12,10 @@ from typing import Any
 
 import yaml
 
-from hack.monitoring.__main__ import FOLDER
+from hack.generate.monitoring.__main__ import FOLDER
 from hack.testbed import bare, programs
 from tests.deadline import eventually
-from tests.hack.monitoring.promtool import RULES, promtool
+from tests.hack.generate.monitoring.promtool import RULES, promtool
 from tests.hack.nightly.conftest import Commands
 
 # Of the release that Debian 12 has.

@@ -1,0 +1,322 @@
+"""The values of the chart: where each one stands in the objects, its default there, and what it may be."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from device_plugin.wiring.settings import ClusterSettings, JobsSettings, NodeSettings
+from hack.generate.chart import schemas
+from hack.generate.chart.schemas import FILLED, NUMBER, SWITCH, TEXT, WORDS, Schema
+from hack.generate.monitoring.alerts import RUNBOOK
+
+Object = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Value:
+    """One value: its key in values.yaml, with dots, its meaning, what it may be, and its default."""
+
+    key: str
+    text: str
+    schema: Schema
+    default: object
+
+
+@dataclass(frozen=True)
+class ReplacedPart:
+    """A part of an object that a value replaces as a whole: `path` as in a replacement of kustomize."""
+
+    key: str
+    text: str
+    schema: Schema
+    kind: str
+    name: str
+    path: str
+
+
+AGENT = "spec.template.spec.containers.[name=agent]"
+ALLOCATOR = "spec.template.spec.containers.[name=allocator]"
+SCHEDULER = "spec.template.spec.containers.[name=scheduler]"
+ENGINE = "spec.template.spec.containers.[name=engine]"
+
+
+def _of_service(key: str, kind: str, name: str, container: str, program: str) -> Iterator[ReplacedPart]:
+    yield ReplacedPart(
+        f"{key}.nodeSelector",
+        "Labels of the nodes that its pods run on.",
+        schemas.LABELS,
+        kind,
+        name,
+        "spec.template.spec.nodeSelector",
+    )
+    yield ReplacedPart(
+        f"{key}.tolerations",
+        "Taints of nodes that its pods run on all the same.",
+        schemas.TOLERATIONS,
+        kind,
+        name,
+        "spec.template.spec.tolerations",
+    )
+    yield ReplacedPart(
+        f"{key}.resources", f"What {program} asks for, and its limits.", schemas.RESOURCES,
+        kind, name, f"{container}.resources",
+    )  # fmt: skip
+
+
+PARTS = (
+    *_of_service("node", "DaemonSet", "vgpu-node", AGENT, "the agent"),
+    ReplacedPart(
+        "cluster.replicas", "Replicas, of which one leads.", NUMBER, "Deployment", "vgpu-cluster", "spec.replicas"
+    ),
+    *_of_service("cluster", "Deployment", "vgpu-cluster", ALLOCATOR, "the allocator"),
+    ReplacedPart(
+        "scheduler.resources", "What kube-scheduler asks for, and its limits.", schemas.RESOURCES,
+        "Deployment", "vgpu-cluster", f"{SCHEDULER}.resources",
+    ),
+    ReplacedPart("jobs.replicas", "Replicas, of which one plans.", NUMBER, "Deployment", "vgpu-jobs", "spec.replicas"),
+    *_of_service("jobs", "Deployment", "vgpu-jobs", ENGINE, "the job engine"),
+    ReplacedPart(
+        "networkPolicy.from",
+        "Peers that may read the metrics, beside the pods of vgpu. For `vgpu top` and `kubectl get --raw …/proxy/…` add"
+        " the addresses from which the API server calls pods: {ipBlock: {cidr: 10.0.0.0/28}}.",
+        schemas.PEERS,
+        "NetworkPolicy", "vgpu", "spec.ingress.[1].from",
+    ),
+)  # fmt: skip
+
+# Settings of a service as environment variables: by value, the container and an example.
+ENVIRONMENTS = {
+    "node.env": ("DaemonSet", "vgpu-node", AGENT, "{VGPU_DRAIN_SECONDS: 10}"),
+    "cluster.env": ("Deployment", "vgpu-cluster", ALLOCATOR, "{VGPU_COVERED_PODS: delete}"),
+    "jobs.env": ("Deployment", "vgpu-jobs", ENGINE, "{VGPU_COOLDOWN_SECONDS: 60}"),
+}
+_SETTINGS: Mapping[str, type[msgspec.Struct]] = {
+    "node.env": NodeSettings,
+    "cluster.env": ClusterSettings,
+    "jobs.env": JobsSettings,
+}
+# Components of manifests/: the value that adds each, and its meaning. The component amd is a matter of parameters. All
+# but LISTS are switches.
+LISTS = {"node-settings": "nodes"}
+COMPONENTS = {
+    "jobs": ("jobs.enabled", "The job engine: Jobs that wait in queues, shrink and grow."),
+    "monitoring": (
+        "monitoring",
+        "A PodMonitor and alerts for Prometheus' operator, which must be there, and boards for Grafana.",
+    ),
+    "network-policy": ("networkPolicy.enabled", "A NetworkPolicy: only named peers read the metrics."),
+    "hygon-stack": (
+        "hygonStack",
+        "The folders hygonFolders of the node and the card's /dev/dri/cardN, for all containers with a slice of Hygon's"
+        " cards.",
+    ),
+    "kernel-limits": ("kernelLimits", "The right to write cgroups, for enforcement: enforce or kill."),
+    "render-work": (
+        "renderWork",
+        "Programs that have a part of a card work through its render node are found; needs SYS_PTRACE.",
+    ),
+    "node-settings": (
+        "nodes",
+        "Settings of some nodes only, such as {labels: {pool: display}, excludeCards: [GPU-1]}; also enforcement.",
+    ),
+    "similar-names": (
+        "similarNames",
+        "Resource names that differ from ours only in form, such as hygon.com/dcumem, are let in, because another"
+        " device plugin serves them.",
+    ),
+    "simulated-cards": (
+        "simulatedCards.enabled",
+        "Simulated cards on every labelled node, for trying without hardware.",
+    ),
+}
+
+
+# Values that change only what a component adds, by their keys: the switch of that component.
+PARTS_OF_COMPONENTS = {"monitoringLabels": "monitoring", "hygonFolders": "hygonStack"}
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of admission/parameters.yaml that is not a text here: `read` takes it from there.
+
+    `expression` is what makes a text of it in a template.
+    """
+
+    text: str
+    schema: Schema
+    read: Callable[[str], object]
+    expression: str
+
+
+def _vendors(text: str) -> dict[str, str]:
+    entries = (entry.split(":") for entry in text.split(","))
+    return {vendor.strip(' "'): prefix.strip() for vendor, prefix in entries}
+
+
+PARAMETERS = {
+    "prefixes": Parameter(
+        "Card families: each stands for the resources PREFIX (whole cards) and PREFIX-… (a slice). Leave out what"
+        " another device plugin serves in this cluster.",
+        schemas.PREFIXES, lambda text: text.split(","), 'include "vgpu.prefixes" .',
+    ),
+    "vendors": Parameter(
+        "The prefix under which the agents offer a vendor's cards, by its PCI vendor id.",
+        schemas.VENDORS, _vendors, 'include "vgpu.vendors" .',
+    ),
+    "runtimeClasses": Parameter(
+        "The runtime classes that a pod with a slice may name. One that takes cards by environment must not be here.",
+        WORDS, lambda text: text.split(",") if text else [], 'join "," .Values.parameters.runtimeClasses',
+    ),
+    "systemNamespaces": Parameter(
+        "The namespaces in which pods with a slice may have a priority class system-*.",
+        WORDS, lambda text: text.split(","), 'join "," .Values.parameters.systemNamespaces',
+    ),
+    "seccompDefault": Parameter(
+        "True where all kubelets run with --seccomp-default; only Kubernetes 1.31 to 1.35 ask for it.",
+        SWITCH, lambda text: text == "true", ".Values.parameters.seccompDefault",
+    ),
+    "controllers": Parameter(
+        "The controllers, by user or group, at first those of Kubernetes itself: in namespaces with"
+        " vgpu.io/queue-required only they create pods that ask for a card, and beside the queue only they give a"
+        " running Job more pods.",
+        WORDS, lambda text: text.split(","), 'join "," .Values.parameters.controllers',
+    ),
+    "queues": Parameter(
+        "The queues that Jobs may name in namespaces without the annotation vgpu.io/queues; empty: every name is one.",
+        WORDS, lambda text: text.split(",") if text else [], 'join "," .Values.parameters.queues',
+    ),
+    "memUnitMiB": Parameter(
+        "MiB of one unit of PREFIX-mem; change it while no slice runs.",
+        NUMBER, int, ".Values.parameters.memUnitMiB | int64",
+    ),
+    "mostGraceSeconds": Parameter(
+        "The longest grace period, in seconds, that a pod with a slice may have, and may be deleted or evicted with.",
+        NUMBER, int, ".Values.parameters.mostGraceSeconds | int64",
+    ),
+}  # fmt: skip
+# What a parameter may be that is a text here.
+TEXTS = {"mostMemGiB": schemas.BOUND, "maxSlices": schemas.BOUND, "kubeletRootDir": schemas.FOLDER}
+
+
+def expression(parameter: str) -> str:
+    """The expression of Helm for the text of a parameter."""
+    typed = PARAMETERS.get(parameter)
+    return f"{{{{ {typed.expression if typed else f'.Values.parameters.{parameter}'} }}}}"
+
+
+@dataclass(frozen=True)
+class Defaults:
+    """What stands in manifests/ in the places of values.
+
+    `parameters` has each parameter's text and description, `parts` what stands at those of PARTS, `images` the images
+    by name, `folders` those of Hygon's stack, and `cards` the simulated cards.
+    """
+
+    parameters: Mapping[str, tuple[str, str]]
+    parts: Mapping[str, object]
+    images: Mapping[str, str]
+    folders: Sequence[str]
+    cards: object
+
+
+def values(defaults: Defaults) -> Sequence[Value]:
+    """All values, those of one group one after another."""
+    found = [*_images(defaults.images), *_parameters(defaults.parameters)]
+    off = False
+    found += [
+        Value("amd", "AMD's cards as amd.com/gpu; not beside AMD's own device plugin.", SWITCH, off),
+        Value(
+            "testPrefix",
+            "The card family of which `helm test` asks for a slice; empty: amd.com/gpu with `amd`, otherwise the first"
+            " of parameters.prefixes.",
+            schemas.OPTIONAL_PREFIX,
+            "",
+        ),
+        Value(
+            "runbookUrl",
+            "The annotation runbook_url of an alert, with the name of its page in place of NAME; for a site that"
+            " `make site` has built: https://docs.example.com/alerts/NAME.html.",
+            schemas.RUNBOOK,
+            RUNBOOK,
+        ),
+    ]
+    found += [
+        Value(
+            "monitoringLabels",
+            "Labels of the PodMonitor and the PrometheusRule. kube-prometheus-stack selects them by the name of its"
+            " Helm release: {release: prometheus}.",
+            {**schemas.LABELS, "examples": [{"release": "prometheus"}]},
+            {},
+        ),
+        Value(
+            "hygonFolders",
+            "Folders of the node for `hygonStack`, which a container gets at their own paths, read-only. Where a DTK"
+            " lies on the nodes: [/opt/hyhal, /opt/dtk].",
+            schemas.FOLDERS,
+            defaults.folders,
+        ),
+    ]
+    found += [
+        Value(key, text, schemas.NODES, []) if name in LISTS else Value(key, text, SWITCH, off)
+        for name, (key, text) in COMPONENTS.items()
+    ]
+    for part in PARTS:
+        empty: object = [] if part.schema["type"] == "array" else {}
+        found.append(Value(part.key, part.text, part.schema, defaults.parts.get(part.key) or empty))
+    for key, (_, _, _, example) in ENVIRONMENTS.items():
+        found.append(
+            Value(
+                key,
+                f"Its settings (docs/reference/settings.md), such as {example}.",
+                schemas.environment(_SETTINGS[key]),
+                {},
+            )
+        )
+    repository = defaults.images["simulated"].partition(":")[0]
+    found += [
+        Value("simulatedCards.repository", "The image with simulated cards.", FILLED, repository),
+        Value(
+            "simulatedCards.cards",
+            "The cards of every node: presets and counts.",
+            schemas.CARDS,
+            defaults.cards,
+        ),
+    ]
+    groups = list(dict.fromkeys(value.key.partition(".")[0] for value in found))
+    return sorted(found, key=lambda value: groups.index(value.key.partition(".")[0]))
+
+
+def _images(images: Mapping[str, str]) -> Iterator[Value]:
+    repository, _, tag = images["vgpu"].partition(":")
+    policies = {"enum": ["Always", "IfNotPresent", "Never"]}
+    yield Value("image.repository", "The image of all services, in a registry of yours.", FILLED, repository)
+    yield Value("image.tag", "Its tag.", FILLED, tag)
+    yield Value("image.pullPolicy", "When the kubelet fetches it.", policies, "IfNotPresent")
+    yield Value(
+        "imagePullSecrets", "Names of Secrets in vgpu-system with the registry's password.", WORDS, []
+    )
+    yield Value(
+        "kubernetes131",
+        "True for Kubernetes 1.31 to 1.35, which have no MutatingAdmissionPolicy; auto: by the API server's version.",
+        {"enum": [True, False, "auto"]},
+        "auto",
+    )
+    repository = images["scheduler"].partition(":")[0]
+    yield Value("scheduler.repository", "The image of kube-scheduler.", FILLED, repository)
+    yield Value(
+        "scheduler.tag",
+        "Its tag, not newer than your API server; empty: that of manifests/, for Kubernetes 1.36 or for 1.31.",
+        TEXT,
+        "",
+    )
+
+
+def _parameters(parameters: Mapping[str, tuple[str, str]]) -> Iterator[Value]:
+    for name, (default, comment) in parameters.items():
+        typed = PARAMETERS.get(name)
+        if typed:
+            yield Value(f"parameters.{name}", typed.text, typed.schema, typed.read(default))
+        else:
+            yield Value(f"parameters.{name}", comment, TEXTS.get(name, FILLED), default)

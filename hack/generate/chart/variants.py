@@ -1,0 +1,191 @@
+"""What kustomize makes of manifests/ with each component alone, with a marker at each place of a value."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from hack.generate.chart.values import COMPONENTS, ENVIRONMENTS, PARTS, Defaults, Object
+from hack.generate.monitoring.alerts import ALERTS
+from hack.testbed import programs
+from vgpu_runtime.paths import SOURCES
+
+MANIFESTS = SOURCES.parent / "manifests"
+PARAMETERS = "admission/parameters.yaml"
+OLDER = "kubernetes-1.31"
+IMAGES = {
+    "vgpu": "vgpu.io/vgpu",
+    "simulated": "vgpu.io/vgpu-simulated",
+    "scheduler": "registry.k8s.io/kube-scheduler",
+}
+# The volume of the only folder that the component hygon-stack has.
+HYGON_FOLDER = "hygon-0"
+PAGE_NAMES = {alert.name: alert.page_name for alert in ALERTS}
+Key = tuple[str, str]
+
+
+def marker(kind: str, key: str) -> str:
+    """The text that stands in an object in place of a value; no text of ours has a character of this kind."""
+    return f"§{kind}:{key}§"
+
+
+@dataclass(frozen=True)
+class Variants:
+    """The objects with markers: `base`, by component those of the base with it, and those for Kubernetes 1.31 to 1.35.
+
+    `defaults` is what the markers replaced.
+    """
+
+    base: Sequence[Object]
+    components: Mapping[str, Sequence[Object]]
+    older: Sequence[Object]
+    defaults: Defaults
+
+
+def read(manifests: Path = MANIFESTS) -> Variants:
+    """Everything that the chart is made of. Raises CalledProcessError if kustomize refuses it."""
+    with tempfile.TemporaryDirectory() as scratch:
+        copied = shutil.copytree(manifests, Path(scratch) / "manifests")
+        places = _Places(_mark_parameters(copied / PARAMETERS))
+        older, base, *added = (
+            [places.marked(found) for found in _kustomize(copied, overlay, components)]
+            for overlay, components in (
+                (OLDER, ()),
+                ("default", ()),
+                *(("default", (name,)) for name in COMPONENTS),
+            )
+        )
+    defaults = Defaults(places.parameters, places.parts, places.images, places.folders, places.cards)
+    return Variants(base, dict(zip(COMPONENTS, added, strict=True)), older, defaults)
+
+
+def key(found: Object) -> Key:
+    """What tells an object from all others."""
+    return found["kind"], found["metadata"]["name"]
+
+
+def _kustomize(manifests: Path, base: str, components: Sequence[str]) -> list[dict[str, Any]]:
+    folder = manifests / "overlays/chart"
+    folder.mkdir(exist_ok=True)
+    content = {
+        "resources": [f"../{base}"],
+        "components": [f"../../components/{name}" for name in components],
+    }
+    (folder / "kustomization.yaml").write_text(json.dumps(content), encoding="utf-8")
+    kubectl = shutil.which("kubectl", path=f"{os.environ['PATH']}:{programs.installed().kubernetes}")
+    done = subprocess.run(
+        [kubectl or "kubectl", "kustomize", folder], stdout=subprocess.PIPE, text=True, check=True
+    )
+    return [found for found in yaml.safe_load_all(done.stdout) if found]
+
+
+def _mark_parameters(file: Path) -> dict[str, tuple[str, str]]:
+    """Replace each parameter by its marker; the texts that stood there, each with the comment above it."""
+    found: dict[str, tuple[str, str]] = {}
+    lines, comment = [], ""
+    inside = False
+    for line in file.read_text(encoding="utf-8").splitlines():
+        inside = inside or line == "data:"
+        entry = re.fullmatch(r"  (\w+): (.*)", line) if inside else None
+        if entry:
+            found[entry[1]] = str(yaml.safe_load(entry[2])), comment
+            lines.append(f'  {entry[1]}: "{marker("parameter", entry[1])}"')
+        else:
+            lines.append(line)
+        words = line.strip()
+        comment = f"{comment} {words[1:].strip()}".strip() if inside and words.startswith("#") else ""
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return found
+
+
+class _Places:
+    """Puts markers in the places of values, and keeps what stood there."""
+
+    def __init__(self, parameters: Mapping[str, tuple[str, str]]) -> None:
+        self.parameters = parameters
+        self.parts: dict[str, object] = {}
+        self.images: dict[str, str] = {}
+        self.folders: list[str] = []
+        self.cards: object = []
+
+    def marked(self, found: dict[str, Any]) -> Object:
+        """The object, changed in place."""
+        self._mark_content(found)
+        for part in PARTS:
+            if key(found) == (part.kind, part.name):
+                place, last = parent(found, part.path)
+                if last in place:
+                    self.parts[part.key] = place[last]
+                place[last] = marker("part" if last in place else "optional", part.key)
+        for name, (kind, workload, path, _) in ENVIRONMENTS.items():
+            if key(found) == (kind, workload):
+                place, last = parent(found, f"{path}.env")
+                place[last].append(marker("environment", name))
+        for container in _containers(found):
+            repository, _, tag = container["image"].rpartition(":")
+            (name,) = (name for name, known in IMAGES.items() if known == repository)
+            self.images[name] = container["image"]
+            container["image"] = marker("scheduler", tag) if name == "scheduler" else marker("image", name)
+            container["imagePullPolicy"] = marker("value", "image.pullPolicy")
+        return found
+
+    def _mark_content(self, found: dict[str, Any]) -> None:
+        if key(found) == ("DaemonSet", "vgpu-node"):
+            self._mark_folder(found["spec"]["template"]["spec"])
+        if found["kind"] in ("PodMonitor", "PrometheusRule"):
+            found["metadata"]["labels"] = marker("optional", "monitoringLabels")
+        if found["kind"] == "ServiceAccount":
+            found["imagePullSecrets"] = marker("secrets", "imagePullSecrets")
+        if key(found) == ("ConfigMap", "vgpu-simulated-cards"):
+            self.cards = yaml.safe_load(found["data"]["cards.yaml"])["cards"]
+            found["data"]["cards.yaml"] = marker("listed", "simulatedCards.cards")
+        if key(found) == ("ConfigMap", "vgpu-boards"):
+            found["data"] = marker("files", "boards")
+        if key(found) == ("ConfigMap", "vgpu-nodes"):
+            found["data"]["nodes.yaml"] = marker("listed", "nodes")
+        if found["kind"] == "PrometheusRule":
+            for rule in (
+                rule for group in found["spec"]["groups"] for rule in group["rules"] if "alert" in rule
+            ):
+                rule["annotations"]["runbook_url"] = marker("runbook", PAGE_NAMES[rule["alert"]])
+
+    def _mark_folder(self, pod: Object) -> None:
+        """Mark the folder of Hygon's stack, if it is there: its volume, its mount, and its place in a setting."""
+        found = [each["hostPath"]["path"] for each in pod["volumes"] if each["name"] == HYGON_FOLDER]
+        if not found:
+            return
+        (folder,) = self.folders = found
+        (agent,) = (each for each in pod["containers"] if each["name"] == "agent")
+        (setting,) = (each for each in agent["env"] if each["name"] == "VGPU_MOUNTS")
+        setting["value"] = setting["value"].replace(folder, marker("joined", "hygonFolders"))
+        for kind, entries in (("volumes", pod["volumes"]), ("mounts", agent["volumeMounts"])):
+            (at,) = (number for number, each in enumerate(entries) if each["name"] == HYGON_FOLDER)
+            entries[at] = marker(kind, "hygonFolders")
+
+
+def _containers(found: Object) -> Iterator[dict[str, Any]]:
+    if found["kind"] in ("Deployment", "DaemonSet"):
+        pod = found["spec"]["template"]["spec"]
+        yield from (*pod["containers"], *pod.get("initContainers", ()))
+
+
+def parent(found: Object, path: str) -> tuple[Any, Any]:
+    """The part of an object that holds the last step of a path such as `containers.[name=agent].resources`."""
+    *steps, last = path.split(".")
+    place: Any = found
+    for step in steps:
+        if named := re.fullmatch(r"\[name=(.+)\]", step):
+            (place,) = (each for each in place if each["name"] == named[1])
+        elif number := re.fullmatch(r"\[(\d+)\]", step):
+            place = place[int(number[1])]
+        else:
+            place = place[step]
+    return place, last

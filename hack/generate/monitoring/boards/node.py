@@ -1,0 +1,82 @@
+"""The board of nodes: what is granted and used of each of their cards, and how their agents are."""
+
+from hack.generate.monitoring.boards.panels import NO_BUSY, NO_KERNEL, SHARE, bars, lines, slices, stat
+from hack.generate.monitoring.grafana import Board, Query, Variable
+from hack.generate.monitoring.queries import each, recorded, total
+
+NODE = Variable("node", "vgpu_inventory_serving")
+_CARD = "{{node}} {{card}}"
+
+_NOW = (
+    stat(
+        "Cards", f"count ({each('vgpu_card_granted_slices', 'node')})", about="Of the chosen nodes.", width=6
+    ),
+    stat(
+        "Slices", total("vgpu_card_granted_slices", "node"), about="Granted slices of their cards.", width=6
+    ),
+    stat(
+        "Oldest inventory",
+        f"max ({each('vgpu_inventory_age_seconds', 'node')})",
+        "s",
+        about="Below 1 s while each agent's inventory is up to date.",
+        width=6,
+    ),
+    stat(
+        "Room for containers",
+        f"min ({each('vgpu_writable_spare_containers', 'node')})",
+        about="Containers whose usage region and progress file still fit on a node's tmpfs.",
+        width=6,
+    ),
+)
+
+_CARDS = (
+    bars("Memory granted", Query(recorded("vgpu:card_memory_granted:ratio", "node"), _CARD), "Of each card."),
+    bars(
+        "Core groups granted",
+        Query(recorded("vgpu:card_core_groups_granted:ratio", "node"), _CARD),
+        "Of each card.",
+    ),
+    lines(
+        "Memory used",
+        Query(recorded("vgpu:card_memory_used:ratio", "node"), _CARD),
+        unit=SHARE,
+        about="By all processes, ours or not, as the driver reports it.",
+    ),
+    lines(
+        "Busy",
+        Query(recorded("vgpu:card_busy:ratio", "node"), _CARD, NO_BUSY),
+        unit=SHARE,
+        about="Share of the last moment in which the card computed, as the driver reports it.",
+    ),
+    lines(
+        "Memory used by node",
+        Query(recorded("vgpu:node_memory_used:ratio", "node"), "{{node}}"),
+        unit=SHARE,
+        about="Of the memory of all cards of the node.",
+    ),
+    lines(
+        "Busy by node",
+        Query(recorded("vgpu:node_busy:ratio", "node"), "{{node}}", NO_BUSY),
+        unit=SHARE,
+        about="The mean of the node's cards, each weighted by its core groups.",
+    ),
+    lines(
+        "Memory that no library counts",
+        Query(each("vgpu_card_memory_unaccounted_bytes", "node"), _CARD, NO_KERNEL),
+        unit="bytes",
+        about="The driver's own use is in it.",
+    ),
+    lines(
+        "Reported slices",
+        Query(each("vgpu_reported_slices", "node"), "{{node}} {{state}}"),
+        about="Containers that outlive their pod, or whose limits may not hold.",
+    ),
+)
+
+BOARD = Board(
+    "node",
+    "vgpu / Node",
+    "What is granted and what is used of the cards of the chosen nodes.",
+    (NODE,),
+    (("Now", _NOW), ("Cards", _CARDS), ("Who holds what", (slices("node"),))),
+)

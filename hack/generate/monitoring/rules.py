@@ -1,0 +1,72 @@
+"""The recording rules: amounts of cards with their model, and shares by card, node, model and namespace.
+
+A rule is named LEVEL:WHAT:OPERATION, as Prometheus' documentation advises; the level is what the series are by. A share
+counts only cards of which both amounts are known: not those whose agent is down, or whose driver does not say.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from hack.generate.monitoring.queries import each, ratio, total, with_model
+
+# Amounts by card: the name of their rule, and the metric.
+AMOUNTS = {
+    "vgpu:card_memory:bytes": "vgpu_card_memory_bytes",
+    "vgpu:card_granted_memory:bytes": "vgpu_card_granted_memory_bytes",
+    "vgpu:card_used_memory:bytes": "vgpu_card_memory_used_bytes",
+    "vgpu:card_core_groups:sum": "vgpu_card_core_groups",
+    "vgpu:card_granted_core_groups:sum": "vgpu_card_granted_core_groups",
+}
+# Core groups of a card times the share of the last moment in which the card computed.
+BUSY = "vgpu:card_busy_core_groups:sum"
+# Shares: what they are called, and of which amounts.
+SHARES = {
+    "memory_granted": ("vgpu:card_granted_memory:bytes", "vgpu:card_memory:bytes"),
+    "memory_used": ("vgpu:card_used_memory:bytes", "vgpu:card_memory:bytes"),
+    "core_groups_granted": ("vgpu:card_granted_core_groups:sum", "vgpu:card_core_groups:sum"),
+    "busy": (BUSY, "vgpu:card_core_groups:sum"),
+}
+LEVELS = {
+    "card": "node, card, family, model",
+    "node": "node",
+    "model": "family, model",
+    "cluster": "",
+}
+# The resources of cards in a ResourceQuota, of any prefix that ends in dcu, hcu or gpu.
+QUOTED = 'resource=~"requests[.][a-z0-9.-]+/(dcu|hcu|gpu)(-mem|-cores|-percent|-slices)?"'
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingRule:
+    """A rule that stores the result of `expr` as the series `record`."""
+
+    record: str
+    expr: str
+
+
+def recording_rules() -> Iterator[RecordingRule]:
+    """All recording rules; those that others read come first."""
+    for record, metric in AMOUNTS.items():
+        yield RecordingRule(record, with_model(each(metric)))
+    busy = f"{each('vgpu_card_busy_ratio')} * {each('vgpu_card_core_groups')}"
+    yield RecordingRule(BUSY, with_model(busy))
+    for level, by in LEVELS.items():
+        for share, (part, whole) in SHARES.items():
+            both = f"{_sum(part, by)} / {_sum(f'{whole} and on (node, card) {part}', by)}"
+            yield RecordingRule(f"vgpu:{level}_{share}:ratio", both)
+    yield RecordingRule(
+        "vgpu:namespace_memory_used:bytes", total("vgpu_slice_memory_used_bytes", by="namespace")
+    )
+    slices, groups = each("vgpu_slice_compute_ratio"), each("vgpu_slice_core_groups")
+    yield RecordingRule("vgpu:namespace_core_groups_busy:sum", f"sum by (namespace) ({slices} * {groups})")
+    quota = ratio(_quota("used"), _quota("hard"), "namespace, resourcequota, resource")
+    yield RecordingRule("vgpu:namespace_quota_used:ratio", quota)
+
+
+def _sum(amount: str, by: str) -> str:
+    return f"sum by ({by}) ({amount})" if by else f"sum ({amount})"
+
+
+def _quota(kind: str) -> str:
+    where = f'type="{kind}", {QUOTED}'
+    return each("kube_resourcequota", where=where, by="namespace, resourcequota, resource")

@@ -1,0 +1,403 @@
+"""The page of every message that a person can meet: why a pod has no card, events, admission, commands, containers.
+
+Each text is read where the product has it: values and enums are imported, errors are found where the source makes them,
+admission's messages in the policies, and the library's in its C files. The site alone has the page.
+"""
+
+import ast
+import functools
+import importlib
+import pkgutil
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+import yaml
+
+import device_plugin
+from device_plugin.core.errors import VgpuError
+from device_plugin.core.events import Event
+from device_plugin.core.pod_states import PodState
+from device_plugin.core.reasons import Reason
+from hack.generate.reference.cel_text import UNKNOWN, text_of
+from hack.generate.reference.states import STATES
+from hack.generate.reference.tables import page as whole_page
+from hack.generate.reference.tables import table
+from vgpu_runtime.paths import SOURCES
+
+ROOT = SOURCES.parent
+POLICIES = ("manifests/admission", "manifests/components/jobs")
+# Modules whose functions return or yield sentences of an answer.
+ANSWERS = ("allocator/why_pod.py", "cli/fit.py", "cli/reading/cluster.py", "cli/reading/limit_mistakes.py")
+# Modules whose functions return or yield what is wrong.
+PROBLEMS = {
+    "Of requests": ("core/placement/place.py",),
+    "Of groups and roles": ("core/roles.py", "allocator/gangs/groups.py"),
+    "Of settings": ("wiring/settings_checks.py",),
+    "Of nodes": ("node/preflight.py", "node/other_plugins.py", "node/tickets.py"),
+}
+_UNCOUNTED = (
+    "the file in which the use of the slice is counted cannot be used",
+    "delete the pod; if the next one says it too, see the log of the node's agent",
+)
+# The cause and the cure of each message of the library, by its first words.
+COMPLAINTS = {
+    "MiB refused": (
+        "the program asked for more memory than its slice has left",
+        "ask for less in the program, or for a larger slice",
+    ),
+    "the card is refused": (
+        "the configuration of the slice is missing, damaged or of another version",
+        "delete the pod; if the next one says it too, see the log of the node's agent",
+    ),
+    "work for the card is refused": (
+        "a program of graphics or of another kind sends work past the compute driver",
+        "use ROCm or HIP, or ask for a whole card",
+    ),
+    "card memory is refused": _UNCOUNTED,
+    "queues are refused": _UNCOUNTED,
+}
+# The words by which a message says what to do: at its start, behind a mark, or behind "to" or "or".
+_INSTRUCTION = re.compile(
+    r"\bneeds |(?:^|[:;,.] ?|\b(?:or|and|to) )"
+    r"(?:add|admit|ask|bind|change|check|choose|correct|create|delete|drain|give|have|install|keep|leave|limit|look|"
+    r"lower|make|mount|move|name|need|patch|put|raise|remove|restart|run|see|set|split|start|take|try|upgrade|use|"
+    r"wait|waiting|write)\b"
+)
+# Words of a text that is a message.
+_WORDS, FEWEST_WORDS = re.compile(r"[A-Za-z]{2,}"), 3
+_COMPLAINT = re.compile(r"slice_complain\(\s*((?:\"[^\"]*\"|[^;])*?)\);")
+_COMMENT = re.compile(r"\A((?:#.*\n)+)")
+# A function that builds a line of its own: slice_complain_refused.
+_BUILDER = re.compile(r"^void slice_complain_\w+\(.*?^}", re.M | re.S)
+_ADDED = re.compile(r"\badd(_\w+)?\(&line, ([^;]*)\);")
+_DEFINED = re.compile(r"#define (\w+) (\".*\")")
+_C_TOKEN = re.compile(r"\"(?:[^\"\\]|\\.)*\"|\w+|,")
+
+
+class MessageText(NamedTuple):
+    """A text of the source: where it is made, what makes it, and the text; None if it is made elsewhere."""
+
+    file: str
+    line: int
+    made_by: str
+    text: str | None
+
+
+class _Source(NamedTuple):
+    """The nodes of a module's syntax tree, and the texts that it knows by a name."""
+
+    nodes: Sequence[ast.AST]
+    known: Mapping[str, str]
+
+
+def page() -> str:
+    """The text of the page."""
+    return whole_page(
+        "Messages",
+        "the code, the admission policies and the library",
+        "Every message that vgpu writes for people, with its cause and what to do. `…` and words in capitals stand for"
+        " names and numbers. Where neither the table nor the text above it says what to do, the message does.",
+        "## Why a pod has no card",
+        "In the FailedScheduling event, after a number of nodes; in `vgpu why`, `vgpu fit` and /explain, after a number"
+        " of cards or nodes. [Reasons](reasons.md) has their labels.",
+        table(("message", "what to do"), ((f"{each.text}", each.advice) for each in Reason)),
+        "Of a pod that is refused whatever the cards are, and of a group:",
+        table(("message", "what to do"), ((shown(text), advice) for text, advice in refusals().items())),
+        "## Where a pod is",
+        "In `vgpu why`.",
+        table(("message", "what to do"), ((each.text, each.advice) for each in PodState)),
+        "`vgpu why` and `vgpu fit` go on with what would help, and with what they could not read:",
+        table(("message",), ((shown(each),) for file in ANSWERS for each in sentences(file))),
+        "## States in lists",
+        "In the columns and below the lines of the lists that `vgpu` prints.",
+        table(("command", "words", "cause", "what to do"), STATES),
+        "## Events",
+        table(
+            ("event", "cause", "what to do"),
+            ((f"`{event}`", event.about.cause, event.about.advice) for event in Event),
+        ),
+        "## Admission",
+        "The API server refuses an object with one of these messages; the name of the policy stands before it. Where a"
+        " message does not say what to write, the object is another's to change: leave it as it is.",
+        *_admission(),
+        "## Checks of the installation",
+        "What `vgpu check` finds.",
+        table(("message", "what to do"), _checks()),
+        "## Errors",
+        "Commands print them behind `vgpu: `, services log them. Some are part of an event or of a refusal.",
+        *_errors(),
+        "## Problems of pods, settings and nodes",
+        "They are part of a refusal, of an error, of the event `Preflight` or of /readyz.",
+        *(
+            part
+            for title, files in PROBLEMS.items()
+            for part in (
+                f"### {title}",
+                table(("message",), ((shown(each),) for file in files for each in sentences(file))),
+            )
+        ),
+        "## In a container",
+        "The library writes a message to the standard error of the program that it limits, once for each cause.",
+        table(
+            ("message", "cause", "what to do"),
+            ((shown(each), *about_complaint(each)) for each in complaints()),
+        ),
+        "## Remarks of vgpu convert",
+        "On standard error, behind the file and the line of a request. The first table is about what was converted, the"
+        " second about what was left as it is, and the command then exits with 1: write it by hand, as"
+        " [Coming from other products](../coming-from.md) shows.",
+        *(
+            table(("message",), ((shown(each),) for each in conversions(kind)))
+            for kind in ("remarks", "problems")
+        ),
+        target="site",
+    )
+
+
+def conversions(kind: str) -> list[str]:
+    """The texts that vgpu convert adds to its `remarks` or `problems`."""
+    found = calls(("append",), files="cli/convert/pods.py", of=kind)
+    return sorted({each.text for each in found if each.text})
+
+
+@functools.cache
+def error_classes() -> Mapping[str, type[VgpuError]]:
+    """Every error that the product raises on purpose, by name."""
+    for module in pkgutil.walk_packages(device_plugin.__path__, "device_plugin."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    found, left = {}, [VgpuError]
+    while left:
+        kind = left.pop()
+        if kind.__module__.startswith("device_plugin."):
+            found[kind.__name__] = kind
+        left += kind.__subclasses__()
+    return dict(sorted(found.items()))
+
+
+def calls(
+    names: Sequence[str], position: int = 0, files: str = "**/*.py", of: str = ""
+) -> Iterator[MessageText]:
+    """Every call of one of these names in the product, with the text of the argument at `position`.
+
+    With `of` only methods of an attribute of that name: `append` of self.remarks.
+    """
+    for file in sorted((ROOT / "device_plugin").glob(files)):
+        source = _source(file)
+        for node in source.nodes:
+            if (
+                isinstance(node, ast.Call)
+                and _called(node) in names
+                and len(node.args) > position
+                and (not of or _owner(node) == of)
+            ):
+                where = str(file.relative_to(ROOT))
+                yield MessageText(where, node.lineno, _called(node), _text(node.args[position], source.known))
+
+
+@functools.cache
+def _source(file: Path) -> _Source:
+    nodes = tuple(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
+    return _Source(nodes, {**_constants(file), **dict(_assigned(nodes))})
+
+
+def _constants(file: Path) -> Mapping[str, str]:
+    """The texts and numbers that a module knows by a name in capitals, and by module.NAME those of imported modules."""
+    name = str(file.relative_to(ROOT).with_suffix("")).replace("/", ".")
+    if name.endswith("__main__"):
+        return {}
+    found: dict[str, str] = {}
+    for key, value in vars(importlib.import_module(name)).items():
+        if isinstance(value, ModuleType) and value.__name__.startswith("device_plugin."):
+            found |= {
+                f"{key}.{each}": str(known)
+                for each, known in vars(value).items()
+                if _is_constant(each, known)
+            }
+        elif _is_constant(key, value):
+            found[key] = str(value)
+    return found
+
+
+def _is_constant(name: str, value: object) -> bool:
+    return name.isupper() and isinstance(value, str | int | float)
+
+
+def sentences(file: str) -> Iterator[str]:
+    """Every text of FEWEST_WORDS words that a function of the module returns or yields."""
+    nodes, known = _source(ROOT / "device_plugin" / file)
+    for node in nodes:
+        match node:
+            case ast.Return(value=ast.Tuple(elts=values)):
+                texts = [_text(value, known) for value in values]
+            case ast.Return(value=ast.expr() as value) | ast.Yield(value=ast.expr() as value):
+                texts = [_text(value, known)]
+            case _:
+                continue
+        yield from (text for text in texts if len(_WORDS.findall(text or "")) >= FEWEST_WORDS and text)
+
+
+def _called(node: ast.Call) -> str:
+    match node.func:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+    return ""
+
+
+def _owner(node: ast.Call) -> str:
+    """The name of the attribute of which a method is called, as remarks of self.remarks.append()."""
+    match node.func:
+        case ast.Attribute(value=ast.Attribute(attr=name)):
+            return name
+    return ""
+
+
+def _assigned(nodes: Sequence[ast.AST]) -> Iterator[tuple[str, str]]:
+    """The names of a module to which texts are assigned, with the texts."""
+    for node in nodes:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if text := _text(value, {}):
+                yield name, text
+
+
+def _text(node: ast.expr, known: Mapping[str, str]) -> str | None:
+    """The text of a literal, with placeholders; None for an expression that gives the text of something else."""
+    match node:
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.Name(id=name):
+            return known.get(name)
+        case ast.Attribute(value=ast.Name(id="Reason"), attr=name):
+            return name
+        case ast.JoinedStr(values=values):
+            return "".join(_text(each, known) or UNKNOWN for each in values)
+        case ast.FormattedValue(value=value):
+            return _placeholder(value, known)
+        case ast.IfExp(body=body, orelse=other):
+            parts = _text(body, known), _text(other, known)
+            return None if parts == (None, None) else " / ".join(part or UNKNOWN for part in parts)
+        case ast.BinOp(op=ast.Add(), left=left, right=right):
+            parts = _text(left, known), _text(right, known)
+            return None if parts == (None, None) else "".join(part or UNKNOWN for part in parts)
+    return None
+
+
+def _placeholder(node: ast.expr, known: Mapping[str, str]) -> str:
+    """The value of a constant, or the name of another value in capitals."""
+    match node:
+        case ast.Constant(value=value):
+            return str(value)
+        case ast.Attribute(value=ast.Name(id=owner), attr=name) if f"{owner}.{name}" in known:
+            return known[f"{owner}.{name}"]
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return known.get(name, UNKNOWN) if name.isupper() else name.strip("_").upper()
+    return UNKNOWN
+
+
+def _errors() -> Iterator[str]:
+    kinds = error_classes()
+    found = list(calls(tuple(kinds)))
+    for name, kind in kinds.items():
+        texts = sorted({each.text for each in found if each.made_by == name and each.text})
+        if texts:
+            cause, cure = about_error(kind)
+            yield f"### {name}"
+            yield cause
+            if cure:
+                yield f"What to do, where the message does not say it: {cure}"
+            yield table(("message",), ((shown(text),) for text in texts))
+
+
+def about_error(kind: type[VgpuError]) -> tuple[str, str]:
+    """The cause and the cure of a class of errors, from its docstring."""
+    cause, _, cure = " ".join((kind.__doc__ or "").split()).partition(" Cure: ")
+    return cause, cure
+
+
+def instructs(text: str) -> bool:
+    """True if a message says itself what to do."""
+    return _INSTRUCTION.search(text) is not None
+
+
+def refusals() -> dict[str, str]:
+    """Every text of a refusal that names no cards, with what to do; empty if the text says it."""
+    found = {}
+    for reason, each in zip(calls(("saying",)), calls(("saying",), 1), strict=True):
+        if each.text:
+            told = instructs(each.text) or reason.text not in Reason.__members__
+            found[each.text] = "" if told else Reason[str(reason.text)].advice
+    return dict(sorted(found.items()))
+
+
+def _checks() -> Iterator[tuple[str, str]]:
+    texts, cures = (calls(("problem",), number, "cli/check/*.py") for number in (1, 2))
+    for text, cure in zip(texts, cures, strict=True):
+        yield shown(text.text or UNKNOWN), shown(cure.text or UNKNOWN)
+
+
+def _admission() -> Iterator[str]:
+    for folder in POLICIES:
+        for file in sorted((ROOT / folder).glob("*.yaml")):
+            about = ""
+            for text in file.read_text(encoding="utf-8").split("\n---\n"):
+                if comment := _COMMENT.match(text):
+                    about = " ".join(line.lstrip("# ") for line in comment[1].splitlines())
+                each = yaml.safe_load(text)
+                if each["kind"] == "ValidatingAdmissionPolicy":
+                    yield f"### {each['metadata']['name']}"
+                    yield about
+                    yield table(("message",), ((shown(said),) for said in policy_messages(each)))
+
+
+def policy_messages(policy: dict[str, object]) -> Iterator[str]:
+    """The messages of the policy's validations."""
+    spec = policy["spec"]
+    assert isinstance(spec, dict)  # noqa: S101 - a policy of ours
+    for validation in spec["validations"]:
+        expression = validation.get("messageExpression")
+        yield text_of(expression) if expression else " ".join(str(validation["message"]).split())
+
+
+def about_complaint(text: str) -> tuple[str, str]:
+    """The cause and the cure of a message of the library."""
+    said = text.removeprefix("vgpu: ").removeprefix(f"{UNKNOWN} ")
+    return next(about for words, about in COMPLAINTS.items() if said.startswith(words))
+
+
+def complaints() -> Iterator[str]:
+    """Every message that the library writes for the program that it limits."""
+    files = sorted(path for path in (ROOT / "vgpu_runtime").rglob("*.[ch]"))
+    sources = [file.read_text(encoding="utf-8") for file in files]
+    defined = {found[1]: found[2] for text in sources for found in _DEFINED.finditer(text)}
+    for text in sources:
+        for call in _COMPLAINT.finditer(text):
+            if '"' in call[1]:
+                yield f"vgpu: {_c_text(call[1], defined)}"
+        for body in _BUILDER.findall(text):
+            yield "".join(_added(kind, argument) for kind, argument in _ADDED.findall(body))
+
+
+def _added(kind: str, argument: str) -> str:
+    """A part of a line that is built of several: one that is computed, or the last of the texts to choose from."""
+    found = re.findall(r"\"([^\"]*)\"", argument)
+    return UNKNOWN if kind else found[-1]
+
+
+def _c_text(arguments: str, defined: Mapping[str, str]) -> str:
+    """The text of two arguments of strings and macros; what is no constant is unknown."""
+    parts = []
+    for token in _C_TOKEN.findall(arguments):
+        value = defined.get(token, token)
+        if value == ",":
+            parts.append(": ")
+        else:
+            parts.append(value[1:-1] if value.startswith('"') else UNKNOWN)
+    return "".join(parts)
+
+
+def shown(text: str) -> str:
+    """The text as a cell of a table: one line, in which nothing is markup."""
+    return "`" + " ".join(text.replace("`", "'").split()) + "`"

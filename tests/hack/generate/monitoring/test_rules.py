@@ -1,0 +1,222 @@
+"""The recording rules and the alerts, evaluated by Prometheus' own engine over series that a test writes down."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hack.generate.monitoring.alerts import ALERTS
+from tests.hack.generate.monitoring.promtool import RULES, check_alerts, promtool
+
+NAMED = {alert.name: alert for alert in ALERTS}
+CARD = 'node="n1", card="GPU-1"'
+SERVES, AGE = 'vgpu_inventory_serving{node="n1"}', 'vgpu_inventory_age_seconds{node="n1"}'
+SLICE = f'{CARD}, namespace="team", container="main"'
+INFO = f'vgpu_card_info{{{CARD}, family="hygon.com/dcu", model="Z100"}}'
+MEMORY = f"vgpu_card_memory_bytes{{{CARD}}}"
+GRANTED = f"vgpu_card_granted_memory_bytes{{{CARD}}}"
+
+
+@dataclass(frozen=True)
+class Fires:
+    """An alert that fires at `minute` over these series, with these labels and texts."""
+
+    alert: str
+    minute: int
+    series: Mapping[str, str]
+    labels: Mapping[str, str] = field(default_factory=dict)
+    summary: str = ""
+    description: str = ""
+
+    @property
+    def test(self) -> Mapping[str, Any]:
+        """The test as promtool reads it."""
+        alert = NAMED[self.alert]
+        annotations = {"summary": self.summary, "description": self.description, "runbook_url": alert.page}
+        labels = {**self.labels, "severity": alert.severity.value}
+        return _test(
+            self.series, self.alert, self.minute, [{"exp_labels": labels, "exp_annotations": annotations}]
+        )
+
+
+def _test(
+    series: Mapping[str, str], alert: str, minute: int, expected: Sequence[Mapping[str, Any]]
+) -> Mapping[str, Any]:
+    return {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": values} for name, values in series.items()],
+        "alert_rule_test": [{"eval_time": f"{minute}m", "alertname": alert, "exp_alerts": [*expected]}],
+    }
+
+
+FIRES = [
+    Fires(
+        "VgpuAgentDown", 20, {SERVES: "1x60", AGE: "0x4 stale"},
+        {"node": "n1"}, "The node agent on n1 does not serve.",
+        "Node n1 offers cards, and no agent there is scraped: pods with slices cannot start there, and the use of its"
+        " cards is not known. Pods that run go on.",
+    ),
+    Fires(
+        "VgpuAgentDown", 20, {SERVES: "0x60", AGE: "0x60"},
+        {"node": "n1"}, "The node agent on n1 does not serve.",
+        "The inventory of node n1 says that its agent does not serve: pods with slices cannot start there, and the use"
+        " of its cards is not known. Pods that run go on.",
+    ),
+    Fires(
+        "VgpuCardUnhealthy", 5, {f"vgpu_card_healthy{{{CARD}}}": "1 0x9"}, {"node": "n1", "card": "GPU-1"},
+        "Card GPU-1 on n1 is unhealthy.",
+        "The driver reports a fault of card GPU-1 on node n1. It gets no new slices; the pods that hold slices of it"
+        " may fail.",
+    ),
+    Fires(
+        "VgpuOverlap", 5,
+        {f'vgpu_slice_core_groups{{{SLICE}, pod="{pod}"}}': "40x9" for pod in "ab"}
+        | {f"vgpu_card_core_groups{{{CARD}}}": "60x9"},
+        {"node": "n1", "card": "GPU-1"}, "Slices of a card overlap.",
+        "Containers hold more core groups of card GPU-1 on node n1 than it has. This should never happen: the pod that"
+        " was bound later is deleted within seconds.",
+    ),
+    Fires(
+        "VgpuOverlap", 5, {'vgpu_crowded_cards{cause="overlap"}': "1x9", 'vgpu_crowded_cards{cause="shrunk"}': "1x9"},
+        {"cause": "overlap"}, "Slices of a card overlap.",
+        "On 1 cards two grants conflict. This should never happen: the pod that was bound later is deleted within"
+        " seconds.",
+    ),
+    Fires(
+        "VgpuSliceUnenforced", 5, {'vgpu_reported_slices{node="n1", state="unenforced"}': "2x9"},
+        {"node": "n1", "state": "unenforced"}, "2 containers on n1 use a card without its limits (unenforced).",
+        "On node n1, 2 containers have slices whose limits may not hold: they use a card past the library, without a"
+        " slot in the usage region. Other pods on the card may run out of memory.",
+    ),
+    Fires(
+        "VgpuAllocationHigh", 40, {INFO: "1x60", MEMORY: "100x60", GRANTED: "96x60"},
+        {"family": "hygon.com/dcu", "model": "Z100"}, "96% of the Z100 cards is granted.",
+        "Of the memory or the core groups of all cards of model Z100 (hygon.com/dcu), 96% has been granted for 30"
+        " minutes: larger requests will wait.",
+    ),
+    Fires(
+        "VgpuPodsWaiting", 31, {'vgpu_unplaced_oldest_seconds{reason="memory"}': "0+60x60"}, {"reason": "memory"},
+        "A pod has waited 31m 0s for a slice (memory).",
+        "The oldest pod that waits for a slice for the reason memory was created 31m 0s ago.",
+    ),
+    Fires(
+        "VgpuNoLeader", 5, {'vgpu_leader{pod="a"}': "0x9", 'vgpu_leader{pod="b"}': "0x9"}, {},
+        "No replica of the cluster service leads.",
+        "No replica of vgpu-cluster has led for 2 minutes, or none is scraped: pods that ask for a slice wait. Pods"
+        " that run go on.",
+    ),
+    Fires(
+        "VgpuInventoryStale", 6, {AGE: "0+60x10"}, {"node": "n1"},
+        "The inventory of n1 is 6m 0s old.",
+        "The agent on node n1 has not been able to compare or write its node's inventory for 6m 0s: a change of its"
+        " cards is not known to the cluster.",
+    ),
+    Fires(
+        "VgpuJobEngineNoLeader", 30, {'vgpu_job_engine_leader{pod="a"}': "1x9 stale"}, {},
+        "No replica of the job engine leads.",
+        "The job engine was there in the last 6 hours, and no replica of it has led for 5 minutes: Jobs in queues"
+        " neither start nor change their width. Jobs that run go on.",
+    ),
+]  # fmt: skip
+
+# Series that are no cause for the alert, and why.
+SILENT = [
+    ("VgpuAgentDown", 60, {SERVES: "1x60", AGE: "0x60"}, "it serves"),
+    ("VgpuAgentDown", 14, {SERVES: "1x60", AGE: "0x4 stale"}, "it is rolled"),
+    ("VgpuCardUnhealthy", 5, {f"vgpu_card_healthy{{{CARD}}}": "1x9"}, "it is healthy"),
+    ("VgpuOverlap", 9,
+     {f'vgpu_slice_core_groups{{{SLICE}, pod="a"}}': "60x9", f"vgpu_card_core_groups{{{CARD}}}": "60x9",
+      'vgpu_crowded_cards{cause="overlap"}': "0x9", 'vgpu_crowded_cards{cause="shrunk"}': "1x9"}, "the card shrank"),
+    ("VgpuOverlap", 4, {'vgpu_crowded_cards{cause="overlap"}': "0 0 1 0x9"}, "the later pod was deleted"),
+    ("VgpuSliceUnenforced", 9, {'vgpu_reported_slices{node="n1", state="outliving"}': "2x9"}, "their pod ends"),
+    ("VgpuAllocationHigh", 60, {INFO: "1x60", MEMORY: "100x60", GRANTED: "95x60"}, "there is room"),
+    ("VgpuPodsWaiting", 60, {'vgpu_unplaced_oldest_seconds{reason="held"}': "0+60x60"}, "its owner holds it"),
+    ("VgpuPodsWaiting", 29, {'vgpu_unplaced_oldest_seconds{reason="memory"}': "0+60x60"}, "it has not lasted"),
+    ("VgpuNoLeader", 9, {'vgpu_leader{pod="a"}': "1x4 0x5", 'vgpu_leader{pod="b"}': "0x5 1x5"}, "another one leads"),
+    ("VgpuInventoryStale", 9, {AGE: "0x9"}, "it is up to date"),
+    ("VgpuInventoryStale", 4, {AGE: "0+60x10"}, "it has not lasted"),
+    ("VgpuJobEngineNoLeader", 60, {'vgpu_leader{pod="a"}': "1x60"}, "it was never installed"),
+    ("VgpuJobEngineNoLeader", 500, {'vgpu_job_engine_leader{pod="a"}': "1x9 stale"}, "it was removed long ago"),
+]  # fmt: skip
+
+
+def test_the_rules_are_as_prometheus_reads_them() -> None:
+    promtool("check", "rules", RULES)
+
+
+def test_an_alert_fires_and_says_where(tmp_path: Path) -> None:
+    check_alerts(tmp_path, [case.test for case in FIRES])
+
+
+def test_an_alert_is_silent_without_a_cause(tmp_path: Path) -> None:
+    check_alerts(tmp_path, [_test(series, alert, minute, []) for alert, minute, series, _ in SILENT])
+
+
+def test_each_alert_has_a_case_in_which_it_fires_and_one_in_which_it_does_not() -> None:
+    assert {case.alert for case in FIRES} == {alert for alert, *_ in SILENT} == NAMED.keys()
+
+
+def test_while_the_leadership_changes_no_share_is_counted_twice(tmp_path: Path) -> None:
+    two = {GRANTED.replace("{", f'{{pod="{pod}", ', 1): "50x9" for pod in ("old", "new")}
+    series = {INFO: "1x9", MEMORY: "100x9", **two}
+    shares = [
+        ("vgpu:card_memory_granted:ratio", '{card="GPU-1", family="hygon.com/dcu", model="Z100", node="n1"}'),
+        ("vgpu:node_memory_granted:ratio", '{node="n1"}'),
+        ("vgpu:cluster_memory_granted:ratio", "{}"),
+    ]
+    expected = [
+        {"expr": name, "eval_time": "5m", "exp_samples": [{"labels": name + labels, "value": 0.5}]}
+        for name, labels in shares
+    ]
+    check_alerts(tmp_path, [{**_test(series, "VgpuOverlap", 5, []), "promql_expr_test": expected}])
+
+
+def test_use_of_compute_is_by_card_node_model_and_cluster_of_the_cards_that_tell(tmp_path: Path) -> None:
+    series = {}
+    for node, card, model, groups, busy in (
+        ("n1", "GPU-1", "Z100", 60, "0.5"),
+        ("n1", "GPU-2", "K100", 180, "1"),
+        ("n2", "GPU-3", "K100", 60, "0"),
+        ("n2", "GPU-4", "K100", 60, None),
+    ):
+        labels = f'node="{node}", card="{card}"'
+        series[f'vgpu_card_info{{{labels}, family="hygon.com/dcu", model="{model}"}}'] = "1x9"
+        series[f"vgpu_card_core_groups{{{labels}}}"] = f"{groups}x9"
+        if busy:
+            series[f"vgpu_card_busy_ratio{{{labels}}}"] = f"{busy}x9"
+    wanted = {
+        ("card", 'card="GPU-1"'): 0.5,
+        ("node", 'node="n1"'): 0.875,
+        ("node", 'node="n2"'): 0,
+        ("model", 'model="K100"'): 0.75,
+        ("cluster", ""): 0.7,
+    }
+    expected = [
+        {
+            "expr": f"sum (vgpu:{level}_busy:ratio{{{where}}})",
+            "eval_time": "5m",
+            "exp_samples": [{"labels": "{}", "value": value}],
+        }
+        for (level, where), value in wanted.items()
+    ]
+    none = {"expr": 'vgpu:card_busy:ratio{card="GPU-4"}', "eval_time": "5m", "exp_samples": []}
+    check_alerts(tmp_path, [{**_test(series, "VgpuOverlap", 5, []), "promql_expr_test": [*expected, none]}])
+
+
+def test_the_share_of_a_quota_is_of_our_resources_alone(tmp_path: Path) -> None:
+    def quota(kind: str, resource: str) -> str:
+        return (
+            f'kube_resourcequota{{namespace="team", resourcequota="q", type="{kind}", resource="{resource}"}}'
+        )
+
+    mem, cpu = "requests.hygon.com/dcu-mem", "requests.cpu"
+    series = {
+        quota("used", mem): "3x9",
+        quota("hard", mem): "12x9",
+        quota("used", cpu): "1x9",
+        quota("hard", cpu): "2x9",
+    }
+    name = "vgpu:namespace_quota_used:ratio"
+    labels = f'{name}{{namespace="team", resource="{mem}", resourcequota="q"}}'
+    expected = [{"expr": name, "eval_time": "5m", "exp_samples": [{"labels": labels, "value": 0.25}]}]
+    check_alerts(tmp_path, [{**_test(series, "VgpuOverlap", 5, []), "promql_expr_test": expected}])
