@@ -8,8 +8,9 @@ from device_plugin.core import annotations
 from device_plugin.core.events import Event
 from device_plugin.core.metrics import MetricType
 from device_plugin.core.reasons import Reason
+from device_plugin.node.vendors import models
 from device_plugin.wiring.settings import KINDS, settings_of
-from hack.generate.reference import metrics, tables
+from hack.generate.reference import cards, metrics, tables
 from hack.generate.reference.__main__ import FOLDER, PAGES
 from vgpu_runtime.paths import SOURCES
 
@@ -71,3 +72,13 @@ def test_what_a_metric_is_about_is_in_the_labels_that_all_metrics_use() -> None:
         assert about == [
             label for label in ("node", "card", "namespace", "pod", "container") if label in about
         ]
+
+
+def test_every_model_has_a_row_and_only_simulated_ones_were_tried() -> None:
+    page = cards.page()
+    for family in cards.FAMILIES:
+        for device, _, name in models.listed(family.vendor):
+            (line,) = [line for line in page.splitlines() if line.startswith(f"| {name} |")]
+            assert f"`{family.vendor:04x}:{device:04x}`" in line
+    assert "| Z100 | `1d94:54b7` | simulated |" in page
+    assert "| MI325X | `1002:74a5`, `1002:74b9` | not tried |" in page

@@ -5,7 +5,7 @@ Hygon's the table of devices in its users' guides to the driver, and the targets
 stands for models that the ids do not tell apart.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 AMD, HYGON = 0x1002, 0x1D94
 
@@ -83,6 +83,15 @@ def known(vendor: int, device: int, revision: int | None) -> str:
         return ""
     exact = None if revision is None else _AMD_REVISIONS.get((device, revision))
     return exact or _AMD.get(device, "")
+
+
+def listed(vendor: int) -> Iterator[tuple[int, int | None, str]]:
+    """Device, revision and name of each model of this PCI vendor in the tables; a revision of None stands for all."""
+    if vendor == HYGON:
+        yield from ((device, None, name) for device, name in _HYGON.items())
+    elif vendor == AMD:
+        yield from ((device, None, name) for device, name in _AMD.items())
+        yield from ((device, revision, name) for (device, revision), name in _AMD_REVISIONS.items())
 
 
 def by_target(vendor: int, version: int) -> str:

@@ -2,12 +2,13 @@
 
 from pathlib import Path
 
-from hack.generate.reference import alerts, chart, images, metrics, tables
+from hack.generate.reference import alerts, cards, chart, images, metrics, tables
 
 FOLDER = Path(__file__).parents[3] / "docs/reference"
 PAGES = {
     "alerts.md": alerts.page,
     "annotations.md": tables.annotations,
+    "cards.md": cards.page,
     "chart.md": chart.page,
     "events.md": tables.events,
     "images.md": images.page,

@@ -57,6 +57,17 @@ def test_a_card_that_nothing_names_is_its_device_id() -> None:
     assert (models.known(models.AMD, 1, None), models.by_target(models.AMD, 0)) == ("", "")
 
 
+@pytest.mark.parametrize("vendor", [models.AMD, models.HYGON])
+def test_each_listed_model_is_known_by_its_ids(vendor: int) -> None:
+    found = list(models.listed(vendor))
+    assert found
+    assert all(models.known(vendor, device, revision) == name for device, revision, name in found)
+
+
+def test_no_model_of_another_vendor_is_listed() -> None:
+    assert list(models.listed(0x10DE)) == []
+
+
 def test_a_target_is_written_as_the_compiler_writes_it() -> None:
     assert [models.by_target(models.AMD, v) for v in (90010, 90402, 110000)] == [
         "gfx90a",
