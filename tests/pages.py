@@ -10,7 +10,11 @@ import yaml
 from vgpu_runtime.paths import SOURCES
 
 PROJECT = SOURCES.parent
-PAGES = [PROJECT / "README.md", PROJECT / "manifests/README.md", *sorted((PROJECT / "docs").rglob("*.md"))]
+PAGES = [
+    *sorted(PROJECT.glob("*.md")),
+    *(PROJECT / folder / "README.md" for folder in ("examples", "manifests")),
+    *sorted((PROJECT / "docs").rglob("*.md")),
+]
 # A fenced block with its language, or lines that are indented after an empty one.
 _BLOCK = re.compile(
     r"^```(\w*)\n(.*?)^```$|(?<=\n\n)((?:    [^\n]*\n|\n(?=    ))+)", re.DOTALL | re.MULTILINE
