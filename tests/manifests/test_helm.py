@@ -307,6 +307,21 @@ def test_hygons_folders_are_those_of_the_overlay_that_the_page_shows(manifests: 
     assert made["mounts"]["hygon-1"] == {"name": "hygon-1", "mountPath": DTK, "readOnly": True}
 
 
+def test_the_page_for_trying_installs_simulated_cards() -> None:
+    """The flags of its command, and the values of its file, by the real helm."""
+    (command,) = (text for page, text in blocks("sh") if page.name == "try.md" and "helm install" in text)
+    flags = command.replace("\\\n", " ").partition("helm install vgpu manifests/chart")[2].partition("\n")[0]
+    done = helm("template", "vgpu", str(CHART), "--kube-version=1.36.3", *flags.split())
+    assert done.returncode == 0, done.stderr
+    made = [item for item in yaml.safe_load_all(done.stdout) if item]
+    (agent,) = (item for item in made if item["kind"] == "DaemonSet")
+    (image,) = {each["image"] for each in agent["spec"]["template"]["spec"]["containers"]}
+    assert image == "registry.example.com/vgpu-simulated:0.1.0"
+    (values,) = (yaml.safe_load(text) for page, text in blocks("yaml") if page.name == "try.md")
+    cards = [item for item in objects(values) if item["metadata"]["name"] == "vgpu-simulated-cards"]
+    assert yaml.safe_load(cards[0]["data"]["cards.yaml"])["cards"] == values["simulatedCards"]["cards"]
+
+
 def test_a_bound_may_be_a_number() -> None:
     assert template({"parameters.maxSlices": 8}).stdout == template({"parameters.maxSlices": "8"}).stdout
 

@@ -16,7 +16,14 @@ from hack.generate.reference import messages
 
 PROJECT = Path(__file__).parents[3]
 # Pages that lie elsewhere in the project, and their place in the site.
-PAGES = {"README.md": "index.md", "manifests/README.md": "manifests.md"}
+PAGES = {
+    "README.md": "index.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "security.md",
+    "CHANGELOG.md": "changes.md",
+    "examples/README.md": "examples.md",
+    "manifests/README.md": "manifests.md",
+}
 # Pages that are made from the code, by the paths that links name.
 MADE = {"docs/reference/messages.md": messages.page}
 _LINK = re.compile(r"(?<=\]\()([^)#\s]+)((?:#[^)\s]*)?)(?=\))")
