@@ -1,6 +1,6 @@
 """Files that are made from others are marked as generated, so that reviews fold them."""
 
-from hack.reference.__main__ import FOLDER, PAGES
+from hack.generate.reference.__main__ import FOLDER, PAGES
 from tests.pages import PROJECT
 
 PATTERNS = [

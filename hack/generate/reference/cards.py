@@ -38,7 +38,7 @@ def page() -> str:
     """Every family and every model, and on what each was tried."""
     return tables.page(
         "Supported cards",
-        "`device_plugin/node/vendors/models.py` and `hack/reference/cards.py`",
+        "`device_plugin/node/vendors/models.py` and `hack/generate/reference/cards.py`",
         "**No real card was tried yet.** A model with `simulated` below was tried in the simulated driver"
         " ([tried, and not tried](../tried.md)). If you have a card, please run [`hack/gpu-check`](../gpu-check.md) and"
         " send its output.",
