@@ -6,8 +6,8 @@
     vgpu queue --sort-by=-since -o yaml
     vgpu queue admit train      # starts a waiting job by hand, whatever the queue says
 
-You need kubectl, and the rights of the Role ask-job-engine of docs/jobs.md; for -l the right to list Jobs; for `admit`
-the rights to patch the Job and to `admit` jobs of the group vgpu.io in its namespace.
+You need kubectl, and the rights of the Role ask-job-engine (page "Jobs in a queue" of the documentation); for -l the
+right to list Jobs; for `admit` the rights to patch the Job and to `admit` jobs of the group vgpu.io in its namespace.
 """
 
 import argparse

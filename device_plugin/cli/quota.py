@@ -16,6 +16,7 @@ from device_plugin.cli.printing import output
 from device_plugin.cli.printing.follow import follow_list
 from device_plugin.cli.printing.output import Column, Listing, ListPrinter
 from device_plugin.cli.reading import prefixes
+from device_plugin.core import pages
 from device_plugin.core.requests import parse_quantity, resource_names
 from device_plugin.kube.api import Kind, Object, Where
 
@@ -106,7 +107,7 @@ def run(args: argparse.Namespace) -> int:
 
         return follow_list(
             args, ListPrinter(args, listing), client, QUOTAS, Where(namespace, args.selector), lines,
-            f"no ResourceQuota {where}limits cards: see docs/quota.md",
+            f"no ResourceQuota {where}limits cards: see {pages.QUOTA}",
         )  # fmt: skip
 
 

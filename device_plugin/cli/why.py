@@ -6,8 +6,9 @@
 
 Of a pod it says what it asks for, what each group of nodes lacks, and what would help: the end of which pods, which
 moves, which smaller request. It reads the lists of nodes and pods, and decides on them as the cluster service does.
-The cluster service's reservations count only with the rights of the Role ask-allocator of docs/operations.md. A job's
-place in its queue needs those of ask-job-engine of docs/jobs.md. For both you need kubectl.
+The cluster service's reservations count only with the rights of the Role ask-allocator (page "Operations" of the
+documentation). A job's place in its queue needs the rights of ask-job-engine (page "Jobs in a queue"). For both you
+need kubectl.
 """
 
 import argparse

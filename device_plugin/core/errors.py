@@ -13,7 +13,7 @@ class VgpuError(Exception):
 class RequestError(VgpuError):
     """A container's limits or the pod's labels are malformed. The text is shown to the pod's author.
 
-    Cure: change the pod as the message says; docs/requests.md has examples.
+    Cure: change the pod as the message says; page "Requests" of the documentation has examples.
     """
 
 

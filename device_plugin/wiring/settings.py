@@ -21,6 +21,7 @@ import msgspec
 import yaml
 from msgspec import Meta
 
+from device_plugin.core import pages
 from device_plugin.core.app_types import COUNT, DEFAULT_WEIGHTS, SHARE, TYPES, Scoring, Weights
 from device_plugin.core.enforcement import Enforcement
 from device_plugin.core.errors import VgpuError
@@ -43,7 +44,7 @@ _KINDS = {
 class SettingsError(VgpuError):
     """A setting is unknown, malformed or missing; the text says which, and where it came from.
 
-    Cure: correct it as docs/reference/settings.md has it, and restart the service.
+    Cure: correct it as the page "Settings" of the documentation has it, and restart the service.
     """
 
 
@@ -87,8 +88,8 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel", f
         dict[str, list[str]],
         Meta(
             description="paths of the node that all containers with cards of a PCI vendor id get, read-only; of devices"
-            " only /dev/dri/cardN, the granted card's own; docs/install.md says what is refused (a kubelet's folder"
-            " other than /var/lib/kubelet is not)",
+            f" only /dev/dri/cardN, the granted card's own; {pages.INSTALL} says what is refused (a kubelet's"
+            " folder other than /var/lib/kubelet is not)",
             examples=[{"1d94": ["/opt/hyhal", "/dev/dri/cardN"]}],
         ),
     ] = {}
@@ -110,7 +111,7 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel", f
     nodes_file: Annotated[
         str,
         Meta(
-            description="file with excludeCards and enforcement of some nodes, by their labels (docs/install.md)"
+            description=f"file with excludeCards and enforcement of some nodes, by their labels ({pages.INSTALL})"
         ),
     ] = ""
     unaccounted_mib: Annotated[

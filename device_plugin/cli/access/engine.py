@@ -1,7 +1,7 @@
 """Asks the job engine through a port-forward to the replica that plans.
 
 Its /explain listens on the pod's loopback address only, because it tells of the jobs of all namespaces. So you need
-kubectl, and in the engine's namespace the rights of the Role ask-job-engine of docs/jobs.md.
+kubectl, and in the engine's namespace the rights of the Role ask-job-engine.
 """
 
 import argparse
@@ -17,6 +17,7 @@ from device_plugin.cli.access.caller import NAMESPACE
 from device_plugin.cli.access.leader import LedService, leader
 from device_plugin.cli.access.names import named
 from device_plugin.cli.access.port_forward import Answered, PodPort, get
+from device_plugin.core import pages
 from device_plugin.core.batch import Job
 from device_plugin.core.errors import VgpuError
 from device_plugin.core.http_values import JSON, PLANNER
@@ -25,7 +26,7 @@ from device_plugin.kube.api import JOBS, Ref
 from device_plugin.kube.errors import GoneError
 
 LEASE, PORT = "vgpu-jobs", 9404
-ROLE = "ask-job-engine of docs/jobs.md"
+ROLE = f"ask-job-engine ({pages.JOBS})"
 _ANSWER = {"problem", "jobs", "planners"}
 JOB_WORDS = {"job": "job", "jobs": "job"}
 

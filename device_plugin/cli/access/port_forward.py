@@ -53,7 +53,7 @@ class Answered(NamedTuple):
 
 
 def forbidden(error: Exception, role: str) -> ForwardError:
-    """The error of a caller to whom RBAC denies what `role` allows: `ask-allocator of docs/operations.md`."""
+    """The error of a caller to whom RBAC denies what `role` allows, such as ask-allocator."""
     return ForwardError(f"{error}: have an administrator bind the Role {role} to you")
 
 

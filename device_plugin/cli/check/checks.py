@@ -17,6 +17,7 @@ from device_plugin.cli.check.installation import (
     unknown,
 )
 from device_plugin.cli.reading.allocator_deployment import DEPLOYMENT
+from device_plugin.core import pages
 from device_plugin.core.timestamps import seconds
 from device_plugin.core.versions import LEAST_KUBERNETES, minor_version
 from device_plugin.kube.api import Object
@@ -74,7 +75,7 @@ def _services(installed: Installation) -> Iterator[Finding]:
             yield problem(
                 "services",
                 f"{name} is not installed",
-                "use helm install, or kubectl apply -k: docs/install.md",
+                f"use helm install, or kubectl apply -k: {pages.INSTALL}",
             )
     for each in installed.workloads:
         yield from _pods_ready(installed, each)
@@ -87,7 +88,7 @@ def _services(installed: Installation) -> Iterator[Finding]:
             f"{version}: {', '.join(sorted(names))}" for version, names in sorted(versions.items())
         )
         yield problem(
-            "services", f"the services have different versions: {told}", "upgrade all: docs/operations.md"
+            "services", f"the services have different versions: {told}", f"upgrade all: {pages.OPERATIONS}"
         )
 
 
@@ -119,7 +120,7 @@ def _pods_ready(installed: Installation, workload: Object) -> Iterator[Finding]:
         yield problem(
             "services", f"{name_of(workload)}: {ready} of {wanted} pods are Ready",
             f"see {where} get pods, and describe pod. One that runs says why: {where} port-forward POD PORT, then curl"
-            " http://127.0.0.1:PORT/readyz (ports: docs/operations.md)",
+            f" http://127.0.0.1:PORT/readyz (ports: {pages.OPERATIONS})",
         )  # fmt: skip
 
 
@@ -159,7 +160,7 @@ def _kubernetes(installed: Installation) -> Iterator[Finding]:
     """API server and kubelets are of supported versions, and kube-scheduler is not newer than the API server."""
     yield from unknown(installed, "versions", "server", "nodes", "workloads")
     least = "v" + ".".join(map(str, LEAST_KUBERNETES))
-    upgrade = f"upgrade to Kubernetes {least} or newer: docs/install.md"
+    upgrade = f"upgrade to Kubernetes {least} or newer: {pages.INSTALL}"
     server = minor_version(installed.server)
     if server is not None and server < LEAST_KUBERNETES:
         yield problem("versions", f"the API server is {installed.server}, older than {least}", upgrade)
@@ -177,7 +178,7 @@ def _kubernetes(installed: Installation) -> Iterator[Finding]:
         if server is not None and scheduler is not None and scheduler > server:
             yield problem(
                 "versions", f"kube-scheduler is {tag}, newer than the API server ({installed.server})",
-                f"set the image of the container scheduler of {DEPLOYMENT} to that version: docs/install.md",
+                f"set the image of the container scheduler of {DEPLOYMENT} to that version: {pages.INSTALL}",
             )  # fmt: skip
 
 
@@ -244,7 +245,7 @@ def _policies(
         if checked:
             yield problem(
                 "admission", f"the API server finds errors in policy {name}: {checked[0].get('warning')}",
-                "use a Kubernetes version that this version of vgpu supports: docs/install.md",
+                f"use a Kubernetes version that this version of vgpu supports: {pages.INSTALL}",
             )  # fmt: skip
 
 
@@ -336,7 +337,7 @@ def _beside_scheduler(installed: Installation, machine: str) -> Iterator[Finding
         yield problem(
             "clocks",
             f"the kube-scheduler of {machine} leads, and no pod of {DEPLOYMENT} is Ready there: no pod is placed",
-            f"run one on every control-plane node (docs/install.md), and see that it is Ready: kubectl -n"
+            f"run one on every control-plane node ({pages.INSTALL}), and see that it is Ready: kubectl -n"
             f" {installed.namespace} get pods -o wide",
         )  # fmt: skip
 

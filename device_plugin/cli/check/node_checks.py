@@ -13,6 +13,7 @@ from device_plugin.cli.check.installation import (
     unknown,
 )
 from device_plugin.cli.reading.cluster import CardReading, NodeReading
+from device_plugin.core import pages
 from device_plugin.core.cards import SliceState, memory_units
 from device_plugin.core.pods import Node
 from device_plugin.core.requests import resource_names
@@ -53,7 +54,7 @@ def agents(installed: Installation) -> Iterator[Finding]:
         yield problem(
             "agents", f"an event of {node} says: {text}",
             f"{logs}, which says it too (whoever may create events in namespace default can write one);"
-            " docs/reference/events.md, Preflight",
+            f" {pages.EVENTS}, Preflight",
         )  # fmt: skip
 
 
@@ -122,12 +123,12 @@ def _unlimited(shown: Sequence[CardReading]) -> Iterator[Finding]:
     if pods := _in_state(shown, SliceState.COVERED):
         yield problem(
             "cards", f"something covers the files that limit {few(pods)}",
-            "delete these pods, or see docs/isolation.md: kubectl describe pod names the mount",
+            f"delete these pods, or see {pages.ISOLATION}: kubectl describe pod names the mount",
         )  # fmt: skip
     if pods := _in_state(shown, SliceState.UNENFORCED):
         yield problem(
             "cards", f"the library that limits them is not in use in {few(pods)}",
-            "delete these pods, or see docs/isolation.md for programs that pass the library",
+            f"delete these pods, or see {pages.ISOLATION} for programs that bypass the library",
         )  # fmt: skip
 
 
@@ -194,7 +195,7 @@ def plugins(installed: Installation) -> Iterator[Finding]:
                     "plugins", f"{node.name}: the kubelet counts {counted} of {whole}, the inventory shows"
                     f" {shown} cards",
                     "if another device plugin serves this resource there, remove one of them, or leave its prefix out:"
-                    " docs/install.md; else restart the agent",
+                    f" {pages.INSTALL}; else restart the agent",
                 )  # fmt: skip
             elif counted is None and shown and inventory is not None and inventory.serving:
                 yield problem(

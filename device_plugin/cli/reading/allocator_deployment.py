@@ -12,6 +12,7 @@ from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli.access.caller import NAMESPACE
 from device_plugin.cli.access.leader import LedService, leader
 from device_plugin.cli.access.port_forward import ForwardError, PodPort, forbidden
+from device_plugin.core import pages
 from device_plugin.kube.api import PODS, Kind, Object, Ref, Where
 from device_plugin.kube.errors import ApiError, ForbiddenError, GoneError
 
@@ -21,7 +22,7 @@ REPLICA_LABELS = "app.kubernetes.io/name=vgpu,app.kubernetes.io/component=cluste
 # Variables of manifests/base/cluster/deployment.yaml and docs/install.md, and most prefixes that are read.
 FAMILIES, MOST_PREFIXES = "FAMILIES", 64
 LEASE_NAMESPACE, LEASE_NAME, REPLICA_NAME = "VGPU_LEASE_NAMESPACE", "VGPU_LEASE_NAME", "VGPU_POD_NAME"
-ROLE = "ask-allocator of docs/operations.md"
+ROLE = f"ask-allocator ({pages.OPERATIONS})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from device_plugin.cli.reading.allocator_deployment import (
     allocator_leader,
     read_allocator,
 )
+from device_plugin.core import pages
 from device_plugin.core.annotations import QUEUE
 from device_plugin.core.batch import QueuedJob
 from device_plugin.core.errors import AnnotationError, VgpuError
@@ -106,7 +107,7 @@ def listed(
         nodes, pods = client.list(NODES).items, client.list(PODS).items
     except ForbiddenError as error:
         raise MissingListError(
-            f"{error}: have an administrator bind the ClusterRole vgpu-reader of docs/kubectl.md to you"
+            f"{error}: have an administrator bind the ClusterRole vgpu-reader ({pages.COMMANDS}) to you"
         ) from error
     jobs: Sequence[QueuedJob] = ()
     unknown = ""

@@ -6,8 +6,8 @@
     vgpu run sized --image I --samples 1281167 --epochs 90 --duration 8h --model resnet50 -- torchrun train.py
     vgpu run ... --dry-run -o yaml                                           # only print what would be created
 
-It waits until the Job has ended, prints the output of index 0, and ends as the program did. You need kubectl, and the
-rights that docs/jobs.md lists.
+It waits until the Job has ended, prints the output of index 0, and exits with the program's exit code. You need
+kubectl, and the rights that the page "Jobs in a queue" of the documentation lists.
 """
 
 import argparse

@@ -201,7 +201,8 @@ def calls(
 @functools.cache
 def _source(file: Path) -> _Source:
     nodes = tuple(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
-    return _Source(nodes, {**_constants(file), **dict(_assigned(nodes))})
+    known = _constants(file)
+    return _Source(nodes, {**known, **dict(_assigned(nodes, known))})
 
 
 def _constants(file: Path) -> Mapping[str, str]:
@@ -255,11 +256,11 @@ def _owner(node: ast.Call) -> str:
     return ""
 
 
-def _assigned(nodes: Sequence[ast.AST]) -> Iterator[tuple[str, str]]:
+def _assigned(nodes: Sequence[ast.AST], known: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """The names of a module to which texts are assigned, with the texts."""
     for node in nodes:
         match node:
-            case ast.Assign(targets=[ast.Name(id=name)], value=value) if text := _text(value, {}):
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if text := _text(value, known):
                 yield name, text
 
 
