@@ -2,6 +2,9 @@
 
 import re
 
+import yaml
+
+from device_plugin.core.versions import LEAST_KUBERNETES
 from tests.pages import PROJECT
 
 README = (PROJECT / "README.md").read_text(encoding="utf-8")
@@ -32,6 +35,18 @@ def test_ci_runs_the_commands_for_trying() -> None:
     shown = set(re.findall(r"^    (make \w+) +#", README, re.MULTILINE))
     run = (PROJECT / ".ci/run").read_text(encoding="utf-8")
     assert set(re.findall(r"as_newcomer (make \w+)$", run, re.MULTILINE)) == shown
+
+
+def test_supported_versions_are_the_same_everywhere() -> None:
+    least = ".".join(map(str, LEAST_KUBERNETES))
+    install = (PROJECT / "docs/install.md").read_text(encoding="utf-8")
+    chart = yaml.safe_load((PROJECT / "manifests/chart/Chart.yaml").read_text(encoding="utf-8"))
+    assert f"Kubernetes {least} or newer, with Helm 3.14 or newer ([supported versions]" in " ".join(
+        README.split()
+    )
+    assert f"| Kubernetes: API server and kubelets | {least} or newer |" in install
+    assert "| Helm | 3.14 or newer |" in install
+    assert chart["kubeVersion"] == f">={least}.0-0"
 
 
 def test_no_licence_is_assumed() -> None:
