@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hack.reference.__main__ import FOLDER
+from hack.generate.reference.__main__ import FOLDER
 from tests.pages import PAGES, PROJECT
 
 FIRST = ("What", "Who", "Of", "Those", "That")
