@@ -1,6 +1,7 @@
 """The commands of `vgpu`. The module of a command is imported only when it runs: the node agent saves memory so."""
 
 import argparse
+import difflib
 import importlib.util
 import logging
 import os
@@ -8,7 +9,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 
 from device_plugin.core.errors import VgpuError
@@ -32,30 +34,41 @@ _SERVICES: tuple[Command, ...] = (
         "device_plugin.wiring.scheduler_config",
     ),
 )
-# Commands of people. The services' image lacks packages of theirs, so there they are not listed.
-_PEOPLE: tuple[Command, ...] = (
-    ("nodes", "list nodes with cards, and how much of each is granted", "device_plugin.cli.nodes"),
-    ("cards", "list cards with their free room, and the pods on each", "device_plugin.cli.cards"),
-    ("pods", "list pods that hold slices, and those of them that do not run", "device_plugin.cli.pods"),
-    ("top", "list what pods use of their slices, most first", "device_plugin.cli.top"),
-    ("why", "say why a pod has no card, or where a job of a queue is", "device_plugin.cli.why"),
-    ("fit", "say whether and where a pod would be placed now", "device_plugin.cli.fit"),
-    ("quota", "list the ResourceQuotas on cards, and how much of each is used", "device_plugin.cli.quota"),
-    ("queue", "list the jobs of queues, or start one by hand", "device_plugin.cli.queue"),
-    ("run", "run a program on cards, as a job of a queue", "device_plugin.cli.run.command"),
-    ("cordon", "give a card no new slices", "device_plugin.cli.cordon"),
-    ("uncordon", "let a card get new slices again", "device_plugin.cli.uncordon"),
-    ("drain", "cordon a card and evict the pods that hold slices of it", "device_plugin.cli.drain"),
-    ("defrag", "move a few pods so that waiting pods fit", "device_plugin.cli.defrag"),
-    ("check", "say whether the installation is sound", "device_plugin.cli.check.command"),
-    ("ui", "serve a page with every card and the pods that wait", "device_plugin.cli.ui.command"),
-    (
-        "convert",
-        "rewrite pods that ask other products for a share of a card",
-        "device_plugin.cli.convert.command",
+# Commands of people, by what they are for. The services' image lacks packages of theirs, so there they are not listed.
+_PEOPLE: Mapping[str, tuple[Command, ...]] = {
+    "See cards and pods": (
+        ("nodes", "list nodes with cards, and how much of each is granted", "device_plugin.cli.nodes"),
+        ("cards", "list cards with their free room, and the pods on each", "device_plugin.cli.cards"),
+        ("pods", "list pods that hold slices, also those that do not run", "device_plugin.cli.pods"),
+        ("top", "list what pods use of their slices, most first", "device_plugin.cli.top"),
+        ("quota", "list ResourceQuotas on cards, and their use", "device_plugin.cli.quota"),
+        ("ui", "serve a page with every card and the pods that wait", "device_plugin.cli.ui.command"),
     ),
-    ("completion", "print what a shell reads to complete these commands", "device_plugin.wiring.completion"),
-)
+    "Ask": (
+        ("why", "say why a pod has no card, or where a queued job is", "device_plugin.cli.why"),
+        ("fit", "say whether and where a pod would be placed now", "device_plugin.cli.fit"),
+        ("check", "say whether the installation is sound", "device_plugin.cli.check.command"),
+    ),
+    "Run jobs": (
+        ("run", "run a program on cards, as a queued job", "device_plugin.cli.run.command"),
+        ("queue", "list queued jobs, or start one by hand", "device_plugin.cli.queue"),
+    ),
+    "Care for cards": (
+        ("cordon", "give a card no new slices", "device_plugin.cli.cordon"),
+        ("uncordon", "let a card get new slices again", "device_plugin.cli.uncordon"),
+        ("drain", "cordon a card and evict the pods that hold slices of it", "device_plugin.cli.drain"),
+        ("defrag", "move a few pods so that waiting pods fit", "device_plugin.cli.defrag"),
+    ),
+    "Set up": (
+        (
+            "convert",
+            "rewrite pods that ask other products for a share of a card",
+            "device_plugin.cli.convert.command",
+        ),
+        ("completion", "print a script that completes these commands", "device_plugin.wiring.completion"),
+    ),
+}
+_OTHERS = "Develop"
 _EXAMPLES = """\
     vgpu cards                          # every card with its free room, and the pods that hold slices of it
     vgpu why notebook                   # why a pod waits, and what would help
@@ -72,6 +85,7 @@ _ABOUT = (
 _GROUP = "vgpu.commands"
 _OF_PEOPLE = "kubernetes"
 _COMPLETE = "__complete"
+_PLUGIN = "kubectl vgpu"
 
 
 def main(argv: Sequence[str] | None = None, more: Sequence[Command] = ()) -> int:
@@ -92,7 +106,7 @@ def main(argv: Sequence[str] | None = None, more: Sequence[Command] = ()) -> int
         status: int = args.run(args)
         return status
 
-    of_people = {name for name, _, _ in _PEOPLE} - {name for name, _, _ in more} | {_COMPLETE}
+    of_people = {name for name, _, _ in for_people()} - {name for name, _, _ in more} | {_COMPLETE}
     return failures.exit_status(run, of_people=not of_people.isdisjoint(words[:1]))
 
 
@@ -101,22 +115,25 @@ def parse(words: Sequence[str], more: Sequence[Command] = ()) -> argparse.Namesp
 
     What stands after `--` is another program's: it goes to `program`, in a command that takes one.
     """
-    people = importlib.util.find_spec(_OF_PEOPLE) is not None
-    about = _EXAMPLES + _ABOUT if people else _ABOUT
+    offered = _offered(words[:1], more)
     parser = argparse.ArgumentParser(
-        prog=_program(), description=about, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+        prog=_program(), usage=f"{_program()} COMMAND [OPTION]...", description=_about(offered),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
     parser.add_argument("--version", action="version", version=f"vgpu {VERSION}")
+    commands = {command[0]: command for group in offered.values() for command in group}
+    _check_name(parser, words, commands)
     chosen = parser
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for name, text, module in _offered(words[:1], more, people=people):
-        command = commands.add_parser(name, help=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    subparsers = parser.add_subparsers(
+        prog=_program(), metavar="COMMAND", required=True, help=argparse.SUPPRESS
+    )
+    for name, _, module in commands.values():
         if name in words[:1]:
             loaded = importlib.import_module(module)
-            command.description = loaded.__doc__
-            loaded.add_arguments(command)
-            command.set_defaults(run=loaded.run)
-            chosen = command
+            chosen = subparsers.add_parser(name, formatter_class=argparse.RawDescriptionHelpFormatter)
+            chosen.description = loaded.__doc__
+            loaded.add_arguments(chosen)
+            chosen.set_defaults(run=loaded.run)
     end = words.index("--") if "--" in words else len(words)
     args, unknown = parser.parse_known_args(words[:end])
     if "program" in args:
@@ -133,7 +150,7 @@ def _complete(words: Sequence[str], more: Sequence[Command]) -> int:
     """Print what the last of the words may become, for a shell that asks."""
     from device_plugin.wiring.completion import print_candidates
 
-    offered = {name: (text, module) for name, text, module in (*_PEOPLE, *_SERVICES, *more)}
+    offered = {name: (text, module) for name, text, module in (*for_people(), *more)}
 
     def parser_of(name: str) -> argparse.ArgumentParser | None:
         if name not in offered:
@@ -147,19 +164,63 @@ def _complete(words: Sequence[str], more: Sequence[Command]) -> int:
 
 def _program() -> str:
     """The words that a person writes for this program: kubectl runs it as a plugin under another name."""
-    return "kubectl vgpu" if Path(sys.argv[0]).name == "kubectl-vgpu" else "vgpu"
+    return _PLUGIN if Path(sys.argv[0]).name == "kubectl-vgpu" else "vgpu"
 
 
-def _offered(chosen: Sequence[str], more: Sequence[Command], *, people: bool) -> Collection[Command]:
-    """The product's commands and `more`; where none of them was chosen, those of other distributions too."""
-    theirs = (command for command in _PEOPLE if people or command[0] in chosen)
-    offered = {command[0]: command for command in (*theirs, *_SERVICES, *more)}
-    if not any(name in offered for name in chosen):
+def _check_name(parser: argparse.ArgumentParser, words: Sequence[str], known: Collection[str]) -> None:
+    """Exit with a usage text where the first word is no command."""
+    name = words[0] if words else "-"
+    if name.startswith("-") or name in known:
+        return
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {close[0]!r}?" if close else f"`{_program()} --help` lists the commands"
+    parser.error(f"unknown command {name!r}: {hint}")
+
+
+def _about(offered: Mapping[str, Sequence[Command]]) -> str:
+    """The text of --help: examples, and the commands by what they are for."""
+    groups = [
+        "\n".join([f"{title}:", *(f"  {name:<18}{text}" for name, text, _ in commands)])
+        for title, commands in offered.items()
+        if commands
+    ]
+    examples = _EXAMPLES.replace("    vgpu ", f"    {_program()} ") if "Ask" in offered else ""
+    return "\n\n".join([examples + _ABOUT.replace("`vgpu", f"`{_program()}"), *groups])
+
+
+def for_people() -> Iterator[Command]:
+    """The commands of people, in the order of --help."""
+    return chain.from_iterable(_PEOPLE.values())
+
+
+def _offered(chosen: Sequence[str], more: Sequence[Command]) -> Mapping[str, Sequence[Command]]:
+    """By what they are for: the commands that may be chosen here, without those that `more` replaces.
+
+    People find no services in their list. A service that is named runs all the same, but not as a plugin of kubectl.
+    """
+    replaced = {name for name, _, _ in more}
+    people = importlib.util.find_spec(_OF_PEOPLE) is not None
+    named = any(name in chosen for name, _, _ in _SERVICES)
+    groups: dict[str, Sequence[Command]] = (
+        dict(_PEOPLE)
+        if people
+        else {
+            title: [command for command in commands if command[0] in chosen]
+            for title, commands in _PEOPLE.items()
+        }
+    )
+    if not people or (named and _program() != _PLUGIN):
+        groups["Services"] = _SERVICES
+    groups[_OTHERS] = more
+    known = {name for commands in groups.values() for name, _, _ in commands}
+    if known.isdisjoint(chosen):
         from importlib.metadata import entry_points  # takes megabytes, so services must not load it
 
-        for entry in entry_points(group=_GROUP):
-            offered |= {command[0]: command for command in entry.load()}
-    return offered.values()
+        groups[_OTHERS] = [*more, *chain.from_iterable(entry.load() for entry in entry_points(group=_GROUP))]
+    return {
+        title: [command for command in commands if title == _OTHERS or command[0] not in replaced]
+        for title, commands in groups.items()
+    }
 
 
 class LogLevelError(VgpuError):

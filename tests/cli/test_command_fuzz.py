@@ -33,7 +33,7 @@ from tests.contract.cluster import JOBS
 CASES = 400
 # After this a person has had enough.
 SECONDS, AGAIN_SECONDS = 0.4, 5.0
-MODULES = {name: module for name, _, module in commands._PEOPLE}
+MODULES = {name: module for name, _, module in commands.for_people()}
 # Details may be of any length; a program's own words are not ours.
 LEFT_OUT = ("--verbose", "--help", "--rm")
 KUBECTL = """#!/bin/sh

@@ -1,10 +1,57 @@
 """`vgpu` itself: bad input ends with one text that says what to write."""
 
 import json
+import sys
 
 import pytest
 
 from device_plugin.wiring.commands import main
+
+
+def failed(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    with pytest.raises(SystemExit, match=r"^2$"):
+        main(words)
+    return capsys.readouterr().err
+
+
+def test_the_help_lists_commands_by_what_they_are_for_and_no_services(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit, match=r"^0$"):
+        main(["--help"])
+    said = capsys.readouterr().out
+    assert said.startswith("usage: vgpu COMMAND [OPTION]...\n")
+    assert (
+        said.index("See cards and pods:\n  nodes ")
+        < said.index("Ask:\n  why ")
+        < said.index("Run jobs:\n  run ")
+    )
+    assert "  demo " in said.partition("\nDevelop:\n")[2]
+    assert not [line for line in said.splitlines() if line.startswith(("  node ", "  cluster ", "  jobs "))]
+
+
+@pytest.mark.parametrize(
+    ("typed", "hint"),
+    [
+        ("quue", "did you mean 'queue'?"),
+        ("uncorden", "did you mean 'uncordon'?"),
+        ("x", "`vgpu --help` lists the commands"),
+    ],
+)
+def test_a_command_that_there_is_not_is_named_with_one_that_there_is(
+    typed: str, hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = failed([typed], capsys)
+    assert said == f"usage: vgpu COMMAND [OPTION]...\nvgpu: error: unknown command {typed!r}: {hint}\n"
+
+
+def test_kubectl_names_itself_and_starts_no_service(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/kubectl-vgpu"])
+    for service in ("node", "cluster", "jobs"):
+        assert f"kubectl vgpu: error: unknown command '{service}': " in failed([service, "--help"], capsys)
+    assert failed(["cards", "--bogus"], capsys).startswith("usage: kubectl vgpu cards ")
 
 
 def test_an_unknown_flag_shows_the_usage_of_its_command(capsys: pytest.CaptureFixture[str]) -> None:
