@@ -53,7 +53,7 @@ class Job:
     is its podReplacementPolicy (`Failed`, `TerminatingOrFailed`). `uncounted` are pods that ended and are not in
     `succeeded` and `failed` yet. `completed_indexes` and `failed_indexes` are in Kubernetes' form, `0,2-4`; a long one
     is cut at a comma. `owner` is the kind of the controller above the Job (`JobSet`). `started` is empty while the Job
-    is suspended. Of `labels` and `annotations` those of this project and of Kueue are kept. `kept` is the text of the
+    is suspended. `labels` and `annotations` hold only those of this project and of Kueue. `kept` is the text of the
     condition `vgpu.io/resize`, in which the job engine keeps what the Job has had; it is not among `conditions`.
     """
 

@@ -5,8 +5,8 @@ none, its name is only the card's PCI address (`GPU-0000:19:00.0`), which a card
 Then the node's name is put into it (`GPU-gpu-1-0000:19:00.0`): a card in another slot, or a node under another name, is
 another card.
 
-Agents before this rule wrote the PCI address alone: into inventories, grants and records. What is read gets its name by
-`unique`, so that such a grant, record or cordon goes on to be that of the same card.
+Agents before this rule wrote the PCI address alone: into inventories, grants and records. Every name that is read goes
+through `unique`, so that such a grant, record or cordon still names the same card.
 """
 
 import re
@@ -14,8 +14,8 @@ from hashlib import sha256
 
 # PCI domain, bus, device and function.
 _ADDRESS_ONLY = re.compile(r"GPU-([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])")
-# A node's name may have 253 characters, and a text of the contract as many. Of a longer name than this a part and a
-# digest of the whole are taken.
+# A node's name may have 253 characters, and so may a text of the contract. A name longer than MAX_NODE is replaced by a
+# part of it and a digest of the whole.
 MAX_NODE = 63
 DIGEST = 16
 

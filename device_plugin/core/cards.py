@@ -146,9 +146,9 @@ class Inventory:
     def encode(self) -> str:
         """The text of the annotation: one line of JSON, keys in a fixed order, so equal values give equal text.
 
-        Reports that would make it longer than a reader takes are left out, those of outliving slices last: beside 16
-        cards there is room for about 200 of one slice each, and a container that is left out is still waited for by
-        PreStartContainer.
+        Reports that would make it longer than a reader takes are left out, those of outliving slices last: next to 16
+        cards there is room for about 200 reports of one slice each. PreStartContainer still waits for a container that
+        is left out.
         """
         fields: dict[str, object] = {"serving": self.serving, "cards": [_card_object(c) for c in self.cards]}
         text = annotations.write_object(fields)

@@ -1,6 +1,7 @@
 """Loads: the use of each card as its agent measured it, by all processes together.
 
-What the ledger has granted counts beside it, so a grant counts from its first moment, before a measurement shows it.
+Slices that the ledger has granted count as well, so a grant counts from its first moment, before a measurement shows
+it.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
-"""Metrics: each is declared once, beside the code that reads it, with its type, labels, exporter and help.
+"""Metrics: each is declared once, next to the code that reads it, with its type, labels, exporter and help.
 
 A fact has one exporter: what a node knows comes from its agent, what the cluster decides from the leading replica of
-the cluster service, and what becomes of Jobs from that of the job engine. Beside that a replica exports only its own
+the cluster service, and what becomes of Jobs from that of the job engine. In addition, a replica exports only its own
 health and its own work. docs/reference/metrics.md is made from these declarations.
 """
 
@@ -57,8 +57,8 @@ class Metric:
 class Reading:
     """A metric with its present samples. The samples may be an iterator, which can be read once.
 
-    Those of a histogram have one label value more, the upper bound, and the number of observations up to it; the last
-    bound is `+Inf`. `total` is the sum of its observations.
+    The samples of a histogram have one more label value, the upper bound, and give the number of observations up to it;
+    the last bound is `+Inf`. `total` is the sum of its observations.
     """
 
     metric: Metric

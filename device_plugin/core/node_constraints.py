@@ -1,9 +1,9 @@
 """Node constraints: where a pod may go by its node selector, required node affinity, node name and tolerations.
 
 The rules are kube-scheduler's. A NodeIndex evaluates them for thousands of different constraints on thousands of nodes:
-a set of nodes is an integer with a bit for each node, and a requirement costs a look at an index, not at every node.
-What is not evaluated here, such as an operator that Kubernetes adds later, counts as met: a pod for which that is wrong
-is refused by kube-scheduler, but one that were never started would wait for ever.
+a set of nodes is an integer with a bit for each node, and a requirement costs a look at an index, not at every node. A
+rule that is not evaluated here, such as an operator that Kubernetes adds later, counts as met. If that is wrong for a
+pod, kube-scheduler refuses it; if the rule counted as unmet, a pod that meets it would wait for ever.
 """
 
 from bisect import bisect_left, bisect_right
@@ -41,7 +41,7 @@ _SIGNS = {Operator.GREATER: ">", Operator.LESS: "<"}
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """What a node's label `key` must be; with `by_name` the node's name in its place."""
+    """A condition on a node's label `key`; with `by_name`, on the node's name in its place."""
 
     key: str
     operator: Operator
@@ -119,14 +119,14 @@ def _joined(requirements: Iterable[Requirement]) -> str:
 
 
 ANYWHERE = NodeConstraints()
-"""Those of a pod that names none: every node without a taint."""
+"""The constraints of a pod that names none: every node without a taint."""
 UNKNOWN = NodeConstraints(tolerations=(Toleration(any_value=True),))
-"""Those that are not evaluated: every node."""
+"""Constraints that are not evaluated: every node."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeTraits:
-    """What constraints look at; a cordon is a taint."""
+    """The parts of a node that constraints look at; a cordon is a taint."""
 
     name: str
     labels: Mapping[str, str]
@@ -169,7 +169,7 @@ class NodeIndex:
     """The nodes that meet constraints, for nodes as they are at one time; a new one is made when one of them changes.
 
     The values of a label are looked at when they are first asked for. An answer is kept as long as the constraints are,
-    which are those of a Job: tenants may create and delete as many Jobs as they like. Any thread may ask.
+    which are those of a Job: tenants may create and delete any number of Jobs. Any thread may ask.
     """
 
     def __init__(self, nodes: Iterable[NodeTraits] = ()) -> None:
@@ -220,9 +220,10 @@ class NodeIndex:
         return {node.name: node.labels[key] for node in self._nodes if key in node.labels}
 
     def limits(self, constraints: NodeConstraints, *, of_pod: bool = False) -> str:
-        """What keeps pods from some of the nodes, as a sentence for people; empty if nothing does.
+        """A sentence for people that says what keeps pods from some of the nodes; empty if nothing does.
 
-        About the pods of a job (`its pods go only to ...`), or if `of_pod` about one pod (`it goes only to ...`).
+        It is about the pods of a job (`its pods go only to ...`), or with `of_pod` about one pod (`it goes only to
+        ...`).
         """
         goes, does = ("it goes", "it does") if of_pod else ("its pods go", "its pods do")
         selected, parts = self._selected(constraints), list[str]()

@@ -20,7 +20,7 @@ def most(free: int, whole: int) -> int:
 
 
 def rounded(percent: int, whole: int, held_percent: int, held: int) -> int:
-    """Of `whole` core groups those that `percent` more gets, where `held_percent` percent already hold `held` of them.
+    """The core groups, out of `whole`, that `percent` more gets; `held_percent` percent already hold `held` of them.
 
     Slices that ended may have been those that were rounded down: then the next ones are, until all fit again.
     """

@@ -6,7 +6,7 @@ from device_plugin.core.situations import Situation
 class PodState(Situation):
     """Where a pod is, if no Reason keeps it from a card. The value is in JSON and, for a waiting pod, in metrics.
 
-    `text` is the words for it in `vgpu why` and /explain, beside names and amounts.
+    `text` is the words for it in `vgpu why` and /explain, next to names and amounts.
     """
 
     FITS = (

@@ -39,8 +39,8 @@ class Pod:
     creates it again. `index` is its number in an Indexed Job. `constraints` is a fingerprint of node selector, affinity
     and tolerations: pods with equal ones may go to the same nodes. `nominated` is the node of kube-scheduler's
     nomination. `refused` is a fingerprint of the condition that kube-scheduler last wrote when it refused the pod, 0
-    without one. `obstacles` is for people: what the pod waits for beside cards. Of `labels`, `annotations` and
-    `containers` only those that this project reads are kept. `ends` is when the grace period of a pod is over that is
+    without one. `obstacles` is for people: what the pod waits for other than cards. `labels`, `annotations` and
+    `containers` hold only those that this project reads. `ends` is when the grace period of a pod is over that is
     `deleting`.
     """
 
@@ -85,8 +85,8 @@ class Pod:
     def grant(self, decode: Callable[[str], Grant] = Grant.decode) -> Grant | None:
         """The pod's own grant, or None if it has none. `decode` is that of own_grant.
 
-        Raises AnnotationError if there is one that cannot be this pod's: malformed, written for another pod
-        or node, or naming a container that the pod does not have.
+        Raises AnnotationError if the grant cannot be this pod's: malformed, written for another pod or node, or naming
+        a container that the pod does not have.
         """
         text = self.annotation(annotations.GRANT)
         if not text:
@@ -101,8 +101,8 @@ class Node:
 
     So is `cordon_notes`, which is for people and does not make two nodes different. `room` is its allocatable CPU,
     memory and disk. `kubelet` and `runtime` are their versions (`v1.36.3`, `containerd://2.2.0`), `capacity` its
-    extended resources. Of its taints those are kept that keep pods away; a cordon is one of them. `version` is the
-    number that grows with each change of the object, 0 if it is not known; it does not make two nodes different.
+    extended resources. `taints` holds only those that keep pods away; a cordon is one of them. `version` is the number
+    that grows with each change of the object, 0 if it is not known; it does not make two nodes different.
     """
 
     name: str
@@ -132,7 +132,7 @@ class Node:
         return frozenset(unique(card, self.name) for card in card_list(self.cordoned))
 
     def traits(self) -> NodeTraits:
-        """What the constraints of pods look at."""
+        """The parts of the node that constraints of pods look at."""
         return NodeTraits(self.name, self.labels or {}, self.taints)
 
 

@@ -2,7 +2,7 @@
 
 For a prefix such as `hygon.com/dcu`, `<prefix>: n` asks for n whole cards, `<prefix>-mem: m` for m memory units and
 `<prefix>-cores: c` for c core groups of one card, `<prefix>-percent: p` for p percent of one card. `<prefix>-slices`
-asks for nothing: it counts slices for quotas, and a whole card counts all of its own. Only limits count: Kubernetes
+requests no slice: it counts slices for quotas, and a whole card counts all of its own. Only limits count: Kubernetes
 makes requests equal.
 """
 
@@ -54,10 +54,9 @@ _QUANTITY = re.compile(
 class Request:
     """The request of one container to one card family: `whole` cards, or a slice.
 
-    A slice is `mem` units and `cores` groups, or `percent` of both. Of the two, what is missing is None: `place`
-    completes it from the chosen card. A container gets `count` such slices, each of another card of one node.
-    `max_slices` is how many slices each of the whole cards can give, as far as the author wrote it; only such cards
-    will do.
+    A slice is `mem` units and `cores` groups, or `percent` of both. One of the two may be None: `place` completes it
+    from the chosen card. A container gets `count` such slices, each of another card of one node. `max_slices` is how
+    many slices each of the whole cards can give, as far as the author wrote it; only such cards will do.
     """
 
     family: str
@@ -70,7 +69,7 @@ class Request:
 
     @property
     def cards(self) -> int:
-        """The number of cards of one node that the container needs; 1 where it asks for nothing."""
+        """The number of cards of one node that the container needs; 1 for an empty request."""
         return self.whole or self.count
 
     def __str__(self) -> str:
@@ -150,8 +149,8 @@ class Gang:
 class PodRequest:
     """The request of a pod: its containers' requests in the order of the spec, and its selectors of cards.
 
-    `host` is what it requests of its node beside cards: it decides together with the cards where the pod fits best.
-    `app_type` and `rank` matter to the policy `node-score`; the rank of a pod in its group is not what it asks
+    `host` is what it requests of its node in addition to cards: it decides together with the cards where the pod fits
+    best. `app_type` and `rank` matter to the policy `node-score`; the rank of a pod in its group is not what it asks
     for, and is not compared.
     """
 
@@ -175,7 +174,7 @@ class Shape:
 
     Pods of one shape share their scores.
 
-    `request` asks for nothing where a pod wants no card: replayed traces have such pods, and they take CPU.
+    `request` is empty where a pod wants no card: replayed traces have such pods, and they take CPU.
     """
 
     request: Request

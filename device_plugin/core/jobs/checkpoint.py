@@ -9,8 +9,8 @@ from device_plugin.core import annotations
 class Checkpoint:
     """The program is to save now, because pods of its Job are about to leave: for the record `gen` of the Job.
 
-    It has time until `until`, in whole seconds since 1970, which a program compares with its own clock. `saved` is how
-    many checkpoints it had told of when it was asked: one more is its answer.
+    It has time until `until`, in whole seconds since 1970, which a program compares with its own clock. `saved` is the
+    number of checkpoints that the program had reported at the request: the request is answered when that number grows.
     """
 
     gen: int

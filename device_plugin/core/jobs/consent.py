@@ -122,7 +122,8 @@ def may_shrink(job: JobState, claim: Claim, draft: Draft, rules: Rules) -> bool:
         or draft.now < job.started + max(rules.young_s, JUST_STARTED_S)
     ):
         return False
-    # A sub-task begins anew for a job that would wait as long as the split has sub-tasks.
+    # An ended sub-task begins again. A split accepts that only for a due job, which would else wait until all sub-tasks
+    # are done.
     return (claim.due or not job.spec.parts) and _shares(job, claim, draft, rules)
 
 
@@ -135,7 +136,7 @@ def may_stop(running: Stoppable, claim: Claim, draft: Draft, rules: Rules) -> bo
         return False
     if running.priority != claim.priority:
         return running.priority < claim.priority
-    # Sub-tasks that are stopped begin anew.
+    # Sub-tasks that are stopped begin again.
     if not running.willing or claim.early or running.split:
         return False
     if claim.due:
@@ -159,7 +160,7 @@ def _shares(job: JobState, claim: Claim, draft: Draft, rules: Rules) -> bool:
 
 
 def stoppable(jobs: Iterable[JobState], rules: Rules) -> Iterator[Stoppable]:
-    """The running jobs that may be stopped. Those of a group may be if all of them may that hold replicas.
+    """The running jobs that may be stopped. A group may be stopped if all of its jobs that hold replicas may be.
 
     A group of which a Job is missing is left running: it could not start again.
     """

@@ -31,7 +31,7 @@ LEAST_USED, MOST_USED = 0.5, 0.9
 
 @dataclass(frozen=True, slots=True)
 class _Wide:
-    """A job, or several, that others cannot run beside: the share of the pool that is missing then is `over`."""
+    """A job, or several, next to which others do not fit: `over` is the share of the pool that is missing for them."""
 
     waited: float
     run: float
@@ -45,12 +45,13 @@ class Delays:
         self._draft = draft
         self._rules = rules
         self._cards = draft.room.cards()
-        # Those of a moment ago, at the widths asked for: a first round changes nothing of it for a second one.
-        # Where all cards are closed no delay is known.
+        # The jobs that held cards until now, at the widths asked for: the first round changes nothing in this for the
+        # second. Where all cards are closed no delay is known.
         ran = [job for job in draft.jobs.values() if _ran(job, draft.now)] if self._cards else []
         held = sum(job.spec.asked * job.spec.cards for job in ran)
         self._used = min(MOST_USED, max(LEAST_USED, held / self._cards)) if held else 0.0
-        # By Little's law, jobs a second: as many as the used cards hold, in the time that one of them runs.
+        # By Little's law, the jobs that come per second: the number that the used cards hold, divided by the time that
+        # one runs.
         self._rate = 0.0
         if ran:
             typical = max(SHORTEST_S, median_high(map(_length, ran)))

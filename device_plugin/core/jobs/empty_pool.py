@@ -1,7 +1,8 @@
 """The pool as it would be if nothing ran: how many replicas it could hold, and which of its cards are closed now.
 
 A card is closed while it is cordoned or unhealthy, its agent does not serve, or its node is cordoned or ill. Closed
-cards open again. So a job that is too large for the open ones waits, and only one that is too large for all is refused.
+cards open again. So a job that is too large for the open cards waits, and a job is refused only if it is too large for
+all cards.
 """
 
 from collections import Counter

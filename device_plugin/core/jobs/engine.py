@@ -155,7 +155,7 @@ class _Admission:
             if not self._may_start(unit):
                 continue
             if given and left and priority(left[0]) > priority(unit):
-                # What was given beyond the need is not for lower priorities before higher ones were tried again.
+                # Cards given beyond the need do not go to lower priorities before higher ones were tried again.
                 left, given = list(self._some(left)), False
             if not splits.may_start(unit) or _too_scarce(draft, unit, rules) or self._must_wait(unit, left):
                 left.append(unit)
@@ -202,7 +202,7 @@ class _Admission:
         return any(job.displaced and not self._rules.may_stop(job.spec) for job in unit)
 
     def _beside(self, units: Sequence[Unit], unit: Unit) -> Iterator[Unit]:
-        """The other units that may start beside this one, in their order."""
+        """The other units that may start next to this one, in their order."""
         for other in units:
             spec = other[0].spec
             if other is unit or spec.parts or spec.split_of or not self._may_start(other):
@@ -230,7 +230,7 @@ def _too_scarce(draft: Draft, unit: Unit, rules: Rules) -> bool:
 def _kind(unit: Unit, draft: Draft, rules: Rules) -> object:
     """Everything that decides whether a unit is admitted: where one fails, all others of its kind fail too.
 
-    Users are told apart, because each has a budget of his own.
+    Users are kept apart, because each has a budget of his own.
     """
     # Other queues count only the work that a job has had.
     others = len(draft.cards_of) > 1

@@ -10,7 +10,7 @@ from device_plugin.core.jobs.rules import Rules
 
 # Jobs to end that are looked at for each queue, and queues: each is a trial on the room.
 MOST_ENDS, MOST_QUEUES = 64, 8
-# Seconds from now up to which an end counts as known: what a program tells may put it beyond any calendar.
+# Seconds from now up to which an end counts as known: a program's reports may put it beyond any calendar.
 MOST_SECONDS = 366 * 86_400.0
 
 

@@ -1,8 +1,8 @@
-"""Goals of jobs that run: one that began with the width that is written on it gets the width that it needs.
+"""Goals of running jobs: a job that began with the width written on it gets the width that it needs.
 
-Nothing was known of the speed of its model when it began. Once its program has told its progress for some minutes, the
-rate is learnt, and the work that is left and the time that is left say how many replicas it needs: once, as each change
-costs a start.
+The speed of its model was not known when it began. Once its program has reported progress for some minutes, the rate is
+learnt; the rate, the work left and the time left give the number of replicas that it needs. The width changes once
+only, as each change costs a start.
 """
 
 from bisect import bisect_left
@@ -15,9 +15,9 @@ from device_plugin.core.jobs.rules import Rules
 
 # A job that is late by less than this share of its duration keeps its width.
 LATE = 0.05
-# So does one that could spare less than this share of its replicas.
+# So does a job that could spare less than this share of its replicas.
 SPARE = 0.25
-# Seconds for which a program may run before it tells any progress.
+# Seconds for which a program may run before it reports any progress.
 SILENT_S = 900.0
 
 
@@ -35,7 +35,7 @@ def spent(job: JobState) -> float:
 
 
 def silent(job: JobState) -> bool:
-    """True for a program that has told no progress for so long that none is expected any more."""
+    """True for a program that has run for SILENT_S without a report of progress: none is expected any more."""
     return job.telling is Telling.NOTHING and spent(job) >= SILENT_S
 
 
@@ -55,7 +55,7 @@ def goal_width(job: JobState, curve: Curve, most: int) -> int:
     widths = job.spec.widths_between(1, most)
 
     def needed(seconds: float) -> int:
-        """The fewest replicas that do the rest until the job has run for so many seconds; more than `most` if none."""
+        """The fewest replicas that do the rest before the job has run for `seconds`; more than `most` if none do."""
         position = bisect_left(
             widths, 1, key=lambda width: had + samples / curve.speed(width * each) <= seconds
         )

@@ -16,7 +16,7 @@ ENOUGH_S = 300.0
 # Seconds at one width that are remembered: what was before counts less and less.
 REMEMBERED_S = 3600.0
 MOST_WIDTHS, MOST_INTERVALS = 8, 15
-# Jobs of which a history is kept, those that told something last; each takes up to 3 KiB.
+# Jobs of which a history is kept, the ones with the newest reports; each takes up to 3 KiB.
 MOST_JOBS = 16384
 # A job is stuck after this many times its usual interval between two advances, and this many seconds at least.
 STUCK_TIMES, STUCK_S = 10, 600.0
@@ -38,11 +38,11 @@ class MeasuredRate:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The progress that a job has told until now.
+    """The progress that a job has reported until now.
 
-    `progress` was told last, at the time `at`, with `width` replicas. `since` is when it advanced last or its program
-    began, None while the program has told nothing since it began. `measured` is at most one value for each of
-    MOST_WIDTHS widths, the newest at the end, and `intervals` are the last times between two advances, in seconds.
+    `progress` was reported last, at the time `at`, with `width` replicas. `since` is when it advanced last or its
+    program began, None while the program has reported nothing since it began. `measured` is at most one value for each
+    of MOST_WIDTHS widths, the newest at the end, and `intervals` are the last times between two advances, in seconds.
     """
 
     progress: Progress
@@ -53,11 +53,11 @@ class History:
     intervals: tuple[float, ...] = ()
 
     def after(self, now: float, width: int, progress: Progress | None) -> "History":
-        """The history with what was told at `now`, None for no news; `width` is 0 while not all replicas run.
+        """The history with `progress` as reported at `now`, None for no news; `width` is 0 while not all replicas run.
 
         Between two advances at one width the job has a speed. Where less is done than before, the program has begun
-        again from a checkpoint, and its speed is measured anew; where there is another amount to do, the unit may be
-        another one, and nothing that was measured counts any more.
+        again from a checkpoint, and its speed is measured again from there; where there is another amount to do, the
+        unit may be another one, and nothing that was measured counts any more.
         """
         last = self.progress
         if progress is None:
@@ -117,7 +117,7 @@ class Histories:
         self._known: OrderedDict[str, History] = OrderedDict()
 
     def add(self, uid: str, now: float, width: int, progress: Progress | None) -> None:
-        """Add what a job told at `now`; `progress` and `width` are those of History.after."""
+        """Add a job's report at `now`; `progress` and `width` are those of History.after."""
         before = self._known.get(uid)
         if before is not None:
             self._known[uid] = before.after(now, width, progress)
@@ -130,7 +130,7 @@ class Histories:
             self._known.popitem(last=False)
 
     def of(self, uid: str) -> History | None:
-        """The history of a job, None if it has told nothing."""
+        """The history of a job, None if it has reported nothing."""
         return self._known.get(uid)
 
     def forget(self, uid: str) -> None:

@@ -21,7 +21,7 @@ EXACT = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
-    """What the author of a job asks for, checked: 1 <= least <= asked <= most replicas.
+    """A job as its author asks for it, checked: 1 <= least <= asked <= most replicas.
 
     `widths` are the only numbers of replicas that it may run with, ascending; it may have any if they are
     empty. Its bounds are among them, except while a running job keeps a width that its author has since left out.
@@ -33,12 +33,11 @@ class JobSpec:
 
     A job with `parts` is split into that number of sub-tasks, of which `least` to `most` run at a time; it begins once
     more than `parts` divided by `split_ratio` have room. One with `split_of` is sub-task `part` of the split of that
-    name. Of a job with a `goal` the width is still to be found, from
-    `least` to `most`. `group_size` is how many pods of the group start together, 0 if the pods do not say, and
-    `group_jobs` how many Jobs it has until it has started, 0 if the Job does not say. A group of several Jobs is named
-    by the Jobs (`joint`), that of one Job by its pods alone. `width_owner` is what decides the
-    width in place of the engine (`JobSet`, `Kueue`); `kueue` is true if Kueue decides when the job starts.
-    `dropped` is the number of the record that its author has ended, 0 for none.
+    name. The width of a job with a `goal` is still to be found, from `least` to `most`. `group_size` is how many pods
+    of the group start together, 0 if the pods do not say, and `group_jobs` how many Jobs it has until it has started, 0
+    if the Job does not say. A group of several Jobs is named by the Jobs (`joint`), that of one Job by its pods alone.
+    `width_owner` is what decides the width in place of the engine (`JobSet`, `Kueue`); `kueue` is true if Kueue decides
+    when the job starts. `dropped` is the number of the record that its author has ended, 0 for none.
 
     A `resumable` job consents to be stopped for a job of its priority, and for `min_runtime` seconds after each start
     it gives nothing to one; where either is None the engine's rules say.
@@ -101,7 +100,7 @@ class JobSpec:
         return max((each for each in self.widths if each <= count), default=0)
 
     def nearest_width(self, width: int) -> int:
-        """The width that counts where `width` is written: the least allowed one that is not less, else the largest."""
+        """The width that counts where `width` is written: the least allowed width not below it, else the largest."""
         if not self.widths:
             return width
         return next((each for each in self.widths if each >= width), self.widths[-1])
@@ -119,7 +118,7 @@ class JobSpec:
 
 
 class Telling(Enum):
-    """How much a program has told of its progress."""
+    """How much of its progress a program has reported."""
 
     NOTHING = "nothing"
     LITTLE = "little"
@@ -128,7 +127,7 @@ class Telling(Enum):
 
 
 UNKNOWN = "unknown"
-"""What a replica that does not plan a job says in place of its phase."""
+"""A replica that does not plan a job reports this in place of the job's phase."""
 
 
 class JobPhase(Enum):
@@ -154,19 +153,19 @@ class JobPhase(Enum):
 class JobState:
     """A job at the time of one round.
 
-    `width` is the number of replicas that hold cards, or for which cards are promised; `since` is the time at which
-    the phase began, and `resized` that of the last start or change of the width. `attained` is the service that it has
-    had, in card-seconds. `remaining` is the work left, in seconds of one replica, as far as it is known from the job's
-    progress or its declared duration. `exponent` is that of its speed in its width. Of the sub-tasks that run
-    `young` have just begun: they lose almost nothing if they begin anew. A job that is `held` keeps its width, for a
-    reason of its owner's: a controller above it, or an index that has succeeded. `unanswered` is how many requests for
-    a checkpoint in a row its program has let pass. A running job is `as_written` if it was started with the width that
-    its author wrote, and `telling` says how much its program has told of its progress. `goal_width` is the width that
-    it needs for its goal, 0 if that is not known.
+    `width` is the number of replicas that hold cards, or for which cards are promised; `since` is the time at which the
+    phase began, and `resized` that of the last start or change of the width. `attained` is the service that it has had,
+    in card-seconds. `remaining` is the work left, in seconds of one replica, as far as it is known from the job's
+    progress or its declared duration. `exponent` is that of its speed in its width. `young` of its running sub-tasks
+    have just begun: they lose almost nothing if they begin again. A job that is `held` keeps its width, for a reason of
+    its owner's: a controller above it, or an index that has succeeded. `unanswered` is how many requests for a
+    checkpoint in a row its program has let pass. A running job is `as_written` if it was started with the width that
+    its author wrote, and `telling` says how much of its progress its program has reported. `goal_width` is the width
+    that it needs for its goal, 0 if that is not known.
 
     `started` is the time of the last start, before which the job had been stopped for `stopped_s` seconds, 0 if it had
-    never run. A stopped job that is `displaced` was stopped for another job. It is the `widest` if no
-    other job waits for as many cards.
+    never run. A stopped job that is `displaced` was stopped for another job. It is the `widest` if every other waiting
+    job needs fewer cards.
     """
 
     spec: JobSpec

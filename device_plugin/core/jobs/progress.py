@@ -65,7 +65,7 @@ def by_pod(
 ) -> Mapping[tuple[str, str], ProgressReport]:
     """The progress and checkpoints of these pods, by namespace and name; empty for a pod that reports none.
 
-    The progress is that of the first container, by name, that tells one. The checkpoints of all containers are added
+    The progress is that of the first container, by name, that reports any. The checkpoints of all containers are added
     up, so that one more of any container is seen.
     """
     found = dict.fromkeys(pods, ProgressReport())

@@ -27,7 +27,7 @@ User = tuple[str, str]
 
 
 def due(job: JobState, now: float, rules: Rules) -> bool:
-    """True if a job has waited, or been stopped, for so long that it goes before others of its priority."""
+    """True if a job has waited, or been stopped, long enough to go before others of its priority."""
     return job.queued and now >= due_at(job, rules)
 
 
@@ -48,8 +48,8 @@ def due_at(job: JobState, rules: Rules) -> float:
 def _longest_stop(job: JobState, rules: Rules) -> float:
     """The seconds after which a stopped job is due.
 
-    A rigid job of several cards does not find them free by itself, and one that has hardly run has lost its turn:
-    where no other job waits for as many cards, neither waits for longer than it ran, but for an hour at least.
+    A rigid job of several cards does not find them free by itself, and a job that has hardly run has lost its turn: if
+    every other waiting job needs fewer cards, neither waits for longer than it ran, or for an hour if that is longer.
     """
     limit = rules.stop_limit(job.spec)
     if not job.widest or job.spec.elastic or job.spec.parts:
@@ -79,7 +79,8 @@ def with_widest(jobs: Iterable[JobState]) -> Sequence[JobState]:
 def lately_changed(job: JobState, now: float, rules: Rules) -> bool:
     """True if a job stopped, or the width of a split that could run more sub-tasks changed, less than a cooldown ago.
 
-    Others do not give way to it yet: they would take from others in turn, and rest after more than two rounds.
+    Others do not give way to it yet: they would take cards from others themselves, and the plan would settle only after
+    more than two rounds.
     """
     return (job.phase is JobPhase.STOPPED or job.extendable) and now < yielded_to_at(job, rules)
 
@@ -122,7 +123,7 @@ def places(jobs: Collection[JobState], now: float, rules: Rules) -> Mapping[JobK
 
 
 def next_units(jobs: Collection[JobState], now: float, rules: Rules) -> Iterator[Unit]:
-    """Of each queue the waiting jobs that are admitted next."""
+    """The waiting jobs that are admitted next, one unit of each queue."""
     seen = set[str]()
     for unit in ordered([job for job in jobs if not job.extendable], now, rules):
         queue = unit[0].spec.queue
@@ -140,7 +141,7 @@ def ordered(jobs: Collection[JobState], now: float, rules: Rules) -> Sequence[Un
 def _by_share(draft: Draft, units: Iterable[Unit], service: "_Service") -> Iterator[Unit]:
     """The units, each time the next one of the queue that holds the fewest cards for its weight.
 
-    Of equal queues the one goes first of which the next unit is due, or has waited for longer.
+    Among equal queues, the one whose next unit is due goes first, then the one whose next unit has waited for longest.
     """
     rules = service.rules
     lines = {

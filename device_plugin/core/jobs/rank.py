@@ -18,8 +18,8 @@ def expected_work(job: JobState) -> float:
 def declared_work(job: JobSpec, width: int, attained: float) -> float | None:
     """The work that a job has left by its declared duration, in seconds of one replica; None if it declares none.
 
-    The duration was declared for `width` replicas; 0 if that is not known. What the job has done is counted as if it
-    had had its service at that width. Of a job that has had more than it declared nothing is known.
+    The duration was declared for `width` replicas; 0 if that is not known. The work done is counted as if the job had
+    had its service at that width. The work left is unknown (None) once a job has had more than it declared.
     """
     if job.expected_seconds is None or not width or not job.cards or job.parts:
         return None

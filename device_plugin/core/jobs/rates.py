@@ -16,11 +16,11 @@ from device_plugin.core.jobs.job import EXPONENT
 # Bounds of the operator's table, and of the problems in it that are listed.
 MAX_LINES, MAX_LINE, MAX_PROBLEMS = 4096, 512, 16
 MAX_POINTS = 16
-# Curves of a namespace and namespaces that are kept of what jobs tell, the ones used last: up to 2 KiB a curve.
+# Learnt curves of a namespace, and namespaces, that are kept, the ones used last: up to 2 KiB a curve.
 MAX_CURVES, MAX_NAMESPACES = 16, 512
 # Samples a second that are believed.
 MAX_SPEED = 1e12
-# The weight of a new measurement beside those before.
+# The weight of a new measurement against the earlier ones.
 NEWS = 0.25
 _POINT = re.compile(r"(?:([1-9][0-9]{0,4}):)?([0-9]{1,9}(?:\.[0-9]{1,6})?)")
 _SHAPE = "MODEL CARD SPEED, or MODEL CARD 1:SPEED 8:SPEED …"
@@ -34,7 +34,7 @@ class Curve:
     """Samples per second of a model on one model of cards, by number of cards; it never falls with more cards.
 
     Between two measured numbers of cards it follows a power of the number, and outside of them n ** EXPONENT. It is a
-    `guess` if it was measured on another model of cards, and `learnt` if jobs told it, not the operator.
+    `guess` if it was measured on another model of cards, and `learnt` if it is from jobs, not from the operator.
     """
 
     points: tuple[tuple[int, float], ...]

@@ -1,9 +1,8 @@
 """Reads what a user writes on a Job, its labels, annotations and spec, into a checked JobSpec.
 
 Whoever may edit a Job can write anything there, at any time. So a reader returns checked values or raises RequestError,
-whose text says what to write instead. What a Job must be follows from what is done with it: one whose width changes
-needs pods with an index, as many completions as pods, and pods that never hold a slice twice; a rigid one needs nothing
-beside its label.
+whose text says what to write instead. A Job whose width may change must be Indexed, with equal completions and
+parallelism, and with pods that never hold a slice twice (checked below); a rigid Job needs only its label.
 """
 
 import re
@@ -43,7 +42,7 @@ _CREATORS = ("", "CronJob")
 # Most sub-tasks of a split: Kubernetes' own bound for an Indexed Job that runs more than 10,000 pods at once.
 MAX_PARTS = 100_000
 MAX_SAMPLES, MAX_EPOCHS = 10**12, 1_000_000
-# The numbers of a Job's records begin at 1, or at one that its author wrote on a pod.
+# The numbers of a Job's records begin at 1, or at a number that its author wrote on a pod.
 MAX_GEN = 10**12
 MAX_SECONDS = 366 * 86_400
 # Other jobs wait for a checkpoint as long as for a pod's grace period, which is an hour at most unless an operator says
@@ -173,7 +172,7 @@ class _Width(NamedTuple):
 
 
 def _width(job: Job, goal: Goal | None, owner: str) -> _Width:
-    """The width that a Job has, and those that it may have; of one that is to be sized only the latter count."""
+    """The width that a Job has, and those that it may have; only the latter count for a Job that is to be sized."""
     _check_count("parallelism", job.parallelism)
     _check_count("completions", job.completions)
     asked = job.width

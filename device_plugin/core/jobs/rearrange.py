@@ -1,7 +1,7 @@
 """Make room for a job that does not fit: shrink jobs, else stop jobs, and take no more than the job needs.
 
-Whatever is planned was tried in the room and undone first. Who may give to whom is the concern of `consent`. Cards that
-a plan frees are for use: unless the job is due, no more of them may stay idle than are used anew.
+Whatever is planned was tried in the room and undone first. `consent` decides which jobs may give to which. Cards that a
+plan frees are for use: unless the job is due, no more of them may stay idle than are newly used.
 """
 
 from collections import Counter
@@ -42,7 +42,7 @@ class Rearrangement:
     def __init__(self, draft: Draft, rules: Rules) -> None:
         self._draft = draft
         self._rules = rules
-        # Who has let a request for a checkpoint pass is asked last.
+        # A job that has let a request for a checkpoint pass is asked last.
         wide = (job for job in draft.jobs.values() if narrows(job) and job.width > job.floor)
         self._wide = sorted(
             (job for job in wide if job.spec.cards),
@@ -60,7 +60,7 @@ class Rearrangement:
         self._groups = {running.group: running for running in self._stoppable if running.group}
         users = {job.spec.user for job in draft.jobs.values() if job.queued or job.extendable}
         self._searches = Budget(rules.searches, users)
-        # Jobs that others made room for in this plan; they are not asked to give in turn.
+        # Jobs that others made room for in this plan; they are not asked to give way themselves.
         self._helped = set[JobKey]()
         # The job that alone gave to the last unit by shrinking, and what that unit asked for.
         self._last: tuple[object, JobState] | None = None
@@ -130,7 +130,7 @@ class Rearrangement:
         """The jobs that may give, each with the least width that it may be left with: lower priorities come first.
 
         Jobs shrink before one is stopped, and of each priority before the next: a job that is stopped then finds none
-        of a lower priority that could give way to it in turn.
+        of a lower priority that could give way to it.
         """
         draft, rules = self._draft, self._rules
         claim, near = Claim.of(unit, draft, rules), draft.room.givers([job.spec for job in unit])
@@ -173,7 +173,7 @@ class Rearrangement:
         """Admit the unit where one of `givers` suffices, or several together; those of `before` give first."""
         too_few = _too_few(unit, lacking)
         alone = [self._kept(giver, lacking) for giver in givers if self._gives(giver) > too_few]
-        # The one that gives least first; the order among equals stays.
+        # The offer that gives least comes first; the order among equals stays.
         for giver in sorted(alone, key=lambda each: (_unanswered(each), self._gives(each)))[:TRIES]:
             if self._apply(unit, [giver], behind):
                 (job, width), *_ = giver
@@ -207,7 +207,7 @@ class Rearrangement:
                 for job, width in kept:
                     draft.narrow(job, width, unit[0].spec)
                 draft.room.renew()
-                # What a job gave by shrinking is part of what it gives with its group.
+                # The cards that a job gave by shrinking are part of those that it gives with its group.
                 for job, _ in kept[1:]:
                     chosen.pop(job.spec.key, None)
                 chosen[kept[0][0].spec.key] = kept

@@ -311,7 +311,7 @@ def _until_free(
 
 
 def _job_by_job(jobs: Collection[JobState], draft: Draft) -> Sequence[Callable[[], None]]:
-    """Steps that end one job each, the ones that ran least first: they are expected to end first."""
+    """Steps that end one job each, jobs that ran least first: they are expected to end first."""
     order = sorted(jobs, key=lambda job: (attained_work(job) / draft.width(job), job.spec.key))
     return [partial(draft.room.give, job.spec, draft.width(job) - _stays(job)) for job in order]
 

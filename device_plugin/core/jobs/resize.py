@@ -4,7 +4,7 @@ The job engine writes it before it changes the Job. Another engine reads there w
 what pods are about to leave, and for which job it keeps what they free. Times are on the writer's wall clock: a reader
 must expect that its own differs.
 
-Anybody who may change the Job may remove the annotation. What decides the Job's turns later, the past of the record,
+Anybody who may change the Job may remove the annotation. The past of the record, which decides the Job's turns later,
 stands in the Job's status too, where only the engine writes it.
 """
 
@@ -45,10 +45,10 @@ class Resize:
     new width. `grants` are those of the pods that are to leave: what they free is kept for the job `beneficiary`, or
     its group, until `replicas` pods of it were bound after `asked` (0: as long as the record says); `priority` is that
     of this job. `attained` is the service that the Job had had when the change was decided, in card-seconds, without
-    fractions once written. `author_width` is the width that the Job had before its first record, which is the one that
-    its author asked for; 0 in a record that does not say it.
+    fractions once written. `author_width` is the width of the Job before its first record, as its author asked for it;
+    0 in a record that does not say it.
 
-    Of what came before: `unsaved` is how many requests for a checkpoint in a row had no answer in time, and until
+    The past of the Job: `unsaved` is how many requests for a checkpoint in a row had no answer in time, and until
     `spared_until` the Job is not made narrower for that reason. `refusals` is how many times in a row the API server
     did not let the Job's pods be created; `refusal` says why, in the record that took the Job back to the pods that it
     had, and is empty in others. `stopped_for` is the seconds for which the Job had been stopped when it started last,

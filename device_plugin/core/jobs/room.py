@@ -89,7 +89,7 @@ class Room(Protocol):
         """Release the replicas of these jobs on a node."""
 
     def limits(self, job: JobSpec, /) -> str:
-        """What keeps replicas of the job from some of the nodes, as a sentence; empty if nothing does."""
+        """A sentence that says what keeps replicas of the job from some of the nodes; empty if nothing does."""
 
     def cards(self) -> float:
         """The number of cards."""
@@ -263,7 +263,7 @@ class LedgerRoom:
 
 
 class _LedgerTrial:
-    """Changes of a LedgerRoom that are undone unless they are committed; `noted` is what it notes beside its ledger."""
+    """Changes of a LedgerRoom that are undone unless they are committed; `noted` are its notes next to its ledger."""
 
     def __init__(self, change: Transaction, *noted: dict[JobKey, Any]) -> None:
         self._change = change

@@ -1,7 +1,7 @@
 """The search budget of one round, shared out over the users for whose jobs room is sought.
 
 A tenant may write thousands of jobs that all ask for something else, or pods of which it takes long to see that they
-fit no node. What is not looked at in a round is looked at in the next one.
+fit no node. Jobs that are not looked at in one round are looked at in the next.
 """
 
 from collections import Counter

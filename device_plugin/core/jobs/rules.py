@@ -10,8 +10,8 @@ HOUR = 3600.0
 # and 0.504 of FIFO's, and a job restarts 1.56, 1.54, 1.54 and 1.53 times. But a wide job that gave way to small ones
 # has its cards back only after it: 64 small ones at once delay one of 128 cards by 236, 330, 469 and 887 s.
 COOLDOWN_S = 300.0
-# After this a job does not go on as it is: a pod of it has waited this long for a node without room for it, or has
-# not ended this long after its grace period.
+# Seconds for which a pod may wait because no node has room for it, or take to end after its grace period, before its
+# job is shrunk or stopped.
 STRANDED_S = 120.0
 # The mean JCT of twenty equal jobs of five minutes is 1.20 of FIFO's where each makes room for the next one at once,
 # and 1.00 where none does in its first ten minutes (`vgpu bench jobs --equal`).
@@ -76,7 +76,7 @@ class Rules:
 
     @property
     def due_quantum_s(self) -> float:
-        """Seconds that a job runs at least before it may be suspended for another one that is due."""
+        """Seconds that a job runs at least before it may be suspended for another job that is due."""
         return self.quantum_s / 2
 
     def stop_limit(self, job: JobSpec) -> float:

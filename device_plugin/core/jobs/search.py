@@ -103,8 +103,8 @@ class Search:
     def _beside(self, request: PodRequest, nodes: NodeSet | None) -> Grant | None:
         """The grant on the node of the last replica, if that asked for as much or less, and nothing has changed since.
 
-        Whole cards are taken of the fullest node that has enough. That is still this one, and a look at one node costs
-        a tenth of one at all of them.
+        Whole cards are taken from the fullest node that has enough, which is still this node; a look at one node costs
+        a tenth of a look at all nodes.
         """
         last = self._last
         if last is None or last.version != self._ledger.version or not _fills_nodes(request):

@@ -24,7 +24,7 @@ Fits = Callable[[int], bool]
 
 # Jobs for which room is sought in one round: each costs some ten trials of up to 1,024 replicas.
 MOST_TRIED = 16
-# Of a duration that is enough up to rounding.
+# A width is enough if its seconds, times this, fit into the goal's duration: so rounding does not decide.
 _ENOUGH = 1 - 1e-9
 
 
@@ -102,10 +102,9 @@ def with_widths(
 ) -> Sizing:
     """Give the jobs with a goal, which have never run, their widths by the rates for their namespace.
 
-    `cards` are the models of cards that there are.
-    A job waits for the width that it needs where no narrower one is in time. Room is sought for the oldest job of each
-    namespace first. Where no rate is known, a job begins with the width that is written on it, and gets the one that it
-    needs once its program has told enough.
+    `cards` are the models of cards that there are. A job waits for the width that it needs where no narrower one is in
+    time. Room is sought for the oldest job of each namespace first. Where no rate is known, a job begins with the width
+    written on it, and gets the width that it needs once its program has reported enough progress.
     """
     found = _Found(room, rates_of, cards)
     for job in _in_turn(jobs):
@@ -159,12 +158,12 @@ class _Found:
             self.refused[spec.key] = offers(found)
 
     def size_running(self, job: JobState, goal: Goal) -> None:
-        """Find the width that a job needs which runs with the one that is written on it."""
+        """Find the width that a job needs while it runs with the width written on it."""
         spec, rates = job.spec, self._rates_of(job.spec.key[0])
         curve = self._curve(rates, spec, goal)
         job = replace(job, spec=_fixed(spec))
         if curve is not None and not curve.learnt:
-            # It was found by the operator's table, and is the one that was written as well.
+            # The operator's table gave this width, and it is the written one as well.
             self.jobs.append(job)
             return
         if curve is not None and not curve.guess and job.telling is Telling.ENOUGH:

@@ -1,8 +1,8 @@
-"""Splits of several Jobs: in which order the sub-tasks start that are Jobs of their own.
+"""Splits of several Jobs: the order in which sub-tasks that are Jobs of their own start.
 
-The sub-tasks of a single Job are its indexes, which Kubernetes starts in order, as many at a time as the window says.
-Several Jobs may ask for different things. Of both as many start as there is room for, and others as soon as one ends:
-the window slides. Only with a barrier all that run end first.
+The sub-tasks of a single Job are its indexes, which Kubernetes starts in order, and the window bounds how many run at a
+time. Several Jobs may ask for different things. In both cases sub-tasks fill the free room, and each end starts the
+next: the window slides. Only with a barrier must all that run end first.
 """
 
 from collections import deque
@@ -22,7 +22,7 @@ SplitKey = tuple[str, str]
 class SplitTurns:
     """The turns of sub-tasks in one pass over the waiting jobs: `waiting` are those neither refused nor admitted yet.
 
-    A split has as many turns as Jobs, each when that Job's would be. It uses them in the order of its sub-tasks.
+    Each Job of a split gives the split one turn in the queue; the turn goes to the next of its sub-tasks in order.
     """
 
     def __init__(self, jobs: Collection[JobState], waiting: Iterable[JobState]) -> None:
@@ -33,7 +33,7 @@ class SplitTurns:
         self._kept_back: set[SplitKey | None] = set()
 
     def in_order(self, units: Iterable[Unit]) -> Iterator[Unit]:
-        """The units, in the turn of each sub-task the next one of its split."""
+        """The units in order; each turn of a sub-task goes to the next sub-task of its split."""
         for unit in units:
             waiting = self._next.get(_split(unit[0]) or ("", ""))
             yield (waiting.popleft(),) if waiting else unit

@@ -1,4 +1,4 @@
-"""What readers of the ledger use: the log of changes, the reading methods, and the snapshot."""
+"""The ledger for its readers: the log of changes, the reading methods, and the snapshot."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass

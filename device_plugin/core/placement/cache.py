@@ -1,7 +1,7 @@
 """The score cache: the scores that policies gave every node, for the shapes that were decided most recently.
 
 Scores are computed again only for rows that changed. A policy with new workload tables makes all of its old scores
-void, and computing them anew takes longer than a decision may. So the old scores stay in use, with the policy that
+void, and computing all again takes longer than a decision may. So the old scores stay in use, with the policy that
 computed them, until all new scores are ready.
 """
 
@@ -24,7 +24,7 @@ MOST, MOST_BYTES, NODE_BYTES = 256, 24 * 2**20, 20
 BATCH = 512
 # Scoring this many nodes takes hardly longer than scoring one: where no more changed, upper bounds save no time.
 AT_ONCE = 48
-# Among upper bounds the FEW best are made exact first; if none of them wins, MORE times as many, and so on.
+# Among upper bounds the FEW best are made exact first; if none of them wins, MORE times that number, and so on.
 FEW, MORE = 6, 2
 
 Places = NDArray[np.int16]
@@ -186,7 +186,7 @@ class NodeScores(RowCache):
         return np.sort(values, axis=1)[:, -self._count :].sum(axis=1)
 
     def _taken(self, view: NodeView) -> Mask:
-        """Of each node the first wholly free cards, as many as are asked for; fewer where there are not enough."""
+        """The first wholly free cards of each node, up to the number asked for; fewer where there are not enough."""
         free = self._open(view) & view.untouched
         return free & (np.cumsum(free, axis=1) <= self.shape.request.whole)
 

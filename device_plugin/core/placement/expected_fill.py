@@ -25,7 +25,7 @@ from device_plugin.core.requests import Shape
 
 # Thousandths of a card that a wholly useless card costs.
 IDLE = 3.0
-# Thousandths of a card that opening an untouched node costs beside expected fill; decides nearly equal choices.
+# Thousandths of a card that opening an untouched node costs in addition to expected fill; decides nearly equal choices.
 OPENING = 9.0
 # Scores are rounded to this many digits; the sums of upper bounds differ from theirs by less than ERROR.
 DIGITS, ERROR = 6, 1e-9
@@ -43,7 +43,7 @@ class Worth:
         self.table: Floats = np.ascontiguousarray(
             (fill.worth - IDLE * fill.useless[:, None, :]).transpose(1, 0, 2)
         )
-        """Of shape (CPU prices, kinds, levels)."""
+        """Its shape is (CPU prices, kinds, levels)."""
         self._levels = fill.worth.shape[-1]
         self._flat: Floats = self.table.reshape(len(fill.cpu), -1)
 

@@ -17,7 +17,7 @@ from device_plugin.core.requests import Shape
 FREE_CARD = 1000.0
 # Prices of CPU that are tried, as multiples of the worth of an average pod of the workload per milli-CPU.
 CPU_PRICES = (0, .05, .1, .15, .2, .25, .3, .35, .4, .5, .6, .7, .85, 1.0, 1.3, 1.8, 3.0)  # fmt: skip
-# Of the pods that fit, only the better half is counted: pods come at random, but a card need not take each of them.
+# Only the better half of the pods that fit is counted: pods come at random, but a card need not take each of them.
 CHOOSY = 0.5
 # Thousandths that an untouched card is worth beyond its fill: decides ties, so that no card is opened without need.
 UNTOUCHED = 10.0
@@ -199,9 +199,9 @@ def _scarcity(demand: Demand, supply: Floats) -> Floats:
 
 
 # The worth of keeping the cards together that a pod of several cards takes: KEEPING, times the share of all wanted
-# cards that pods of its shape want, times the share that all pods of as many cards want minus FEW. With a smaller
-# share, keeping cards together costs more than it gains. The share is reduced by one standard error, because a small
-# sample may hold a pod of eight cards by chance.
+# cards that pods of its shape want, times the share that all pods of the same number of cards want minus FEW. With a
+# smaller share, keeping cards together costs more than it gains. The share is reduced by one standard error, because a
+# small sample may hold a pod of eight cards by chance.
 KEEPING, FEW = 0.3, 0.1
 # The shapes with the highest value that count; rarer ones change nothing.
 MOST = 32

@@ -27,7 +27,7 @@ LOOKS = 20_000
 MOST_MIB = 2**62
 
 Containers = Sequence[tuple[str, Request]]
-"""What each container asks for, by its name."""
+"""The request of each container, by its name."""
 Choice = Sequence[tuple[int, Slice]]
 
 
@@ -42,7 +42,8 @@ class Size:
 def completed(request: Request, mem_mib: int, units: int, groups: int) -> Size:
     """The size of `request` on a card of `mem_mib` MiB, `units` and `groups`; it may be more than the card has.
 
-    A missing half is completed in proportion, rounded up. Of a slice in percent it is the least that the card grants.
+    A missing half is completed in proportion, rounded up. For a slice in percent the size is the least that the card
+    grants.
     """
     if request.whole:
         return Size(mem_mib, groups)
@@ -382,8 +383,8 @@ def at_most(
 ) -> int:
     """An upper bound of the number of such pods that fit on `nodes` (None: all); exact for a slice, and whole cards.
 
-    Of a pod of several containers each is counted as if it were alone. Slices in percent are counted as if all were
-    rounded down. With `closed` cards count too that are not usable now. The table must be up to date.
+    Each container of a pod is counted as if it were alone. Slices in percent are counted as if all were rounded down.
+    With `closed` cards count too that are not usable now. The table must be up to date.
     """
     return limited(table, by_cards(table, request, closed=closed), request, nodes)
 

@@ -1,4 +1,4 @@
-"""Groups of nodes: a refusal told apart by the models of cards and the first reason of each node."""
+"""Groups of nodes: a refusal divided by the models of cards and the first reason of each node."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

@@ -3,7 +3,7 @@
     score(node) = sum over GPU, CPU, memory and disk of  weight * free share
 
 The free share of CPU, memory and disk is the node's allocatable amount minus its pods' requests, divided by the former.
-That of its GPUs is the mean of its cards' free shares:
+The free share of its GPUs is the mean of its cards' free shares:
 
     free(card) = 1 - max(granted memory share, granted share of core groups, used memory share, load)
 

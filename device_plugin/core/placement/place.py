@@ -199,7 +199,8 @@ class Placer:
         """True if none of `nodes` (None: all) has the cards for the request; false if one may have.
 
         It compares states of cards, which is much faster than computing scores, and decides most refusals. The table
-        must be up to date. What differs only in CPU and memory has one answer, which takes nothing of the `budget`.
+        must be up to date. Requests that differ only in CPU and memory share one answer; reading it takes nothing of
+        the `budget`.
         """
         if self._asked != self.table.seen or len(self._nowhere) >= MOST_ANSWERS:
             self._nowhere.clear()

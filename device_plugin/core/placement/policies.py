@@ -70,7 +70,7 @@ class BestFit(Policy):
 
 
 class Random(Policy):
-    """Choose a random node and card, anew for each decision: a baseline for the other policies."""
+    """Choose a random node and card for each decision: a baseline for the other policies."""
 
     lasting = False
 

@@ -45,7 +45,7 @@ _DETAILED = (
     Reason.MEMORY, Reason.CORES, Reason.TOO_LARGE, Reason.SLICES, Reason.OTHER_SLICES, Reason.MODEL
 )  # fmt: skip
 _NAMES, _SHOWN = 5, 40
-# What is added where core groups lack for a share in percent, though all shares of the card may sum to 100.
+# This is added where core groups lack for a share in percent, though all shares of the card may sum to 100.
 _SHARES = "; a share is of whole core groups, so shares of 100 % in all do not always fit"
 
 
@@ -248,7 +248,7 @@ class Causes:
     def _details(
         self, family: str, counts: Mapping[Reason, Ints], ranks: Ranks
     ) -> tuple[dict[Reason, str], dict[Reason, str]]:
-        """The details of each reason: exact ones, and ones that seldom change. `ranks` are those of offered cards."""
+        """The details of each reason: exact texts, and texts that seldom change. `ranks` are those of offered cards."""
         exact, about = {}, {}
         for reason, count in counts.items():
             if reason in _DETAILED:
@@ -262,7 +262,7 @@ class Causes:
         return exact, about
 
     def _texts(self, family: str, reason: Reason, count: Ints) -> tuple[str, str]:
-        """The details of a reason that `count` cards of each state have: exact ones, and ones that seldom change."""
+        """The details of a reason that `count` cards of each state have: exact, and as a text that seldom changes."""
         states = self._states
         hit = np.flatnonzero(count)
         if reason is Reason.MEMORY:

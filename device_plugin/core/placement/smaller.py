@@ -12,9 +12,9 @@ Fits = Callable[[PodRequest], bool]
 def smaller(request: PodRequest, fits: Fits) -> tuple[Request, ...]:
     """The largest requests that fit now, each smaller than the pod's own in one way; empty if none fits.
 
-    A slice is made smaller in memory alone, in core groups alone, and only if neither fits in both; one in percent in
-    that, and cards in their number. Only for a pod with one asking container: of several it is not known which
-    can ask for less. `fits` must be true for every request that is smaller than one that fits.
+    A slice is made smaller in memory alone, in core groups alone, and only if neither fits in both; a slice in percent
+    in its percent, and cards in their number. Only for a pod with one asking container: with several it is not known
+    which can ask for less. If `fits` is true for a request, it must be true for every smaller request.
     """
     if len(request.containers) != 1:
         return ()

@@ -40,8 +40,8 @@ class NodeTable(Columns):
     `there` marks the cells that hold a card. `host` is the free CPU (milli), memory and disk (MiB) of each node, and
     `host_most` the amounts that the node has in all; shape (3, nodes). `used`, of shape (2, nodes, cards), is the
     measured use of each card's memory and time, in percent. `kinds` numbers the kinds of cards, `states` groups equal
-    cards. `stamp`, of shape (nodes,), grows with every change of a row; `layout` grows when rows are assigned anew.
-    `position` is the row of each node by name; it is replaced with each layout and never changed.
+    cards. `stamp`, of shape (nodes,), grows with every change of a row; `layout` grows when all rows are assigned
+    again. `position` is the row of each node by name; it is replaced with each layout and never changed.
     """
 
     def __init__(self, ledger: Ledger, loads: Loads | None = None) -> None:
@@ -56,7 +56,7 @@ class NodeTable(Columns):
         self._load()
 
     def _load(self) -> None:
-        """Assign rows to all nodes anew and write all of them."""
+        """Assign new rows to all nodes and write all of them."""
         nodes = self._ledger.nodes()
         states = [state for name in nodes if (state := self._ledger.node(name)) is not None]
         kinds = sorted({CardKind.of(card.card) for state in states for card in state.cards})
@@ -182,7 +182,7 @@ class NodeTable(Columns):
     def _exchange(self, names: Collection[str]) -> None:
         """Write the rows of the nodes that came, went, or have other cards than before.
 
-        It takes some milliseconds at 5,000 nodes of 8 cards, a hundredth of a new layout. That is needed for
+        It takes some milliseconds at 5,000 nodes of 8 cards, a hundredth of a new layout. A new layout is needed for
         the first node, and if there are other kinds of cards now, or another width.
         """
         found = {name: state for name in names if (state := self._ledger.node(name)) is not None}

@@ -1,6 +1,6 @@
 """Find the fewest pods that must leave a node's cards so that a request fits there.
 
-A pod that holds more of a card than the request needs helps no more than one that holds just that. So among sets of
+A pod that holds more of a card than the request needs helps no more than a pod that holds just that. So among sets of
 equally few pods the set with the lowest ranks is chosen, however much its pods hold.
 """
 
@@ -155,7 +155,7 @@ def _least(pods: Sequence[str], fits: Fits, ranks: Ranks, budget: Budget) -> Vic
 
 
 def _spared(pods: Sequence[str], fits: Fits, ranks: Ranks) -> VictimSet:
-    """`pods` without the ones that need not leave; pods of the highest ranks are spared first."""
+    """`pods` without those that need not leave; pods of the highest ranks are spared first."""
     left = set(pods)
     for pod in sorted(pods, key=lambda pod: (-ranks[pod], pod)):
         if fits(left - {pod}):

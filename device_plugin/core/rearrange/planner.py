@@ -79,8 +79,8 @@ class Planner:
     ) -> MovePlan | None:  # fmt: skip
         """The first plan that `plan` makes of the options of the nodes, the cheapest first; None if it makes none.
 
-        Of equally cheap options the first is that of the node whose name comes first. At most `most` of them are
-        tried. `paced` may pause between nodes.
+        Equally cheap options come in the order of their nodes' names. At most `most` of them are tried. `paced` may
+        pause between nodes.
         """
         found = {node: self.option(node, request, ranks) for node in paced(nodes)}
         options = {node: option for node, option in found.items() if option is not None}
