@@ -110,12 +110,12 @@ class Allocator:
         """A value that changes whenever a refused pod may fit again."""
         return self._ledger.freed, self.groups.news
 
-    # What becomes of a reservation
+    # The changes of a reservation
 
     def nominate(self, pending: Pending, grant: Grant, seconds: float) -> None:
         """Hold `grant` for the pending pod for `seconds`.
 
-        Until the evicted pods have ended it counts beside theirs.
+        Until the evicted pods have ended it counts in addition to their grants.
         """
         with self._view.lock:
             until = self._clock() + seconds
@@ -173,7 +173,7 @@ class Allocator:
                 self._view.free(uid)
 
     def give_back(self, holder: Holder) -> None:
-        """Release a pod's reservation if it is WAITING: the pod was preempted or refused, or must be placed anew."""
+        """Release a pod's reservation if it is WAITING: the pod was preempted or refused, or must be placed again."""
         with self._view.lock:
             found = self._ledger.reservation(holder)
             if found is not None and found.stage is ReservationStage.WAITING:

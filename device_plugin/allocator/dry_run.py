@@ -49,7 +49,7 @@ class DryRun(Service):
         return answer()
 
     def more(self, pod: Pod, request: PodRequest, nodes: Sequence[str], most: int) -> int:
-        """The number of further pods like this one that fit now, at most `most`; nothing of them stays."""
+        """The number of further copies of this pod that fit now, at most `most`; nothing of them stays."""
         made: list[str] = []
         try:
             while len(made) < most:

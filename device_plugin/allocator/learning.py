@@ -72,7 +72,7 @@ class Learning:
 
     def _learnt(self, namespace: str, shape: Shape) -> Shape | None:
         """The shape to count, without uuids; None if its namespace has too many shapes."""
-        # A choice between equal cards tells nothing about later requests.
+        # A choice between equal cards says nothing about later requests.
         if shape.uuids != ANYTHING:
             shape = replace(shape, uuids=ANYTHING)
         if len(shape.models.include) + len(shape.models.exclude) > MOST_MODELS:

@@ -16,8 +16,8 @@ from device_plugin.core.placement.workload import Weighted
 log = logging.getLogger(__name__)
 
 Make = Callable[[Sequence[CardKind], Sequence[int], Sequence[Weighted]], WorkloadTables]
-# Tables are computed anew after FIRST arrivals, then each time after twice as many, and at last after each MOST
-# arrivals; at most every PAUSE_SECONDS, and for at most 1/10 of the time.
+# Tables are computed again after 64 arrivals (FIRST), then after 128, 256, 512 and 1,024, then after every further
+# 1,024 (MOST); at most every PAUSE_SECONDS, and for at most 1/10 of the time.
 FIRST, MOST = 64, 1024
 PAUSE_SECONDS, PAUSE_TIMES = 30.0, 9.0
 # Nodes that are scored at a time with the lock held: about 0.3 ms.

@@ -32,7 +32,7 @@ _SETTLED = {state.value for state in (PodState.BOUND, PodState.ENDED, PodState.N
 
 @dataclass(frozen=True, slots=True)
 class Cures:
-    """What would make room for a refused pod: the fewest ends, moves, and smaller requests that fit now."""
+    """The ways to a card for a refused pod: the fewest ends or moves of pods, and smaller requests that fit now."""
 
     ends_on: str = ""
     ends: tuple[str, ...] = ()

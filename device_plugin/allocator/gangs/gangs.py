@@ -1,8 +1,8 @@
 """Gangs: all of a group's pods get their reservations in one moment, or none does and the group holds nothing.
 
-kube-scheduler asks for one pod at a time. A pod that is asked for before all of its gang exist is refused; the one that
-completes the gang decides for all, and the others find their reservations when they are asked for. What follows for a
-gang is decided in `core/gang.py`; here it is done: to the ledger, within the time that refusals may take.
+kube-scheduler asks for one pod at a time. A pod that is asked for before all of its gang exist is refused; the pod that
+completes the gang decides for all, and the others find their reservations when they are asked for. `core/gang.py`
+decides the next step of a gang; this module carries it out: on the ledger, within the time that refusals may take.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -38,7 +38,7 @@ from device_plugin.core.roles import ALONE
 
 @dataclass(frozen=True, slots=True)
 class GangStatus:
-    """A gang as people see it; `pods` are their names, `why` says what it waits for, empty if for nothing.
+    """A gang as people see it; `pods` are their names, `why` says what it waits for, empty if it does not wait.
 
     It has several `sizes` where its pods' labels differ, which is wrong.
     """
@@ -279,7 +279,7 @@ class Gangs:
         }
         answer = place_all(members.values(), self._placer, self._ledger)
         if isinstance(answer, Refusal):
-            # What is known of every node is not kept for every gang.
+            # The details of every node are not kept for every gang.
             group = f"group {pods[0].gang.group}: "
             return Refusal.saying(answer.main, group + answer.text, group + answer.summary)
         # The reservations of a gang end together, by the deadline in its state.

@@ -1,6 +1,6 @@
 """Groups: pods with one `vgpu.io/group` label, in one namespace. A group is a gang if labels give its size.
 
-A group is what the labels of its namespace's pods say it is.
+Groups are defined by the labels of their namespace's pods alone; there is no object.
 """
 
 from collections import Counter

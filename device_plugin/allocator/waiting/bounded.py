@@ -11,7 +11,7 @@ class Bounded(Generic[Key, Value]):
     """Values by key: at most `most`, and at most `most_of_namespace` of one namespace.
 
     When there are too many, that namespace, or else the one with the most entries, loses its newest entry, or with
-    `lose_oldest` its oldest. Callers hold the view's lock, unless told otherwise.
+    `lose_oldest` its oldest. Callers hold the view's lock, unless a method says otherwise.
     """
 
     def __init__(self, most: int, most_of_namespace: int, *, lose_oldest: bool = False) -> None:

@@ -43,7 +43,7 @@ class _Entry:
 
 
 class Refusals:
-    """Refusals by request; beyond the bounds a namespace loses the one that it used least recently.
+    """Refusals by request; beyond the bounds a namespace loses its least recently used refusal.
 
     Callers hold the view's lock.
     """
@@ -102,7 +102,7 @@ class Refusals:
 
 
 class WaitsFor(Enum):
-    """What a refused pod waits for."""
+    """The kind of change that a refused pod waits for."""
 
     CARDS = "cards"
     """Only cards were missing: it may fit once the ledger's counter `gained` has grown."""
