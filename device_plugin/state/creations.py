@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 # Seconds for which a Job lacks pods before its events are read: the Job controller creates them meanwhile.
 LACKING_SECONDS = 3.0
-# Seconds between two reads of the events of a Job that still lacks pods: twice as many each time.
+# Seconds between two reads of the events of a Job that still lacks pods: doubled each time.
 FIRST_WAIT, LONGEST_WAIT = 5.0, 300.0
 # Reads at one time. Each may take as long as the API server may be silent.
 MOST_READS = 4
@@ -86,7 +86,7 @@ class FailedCreations:
         except ApiError as error:
             log.warning("events of job %s/%s cannot be read: %s", *managed.key, error)
             return
-        # A Job may lack a pod for another reason than an hour ago: one that has failed is replaced after a while.
+        # A Job may lack a pod for another reason than an hour ago: a failed pod is replaced after a while.
         since = lacking.since - SKEW_SECONDS
         new = [(at, event.message) for event in events if (at := seconds(event.at, 0.0)) >= since]
         if new:

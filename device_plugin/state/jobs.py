@@ -1,11 +1,11 @@
 """The Jobs of queues and their pods, from watch events, lists, reads and the answers to our own writes, in any order.
 
 A Job only moves forward: news with an older version than what is known changes nothing, so that the watch cannot take
-back what the answer to a write has told. Each Job is read into its JobSpec and its record when it is seen, not in each
+back what the answer to a write has shown. Each Job is read into its JobSpec and its record when it is seen, not in each
 round.
 
-Nor does its record go back: where its author has removed it, the one that is known counts, or what the engine keeps in
-the Job's status.
+Nor does its record go back: where its author has removed it, the last known record counts, or the copy that the engine
+keeps in the Job's status.
 """
 
 import threading
@@ -45,7 +45,7 @@ class _Read:
     lost: bool = False
 
     def planned_like(self, other: "_Read") -> bool:
-        """True if a plan cannot tell the two versions of a Job from each other."""
+        """True if the two versions of a Job are equal in all that a plan depends on."""
         if self.spec is None or other.spec is None:
             return self.spec is other.spec
         own, others = (self.spec, self.record, self.lost), (other.spec, other.record, other.lost)
@@ -54,7 +54,7 @@ class _Read:
 
 @dataclass(frozen=True, slots=True)
 class _Received:
-    """The progress and checkpoints that the programs of a pod told, and when, in seconds since 1970."""
+    """The progress and checkpoints that the programs of a pod reported, and when, in seconds since 1970."""
 
     report: ProgressReport
     at: float
@@ -199,10 +199,10 @@ class KnownJobs:
             self.forget_pod(uid)
         self._listed["pods of jobs"] = True
 
-    # What programs tell
+    # The reports of programs
 
     def on(self, node: str) -> bool:
-        """True if what is told there is of use: the pod of index 0 of a Job of a queue is bound to the node."""
+        """True if progress is read from the node: the pod of index 0 of a queued Job is bound to it."""
         # The list is made in one step of the interpreter, whatever other threads do.
         pods = map(self._pods.get, [*self._on.get(node, {}).values()])
         return any(pod is not None and pod.index == 0 and self._job_of(pod) is not None for pod in pods)
@@ -242,7 +242,7 @@ class KnownJobs:
         read = self._jobs.get(pod.owner_uid)
         return read if read is not None and read.job.namespace == pod.namespace else None
 
-    # What is known
+    # The known Jobs
 
     def managed(self) -> Mapping[JobKey, Managed]:
         """The Jobs that can be read, by namespace and name."""
@@ -251,7 +251,7 @@ class KnownJobs:
             return {spec.key: self._managed(read, spec) for read, spec in found if spec is not None}
 
     def renewed(self, managed: Managed) -> Managed | None:
-        """`managed` with the newest version of its Job, if no plan can tell the two from each other; else None."""
+        """`managed` with the newest version of its Job, if the two are equal for any plan; else None."""
         with self._lock:
             read = self._jobs.get(managed.job.uid)
             if read is None or read.spec is None:

@@ -16,9 +16,9 @@ from device_plugin.core.jobs.rules import STRANDED_S
 from device_plugin.core.pods import Pod
 from device_plugin.core.timestamps import seconds
 
-# Seconds for which a Job neither starts nor grows after its pods were refused: twice as many each time.
+# Seconds for which a Job neither starts nor grows after its pods were refused: doubled each time.
 FIRST_PAUSE, LONGEST_PAUSE = 60.0, 3600.0
-# A sub-task that has run for less than this may be ended for another Job, and begins anew.
+# A sub-task that has run for less than this may be ended for another Job, and begins again.
 YOUNG_SECONDS = 60.0
 # A count of checkpoints that was received longer ago than this may have grown since.
 RECEIVED_SECONDS = 30.0
@@ -31,10 +31,10 @@ class Managed:
     `past` is that of the record as far as it stands in the Job's status, and the record is `lost` if the Job itself
     does not have it any more. `checkpoint` is the last request for one to the program of index 0, and `saved` how many
     that program had saved by what the agent of its node said at `received`, in seconds since 1970; `progress` is what
-    it told then, and `history` what it has told until then, None if nothing. `rigid` says why the API server does not
-    let its width be changed, if so, and `refusal` why it refuses pods that the Job lacks, if it does. `pin` is the
-    label of nodes, and its value, that its pods are bound to when it starts, None for any nodes. `stranded_seconds` is
-    how long a pod may wait for a node, or take to end, before the Job does not go on as it is.
+    it reported then, and `history` what it has reported until then, None if nothing. `rigid` says why the API server
+    does not let its width be changed, if so, and `refusal` why it refuses pods that the Job lacks, if it does. `pin` is
+    the label of nodes, and its value, that its pods are bound to when it starts, None for any nodes. `stranded_seconds`
+    is how long a pod may wait for a node, or take to end, before the Job does not go on as it is.
     """
 
     job: Job
@@ -54,9 +54,9 @@ class Managed:
     stranded_seconds: float = STRANDED_S
 
     def planned_like(self, other: "Managed") -> bool:
-        """True if a plan cannot tell the two from each other, whatever else of the Job has changed.
+        """True if the two are equal in all that a plan depends on, whatever else of the Job has changed.
 
-        What the program tells counts while a request for a checkpoint may wait for it.
+        The program's reports count while a request for a checkpoint may wait for them.
         """
         return self._planned() == other._planned()
 
@@ -156,7 +156,7 @@ class Managed:
     def as_written(self) -> bool:
         """True if the engine started the running Job with the width that its author wrote, and it has that width.
 
-        Of a Job with widths it is the allowed one that is nearest to what was written.
+        For a Job with widths that is the allowed width nearest to what was written.
         """
         record, width = self.record, self.job.width
         if record is None or self.job.suspend or record.before or not record.applied:
@@ -251,7 +251,7 @@ class Managed:
     def leaving(self, width: int) -> Iterator[Pod]:
         """The pods that a width of `width` has no place for: those of the highest indexes.
 
-        Of a split only all leave: its window slides over the indexes.
+        From a split all pods leave or none: its window slides over the indexes.
         """
         if width and self.spec.parts:
             return iter(())
@@ -283,7 +283,7 @@ class ManagedJobs(Protocol):
 
 
 def planned(job: Job) -> Job:
-    """The part of a Job that a plan depends on beside its JobSpec and its record.
+    """The part of a Job that a plan depends on in addition to its JobSpec and its record.
 
     A tenant may write the rest, such as metadata, as often as the API server takes it.
     """

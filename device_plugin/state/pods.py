@@ -57,7 +57,7 @@ def concerns_us(pod: Pod, resources: Collection[str]) -> bool:
 def later(known: Pod, news: Pod, *, watched: bool) -> Pod:
     """The later of two views of one pod: a binding is never taken back, so old news cannot free a slice.
 
-    An end is taken back only by the watch, whose news is in order: its kubelet rewrites one that somebody forged.
+    An end is taken back only by the watch, whose news is in order: its kubelet rewrites an end that somebody forged.
     """
     if (known.node and not news.node) or (known.ended and not (news.ended or watched)):
         return known
@@ -80,7 +80,8 @@ def taken_back(before: Pod | None, now: Pod, reserved: Reservation) -> bool:
 
     It names the node of a pod that waits before its binding, for a volume for instance, and withdraws that name when
     the pod is preempted or what it waits for failed (1.35 and later). Otherwise the pod shows a refusal that it did not
-    show when it was asked for; that of a gang may be told late, because the gang's last pod reserves for all.
+    show when it was asked for. This does not count for a gang's pods: their refusal may predate the reservation that
+    the gang's last pod made for all.
     """
     node = reserved.grant.node
     if before is not None and before.nominated == node != now.nominated:
@@ -94,8 +95,8 @@ def sound_grant(
 ) -> Grant | None:
     """The grant of a bound pod, or None if it has none. Raises AnnotationError if it is not this pod's.
 
-    What its cards report now makes no difference: a card may shrink, or be away, and what was granted stays held. What
-    we reserved need not be read if it is written as it was.
+    The present inventory makes no difference: a card may shrink, or be away, and granted slices stay held. A grant that
+    is written as we reserved it need not be read again.
     """
     ours = reserved.grant if reserved is not None else None
     if ours is not None and ours.node == pod.node and ours.encode() == pod.annotation(annotations.GRANT):
@@ -106,7 +107,7 @@ def sound_grant(
 class KnownPods:
     """The pods that ask for slices or hold some, by uid: as they were last heard of, where they are, which are gone.
 
-    Callers hold the view's lock, unless told otherwise.
+    Callers hold the view's lock, unless a method says otherwise.
     """
 
     def __init__(self, prefixes: Collection[str]) -> None:
@@ -121,7 +122,7 @@ class KnownPods:
         return known.pod if known else None
 
     def all(self) -> list[Pod]:
-        """All of them, ended ones that still exist included. It needs no lock."""
+        """All of them, with ended pods that still exist. It needs no lock."""
         # A list of values is made in one step of the interpreter, whatever other threads do.
         return [known.pod for known in list(self._known.values())]
 

@@ -5,8 +5,8 @@ slices, nothing changes. When they are free, they are held without a pod, for th
 Decisions for pods of the beneficiary do not see that holding, and what they take is taken from it.
 
 Admission lets only the job engine write records, whether the engine is installed or not. A promise holds no more than
-pods of its own Job have held, and nothing that somebody else holds. Only when this process starts, pods that a record
-names may be gone already: then the record is believed, as a grant is, as far as nobody holds the slices.
+pods of its own Job have held, and nothing that somebody else holds. Only when this process starts may pods that a
+record names be gone already: then the record is believed, as a grant is, for slices that nobody holds.
 """
 
 from collections import defaultdict
@@ -76,7 +76,7 @@ class _Leaving:
 
 @dataclass(slots=True)
 class _Promise:
-    """What is promised to one beneficiary on one node: the leaving pods by UID.
+    """The promise to one beneficiary on one node: the leaving pods by UID.
 
     `before` are the pods of the beneficiary that held slices there already.
     """
@@ -88,7 +88,7 @@ class _Promise:
 class Promises:
     """All promises. Callers hold the view's lock. Without any promise each call costs one look at an empty dict.
 
-    `clock` is that of the view, `wall` tells the seconds since 1970.
+    `clock` is that of the view, `wall` returns the seconds since 1970.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class Promises:
         if self._begun:
             self._apply(changed)
 
-    # What follows from changes of pods and nodes
+    # Changes of pods and nodes
 
     def changed(self, node: str, uid: str = "") -> None:
         """The holding of the pod changed, or the cards of the node did."""
@@ -336,7 +336,7 @@ class Promises:
         if pod is not None:
             held = self._ledger.grant(uid) or (_granted(pod) if believed else None)
         else:
-            # Of a pod that came and went while this process watched, more would be known than its name.
+            # If the pod had come and gone while this process watched, more than its name would be known.
             held = grant if believed and not self._pods.is_gone(uid) else None
         if held is None:
             return None

@@ -47,7 +47,7 @@ class Giver:
 class ResizeRecords:
     """All Jobs of queues. Callers hold the view's lock.
 
-    `clock` is that of the view, `wall` tells the seconds since 1970.
+    `clock` is that of the view, `wall` returns the seconds since 1970.
     """
 
     def __init__(self, faults: Faults, clock: Callable[[], float], wall: Callable[[], float]) -> None:

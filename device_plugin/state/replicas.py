@@ -11,7 +11,7 @@ class LiveReplicas:
     def __init__(self, name: str, namespace: str) -> None:
         self._name = name
         self._namespace = namespace
-        # By controller's UID: its pods that live. Of others than ours few are in this namespace.
+        # By controller's UID: its pods that live. Few pods of other controllers than ours are in this namespace.
         self._pods: dict[str, frozenset[str]] = {}
         self._owners: dict[str, str] = {}
 

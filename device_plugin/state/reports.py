@@ -1,7 +1,7 @@
 """Reports of agents: slices whose containers outlive their pod, which stay held, and what is wrong with living pods.
 
 Agents report both in their node's inventory; a report counts only for the cards of its own node, whatever pods it
-names. The API server does not tell whether the containers of a force-deleted pod have ended. The agent sees it, and
+names. The API server does not show whether the containers of a force-deleted pod have ended. The agent sees it, and
 reports those that still run; so the grant stays held for VANISHED_SECONDS, then for as long as a report names it. If
 the agent or the API server is down in that time, the slices are free here, and the agent's PreStartContainer makes a
 successor wait.
@@ -29,10 +29,11 @@ MOST_NAMED = 3
 
 
 class CardChanges:
-    """Bounds how often the cards of a node may change: other kinds of cards make the node table be built anew.
+    """Bounds how often the cards of a node may change: with other kinds of cards the node table is built again.
 
-    That takes 0.2 s at 5,000 nodes, with the lock held, and an agent may write its inventory at any rate. Changes that
-    come too often wait; until then the node keeps its old cards and gets no new slices. Callers hold the view's lock.
+    Building it takes 0.2 s at 5,000 nodes, with the lock held, and an agent may write its inventory at any rate.
+    Changes that come too often wait; until then the node keeps its old cards and gets no new slices. Callers hold the
+    view's lock.
     """
 
     def __init__(self) -> None:

@@ -1,10 +1,11 @@
 """The cluster as the watches show it: pods, inventories, reports, promises and loads, and who holds what in the ledger.
 
 The ledger holds the grant of every bound pod that has not ended, every reservation, what containers hold that outlive
-their pod, and what is kept for jobs. What is known of a pod only moves forward (unbound, bound, ended, gone), so watch
-events, lists, reads and our own bindings may come in any order. Only an end may be taken back, by the watch alone.
+their pod, and what is kept for jobs. The known state of a pod only moves forward (unbound, bound, ended, gone), so
+watch events, lists, reads and our own bindings may come in any order. Only an end may be taken back, by the watch
+alone.
 
-Nothing is decided here: what follows from a change for pods that wait is up to the followers.
+Nothing is decided here: the followers decide what a change means for waiting pods.
 """
 
 import threading
@@ -36,7 +37,7 @@ Item = TypeVar("Item")
 
 
 class Follower(Protocol):
-    """Is told of changes of pods that ask for slices or hold some. The view's lock is held."""
+    """Observes changes of pods that ask for slices or hold some. The view's lock is held."""
 
     def see(self, pod: Pod, before: Pod | None) -> None:
         """There is news of a pod, which was `before` until now; the ledger does not show it yet."""
@@ -54,7 +55,7 @@ class Follower(Protocol):
 class ClusterView:
     """Take `lock` around several calls that belong together; each call takes it too.
 
-    `decode` reads the grants of pods. It returns and raises what Grant.decode does; an adapter has one that is faster.
+    `decode` reads the grants of pods. It returns and raises what Grant.decode does; an adapter has a faster one.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class ClusterView:
         self.nodes_listed = False
         self.jobs_listed = False
         self._card_changes = CardChanges()
-        # Of all nodes, by name: the number of the last change that was seen.
+        # By name of each node: the number of the last change that was seen.
         self._node_versions: dict[str, int] = {}
         self._clock = clock
         self._decode = decode
@@ -137,7 +138,7 @@ class ClusterView:
                 follower.account(now, before, changed=changed)
 
     def known(self, pod: Pod) -> Pod:
-        """The pod as it is known here; one that the watch has not shown yet is recorded as `pod` shows it.
+        """The pod as it is known here; a pod that the watch has not shown yet is recorded as `pod` shows it.
 
         kube-scheduler may be ahead of our watch, and does not ask again before something changes.
         """
@@ -175,7 +176,7 @@ class ClusterView:
     def doubt_pods(self) -> None:
         """Let the next news of each pod count as it is: etcd was restored, and a list of all pods follows.
 
-        What is learnt from now on stays, whatever that list says: it may be read before a Binding of ours is done.
+        News that comes from now on stays, whatever that list says: it may be read before a Binding of ours is done.
         """
         with self.lock:
             self.pods.doubt()
@@ -220,7 +221,7 @@ class ClusterView:
                 self.faults.put(node.name, Fault("inventory", node.name, fault))
             else:
                 self.faults.clear("inventory", node.name)
-            # Of the thousands of nodes without cards nothing need be known.
+            # Nothing need be known of the thousands of nodes without cards.
             self._set_inventory(node.name, taken, node.room)
 
     def forget_node(self, name: str) -> None:
@@ -302,7 +303,7 @@ class ClusterView:
             return found
 
     def suspects(self) -> set[str]:
-        """Nodes where grants may overlap, each told once."""
+        """Nodes where grants may overlap; each is returned once."""
         with self.lock:
             suspects, self._suspects = self._suspects, set()
             return suspects
