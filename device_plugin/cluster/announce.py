@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 def announce(api: Api, pod: Pod, event: Event, text: str) -> None:
     """Write an event about the pod; if the API server refuses it, only a line of the log says so.
 
-    Call it after the action that it tells of.
+    Call it after the action that the event reports.
     """
     try:
         api.post_event(PODS, pod, event, text, warning=event.about.warning)

@@ -1,7 +1,8 @@
 """/bind: write the Binding, the only write per pod. It carries the grant, so no reader sees one without the other.
 
-A Binding without an answer may still have happened, and its slices stay reserved until a read of the pod tells. The API
-server drops a request after BIND_SECONDS, so a pod that is unbound twice as long after the sending stays unbound.
+A Binding without an answer may still have happened, and its slices stay reserved until a read of the pod shows whether
+it did. The API server drops a request after BIND_SECONDS, so a pod that is unbound twice as long after the sending
+stays unbound.
 """
 
 import logging

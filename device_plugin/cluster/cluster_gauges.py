@@ -151,7 +151,7 @@ class ClusterGauges(Service):
 
 
 def _bounds(made: Allocator) -> Mapping[str, Bound]:
-    """All that grows with pods that wait, beside the pods themselves."""
+    """All that grows with the waiting pods, except the pods themselves."""
     room = made.waiting
     refused, waiting, queue, postponed = room.refusals.kept, room.pods, room.preemption, room.postponed
     scores, learnt, lists = made.placer.scores, made.learning, made.gangs.offered

@@ -1,12 +1,13 @@
 """Deletions of pods by the leader, each with an event that says why.
 
 Two live grants may overlap though one leader, fenced, makes them all: somebody wrote that a pod had ended whose
-containers run, and its slice was granted again. Whoever runs keeps the slice, and the other pod is deleted, so that its
-owner makes another, which is placed anew. The agent of the node has the last word: it starts no container on slices
-that another one uses, and reports the one that it refuses. Before, a pod that does not run goes in favour of one that
-does, and of two that do not run the one bound later; of two that run, by what their status says, neither.
+containers run, and its slice was granted again. The pod that runs keeps the slice, and the other pod is deleted, so
+that its owner makes a new one, which is placed again. The agent of the node has the last word: it starts no container
+on slices that another container uses, and reports the container that it refuses. Before that, a pod that does not run
+is deleted in favour of a pod that runs; if neither runs, the pod bound later is deleted; if both run by their status,
+neither is.
 
-A pod whose limits may not hold is deleted where the operator wants that: one in which something covers the files that
+A pod whose limits may not hold is deleted where the operator wants that: a pod in which something covers the files that
 its agent mounted (`coveredPods`), or that uses its card past the library (`enforcement` of the card's family). Its
 agent reports it in the node's inventory, and in an event.
 """
@@ -41,9 +42,9 @@ _REFUSED = (
 
 
 def losers(inventory: Inventory | None, held: Collection[tuple[Pod, Grant]]) -> list[Conflict]:
-    """The conflicts on one node that end a pod: each names a pod that does not run, and one that it conflicts with.
+    """The conflicts on one node that end a pod: each names a pod that does not run, and the other pod.
 
-    The other one runs, or was bound earlier. Where neither is known, the agent decides.
+    The other pod runs, or was bound earlier. Where neither is known, the agent decides.
     """
     running: set[Holder] = {pod.uid for pod, _ in held if _runs(pod)}
     ledger = Ledger()

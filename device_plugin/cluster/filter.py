@@ -15,7 +15,7 @@ from device_plugin.core.pods import Pod
 from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import PodRequest
 
-# What this replica waits for is in its /readyz and log: a text that changes would make kube-scheduler write it again.
+# The /readyz and the log say what this replica waits for: a text that changes would make kube-scheduler write it again.
 NOT_YET = "vgpu places no pods at the moment; kube-scheduler is made to ask again once it does"
 
 

@@ -130,7 +130,7 @@ def _granted(snapshot: Snapshot, namespace_of: Callable[[Holder], str]) -> dict[
 
 
 def _of_models(snapshot: Snapshot) -> Iterator[Reading]:
-    """What the cards of each model can give; 0 for a model without a card that takes slices."""
+    """The room on the cards of each model; 0 for a model without a card that takes slices."""
     room: dict[tuple[str, str], list[CardState]] = {}
     for _, serving, state in _states(snapshot):
         cards = room.setdefault((state.card.family, state.card.model), [])

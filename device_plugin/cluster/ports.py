@@ -1,4 +1,4 @@
-"""Protocols of the services that the cluster service uses beside the API server; `wiring` connects the adapters."""
+"""Protocols of the services that the cluster service uses besides the API server; `wiring` connects the adapters."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -132,8 +132,8 @@ class Preemption(Service):
     ) -> MovePlan | None:
         """The plan with the fewest victims, after its grant is nominated for the pod; None if there is no plan.
 
-        Pods that are ending, and those in `going`, count as gone and are no victims. What is kept for the pod's job is
-        free for it.
+        Pods that are ending, and those in `going`, count as gone and are no victims. Slices that are kept for the pod's
+        job are free for it.
         """
         leaving = self._leaving(pending.pod)
         gone = self._gone(leaving, held, going)

@@ -2,7 +2,7 @@
 
 kube-scheduler asks again when something in the cluster changes. But it does not see every change that makes room: a
 reservation that expired, a gang that was dissolved, a Binding that failed. And it may ask before our watch has shown
-that a slice is free, and then not again for minutes. So we touch as many refused pods as there is room for; pods that
+that a slice is free, and then not again for minutes. So we touch the refused pods for which there is room; pods that
 kube-scheduler has asked for since are left out.
 
 No tenant can keep others from being touched. Namespaces take turns, and if kube-scheduler does not ask for a touched
@@ -61,7 +61,7 @@ class _Expected:
 
 
 class _Queue:
-    """Refused pods in the order in which they are tried: one of each namespace in turn.
+    """Refused pods in the order in which they are tried: namespaces take turns, one pod each.
 
     Within a namespace they have the order of kube-scheduler's queue. In a round that begins before the last one has
     ended, those that had no look in that one come first: however often it happens, each pod has its look.
@@ -206,8 +206,8 @@ class Touch(Service):
     def _expect_elsewhere(self) -> None:
         """Renew the grants of expected pods of which others have taken some.
 
-        kube-scheduler asks in its own order, so the first pod often gets the place that was found for another one; that
-        one then gets what is left, which would seem to be free. Of gangs, whose grants are many, it is not looked at.
+        kube-scheduler asks in its own order, so the first pod often gets the place that was found for another one; the
+        other pod then gets what is left, which would seem to be free. Gangs are not looked at: their grants are many.
         """
         with self._view.lock:
             for uid, expected in list(self._expected.items()):
@@ -244,7 +244,10 @@ class Touch(Service):
         return sorted(batch, key=lambda each: (each.pod.namespace in self._late, _queue_order(each.pod)))
 
     def _alike(self, waiting: Waiting) -> object:
-        """A key that is equal for pods of which none fits if one does not: there may be room for one job alone."""
+        """A key that is equal for pods of one request: if one of them does not fit, none does.
+
+        Cards may be promised to one job: its pods have a key of their own.
+        """
         beneficiary = self._view.promises.of(waiting.pod)
         return (beneficiary, waiting.alike) if beneficiary else waiting.alike
 
@@ -284,7 +287,7 @@ class Touch(Service):
         return bool(grants)
 
     def _grants(self, pod: Pod, request: PodRequest, waiting: Waiting) -> Sequence[Grant]:
-        """The grants for the pod, or all of its gang, beside those of the expected pods; empty if it does not fit."""
+        """The grants for the pod, or all of its gang, next to those of the expected pods; empty if it does not fit."""
         gangs, ledger = self._allocator.gangs, self._view.ledger
         if request.gang is not None and not gangs.worth_asking(pod):
             return ()
