@@ -1,4 +1,4 @@
-"""Protocols of what the job engine uses beside the API server; `wiring` connects what implements them."""
+"""Protocols of the services that the job engine uses besides the API server; `wiring` connects the adapters."""
 
 from collections.abc import Sequence
 from typing import Protocol

@@ -34,10 +34,11 @@ from device_plugin.jobs.execute.stages import (
 from device_plugin.jobs.execute.writes import JOIN_SECONDS, Action, Write, answer_by
 from device_plugin.state.managed import Managed
 
-# A record has whole seconds: one that must count as later than another is made a second later at least, whatever the
-# clocks of two replicas say.
+# A record has whole seconds: a record that must count as later than another is made a second later at least, whatever
+# the clocks of two replicas say.
 LATER = 1.0
-# For so long a request for a checkpoint waits for the count of those before; without it no answer could be told.
+# Seconds for which a request for a checkpoint waits for the program's count of earlier ones; without it no answer could
+# be recognised.
 ASK_SECONDS = 30.0
 # The greatest number of a request for a checkpoint that is taken for real. Each record of a Job has the next number.
 MOST_ASKED = 2**31
@@ -54,12 +55,12 @@ _StopKey = tuple[str, str, bool]
 
 
 class Trial(Protocol):
-    """Tries whether replicas fit now, beside all that unended pods hold and all that is promised."""
+    """Tries whether replicas fit now, next to all that unended pods hold and all that is promised."""
 
     def take(self, wanted: Mapping[JobKey, int]) -> bool:
         """Hold further replicas of these jobs, all together; false, and nothing changes, if they do not fit.
 
-        What is promised to a job is free for it, and for it alone.
+        Cards that are promised to a job are free for it, and for it alone.
         """
 
     def may_fit(self, job: JobKey, count: int) -> bool:
@@ -67,7 +68,7 @@ class Trial(Protocol):
 
 
 class Executor:
-    """The writes that are due at one time. Made anew for each look at the Jobs."""
+    """The writes that are due at one time. A new one is made for each look at the Jobs."""
 
     def __init__(self, now: float, jobs: Mapping[JobKey, Managed], trial: Trial) -> None:
         self._now = now
@@ -392,7 +393,7 @@ class Executor:
             if after and managed.spec.parts
             else managed.leaving(after)
         )
-        # Without the grace period: no pod leaves before the width is written, and the record is written anew with it.
+        # Without the grace period: no pod leaves before the width is written, and the record is written again with it.
         answered = self._answer_by(managed) if managed.spec.checkpoint_seconds else self._now
         yield Write(Action.RECORD, managed, self._record(
             managed, before=before, after=after,
@@ -469,7 +470,7 @@ class Executor:
 
 
 def _grants(pods: Iterable[Pod]) -> Iterator[Grant]:
-    """The grants of bound pods; one that cannot be read is left out, so what it names is not promised."""
+    """The grants of bound pods; a grant that cannot be read is left out, so its slices are not promised."""
     for pod in pods:
         with suppress(AnnotationError):
             if (found := pod.grant()) is not None:

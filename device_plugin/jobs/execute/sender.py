@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 # Seconds after which a decision is looked at again before it is carried out.
 FRESH_SECONDS = 10.0
-# Seconds until a write that was refused is tried again: twice as many each time.
+# Seconds until a write that was refused is tried again: doubled each time.
 FIRST_PAUSE, LONGEST_PAUSE = 5.0, 300.0
 # Seconds until a Job whose write met conflicts is written again: doubled each time.
 FIRST_CONFLICT, LONGEST_CONFLICT = 0.5, 30.0
@@ -68,7 +68,7 @@ class Sender:
     ) -> bool:
         """Send the writes, which were decided at `decided` of the clock; false if one was not done.
 
-        Then the others are not sent either: they are decided again. What comes late is sent as far as it holds: where
+        Then the others are not sent either: they are decided again. A late write is sent only if it still holds: if
         nothing has changed that a plan of its Job depends on, and `holds` is true.
         """
         done = True

@@ -1,4 +1,4 @@
-"""The stage that a change of a Job's width has reached, told from the Job, its pods and its record alone.
+"""The stage that a change of a Job's width has reached, by the Job, its pods and its record alone.
 
     shrink, stop:   ASKED → (a checkpoint) → LEAVING → FREED → OVER
                                                      → OVERDUE → OVER
@@ -49,7 +49,7 @@ RELEASING = (Stage.ASKED, Stage.LEAVING, Stage.FREED)
 
 
 def stage(managed: Managed, now: float) -> Stage:
-    """The stage of the change that the Job's record tells of; its author may have ended that one by its number."""
+    """The stage of the change in the Job's record; the Job's author may have ended that change by its number."""
     record = managed.record
     if record is None:
         return Stage.NONE

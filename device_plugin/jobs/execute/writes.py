@@ -1,4 +1,4 @@
-"""Writes: one patch of one object each. What they say is fixed here; whether they are sent is decided elsewhere.
+"""Writes: one patch of one object each. This module fixes what they say; whether they are sent is decided elsewhere.
 
 Every patch of a Job carries the version of the Job that it was decided on, so the API server refuses it if anybody has
 written since. Completions and parallelism always change in one patch: with parallelism alone the Job controller would
@@ -47,8 +47,9 @@ class Action(Enum):
 class Write:
     """One patch about a Job. `record` is the record that it leaves on the Job; None where it leaves the old one.
 
-    `width` is the parallelism that it sets, None where it leaves the width as it is. The record of a request for a
-    checkpoint is `asked` when that is. `pool` is the one that it gives the Job to, empty where it leaves that as it is.
+    `width` is the parallelism that it sets, None where it leaves the width as it is. In a request for a checkpoint,
+    `record.asked` is the time of the request. `pool` is the pool that it gives the Job to, empty where it leaves the
+    pool as it is.
     """
 
     action: Action
@@ -109,7 +110,7 @@ class Write:
 
     @property
     def body(self) -> Object:
-        """The merge patch; of one that `keeps` conditions are merged by their types."""
+        """The merge patch; if the write `keeps`, conditions are merged by their types."""
         metadata: dict[str, object] = {}
         if self.action is not Action.ASK:
             metadata["resourceVersion"] = self.managed.job.version

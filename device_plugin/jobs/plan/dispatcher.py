@@ -1,7 +1,8 @@
 """The dispatcher: which pools need a planner, and which pool gets the jobs that fit several.
 
-A job is given to the pool that would start it first: one where it fits now, among those and otherwise the one with the
-least waiting work for its cards. What is chosen stands on the Job. It may change as long as the Job has never run.
+A job is given to the pool that would start it first: a pool where it fits now, else any pool that it fits; among
+several, the pool with the least waiting work for its cards. The choice is recorded on the Job. It may change as long as
+the Job has never run.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

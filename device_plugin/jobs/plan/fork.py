@@ -28,7 +28,7 @@ EXACT = 1e-9
 
 
 class Fork:
-    """A ledger of its own with a placer over it, which catches up with the view's ledger; made once, used in turn."""
+    """A ledger of its own with a placer over it, which catches up with the view's ledger; made once, used again."""
 
     def __init__(self, holdings: Holdings) -> None:
         self._holdings = holdings
@@ -191,7 +191,7 @@ class Free:
 
 
 class Expected(NamedTuple):
-    """The replicas of a Job that take cards beside the pods that hold some.
+    """The replicas of a Job that take cards in addition to the pods that hold some.
 
     `admitted` are those that the engine lets run, and `others` pods beyond them, as of a width that an author wrote.
     """
@@ -224,9 +224,9 @@ class Unadmitted:
 def expected(job: Managed, now: float) -> Expected:
     """The replicas of a Job for which room is held.
 
-    Of those that do not exist no more are expected than the engine lets run: of a width that somebody else wrote the
-    pods may never come. The Job controller's counts are in it: our watch of pods may be behind, and pods of a Job that
-    was stopped live on. Pods that have waited for PLACE_SECONDS are not: something else keeps them, such as their
+    Replicas that do not exist are expected only up to the width that the engine lets run: pods of a width that somebody
+    else wrote may never come. The Job controller's counts are in it: our watch of pods may be behind, and pods of a Job
+    that was stopped live on. Pods that have waited for PLACE_SECONDS are not: something else keeps them, such as their
     affinity to other pods, and the cards that are free are of use to other jobs. Nor are pods that the API server
     refuses to create.
     """
@@ -234,7 +234,7 @@ def expected(job: Managed, now: float) -> Expected:
         return Expected()
     width = min(job.created if job.refused else job.due, job.admitted)
     counted = [pod for pod in job.pods if pod.node or now - seconds(pod.created, now) >= PLACE_SECONDS]
-    # Pods that are replaced before they have ended hold cards beside those that come.
+    # Pods that are replaced before they have ended hold cards in addition to the new pods.
     staying = counted if job.waits_for_ends else [pod for pod in counted if not pod.deleting]
     admitted = max(0, width - len(staying))
     there, ending = job.created, job.job.terminating

@@ -12,8 +12,8 @@ clocks show: let its holder send its last renewal at R.
   most).
 - Another replica counts 10.5 s from when it saw this renewal, which is after R. The half second between covers clocks
   that do not run at the same rate.
-- A watch tells it of each renewal at once, and it asks for the Lease at the moment at which those 10.5 s are over: so
-  it holds the Lease by R + 11 s. A watch that lags or is broken makes it count from a later moment. It never takes the
+- A watch shows it each renewal at once, and it asks for the Lease at the moment at which those 10.5 s are over: so it
+  holds the Lease by R + 11 s. A watch that lags or is broken makes it count from a later moment. It never takes the
   Lease by what the watch said alone: it reads the Lease, and its write names the version that it read.
 """
 
@@ -34,8 +34,8 @@ log = logging.getLogger(__name__)
 # end of another's Lease it may be taken.
 RENEW_SECONDS, LEASE_SECONDS = 2.0, 11.0
 FENCE_SECONDS, EARLY_SECONDS = 7.0, 0.5
-# Seconds for which a note that was read counts, and after which nobody acts by a note that was replaced: as long as
-# that, and a write that was sent in the last moment.
+# Seconds for which a note counts after it was read; and seconds after which no replica acts by a note that was
+# replaced: the former, and the time of a write that was sent in the last moment.
 NOTED_SECONDS, REPLACED_SECONDS = 10.0, 15.0
 # Seconds for which a Lease that nobody holds is left to a replica that holds fewer.
 LEFT_SECONDS = 6.0
@@ -61,7 +61,8 @@ class PoolLeases:
         self._replicas = replicas
         self._dispatcher = Candidate(api, lease, self._election(), clock, time, self._note)
         self._candidates: dict[int, Candidate] = {}
-        # Since when nobody holds a Lease, and among which replicas they were shared out last.
+        # By number of a Lease: since when nobody holds it. And the replicas among which the Leases were shared out
+        # last.
         self._free_since: dict[int, float] = {}
         self._shared_among: frozenset[str] = frozenset()
         # Since when the note says that there are several pools of which none has a planner.
@@ -77,7 +78,7 @@ class PoolLeases:
         """Say, as the dispatcher, which pools need a planner each; None: one planner is enough for all."""
         self._wanted, self._decided = pools, True
 
-    # What this replica may do
+    # The rights of this replica
 
     def dispatches(self) -> bool:
         """True while no other replica can be the dispatcher."""
@@ -121,7 +122,7 @@ class PoolLeases:
     def renew(self) -> float:
         """Renew the Leases of this replica, and take those that are its share; returns when to call again, in seconds.
 
-        That is after RENEW_SECONDS, or as soon as another replica's Lease may be taken. Raises ApiError.
+        The next call is due after RENEW_SECONDS, or as soon as another replica's Lease may be taken. Raises ApiError.
         """
         self._was_dispatcher = self.dispatches()
         self._dispatcher.attempt()
@@ -234,7 +235,7 @@ def _encoded(numbers: Numbers) -> str:
 
 
 def _decoded(note: str) -> Numbers:
-    """The pools in a note; none in one that cannot be read, which the dispatcher replaces."""
+    """The pools in a note; none if the note cannot be read: the dispatcher then replaces it."""
     return dict(_pools(note)) if note else {}
 
 

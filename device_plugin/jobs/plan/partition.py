@@ -27,7 +27,8 @@ from device_plugin.state.managed import Managed
 class PoolChoice:
     """Jobs that are planned together and wait, and the pools that they fit.
 
-    `pool` is the one that they are given to, None until one is chosen. It may change as long as none of them has run.
+    `pool` is the pool that they are given to, None until a pool is chosen. It may change as long as none of them has
+    run.
     """
 
     unit: UnitKey
@@ -108,7 +109,7 @@ def _pinned(job: Managed, pool: Pool, key: str) -> Managed:
 
 
 class Partitions:
-    """The newest partition of all Jobs and cards; made anew when one of them has changed."""
+    """The newest partition of all Jobs and cards; made again when one of them has changed."""
 
     def __init__(self, known: KnownJobs, holdings: Holdings) -> None:
         self._known = known

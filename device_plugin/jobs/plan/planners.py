@@ -33,8 +33,8 @@ class PoolPlanner:
 class Planners:
     """Makes a planner for each pool of which this replica holds the Lease, and runs their rounds.
 
-    One thread calls `step`; the other methods may be called from any. `clock` is for ages; `work` tells the seconds of
-    processor time that the calling thread has had.
+    One thread calls `step`; the other methods may be called from any. `clock` is for ages; `work` returns the seconds
+    of processor time that the calling thread has had.
     """
 
     def __init__(
@@ -106,10 +106,10 @@ class Planners:
         jobs = PoolJobs(self._known, self._partitions, pool)
         return PoolPlanner(name, self._make(jobs, PoolHoldings(self._holdings, nodes), leads))
 
-    # What is shown
+    # The state that is shown
 
     def all(self) -> Collection[PoolPlanner]:
-        """The planners of this replica, or the one that plans nothing where it has none."""
+        """The planners of this replica; if it has none, the planner that plans nothing."""
         return tuple(self._of_pools.values()) or (self._whole,)
 
     def planning(self) -> Collection[PoolPlanner]:
@@ -118,7 +118,7 @@ class Planners:
         return [self._whole, *found] if self._leases.plans_all() else found
 
     def why_not(self) -> str:
-        """What keeps this replica from saying what is planned, as text; empty if nothing does."""
+        """A text that says what keeps this replica from showing the plan; empty if nothing does."""
         if self._partition is None:
             return self._whole.rounds.why_not()
         return "" if self._leases.dispatches() or self._of_pools else "another replica holds the Lease"

@@ -1,8 +1,8 @@
 """Rates that are learnt from Jobs with a goal while they run: samples a second of a model on some cards of one model.
 
-The program of such a Job tells how far it is in a unit of its own, and the Job says how many samples that is in all.
-Both can be false, so they count for Jobs of the same namespace only, and only where the operator's table of
-rates has no line.
+The program of such a Job reports how far it is in a unit of its own, and the Job says how many samples that is in all.
+Both can be false, so they count for Jobs of the same namespace only, and only where the operator's table of rates has
+no line.
 """
 
 from collections.abc import Collection, Mapping
@@ -15,12 +15,12 @@ from device_plugin.core.ledger import Snapshot
 from device_plugin.jobs.ports import Holdings
 from device_plugin.state.managed import Managed, ManagedJobs
 
-# Seconds between two looks at what the Jobs have told.
+# Seconds between two looks at the reports of Jobs.
 LOOK_SECONDS = 60.0
 
 
 class RateLearning:
-    """The operator's `table` of rates, and what was learnt beside it. One thread calls it."""
+    """The operator's `table` of rates, and the rates learnt in addition. One thread calls it."""
 
     def __init__(self, known: ManagedJobs, holdings: Holdings, table: Rates) -> None:
         self._known = known
@@ -30,7 +30,7 @@ class RateLearning:
         self._looked = -inf
 
     def look(self, now: float) -> bool:
-        """Learn from what Jobs have told since the last look, if that is long enough ago; true if any has told.
+        """Learn from Jobs' reports since the last look, if that is long enough ago; true if there are any.
 
         `now` is the wall clock's.
         """
@@ -63,7 +63,7 @@ class RateLearning:
 
 
 def _told(managed: Managed, since: float) -> bool:
-    """True if the Job has a goal, and has told since then how fast it is at the width that it has."""
+    """True if the Job has a goal, and has reported since then how fast it is at the width that it has."""
     history = managed.history
     if managed.spec.goal is None or history is None or not history.measured or history.at <= since:
         return False

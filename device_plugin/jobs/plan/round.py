@@ -1,6 +1,6 @@
 """Rounds: at every tick and after every change of a Job, plan, and carry out what the plan and the records say.
 
-A round ends when no write is due any more, or when one was not done: then what follows is decided anew in the next one.
+A round ends when no write is due any more, or when one was not done: then the rest is decided again in the next one.
 Where nothing has changed, a round costs a comparison.
 """
 
@@ -47,8 +47,8 @@ class Round:
     `short` is what jobs can have that wait for the width which they need, `refused` why others cannot be sized, and
     `uncreated` why the API server refuses pods of others. `starts` is when jobs are expected to have room that are next
     in their queues, and `closed` names the cards without which others cannot start, and that get no new slices now.
-    `missing` is what groups lack that are not complete. `unsized` says of jobs that have, or begin with, the width that
-    is written on them when they get the one that they need, and `silent` why some of them do not.
+    `missing` is what groups lack that are not complete. For jobs that have, or begin with, the width written on them,
+    `unsized` says when they get the width that they need, and `silent` why some of them do not.
     """
 
     at: float = -inf
@@ -102,7 +102,7 @@ class Rounds:
         return self._learning.rates(namespace)
 
     def limits(self, job: JobSpec) -> str:
-        """What keeps pods of the job from some of the nodes, as a sentence; empty if nothing does."""
+        """A sentence that says what keeps pods of the job from some of the nodes; empty if nothing does."""
         return self._holdings.nodes().limits(job.nodes)
 
     def step(self) -> None:
@@ -123,7 +123,8 @@ class Rounds:
         self._fork.begin(jobs.values())
         plan = self._planned(now, _with_refusals(jobs, uncreated), uncreated)
         cut = self._fork.search.cut
-        # What is carried out is tried with a budget of its own: it does not wait for what could not be looked at.
+        # Changes that are carried out are tried with a budget of their own: they do not wait for jobs that could not be
+        # looked at.
         self._fork.begin(jobs.values())
         done = self._carried_out(plan)
         jobs = self._known.managed()

@@ -32,7 +32,8 @@ class RoundInput:
 def eased(now: float, jobs: Mapping[JobKey, Managed], fork: Fork) -> Collection[JobKey]:
     """The waiting jobs that would fit by now on free cards, though others were asked to give way to them.
 
-    Those are only such to which nobody has given way yet. Of a group it is the one that is named for all of them.
+    A job is left out once another one has given way to it. For a group, the returned job is the one named in the
+    records.
     """
     reached = stages(jobs, now)
     asked = {
@@ -80,8 +81,8 @@ def _promised(
 ) -> Mapping[JobKey, int]:
     """By waiting job: the width with which it will run once others have given way to it, if that is room enough.
 
-    If it is not, as after the death of an engine that had asked only some of them, the job is planned anew. The jobs of
-    a group start together: a record names one of them.
+    If it is not, as after the death of an engine that had asked only some of them, the job is planned again. The jobs
+    of a group start together: a record names one of them.
     """
     groups, found = by_group(jobs.values()), dict[JobKey, int]()
     for key, giving in by_beneficiary(jobs, reached).items():
@@ -130,14 +131,14 @@ def _state(now: float, managed: Managed, reached: Stage, promised: int) -> JobSt
 
 
 def _telling(history: History | None) -> Telling:
-    """How much a Job's program has told of its progress."""
+    """How much of its progress a Job's program has reported."""
     if history is None:
         return Telling.NOTHING
     return Telling.LITTLE if history.remaining is None else Telling.ENOUGH
 
 
 def _remaining(managed: Managed, now: float) -> float | None:
-    """The work left, in seconds of one replica: by what its program tells, else by its declared duration."""
+    """The work left, in seconds of one replica: by its program's reports, else by its declared duration."""
     told = managed.history.remaining if managed.history is not None else None
     return declared_work(managed.spec, managed.author_width, managed.attained(now)) if told is None else told
 
@@ -148,7 +149,7 @@ def _phase(now: float, managed: Managed, reached: Stage, promised: int) -> tuple
     if job.suspend:
         if promised:
             return JobPhase.STARTING, promised
-        # What does not end on a node that died keeps nothing from starting elsewhere, unless it is waited for.
+        # Pods that do not end on a dead node keep nothing from starting elsewhere, unless they are waited for.
         leaving = managed.pods or job.active or job.terminating
         if leaving and (managed.waits_for_ends or reached is not Stage.OVERDUE):
             return JobPhase.STOPPING, 0
@@ -165,7 +166,7 @@ def _phase(now: float, managed: Managed, reached: Stage, promised: int) -> tuple
 
 
 def _partial(managed: Managed, now: float) -> bool:
-    """True if some pods of the Job will not come: they are refused, or something beside room keeps them from nodes."""
+    """True if some pods of the Job will not come: they are refused, or more than a lack of room keeps them back."""
     return bool(managed.refused or managed.stranded(now))
 
 

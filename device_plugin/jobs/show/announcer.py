@@ -26,8 +26,8 @@ log = logging.getLogger(__name__)
 
 # Events of one Job in an hour; what is beyond them is only in the log.
 MOST_IN_HOUR, HOUR = 20, 3600.0
-# A Job that waits is told so by this many of those at most, and in the first minute of its life: not all again where
-# another replica takes over.
+# A waiting Job gets a `JobWaits` event only while fewer than MOST_WAITS events wait to be posted, and only in the first
+# NEW_SECONDS of its life: a new leader does not repeat them all.
 MOST_WAITS, NEW_SECONDS = 500, 60.0
 # Events that one step posts: each may take as long as the API server may be silent.
 MOST_AT_ONCE = 10
@@ -42,7 +42,7 @@ class Announcer:
         self._known = known
         self._clock = clock
         self._waiting = Backlog()
-        # The UIDs of Jobs that wait and were told so; by Job: its UID, and why it is refused.
+        # The UIDs of waiting Jobs that were announced; by Job: its UID, and why it is refused.
         self._told: set[str] = set()
         self._refused: dict[JobKey, tuple[str, str]] = {}
         self._seen: Sequence[Round] = ()
@@ -50,14 +50,14 @@ class Announcer:
         self._began, self._counts = clock(), Counter[str]()
 
     def wrote(self, write: Write) -> None:
-        """Prepare the events that tell of a write."""
+        """Prepare the events that report a write."""
         for event, text in said(write):
             self._waiting.add(write.managed.job, event, text)
 
     def planned(self, rounds: Sequence[Rounds], *, dispatches: bool) -> None:
         """Prepare events for Jobs that the last rounds of its planners refused, or saw waiting, for the first time.
 
-        What no planner can read is said by the replica that `dispatches`.
+        A Job that no planner can read is reported by the replica that `dispatches`.
         """
         lasts = [each.last for each in rounds]
         if len(lasts) == len(self._seen) and all(map(is_, lasts, self._seen)):
@@ -132,7 +132,7 @@ class Announcer:
 
 
 def said(write: Write) -> Iterator[Said]:
-    """The events that tell of a write; none of the writes that prepare a change or end one."""
+    """The events that report a write; none for writes that prepare a change or end one."""
     record = write.record
     if record is None or write.action not in (Action.START, Action.WIDTH, Action.STOP):
         return

@@ -1,4 +1,4 @@
-"""The events of Jobs that wait to be posted, taken from each namespace in turn.
+"""The events of Jobs that wait to be posted; namespaces take turns.
 
 A tenant can cause events faster than they are posted, with thousands of Jobs that he writes again and again. They are
 dropped before those of other namespaces, and delay each of those by one event only.

@@ -45,8 +45,8 @@ def next_change(
 ) -> NextChange | None:
     """The next change of the job, None if none is known; `plan` is that of the last round, and `step` its part in it.
 
-    `contended` is true while any job waits: only then one that runs gives way, and only otherwise one grows. The job
-    waits until pods of the Jobs `giving` have left, and is expected to have room at `start`.
+    `contended` is true while any job waits: then running jobs may give way, otherwise they may grow. The job waits
+    until pods of the Jobs `giving` have left, and is expected to have room at `start`.
     """
     if giving:
         until = max(other.record.until for other in giving if other.record is not None)
@@ -73,7 +73,7 @@ def next_change(
 
 
 def _giving(state: JobState, rules: Rules, *, due: bool) -> Iterator[NextChange]:
-    """The changes by which the job may make room for one of its priority, or with `due` for one that is due.
+    """The changes by which the job may make room for a job of its priority, or with `due` for a job that is due.
 
     A job of a higher priority waits for none of these times.
     """

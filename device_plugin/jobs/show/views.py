@@ -27,13 +27,13 @@ MOST_NAMED = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobView:
-    """A Job as people see it. `width` is the replicas that it has, or will have once what is under way is done.
+    """A Job as people see it. `width` is its replicas now, or after the change that is under way.
 
-    `widths` are the only ones that it may have; if they are empty, it may have any from `least` to `most`.
-    `place` is that among the jobs which wait in its queue, 0 if it has none, and `waits_for` is empty if it waits for
-    nothing. `progress` is that of the sub-tasks of a split, else what the program of index 0 tells. While the job runs,
-    `left` is the forecast of how many seconds it still takes, and `stuck` for how many it has not advanced if that is
-    unusual for it. `since` is 0 where it is not known. `pool` is empty where there is only one.
+    `widths` are all widths that it may have; if they are empty, it may have any from `least` to `most`. `place` is that
+    among the jobs which wait in its queue, 0 if it has none, and `waits_for` is empty if it does not wait. `progress`
+    is that of the sub-tasks of a split, else what the program of index 0 reports. While the job runs, `left` is the
+    forecast of how many seconds it still takes, and `stuck` for how many it has not advanced if that is unusual for it.
+    `since` is 0 where it is not known. `pool` is empty where there is only one.
     """
 
     namespace: str
@@ -111,7 +111,7 @@ class _LastRound:
         spec, key, last = managed.spec, managed.key, self._last
         view = replace(_unplanned(managed, ""), phase="new", pool=self._pool)
         if self._why_not:
-            # What this replica saw when it last planned may be long ago.
+            # This replica may have planned for the last time long ago.
             return replace(view, phase=UNKNOWN, why=self._why_not)
         state, step = last.states.get(key), self._steps.get(key)
         if state is not None:
