@@ -27,9 +27,9 @@ METADATA_ANNOTATIONS = (annotations.CARDS, annotations.CORDONED, annotations.COR
 
 
 class Metadata(NamedTuple):
-    """The metadata of an object of any kind; of its labels those whose keys begin with `vgpu.io/`.
+    """The metadata of an object of any kind; `labels` holds only those whose keys begin with `vgpu.io/`.
 
-    Of its annotations METADATA_ANNOTATIONS are kept.
+    `annotations` holds only METADATA_ANNOTATIONS.
     """
 
     name: str
@@ -48,8 +48,8 @@ class Kind(Generic[Read]):
     """A kind of Kubernetes object, and the Python type that its objects are decoded to.
 
     `item` is a type that the adapter can decode (Pod, Node, Job, Metadata), or `dict` for JSON; with `parse` it may be
-    any type. What `parse` raises for JSON of another form (KeyError, TypeError, AttributeError, ValueError) makes the
-    object one that cannot be read. If `partial`, the server sends only the metadata of the objects.
+    any type. If `parse` raises KeyError, TypeError, AttributeError or ValueError, as for JSON of another form, the
+    object counts as unreadable. If `partial`, the server sends only the metadata of the objects.
     """
 
     group: str
@@ -103,7 +103,7 @@ def _priority_class(found: Object) -> NamedPriorityClass:
 
 
 def _failed_creation(event: Object) -> FailedCreation:
-    """What an event says of a pod that was not accepted, and the last time at which it was said."""
+    """The text of an event about a pod that was not accepted, and the last time at which it was written."""
     last = event.get("lastTimestamp") or (event.get("series") or {}).get("lastObservedTime")
     at = last or event.get("eventTime") or event["metadata"]["creationTimestamp"]
     return FailedCreation(str(event.get("message") or ""), str(at))
@@ -186,7 +186,7 @@ class Api(Protocol):
         """The object of this name as it is now, never from a cache; its UID is for the caller to compare."""
 
     def list(self, kind: Kind[Item], where: Where = EVERYWHERE) -> Listed[Item]:
-        """Objects as a quorum has them. Those that cannot be read are left out, and logged."""
+        """Objects as a quorum has them. Objects that cannot be read are left out, and logged."""
 
     def create(self, kind: Kind[Item], body: Object, namespace: str = "") -> Item:
         """Create an object; returns it as stored. Raises ConflictError if the name is taken."""
@@ -199,9 +199,9 @@ class Api(Protocol):
     ) -> Item:
         """Merge `change` into an object of this UID; None takes a field away.
 
-        A list takes the place of the old one. With `by_key` its members are merged by what Kubernetes tells them apart
-        by, conditions by their types. With metadata.resourceVersion in `change`, raises ConflictError if the object
-        changed since.
+        A list takes the place of the old one. With `by_key` its members are merged by the key by which Kubernetes
+        distinguishes them, conditions by their types. With metadata.resourceVersion in `change`, raises ConflictError
+        if the object changed since.
         """
 
     def delete(self, kind: Kind[Any], of: Named, *, grace_seconds: int | None = None) -> None:

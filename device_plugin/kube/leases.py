@@ -1,8 +1,8 @@
 """Leases: leader election among replicas, by the rules of client-go (tools/leaderelection).
 
-Two machines' clocks cannot be compared: that another's Lease has expired is counted on our own clock, from the moment
-when we first saw its last renewal. That our own still holds is counted from before its renewal was sent. So a candidate
-that sees a renewal late takes the Lease late, never early; one that is told of renewals by a watch takes it on time.
+Two machines' clocks cannot be compared. So the age of another's Lease is counted on our own clock, from the moment when
+we first saw its last renewal, and the age of our own from before its renewal was sent. A candidate that sees a renewal
+late takes the Lease late, never early; a candidate whose watch shows it the renewals takes it on time.
 """
 
 from collections.abc import Callable
@@ -53,9 +53,9 @@ LEASES = Kind("coordination.k8s.io", "v1", "leases", "Lease", Lease, _lease)
 class Election:
     """One candidate's view of a Lease: a state machine without I/O and clock. One thread writes; others may look.
 
-    After each read `next` says what to write; `wrote` tells that this was done. A Lease lasts `seconds`, and its holder
-    acts for `fence` seconds after a renewal: the rest covers what it sent in the last moment. Another candidate may
-    take it `early` seconds before its end, to hold it by then.
+    After each read `next` says what to write; the caller reports by `wrote` that this was done. A Lease lasts
+    `seconds`, and its holder acts for `fence` seconds after a renewal: the rest covers what it sent in the last moment.
+    Another candidate may take it `early` seconds before its end, to hold it by then.
     """
 
     def __init__(self, identity: str, seconds: float = 15.0, fence: float = 10.0, early: float = 0.0) -> None:
@@ -69,7 +69,7 @@ class Election:
         self._renewed = NEVER
 
     def see(self, found: Lease, now: float) -> float:
-        """When the last renewal of `found` was first seen; `found` was read, or told by a watch, at `now`.
+        """The time at which the last renewal of `found` was first seen; a read or a watch showed it at `now`.
 
         May be called from any thread.
         """
@@ -121,7 +121,7 @@ class Election:
 class Candidate:
     """Holds a Lease by an API server. Call `attempt` every few seconds; `time` is the wall clock in RFC 3339.
 
-    `note` gives the note to write from the one that stands there.
+    `note` returns the note to write, given the note that stands there.
     """
 
     def __init__(
