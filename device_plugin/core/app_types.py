@@ -19,7 +19,7 @@ class Weights:
     disk: float
 
     def __str__(self) -> str:
-        """As people write them: `{gpu: 0.6, cpu: 0.2, memory: 0.1, disk: 0.1}`."""
+        """The weights as people write them: `{gpu: 0.6, cpu: 0.2, memory: 0.1, disk: 0.1}`."""
         parts = zip(("gpu", "cpu", "memory", "disk"), astuple(self), strict=True)
         return f"{{{', '.join(f'{name}: {weight:g}' for name, weight in parts)}}}"
 

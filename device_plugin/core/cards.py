@@ -172,7 +172,7 @@ class Inventory:
 
 
 def memory_units(inventories: Mapping[str, Inventory]) -> Mapping[str, Mapping[int, Sequence[str]]]:
-    """By card family, the sizes in MiB of a memory unit, each with the names of its nodes; sorted.
+    """The sizes in MiB of a memory unit, by card family, each with the names of its nodes; sorted.
 
     The unit is a setting of each node. If nodes of a family differ, a request means different amounts on them.
     """
@@ -208,7 +208,7 @@ def _card_object(card: Card) -> dict[str, object]:
 
 
 def _fitting(reports: Iterable[ReportedSlice], room: int) -> list[dict[str, object]]:
-    """As many reports as `room` characters hold, outliving ones first, in a fixed order."""
+    """The reports that fit into `room` characters, outliving slices first, in a fixed order."""
     chosen = []
     for report in sorted(reports, key=lambda r: (r.state is not SliceState.OUTLIVING, r.pod, r.container)):
         entry: dict[str, object] = {

@@ -91,7 +91,10 @@ def _bound(members: Sequence[Member], placer: Placer) -> int:
 
 
 def _apart(request: PodRequest, grants: Sequence[Grant]) -> PodRequest:
-    """With `node-score` each pod of a group goes to a node of its own, the best nodes to the first roles."""
+    """The request; with `node-score` it avoids the nodes of `grants`.
+
+    Each pod of a group goes to a node of its own, the best nodes to the first roles.
+    """
     if request.policy != NODE_SCORE:
         return request
     avoid = request.rank.avoid.union(grant.node for grant in grants)

@@ -50,7 +50,7 @@ class Requirement:
 
     @property
     def text(self) -> str:
-        """For instance `zone=a`, `disk in (nvme, ssd)`, `no spot`."""
+        """The requirement as people read it: `zone=a`, `disk in (nvme, ssd)`, `no spot`."""
         values = ", ".join(self.values)
         match self.operator:
             case Operator.IN:
@@ -216,7 +216,7 @@ class NodeIndex:
         return self._set((self._all if nodes is None else nodes.bits) & ~bits)
 
     def values_of(self, key: str) -> Mapping[str, str]:
-        """By node: the value of its label of this key, for those that have it."""
+        """The value of each node's label of this key, for nodes that have it."""
         return {node.name: node.labels[key] for node in self._nodes if key in node.labels}
 
     def limits(self, constraints: NodeConstraints, *, of_pod: bool = False) -> str:

@@ -5,7 +5,7 @@ SITE = ""
 
 
 def named(title: str, name: str, site: str = SITE) -> str:
-    """How a message names the page docs/`name`.md, whose first line is `title`."""
+    """The name of the page docs/`name`.md in a message; its first line is `title`."""
     return f"{site}/{name}.html" if site else f'page "{title}" of the documentation'
 
 

@@ -4,7 +4,7 @@ from device_plugin.core.situations import Situation
 
 
 class PodState(Situation):
-    """Where a pod is, if no Reason keeps it from a card. The value is in JSON and, for a waiting pod, in metrics.
+    """The state of a pod, if no Reason keeps it from a card. The value is in JSON and, for a waiting pod, in metrics.
 
     `text` is the words for it in `vgpu why` and /explain, next to names and amounts.
     """

@@ -11,7 +11,7 @@ MOST_LOOKED_UP = 64
 
 
 def waiting_for_closed(jobs: Iterable[JobState], room: Room) -> Mapping[JobKey, str]:
-    """By waiting job that open cards are too few for: how many of it they hold, and the cards that it waits for."""
+    """A text for each waiting job that is too large for the open cards: what fits, and the cards that it waits for."""
     units: dict[object, list[JobSpec]] = {}
     for job in jobs:
         spec = job.spec

@@ -11,7 +11,7 @@ from device_plugin.core.jobs.rules import Rules
 
 
 def score(job: JobState, width: int) -> float:
-    """How far a width is from the least to the most of a job that has both, from 0 to 1."""
+    """The position of a width between the least (0) and the most (1) of a job that has both."""
     return (width - job.spec.least) / (job.spec.most - job.spec.least)
 
 

@@ -15,7 +15,7 @@ MOST_SECONDS = 366 * 86_400.0
 
 
 def starts(now: float, jobs: Collection[JobState], room: Room, rules: Rules) -> Mapping[JobKey, float]:
-    """By job that is next in its queue: when it will have room for its least width; the room is as before afterwards.
+    """The times when the jobs next in their queues will have room for their least widths; the room stays as it is.
 
     Jobs end when their progress, or else their declared duration, says. Nothing is said of a job that fits already, and
     where too little is known: jobs without a known end are taken to run on, and only the next MOST_ENDS ends are looked

@@ -34,7 +34,7 @@ def undeclared(jobs: Sequence[JobSpec]) -> int:
 
 
 def waiting_for_others(jobs: Iterable[JobState]) -> Mapping[JobKey, str]:
-    """By waiting Job of a group that is not complete: the Jobs or pods that it waits for, in words."""
+    """The Jobs or pods, in words, that each waiting Job of an incomplete group waits for."""
     groups: dict[tuple[str, str], list[JobState]] = {}
     for job in jobs:
         if job.spec.joint:

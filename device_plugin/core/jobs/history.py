@@ -102,7 +102,7 @@ class History:
 
     @property
     def stuck_for(self) -> float | None:
-        """For how many seconds the job has not advanced, if that is unusual for it; None if it is not."""
+        """The seconds for which the job has not advanced, if that is unusual for it; None if it is not."""
         if self.since is None or not self.intervals or self.progress.done == self.progress.total:
             return None
         usual = sorted(self.intervals)[len(self.intervals) // 2]

@@ -118,7 +118,7 @@ class JobSpec:
 
 
 class Telling(Enum):
-    """How much of its progress a program has reported."""
+    """The amount of progress that a program has reported."""
 
     NOTHING = "nothing"
     LITTLE = "little"

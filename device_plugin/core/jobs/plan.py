@@ -192,7 +192,7 @@ class Draft:
 
 @dataclass(slots=True)
 class Attempt:
-    """Whether the changes of a trial are kept."""
+    """Records whether the changes of a trial are kept."""
 
     kept: bool = False
 

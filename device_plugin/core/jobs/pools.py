@@ -33,7 +33,7 @@ class Pool:
     label: str = ""
 
     def __str__(self) -> str:
-        """For instance `hygon.com/dcu`, or `hygon.com/dcu/a` where nodes are labelled."""
+        """The pool's name: `hygon.com/dcu`, or `hygon.com/dcu/a` where nodes are labelled."""
         return f"{self.family}/{self.label}" if self.label else self.family
 
 
@@ -100,7 +100,7 @@ def _pools(of: Mapping[str, str], labels: Mapping[str, str], divided: set[str]) 
 
 
 def _first_families(inventories: Iterable[Inventory]) -> Mapping[str, str]:
-    """By family: the first by name of all families that share nodes with it, directly or by others."""
+    """The first name, for each family, of all families that share nodes with it, directly or by others."""
     first: dict[str, str] = {}
     for inventory in inventories:
         families = {card.family for card in inventory.cards}
@@ -133,7 +133,7 @@ def pinned(constraints: NodeConstraints, key: str) -> bool:
 
 
 class Fitting:
-    """Which pools have cards that jobs may use, for nodes as they are at one time; it remembers what it was asked."""
+    """Finds the pools with cards that jobs may use, for nodes as they are at one time; it remembers its answers."""
 
     def __init__(self, pools: Pools, index: NodeIndex) -> None:
         self.pools = pools

@@ -106,7 +106,7 @@ def in_turn(draft: Draft, units: Iterable[Unit], rules: Rules) -> Iterator[Unit]
 
 
 def places(jobs: Collection[JobState], now: float, rules: Rules) -> Mapping[JobKey, int]:
-    """By waiting job: its place among those that wait in its queue, 1 for the next; the jobs of a group share one.
+    """The place of each waiting job among those of its queue, 1 for the next; the jobs of a group share one.
 
     A job of a group of which Jobs are still missing has none.
     """

@@ -323,7 +323,7 @@ def fits(draft: Draft, unit: Unit) -> bool:
 
 
 def fits_least(draft: Draft, unit: Unit) -> bool:
-    """As `fits`, each job with its least width."""
+    """Admit the jobs as `fits` does, each with its least width; false if they do not all fit."""
     if len(unit) == 1:
         return widened(draft, unit)
     with draft.trial() as trial:

@@ -110,7 +110,7 @@ class Reservations:
         return "" if waited * draft.room.cards() >= delayed * idled else TOO_DEAR
 
     def _releases(self, stoppable: Collection[JobKey]) -> Iterator[tuple[float, float, bool]]:
-        """By running job: the seconds until its cards may be free, their number, and whether they are idle then.
+        """The seconds until each running job's cards may be free, their number, and whether they are idle then.
 
         A job whose end is not known is taken to run for as long as it has run. One that may be stopped uses its cards
         until it is.

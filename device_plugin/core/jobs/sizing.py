@@ -213,7 +213,7 @@ def _fixed(job: JobSpec) -> JobSpec:
 
 
 def _trial(room: Room, job: JobSpec, sought: bool) -> Fits:
-    """Whether replicas of the job fit into the room, which is as before afterwards; none do if it is not sought."""
+    """A test whether a width of the job fits into the room, which stays as it is; always false if no room is sought."""
 
     def fits(width: int) -> bool:
         with room.trial():

@@ -352,7 +352,7 @@ def allowed_cards(table: NodeTable, request: PodRequest, *, closed: bool = False
 
 
 def fits_by_node(table: NodeTable, request: PodRequest, allowed: Mask) -> Iterator[tuple[int, Ints]]:
-    """For each distinct request of the pod's containers, the number wanted and the number that each node has room for.
+    """The number wanted, and the number that each node has room for, of each distinct request of the pod's containers.
 
     They count slices, or for whole cards free cards. The second number has shape (nodes,) and counts only `allowed`
     cards, as if nothing else of the pod were placed.

@@ -107,7 +107,7 @@ class Refusal:
 
     @property
     def text(self) -> str:
-        """For instance `6 cards: 4 lack memory (largest free 3 GiB), 2 unhealthy`."""
+        """The reasons as people read them: `6 cards: 4 lack memory (largest free 3 GiB), 2 unhealthy`."""
         if self.said:
             return self.said
         parts = []
@@ -233,7 +233,7 @@ class Causes:
         return Refusal(cards, {Reason.NO_INVENTORY: silent} if silent else {}, exact, about, of_nodes)
 
     def _counts(self, by_state: Ranks, ranks: Ranks) -> Mapping[Reason, Ints]:
-        """For each reason that offered cards have, the number of these cards in each state; `ranks` are theirs."""
+        """The number of offered cards in each state, for each reason that they have; `ranks` are theirs."""
         whole, size = self._offer.mask.all(), len(by_state)
         code = self._code if whole else self._code[self._offer.mask]
         if not self._cells_alike:
