@@ -43,7 +43,7 @@ class Cures:
 
 @dataclass(frozen=True, slots=True)
 class PodAnswer:
-    """Where a pod is, or why it has no card.
+    """The state of a pod, or the reason why it has no card.
 
     `state` is the value of a Reason for a pod that is refused, or of a PodState. `grant` is what it holds, or would get
     now.
