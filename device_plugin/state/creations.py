@@ -61,7 +61,7 @@ class FailedCreations:
         """When `look` is to be called again though nothing has changed, by the clock."""
 
     def look(self, jobs: Iterable[Managed]) -> Mapping[JobKey, str]:
-        """By Job that lacks pods: why the API server refuses them."""
+        """The reason why the API server refuses pods, by Job that lacks them."""
         now, found = self._clock(), dict[str, _Lacking]()
         lacking = [managed for managed in jobs if managed.lacks]
         for managed in lacking:

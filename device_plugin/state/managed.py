@@ -116,13 +116,13 @@ class Managed:
         return before + width * self.spec.cards * max(0.0, until - since)
 
     def begun(self, now: float) -> float:
-        """When the running Job got the width that it has; somebody may have started it since its record."""
+        """The time when the running Job got the width that it has; somebody may have started it since its record."""
         if self.record is None:
             return seconds(self.job.started, now)
         return max(self.record.asked, seconds(self.job.started, self.record.asked))
 
     def stopped(self, record: Resize, now: float) -> float:
-        """When the suspended Job of this record was stopped: by the record, or else by somebody since."""
+        """The time when the suspended Job of this record was stopped: by the record, or else by somebody since."""
         if not record.width:
             return record.asked
         since = (seconds(condition.since, now) for condition in self.job.suspension)
@@ -229,7 +229,7 @@ class Managed:
 
     @property
     def paused_until(self) -> float:
-        """Until when the Job neither starts nor grows, because its pods could not be created; 0 if they could."""
+        """The time until which the Job neither starts nor grows, as its pods could not be created; 0 if they could."""
         return paused_until(self.record) if self.record is not None else 0.0
 
     @property
@@ -299,7 +299,7 @@ def planned(job: Job) -> Job:
 
 
 def paused_until(record: Resize) -> float:
-    """Until when the Job of this record neither starts nor grows; 0 if its pods were not refused."""
+    """The time until which the Job of this record neither starts nor grows; 0 if its pods were not refused."""
     if not record.refusal:
         return 0.0
     doubled = FIRST_PAUSE * 2.0 ** min(record.refusals - 1, 10)

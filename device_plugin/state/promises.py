@@ -233,7 +233,7 @@ class Promises:
     # For people
 
     def notes(self, nodes: Container[str]) -> Mapping[str, str]:
-        """By node: for each of `nodes` with slices kept for a job, a text that names the job."""
+        """A text that names the job, by node, for each of `nodes` with slices kept for a job."""
         held = ((node, self._kept_on(node)) for node in self._on_node if node in nodes)
         return {node: f"slices there are kept for {_few(names)}" for node, names in held if names}
 

@@ -160,7 +160,7 @@ class Reports:
         return frozenset(before).union(named)
 
     def notes(self, nodes: Container[str]) -> dict[str, str]:
-        """By node: for each of `nodes` with slices of ended pods, a text that names the pods.
+        """A text that names the pods, by node, for each of `nodes` with slices of ended pods.
 
         It has no counts, so it seldom changes.
         """

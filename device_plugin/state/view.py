@@ -40,7 +40,7 @@ class Follower(Protocol):
     """Observes changes of pods that ask for slices or hold some. The view's lock is held."""
 
     def see(self, pod: Pod, before: Pod | None) -> None:
-        """There is news of a pod, which was `before` until now; the ledger does not show it yet."""
+        """Take news of a pod, which was `before` until now; the ledger does not show it yet."""
 
     def account(self, pod: Pod, before: Pod | None, *, changed: bool) -> None:
         """The ledger shows the news; `changed` is false where that makes no difference to slices or to waiting."""
@@ -292,7 +292,7 @@ class ClusterView:
         return grant.renamed({card.uuid: card.known_as for card in cards if card.known_as}).encode()
 
     def notes(self, nodes: Container[str]) -> Mapping[str, str]:
-        """By node: a text for a refusal about slices that outlive their pod or are kept for a job, where there are any.
+        """A text for refusals, by node, about any slices that outlive their pod or are kept for a job.
 
         It has no counts or times, so it seldom changes.
         """
