@@ -120,7 +120,7 @@ def _of_cards(snapshot: Snapshot, value: Callable[[CardState], int]) -> Samples:
 
 
 def _granted(snapshot: Snapshot, namespace_of: Callable[[Holder], str]) -> dict[tuple[str, str], list[Slice]]:
-    """By namespace and card family, the slices that pods of the namespace hold; those kept for a job belong to none."""
+    """The slices that pods hold, by namespace and card family; slices kept for a job belong to no namespace."""
     found: defaultdict[tuple[str, str], list[Slice]] = defaultdict(list)
     for name, _, state in _states(snapshot):
         for holder, slices in snapshot.holders(name, state.card.uuid).items():
