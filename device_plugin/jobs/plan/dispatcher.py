@@ -29,7 +29,7 @@ MOST_CHOICES = 100
 
 
 class PoolDemand:
-    """Which pools need a planner: those with jobs, until they have had none for QUIET_SECONDS."""
+    """The pools that need a planner: those with jobs, until they have had none for QUIET_SECONDS."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock

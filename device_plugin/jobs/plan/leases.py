@@ -1,4 +1,4 @@
-"""Which replica plans which pool, by Leases.
+"""Leases that decide which replica plans which pool.
 
 The holder of the engine's own Lease is the dispatcher. Where there is one pool it plans, and there is no other Lease.
 Where there are several, it gives each pool that has jobs a number, in a note on its Lease, and whoever holds the Lease
@@ -99,7 +99,7 @@ class PoolLeases:
         return {name for number, name in self.numbers().items() if self._leads(number)}
 
     def planners(self) -> Mapping[str, str]:
-        """By pool that has jobs: the replica that plans it, empty if none does yet."""
+        """The replica that plans each pool that has jobs, empty if none does yet."""
         leases = ((name, self._candidates.get(number)) for number, name in self.numbers().items())
         return {
             name: found.found.holder if found is not None and found.found is not None else ""

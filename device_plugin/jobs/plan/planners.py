@@ -128,7 +128,7 @@ class Planners:
         return self._pools
 
     def holders(self) -> Mapping[str, str]:
-        """By pool that has jobs, where there are several: the replica that plans it, empty if none does yet."""
+        """The replica that plans each pool that has jobs, where there are several; empty if none does yet."""
         return self._leases.planners() if self._partition is not None else {}
 
     def elsewhere(self, job: JobKey) -> str:

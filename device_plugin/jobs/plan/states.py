@@ -79,7 +79,7 @@ def round_input(
 def _promised(
     jobs: Mapping[JobKey, Managed], reached: Mapping[JobKey, Stage], fork: Fork
 ) -> Mapping[JobKey, int]:
-    """By waiting job: the width with which it will run once others have given way to it, if that is room enough.
+    """The width of each waiting job once others have given way to it, if that is room enough.
 
     If it is not, as after the death of an engine that had asked only some of them, the job is planned again. The jobs
     of a group start together: a record names one of them.
@@ -131,7 +131,7 @@ def _state(now: float, managed: Managed, reached: Stage, promised: int) -> JobSt
 
 
 def _telling(history: History | None) -> Telling:
-    """How much of its progress a Job's program has reported."""
+    """The amount of progress that a Job's program has reported."""
     if history is None:
         return Telling.NOTHING
     return Telling.LITTLE if history.remaining is None else Telling.ENOUGH

@@ -1,1 +1,1 @@
-"""How the job engine is observed: /explain, events, metrics."""
+"""The output of the job engine for people and monitoring: /explain, events, metrics."""

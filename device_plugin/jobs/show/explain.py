@@ -105,7 +105,7 @@ def _paragraph(view: JobView, planner: str) -> str:
 
 
 def by_phase(last: Round) -> Mapping[tuple[str, str], int]:
-    """How many Jobs the last round saw, by queue and phase."""
+    """The number of Jobs that the last round saw, by queue and phase."""
     found: dict[tuple[str, str], int] = {}
     for state in last.states.values():
         key = state.spec.queue, state.phase.value

@@ -217,7 +217,7 @@ def _why(managed: Managed, state: JobState, last: Round, room: str, rules: Rules
 
 
 def _gave(record: Resize | None, state: JobState, now: float, rules: Rules) -> str:
-    """For which Job a running one was made narrower, and when it may grow again; empty if it was not."""
+    """A text that says for which Job this Job was made narrower, and when it may grow again; empty if it was not."""
     if record is None or record.beneficiary is None or not record.shrinks or state.width != record.after:
         return ""
     grows = max(now, state.resized + rules.cooldown_s)
@@ -229,7 +229,7 @@ def _gave(record: Resize | None, state: JobState, now: float, rules: Rules) -> s
 
 
 def _kept(state: JobState, last: Round, rules: Rules) -> str:
-    """Where cards are kept for a Job that waits, from when on, or why none are; empty for other Jobs."""
+    """A text that says where cards are kept for a waiting Job, from when on, or why not; empty for other Jobs."""
     if not state.queued or state.spec.key in last.missing:
         return ""
     key, plan = state.spec.key, last.plan
@@ -256,7 +256,7 @@ def _on(nodes: Sequence[str]) -> str:
 
 
 def _stopped(record: Resize | None) -> str:
-    """By whom, or for which reason, a Job that is suspended was stopped."""
+    """A text that says by whom, or for which reason, a suspended Job was stopped."""
     if record is None or record.after or not record.shrinks:
         return "suspended by hand"
     if record.beneficiary is not None:
