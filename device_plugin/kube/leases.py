@@ -80,7 +80,7 @@ class Election:
         return now
 
     def taken_from(self) -> float:
-        """From when on another candidate's Lease may be taken, if it is not renewed; in the past for any other."""
+        """The time from which another's Lease may be taken, if it is not renewed; in the past for any other Lease."""
         seen, at = self._seen
         return NEVER if seen is None or seen.holder in ("", self.identity) else self._end(seen, at)
 
@@ -114,7 +114,7 @@ class Election:
         return now - self._renewed < self._fence
 
     def _end(self, lease: Lease, seen_at: float) -> float:
-        """When the Lease of another candidate may be taken, by when its last renewal was first seen."""
+        """The time from which a Lease may be taken whose last renewal was first seen at `seen_at`."""
         return seen_at + lease.seconds - self._early
 
 
