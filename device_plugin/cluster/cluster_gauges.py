@@ -59,7 +59,7 @@ UNPLACED_OF = Metric(
 
 KEPT = Metric(
     "vgpu_kept_entries", Exporter.REPLICA,
-    "What this replica keeps in memory of what pods ask for: refusals, refused (pods), postponed (pods"
+    "Entries that this replica keeps in memory for requests: refusals, refused (pods), postponed (pods"
     " asked for while this replica does not place), preempting (pods that may), scores (of asks), asks (to be"
     " expected), arriving (pods not counted among those yet) and offered (lists of nodes for gangs).", ("what",),
 )  # fmt: skip

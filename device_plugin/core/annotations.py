@@ -102,8 +102,8 @@ KEYS = (
         "For the policy `node-score`: the roles of the group in the order in which they choose, `master,ps,worker`; one"
         " order on all pods of the group."),
     Key(SLICES, "Pod", "annotation", _AUTHOR,
-        "Of how many cards the one container that asks gets a slice, 1 to 16; its limits are the sum of all slices, and"
-        " divide evenly."),
+        "The number of cards, 1 to 16, of each of which the one container that asks gets a slice; its limits are the"
+        " sum of all slices, and divide evenly."),
     Key(GROUP, "Pod", "label", _AUTHOR, "The name of the group, in its namespace, that the pod belongs to."),
     Key(GROUP_SIZE, "Pod", "label", _AUTHOR,
         "How many pods of the group must run together, 1 to 1024: they get their cards at once or not at all."),
@@ -113,9 +113,9 @@ KEYS = (
     Key(QUEUE, "Job", "label", _USER,
         "The name of the queue in which the Job waits for cards, such as `default`. Jobs without it are left alone."),
     Key(MIN_REPLICAS, "Job", "annotation", _USER,
-        "The fewest pods with which the Job can run, 1 to 1024; as many as it has if there is none."),
+        "The fewest pods with which the Job can run, 1 to 1024; the number that it has if there is none."),
     Key(MAX_REPLICAS, "Job", "annotation", _USER,
-        "The most pods with which the Job can run, 1 to 1024; as many as it has if there is none."),
+        "The most pods with which the Job can run, 1 to 1024; the number that it has if there is none."),
     Key(WIDTHS, "Job", "annotation", _USER,
         "The numbers of pods with which the Job can run, `1,2,4,8`: at most 16, ascending, 1 to 1024. It has no other"
         " one. The first and the last are its bounds; vgpu.io/min-replicas and vgpu.io/max-replicas leave some of them"
@@ -128,8 +128,8 @@ KEYS = (
     Key(GROUP_JOBS, "Job", "annotation", _USER,
         "How many Jobs the group has, 1 to 1024: they wait for each other. One number on all of them."),
     Key(SPLIT, "Job", "annotation", _USER,
-        "`ordered` or `any`: each pod is a sub-task, and as many run at a time as there is room for. On a Job with"
-        " vgpu.io/split-of, the order of the Jobs of that split."),
+        "`ordered` or `any`: each pod is a sub-task, and sub-tasks fill the free room. On a Job with vgpu.io/split-of,"
+        " the order of the Jobs of that split."),
     Key(SPLIT_RATIO, "Job", "annotation", _USER,
         "The split begins once there is room for more sub-tasks at a time than their number divided by this, `4`, or"
         " when it has waited for too long; by default it begins with one."),
@@ -155,18 +155,18 @@ KEYS = (
     Key(RESUMABLE, "Job", "annotation", _USER,
         "`true` if the program goes on from its checkpoints after a stop: the Job may be stopped for one of its"
         " priority. `false`: it is only stopped for a higher one. The engine's settings `resumable` and"
-        " `resumableQueues` count if there is none. Not on a split, whose sub-tasks would begin anew; of no effect"
+        " `resumableQueues` count if there is none. Not on a split, whose sub-tasks would begin again; of no effect"
         " where Kueue or JobSet decides when the Job runs."),
     Key(MIN_RUNTIME, "Job", "annotation", _USER,
         "For how long after each start the Job gives nothing to others of its priority, `2h`, at most 24 h; if there is"
         " none, the engine's setting `minRuntimeSeconds`."),
     Key(RESIZE, "Job", "annotation", _JOBS,
-        "What is under way with the Job's width, and what the Job has had, as JSON. If it is removed, the engine writes"
-        " it again; it keeps a copy in the Job's status, as the condition of this type."),
+        "The change of the Job's width that is under way, and the Job's past, as JSON. If it is"
+        " removed, the engine writes it again; it keeps a copy in the Job's status, as the condition of this type."),
     Key(RESIZE_DROP, "Job", "annotation", _USER,
         "The `gen` of the record in vgpu.io/resize: ends what is under way by that record, and what it promises."),
     Key(POOL, "Job", "annotation", _JOBS,
-        "The pool that was chosen for a Job which fits several. Anybody may remove it; then one is chosen anew."),
+        "The pool that was chosen for a Job which fits several. Anybody may remove it; then a pool is chosen again."),
     Key(NOTE, "Lease", "annotation", _JOBS,
         "On the Lease `vgpu-jobs`, where there are several pools: the numbers of the Leases of those that have jobs."),
     Key(CHECKPOINT, "Pod", "annotation", _JOBS,
@@ -181,7 +181,7 @@ KEYS = (
         "`strict` where pods must write all that a quota may count: both memory and core groups, or percent, and the"
         " number of slices."),
     Key(ADMISSION, "Namespace", "label", _OPERATOR,
-        "`ignore` where no pod gets a card: one that asks is refused, and all others pass untouched, as everywhere."),
+        "`ignore` where no pod gets a card: a pod that asks is refused, and all others pass untouched, as everywhere."),
     Key(CARDS, "Node", "annotation", _AGENT, "The inventory: the node's cards, and slices to report, as JSON."),
     Key(GRANT, "Pod", "annotation", _CLUSTER,
         "The grant: card, memory and core groups of each container, as JSON. Written with the Binding, never changed by"

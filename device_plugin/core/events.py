@@ -85,9 +85,9 @@ _ABOUT = {
     ),
     Event.RECORD_DAMAGED: About(
         AGENT, "Node",
-        "The agent's record of a container cannot be read, mostly after a fault of the disk. It is made anew from the"
-        " pod's grant, and the damaged file is kept aside. Until then the cards of the container get no new slices, as"
-        " long as its processes may run.",
+        "The agent's record of a container cannot be read, mostly after a fault of the disk. It is made again from"
+        " the pod's grant, and the damaged file is kept aside. Until then the cards of the container get no new slices,"
+        " as long as its processes may run.",
         "Check the disk. If the agent's log says that the record cannot be restored, delete the pod.",
     ),
     Event.DUPLICATE_TICKETS: About(
@@ -169,7 +169,7 @@ _ABOUT = {
     ),
     Event.PREEMPTING: About(
         CLUSTER, "Pod",
-        "Pods of lower priority were evicted for this pod. What they leave is held for it.",
+        "Pods of lower priority were evicted for this pod. Their slices are held for it.",
         "Wait until they have ended; the text names them.",
     ),
     Event.JOB_WAITS: About(
@@ -202,8 +202,8 @@ _ABOUT = {
     Event.JOB_REFUSED: About(
         ENGINE, "Job",
         "The Job could not run even if nothing else did, it contradicts others of its group or split, it cannot be"
-        " sized (it runs on with its width where its program tells no progress), or something on it cannot be read; the"
-        " text says which. It is posted again when the text changes, or another replica takes over.",
+        " sized (it runs on with its width where its program reports no progress), or something on it cannot be read;"
+        " the text says which. It is posted again when the text changes, or another replica takes over.",
         "What the text says. The Job is looked at again when it changes, and when nodes come.",
     ),
     Event.PODS_REFUSED: About(
@@ -214,7 +214,7 @@ _ABOUT = {
     ),
     Event.CHECKPOINT_MISSED: About(
         ENGINE, "Job",
-        "The program was asked for a checkpoint and told of none in the time that the text names. Its pods leave"
+        "The program was asked for a checkpoint and reported none in the time that the text names. Its pods leave"
         " nevertheless.",
         "Give it more time with `vgpu.io/checkpoint-seconds`, and let it say `vgpu-checkpoint done`.",
     ),
