@@ -105,7 +105,7 @@ def _size_problem(group: str, asking: Sequence[JobSpec]) -> str:
 
 
 def _differing(jobs: Sequence[JobSpec], value: Callable[[JobSpec], object]) -> JobSpec | None:
-    """The first Job whose value is not that of the first of all."""
+    """The first Job whose value differs from the value of the first Job in the list; None if all are equal."""
     return next((job for job in jobs if value(job) != value(jobs[0])), None)
 
 

@@ -98,7 +98,7 @@ class Rearrangement:
         return max(0.0, need(unit) - self._draft.room.free(largest) * largest.cards)
 
     def _once_more(self, unit: Unit, behind: Behind) -> bool:
-        """Admit the unit where the job gives that gave to the one before it: 64 equal jobs need no 64 searches."""
+        """Admit the unit if the job that gave to the unit before it gives again: 64 equal jobs need no 64 searches."""
         if self._last is None or self._last[0] != _asked(unit):
             return False
         _, job = self._last
@@ -306,7 +306,7 @@ def _too_few(unit: Unit, lacking: float) -> float:
 
 
 def _largest(unit: Unit) -> JobSpec:
-    """The job of which one replica takes the most cards."""
+    """The job with the largest replicas, by cards."""
     return max((job.spec for job in unit), key=lambda spec: spec.cards)
 
 

@@ -75,7 +75,7 @@ def split_problem(jobs: Sequence[JobSpec]) -> str:
 
 
 def _split(job: JobState) -> SplitKey | None:
-    """The split of which a Job is a sub-task by itself; what a group's Jobs are, they are together."""
+    """The split of a Job that is a sub-task by itself; None for the Jobs of a group, which are a sub-task together."""
     spec = job.spec
     return (spec.key[0], spec.split_of) if spec.split_of and not spec.joint else None
 

@@ -12,7 +12,7 @@ _NO_NODES = Offer({}, ())
 
 
 class NodeTexts(Mapping[str, str]):
-    """A text for each node of an offer: the one of `texts` whose index `ranks` has in the node's row.
+    """A text for each node of an offer: the entry of `texts` whose index stands in `ranks` at the node's row.
 
     The last of `ranks` is for nodes without a row. `notes` has, for a few of the nodes, what is added to their text.
     """
