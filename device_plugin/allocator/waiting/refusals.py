@@ -125,7 +125,7 @@ class Waiting:
 
     @property
     def alike(self) -> object:
-        """A key that is equal for pods of which none fits if one does not."""
+        """The key that pods of one gang, or of one refusal, share: if one of them does not fit, none does."""
         pod = self.pod
         return (
             (pod.namespace, pod.label(GROUP)) if self.gang else id(self.refused) if self.refused else pod.uid
