@@ -198,7 +198,7 @@ class Promises:
                 self._hold(beneficiary, node)
 
     def shrinking(self) -> Set[str]:
-        """The UIDs of Jobs of which pods are about to leave, now or later, whoever gets what they free."""
+        """The UIDs of Jobs whose pods are about to leave, now or later, whoever gets the freed slices."""
         givers = {leaving.giver for leaving in self._leaving.values() if not leaving.freed}
         return givers | self._records.shrinking()
 
@@ -251,7 +251,7 @@ class Promises:
         ]
 
     def cards(self) -> Mapping[str, int]:
-        """The number of cards of which slices are promised and still `leaving`, and of those that are `kept`."""
+        """The number of cards with promised slices: `leaving` while pods still hold them, `kept` afterwards."""
         leaving = {(pod.node, s.card) for pod in self._leaving.values() if not pod.freed for s in pod.slices}
         held = (
             self._ledger.grant(PromiseHolder(node, name))
