@@ -244,9 +244,9 @@ class Touch(Service):
         return sorted(batch, key=lambda each: (each.pod.namespace in self._late, _queue_order(each.pod)))
 
     def _alike(self, waiting: Waiting) -> object:
-        """A key that is equal for pods of one request: if one of them does not fit, none does.
+        """The key `waiting.alike`; for a job with a promise, the job as well, because there may be room for it alone.
 
-        Cards may be promised to one job: its pods have a key of their own.
+        If one of the pods with a key does not fit, none does.
         """
         beneficiary = self._view.promises.of(waiting.pod)
         return (beneficiary, waiting.alike) if beneficiary else waiting.alike
