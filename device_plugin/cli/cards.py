@@ -196,7 +196,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_node(client: KubeClient, name: str) -> None:
-    """Raise CardError if there is no such node; a caller without the right to read nodes is not told."""
+    """Raise CardError if there is no such node; does nothing if the caller may not read nodes."""
     try:
         client.get(NODES.metadata, Ref(name))
     except GoneError:

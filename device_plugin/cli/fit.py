@@ -37,7 +37,7 @@ from device_plugin.core.pods import Container, ContainerKind, Pod
 from device_plugin.core.printable import printable
 from device_plugin.core.requests import CORES, DEFAULT_PREFIXES, MEM, PERCENT, WHOLE, PodRequest
 
-# Most pods that are placed, and most further ones that are counted.
+# Most pods that are placed, and most further pods that are counted.
 MOST, MOST_MORE = 1000, 2000
 # Most places that are printed.
 SHOWN = 16
@@ -94,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
             for line in answer.lines():
                 print(printable(line))
         print(printable(f"{local.source}. {untried or TRIED}"))
-    # A file may have pods without a slice beside others.
+    # A file may also have pods without a slice.
     asked = [answer for answer in answers if answer.asked]
     return int(not asked or any(len(answer.placed) < answer.asked for answer in asked))
 
@@ -114,7 +114,7 @@ def _tried(client: KubeClient, workloads: Sequence[Workload]) -> tuple[Mapping[i
 
 
 def _workloads(args: argparse.Namespace) -> Sequence[Workload]:
-    """What the command asks for. Raises YamlFileError and ManifestError."""
+    """The workloads that the command asks for. Raises YamlFileError and ManifestError."""
     amounts = {MEM: args.mem, CORES: args.cores, PERCENT: args.percent, WHOLE: args.cards}
     limits = {f"{args.prefix}{suffix}": text for suffix, text in amounts.items() if text is not None}
     if bool(args.file) == bool(limits):
@@ -134,9 +134,9 @@ def _workloads(args: argparse.Namespace) -> Sequence[Workload]:
 
 @dataclass(frozen=True, slots=True)
 class FitAnswer:
-    """Where the pods of one workload would be placed now, and why the first that would not has no card.
+    """The places that the pods of one workload would get now, and why the first pod without a place has no card.
 
-    `more` is the number of further ones that fit beside them.
+    `more` is the number of further pods that would fit in addition.
     """
 
     name: str

@@ -32,7 +32,7 @@ RUNNING, ENDING = "Running", "Terminating"
 
 
 class PodUse(NamedTuple):
-    """What a pod uses of its slices: bytes of memory, and the mean busy share of their core groups.
+    """A pod's use of its slices: bytes of memory, and the mean busy share of their core groups.
 
     None where it is not known of one of its slices.
     """
@@ -67,7 +67,7 @@ class HoldingPod(NamedTuple):
 
 
 def read_pod(pod: Object) -> HoldingPod:
-    """A pod as it holds slices; without any if it has no grant. Of a grant that is not its own `fault` says why."""
+    """A pod with its slices; without any if it has no grant. If the grant is void, `fault` says why."""
     metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status") or {}
     text = (metadata.get("annotations") or {}).get(annotations.GRANT, "")
     slices, holders, fault = tuple[Slice, ...](), tuple[str, ...](), ""
@@ -199,6 +199,6 @@ def _total(pod: HoldingPod, uses: Mapping[SliceKey, SliceUse]) -> PodUse:
 
 
 def holding(pods: Sequence[HoldingPod]) -> tuple[Sequence[HoldingPod], Sequence[str]]:
-    """Those that hold slices, by name, and what is to be said of the others."""
+    """The pods that hold slices, by name, and a line for each pod whose grant is ignored."""
     found = sorted((pod for pod in pods if pod.slices), key=lambda pod: (pod.namespace, pod.name))
     return found, [f"ignored, of {pod.namespace}/{pod.name}: {pod.fault}" for pod in pods if pod.fault]

@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     caller.add_namespace(parser)
     engine.add_arguments(parser)
     commands = parser.add_subparsers(metavar="[admit JOB]")
-    # What is not written after `admit` leaves what was written before it.
+    # An option that is not written after `admit` keeps the value that was written before it.
     admit = commands.add_parser(
         "admit", help="start a waiting job by hand", argument_default=argparse.SUPPRESS,
         description="Start a waiting job by hand: its pods are made at once, and placed as there is room.",
@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
         printer = ListPrinter(args, _listing(namespaces=not namespace, wide=args.output == "wide"))
         found, missing = jobs()
         empty = f"no job of namespace {namespace} is in a queue" if namespace else NOBODY
-        # What may not be read may have rows.
+        # Jobs that may not be read may have rows.
         empty = "no jobs are known" if missing else empty
         printer.show(found, {"missing": [*map(MissingRight.as_object, missing)], "faults": []}, empty)
         if args.output not in output.OBJECTS:
@@ -122,8 +122,8 @@ def _next_change(job: Mapping[str, Any]) -> str:
 
 # They change while a job runs or waits as before; what is watched of some of them is in _watched.
 _NOT_WATCHED = ("progress", "secondsLeft", "secondsStuck", "nextChange", "why")
-# What differs in `why` from answer to answer: the names of refused pods, times, and numbers with their units. A digit
-# in the name of a job is none of these.
+# The parts of `why` that differ from answer to answer: the names of refused pods, times, and numbers with their
+# units. A digit in the name of a job is none of these.
 _PASSING = re.compile(
     r'pods "[^"]*"|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]+Z'
     r"|(?<![\w/.-])(?:[0-9][0-9.,]*(?: ?(?:s|min|m|h|d|[kMGTPE]i?)(?![A-Za-z]))? ?)+"
@@ -131,7 +131,7 @@ _PASSING = re.compile(
 
 
 def _watched(job: Mapping[str, Any]) -> object:
-    """What a reader acts on: state, place, size, which change comes next, whether it is stuck, and why.
+    """The parts that a reader acts on: state, place, size, which change comes next, whether it is stuck, and why.
 
     When the change comes, and the times and numbers in `why`, differ from answer to answer.
     """

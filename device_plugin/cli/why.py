@@ -4,7 +4,7 @@
     vgpu why pod/notebook -n team-a
     vgpu why job/train -o json
 
-Of a pod it says what it asks for, what each group of nodes lacks, and what would help: the end of which pods, which
+For a pod it says what it asks for, what each group of nodes lacks, and what would help: the end of which pods, which
 moves, which smaller request. It reads the lists of nodes and pods, and decides on them as the cluster service does.
 The cluster service's reservations count only with the rights of the Role ask-allocator (page "Operations" of the
 documentation). A job's place in its queue needs the rights of ask-job-engine (page "Jobs in a queue"). For both you

@@ -88,7 +88,7 @@ def namespace(args: argparse.Namespace) -> str:
 
 
 def kubectl_words(args: argparse.Namespace) -> Sequence[str]:
-    """The options by which kubectl reaches the cluster as this command does, beside $KUBECONFIG."""
+    """The options by which kubectl reaches the cluster as this command does, in addition to $KUBECONFIG."""
     words = [f"--context={args.context}"] if args.context else []
     words += [f"--as={args.as_user}"] if args.as_user else []
     return [*words, *(f"--as-group={group}" for group in args.as_group or ())]

@@ -1,6 +1,6 @@
 """Asks the job engine through a port-forward to the replica that plans.
 
-Its /explain listens on the pod's loopback address only, because it tells of the jobs of all namespaces. So you need
+Its /explain listens on the pod's loopback address only, because it reports the jobs of all namespaces. So you need
 kubectl, and in the engine's namespace the rights of the Role ask-job-engine.
 """
 
@@ -89,7 +89,7 @@ def jobs(client: KubeClient, args: argparse.Namespace) -> Sequence[Mapping[str, 
 
 
 def _listed(args: argparse.Namespace, replica: PodPort) -> Mapping[str, Any]:
-    """What one replica says of all jobs. Raises EngineError, ForwardError."""
+    """One replica's answer about all jobs. Raises EngineError, ForwardError."""
     answer = _asked(args, replica, JSON, {})
     if answer.status != HTTPStatus.OK:
         raise EngineError(f"the job engine answers {answer.status}: {answer.text.strip()}")

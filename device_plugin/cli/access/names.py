@@ -25,7 +25,7 @@ class Named(NamedTuple):
 
 
 def named(text: str, kinds: Mapping[str, str], namespace: Callable[[], str]) -> Named:
-    """The object that `text` names. `kinds` has the words for each kind, and `namespace` gives the one that is meant.
+    """The object that `text` names. `kinds` has the words for each kind; `namespace` is for a text without one.
 
     Raises ObjectNameError, and what `namespace` raises.
     """

@@ -1,7 +1,7 @@
 """Asks a service at a port of its pod's loopback address, through kubectl's port-forward.
 
-/explain and /decisions listen there because they tell of all namespaces: the right to forward a port to the pod is the
-right to ask.
+/explain and /decisions listen there because they report on all namespaces: the right to forward a port to the pod is
+the right to ask.
 """
 
 import argparse

@@ -39,7 +39,7 @@ WARNS = "vgpu-confinement"
 OPTIONAL = "vgpu-names"
 # The scheduler renews its Lease every 2 s, a kubelet that of its node every 10 s.
 LEASE_SECONDS, KUBELET_SECONDS = 15.0, 40.0
-# What Pod Security says when it refuses a pod, and most characters of such a text.
+# Words in each refusal of a pod by Pod Security, and most characters of a refusal that are shown.
 POD_SECURITY, MOST_REFUSAL = "violates PodSecurity", 500
 # Seconds that a clock may be ahead.
 AHEAD_SECONDS = 5.0

@@ -4,8 +4,8 @@
     vgpu check -o json
 
 It looks at the services, the versions of Kubernetes, the admission policies, the agents of all nodes, their cards,
-other device plugins, memory units, annotations that cannot be read, Leases and clocks. It changes nothing. What you may
-not read is `unknown`. A cordoned card is no problem, but named.
+other device plugins, memory units, annotations that cannot be read, Leases and clocks. It changes nothing. Objects
+that you may not read are `unknown`. A cordoned card is no problem, but named.
 The exit code is 1 if there is a problem.
 """
 
@@ -94,7 +94,7 @@ def _line(finding: Finding) -> str:
 
 
 def read_installation(client: KubeClient, namespace: str) -> Installation:
-    """What the caller may read of the installation. Raises ApiError for other problems than missing rights."""
+    """Reads the installation, as far as the caller may. Raises ApiError for other problems than missing rights."""
     read: dict[str, Any] = {}
     missing: dict[str, str] = {}
     for name, (kind, where) in _LISTS.items():

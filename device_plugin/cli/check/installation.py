@@ -1,4 +1,4 @@
-"""What was read of an installation, and the outcome of a check of it."""
+"""An installation as it was read, and the outcome of a check of it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -45,14 +45,14 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """What could be read of an installation: None, or an entry of `reading.missing`, for what could not.
+    """An installation, as far as it could be read; the other parts are None, or have an entry in `reading.missing`.
 
-    `missing` says of each field that is None why. Without MutatingAdmissionPolicy in the API server `has_mutating` is
-    false, and nothing of it is missing. `leases_at` and `node_leases_at` are the local times at which these lists had
-    come, in seconds since 1970: other lists take longer than a Lease is valid. `agents` are the pods of the node
-    agents, `replicas` those of the cluster service, `notices` events Preflight of nodes, and `refusals` events
-    FailedCreate of the installation's namespace. `server` is the version of the API server,
-    `v1.36.3`; empty where it is not known.
+    `missing` gives the reason for each field that is None. Without MutatingAdmissionPolicy in the API server
+    `has_mutating` is false, and nothing of it is missing. `leases_at` and `node_leases_at` are the local times at which
+    these lists had come, in seconds since 1970: other lists take longer than a Lease is valid. `agents` are the pods of
+    the node agents, `replicas` those of the cluster service, `notices` events Preflight of nodes, and `refusals` events
+    FailedCreate of the installation's namespace. `server` is the version of the API server, `v1.36.3`; empty where it
+    is not known.
     """
 
     reading: ClusterReading
@@ -99,7 +99,7 @@ class Installation:
 
 
 def allocator_of(workloads: Objects, namespace: str) -> AllocatorDeployment:
-    """What the Deployment of the cluster service says; what manifests/base has if it was not read or is not there."""
+    """The settings of the cluster service's Deployment; those of manifests/base if it was not read or is not there."""
     found = (each for each in workloads or () if name_of(each) == DEPLOYMENT)
     return next(map(read_deployment, found), base_deployment(namespace))
 

@@ -24,7 +24,7 @@ MOST_TEXT = 500
 
 
 def agents(installed: Installation) -> Iterator[Finding]:
-    """Every node with cards has an agent that runs and serves; problems that agents posted are told."""
+    """Every node with cards has an agent that runs and serves. Also reports the problems that agents posted."""
     yield from unknown(installed, "agents", "nodes", "agents", "notices", "workloads")
     daemon_set = installed.workload(NODE_AGENTS)
     if installed.nodes is not None and daemon_set is not None:
@@ -86,7 +86,7 @@ def node_of(pod: Object) -> str:
 
 
 def is_ready(pod: Object) -> bool:
-    """True if a pod is Ready and is not being deleted: one that is, is about to end."""
+    """True if a pod is Ready and is not being deleted: a pod that is being deleted is about to end."""
     if (pod.get("metadata") or {}).get("deletionTimestamp"):
         return False
     conditions = (pod.get("status") or {}).get("conditions") or []
@@ -177,7 +177,7 @@ def _named(card: CardReading) -> str:
 
 
 def plugins(installed: Installation) -> Iterator[Finding]:
-    """What a kubelet counts of a resource is what the inventory says: else another plugin serves it.
+    """Each kubelet's count of a resource equals the inventory's: otherwise another plugin serves the resource.
 
     All prefixes of the installation are compared: where another plugin serves one, the agent withdraws its cards.
     """
@@ -186,7 +186,7 @@ def plugins(installed: Installation) -> Iterator[Finding]:
     for node in installed.nodes or ():
         inventory = inventories.get(node.name)
         if inventory is None and node.inventory:
-            continue  # It cannot be read, which is told elsewhere.
+            continue  # It cannot be read: another check reports that.
         families = [card.family for card in inventory.cards] if inventory is not None else []
         for whole in (resource_names(prefix)[0] for prefix in prefixes):
             counted, shown = (node.capacity or {}).get(whole), families.count(whole)

@@ -84,7 +84,7 @@ def _documents(name: str) -> list[Any]:
 
 
 def _write(name: str, text: str) -> None:
-    """Write a file anew. Raises ConvertError."""
+    """Replace a file's text. Raises ConvertError."""
     try:
         Path(name).write_text(text, encoding="utf-8")
     except OSError as error:

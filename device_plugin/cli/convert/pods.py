@@ -21,7 +21,7 @@ WHOLE_CARD = 100  # percent
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What requests are converted to: resources of `prefix`, memory units of `unit_mib` MiB.
+    """The resources that requests are converted to: those of `prefix`, with memory units of `unit_mib` MiB.
 
     `core_groups` is how many a card has, 0 if unknown: other products ask for compute in percent.
     """
@@ -77,7 +77,7 @@ _FOREIGN = (
 
 @dataclass(frozen=True, slots=True)
 class _Ask:
-    """What one container asks for: `count` cards, and an amount of each. Without any amount they are whole cards."""
+    """One container's request: `count` cards, and an amount of each. Without any amount they are whole cards."""
 
     count: int = 1
     mem_mib: int | None = None
@@ -100,7 +100,7 @@ class Conversion:
     converted: int = 0
 
     def run(self, template: Object) -> None:
-        """Rewrite the template in place. What asks for no card of another product stays as it is."""
+        """Rewrite the template in place. Containers that ask for no card of another product stay as they are."""
         spec = template["spec"]
         slices: set[int] = set()
         for kind in ("initContainers", "containers"):
@@ -191,7 +191,7 @@ class Conversion:
         return {self._write(container, ask)}
 
     def _percent_of(self, text: object) -> int:
-        """A fraction of a card in percent, rounded down, so that as many fit as before. Raises RequestError."""
+        """A fraction of a card in percent, rounded down: a card fits no fewer than before. Raises RequestError."""
         try:
             # A Decimal keeps its exponent as it is written: a Fraction of 1e999999999 takes all memory.
             percent = Decimal(str(text)) * WHOLE_CARD

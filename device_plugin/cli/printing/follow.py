@@ -59,8 +59,8 @@ def show_reading(
 ) -> int:
     """Print the rows that `rows` makes of a reading, and with --watch those that change.
 
-    `notes` says after `rows` what else belongs to them. With `every`, rows are made anew after so many seconds too.
-    Raises ListForbiddenError, ApiError, SortError.
+    `notes`, called after `rows`, gives remarks on them. With `every`, rows are also made again after that time
+    (seconds). Raises ListForbiddenError, ApiError, SortError.
     """
     printer = ListPrinter(args, listing)
     reading = reader.read()
@@ -68,7 +68,7 @@ def show_reading(
         raise _forbidden(reading.missing)
     found = rows(reading)
     said = [*notes()] if notes is not None else []
-    # What may not be read may have rows.
+    # Objects that may not be read may have rows.
     empty = f"no {listing.plural} are known" if reading.missing else empty
     printer.show(found, {**beside(reading), **({} if notes is None else {"notes": said})}, empty)
     if args.output not in output.OBJECTS:
@@ -103,7 +103,7 @@ def _note_changed(args: argparse.Namespace, said: Sequence[str], notes: Notes | 
 
 
 def show_changes(changed: threading.Event, show: Callable[[], None], every: float | None = None) -> int:
-    """Call `show` whenever `changed` is set, and `every` so many seconds, until the command is interrupted."""
+    """Call `show` whenever `changed` is set, and after `every` seconds without it, until the command is interrupted."""
     sys.stdout.flush()
     try:
         while True:
@@ -130,7 +130,7 @@ def follow_list(
 ) -> int:
     """Print the rows that `rows` makes of one list, with what is ignored of it; with --watch, go on.
 
-    Items are told apart by their first two fields, namespace and name. The list is of the caller's namespace where they
+    Items are identified by their first two fields, namespace and name. The list is of the caller's namespace where they
     may not list all. `notes` and `every` are those of show_reading. Raises ListForbiddenError, ApiError, EndpointError.
     """
     listed, where, missing = list_allowed(args, client, kind, where)
@@ -155,7 +155,7 @@ def follow_list(
 
 
 class _KnownItems(Generic[Item]):
-    """The items of one list, told apart by their first two fields, and kept as a watch shows them.
+    """The items of one list, by their first two fields, kept as a watch shows them.
 
     `changed` is set after each change.
     """

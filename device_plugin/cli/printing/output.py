@@ -72,7 +72,7 @@ class Column(Generic[Row]):
 class Listing(Generic[Row]):
     """A kind of list: its columns, and what a row is for programs. `below` gives the lines under a row of a table.
 
-    With --watch a row is printed again once `watched` of what it is for programs is another; by default all of it.
+    With --watch a row is printed again when `watched(object(row))` changes; by default any change counts.
     """
 
     plural: str

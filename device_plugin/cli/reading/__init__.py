@@ -1,1 +1,1 @@
-"""What commands read of the cluster, as values, and an allocator made of it."""
+"""Values that commands read from the cluster, and an allocator made of them."""

@@ -1,8 +1,8 @@
-"""What the Deployment of the cluster service says: the resource prefixes of its cards, and how its leader is found.
+"""Reads the cluster service's Deployment: the resource prefixes of its cards, and how its leader is found.
 
-The leader is beside the kube-scheduler that holds a Lease. Out of the box both are in one pod, after which the Lease's
-holder is named. Where the default kube-scheduler asks the allocator (docs/install.md), the Lease is another one, and
-its holder is named after the machine on which both run.
+The leader runs next to the kube-scheduler that holds a Lease. Out of the box both are in one pod, after which the
+Lease's holder is named. Where the default kube-scheduler asks the allocator (docs/install.md), the Lease is another
+one, and its holder is named after the machine on which both run.
 """
 
 from collections.abc import Iterator
@@ -47,7 +47,7 @@ def base_deployment(namespace: str, unread: ApiError | None = None) -> Allocator
 
 
 def read_deployment(found: Object) -> AllocatorDeployment:
-    """What the JSON of a Deployment of the cluster service says."""
+    """The settings in the JSON of a Deployment of the cluster service."""
     namespace = str(found["metadata"]["namespace"])
     texts, fields = dict[str, str](), dict[str, str]()
     for variable in _variables(found):

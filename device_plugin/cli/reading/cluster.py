@@ -21,7 +21,7 @@ from device_plugin.kube.api import Metadata
 
 @dataclass(frozen=True, slots=True)
 class MissingRight:
-    """What the caller may not read, what is unknown for that reason, and the RBAC rule that would allow it."""
+    """A right that the caller lacks: the refused act, what is unknown therefore, and an RBAC rule that allows it."""
 
     what: str
     unknown: str
@@ -144,7 +144,7 @@ class NodeReading:
 
 @dataclass(frozen=True, slots=True)
 class ClusterReading:
-    """What the caller could read at one time. `namespace` is the one whose pods were read, empty for all.
+    """The cluster as the caller could read it at one time. `namespace` is that of the pods that were read; empty: all.
 
     Nodes without cards are left out. `complete` is false if slices of other namespaces, or free cards, are not known.
     """
@@ -182,7 +182,8 @@ class KnownCluster:
     `grant` and `inventory` read annotations; they return and raise what Grant.decode and Inventory.decode do.
 
     A pod that begins to run leaves one watch and comes in the other, in any order: `running` names the one, and the pod
-    counts as running while it is there. A reading of all nodes is made anew each time; that of one node costs little.
+    counts as running while it is there. A reading of all nodes starts from nothing each time; a reading of one node
+    costs little.
     """
 
     def __init__(
@@ -193,7 +194,7 @@ class KnownCluster:
         self._grant = grant
         self._inventory = inventory
         self._nodes: dict[str, _NodeCards] = {}
-        # Those that run, and those that do not, by uid.
+        # Running pods (True) and the others (False), by uid.
         self._pods: dict[bool, dict[str, GrantedPod]] = {True: {}, False: {}}
         self._on_node: dict[str, dict[str, GrantedPod]] = {}
         # By kind and uid of a pod, or by kind and name of a node.
@@ -333,7 +334,7 @@ def _held(pods: Iterable[GrantedPod]) -> _Held:
 
 
 def _sizes(pods: Iterable[GrantedPod]) -> Mapping[str, CardSize]:
-    """What grants say of the sizes of their cards."""
+    """The sizes of cards, from the grants on them."""
     return {uuid: size for pod in pods for uuid, size in pod.grant.cards.items()}
 
 

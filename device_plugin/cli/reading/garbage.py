@@ -13,7 +13,7 @@ def uncollected(run: Run) -> Run:
 
     Nothing of what is listed is garbage before the end, and searching it takes a fifth of the command's time. The
     collector is switched on again after `run` has returned, when its lists are freed: otherwise it would search them
-    then. What is in reference cycles, as in fit and why, it frees then instead of at the end of the process.
+    then. Reference cycles, as in fit and why, are freed then instead of at the end of the process.
     """
 
     @wraps(run)

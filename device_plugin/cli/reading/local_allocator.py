@@ -83,7 +83,7 @@ class LocalAllocator:
         return [name for name in self.view.ledger.nodes() if among is None or name in among]
 
     def limits(self, constraints: NodeConstraints) -> str:
-        """What keeps such a pod from some of the nodes, as a sentence; empty if nothing does."""
+        """The constraints that keep such a pod from some of the nodes, as a sentence; empty if none does."""
         return self._index.limits(constraints, of_pod=True)
 
 

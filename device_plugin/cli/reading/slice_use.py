@@ -1,6 +1,6 @@
-"""What containers use of their slices, as the node agents export it: asked of the agents, or of a Prometheus.
+"""Reads containers' use of their slices, which the node agents export, from the agents or from a Prometheus.
 
-Each agent is a request through the API server, so agents are asked only of nodes that matter, and of few of them.
+Each agent costs a request through the API server, so only the agents of nodes that matter are asked, and few of them.
 """
 
 import argparse
@@ -31,9 +31,9 @@ AT_A_TIME, MOST_AGENTS = 16, 200
 FEW_NODES = 8
 # Seconds for which an answer is good enough for a list that is followed.
 FRESH_SECONDS = 10.0
-# Values above it are not shown: no card has as many bytes.
+# Values above it are not shown: no card has 2^60 bytes.
 MOST_VALUE = 2.0**60
-# Labels that Prometheus keeps under names with this prefix where it was not told to honour them.
+# Labels that Prometheus keeps under names with this prefix unless it is set to honour them (honor_labels).
 _OWN = ("namespace", "pod", "container")
 _EXPORTED = "exported_"
 _NO_SERIES = (
@@ -116,7 +116,7 @@ class SliceUseReader:
 def from_agents(
     client: KubeClient, agents: str, namespace: str, nodes: Collection[str]
 ) -> tuple[Sequence[SliceUse], list[str]]:
-    """The use that the agents of `nodes`, which run in namespace `agents`, tell of pods of `namespace` (empty: all).
+    """The slice use of pods of `namespace` (empty: all), from the agents of `nodes`, which run in namespace `agents`.
 
     With it comes what was not answered. Raises UseUnknownError where the caller may not ask them; ApiError.
     """

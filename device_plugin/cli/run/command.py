@@ -40,7 +40,7 @@ from device_plugin.kube.errors import ApiError, ConflictError, GoneError
 
 __all__ = ["add_arguments", "run"]
 
-# Phases of a Job that waits for nothing.
+# Phases in which a Job does not wait.
 _RUNS = {JobPhase.RUNNING.value, JobPhase.RESIZING.value}
 _KINDS: Mapping[str, Kind[dict[str, Any]]] = {
     "ConfigMap": Kind("", "v1", "configmaps", "ConfigMap", dict),

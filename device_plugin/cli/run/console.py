@@ -1,4 +1,4 @@
-"""What `vgpu run` prints: the program's output, and what is said of its Job, with a bar as a terminal's last line."""
+"""Prints for `vgpu run`: the program's output, and news of its Job, with a bar as a terminal's last line."""
 
 import shutil
 import threading

@@ -128,7 +128,7 @@ class Following:
             self._console.say(f"{self._job.name}: {text}")
 
     def _state(self, job: Job, pods: Sequence[JobPod]) -> str:
-        """What the Job does, or waits for."""
+        """The Job's state as text, with the reason why it waits."""
         if job.suspend:
             if time.monotonic() >= self._ask_at:
                 self._engine = self._asked() or self._event(_WHY_IT_WAITS)
@@ -183,7 +183,7 @@ class Following:
             self._console.say(f"{self._job.name}: {text}")
 
     def _progress(self, job: Job, pods: Sequence[JobPod]) -> Progress | None:
-        """The progress that the program of index 0 tells, and of a split the number of sub-tasks that are done."""
+        """The progress that the program of index 0 reports; for a split, the number of sub-tasks that are done."""
         if self._parts:
             return Progress(job.succeeded, job.completions or 1)
         running = [pod.name for pod in pods if pod.index == "0" and pod.running]

@@ -26,11 +26,11 @@ class Kubectl:
         return self._start(*words, *([f"--since-time={since}"] if since else []))
 
     def inside(self, pod: str, *command: str) -> bytes:
-        """What a command prints in the container. Raises RunError."""
+        """The output of a command in the container. Raises RunError."""
         return self.said("exec", pod, f"--container={CONTAINER}", "--", *command)
 
     def said(self, *words: str, seconds: float | None = SECONDS) -> bytes:
-        """What kubectl prints. Raises RunError with what it says if it fails, or takes longer than `seconds`."""
+        """The output of kubectl. Raises RunError if it fails, with its message, or takes longer than `seconds`."""
         with self._start(*words) as process:
             try:
                 printed, problem = process.communicate(timeout=seconds)

@@ -25,12 +25,13 @@ NAMES = "-pods"
 MOST_SCRIPT_BYTES, MOST_HOST_NAME = 1 << 20, 63
 # A rank that fails makes torchrun start all ranks again, and each replica that is killed makes others fail.
 RESTARTS = 1000
-# All agents of torchrun fail together when index 0 is lost. So often it may be.
+# backoffLimit: losing index 0 fails all agents of torchrun at once; allow LOST_MEETINGS of that, and no fewer failures
+# than LEAST_FAILURES.
 LOST_MEETINGS, LEAST_FAILURES = 10, 100
 # Kubernetes' own default.
 USUAL_FAILURES = 6
 _NAME = re.compile(r"[a-z](?:[-a-z0-9]*[a-z0-9])?")
-# What Kubernetes would replace in a container's command.
+# Text that Kubernetes would replace in a container's command.
 _EXPANDED = re.compile(r"\$(?=[$(])")
 _MODULE = ("-m", "torch.distributed.run")
 _PYTHON = re.compile(r"python[0-9.]*")
@@ -61,7 +62,7 @@ _NOT_STARTED = {
 }
 
 
-# What a policy writes into pods from Kubernetes 1.36 on.
+# Fields that a policy writes into pods from Kubernetes 1.36 on.
 _SECCOMP = {"seccompProfile": {"type": "RuntimeDefault"}}
 _NO_CHROOT = {"capabilities": {"drop": ["SYS_CHROOT"]}}
 
@@ -75,7 +76,7 @@ class RunError(VgpuError):
 
 @dataclass(frozen=True, slots=True)
 class NewJob:
-    """What a Job is made from: `replicas` pods of `image`, each with `limits`, and with `cards` whole cards.
+    """The values that a Job is made from: `replicas` pods of `image`, each with `limits`, and with `cards` whole cards.
 
     `least` and `most` bound the replicas; None is the number of replicas, or with `widths`, the only numbers of them,
     the first or the last of these. `annotations` are the Job's, with empty ones for what was not asked. With a
@@ -260,7 +261,7 @@ def _job(new: NewJob) -> dict[str, Any]:
 
 
 def _failures(new: NewJob) -> dict[str, int]:
-    """How many failed pods the Job survives. Of a split the sub-tasks fail each for itself."""
+    """The field with the number of failed pods that the Job survives; in a split, that each sub-task survives."""
     if new.scripts:
         return {"backoffLimitPerIndex": new.retries or 0}
     if new.retries is not None:

@@ -133,7 +133,7 @@ def _add_output(group: Any) -> None:
 
 
 def new_job(args: argparse.Namespace) -> NewJob:
-    """What the arguments ask for. Raises RunError."""
+    """The Job that the arguments ask for. Raises RunError."""
     if not args.name:
         raise RunError("no name: write it first, vgpu run NAME; -n is the namespace, as in kubectl")
     if not args.image or args.image != args.image.strip():

@@ -51,7 +51,7 @@ class JobPod:
 
     @property
     def exit_code(self) -> int | None:
-        """That of the container, once it has ended."""
+        """The container's exit code, once it has ended."""
         code = self.state.get("terminated", {}).get("exitCode")
         return None if code is None else int(code)
 

@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     entries = PageEntries()
     use = CardUse(Prometheus(args.prometheus), entries) if args.prometheus else None
     entries.put("about", {"page": {"use": use is not None}})
-    # What the watches miss stands on the page.
+    # The page itself shows problems of the watches.
     if not args.verbose:
         logging.getLogger("device_plugin").setLevel(logging.ERROR)
     with caller.connected(args) as client:

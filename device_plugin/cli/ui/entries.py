@@ -1,7 +1,7 @@
-"""What the page shows, as entries with versions: each browser gets the entries that changed since it last asked.
+"""The page's entries, with versions: each browser gets the entries that changed since it last asked.
 
-No queue is kept for a browser. One that is slow gets the newest value of each entry and none of those between, so that
-any number of changes costs the memory of the entries alone.
+No queue is kept for a browser. A slow browser gets the newest value of each entry and none of the values between, so
+that any number of changes costs the memory of the entries alone.
 """
 
 import json
@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-# Entries that were removed are remembered so that browsers hear of it; one that is further behind loads all anew.
+# Removed entries are remembered, so that browsers hear of the removal; a browser further behind loads all again.
 MOST_REMOVED = 1000
 Name = tuple[str, str]
 """The kind of an entry, such as `node`, and its key among those."""
@@ -17,7 +17,7 @@ Name = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Texts of entries that changed before `version`; with `anew` they are all that there are."""
+    """Texts of entries that changed before `version`; with `anew` they are all entries."""
 
     version: int
     anew: bool
@@ -57,7 +57,7 @@ class PageEntries:
             return {key for of, key in self._entries.keys() - self._removed.keys() if of == kind}
 
     def since(self, version: int, seconds: float) -> Changes:
-        """What changed after `version` (0: everything); waits at most `seconds` for the first change."""
+        """The changes after `version` (0: everything); waits at most `seconds` for the first change."""
         with self._changed:
             self._changed.wait_for(lambda: self._version > version, seconds)
             anew = version < self._forgotten or not version

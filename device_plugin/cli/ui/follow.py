@@ -1,8 +1,8 @@
 """Follows the cluster with the caller's rights, and keeps the page's entries as the cluster is.
 
 Pods, nodes and Jobs of queues are watched into a ClusterView, so that cards and reasons come from the same code as in
-the cluster service. Who may not read nodes sees the cards that grants name; who may read the pods of one namespace only
-sees those.
+the cluster service. A caller who may not read nodes sees the cards that grants name; one who may read the pods of one
+namespace only sees those.
 """
 
 import threading
@@ -37,7 +37,7 @@ from device_plugin.state.view import ClusterView
 
 # Seconds in which changes are gathered, so that a burst costs one look at what changed.
 GATHER_SECONDS = 0.05
-# Reasons are computed anew at most this often, and for at most one part of the time in LEISURE.
+# Reasons are computed again at most this often, and for at most one part of the time in LEISURE.
 REASONS_SECONDS, LEISURE = 0.25, 4
 # Seconds after which what depends on time alone is looked at.
 TURN_SECONDS = 1.0
@@ -382,13 +382,13 @@ class ClusterFollower:
         ]
 
     def _few(self, what: str, found: Sequence[Namespaced], most: int) -> Sequence[Namespaced]:
-        """At most `most` of the objects found, one of each namespace in turn; a notice gives the number left out."""
+        """At most `most` of the objects found, round-robin over the namespaces; a notice gives the number left out."""
         text = f"{most} of {len(found)} {what} are shown, the namespaces in turn: with -n, vgpu ui shows those of one"
         self._entries.put("notice", {f"more {what}": {"text": text} if len(found) > most else None})
         return rows.in_turn(found, most)
 
     def _asks(self, pod: Pod) -> str:
-        """What the pod asks for, as text; empty if that is malformed, which its reason says."""
+        """The pod's request as text; empty if it is malformed: the pod's reason says so."""
         try:
             request = self._view.pods.request_of(pod)
         except RequestError:

@@ -16,7 +16,7 @@ Row = Mapping[str, Any]
 # Characters of what a waiting pod asks for, and of its reason: 256 containers with lists of cards have 50,000, and the
 # page shows thousands of pods. `vgpu why` and the button of the pod give the whole.
 MOST_TEXT = 500
-# States of a slice beside "bound", in the order in which they are named if several hold.
+# States of a slice other than "bound", in the order in which they are named if several hold.
 _STATES = ("outliving", "covered", "unenforced")
 
 
@@ -133,7 +133,7 @@ def _card(card: Mapping[str, Any], known: Card, bound: Mapping[str, str]) -> Row
 
 
 def _granted_card(uuid: str, size: CardSize | None, slices: Sequence[Row]) -> Row:
-    """A card of which only grants tell: nothing is known of its model, and of what others hold of it."""
+    """A card that is known from grants alone, without its model and without the slices of others."""
     mib = size.mem_mib if size else sum(s["mib"] for s in slices)
     last = max((run[1] for s in slices for run in s["cores"]), default=0)
     return {

@@ -1,6 +1,6 @@
 """Serves the page on a loopback address: files, the stream of changes, and answers about one pod or card.
 
-What it knows is for the person who started it. So every request must name our own address (against DNS rebinding)
+Its answers are for the person who started it. So every request must name our own address (against DNS rebinding)
 and come from our own page, and all but the page's files need the token that the command prints. The token stands
 behind `#`, which no browser sends; the page sends it in a header. Other users of the machine can connect too: where
 there are many connections, those that have not shown the token make room.

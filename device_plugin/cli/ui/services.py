@@ -1,4 +1,4 @@
-"""What only the services know, asked where the caller may forward a port: reservations, and the plans for jobs.
+"""Asks the services for reservations and the plans for jobs, which only they know, if the caller may forward a port.
 
 Both take kubectl. Without it, or without the rights, the page has what objects alone show, and says so.
 """
@@ -17,7 +17,7 @@ from device_plugin.core.errors import VgpuError
 from device_plugin.kube.api import PODS, Ref
 from device_plugin.kube.errors import GoneError
 
-# Seconds between two questions to the job engine, and after one that it did not answer.
+# Seconds between two questions to the job engine, and after a question that it did not answer.
 ASK_SECONDS, AGAIN_SECONDS = 10.0, 60.0
 
 

@@ -13,7 +13,7 @@ _QUERIES = {
     "memory used": "vgpu_card_memory_used_bytes{0} / vgpu_card_memory_bytes{0}",
     "computing": "vgpu_card_busy_ratio{0}",
 }
-# Prometheus keeps the agent's own label under the second name where it was not told to honour it.
+# Prometheus keeps the agent's own label under the second name unless it is set to honour it (honor_labels).
 _NODE_LABELS = ("node", "exported_node")
 
 
@@ -27,7 +27,7 @@ class CardUse:
     def answer(self, query: Mapping[str, str]) -> object:
         """The series of the card `card` of the node `node`, by name, or a `problem`. Raises LookupError.
 
-        Beside them are the times `from` and `to`, and `step`, the time between two values, all in seconds.
+        With them come the times `from` and `to`, and `step`, the time between two values, all in seconds.
         """
         node, card = query.get("node", ""), query.get("card", "")
         if node not in self._entries.keys("node"):
