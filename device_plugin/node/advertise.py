@@ -93,7 +93,7 @@ class Advertiser:
         self._plugins.clear()
 
     def _look(self) -> None:
-        """Find the resources that other plugins serve, and stop our plugins for them; returned ones start anew.
+        """Find the resources that other plugins serve, and stop our plugins for them; those of returned ones restart.
 
         A plugin of ours whose stream is open when another plugin replaces it keeps the stream, but sends nothing more:
         the kubelet knows plugins by their resource alone, so a closed stream would end the successor too.

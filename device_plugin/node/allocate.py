@@ -206,7 +206,8 @@ class Allocator:
         cards = self._claimed_cards(claim)
         before = self._records.get(*wanted.key)
         sizes: Mapping[str, CardSize] = {}
-        # A container that held these slices before was granted them beside all others, whatever its cards report now.
+        # A container that held these slices before was granted them along with all others, whatever its cards report
+        # now.
         if before is None or before.slices != wanted.slices:
             sizes = _sizes(claim, cards)
             self._wait_for_damaged(wanted)

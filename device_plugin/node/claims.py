@@ -1,6 +1,6 @@
 """Claims: which container holds some tickets, what it may have, and which other container is in its way.
 
-What it may have is in its pod's grant, or in our own record of it.
+The container's slices are in its pod's grant, or in our own record of it.
 """
 
 import threading
@@ -34,7 +34,7 @@ class NotNowError(VgpuError):
 class Holders:
     """The containers that hold tickets, as the kubelet last showed them. Safe from any thread.
 
-    The kubelet shows all containers at once, so one look answers for many that start together. What it has shown of
+    The kubelet shows all containers at once, so one look answers for many that start together. The shown holder of
     some tickets is believed until Allocate gives one of them out again, and while only one container holds them.
     """
 
@@ -141,7 +141,7 @@ def from_records(
 
 
 def carrying(resource: str, asked: Container[str]) -> str:
-    """Of the resources that a container has `asked`, the first in the order of SUFFIXES: it carries the slices."""
+    """The first resource in the order of SUFFIXES that a container has `asked` for: it carries the slices."""
     return next((each for each in _family(resource) if each in asked), resource)
 
 
@@ -166,7 +166,7 @@ def blocking_record(
     records: Iterable[Record],
     alive: Callable[[str], bool],
 ) -> Record | None:
-    """A record of another pod that is still `alive` and cannot be beside the `wanted` slices; None if there is none.
+    """A record of another pod that is still `alive` and clashes with the `wanted` slices; None if there is none.
 
     A slice is free when its container is gone, whatever the ledger says: the containers of a force-deleted pod can
     outlive its object, and a successor that the allocator has already placed there must wait for them.

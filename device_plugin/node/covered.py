@@ -3,8 +3,8 @@
 Admission refuses what is known to do this. This is the second fence, which needs no admission: it looks at what the
 kernel has mounted, soon after a container started and then every half minute.
 
-A container that runs and has none of our files was started without them: the CDI of its runtime is off. That is no
-fault of its author, and an event of the node.
+A container that runs and has none of our files was started without them: the CDI of its runtime is off. Its author
+is not at fault, so the event is one of the node.
 """
 
 import logging

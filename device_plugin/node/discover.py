@@ -74,7 +74,7 @@ class Discovery:
     def scan(self, held: Collection[str] = ()) -> tuple[LocalCard, ...]:
         """The cards of the machine that we share, by uuid; excluded ones only if `held` names them.
 
-        What is left out, and what is broken, is logged once.
+        Cards that are left out, and broken ones, are logged once.
         """
         shared: dict[str, LocalCard] = {}
         for local in self._candidates(held):
@@ -165,7 +165,7 @@ class SharedCards:
         self._api = api
         self._records = records
         self._now: Mapping[str, LocalCard] = {}
-        # UIDs of pods, each with a card of its own that it was told of.
+        # Pairs of a pod's UID and one of its cards that an event to the pod has named.
         self._told: set[tuple[str, str]] = set()
 
     def __call__(self) -> Mapping[str, LocalCard]:

@@ -1,11 +1,11 @@
 """Inject: the files of a grant, and the CDI spec through which the runtime brings them into the container.
 
 CDI: github.com/cncf-tags/container-device-interface, SPEC.md 0.6.0. One spec file for each container, with a device for
-each of its names (two files with one device cancel each other), moved in whole from a folder beside; `announce` then
-makes runtimes read it (CdiReload). Every mount source lies in the folder of the container that it is for, so a stale
-spec of a reused name points at nothing. Each device names a device node there as well: the runtime looks for that one
-before there is a container, and the kubelet tries again. A mount that fails counts as a failed start, after which a pod
-that never restarts is Failed for good (tests/contract/kubelet/test_injection.py).
+each of its names (two files with one device cancel each other), moved in whole from the folder .vgpu; `announce`
+then makes runtimes read it (CdiReload). Every mount source lies in the folder of the container that it is for, so a
+stale spec of a reused name points at nothing. Each device names a device node there as well: the runtime looks for that
+one before there is a container, and the kubelet tries again. A mount that fails counts as a failed start, after which a
+pod that never restarts is Failed for good (tests/contract/kubelet/test_injection.py).
 """
 
 import errno
@@ -45,7 +45,7 @@ READ_ONLY = ["ro", "bind"]
 READ_WRITE = ["rw", "bind", "nosuid", "nodev", "noexec"]
 # The name of a FIFO that marks a slice as present: the one kind of device node that needs no privilege to make.
 PRESENT = "present"
-# The variable that tells a program where it may say how far it is.
+# The variable with the path of the file in which a program may report its progress.
 PROGRESS_VARIABLE = "VGPU_PROGRESS"
 MIB = 1 << 20
 # Seconds between two changes of specs, per spec and at most: then a runtime spends 1/50 of its time reading them. A
@@ -77,8 +77,8 @@ class CdiReload:
     """Makes runtimes read a folder of CDI specs again, once for all containers that wait for it. Safe from any thread.
 
     A runtime with CDI's own Go library (containerd, CRI-O) reads every spec of the folder whenever a file there is
-    renamed or removed, at some 0.2 ms of CPU each, and does not notice one that is moved in from another folder. So
-    specs are moved in, and only then the runtimes are told: when many containers start, several share one reading.
+    renamed or removed, at some 0.2 ms of CPU each, and does not notice a spec that is moved in from another folder. So
+    specs are moved in, and only then the runtimes are notified: when many containers start, several share one reading.
     `clock` is monotonic, in seconds, as `sleep` takes them.
     """
 
@@ -107,7 +107,7 @@ class CdiReload:
         wanted = self._changes
         with self._turn:
             if self._told >= wanted:
-                return  # another thread has told them of ours as well
+                return  # another thread has notified them of our changes as well
             specs = sum(1 for _ in self._folder.iterdir())
             wait = self._told_at + min(SECONDS_A_SPEC * specs, MOST_SECONDS) - self._clock()
             if wait > 0:
@@ -143,7 +143,7 @@ class Injector:
         self._reload = CdiReload(cdi)
         self._library = library
         self._tools = tools
-        # Beside the containers' folders, so that each of them has a link and no copy.
+        # Next to the containers' folders, so that each of them has a link and no copy.
         self._copies = state / "lib"
 
     def prepare(self) -> None:

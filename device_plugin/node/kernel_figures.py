@@ -2,7 +2,7 @@
 
 The driver names processes by their ids on the host. A process belongs to the pod, and the container, of the cgroup that
 it is in, which no process of a container can leave. The container's name is not in the cgroup: where several containers
-of a pod hold slices, the mounts of a process tell which of them it is in.
+of a pod hold slices, the mounts of a process show which of them it is in.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ from device_plugin.node.render_files import RenderFile, held_bytes, workers
 from device_plugin.node.render_scan import CONTAINER_PROCESSES, RenderScan
 from device_plugin.node.vendors.port import Vendor
 
-# Most processes of the machine that are looked up: the kernel has no room for as many users of a card.
+# Most processes of the machine that are looked up: the kernel has room for fewer users of a card.
 MACHINE_PROCESSES = 4096
 # Most processes of one cgroup whose mounts are read to learn the container's name: a tenant can make long lists.
 NAMING_PROCESSES = 4
@@ -75,7 +75,7 @@ class _ContainerNames:
 class KernelFigures:
     """The figures of all containers with slices. `look` reads them; any thread may ask for what it found.
 
-    What processes do through render nodes is in them where there is a `render` scan.
+    They include the use through render nodes where there is a `render` scan.
     """
 
     def __init__(

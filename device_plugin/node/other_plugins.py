@@ -1,9 +1,9 @@
 """Other device plugins: which of our resources another one serves on this node, and when it has gone.
 
 Two plugins may register one resource with the kubelet. Pods then get devices of whichever did so last, which may not be
-the one that the cluster counts with, and neither plugin learns of it. The other plugin keeps such a resource: ours
-withdraws the family on this node. Device IDs tell whose a resource is, for ours are tickets with names of their own;
-counts tell nothing, because both plugins see the same cards.
+the plugin that the cluster counts with, and neither plugin learns of it. The other plugin keeps such a resource: ours
+withdraws the family on this node. Device IDs show whose a resource is, for ours are tickets with names of their own;
+counts show nothing, because both plugins see the same cards.
 
 The kubelet knows a plugin by its resource alone. When a stream of ours ends that another plugin has replaced, because
 our process does, it drops the other plugin, which does not notice. So the next agent registers that one again.
@@ -38,7 +38,7 @@ class PluginFolder(Protocol):
         """The names of the sockets at which other plugins answer."""
 
     def register(self, socket: str, resource: str) -> None:
-        """Tell the kubelet that the plugin at this socket serves the resource. Raises KubeletError."""
+        """Register the plugin at this socket for the resource with the kubelet. Raises KubeletError."""
 
 
 @dataclass(frozen=True)
@@ -89,9 +89,9 @@ class OtherPlugins:
     def expect(self, capacity: Mapping[str, str], ours: Iterable[Resource]) -> None:
         """On a node's first start of an agent: assume that resources which already have capacity are another plugin's.
 
-        The kubelet names no device of a plugin whose devices are all unhealthy. An earlier agent of ours is told by
-        whole cards, memory and core groups together: the kubelet remembers them when it is gone, and other plugins have
-        one of them.
+        The kubelet names no device of a plugin whose devices are all unhealthy. An earlier agent of ours is
+        recognised because it serves whole cards, memory and core groups together: the kubelet remembers them when it is
+        gone, and other plugins have one of them.
         """
         families: dict[str, list[str]] = {}
         for resource in ours:

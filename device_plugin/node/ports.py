@@ -76,10 +76,10 @@ class Plugin(Protocol):
         """Serve on a new socket. Raises KubeletError."""
 
     def register(self) -> None:
-        """Tell the kubelet that we serve. Raises KubeletError."""
+        """Register with the kubelet. Raises KubeletError."""
 
     def update(self, devices: Mapping[str, bool]) -> None:
-        """Tell the kubelet all tickets and whether each is healthy."""
+        """Send the kubelet all tickets and whether each is healthy."""
 
     def stop(self) -> None:
         """Stop serving."""

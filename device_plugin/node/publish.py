@@ -27,9 +27,9 @@ class Publisher:
         self._looked = 0.0
         self._delay = FIRST_DELAY
         self._not_before = 0.0
-        # When the annotation was last what `step` was told, as far as is known.
+        # The last time at which the annotation is known to have had the content that `step` was given.
         self._right = clock()
-        # Families of which a new memory unit was told.
+        # Families of which a new memory unit was reported.
         self._told: set[str] = set()
         self.why_not = "the API server has not listed this node's pods yet: the inventory is published then"
 

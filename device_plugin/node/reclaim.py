@@ -122,7 +122,7 @@ class Reclaimer:
     def restore(self) -> None:
         """Restore damaged records from their pods' grants.
 
-        Those of pods that are gone, with all processes, are forgotten. Does nothing before the first list of pods.
+        Records of pods that are gone, with all processes, are forgotten. Does nothing before the first list of pods.
         """
         damaged = self._records.damaged()
         if not damaged or not self._pods.synced.is_set():

@@ -1,4 +1,4 @@
-"""Records: the agent's state of each container with slices, on disk beside the container's files.
+"""Records: the agent's state of each container with slices, on disk next to the container's files.
 
 `<state>/slices/<pod uid>/<container>/record.json` says which pod, which tickets and which slices; the mounted files
 lie in the same folder. To forget a container is to remove its folder: there is no second place to keep in step.
@@ -76,7 +76,7 @@ class Records:
     def load(self) -> None:
         """Read the records of the agent before this one. A folder in which only the record is missing has lost it.
 
-        The container of a lost or damaged record may run: its folder stays, and reclaim makes the record anew. A folder
+        The container of a lost or damaged record may run: its folder stays, and reclaim makes a new record. A folder
         without record and config was never mounted and is removed.
         """
         self._root.mkdir(parents=True, exist_ok=True)
@@ -131,7 +131,7 @@ class Records:
                 self._damaged.pop((pod, container), None)
 
     def _cards_of(self, folder: Path) -> frozenset[str] | None:
-        """The cards of the config that lies beside a record; None if that cannot be read either."""
+        """The cards of the config that lies next to a record; None if that cannot be read either."""
         try:
             text = (folder / CONFIG).read_text(encoding="utf-8")
             return frozenset(unique(uuid, self._node) for uuid in config.card_uuids(text))
@@ -182,7 +182,7 @@ def ticket_use(records: Iterable[Record], resource: str) -> Mapping[str, set[str
 def write_file(path: Path, text: str, aside: Path | None = None) -> None:
     """Write a file of mode 0644 atomically: a crash leaves the old one or the new one.
 
-    It is written in the folder `aside`, which is on the same disk, or beside its place, and then renamed.
+    It is written in the folder `aside`, which is on the same disk, or next to its place, and then renamed.
     """
     temporary = (aside or path.parent) / f".{path.name}.tmp"
     temporary.write_text(text, encoding="utf-8")

@@ -2,7 +2,7 @@
 
 A tenant can keep 256 open files in each of 128 processes, and the kernel takes some 13 microseconds to describe one. So
 a look ends after READ_SECONDS, and the next one goes on where it ended: the pods take turns, a process at a time. A pod
-with many files has no effect on when others are read, and each process is read at last.
+with many files has no effect on when others are read, and every process is read in the end.
 """
 
 import time
@@ -15,7 +15,7 @@ from device_plugin.node.render_files import RenderFile, render_file
 
 # Seconds that a look takes at most, and one process more.
 READ_SECONDS = 0.025
-# Most processes of a container that are read: as many as its library can account for (vgpu_region.h).
+# Most processes of a container that are read: its library can account for this number (vgpu_region.h).
 CONTAINER_PROCESSES = 128
 
 

@@ -31,7 +31,7 @@ MIB = 1 << 20
 class _State:
     """The state of one card.
 
-    `told`: the last event said that it is beyond the limit. `since`: from when on that has been different.
+    `told`: the state that the last event reported, true for beyond the limit. `since`: when it began to differ from it.
     """
 
     told: bool = False

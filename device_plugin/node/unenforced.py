@@ -33,7 +33,7 @@ class _ContainerState:
     """The state of a container. `record` is the record of its last start.
 
     `since` says when each process was first seen to hold the card, `told` which events were posted, at any start: a
-    container that starts again and again is to be told of once.
+    container that starts again and again is reported once.
     """
 
     record: Record

@@ -28,14 +28,14 @@ log = logging.getLogger(__name__)
 
 FOLDER = "writable"
 """The tmpfs, below the agent's state."""
-# Of a container's own folder: the files that lie on the disk.
+# The part of a container's own folder with the files that lie on the disk.
 ON_DISK = "region"
 PAGE = 4096
 # More containers than a node has: the kubelet counts 4,096 tickets.
 MOST_CONTAINERS = 4096
 # A tenant's lease on a file must not make us wait (O_NONBLOCK).
 _CAREFUL = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-# How names begin: files that are being made, and spare ones. Those of containers are kind_pod_container.
+# How names begin: files that are being made, and spare ones. Files of containers are kind_pod_container.
 _NEW, _SPARE = ".new-", "spare-"
 
 Key = tuple[str, str]

@@ -1,1 +1,1 @@
-"""Vendors: families of cards, each with a driver of its own. What the agent knows of one lies in its module here."""
+"""Vendors: families of cards, each with a driver of its own. The agent's knowledge of each is in its module here."""

@@ -1,7 +1,7 @@
 """Hygon's cards: KFD's, with slices that the vendor's own stack in the container knows too (vgpu_runtime/vdev.py).
 
-Each live slice of a card has a pipe of its own. The driver needs about a second to let go of a pipe, so one that a
-slice has left rests for that long.
+Each live slice of a card has a pipe of its own. The driver needs about a second to let go of a pipe, so a pipe that
+a slice has left rests for that long.
 """
 
 import time

@@ -5,7 +5,7 @@ until its memory is gone; the folder's name is its process id in the host's name
 card carry the card's gpu_id:
 
     4711/vram_13261                 bytes of card memory that it has allocated through KFD
-    4711/stats_13261/cu_occupancy   compute units that run its waves at this moment; not every generation can tell
+    4711/stats_13261/cu_occupancy   compute units that run its waves at this moment; not every generation shows them
     4711/queues/3/gpuid             the card of its queue 3
 
 The files vanish with the process, so each of them may be missing at any time.

@@ -2,7 +2,7 @@
 
 The ids are facts of these sources: libdrm's data/amdgpu.ids (device and revision) and pci.ids for AMD's cards; for
 Hygon's the table of devices in its users' guides to the driver, and the targets of its compiler. A name with slashes
-stands for models that the ids do not tell apart.
+stands for models that the ids do not distinguish.
 """
 
 from collections.abc import Iterator, Mapping

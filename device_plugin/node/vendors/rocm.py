@@ -86,7 +86,7 @@ class Rocm(Vendor[KfdCard]):
         return None
 
     def scan(self) -> Scan[KfdCard]:
-        """All cards of this PCI vendor; the topology shows those of other vendors, and CPUs, beside them."""
+        """All cards of this PCI vendor; the topology also shows those of other vendors, and CPUs."""
         cards: list[FoundCard[KfdCard]] = []
         problems: list[str] = []
         others: dict[str, int] = {}
