@@ -1,4 +1,4 @@
-"""The loads of cards and the progress of programs, read from the node agents in turn, at a bounded rate.
+"""The loads of cards and the progress of programs, read from one node agent after another, at a bounded rate.
 
 Nothing waits for it. An agent that is slow or answers wrong figures affects its own node only: the whole exchange ends
 at a deadline, however the bytes are spread, a bounded number of them is read, and an agent that fails is asked less and
@@ -34,7 +34,7 @@ IDLE_SECONDS = 1.0
 # The pause of an agent that fails doubles each time, up to this.
 LONGEST_PAUSE = 300.0
 _TOTAL, _USED, _BUSY = "vgpu_card_memory_bytes", "vgpu_card_memory_used_bytes", "vgpu_card_busy_ratio"
-# What follows the name of a metric.
+# The text after the name of a metric.
 _SAMPLE = re.compile(
     r'\{(?:[a-z]+="[^"\\\n]*",){0,8}card="([^"\\\n]+)"[^}\n]*\} ([0-9.e+-]{1,30})$', re.MULTILINE
 )
@@ -66,8 +66,8 @@ class _Turn:
 class AgentPoller(Generic[Said]):
     """Asks each node agent with `read`, and hands what it says to `on_said` with the node's name.
 
-    Call `step` again and again from one thread; agents come and go from another. While `wanted` returns false, no agent
-    is asked; those of nodes of which `of_use` returns false are passed over.
+    Call `step` again and again from one thread; agents come and go from another. `wanted()`: whether to poll at all.
+    `of_use(node)`: whether to poll this node's agent.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ def read_loads(address: str) -> Mapping[str, Load]:
 
 
 def read_progress(address: str) -> Mapping[ContainerName, ProgressReport]:
-    """What the programs of the node's containers say of themselves; `address` is host:port.
+    """The progress that the programs of the node's containers report; `address` is host:port.
 
     It is checked again here: an agent may be older, or not ours. Raises OSError if the agent does not answer in time,
     ValueError for an answer that is none.

@@ -2,7 +2,7 @@
 
 A large cluster has hundreds of thousands of samples, and whoever reaches the port may ask for them again and again. So
 one text serves all who ask within a second, and for longer where it took long to make; and it is made line by line,
-because as many objects at once would be a long turn for the garbage collector, with all threads waiting for it.
+because all objects at once would be a long turn for the garbage collector, with all threads waiting for it.
 """
 
 import threading

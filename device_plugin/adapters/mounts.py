@@ -8,7 +8,7 @@ _NOSUID, _NODEV, _NOEXEC, _REMOUNT = 2, 4, 8, 32
 
 
 def tmpfs(folder: Path, size: int, inodes: int, *, again: bool = False) -> None:
-    """Mount a tmpfs of `size` bytes and `inodes` at `folder`; with `again`, resize the one that is there.
+    """Mount a tmpfs of `size` bytes and `inodes` at `folder`; with `again`, resize the existing one.
 
     Programs in it do not run, devices in it do not open. Raises OSError; a size below what is in use is refused.
     """

@@ -11,7 +11,7 @@ _MOST_WORDS = 32
 # Odd factors of this process: nobody can choose names that have the sum of others.
 _FACTORS = np.frombuffer(secrets.token_bytes(WORD * (_MOST_WORDS + 2)), dtype=np.uint64) | np.uint64(1)
 _HALF = np.uint64(32)
-# By number: the mask of as many bytes at the end of a word.
+# By number n: the mask of the last n bytes of a word.
 _LAST = np.array([(1 << 64) - (1 << 8 * (WORD - n)) for n in range(WORD + 1)], dtype=np.uint64)
 _QUOTE = ord('"')
 # The three bytes between two names, as a number.

@@ -145,7 +145,7 @@ class CgroupProcesses:
         self._trees = [root] if (root / "cgroup.controllers").exists() else [root / name for name in V1_TREES]
 
     def live(self, pod: str) -> bool:
-        """True while any process is in the pod's cgroup or one below it, and while there is no tree to tell."""
+        """True while any process is in the pod's cgroup or one below it, and while there is no tree to show it."""
         return bool(self.problem()) or any(_populated(folder) for folder in pod_folders(self._trees, pod))
 
     def problem(self) -> str:

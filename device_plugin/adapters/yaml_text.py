@@ -96,7 +96,7 @@ class _Part:
 
 
 class _Cost:
-    """What the events of a text stand for, with its aliases written out."""
+    """The size and depth of a text, counted from its events, with its aliases written out."""
 
     def __init__(self) -> None:
         self._documents = 0
@@ -137,7 +137,7 @@ class _Cost:
 
 
 def _check_cost(text: str, loader: Any) -> None:
-    """Raise NotYamlError for a text that passes a bound, and what `loader` raises for one that is not YAML."""
+    """Raise NotYamlError for a text that passes a bound, and what `loader` raises for a text that is no YAML."""
     if len(text) > MOST_CHARACTERS:
         raise NotYamlError(f"it is longer than {MOST_CHARACTERS} characters: split it")
     cost = _Cost()

@@ -1,4 +1,4 @@
-"""Serve an application over HTTP/1.1, each connection in a thread of our process, beside the ledger."""
+"""Serve an application over HTTP/1.1, each connection in a thread of our process, which has the ledger."""
 
 import contextlib
 import ipaddress

@@ -55,7 +55,7 @@ Item = TypeVar("Item")
 class KubeClient:
     """One API server, from any thread. `component` names us in events.
 
-    Of the limits of pods' containers only those of `resources` are kept; None keeps every extended resource. Lists of
+    Pods' containers keep only the limits of `resources`; None keeps every extended resource. Lists of
     metadata alone are asked for in pages of `metadata_items` objects.
     """
 
@@ -79,7 +79,7 @@ class KubeClient:
         return self._decoded(kind, self._request("GET", _object(kind, of), accept=_accept(kind)))
 
     def list(self, kind: Kind[Item], where: Where = EVERYWHERE) -> Listed[Item]:
-        """Objects as a quorum has them: no resource version is named. Those that cannot be read are left out.
+        """Objects as a quorum has them: no resource version is named. Unreadable ones are left out.
 
         The server is asked for a page at a time. All pages are of one moment, which the server forgets after some
         minutes; the list then begins again. Raises ExpiredError if that happens LIST_TRIES times.

@@ -115,7 +115,7 @@ class Connections:
 
 @contextmanager
 def _named(kind: str, file: str | None) -> Iterator[None]:
-    """Name the file in the error of one that cannot be used. Raises OSError."""
+    """Name the file in the error if it cannot be used. Raises OSError."""
     try:
         yield
     except OSError as error:

@@ -17,7 +17,7 @@ from device_plugin.core.node_constraints import (
     Toleration,
 )
 
-# A tenant may write 256 KiB of them into each of thousands of Jobs. Who writes more words (keys and values), more
+# A tenant may write 256 KiB of them into each of thousands of Jobs. A tenant with more words (keys and values), more
 # tolerations, or more characters in all than these gets every node for the engine's forecast; kube-scheduler decides in
 # the end.
 MOST_WORDS, MOST_TOLERATIONS, MOST_CHARACTERS = 256, 32, 4096
@@ -80,7 +80,7 @@ def _words(selector: dict[str, str], terms: Iterable[structs.NodeTerm]) -> Itera
 
 
 def _of_pod(node: str, selector: dict[str, str]) -> Iterator[Requirement]:
-    """What a pod says outside its affinity."""
+    """The requirements of a pod outside its affinity."""
     for key in sorted(selector):
         yield Requirement(key, Operator.IN, (selector[key],))
     if node:

@@ -15,7 +15,7 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 class EndpointError(VgpuError):
-    """No address of the API server is configured; the text tells how to configure one.
+    """No address of the API server is configured; the text says how to configure one.
 
     Cure: correct the file, or name another with `--kubeconfig` and `--context`: `kubectl config get-contexts` lists
     contexts.
@@ -26,7 +26,7 @@ class EndpointError(VgpuError):
 class Endpoint:
     """The address of an API server and the credentials for it. `ca`, `cert` and `key` are files.
 
-    `authorization` returns the header of each request, and `headers` are sent with each beside it. The server's
+    `authorization` returns the header of each request, and `headers` are sent in addition. The server's
     certificate must be for `name`, or else for the host of `url`; it is not checked unless `verified`.
     """
 

@@ -1,4 +1,4 @@
-"""JSON of batch/v1 Jobs into values. What a tenant may write is cut to what is read."""
+"""JSON of batch/v1 Jobs into values. A tenant's text is cut to the length that is read."""
 
 from collections.abc import Iterator, Mapping
 from itertools import islice
@@ -21,7 +21,8 @@ from device_plugin.core import annotations
 from device_plugin.core.batch import Job, JobCondition
 from device_plugin.core.requests import MAX_LIST, MAX_WORD
 
-# Kueue's labels and annotations are kept beside ours. Each is cut one character beyond the longest that is accepted.
+# Kueue's labels and annotations are kept as well as ours. Each is cut one character beyond the longest that is
+# accepted.
 KUEUE_PREFIX = "kueue.x-k8s.io/"
 _READ = frozenset(
     (*(key.name for key in annotations.KEYS), annotations.KUEUE_QUEUE, annotations.KUEUE_ELASTIC)
@@ -89,7 +90,7 @@ def _number(written: int | None, default: int) -> int:
 def _of_job(kept: Mapping[str, str] | None) -> Mapping[str, str]:
     """The labels or annotations of a Job with our prefix or Kueue's: MOST_KEYS at most, each cut.
 
-    Those that are read come first, so that no number of others, which sort before them, hides one.
+    Keys that are read come first, so that no number of others, which sort before them, hides one.
     """
     ours = [(key, text) for key, text in (kept or {}).items() if key.startswith((PREFIX, KUEUE_PREFIX))]
     ours.sort(key=lambda item: item[0] not in _READ)

@@ -96,7 +96,7 @@ class KubeContext:
         return nobody, cert, key
 
     def _cluster_info(self, url: str) -> Entry:
-        """The cluster as a credential plugin is told of it."""
+        """The description of the cluster for a credential plugin."""
         authority = self._file(self.cluster, "certificate-authority")
         data = base64.b64encode(_content(self.path, authority)).decode() if authority else None
         extensions = {

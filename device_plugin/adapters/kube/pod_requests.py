@@ -20,7 +20,7 @@ def requested(
 ) -> HostAmounts:
     """The requests of a pod: of main containers, of init containers (true for a sidecar), of the pod, and overhead.
 
-    Sidecars run beside all that follows them; what the pod as a whole requests goes before what its containers do.
+    Sidecars add to every later container (KEP-753). Requests of the pod as a whole override the sum (KEP-2837).
     """
     sidecars, starting = NOTHING, NOTHING
     for amounts, sidecar in inits:

@@ -1,4 +1,4 @@
-"""JSON of v1 Pods, and of the templates that make pods, into values. What a tenant may write is cut to what is read."""
+"""JSON of v1 Pods, and of templates that make pods, into values. A tenant's text is cut to the length that is read."""
 
 from collections.abc import Collection, Iterable, Mapping
 from itertools import islice
@@ -98,9 +98,9 @@ def template_pod(namespace: str, raw: structs.Template, resources: Resources) ->
 def _asking(spec: structs.PodSpec, resources: Resources, grant: str) -> tuple[Container, ...]:
     """The containers whose limits name one of `resources`, and those that the grant names.
 
-    A pod may have thousands of containers, and a container thousands of resources that no node offers. Of a pod without
-    a grant one container more than a pod may have is kept, so that it is still refused. A grant is that of a pod that
-    was not refused; it names containers that asked for resources which are perhaps no longer configured.
+    A pod may have thousands of containers, and a container thousands of resources that no node offers. Without a grant,
+    one container more than a pod may have is kept, so that the pod is still refused. A grant is that of a pod that was
+    not refused; it names containers that asked for resources which are perhaps no longer configured.
     """
     containers = [(raw, _init_kind(raw)) for raw in spec.init_containers or ()]
     containers += [(raw, ContainerKind.MAIN) for raw in spec.containers]

@@ -4,7 +4,7 @@ The loop follows the Kubernetes API concepts ("Efficient detection of changes"):
 version, bookmarks move it on, 410 means list again.
 
 The versions of a cluster fall when its etcd is restored from an older state. A watch from a version that is not reached
-again yet is silent then, bookmarks included, so a silent stream is closed and the list is read anew; and a list of a
+again yet is silent then, bookmarks included, so a silent stream is closed and the list is read again; and a list of a
 lower version than was seen before shows what has happened.
 """
 
@@ -79,8 +79,8 @@ class ListWatch(Generic[Item]):
         `on_restore` is called when versions have fallen, as after a restored etcd, and before the next list is read:
         what is known until then may not hold any more.
 
-        Returns once `stop` is set and the open watch has ended, or after `interrupt`. Errors of the server are told to
-        `on_error` and tried again, later and later. `on_open` is called whenever a watch is open: no change is missed
+        Returns once `stop` is set and the open watch has ended, or after `interrupt`. Errors of the server go to
+        `on_error`; each try after one waits longer. `on_open` is called whenever a watch is open: no change is missed
         from then on.
         """
         version = self._version

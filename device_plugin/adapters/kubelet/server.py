@@ -42,7 +42,7 @@ class PluginSockets:
         return [path.name for path in paths if not path.name.startswith((OURS, KUBELET)) and _answers(path)]
 
     def register(self, socket: str, resource: str) -> None:
-        """Tell the kubelet that the plugin at this socket serves the resource. Raises KubeletError."""
+        """Register the plugin at this socket for the resource with the kubelet. Raises KubeletError."""
         try:
             with grpc.insecure_channel(f"unix:{self._folder / socket}") as channel:
                 options = rpc.DevicePluginStub(channel).GetDevicePluginOptions(
@@ -86,7 +86,7 @@ class Handler(Protocol):
 
 
 class PluginServer(rpc.DevicePluginServicer):
-    """Serves `resource` on `<folder>/<endpoint>`. `devices` maps tickets to their health; `update` tells changes."""
+    """Serves `resource` on `<folder>/<endpoint>`. `devices` maps tickets to their health; `update` sends changes."""
 
     def __init__(self, resource: str, folder: Path, handler: Handler) -> None:
         self.resource = resource
@@ -130,7 +130,7 @@ class PluginServer(rpc.DevicePluginServicer):
         _register(self._folder, self.endpoint, self.resource, options)
 
     def update(self, devices: Mapping[str, bool]) -> None:
-        """Tell the kubelet all tickets and whether each is healthy, if that differs from before."""
+        """Send the kubelet all tickets and whether each is healthy, if that differs from before."""
         with self._changed:
             if devices != self._devices:
                 self._devices = dict(devices)
