@@ -1,4 +1,4 @@
-"""`vgpu cluster`: run the cluster service, beside its kube-scheduler.
+"""`vgpu cluster`: run the cluster service, next to its kube-scheduler.
 
     vgpu cluster --config cluster.yaml
     VGPU_POD_NAME=vgpu-cluster-1 vgpu cluster --reservation-seconds 30

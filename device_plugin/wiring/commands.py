@@ -30,7 +30,7 @@ _SERVICES: tuple[Command, ...] = (
     ),
     (
         "scheduler-config",
-        "write the configuration of the kube-scheduler beside the cluster service",
+        "write the configuration of the kube-scheduler next to the cluster service",
         "device_plugin.wiring.scheduler_config",
     ),
 )
@@ -113,7 +113,7 @@ def main(argv: Sequence[str] | None = None, more: Sequence[Command] = ()) -> int
 def parse(words: Sequence[str], more: Sequence[Command] = ()) -> argparse.Namespace:
     """The arguments of one command, which is in `run`. Exits with a usage text where they are wrong.
 
-    What stands after `--` is another program's: it goes to `program`, in a command that takes one.
+    Words after `--` are another program's: they go to `program`, in a command that takes one.
     """
     offered = _offered(words[:1], more)
     parser = argparse.ArgumentParser(

@@ -1,7 +1,7 @@
 """Completion of the command line for shells, and for kubectl, which asks the program kubectl_complete-vgpu.
 
 Both ask with the words that were written, the one to complete last, and read candidates, one a line with a tab before
-its description, and `:DIRECTIVE` in the last line: 4 for nothing but these, 0 where files fit too
+its description, and `:DIRECTIVE` in the last line: 4 for these alone, 0 where files fit too
 (cobra's ShellCompDirective, which kubectl's plugin completion takes over).
 """
 

@@ -45,7 +45,7 @@ def _status(run: Callable[[], int], *, of_people: bool) -> int:
         try:
             return run()
         finally:
-            # Here, because a failure at the interpreter's end could not be told from others.
+            # Here, because a failure at the interpreter's end could not be distinguished from others.
             _flush_output()
     except BrokenPipeError:
         return UNREAD

@@ -54,7 +54,7 @@ COMPONENT = "vgpu-jobs"
 LOOK_SECONDS = 0.25
 # Seconds without a turn after which a loop counts as hung: a round makes many calls of at most 3 s each.
 STUCK_SECONDS = 120.0
-# Each agent with a pod of a Job is asked every 5 s what the programs tell, and at most 50 agents in a second.
+# Each agent with a pod of a Job is asked every 5 s for the programs' reports, and at most 50 agents in a second.
 ASKED = Pace(5.0, 50.0)
 
 
@@ -132,7 +132,7 @@ class JobEngine(Replica):
         )
 
     def _watch_jobs(self) -> None:
-        # What part of a card a slice takes is known once the cards are, and what a Job's priority is with the classes.
+        # The part of a card that a slice takes is known once the cards are, and a Job's priority once the classes are.
         while not (self._view.nodes_listed and self._priorities.listed):
             if self._stop.wait(LOOK_SECONDS):
                 return

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 
 class LoopHealth:
-    """Records the turns of each loop, and tells which loops have not turned for `stuck_seconds`."""
+    """Records the turns of each loop, and reports which loops have not turned for `stuck_seconds`."""
 
     def __init__(self, clock: Callable[[], float], stuck_seconds: float) -> None:
         self._clock = clock

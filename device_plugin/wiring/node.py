@@ -149,7 +149,7 @@ class NodeService:
             raise SettingsError(f"cannot use {error.filename}: {error.strerror} (stateDir)") from error
 
     def _loop(self, host: Host, figures: KernelFigures, unaccounted: UnaccountedMemory) -> AgentLoop:
-        """The agent's loop, with the stages that it calls in turn."""
+        """The agent's loop, with the stages that it calls one after another."""
         settings = self._settings
         advertiser = Advertiser(
             self._server, self._plugins / server.KUBELET, self._records, self._allocator, self._others

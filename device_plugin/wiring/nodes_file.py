@@ -7,9 +7,9 @@
     - labels: {kubernetes.io/hostname: gpu-7}
       enforcement: {"1d94": observe}
 
-Of several entries that match a node, the later ones count. The agent reads the file when it starts, and keeps what was
-true for its node in its state folder. That holds on where the file is wrong later, or the node's labels cannot be read:
-no card is offered because of a typing error.
+If several entries match a node, the later ones count. The agent reads the file when it starts, and keeps what was
+true for its node in its state folder. These settings stay in force where the file is wrong later, or the node's labels
+cannot be read: no card is offered because of a typing error.
 """
 
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ class Changed(msgspec.Struct, forbid_unknown_fields=True, rename="camel", frozen
 
 
 class Entry(Changed, frozen=True, kw_only=True):
-    """What differs on the nodes that have all of `labels`."""
+    """The settings that differ on the nodes that have all of `labels`."""
 
     labels: dict[str, str]
 
@@ -81,7 +81,7 @@ def applied(settings: NodeSettings, labels: Mapping[str, str] | None) -> tuple[N
 
 
 def _changed(file: Path, labels: Mapping[str, str]) -> Changed:
-    """What the file says of a node with these labels. Raises SettingsError."""
+    """The file's settings for a node with these labels. Raises SettingsError."""
     try:
         entries = msgspec.convert(read_file(file), NodesFile).nodes
     except msgspec.ValidationError as error:

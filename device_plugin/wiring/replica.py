@@ -70,11 +70,11 @@ class Replica(ABC):
 
     @abstractmethod
     def _loops(self) -> Mapping[str, Callable[[], None]]:
-        """The functions that run until the service ends, beside those of every replica, by their threads' names."""
+        """The functions that run until the service ends, in addition to every replica's, by their threads' names."""
 
     @abstractmethod
     def _watches(self) -> Sequence[ListWatch[Any]]:
-        """The watches beside those of every replica."""
+        """The watches in addition to those of every replica."""
 
     def run(self) -> int:
         """Serve until `stop` is set; returns the exit status."""

@@ -1,4 +1,4 @@
-"""`vgpu scheduler-config`: write the configuration of the kube-scheduler beside the cluster service.
+"""`vgpu scheduler-config`: write the configuration of the kube-scheduler next to the cluster service.
 
     vgpu scheduler-config --template manifests/base/cluster/scheduler.yaml --out scheduler.yaml
 

@@ -217,7 +217,7 @@ class ClusterSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel"
 
 
 class JobsSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
-    """Settings of `vgpu jobs`. Of its replicas one plans, or each some of the pools: those whose Leases it holds."""
+    """Settings of `vgpu jobs`. One of its replicas plans, or each plans for those pools whose Leases it holds."""
 
     pod_name: Annotated[str, Meta(description="name of this pod, by which it holds the Lease")] = ""
     prefixes: Annotated[
