@@ -25,7 +25,7 @@ DENIED_OFFSET = USED_OFFSET + CARDS * SLOTS * 8
 SIZE = DENIED_OFFSET + CARDS * SLOTS * 8
 LOCK_SLOT = (1 << 20) + 1
 USED_MAX = 1 << 50  # more than any card holds: a slot that says so is garbage
-# Seconds of CPU time after which read() gives up on a file with so many locks that the kernel is slow to search them.
+# Seconds of CPU time after which read() gives up on a file whose many locks the kernel is slow to search.
 PROBE_SECONDS = 0.005
 
 _HEADER = struct.Struct("<QIIII")

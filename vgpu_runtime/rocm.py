@@ -95,7 +95,7 @@ def parse(text: str) -> SliceConfig[RocmLimit]:
 
 
 def environment(limits: Sequence[RocmLimit]) -> dict[str, str]:
-    """Variables that tell programs of their slice: to HIP, the number of its units.
+    """Variables that describe their slice to programs: to HIP, the number of its units.
 
     HIP has one value for all cards, so slices of several cards have it if they are equal; whole cards need none. It is
     a hint: the masks of queues are what holds a program to its units. native/rocm/units.c says the same.

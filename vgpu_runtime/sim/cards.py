@@ -73,7 +73,7 @@ class SimCard:
 
     @property
     def arrays(self) -> int:
-        """Shader arrays of the whole card: as many as models of this size have."""
+        """Shader arrays of the whole card: the number that models of this size have."""
         large = self.paired or (self.xcc == 1 and self.compute_units > 64)
         return (8 if large else 4) * self.xcc
 

@@ -79,7 +79,7 @@ class Apt:
         return [part for key, value in settings.items() for part in ("-o", f"{key}={value}")]
 
     def _run(self, command: list[str], doing: str) -> str:
-        """Run quietly, for its output. What apt prints names package hosts, so no message of ours quotes it."""
+        """Run quietly, for its output. Its output names package hosts, so no message of ours quotes it."""
         try:
             done = subprocess.run(
                 command,

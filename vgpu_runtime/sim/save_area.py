@@ -53,7 +53,7 @@ def save_area(card: SimCard) -> SaveArea:
 
 
 def sizes(gfx: Gfx, units: int, engines: int, xccs: int = 1) -> SaveArea:
-    """The formulae, of the numbers of the whole card. A runtime that is told fewer `units` gets other sizes."""
+    """The formulae, of the numbers of the whole card. A runtime that sees fewer `units` gets other sizes."""
     navi = gfx >= (10, 1, 0)
     units //= xccs
     waves = units * 32 if navi else min(units * 40, engines * 512)

@@ -64,7 +64,7 @@ def build(cards: Sequence[SimCard], folder: Path, kernel: Kernel = Kernel.EQUAL)
 
 
 def add_driver(folder: Path) -> None:
-    """Put the driver beside its cards, where containers can be given it. Raises OSError if it is not built."""
+    """Put the driver next to its cards, where containers can be given it. Raises OSError if it is not built."""
     target = folder / DRIVER
     if not target.exists() or not filecmp.cmp(BUILD / DRIVER, target, shallow=False):
         new = folder / f".{DRIVER}"
