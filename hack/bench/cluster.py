@@ -13,7 +13,7 @@ from device_plugin.core.placement.workload import TargetWorkload, Weighted
 from device_plugin.core.requests import Shape
 from hack.bench.workload import BenchPod, BenchWorkload
 
-# Arrivals until the target workload is learnt anew: twice as many each time, and at last each MOST_REFIT.
+# Arrivals until the target workload is learnt again: twice the number each time, up to each MOST_REFIT.
 FIRST_REFIT, MOST_REFIT = 64, 1024
 # Policies that get the list of pods in advance, as in the published protocol, and those that learn it as pods come. The
 # others use no workload, and learning it takes time.
@@ -40,7 +40,7 @@ class BenchCluster:
         self._target, self._refit = TargetWorkload(), FIRST_REFIT
 
     def learn(self, job: BenchPod) -> None:
-        """Count an arriving pod in the target workload, and learn it anew when that is due."""
+        """Count an arriving pod in the target workload, and learn it again when that is due."""
         if (shape := Shape.of(job.request)) is not None:
             self._target.add(shape)
         if self._policy in LEARNING and self._target.arrivals == self._refit:

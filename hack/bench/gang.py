@@ -3,7 +3,7 @@
     vgpu bench gang --pods 512 --nodes 1213 --fill 0.5
 
 The cluster service's own decisions, without HTTP: all pods of the gang exist, and /filter is asked for one of
-them. That call places all of them or none. Then it is asked for the others, which find their reservations.
+them. This call places all of them or none. Then it is asked for the others, which find their reservations.
 """
 
 import argparse

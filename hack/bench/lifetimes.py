@@ -1,9 +1,9 @@
 """Pods that leave again, and wait when they do not fit.
 
-Lifetimes are drawn from a list, arrivals come at random so often that a given share of the capacity is asked for. The
-cluster does not start empty, for then the few pods that stay very long would be missing at first: it starts with the
-average number of pods, each at a random moment of its lifetime, so that long lifetimes are more frequent. Whenever a
-pod leaves, those that wait are tried again, the longest waiting first.
+Lifetimes are drawn from a list, arrivals come at random, at such a rate that a given share of the capacity is asked
+for. The cluster does not start empty, for then the few pods that stay very long would be missing at first: it starts
+with the average number of pods, each at a random moment of its lifetime, so that long lifetimes are more frequent.
+Whenever a pod leaves, those that wait are tried again, the longest waiting first.
 """
 
 import random
@@ -59,7 +59,7 @@ class WaitingJobs:
         return bool(self._queues.get(_kind(job)))
 
     def tried(self) -> Iterator[tuple[float, BenchPod]]:
-        """The longest waiting first; of a kind no more than one that is not taken."""
+        """The pods that wait, the longest waiting first; after a pod that is not taken, none of its kind follows."""
         # Numbers are unique, so that the elements after them are never compared.
         heads = [(*queue[0][:2], queue) for queue in self._queues.values() if queue]
         heapify(heads)

@@ -1,4 +1,4 @@
-"""What a benchmark found: for programs as one JSON object, for people as text, which mostly holds a table."""
+"""The figures of a benchmark: for programs as one JSON object, for people as text, which mostly holds a table."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,1 +1,1 @@
-"""`vgpu demo`: a cluster on this machine with simulated cards, and the story that `make demo` tells on it."""
+"""`vgpu demo`: a cluster on this machine with simulated cards, and the story that `make demo` shows on it."""

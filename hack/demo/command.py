@@ -1,4 +1,4 @@
-"""`vgpu demo`: a cluster on this machine with simulated cards, and the story that `make demo` tells on it.
+"""`vgpu demo`: a cluster on this machine with simulated cards, and the story that `make demo` shows on it.
 
 vgpu demo run [--keep]     the story; with --keep the cluster stays
 vgpu demo env              lines for a shell that make vgpu and kubectl use the cluster: eval "$(vgpu demo env)"
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def run_story(args: argparse.Namespace) -> None:
-    """Tell the story on a new cluster; exits with 1 if a check fails. Raises DemoError if one runs already."""
+    """Show the story on a new cluster; exits with 1 if a check fails. Raises DemoError if one runs already."""
     session.forbid()
     page = StoryPage(Console())
     page.runtime(_runtime(page))

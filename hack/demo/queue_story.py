@@ -70,6 +70,6 @@ def _index(pod: Object) -> str:
 
 
 def _told(api: DemoApi) -> list[str] | None:
-    """The events by which the engine tells what it did about train, once it has told of the growth."""
+    """The engine's events about the Job train, once the growth is among them; None before that."""
     told = [text for text in api.events("train") if text.startswith("Job")]
     return told if told[-1:] and told[-1].startswith("JobGrown") else None

@@ -46,7 +46,7 @@ class DemoSession:
 
 
 def file() -> Path:
-    """The path of the session file; $VGPU_SESSION names another one, for a second cluster beside the first."""
+    """The path of the session file; $VGPU_SESSION names another one, for a second cluster."""
     named = os.environ.get("VGPU_SESSION")
     return Path(named) if named else default_cache() / "demo" / "session.json"
 

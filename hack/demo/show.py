@@ -79,7 +79,7 @@ class StoryPage:
         self._table(("pod", "card", "memory", "core groups"), rows)
 
     def reports(self, seen: Mapping[str, Object], slices: Mapping[str, Slice]) -> None:
-        """Print the report of the program inside each pod beside its slice."""
+        """Print the report of the program inside each pod next to its slice."""
         rows = [
             (
                 name, f"{report['total_mib']} MiB", f"{report['free_mib']} MiB", str(report["units"]),

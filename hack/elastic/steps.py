@@ -1,4 +1,4 @@
-"""What the trainer did, by its list of steps."""
+"""Reads the trainer's log of steps: steps that were lost or done again, and world sizes."""
 
 import re
 from collections.abc import Sequence
@@ -33,5 +33,5 @@ def lost(steps: Sequence[Step]) -> int:
 
 
 def worlds(steps: Sequence[Step]) -> list[int]:
-    """The world sizes in the order in which they came, each as often as it came anew."""
+    """The world sizes in the order in which they came, one entry for each change."""
     return [world for world, _ in groupby(step.world for step in steps)]

@@ -42,7 +42,7 @@ def main() -> int:
 
 
 def train(folder: Path, steps: int, interval: int, step_seconds: float) -> int:
-    """Go on from the newest checkpoint until all steps are done or one of the ranks is told to stop."""
+    """Go on from the newest checkpoint until all steps are done or one of the ranks gets a signal to stop."""
     import torch
     import torch.distributed as ranks
 
@@ -97,7 +97,7 @@ def _store(ranks: Any) -> Any:
     if not endpoint:
         return None
     host, _, port = endpoint.rpartition(":")
-    # torchrun chooses a port in each round; it tells one round's keys from another's.
+    # torchrun chooses a port in each round; it keeps the keys of rounds apart.
     this_round = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
     return ranks.PrefixStore(this_round, ranks.TCPStore(host, int(port), is_master=False, timeout=PATIENCE))
 

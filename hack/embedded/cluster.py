@@ -29,7 +29,7 @@ ALLOCATOR_USER = "system:serviceaccount:vgpu-system:vgpu-cluster"
 ENGINE_USER = "system:serviceaccount:vgpu-system:vgpu-jobs"
 AGENT_USER = "system:serviceaccount:vgpu-system:vgpu-node"
 SCHEDULER_USER = "system:kube-scheduler"
-# By command: its ports, and what the manifests set beside settings.
+# By command: its ports, and the variables that the manifests set in addition to settings.
 PORTS: Mapping[str, Mapping[str, int]] = {
     "node": {"http": 9400}, "cluster": {"extender": 9401, "http": 9402}, "jobs": {"explain": 9404, "http": 9403},
 }  # fmt: skip
@@ -38,7 +38,7 @@ ENVIRONMENT: Mapping[str, Mapping[str, str]] = {"node": {"MALLOC_ARENA_MAX": "2"
 
 @dataclass(frozen=True)
 class Options:
-    """The settings of a cluster beside its nodes.
+    """The settings of a cluster, apart from its nodes.
 
     `image_mounts` (host path, container path) are the files of the containers' image. With `on_start` the containers
     have no processes but make one call each. `flags` are added to the agents' command lines. There are `engines`
@@ -58,7 +58,7 @@ class Options:
 
 @dataclass
 class ReplicaPod:
-    """One pod of the cluster service: the allocator's process and the scheduler beside it."""
+    """One pod of the cluster service: the allocator's process and its scheduler."""
 
     name: str
     service: ServiceProcess

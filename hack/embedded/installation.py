@@ -31,7 +31,7 @@ _FILES = {
     "node": "base/node/daemonset.yaml", "cluster": "base/cluster/deployment.yaml",
     "jobs": "components/jobs/deployment.yaml",
 }  # fmt: skip
-# What kustomize puts in place of a word of the manifests.
+# The texts that kustomize puts in place of words of the manifests.
 _VALUES = {"FAMILIES": ",".join(DEFAULT_PREFIXES), "VGPU_SCHEDULER_NAME": "vgpu-scheduler"}
 Object = dict[str, Any]
 
@@ -68,7 +68,7 @@ def show(api_url: str, pods: Iterable[ServicePod]) -> None:
 
 
 def _workload(component: str, count: int) -> Object:
-    """The Deployment or DaemonSet of a component with so many pods."""
+    """The Deployment or DaemonSet of a component with `count` pods."""
     found: Object = yaml.safe_load((_MANIFESTS / _FILES[component]).read_text(encoding="utf-8"))
     if found["kind"] == "Deployment":
         found["spec"]["replicas"] = count

@@ -25,7 +25,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def host(settings: "NodeSettings", process_groups: Path) -> "Host":
-    """The host of an agent beside the stand-in of a kubelet."""
+    """The host of an agent on the node of a stand-in of a kubelet."""
     from hack.embedded.runtime.process_groups import LiveGroups
 
     # The stand-in's containers have no cgroup of a pod, so the host's /proc is not needed.

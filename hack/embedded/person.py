@@ -1,4 +1,4 @@
-"""What a person does with kubectl and curl: create pods and Jobs, read and delete them, read what the services say."""
+"""A person with kubectl and curl: creates pods and Jobs, reads and deletes them, reads what the services say."""
 
 import time
 from collections.abc import Callable
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class NotInTimeError(VgpuError):
-    """What was waited for did not come; the text has the pods that do not run."""
+    """The awaited state did not come in time; the text has the pods that do not run."""
 
 
 class Person:

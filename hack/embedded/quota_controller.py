@@ -72,7 +72,7 @@ class QuotaController:
                 beside = [pod for pod in pods if pod["metadata"]["namespace"] == metadata["namespace"]]
                 status = status_of(quota, beside)
                 if quota.get("status") != status:
-                    # Who changed it meanwhile has another look follow.
+                    # A change by somebody else meanwhile leads to another look.
                     with suppress(ApiError):
                         self._api.patch(
                             QUOTAS,

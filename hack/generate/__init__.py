@@ -1,1 +1,1 @@
-"""What is made from the code and committed: chart, reference pages, rules and boards; and the site, which is not."""
+"""Makes the committed chart, reference pages, rules and boards from the code; and the site, which is not committed."""

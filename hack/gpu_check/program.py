@@ -16,7 +16,7 @@ from hack.gpu_check.cards import Card, cards
 from hack.gpu_check.slices import MIB
 
 TIMEOUT_SECONDS = 120
-# Of HIP's interface, unchanged since 5.0.
+# Constants of HIP's interface, unchanged since 5.0.
 OUT_OF_MEMORY, MULTIPROCESSOR_COUNT = 2, 63
 HIP_FOLDERS = ("", "/opt/rocm/lib/", "/opt/dtk/hip/lib/", "/opt/dtk/lib/")
 

@@ -11,7 +11,7 @@ from hack.gpu_check.cards import RDNA, Card
 
 MIB = 1 << 20
 LIMIT_MIB = 1024  # of each slice
-# Of the usage region (vgpu_runtime/include/vgpu_region.h).
+# Constants of the usage region (vgpu_runtime/include/vgpu_region.h).
 MAGIC, VERSION, SLOTS, CARDS, USED_OFFSET = 0x3147455255504756, 2, 128, 16, 4096
 REGION_BYTES = USED_OFFSET + 2 * CARDS * SLOTS * 8
 

@@ -4,7 +4,7 @@ Each round creates 60 plain pods at once and waits until the last is Running, th
 the kubelet has cleared away the sandboxes of the round before: it does so once a minute, which takes seconds of CPU and
 would fall into the one or the other burst. The last line is the median of the rounds' ratios: `ratio 1.02`. With --cpu
 a table before it says which program spends how much CPU time on a burst of either kind. A kubelet of 1.36 writes the
-status of a pod with devices anew at each look at it (kubernetes#142293); how it is without that:
+status of a pod with devices again at each look at it (kubernetes#142293); how it is without that:
 
     hack/burst --kubelet-gate ResourceHealthStatus=false --kubelet-gate ResourceHealthStatusMessage=false
 """

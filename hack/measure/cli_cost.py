@@ -41,7 +41,7 @@ from hack.measure.large_cluster import (
 
 
 class ProgramCost(NamedTuple):
-    """What a program took: CPU seconds, user and system, and its largest resident memory in MiB."""
+    """The cost of a program: CPU seconds, user and system, and its largest resident memory in MiB."""
 
     cpu: float
     mib: float

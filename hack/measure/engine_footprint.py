@@ -3,7 +3,7 @@
     hack/engine-footprint [--seconds 60]
 
 The engine is a process of its own in a one-machine cluster whose containers have no processes; it asks the node's agent
-for progress as it always does. Exits non-zero above 120 MiB, 0.5 % of a core, or a single write beside its Lease.
+for progress as it always does. Exits non-zero above 120 MiB, 0.5 % of a core, or a single write other than its Lease's.
 """
 
 import argparse

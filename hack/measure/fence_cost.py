@@ -1,7 +1,7 @@
 """Time what the library costs a program, in pairs of runs without and with it.
 
 `hack/fence-cost` prints, as medians of the pairs, what the library adds to an allocation of card memory (p50 and p99),
-to an allocation beside another process that holds some, to an ioctl that is none of the driver's, to one with a number
+to an allocation while another process holds some, to an ioctl that is none of the driver's, to one with a number
 of the driver's on another device, to the CPU time of a program that does nothing, and to the wall time of 64 such
 programs at once. A library stands for the driver; it grants what it is asked for. The usage region lies on a tmpfs, as
 on a node.
@@ -126,7 +126,7 @@ def _call(program: Path, what: str, share: float, environment: Environment) -> f
 
 
 def _beside(program: Path, call: Callable[[Environment], float], environment: Environment) -> float:
-    """What `call` finds while another process holds memory."""
+    """The result of `call` while another process holds memory."""
     ready, told = os.pipe()
     with subprocess.Popen(
         [program, "hold"], env=environment, stdin=subprocess.PIPE, stdout=told

@@ -83,7 +83,7 @@ def quarter(name: str) -> Object:
 
 @dataclass(frozen=True, slots=True)
 class CostLimits:
-    """What an idle service may cost: MiB of memory, and percent of a core. It may write nothing."""
+    """The most that an idle service may cost: MiB of memory, and percent of a core. It may write nothing."""
 
     mib: float
     cpu: float

@@ -1,12 +1,11 @@
-"""hack/hopeless: pods placed in a second beside thousands that fit nowhere, with a real API server and kube-scheduler.
+"""hack/hopeless: pods placed in a second while thousands fit nowhere, with a real API server and kube-scheduler.
 
 Each round has two parts, in the same kube-scheduler. In the first, thousands of pods of 20 namespaces wait that a
-nodeSelector refuses: the allocator never hears of them. In the second as many wait that the allocator refuses, and each
-pod that is bound wakes all of them. In both a few good pods are always on their way: each that is bound is deleted, and
-the next is created. Attempts are kube-scheduler's, decisions the allocator's answers to /filter.
-Beside this load, one after another, pods wait for a card that another pod has reserved and, waiting for a volume, does
-not bind; then that reservation ends. Printed is the time from that to the binding, and from a touch where one was
-needed.
+nodeSelector refuses: the allocator never hears of them. In the second the same number waits that the allocator refuses,
+and each pod that is bound wakes all of them. In both a few good pods are always on their way: each that is bound is
+deleted, and the next is created. Attempts are kube-scheduler's, decisions the allocator's answers to /filter. During
+this load, one after another, pods wait for a card that another pod has reserved and, waiting for a volume, does not
+bind; then that reservation ends. Printed is the time from that to the binding, and from a touch where one was needed.
 The last line is the median of the rounds' ratios, second part to first: `ratio 0.93`.
 
 Nodes are objects with an inventory; nothing runs on them, and no root is needed. The scheduler's configuration is the
@@ -120,7 +119,7 @@ def _running(folder: Path, binaries: Path, backoff: int | None) -> Iterator[Meas
         extender, http, scheduler = bare.free_ports(3)
         config, seconds = _scheduler_config(cluster.kubeconfig, extender, backoff)
         (folder / "scheduler.yaml").write_text(yaml.safe_dump(config))
-        # kube-scheduler's identity in the Lease begins with the machine's name, and the allocator leads beside it.
+        # kube-scheduler's identity in the Lease begins with the machine's name; the allocator next to it leads.
         allocator = (
             sys.executable, "-m", "device_plugin", "cluster", f"--kube-kubeconfig={cluster.kubeconfig}",
             f"--pod-name={socket.gethostname()}", f"--extender-listen=127.0.0.1:{extender}",

@@ -166,7 +166,7 @@ def _asked(pod: Object) -> list[str]:
 
 
 def _ledger(replica: ReplicaPod) -> dict[str, list[tuple[object, ...]]]:
-    """What each pod holds by /explain of a replica, by the pod's UID."""
+    """The slices of each pod in /explain of a replica, by the pod's UID."""
     address = replica.service.addresses["extender"]
     ledger: dict[str, list[tuple[object, ...]]] = {}
     for node in json.loads(read(f"http://{address}", "/explain", "application/json"))["nodes"]:

@@ -2,9 +2,9 @@
 
     hack/render-scan [--full 2] [--small 30]
 
-It starts processes of this machine: those of the full containers are as many, with as many open files each, as the
-agent reads of one; a small container has one process with 8 files. The processes stand in for containers: no cluster
-is started. Exits non-zero if a look takes more than 1 % of a core, or a small container is not read in the first one.
+It starts processes of this machine: a full container has the most processes, with the most open files each, that the
+agent reads; a small container has one process with 8 files. The processes stand in for containers: no cluster is
+started. Exits non-zero if a look takes more than 1 % of a core, or a small container is not read in the first one.
 """
 
 import argparse

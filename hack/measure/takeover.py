@@ -45,7 +45,7 @@ LOOK_SECONDS = 0.01
 
 
 class Admitted:
-    """The Jobs that the engine has started and that are still there, as a watch tells them."""
+    """The Jobs that the engine has started and that are still there, as a watch shows them."""
 
     def __init__(self) -> None:
         self._names: dict[str, set[str]] = defaultdict(set)
@@ -170,7 +170,7 @@ class Takeovers:
 
 @contextmanager
 def watched(person: Person) -> Iterator[Admitted]:
-    """The Jobs that are admitted, as a watch tells them meanwhile."""
+    """The Jobs that are admitted, as a watch shows them meanwhile."""
     admitted, stop = Admitted(), threading.Event()
     watch = ListWatch(person.api, JOBS, Where(NAMESPACE))
     watching = threading.Thread(target=watch.run, args=(admitted.sync, admitted.see, stop))
@@ -185,7 +185,7 @@ def watched(person: Person) -> Iterator[Admitted]:
 
 @contextmanager
 def loaded(person: Person, admitted: Admitted) -> Iterator[None]:
-    """Meanwhile Jobs end in each pool and others take their places; as many wait as run."""
+    """Meanwhile Jobs end in each pool and others take their places; the same number waits as runs."""
     load = JobLoad(person, admitted)
     for _ in range(JOBS_OF_POOL):
         for pool in POOLS:
@@ -199,7 +199,7 @@ def loaded(person: Person, admitted: Admitted) -> Iterator[None]:
 
 
 def run(kills: int, seed: int) -> bool:
-    """Kill so often; true if each takeover was in time and no Job was started on cards that were not free."""
+    """Kill `kills` times; true if each takeover was in time and no Job was started on cards that were not free."""
     rng, taken = random.Random(seed), Takeovers()
     cards = {f"node-{pool}": sim.parse(CARDS, machine=number) for number, pool in enumerate(POOLS)}
     options = Options(engines=2, seed=seed, on_start=lambda *_: None)

@@ -1,4 +1,4 @@
-"""What people read of a release: its changes by the subjects of commits, and which versions understand each other."""
+"""The notes of a release: its changes by the subjects of commits, and which versions understand each other."""
 
 import subprocess
 from collections.abc import Iterable, Sequence

@@ -1,6 +1,6 @@
 """Push an OCI archive to a registry, by the protocol of the OCI distribution specification.
 
-What the registry has already is not sent again.
+Parts that the registry has already are not sent again.
 """
 
 import base64

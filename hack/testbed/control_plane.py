@@ -67,7 +67,7 @@ def _api_server(layout: Layout, authority: Authority, folder: Path) -> list[str]
         f"--service-account-key-file={authority.file('tokens', 'pub')}",
         f"--service-account-signing-key-file={authority.file('tokens', 'key')}",
         f"--service-cluster-ip-range={SERVICE_NETWORK}",
-        # It reaches pods, but no Service: there is no kube-proxy beside it.
+        # It reaches pods, but no Service: there is no kube-proxy next to it.
         "--enable-aggregator-routing=true",
         f"--proxy-client-cert-file={authority.file(PROXY, 'crt')}",
         f"--proxy-client-key-file={authority.file(PROXY, 'key')}",

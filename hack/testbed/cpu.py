@@ -48,7 +48,7 @@ def spent(before: Look, after: Look) -> Mapping[str, float]:
 
 
 def _busy() -> float:
-    """Of all cores, since boot: user, nice, system, interrupts; not idle or waiting for disks."""
+    """The busy seconds of all cores since boot: user, nice, system, interrupts; not idle or waiting for disks."""
     words = Path("/proc/stat").read_text().split("\n", 1)[0].split()
     return sum(int(words[number]) for number in (1, 2, 3, 6, 7)) / _TICKS
 

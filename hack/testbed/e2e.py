@@ -28,7 +28,7 @@ AT_ONCE = 4
 
 
 class Installed(Enum):
-    """What of the product a cluster has before its tests: all of it, by kustomize or helm; its policies; nothing."""
+    """The parts of the product on a cluster before its tests: all, by kustomize or helm; its policies; nothing."""
 
     OVERLAY = "overlay"
     CHART = "chart"
@@ -40,7 +40,7 @@ class Installed(Enum):
 class Lane:
     """Tests that run one after another on one cluster, and what is installed there before.
 
-    The cluster has the images named here beside those that every cluster has, and the product has these components.
+    The cluster has the images named here in addition to every cluster's, and the product has these components.
     `settings` are environment variables of the job engine, if it is one of them.
     """
 

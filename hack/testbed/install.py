@@ -56,7 +56,7 @@ def overlay(
     images: Sequence[Mapping[str, str]] = (),
     patches: Sequence[Mapping[str, object]] = (),
 ) -> Path:
-    """A folder for kubectl apply -k, beside the cluster's own: an overlay of ours with more of our components."""
+    """A folder for kubectl apply -k, next to the cluster's own: an overlay of ours with more of our components."""
     folder = overlay_folder(where)
     folder.mkdir(parents=True, exist_ok=True)
     manifests = os.path.relpath(PROJECT / "manifests", folder.resolve())

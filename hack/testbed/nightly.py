@@ -20,7 +20,7 @@ from hack.testbed.e2e import Installed, Lane, LaneResult, run
 from hack.testbed.install import overlay
 from hack.testbed.layout import Layout
 
-# Tells tests/e2e/nightly that its tests are wanted.
+# The variable by which tests/e2e/nightly knows that its tests are wanted.
 WANTED = "VGPU_NIGHTLY"
 RELEASE, OLDER = "1.34", "kubernetes-1.31"
 # Seeds, and random events of each; after every event the ledger must equal a model and its rebuild.
@@ -80,7 +80,7 @@ def autoscaling() -> Ended:
 
 
 def tools() -> Ended:
-    """What we publish, in the hands of Pod Security, of Prometheus' operator, and of krew where it is on the PATH."""
+    """Tests our files with Pod Security, Prometheus' operator, and krew where it is on the PATH."""
     command = [
         sys.executable,
         "-m",

@@ -1,4 +1,4 @@
-"""One node: containerd, kube-proxy and kubelet, with the settings that let them run beside others on one machine."""
+"""One node: containerd, kube-proxy and kubelet, with the settings that let several nodes run on one machine."""
 
 import json
 import subprocess

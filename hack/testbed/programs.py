@@ -2,7 +2,7 @@
 
 For hack/nightly also Kueue, which a cluster runs as an image, and prometheus-adapter.
 
-Versions are those of the go.mod files beside this one, but with $VGPU_KUBERNETES=1.34 Kubernetes is that of
+Versions are those of the go.mod files next to this one, but with $VGPU_KUBERNETES=1.34 Kubernetes is that of
 kubernetes/v1.34.mod. A build is kept under its version until that changes.
 """
 

@@ -91,7 +91,7 @@ def _asked(call: Call) -> tuple[str, str, str, str]:
 
 
 def _attempted(call: Call) -> tuple[str, str, str, str]:
-    """What the call asks for, with a list by kube-scheduler as a watch.
+    """The request of the call, with a list by kube-scheduler as a watch.
 
     client-go reads objects by a watch alone (KEP-3157), and lists them only where that is refused.
     """

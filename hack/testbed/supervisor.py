@@ -70,7 +70,7 @@ class Supervisor:
     def keep(self) -> None:
         """Restart programs that end by themselves, as an init system does; never returns.
 
-        A program may need one that is not up yet.
+        A program may need another that is not up yet.
         """
         while True:
             time.sleep(KEEP_SECONDS)

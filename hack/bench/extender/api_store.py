@@ -13,7 +13,7 @@ from device_plugin.core.ledger import Ledger
 from hack.bench.extender.api_objects import PodTexts, hopeless
 from hack.bench.extender.cluster_model import ClusterModel, uid
 
-# Pods that are created ahead of the one that is bound.
+# Pods that are created ahead of the bound pod.
 AHEAD = 64
 # Pods in each part of a list.
 PART = 256
@@ -64,7 +64,7 @@ class PodStore:
             return self._texts.pod(number, self._version, self._pods[number])
 
     def watch(self, version: int, tell: Tell) -> bool:
-        """Tell of every change until `tell` raises OSError; False if there were changes after `version`."""
+        """Call `tell` with every change until it raises OSError; False if there were changes after `version`."""
         with self._lock:
             if version != self._version:
                 return False
@@ -73,7 +73,7 @@ class PodStore:
             return True
 
     def bind(self, body: bytes) -> None:
-        """Take a Binding, and tell: that pod bound, another one gone, a third one new. Raises NotBoundError."""
+        """Take a Binding, and announce: that pod bound, another one gone, a third one new. Raises NotBoundError."""
         binding: Any = json.loads(body)
         meta, node = binding["metadata"], binding["target"]["name"]
         grant = meta["annotations"][annotations.GRANT]

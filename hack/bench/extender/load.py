@@ -1,4 +1,4 @@
-"""Plays kube-scheduler: one filter after another, Bindings beside them, and the time of each."""
+"""Plays kube-scheduler: one filter after another, Bindings at the same time, and the time of each."""
 
 import json
 import queue
@@ -26,7 +26,7 @@ from hack.bench.report import BenchError
 from hack.embedded.services import ServiceProcess
 from hack.measure.process_cost import cpu_seconds
 
-# Most pods that have a node and are not bound yet. kube-scheduler has no limit, but a growing queue tells nothing.
+# Most pods that have a node and are not bound yet. kube-scheduler has no limit, but a growing queue shows nothing.
 BINDERS = 8
 # Seconds to wait, so long that a slow machine does not end the measurement: for a call, and for the first place of a
 # leader, which lists thousands of pods before it.
@@ -114,12 +114,12 @@ class SchedulerLoad:
         self._texts = PodTexts(workload)
         self._orders = cycle(orders(workload))
         self._hopeless = api_objects.hopeless(workload)
-        # Those of them that are asked for before each pod.
+        # The hopeless pods that are asked for before each pod.
         self._beside: list[bytes] = []
         self._number = first
         self.service = service
         self._log = log
-        # The product's own connections, which cost little beside what is measured.
+        # The product's own connections, which cost little compared with what is measured.
         address = service.addresses["extender"]
         self._connections = Connections(Endpoint(f"http://{address}", lambda: None), CALL_SECONDS)
         self._scheduling = FilterConnection(address)
@@ -132,7 +132,7 @@ class SchedulerLoad:
         """Wait until the service leads and has learnt the workload, warm up for 1/5 of the time, and measure.
 
         In a nearly empty cluster it learns no workload, and another policy decides. The second figures are measured
-        beside the hopeless pods of the workload, each asked for again before each pod. Raises BenchError.
+        with the hopeless pods of the workload, each asked for again before each pod. Raises BenchError.
         """
         with closing(self._connections), closing(self._scheduling):
             self._await_leader()
@@ -310,7 +310,7 @@ class FilterConnection:
 
 
 def orders(workload: ClusterModel) -> Iterator[bytes]:
-    """The nodes' names as JSON, in as many orders: by the time at which each block might finish."""
+    """The nodes' names as JSON, in ORDERS orders: by the time at which each block might finish."""
     names, rng = workload.names(), random.Random(workload.seed)
     size = round(len(names) ** 0.5)
     for _ in range(ORDERS):

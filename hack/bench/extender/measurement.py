@@ -110,8 +110,8 @@ def measure(workload: ClusterModel) -> Mapping[str, float | None]:
 
     `slices` are held before the load, `rss_mib` is the service's memory after it. `cpu_ms_per_pod` hardly depends on
     other work of the machine. `rebuild_s` is the time that a new leader needs for a ledger of these slices, from the
-    texts of their grants. `beside_pods_per_s` and `beside_cpu_ms_per_pod` are those beside hopeless pods. LoadFigures
-    describes the others.
+    texts of their grants. `beside_pods_per_s` and `beside_cpu_ms_per_pod` are those with hopeless pods waiting.
+    LoadFigures describes the others.
     """
     grants = workload.grants()
     rebuild = _rebuild_seconds(workload, grants)

@@ -35,7 +35,7 @@ class Beside:
 
 
 def beside(apart: float, rules: Rules, tick: float = TICK_S) -> Beside:
-    """The small jobs, `apart` seconds from each other, beside the large one."""
+    """The figures of the small jobs, `apart` seconds from each other, while the large job runs."""
     large = _job("large", 0.0, LARGE, LARGE_S)
     small = [_job(f"small-{number:02}", BEGIN_S + number * apart, 1, SMALL_S) for number in range(SMALL)]
     alone, together = _Watched(rules), _Watched(rules)

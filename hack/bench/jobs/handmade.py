@@ -1,4 +1,4 @@
-"""Traces made by hand, each a case in which a policy may starve jobs, idle cards, or wait for nothing."""
+"""Traces made by hand, each a case in which a policy may starve jobs, idle cards, or wait without need."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -99,7 +99,7 @@ def _mixed(load: float) -> Handmade:
 
 
 def _burst(*, rigid: bool) -> Handmade:
-    """64 small jobs at once beside one that has all 128 cards."""
+    """64 small jobs at once, while a large job has all 128 cards."""
     small = [_job(f"small-{n:02}", 2 * HOUR, 1, 5 * MINUTE) for n in range(64)]
     return Handmade([replace(_job("large", 0.0, 128, 12 * HOUR), rigid=rigid), *small], 128)
 

@@ -23,7 +23,7 @@ WIDTHS, NOW = (1, 1, 1, 2, 4, 8), 100 * HOUR
 
 
 def planned_in(count: int, per_node: int, rules: Rules) -> Report:
-    """Processor seconds of a round of `count` jobs on as many cards, while all are busy and when all jobs are new.
+    """Processor seconds of a round of `count` jobs on `count` cards, while all are busy and when all jobs are new.
 
     On nodes also of a round in which each job that waits asks for something else.
     """

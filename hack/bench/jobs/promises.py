@@ -1,7 +1,7 @@
 """The promises of the job engine on the traces made by hand, each held against FIFO.
 
 The mean JCT is at most FIFO's. No job waits or is stopped for more than MOST_S after the time at which FIFO starts it,
-and no card is idle on which a waiting job fits, unless it is reserved for one that is due.
+and no card is idle on which a waiting job fits, unless it is reserved for a job that is due.
 """
 
 from collections.abc import Mapping, Sequence
@@ -60,7 +60,7 @@ class Watched:
         self.idled = 0.0
         self._decide = decide
         self._tick_s = tick_s
-        # Of the last round: its time, and the cards that it left idle; and when the first of such rounds was.
+        # The last round's time, and the cards that it left idle; and when the first of such rounds was.
         self._last, self._left, self._since = 0.0, 0.0, inf
 
     def __call__(self, now: float, states: Sequence[JobState], room: Room) -> Plan:

@@ -149,8 +149,8 @@ class SimulationOutcome:
 class Simulation:
     """All jobs of a trace under one policy over one room, with widths up to `widest` times the width asked.
 
-    What `knows` says is known of every job, or where `tells` is above 1 of each `tells`-th. `more` are jobs that come
-    from no trace.
+    `knows` holds for every job, or where `tells` is above 1, for each `tells`-th. `more` are jobs that come from no
+    trace.
     """
 
     def __init__(

@@ -21,7 +21,7 @@ _IMMUTABLE = (
     "selector", "completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy",
 )  # fmt: skip
 _COUNTS = ("parallelism", "completions", "backoffLimit", "backoffLimitPerIndex", "activeDeadlineSeconds")
-# Of a template, what may change while the Job is suspended: where its pods may go.
+# The fields of a template that may change while the Job is suspended: where its pods may go.
 _DIRECTIVES = ("nodeSelector", "tolerations", "schedulingGates")
 
 
@@ -81,7 +81,7 @@ class JobStrategy(Strategy):
         return causes
 
     def validate_update(self, new: Object, old: Object) -> list[Cause]:
-        """A Job keeps its form; an Indexed one may change its width, and one that has not begun its pods' places."""
+        """A Job keeps its form; an Indexed Job may change its width, and a Job that has not begun its pods' places."""
         causes, spec, was = self.validate(new), new["spec"], old["spec"]
         if spec.get("completions") != was.get("completions"):
             if spec["completionMode"] != "Indexed":
@@ -147,7 +147,7 @@ def _is_open(job: Object) -> bool:
 
 
 def _fixed(template: Object, *, free: bool) -> dict[str, Any]:
-    """What may not change of a template; where `free`, places and resources of its pods may."""
+    """The parts of a template that may not change; where `free`, places and resources of its pods may."""
     fixed = copy.deepcopy(template)
     if free:
         fixed.pop("metadata", None)

@@ -6,7 +6,7 @@ from hack.embedded.apiserver import errors
 
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
-# The lists that a strategic patch may hold, and what tells their members apart.
+# The lists that a strategic patch may hold, and the key that identifies a member.
 _KEYS = {"conditions": "type"}
 
 

@@ -43,7 +43,7 @@ def status_of(quota: Object, pods: Iterable[Object]) -> Object:
 
 
 def check(new: Object, pods: Iterable[Object], quotas: Iterable[Object]) -> None:
-    """Raises StatusError 403 if the pod `new`, beside `pods` of its namespace, exceeds a quota."""
+    """Raises StatusError 403 if the pod `new` together with `pods` of its namespace exceeds a quota."""
     asked, holding = _amounts(new), [_amounts(pod) for pod in pods if not _over(pod)]
     for quota in quotas:
         limits = {key: quantities.parse(text) or Fraction() for key, text in quota["spec"]["hard"].items()}

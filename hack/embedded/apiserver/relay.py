@@ -31,7 +31,7 @@ CONNECT_SECONDS = 10.0
 
 
 class RelayTarget(NamedTuple):
-    """What of a pod is asked: `what` of its kubelet, or if that is empty the path `rest` at a port of the pod."""
+    """A request about a pod: for `what` of its kubelet, or if that is empty the path `rest` at a port of the pod."""
 
     namespace: str
     name: str
@@ -119,7 +119,7 @@ def _address(pod: Object, to: RelayTarget) -> tuple[str, int]:
 
 
 def _refusal(answer: HTTPResponse) -> errors.StatusError:
-    """What a kubelet refuses, as clients are told it."""
+    """The error that clients get for a refusal by a kubelet."""
     reasons = {HTTPStatus.BAD_REQUEST: "BadRequest", HTTPStatus.NOT_FOUND: "NotFound"}
     text = answer.read().decode(errors="replace").strip()
     return errors.StatusError(answer.status, reasons.get(HTTPStatus(answer.status), "InternalError"), text)

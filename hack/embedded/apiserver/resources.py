@@ -10,8 +10,8 @@ from hack.embedded.apiserver import errors
 class ApiResource:
     """A kind of object: its names, and the effects that Kubernetes gives to a PUT of it.
 
-    `fields` are the field labels that a selector may use, beside metadata.name and metadata.namespace. Objects of kinds
-    that are not `writable` are there from the beginning.
+    `fields` are the field labels that a selector may use in addition to metadata.name and metadata.namespace. Objects
+    of kinds that are not `writable` are there from the beginning.
     """
 
     plural: str

@@ -28,7 +28,7 @@ class EmbeddedApiServer:
     `policies` are manifest files of admission policies and what belongs to them; the default is `policy_files()`.
     `tokens` maps bearer tokens to user names; without it a token is the user's name. USER@NODE is a user whose token is
     bound to a pod on that node. No token at all is ADMIN.
-    `history` is how many changes of a kind a watcher may miss before it is told 410 Gone.
+    `history` is how many changes of a kind a watcher may miss before it gets 410 Gone.
     `write_requests` are the last ones, refused ones included: (user, method, path); `conflicts` those of them that met
     a change by somebody else (409).
     """
@@ -113,7 +113,7 @@ def policy_files() -> list[Path]:
 
 
 def job_policy_files() -> list[Path]:
-    """The admission policies that a real cluster gets with the job engine beside those of `policy_files`."""
+    """The admission policies that a real cluster gets with the job engine, in addition to `policy_files`."""
     return [_MANIFESTS / "components" / "jobs" / "admission.yaml"]
 
 

@@ -1,4 +1,4 @@
-"""The Job controller's threads: two watches that say which Jobs to look at, and one that does what their rounds say."""
+"""The Job controller's threads: two watches that say which Jobs to look at, and a worker that does what rounds say."""
 
 import logging
 import threading

@@ -34,7 +34,7 @@ def new_pod(job: Object, index: int | None) -> Object:
 
 
 def _number(container: Object) -> None:
-    """Tell the container its pod's index, unless its author did."""
+    """Set the variable with the pod's index in the container, unless its author did."""
     variables = container.setdefault("env", [])
     if all(variable["name"] != VARIABLE for variable in variables):
         variables.append(

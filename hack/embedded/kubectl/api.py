@@ -13,7 +13,7 @@ Object = dict[str, Any]
 
 
 class KubectlError(Exception):
-    """A request that cannot be done; the text is the one that kubectl would print."""
+    """A request that cannot be done; the text is what kubectl would print."""
 
 
 class NotFoundError(KubectlError):

@@ -96,7 +96,7 @@ def _feed(stream: WebSocket) -> None:
 
 
 def _print(stream: WebSocket) -> int:
-    """Print what comes until the end; the exit code that it tells."""
+    """Print what comes until the end; returns the exit code in the end's Status."""
     outputs = {STDOUT: sys.stdout.buffer, STDERR: sys.stderr.buffer}
     status: Mapping[str, Any] = {"status": "Failure", "message": "error: the connection was lost"}
     while (message := stream.receive()) is not None:

@@ -42,7 +42,7 @@ def run(socket: WebSocket, attempt: ContainerAttempt, query: Mapping[str, list[s
 
 
 def end_status(code: int) -> Mapping[str, Any]:
-    """The Status that tells an exit code."""
+    """The Status with an exit code."""
     if code == 0:
         return {"metadata": {}, "status": "Success"}
     return {

@@ -19,7 +19,7 @@ class Kubelet:
     """A node called `node_name`, everything of which lies below `root` (keep it short: it holds unix sockets).
 
     `api_url` is the API server's, `token` the bearer token of `system:node:<node_name>`. All random choices follow
-    `seed`. Containers are processes, with `image_mounts` as (host path, container path) beside the host's programs;
+    `seed`. Containers are processes, with `image_mounts` as (host path, container path) and the host's programs;
     with `on_start` they are minimal instead (see hack.embedded.runtime.minimal).
     """
 
@@ -84,7 +84,7 @@ class Kubelet:
             self._session = None
 
     def resume(self) -> None:
-        """Start the kubelet's process again, beside the containers that live."""
+        """Start the kubelet's process again, while the containers live on."""
         if self._runtime is None:
             raise RuntimeError("the kubelet was not started")
         self._session = KubeletSession(self._config, self._runtime, self._random)

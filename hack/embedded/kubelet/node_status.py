@@ -11,7 +11,7 @@ from hack.embedded.clock import timestamp
 
 log = logging.getLogger(__name__)
 
-# What the node offers beside the devices of plugins.
+# The resources that the node offers in addition to the devices of plugins.
 BASE = {"cpu": "64", "memory": "256Gi", "pods": "110"}
 # Seconds between checks whether the grace of a stopped plugin has run out.
 LOOK_SECONDS = 1.0

@@ -235,5 +235,5 @@ class PodWorker:
 def _policy(pod_policy: str, *, init: bool, sidecar: bool) -> str:
     if sidecar:
         return "Always"
-    # An init container that succeeded is done; one that failed is tried again unless the pod says Never.
+    # An init container that succeeded is done; a failed one is tried again unless the pod says Never.
     return "OnFailure" if init and pod_policy == "Always" else pod_policy

@@ -1,7 +1,7 @@
 """The Registration service, and one connection per registered plugin.
 
 Follows pkg/kubelet/cm/devicemanager/plugin/v1beta1 of Kubernetes 1.36, with the behaviour that plugins stumble over:
-whichever stream of a resource ends, the newest connection of that resource is the one that is dropped.
+whichever stream of a resource ends, the newest connection of that resource is dropped.
 """
 
 import logging

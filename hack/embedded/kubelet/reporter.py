@@ -1,6 +1,6 @@
 """Writes of the kubelet to the API server: pod statuses, final deletions and events, in a thread of its own.
 
-A pod's newest status replaces one that was not written yet. All writes wait while the API server does not answer.
+A pod's newest status replaces an unwritten older one. All writes wait while the API server does not answer.
 """
 
 import logging

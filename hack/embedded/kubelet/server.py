@@ -54,7 +54,7 @@ class KubeletServer:
         self._thread.start()
 
     def stop(self) -> None:
-        """Take no more requests. Those under way end with their containers or clients."""
+        """Take no more requests. Requests under way end with their containers or clients."""
         self._listener.shutdown()
         self._thread.join()
         self._listener.server_close()

@@ -47,7 +47,7 @@ class KubeletSession:
         self._runtime = runtime
         self._random = rng
         self._pods: dict[str, Json] = {}
-        # Pods that something else than the API server told a node to run: they are looked at only.
+        # Mirror pods, which the node does not run by the API server's order: they are looked at only.
         self._mirrored: dict[str, Json] = {}
         self._workers: dict[str, PodWorker] = {}
         self._inactive: set[str] = set()

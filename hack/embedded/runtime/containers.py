@@ -69,7 +69,7 @@ class ContainerSpec:
 class ContainerAttempt:
     """One attempt at a container. `exit_code` is None while it runs; `problem` says why it did not start.
 
-    `made` is the time of its making, in nanoseconds since 1970. What it prints is in the file `log` from byte
+    `made` is the time of its making, in nanoseconds since 1970. Its output is in the file `log` from byte
     `log_start` on; None where it has no processes.
     """
 

@@ -1,7 +1,7 @@
 """The root file system of every container: the host's programs, read-only, in a root of its own.
 
 The result is a list of the launcher's operations (see launcher.c). `/usr` and `/usr/local` are folders whose entries
-are bound one by one, so that something can be mounted beside them, such as `/usr/local/vgpu/libvgpu.so`. The host's
+are bound one by one, so that something can be mounted next to them, such as `/usr/local/vgpu/libvgpu.so`. The host's
 /etc/ld.so.preload never comes in.
 """
 

@@ -18,7 +18,7 @@ OnStart = Callable[[Mapping[str, Any], str, Mapping[str, bytes], Mapping[str, st
 
 
 class MinimalContainer(ContainerAttempt):
-    """A container that is only a record. It ends when it is told to."""
+    """A container that is only a record. It ends when `terminate` or `kill` is called."""
 
     def __init__(self, spec: ContainerSpec, end: Callable[[ContainerAttempt, int], None]) -> None:
         super().__init__(spec)

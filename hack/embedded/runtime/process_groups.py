@@ -11,7 +11,7 @@ SANDBOX = "sandbox"
 class ProcessGroups:
     """One file per live container, `pod<UID>/<container-id>`, that holds its process group: it stands for a cgroup.
 
-    A pod's sandbox, in reality a process that does nothing, is a file beside them. The processes of all sandboxes (and
+    A pod's sandbox, in reality a process that does nothing, is another file there. The processes of all sandboxes (and
     of containers without one of their own) are one, in process group `idle`: it ends when `close` is called or this
     process is gone.
     """

@@ -109,7 +109,7 @@ class SchedulingQueue:
     def move(self, *, binding: bool = False) -> None:
         """Something changed in the cluster: pods that were unschedulable may fit now.
 
-        That a pod was bound (`binding`, EventAssignedPodAdd) is news only for those that the extender refused.
+        The binding of a pod (`binding`, EventAssignedPodAdd) is news only for pods that the extender refused.
         """
         with self._changed:
             if binding:

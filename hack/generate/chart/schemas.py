@@ -1,4 +1,4 @@
-"""What a value of the chart may be, as JSON schemas: a key that nothing reads is refused at every depth."""
+"""The allowed values of the chart, as JSON schemas: a key that nothing reads is refused at every depth."""
 
 import logging
 import re
@@ -54,8 +54,8 @@ _FOLDER: Schema = {
 }  # fmt: skip
 FOLDER: Schema = {**_FOLDER, "examples": ["/var/lib/k0s/kubelet"]}
 _TAKEN = (*TAKEN, NodeSettings().state_dir)
-# The agent refuses the others when it starts. Of `not` helm gives no reason; of `const` it prints the text, which is no
-# folder.
+# The agent refuses the others when it starts. For `not` helm gives no reason; for `const` it prints the text, which is
+# no folder.
 _FREE_FOLDER: Schema = {
     **_FOLDER,
     "if": {"pattern": overlapping(_TAKEN)},
@@ -94,7 +94,7 @@ def _spellings(words: Iterable[str]) -> list[str]:
     return [spelled for word in sorted(words) for spelled in (word.upper(), word.lower(), word.capitalize())]
 
 
-# What services read of their environment beside their settings.
+# The environment variables that services read in addition to their settings.
 _BESIDE_SETTINGS: Mapping[str, Schema] = {
     "VGPU_CONFIG": {"type": "string"},
     "VGPU_LOG_LEVEL": {"enum": _spellings(logging.getLevelNamesMapping())},
@@ -132,7 +132,7 @@ RUNBOOK: Schema = {
     "examples": ["https://docs.example.com/alerts/NAME.html"],
 }
 
-# Of Kubernetes' own types.
+# The forms of Kubernetes' own types.
 _LABEL = "^[A-Za-z0-9]([A-Za-z0-9./_-]*[A-Za-z0-9])?$"
 _PLAIN: Schema = {"type": "string"}
 LABELS: Schema = {**mapping(_LABEL, _PLAIN), "examples": [{"pool": "cards"}]}
@@ -175,7 +175,7 @@ PEERS: Schema = {
     "examples": [[{"ipBlock": {"cidr": "10.0.0.0/28"}}]],
 }
 
-# Of the files that our programs read.
+# The forms of the files that our programs read.
 _MODES: Schema = {"enum": [mode.value for mode in Enforcement]}
 NODES = listed(
     closed(

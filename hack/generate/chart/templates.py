@@ -114,8 +114,8 @@ class _Edit:
 def merged(base: Sequence[str], variants: Mapping[str, Sequence[str]]) -> list[str]:
     """The lines with each variant's differences under its guard, which are independent of each other.
 
-    Of entries at one place those of the last variant come first, as kustomize puts them. Raises ValueError where two
-    variants change one line.
+    Where entries stand at one place, those of the last variant come first, as kustomize puts them. Raises ValueError
+    where two variants change one line.
     """
     edits = sorted(
         (edit for guard, lines in reversed(list(variants.items())) for edit in _edits(base, lines, guard)),

@@ -196,7 +196,7 @@ PARAMETERS = {
         NUMBER, int, ".Values.parameters.mostGraceSeconds | int64",
     ),
 }  # fmt: skip
-# What a parameter may be that is a text here.
+# The schemas of parameters that are a text here.
 TEXTS = {"mostMemGiB": schemas.BOUND, "maxSlices": schemas.BOUND, "kubeletRootDir": schemas.FOLDER}
 
 
@@ -208,7 +208,7 @@ def expression(parameter: str) -> str:
 
 @dataclass(frozen=True)
 class Defaults:
-    """What stands in manifests/ in the places of values.
+    """The defaults of values, as they stand in manifests/.
 
     `parameters` has each parameter's text and description, `parts` what stands at those of PARTS, `images` the images
     by name, `folders` those of Hygon's stack, and `cards` the simulated cards.

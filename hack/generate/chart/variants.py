@@ -1,4 +1,4 @@
-"""What kustomize makes of manifests/ with each component alone, with a marker at each place of a value."""
+"""Runs kustomize on manifests/ with each component alone, with a marker at each place of a value."""
 
 import json
 import os
@@ -68,7 +68,7 @@ def read(manifests: Path = MANIFESTS) -> Variants:
 
 
 def key(found: Object) -> Key:
-    """What tells an object from all others."""
+    """The kind and name, which identify an object."""
     return found["kind"], found["metadata"]["name"]
 
 

@@ -1,7 +1,7 @@
 """Parts of queries in PromQL.
 
-What the leading replica exports is exported by two of them for a moment when the leadership changes, and what an agent
-exports by its successor too. So queries never match raw samples of two exporters: `each` takes the largest first.
+The metrics of the leading replica are exported by two replicas for a moment when the leadership changes, and an agent's
+metrics by its successor too. So queries never match raw samples of two exporters: `each` takes the largest first.
 """
 
 from hack.generate.reference.metrics import declared

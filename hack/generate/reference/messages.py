@@ -382,7 +382,7 @@ def complaints() -> Iterator[str]:
 
 
 def _added(kind: str, argument: str) -> str:
-    """A part of a line that is built of several: one that is computed, or the last of the texts to choose from."""
+    """A part of a line that is built of several: a computed one, or the last of the texts to choose from."""
     found = re.findall(r"\"([^\"]*)\"", argument)
     return UNKNOWN if kind else found[-1]
 

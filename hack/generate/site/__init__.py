@@ -1,1 +1,1 @@
-"""The site of docs/: what its builder is told beside mkdocs.yml."""
+"""The site of docs/: its builder's inputs in addition to mkdocs.yml."""

@@ -1,4 +1,4 @@
-"""Hooks of mkdocs: pages link to files of this project beside docs/, and each such file is a page of the site.
+"""Hooks of mkdocs: pages link to files of this project outside docs/, and each such file is a page of the site.
 
 On GitHub a link such as `../manifests/base/kustomization.yaml` shows the file. The site has no such folder, so the file
 becomes a page below `files/`, and the link leads there. The pages of MADE are no files: they are made with the site.

@@ -13,7 +13,7 @@ NAMES = {
     "pause": "the sandbox of every pod",
     "trainer": "elastic PyTorch, for the tests that train",
 }
-# Those that only some clusters have.
+# The images that only some clusters have.
 SPECIAL = ("trainer",)
 PROJECT = SOURCES.parent
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from vgpu_runtime.sim.hip import default_cache
 
 DAY_SECONDS = 24 * 3600.0
-# Archives of one kind that are kept beside the one in use: each change of the product makes others, of 300 MB.
+# Archives of one kind that are kept in addition to the one in use: each change of the product makes others, of 300 MB.
 MOST = 8
 
 

@@ -15,7 +15,7 @@ PACKAGES = Path("opt/vgpu/packages")
 VERSION = "3.11"
 _PYTHON = f"python{VERSION}"
 _STANDARD_LIBRARY = f"usr/lib/{_PYTHON}"
-# What pip takes for Arm's wheels of Linux, and Debian for its packages.
+# The architecture's name for Debian, and pip's options for Arm's wheels of Linux.
 ARM = "arm64"
 _ARM_WHEELS = (
     f"--python-version={VERSION}",

@@ -8,7 +8,7 @@ NO_BUSY = "the driver must tell whether a card computes"
 NO_JOBS = "the job engine must be installed, and a Job be in a queue"
 NO_QUOTA = "kube-state-metrics must be scraped, and a namespace have a ResourceQuota on our resources"
 SHARE = "percentunit"
-# Of a series about a container.
+# The legend of a series about a container.
 CONTAINER = "{{namespace}}/{{pod}} {{container}}"
 
 
