@@ -35,15 +35,16 @@ e2e: setup ## the tests on a real Kubernetes, as root; KUBECONFIG=FILE: on a clu
 	@$(BIN)/python -m hack.testbed.e2e $(if $(filter command%,$(origin KUBECONFIG)),--kubeconfig $(KUBECONFIG)) \
 		$(if $(KEEP),--keep) $(ARGS)
 
-# About a minute of what hack/fuzz does for as long as it is told.
+# About a minute of hack/fuzz, which runs for as long as you say.
 fuzz: setup ## a minute of fuzzing the library and what the agent reads
 	@hack/fuzz --seconds 20
 
-lint: setup ## ruff, mypy, import contracts, and the pages' links
+lint: setup ## ruff, mypy, import contracts, docstrings, and the pages' links
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m hack.docstrings
 	@$(MAKE) --no-print-directory site
 
 # The pages of docs/ as a site, in build/site; a broken link is an error. The variable stops an advertisement.

@@ -13,7 +13,7 @@ MAX_XCC = 16
 RESERVE_BYTES = 32 << 20
 """Bytes that a slice may use beyond its limit, for small allocations only (native/rocm/memory.c)."""
 UNITS_VARIABLE = "ROC_GLOBAL_CU_MASK"
-"""What HIP takes for the units that it may use, and so for how many there are."""
+"""The variable from which HIP reads the units that it may use, and so their number."""
 
 _MASK = re.compile(r"0x[0-9a-f]{1,256}")
 

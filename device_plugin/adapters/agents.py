@@ -45,7 +45,7 @@ _SAID = re.compile(
     re.MULTILINE,
 )
 Said = TypeVar("Said")
-"""What an agent is asked for."""
+"""The value that is read from an agent."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ class Replica(ABC):
     """Serves with `run`. If one of its threads dies, the process ends. A loop hangs if it takes `stuck_seconds`."""
 
     _poller: AgentPoller[Any]
-    """What asks the node agents."""
+    """The poller of the node agents."""
 
     def __init__(
         self, component: str, settings: ClusterSettings | JobsSettings, view: ClusterView, agent_namespace: str,

@@ -11,7 +11,7 @@ from hack.embedded.pod_requests import amounts
 
 Json = Mapping[str, Any]
 MIRROR = "kubernetes.io/config.mirror"
-"""Annotation of a pod that shows what a node runs without having been told so by the API server."""
+"""Annotation of a pod that shows what a node runs without an order of the API server."""
 _KEPT = re.compile(r"metadata\.(?P<kind>labels|annotations)\['(?P<key>[^']+)'\]")
 
 

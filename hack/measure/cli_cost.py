@@ -75,7 +75,7 @@ COMMANDS = {
     "fit": ["fit", "--mem", "4", "--cores", "15", "--count", "8"],
 }
 MOST_CPU, MOST_MIB = 2.0, 300.0
-"""What `vgpu cards` may cost: seconds of CPU, and MiB."""
+"""The most that `vgpu cards` may cost: seconds of CPU, and MiB."""
 
 
 def serve(node_count: int, slices: int, whole: bool, ready: Connection, stop: Any) -> None:

@@ -38,7 +38,7 @@ class Reader:
     def __init__(self, most_body: int) -> None:
         self.ready: deque[RawRequest] = deque()
         self.wants_continue = False
-        """The client waits to be told that it may send the body."""
+        """The client waits for permission to send the body."""
         self._most_body = most_body
         self._parser = httptools.HttpRequestParser(self)
         self._begin()

@@ -63,7 +63,7 @@ class LocalAllocator:
         self.source = ""
         """Where the reservations are from, or why they are not known, as a sentence."""
         self.unknown = ""
-        """What could not be listed, as a sentence; empty if everything was."""
+        """The lists that could not be read, as a sentence; empty if all were."""
         self._index = NodeIndex(node.traits() for node in nodes)
         self.view.sync_nodes(nodes)
         self.view.sync_pods(pods)

@@ -10,7 +10,7 @@ from device_plugin.core.machine import DeviceNode, Mount
 from vgpu_runtime.config import CardLimit, FamilyLimit
 
 P = TypeVar("P")
-"""What only the vendor knows of a card."""
+"""The facts of a card that only its vendor knows."""
 
 
 class Machine(Protocol):
