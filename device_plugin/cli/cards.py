@@ -64,7 +64,7 @@ def share(held: int, total: int) -> float | None:
 
 
 def state(row: CardRow) -> str:
-    """Why the card gets no new slices; empty if it gets some."""
+    """The reason why the card gets no new slices; empty if it gets some."""
     card, found = row.card.card, list[str]()
     if card is not None:
         if card.open and row.node.serving:

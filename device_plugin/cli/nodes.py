@@ -39,7 +39,7 @@ _mem_mib, _core_groups = _all(lambda card: card.mem_mib), _all(lambda card: card
 
 
 def state(node: NodeReading) -> str:
-    """Why the node, or some of its cards, get no new slices; empty if all get some."""
+    """The reason why the node, or some of its cards, get no new slices; empty if all get some."""
     shown = [card.card for card in node.cards if card.card is not None]
     found = ["its inventory cannot be read"] if node.fault else []
     found += ["agent does not serve"] if node.serving is False else []

@@ -88,7 +88,7 @@ def read_pod(pod: Object) -> HoldingPod:
 
 
 def _status(metadata: Object, status: Object) -> str:
-    """Why the pod does not run, else its phase."""
+    """The reason why the pod does not run, else its phase."""
     if metadata.get("deletionTimestamp"):
         return ENDING
     containers = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]

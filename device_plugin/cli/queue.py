@@ -167,13 +167,13 @@ LISTING: Listing[Mapping[str, Any]] = Listing(
 
 
 def _reason(job: Mapping[str, Any]) -> str:
-    """Why the job waits, or what holds its width; empty for a job that just runs, because its row says that."""
+    """The reason why the job waits, or keeps its width; empty for a job that just runs, because its row says that."""
     just_runs = job["phase"] == JobPhase.RUNNING.value and "; " not in job["why"]
     return "" if just_runs else job["why"] or (job["waitsFor"] and f"waits for {job['waitsFor']}")
 
 
 def _below(job: Mapping[str, Any]) -> Iterator[str]:
-    """Why the job is where it is and what changes next, which are sentences."""
+    """The reason of the job's state, and its next change, which are sentences."""
     if reason := _reason(job):
         yield f"    {reason}"
     if job["nextChange"]:
@@ -211,7 +211,7 @@ def admitted(client: KubeClient, of: Ref) -> str:
             f"job {name} is Kueue's, which would stop it again: admit its Workload, or remove {KUEUE_QUEUE}"
         )
     if job.ended or job.deleting:
-        raise EngineError(f"job {name} has ended: create it anew")
+        raise EngineError(f"job {name} has ended: create it again")
     if not job.suspend:
         return f"{name} was started before"
     client.patch(JOBS, Ref(of.name, of.namespace, job.uid), {"spec": {"suspend": False}})

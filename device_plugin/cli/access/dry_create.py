@@ -15,7 +15,7 @@ _NO_UID = "00000000-0000-0000-0000-000000000000"
 
 
 class DryAnswer(NamedTuple):
-    """Why the API server refuses a pod, or why it does not say whether it would; both are empty if it accepts it."""
+    """The API server's reason to refuse a pod, or the reason why it gives no answer; both are empty if it accepts."""
 
     refused: str = ""
     untried: str = ""

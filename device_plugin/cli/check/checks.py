@@ -125,7 +125,7 @@ def _pods_ready(installed: Installation, workload: Object) -> Iterator[Finding]:
 
 
 def _last_refusal(installed: Installation, workload: Object) -> str:
-    """Why a DaemonSet's pods are not created; empty if all are there, or if no event says why."""
+    """The reason why a DaemonSet's pods are not created; empty if all are there, or if no event says why."""
     status = workload.get("status") or {}
     if (status.get("currentNumberScheduled") or 0) >= (status.get("desiredNumberScheduled") or 0):
         return ""

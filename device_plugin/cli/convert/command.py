@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="core groups of a card, by which a percentage of its compute units is converted",
     )  # fmt: skip
     parser.add_argument(
-        "-i", "--in-place", action="store_true", help="write each file anew in place of stdout"
+        "-i", "--in-place", action="store_true", help="replace each file instead of writing to stdout"
     )
 
 

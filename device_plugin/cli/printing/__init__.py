@@ -1,1 +1,1 @@
-"""How commands print lists: tables, JSON, YAML, names; once, and as they change."""
+"""Prints the lists of commands: tables, JSON, YAML, names; once, and as they change."""

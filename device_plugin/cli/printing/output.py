@@ -1,4 +1,4 @@
-"""How commands print lists: as a table, wide, as JSON or YAML, or as names; sorted, and again as rows change.
+"""Prints the lists of commands: as a table, wide, as JSON or YAML, or as names; sorted, and again as rows change.
 
 A table fits 80 columns: bars shrink first, then long texts are cut. Nothing is cut with `-o wide`, nor where the output
 is no terminal. Colour is for terminals only. Control characters, which a tenant may have written, are replaced.

@@ -32,7 +32,7 @@ class MissingRight:
         return f"you may not {self.what}: {self.unknown}. A rule that allows it: {self.rule}"
 
     def as_object(self) -> Mapping[str, str]:
-        """It for programs."""
+        """The right as an object for programs."""
         return {"what": self.what, "unknown": self.unknown, "rule": self.rule}
 
 
@@ -283,7 +283,7 @@ class KnownCluster:
     def reading(
         self, missing: Iterable[MissingRight] = (), namespace: str = "", *, selected: bool = False
     ) -> ClusterReading:
-        """Everything that is known. `missing` is what could not be read; `namespace` that of the pods, or empty.
+        """A reading of all that is known. `missing` is what could not be read; `namespace` that of the pods, or empty.
 
         If nodes were `selected`, others are left out though pods hold slices there.
         """

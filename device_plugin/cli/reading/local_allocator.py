@@ -61,7 +61,7 @@ class LocalAllocator:
         self.dry = DryRun(shared)
         self.answers = PodAnswers(shared, SearchCopy(shared, lambda _: None))
         self.source = ""
-        """Where the reservations are from, or why they are not known, as a sentence."""
+        """The source of the reservations, or the reason why they are not known, as a sentence."""
         self.unknown = ""
         """The lists that could not be read, as a sentence; empty if all were."""
         self._index = NodeIndex(node.traits() for node in nodes)

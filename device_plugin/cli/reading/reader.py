@@ -88,7 +88,7 @@ class ClusterReader:
         return self.reading()
 
     def reading(self) -> ClusterReading:
-        """Everything that is known now."""
+        """A reading of all that is known now."""
         with self._lock:
             selected = bool(self._scope.node_labels) and self._nodes_known
             return self._known.reading(self._missing, self._namespace, selected=selected)

@@ -29,7 +29,7 @@ class NodeCard:
     known_as: str
 
     def __str__(self) -> str:
-        """As a person writes it: `gpu-1/GPU-1122334455000001`."""
+        """The name as a person writes it: `gpu-1/GPU-1122334455000001`."""
         return f"{self.node.name}/{self.uuid}"
 
 

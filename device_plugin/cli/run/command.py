@@ -157,7 +157,7 @@ def _engine(client: KubeClient, args: argparse.Namespace, job: Ref) -> Callable[
 
 
 def _next(job: Ref) -> str:
-    """How to go on with a Job that nobody follows."""
+    """The commands for a Job that nobody follows."""
     where = f"-n {job.namespace}"
     return (
         f"see it: vgpu why {job.name} {where}, kubectl {where} logs -f job/{job.name}; stop it: kubectl {where} delete"

@@ -39,7 +39,7 @@ _READ_PROGRESS = ("sh", "-c", 'cat "$VGPU_PROGRESS"')
 
 @dataclass(frozen=True, slots=True)
 class JobEnd:
-    """How a Job ended: with exit code 0, or that of the program that failed and `why`.
+    """The end of a Job: with exit code 0, or that of the program that failed and `why`.
 
     `over` is false for a Job that Kubernetes would try for ever, because none of its pods can be started.
     """
@@ -205,7 +205,7 @@ class Following:
 
 
 class Speed:
-    """How fast the work is done, measured while the number of replicas stays."""
+    """The speed of the work, measured while the number of replicas stays."""
 
     def __init__(self) -> None:
         self._since, self._done, self._replicas = 0.0, 0, -1

@@ -157,7 +157,7 @@ def objects(new: NewJob, prefix: str) -> Objects:
 
 
 def _services(new: NewJob) -> Iterable[dict[str, Any]]:
-    """Where the agents of torchrun meet, and what gives their pods names."""
+    """The Services at which the agents of torchrun meet, and by which their pods have names."""
     if not new.torchrun:
         return
     common = {"publishNotReadyAddresses": True, "ports": [{"port": PORT}]}

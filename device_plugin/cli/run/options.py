@@ -193,7 +193,7 @@ def _slice(args: argparse.Namespace) -> bool:
 
 
 def _replicas(args: argparse.Namespace) -> tuple[int, int]:
-    """How many replicas are asked for, and how many whole cards each. Raises RunError."""
+    """The number of replicas that are asked for, and of whole cards of each. Raises RunError."""
     if args.split:
         if args.replicas:
             raise RunError("--replicas: leave it out, because each script of --split is a pod of its own")

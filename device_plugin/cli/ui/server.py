@@ -164,7 +164,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Log nothing: the address of a request may hold a pod's name, and nobody reads it."""
 
     def _foreign(self) -> str:
-        """Why the request is refused whatever it asks, as text; empty for one of our page."""
+        """The reason why the request is refused whatever it asks, as text; empty for one of our page."""
         hosts, origins = self.headers.get_all("Host", []), self.headers.get_all("Origin", [])
         if len(hosts) != 1 or hosts[0] not in self.server.hosts or not self.path.startswith("/"):
             return "this address is not ours"

@@ -1,4 +1,4 @@
-"""How much of a card was used over the last hours, asked of Prometheus when the page shows the card."""
+"""A card's use over the last hours, asked of Prometheus when the page shows the card."""
 
 import json
 import time
