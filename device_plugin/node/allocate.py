@@ -150,7 +150,7 @@ class Allocator:
         try:
             self._injector.announce()
         except OSError as error:
-            raise NotNowError(f"the runtime cannot be told of its files: {error}") from error
+            raise NotNowError(f"the runtime cannot be notified of its files: {error}") from error
         again = before is not None and before.slices == record.slices
         # A container that starts again and again is to fill no log.
         log.log(logging.DEBUG if again else logging.INFO, "%s gets %s", _who(record), _shown(record.slices))
@@ -243,7 +243,7 @@ class Allocator:
             if pod != wanted.pod and shared and self._pods.holding(pod):
                 raise NotNowError(
                     f"the record of container {container} of pod {pod} is damaged, so card {min(shared)} gets no new"
-                    " slices until it is made anew or its processes end",
+                    " slices until it is made again or its processes end",
                     waiting=True,
                 )
 

@@ -153,7 +153,7 @@ class KernelFigures:
 
 
 def _is_part(slice_: Slice, cards: Mapping[str, LocalCard]) -> bool:
-    """Whether the slice has fewer core groups than its card."""
+    """True if the slice has fewer core groups than its card."""
     return slice_.card in cards and len(slice_.cores) < cards[slice_.card].card.core_groups
 
 

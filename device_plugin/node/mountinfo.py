@@ -24,7 +24,7 @@ class Mounted:
 
 
 Origin = tuple[str, str]
-"""Where a file lies whatever it is mounted as: filesystem (major:minor), and path in it."""
+"""The place of a file, whatever it is mounted as: filesystem (major:minor), and path in it."""
 
 
 def parse(text: str) -> list[Mounted]:

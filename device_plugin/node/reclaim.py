@@ -136,7 +136,7 @@ class Reclaimer:
                 self._api.node_event(
                     Event.RECORD_DAMAGED,
                     f"the record of container {key[1]} of pod {key[0]} cannot be read: {found.why}. Its cards get no"
-                    " new slices until it is made anew from the pod's grant, or its processes end",
+                    " new slices until it is made again from the pod's grant, or its processes end",
                 )
             named = self._pods.name(key[0])
             if named is None:
