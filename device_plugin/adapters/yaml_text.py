@@ -78,7 +78,7 @@ def read(
 
 
 def _problem(error: Exception) -> str:
-    """Where a text is not YAML, and why, in one sentence. `error` is of PyYAML or of ruamel.yaml, or in _UNREADABLE."""
+    """The place and the reason of an error, as a sentence. `error` is PyYAML's or ruamel.yaml's, or in _UNREADABLE."""
     if isinstance(error, UnicodeDecodeError):
         return "it is not text"
     mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)

@@ -27,7 +27,7 @@ _NO_TLS = (
 
 
 def lost_text(error: Exception) -> str:
-    """Why there is no answer, in words for people. `error` is one of LOST."""
+    """The reason why there is no answer, in words for people. `error` is one of LOST."""
     if isinstance(error, httptools.HttpParserError):
         return "it does not answer in HTTP: if it speaks TLS, its address begins with https://"
     if isinstance(error, ssl.SSLCertVerificationError):

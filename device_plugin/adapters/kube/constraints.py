@@ -28,7 +28,7 @@ _tolerations = decoder(list[structs.Toleration])
 
 
 def node_constraints(spec: structs.PodSpec, resources: Iterable[str]) -> NodeConstraints:
-    """Where pods with this spec, which ask for these extended resources, may go.
+    """The constraints on the nodes of pods with this spec, which ask for these extended resources.
 
     A taint that is named like one of the resources is tolerated: the admission plugin ExtendedResourceToleration
     writes that into pods, not into what makes them.

@@ -123,7 +123,7 @@ class ListWatch(Generic[Item]):
     def _list(self, on_sync: Callable[[Sequence[Item]], None], on_restore: Callable[[], None]) -> str:
         listed = self._client.list(self._kind, self._where)
         if _fell(self._seen, listed.version):
-            text = "%s: the API server is at version %s and was at %s, as after a restored etcd: all is read anew"
+            text = "%s: the API server is at version %s and was at %s, as after a restored etcd: all is read again"
             log.warning(text, self._kind.plural, listed.version, self._seen)
             on_restore()
             # Read again: whatever anybody learns after `on_restore`, by a write of his own for instance, stays.
@@ -143,7 +143,7 @@ class ListWatch(Generic[Item]):
                     version = self._event(line, on_change) or version
                     self._seen = version
             except _SilentError:
-                log.info("the watch of %s is silent: listing anew", self._kind.plural)
+                log.info("the watch of %s is silent: listing again", self._kind.plural)
                 return ""
             finally:
                 with self._lock:
