@@ -1,4 +1,4 @@
-"""How a command fails: with one line on stderr that says what to do, and an exit status."""
+"""Ends a command that fails: with one line on stderr that says what to do, and an exit status."""
 
 import logging
 import os

@@ -328,17 +328,17 @@ class Setting:
 
     @property
     def key(self) -> str:
-        """As the file has it: `nodeScore.askSeconds`."""
+        """The name in the file: `nodeScore.askSeconds`."""
         return ".".join(self.path)
 
     @property
     def flag(self) -> str:
-        """As the command line has it: `--node-score-ask-seconds`."""
+        """The name on the command line: `--node-score-ask-seconds`."""
         return f"--{'-'.join(self._words)}"
 
     @property
     def variable(self) -> str:
-        """As the environment has it: `VGPU_NODE_SCORE_ASK_SECONDS`."""
+        """The name in the environment: `VGPU_NODE_SCORE_ASK_SECONDS`."""
         return f"VGPU_{'_'.join(self._words).upper()}"
 
     @property
@@ -356,7 +356,7 @@ class Setting:
 
     @property
     def example(self) -> str:
-        """How to write a list or mapping on the command line; empty for other types."""
+        """The form of a list or mapping on the command line, with an example; empty for other types."""
         return f"as JSON, such as {json.dumps(self.meta.examples[0])}" if self.meta.examples else ""
 
     @property
