@@ -99,7 +99,7 @@ class Apt:
 
 
 def _offered(package: str) -> bool:
-    """Whether the machine's own package lists name it."""
+    """True if the machine's own package lists name it."""
     command = ["apt-cache", "show", "--no-all-versions", package]
     return subprocess.run(command, capture_output=True, check=False, timeout=_TIMEOUT_SECONDS).returncode == 0
 
