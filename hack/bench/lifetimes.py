@@ -147,7 +147,7 @@ class Freed:
         self._left = state.left if state is not None else NOTHING
 
     def could(self, job: BenchPod) -> bool:
-        """Whether it may have room for the pod."""
+        """True if it may have room for the pod."""
         left, host, request = self._left, job.request.host, job.request
         if left.cpu_milli < host.cpu_milli or left.memory_mib < host.memory_mib:
             return False

@@ -1,4 +1,4 @@
-"""How a person reaches the demo's cluster from a shell: a kubeconfig, and kubectl, both in the cluster's folder."""
+"""Access to the demo's cluster from a shell: a kubeconfig, and kubectl, both in the cluster's folder."""
 
 import json
 import shlex

@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         added.set_defaults(action=action)
         return added
 
-    run_ = add("run", "start the cluster, tell the story, end it", run_story)
+    run_ = add("run", "start the cluster, show the story, end it", run_story)
     run_.add_argument("--keep", action="store_true", help="leave the cluster running at the end")
     add("env", "print lines for a shell that make vgpu and kubectl use the cluster", env)
     add("end", "end the cluster", end)

@@ -52,7 +52,7 @@ def file() -> Path:
 
 
 def process_start(pid: int) -> int | None:
-    """When the process started, in clock ticks since boot (field 22 of proc(5) stat); None if it is gone."""
+    """The process's time of start, in clock ticks since boot (field 22 of proc(5) stat); None if it is gone."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
     except OSError:

@@ -28,7 +28,7 @@ def read_file(path: Path) -> list[Step]:
 
 
 def lost(steps: Sequence[Step]) -> int:
-    """How many steps were done, lost, and done again."""
+    """The number of steps that were done, lost, and done again."""
     return len(steps) - len({step.number for step in steps})
 
 

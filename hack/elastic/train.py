@@ -89,7 +89,7 @@ def train(folder: Path, steps: int, interval: int, step_seconds: float) -> int:
 
 
 def _store(ranks: Any) -> Any:
-    """Where the ranks of this round meet: at torchrun's own store, or (None) at the host of rank 0.
+    """The store at which the ranks of this round meet: torchrun's own, or (None) at the host of rank 0.
 
     The latter, PyTorch's default, is known by its name, which pods find only with DNS and a Service for each pod.
     """

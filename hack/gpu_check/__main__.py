@@ -61,7 +61,7 @@ def check_card(card: Card, library: Path, names: list[str]) -> Iterator[Row]:
 
 
 def missing(found: list[Card], library: Path) -> str:
-    """Why no card can be checked, or nothing. Builds the library where it is not there."""
+    """The reason why no card can be checked; empty if one can. Builds the library where it is not there."""
     if not found:
         return (
             f"no card of AMD or Hygon in {NODES}: is its driver loaded (lsmod | grep -E 'amdgpu|hycu|hydcu'), and"

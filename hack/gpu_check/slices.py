@@ -27,7 +27,7 @@ class Slice:
 
     @property
     def units(self) -> int:
-        """How many compute units it has."""
+        """The number of its compute units."""
         return bin(self.mask).count("1")
 
     @property

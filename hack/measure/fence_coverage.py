@@ -128,7 +128,7 @@ class TrialPrograms:
     library: Path
     """libvgpu with the simulated driver below it."""
     watched: bool
-    """Whether a node's agent looks at the kernel's figures."""
+    """True if a node's agent looks at the kernel's figures."""
 
     def command(self, way: Way, reach: str) -> Sequence[str | Path]:
         """The program of a cell, with its arguments."""
@@ -248,7 +248,7 @@ def _word(way: Way, books: CardUseRecord, grant: int, before: int) -> str:
 
 
 def _reported(files: Path, process: int, books: CardUseRecord) -> bool:
-    """Whether a node's agent posts an event when what it sees of the card has lasted 30 s."""
+    """True if a node's agent posts an event when what it sees of the card has lasted 30 s."""
     agent = Looping(files).start()
     kernel, card = KfdTree(agent.parts.machine), next(iter(agent.parts.cards().values()))
     kernel.folder.mkdir(parents=True)

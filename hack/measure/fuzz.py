@@ -158,7 +158,7 @@ class Session:
         return FuzzOutcome(target, runs, str(log))
 
     def _accepted(self, paths: Sequence[Path]) -> list[bool]:
-        """Whether the library's parser accepts the text of each file."""
+        """For each file, true if the library's parser accepts its text."""
         contents = [path.read_bytes() for path in paths]
         texts = b"".join(b"%d\n%s" % (len(content), content) for content in contents)
         done = subprocess.run([self.programs / "parse"], input=texts, capture_output=True, check=True)

@@ -272,7 +272,7 @@ class Probe:
     touch: float | None
 
     def __str__(self) -> str:
-        """As it is printed."""
+        """The figures as they are printed."""
         touch = "" if self.touch is None else f" ({self.touch:.2f} after its touch)"
         return f"{self.room:.2f}{touch}"
 

@@ -168,7 +168,7 @@ class Cluster:
 
 
 def _started(pid: int) -> str:
-    """When the process began, in ticks since boot: with its pid, the name of a process for good."""
+    """The time at which the process began, in ticks since boot: with its pid, the name of a process for good."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
 
 

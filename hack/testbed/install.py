@@ -71,7 +71,7 @@ def overlay(
 
 
 def overlay_folder(where: Layout) -> Path:
-    """Where `overlay` puts the overlay of this cluster."""
+    """The folder in which `overlay` puts the overlay of this cluster."""
     return where.root.parent / f"{where.root.name}-overlay"
 
 

@@ -49,7 +49,7 @@ LANES = {
 
 @dataclass(frozen=True)
 class Ended:
-    """How a part ended: a text without newlines, and True if all of its tests passed."""
+    """The end of a part: a text without newlines, and True if all of its tests passed."""
 
     text: str
     passed: bool

@@ -70,7 +70,7 @@ class LoadFigures:
 
 @dataclass
 class Notes:
-    """When each call ended, in seconds of one clock. Each list has one kind of writer, and threads may append."""
+    """The ends of calls, in seconds of one clock. Each list has one kind of writer, and threads may append."""
 
     filters: list[tuple[float, float]] = field(default_factory=list)
     refusals: list[float] = field(default_factory=list)
@@ -159,7 +159,7 @@ class SchedulerLoad:
             time.sleep(ASK_AGAIN_SECONDS)
 
     def _place_until_learnt(self) -> bool:
-        """Until then another policy decides, which takes less time; false if it has learnt nothing in time."""
+        """Place pods until the workload is learnt: a faster policy decides before. False if that takes too long."""
         end = time.monotonic() + LESSON_SECONDS
         while not self._lessons():
             if time.monotonic() > end:

@@ -79,7 +79,7 @@ class SlotRoom:
         return float(self.slots - self.held - sum(self._closed.values()))
 
     def state(self) -> "SlotState":
-        """Everything that a trial may change."""
+        """The state that a trial may change."""
         return self.held, dict(self._reserved), dict(self._closed)
 
     def put_back(self, state: "SlotState") -> None:

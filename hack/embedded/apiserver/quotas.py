@@ -26,7 +26,7 @@ class QuotaStrategy(Strategy):
                 )
 
     def prepare_create(self, new: Object) -> None:
-        """Only a controller writes the status."""
+        """Remove the status: only a controller writes it."""
         new.pop("status", None)
 
     def prepare_update(self, new: Object, old: Object, subresource: str) -> None:

@@ -78,7 +78,7 @@ class _Table:
 
 
 class Token(NamedTuple):
-    """Where a list goes on: the version of its moment, and namespace and name of the last object that was given."""
+    """The place where a list goes on: the version of its moment, and namespace and name of the last object given."""
 
     version: int
     after: tuple[str, str]

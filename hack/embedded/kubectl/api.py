@@ -35,7 +35,7 @@ class Resource(NamedTuple):
         return f"{self.kind.lower()}.{self.group}" if self.group else self.kind.lower()
 
     def path(self, namespace: str, name: str = "", subresource: str = "") -> str:
-        """Where the objects, one of them, or a part of it is."""
+        """The URL path of the objects, of one of them, or of a part of it."""
         root = f"/apis/{self.group}/v1" if self.group else "/api/v1"
         inside = f"/namespaces/{namespace}" if self.namespaced and namespace else ""
         parts = [self.plural, *filter(None, (name, subresource))]

@@ -1,4 +1,4 @@
-"""Whether the kubelet takes a pod: tickets first, then the node's own arithmetic, as in Kubernetes 1.36.
+"""Decides whether the kubelet takes a pod: tickets first, then the node's own arithmetic, as in Kubernetes 1.36.
 
 The order matters: Allocate is called for pods that are then rejected, and nothing undoes it.
 """

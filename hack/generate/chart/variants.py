@@ -51,7 +51,7 @@ class Variants:
 
 
 def read(manifests: Path = MANIFESTS) -> Variants:
-    """Everything that the chart is made of. Raises CalledProcessError if kustomize refuses it."""
+    """The parts that the chart is made of. Raises CalledProcessError if kustomize refuses it."""
     with tempfile.TemporaryDirectory() as scratch:
         copied = shutil.copytree(manifests, Path(scratch) / "manifests")
         places = _Places(_mark_parameters(copied / PARAMETERS))
