@@ -112,7 +112,7 @@ class Reservations:
     def _releases(self, stoppable: Collection[JobKey]) -> Iterator[tuple[float, float, bool]]:
         """The seconds until each running job's cards may be free, their number, and whether they are idle then.
 
-        A job whose end is not known is taken to run for as long as it has run. One that may be stopped uses its cards
+        A job whose end is not known is taken to run for as long as it has run. A job that may be stopped uses its cards
         until it is.
         """
         draft, rules = self._draft, self._rules
