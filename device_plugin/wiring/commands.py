@@ -184,7 +184,7 @@ def _about(offered: Mapping[str, Sequence[Command]]) -> str:
         for title, commands in offered.items()
         if commands
     ]
-    examples = _EXAMPLES.replace("    vgpu ", f"    {_program()} ") if "Ask" in offered else ""
+    examples = _EXAMPLES.replace("    vgpu ", f"    {_program()} ") if offered.get("Ask") else ""
     return "\n\n".join([examples + _ABOUT.replace("`vgpu", f"`{_program()}"), *groups])
 
 

@@ -76,7 +76,7 @@ def test_the_product_offers_what_works_in_it(vgpu: Archive, tmp_path: Path) -> N
     vgpu.unpack(tmp_path)
     done = vgpu.run(tmp_path, "vgpu", "--help", user=vgpu.config["User"])
     services = ["node", "cluster", "jobs", "mount-writable", "scheduler-config"]
-    assert re.findall(r"^    ([a-z-]+)", done.stdout, re.MULTILINE) == services
+    assert re.findall(r"^  ([a-z][a-z-]*) ", done.stdout, re.MULTILINE) == services
     # Commands of people run as well: what a kubeconfig lacks is said, and which package its user needs.
     (tmp_path / "kubeconfig").write_text(AUTH_PROVIDER)
     for command in (["cordon", "n1/0"], ["drain", "n1/0"], ["defrag"]):
