@@ -11,7 +11,6 @@ import heapq
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from heapq import nlargest
 from itertools import groupby, islice
 
 from device_plugin.core.jobs.groups import undeclared
@@ -63,16 +62,11 @@ def _longest_stop(job: JobState, rules: Rules) -> float:
 def with_widest(jobs: Iterable[JobState]) -> Sequence[JobState]:
     """The jobs; the stopped one is marked as the widest that no other waiting job equals in its cards."""
     found = list(jobs)
-    waiting = [position for position, job in enumerate(found) if job.queued]
-    first, *second = nlargest(2, ((need((found[position],)), position) for position in waiting)) or [
-        (0.0, -1)
-    ]
-    if (
-        first[1] >= 0
-        and found[first[1]].phase is JobPhase.STOPPED
-        and (not second or second[0][0] < first[0])
-    ):
-        found[first[1]] = replace(found[first[1]], widest=True)
+    needs = {position: need((job,)) for position, job in enumerate(found) if job.queued}
+    most = max(needs.values(), default=0.0)
+    widest = [position for position, cards in needs.items() if cards == most]
+    if len(widest) == 1 and found[widest[0]].phase is JobPhase.STOPPED:
+        found[widest[0]] = replace(found[widest[0]], widest=True)
     return found
 
 
