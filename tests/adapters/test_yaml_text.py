@@ -1,4 +1,4 @@
-"""What a hostile YAML file costs `vgpu convert`, `vgpu fit` and the reader of kubeconfigs: an error, at once."""
+"""A hostile YAML file ends `vgpu convert`, `vgpu fit` and the reading of a kubeconfig with an error, at once."""
 
 from pathlib import Path
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from hack.docstrings import FIRST
 from hack.generate.reference.__main__ import FOLDER
 from tests.pages import PAGES, PROJECT
 
-FIRST = ("What", "Who", "Of", "Those", "That")
 WRITTEN = [path for path in PAGES if FOLDER not in path.parents and path.name != "fence.md"]
 _CODE = re.compile(r"^(`{3,})\w*\n.*?^\1$|(?<=\n\n)(?:    [^\n]*\n|\n(?=    ))+", re.DOTALL | re.MULTILINE)
 _START = re.compile(r"(?:^|[.:!?] |\| |^[-*] |\*\*)(?:" + "|".join(FIRST) + r")\b[^.?|]*.?", re.MULTILINE)
