@@ -9,7 +9,7 @@ import pytest
 
 from hack.measure import in_flight, kill_anywhere
 
-SHRUNK = "JobShrunk: goes from 4 to 2 pods for job default/evaluate\n   JobGrown: goes from 2 to 4 pods"
+SHRUNK = "JobShrunk: goes from 4 to 3 pods for job default/evaluate\n   JobGrown: goes from 3 to 4 pods"
 
 pytestmark = pytest.mark.usefixtures("native")
 
