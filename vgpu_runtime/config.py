@@ -24,16 +24,13 @@ that begin with `#`. Numbers are decimal without leading zeros, masks are lower-
 printable ASCII without spaces. Only `model` may have spaces inside (RX 6950 XT): vgpu-smi shows it to people.
 
 `request` is the limit of the container that decides the slice's memory: a resource and an amount, or `?` where they are
-not known. The library's line on stderr names it. It stands in each `[card]` and has no space behind its colon, so that
-`card_uuids` of an earlier agent reads the file after a rollback: that refuses unknown keys in the head, and spaces in
-any value but `model`.
+not known. The library's line on stderr names it.
 
 `enforcement` says what becomes of the container if it uses a card past the library (device_plugin/core/enforcement.py).
 The library enforces in every mode, and vgpu-smi shows it.
 
-Version 1 knew the ROCm family only, and had its keys in `[card]`; version 2 had no `enforcement`, version 3 no `model`,
-version 4 no `request`. They are still read, for an agent of another version may have written the file. They are never
-written: a container's library and its file come from one agent.
+A file of another version is refused. A container's library and its file come from one agent; an agent of another
+version reads the uuids of the cards alone (`card_uuids`).
 """
 
 import re
@@ -42,7 +39,6 @@ from dataclasses import dataclass
 from typing import ClassVar, Generic, Protocol, Self, TypeVar
 
 VERSION = 5
-_VERSIONS = tuple(str(version) for version in range(1, VERSION + 1))
 MAX_BYTES = 65536
 MAX_CARDS = 16
 MAX_MEM_BYTES = 1 << 50
@@ -54,11 +50,8 @@ _VALUE = re.compile(r"[!-~]{1,256}")
 _SECTION = re.compile(r"\[([a-z]+)\]")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,18}")
 MODES = ("observe", "enforce", "kill")
-_OLD_HEAD_KEYS = frozenset({"version", "pod", "container"})
-_HEAD_KEYS = _OLD_HEAD_KEYS | {"enforcement"}
-_OLD_CARD_KEYS = frozenset({"uuid", "pci", "mem_bytes"})
-_NAMED_CARD_KEYS = _OLD_CARD_KEYS | {"model"}
-_CARD_KEYS = _NAMED_CARD_KEYS | {"request"}
+_HEAD_KEYS = frozenset({"version", "pod", "container", "enforcement"})
+_CARD_KEYS = frozenset({"uuid", "pci", "model", "request", "mem_bytes"})
 
 Section = Mapping[str, str]
 
@@ -93,8 +86,7 @@ Family = TypeVar("Family", bound=FamilyLimit, covariant=True)
 class CardLimit(Generic[Family]):
     """The limits of one slice: `mem_bytes` is the memory limit, `family` has those that depend on the driver family.
 
-    `model` is the card's, and `request` what the container asks for; both are for people, and empty in a file that has
-    none.
+    `model` is the card's, and `request` the container's limit that decided the memory; both are for people.
     """
 
     uuid: str
@@ -150,23 +142,21 @@ def parse(text: str, families: Collection[type[Family]]) -> SliceConfig[Family]:
         raise ConfigError("the last line is not ended: the file may be truncated")
     (_, head), *sections = _sections(text)
     version = head.get("version", "")
-    if version not in _VERSIONS:
-        raise ConfigError(f"version {version or 'missing'} is none of {', '.join(_VERSIONS)}")
-    _exactly(head, _OLD_HEAD_KEYS if version in ("1", "2") else _HEAD_KEYS)
-    if version == "1":
-        sections = [part for section in sections for part in _parts(*section)]
+    if version != str(VERSION):
+        raise ConfigError(f"version {version or 'missing'} is not {VERSION}")
+    _exactly(head, _HEAD_KEYS)
     known = {family.SECTION: family for family in families}
     parts, cards = iter(sections), []
     for name, card in parts:
         family, values = next(parts, ("", {}))
         if name != "card" or family not in known:
             raise ConfigError(f"[{name}] and [{family}] are not a card and what its family has")
-        _exactly(card, _card_keys(version))
+        _exactly(card, _CARD_KEYS)
         _exactly(values, known[family].KEYS)
         limit = known[family].read(values)
-        model, request = card.get("model", ""), card.get("request", "")
-        cards.append(CardLimit(card["uuid"], card["pci"], model, request, number(card, "mem_bytes"), limit))
-    return SliceConfig(head["pod"], head["container"], tuple(cards), head.get("enforcement", MODES[0]))
+        mem_bytes = number(card, "mem_bytes")
+        cards.append(CardLimit(card["uuid"], card["pci"], card["model"], card["request"], mem_bytes, limit))
+    return SliceConfig(head["pod"], head["container"], tuple(cards), head["enforcement"])
 
 
 def model_value(name: str) -> str:
@@ -181,10 +171,10 @@ def request_value(resource: str, amount: int) -> str:
 
 
 def card_uuids(text: str) -> frozenset[str]:
-    """The uuids of all cards of a file, of any family. Raises ConfigError if any may be missing."""
+    """The uuids of all cards of a file, of any family and version. Raises ConfigError if any may be missing."""
     (_, head), *sections = _sections(text)
     found = {section.get("uuid", "") for name, section in sections if name == "card"}
-    if not text.endswith("\n") or head.keys() not in (_HEAD_KEYS, _OLD_HEAD_KEYS) or not found or "" in found:
+    if not text.endswith("\n") or not head.keys() >= {"version", "pod"} or not found or "" in found:
         raise ConfigError("not every card has a uuid, or the file is truncated")
     return frozenset(found)
 
@@ -206,18 +196,6 @@ def _sections(text: str) -> Iterator[tuple[str, Section]]:
             raise ConfigError(f"line {line_number} repeats {key}")
         section[key] = value
     yield name, section
-
-
-def _card_keys(version: str) -> frozenset[str]:
-    if version == str(VERSION):
-        return _CARD_KEYS
-    return _NAMED_CARD_KEYS if version == "4" else _OLD_CARD_KEYS
-
-
-def _parts(name: str, section: Section) -> Iterator[tuple[str, Section]]:
-    """The two sections of version 2 for one of version 1."""
-    yield name, {key: value for key, value in section.items() if key in _OLD_CARD_KEYS}
-    yield "rocm", {key: value for key, value in section.items() if key not in _OLD_CARD_KEYS}
 
 
 def _card_lines(card: CardLimit[FamilyLimit]) -> Iterator[str]:

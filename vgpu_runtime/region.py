@@ -15,8 +15,6 @@ from pathlib import Path
 
 MAGIC = 0x3147455255504756  # "VGPUREG1" in memory order
 VERSION = 2
-# Version 1 had no pids; the containers that an older agent has started keep it.
-READABLE = (1, VERSION)
 SLOTS = 128
 CARDS = 16
 PIDS_OFFSET = 1024
@@ -29,7 +27,7 @@ USED_MAX = 1 << 50  # more than any card holds: a slot that says so is garbage
 PROBE_SECONDS = 0.005
 
 _HEADER = struct.Struct("<QIIII")
-_HEADERS = {(MAGIC, version, SLOTS, CARDS, SIZE) for version in READABLE}
+_HEAD = (MAGIC, VERSION, SLOTS, CARDS, SIZE)
 _MATRIX = struct.Struct(f"<{CARDS * SLOTS}Q")
 _FLOCK = struct.Struct("hhqqi4x")  # struct flock of 64-bit Linux: type, whence, start, length, pid
 
@@ -58,7 +56,7 @@ def create(path: Path) -> None:
     """
     path.unlink(missing_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
-        file.write(_HEADER.pack(MAGIC, VERSION, SLOTS, CARDS, SIZE))
+        file.write(_HEADER.pack(*_HEAD))
         file.flush()
         os.posix_fallocate(file.fileno(), 0, SIZE)
         os.fchmod(file.fileno(), 0o666)
@@ -74,8 +72,8 @@ def read(path: Path, clock: Callable[[], float] = time.thread_time) -> RegionUsa
         data = os.pread(fd, SIZE + 1, 0)
         if len(data) != SIZE:
             raise RegionError(f"{path} has {'more' if len(data) > SIZE else 'fewer'} than {SIZE} bytes")
-        if _HEADER.unpack_from(data) not in _HEADERS:
-            raise RegionError(f"{path} does not begin as a usage region of a known version")
+        if _HEADER.unpack_from(data) != _HEAD:
+            raise RegionError(f"{path} does not begin as a usage region of version {VERSION}")
         live = _live_slots(fd, clock)
     used, denied = _matrix(data, USED_OFFSET), _matrix(data, DENIED_OFFSET)
     if any(used[card * SLOTS + slot] > USED_MAX for card in range(CARDS) for slot in live):

@@ -257,12 +257,6 @@ class ClusterView:
         with self.lock:
             self.promises.see(job)
 
-    def work_without_jobs(self) -> None:
-        """Place though Jobs cannot be listed: then nothing is promised to any."""
-        with self.lock:
-            self.jobs_listed = True
-            self._begin_promises()
-
     def forget_job(self, uid: str) -> None:
         """The Job is gone, or no longer has the label."""
         with self.lock:

@@ -1,7 +1,6 @@
 """The cluster service, put together: four watches, two loops, two HTTP servers around one view of the cluster."""
 
 import gc
-import logging
 import sys
 import threading
 import time
@@ -37,15 +36,12 @@ from device_plugin.core.http_values import App
 from device_plugin.core.loads import Load
 from device_plugin.core.requests import resource_names
 from device_plugin.kube.api import QUEUED_JOBS, Change, Ref, Where
-from device_plugin.kube.errors import ApiError, GoneError, RefusedError
 from device_plugin.state.view import ClusterView
 from device_plugin.wiring import fitting
 from device_plugin.wiring.build_info import with_build_info
 from device_plugin.wiring.cpu_pinning import CpuPinning
 from device_plugin.wiring.replica import Replica
 from device_plugin.wiring.settings import ClusterSettings, SettingsError
-
-log = logging.getLogger(__name__)
 
 COMPONENT = "vgpu-cluster"
 TURN_SECONDS = 1.0
@@ -109,7 +105,7 @@ class ClusterService(Replica):
 
     def _loops(self) -> Mapping[str, Callable[[], None]]:
         return {
-            "jobs": partial(self._jobs.run, self._view.sync_jobs, self._on_job, self._stop, self._on_no_jobs),
+            "jobs": partial(self._jobs.run, self._view.sync_jobs, self._on_job, self._stop),
             "leadership": partial(self._turns, "leadership", TURN_SECONDS, self._leadership.step),
             "housekeeping": partial(self._turns, "housekeeping", TURN_SECONDS, self._housekeeping.step),
             # Without a heartbeat: a step over all pods may take minutes, and no placement depends on these. A replica
@@ -130,14 +126,6 @@ class ClusterService(Replica):
             self._view.forget_job(job.uid)
         else:
             self._view.see_job(job)
-
-    def _on_no_jobs(self, error: ApiError) -> None:
-        """Go on without promises where this service may not list Jobs, as with the roles of an older version."""
-        if isinstance(error, RefusedError | GoneError) and not self._view.jobs_listed:
-            log.warning(
-                "nothing is kept for jobs while these cannot be listed: apply the roles of this version"
-            )
-            self._view.work_without_jobs()
 
     def _on_loads(self, node: str, loads: Mapping[str, Load]) -> None:
         with self._view.lock:

@@ -66,13 +66,6 @@ def test_what_the_container_asked_for_is_named_where_it_is_known(
     assert said(talking, "attempt(5000 * MIB)").stderr == f"{said_before}{text}\n"
 
 
-def test_a_config_of_an_earlier_agent_names_no_request(talking: Slice) -> None:
-    path = talking.folder / "vgpu.conf"
-    text = path.read_text().replace("version = 5", "version = 4")
-    path.write_text(text.replace("request = hygon.com/dcu-mem:4\n", ""))
-    assert said(talking, "attempt(5000 * MIB)").stderr == f"{SAID.partition(' (')[0]}\n"
-
-
 def test_of_several_cards_the_line_is_about_the_one_that_refused(talking: Slice) -> None:
     first = card(mem_bytes=1024 * MIB, request="hygon.com/dcu-mem:8", uuid="DCU-2", gpu_id=7)
     talking.configure(first, card(mem_bytes=4092 * MIB, request="hygon.com/dcu-mem:8"))

@@ -3,7 +3,6 @@
 import random
 import re
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,13 +21,6 @@ def edited(pattern: str, replacement: str, count: int = 1, text: str = GOOD) -> 
     return text
 
 
-# As agents before version 5, 4, 3 and 2 wrote it.
-FOURTH = edited("^request = .*\n", "", count=2, text=edited("version = 5", "version = 4"))
-THIRD = edited("^model = .*\n", "", count=2, text=edited("version = 4", "version = 3", text=FOURTH))
-SECOND = edited("^enforcement = .*\n", "", text=edited("version = 3", "version = 2", text=THIRD))
-OLD = edited(r"^\[rocm\]\n", "", count=2, text=edited("version = 2", "version = 1", text=SECOND))
-
-
 BAD = {
     "empty": "",
     "only a comment": "# nothing\n",
@@ -36,15 +28,9 @@ BAD = {
     "no card": GOOD.split("\n[card]")[0],
     "garbage": "\x00\x01\x7f" * 100 + "\n",
     "future version": edited("version = 5", "version = 6"),
+    "earlier version": edited("version = 5", "version = 4"),
+    "version of two digits": edited("version = 5", "version = 55"),
     "no version": edited("version = 5\n", ""),
-    "version 1 with version 2's sections": edited("version = 2", "version = 1", text=SECOND),
-    "version 2 with version 1's sections": edited("version = 1", "version = 2", text=OLD),
-    "version 2 with version 3's key": edited("version = 3", "version = 2", text=THIRD),
-    "version 3 without its key": edited("version = 2", "version = 3", text=SECOND),
-    "version 3 with version 4's key": edited("version = 4", "version = 3", text=FOURTH),
-    "version 4 without its key": edited("version = 3", "version = 4", text=THIRD),
-    "version 4 with version 5's key": edited("version = 5", "version = 4"),
-    "version 5 without its key": edited("version = 4", "version = 5", text=FOURTH),
     "blank inside of a request": edited("^request = (.*):", r"request = \1: "),
     "empty request": edited("^request = .*", "request = "),
     "long request": edited("^request = .*", "request = " + "x" * 257),
@@ -59,8 +45,6 @@ BAD = {
     "model in the family": edited(r"^(model = .*\n)((?:.*\n){2}\[rocm\]\n)", r"\2\1"),
     "unknown mode": edited("= kill", "= kills"),
     "mode in upper case": edited("= kill", "= KILL"),
-    "missing key in version 1": edited("^xcc = .*\n", "", text=OLD),
-    "card key missing in version 1": edited("^pci = .*\n", "", text=OLD),
     "card without its family": edited(r"^\[rocm\]\n(.*\n){6}", ""),
     "family without a card": edited(r"^\[card\]\n(.*\n){5}", ""),
     "family before the cards": edited(r"^\[card\]", "[rocm]\n[card]"),
@@ -71,6 +55,10 @@ BAD = {
     "family key in the card": edited(r"^\[rocm\]\n(.*)\n", r"\1\n[rocm]\n"),
     "unknown key": edited("^xcc", "surprise = 1\nxcc"),
     "missing key": edited("^xcc = .*\n", ""),
+    "missing model": edited("^model = .*\n", ""),
+    "missing request": edited("^request = .*\n", ""),
+    "missing enforcement": edited("^enforcement = .*\n", ""),
+    "card key missing": edited("^pci = .*\n", ""),
     "repeated key": edited("^xcc = .*", "xcc = 1\nxcc = 1"),
     "card key at the head": edited("^pod", "xcc = 1\npod"),
     "head key in a card": edited("^xcc", "pod = x\nxcc"),
@@ -115,11 +103,6 @@ BAD = {
 
 FINE = {
     "as rendered": GOOD,
-    "version 4": FOURTH,
-    "version 3": THIRD,
-    "version 2": SECOND,
-    "version 1": OLD,
-    "version 1 in another order": edited("^uuid = (.*)\n(.*)", r"\2\nuuid = \1", text=OLD),
     "comments and blank lines": "# one\n\n" + GOOD.replace("\n", "\n#ü\n\n"),
     "another order": edited("version = 5\npod = (.*)", r"pod = \1\nversion = 5"),
     "model of several words": edited("^model = .*", "model = RX 6800/RX 6800 XT  (2)"),
@@ -175,8 +158,8 @@ def test_library_refuses_and_accepts_the_same(built: Path) -> None:
 
 def test_both_agree_on_damaged_texts(built: Path, rng: random.Random) -> None:
     texts = []
-    for number in range(4000):
-        text = list((GOOD, FOURTH, THIRD, OLD)[number % 4])
+    for _ in range(4000):
+        text = list(GOOD)
         for _ in range(rng.choice([1, 1, 2])):
             at = rng.randrange(len(text))
             kind = rng.randrange(3)
@@ -192,17 +175,6 @@ def test_both_agree_on_damaged_texts(built: Path, rng: random.Random) -> None:
     assert [text for text, a, b in zip(texts, agent, library, strict=True) if a != b] == []
     assert any(library)
     assert not all(library)
-
-
-def test_all_versions_say_the_same() -> None:
-    slices = parse(GOOD)
-    assert slices.enforcement == "kill"
-    unasked = replace(slices, cards=tuple(replace(card, request="") for card in slices.cards))
-    assert parse(FOURTH) == unasked
-    unnamed = replace(slices, cards=tuple(replace(card, model="") for card in unasked.cards))
-    assert parse(THIRD) == unnamed
-    assert parse(OLD) == parse(SECOND) == replace(unnamed, enforcement="observe")
-    assert "[rocm]" not in OLD
 
 
 def test_a_card_of_a_family_that_the_reader_does_not_know_is_refused() -> None:
@@ -243,26 +215,17 @@ def test_a_containers_limit_is_written_as_a_value_that_can_be_read(
     assert parse(render(slices)) == slices
 
 
-# A line with a key, as `card_uuids` of agents with version 4 reads it, and of those before.
-EARLIER_LINES = (
-    r"(?:(model) = ([!-~](?:[ -~]{0,254}[!-~])?)|([a-z_]+) = ([!-~]{1,256}))",
-    r"([a-z_]+) = ([!-~]{1,256})",
+@pytest.mark.parametrize("text", [GOOD, edited("version = 5\n", "version = 9\nsurprise = 1\n")])
+def test_the_cards_of_a_file_of_any_version_are_found(text: str) -> None:
+    assert config.card_uuids(text) == {"DCU-1", "DCU-2"}
+
+
+@pytest.mark.parametrize(
+    "text", [GOOD[:-1], edited("^uuid = .*\n", ""), edited("version = 5\n", ""), "# none\n"]
 )
-
-
-@pytest.mark.parametrize("earlier", EARLIER_LINES)
-def test_an_agent_before_version_5_finds_the_cards_of_the_file_after_a_rollback(earlier: str) -> None:
-    """It reads no version; it refuses other keys in the head, and lines that it cannot read, wherever they stand."""
-    head, *cards = GOOD.split("\n[card]\n")
-    assert {line.split(" = ")[0] for line in head.splitlines()} == {
-        "version",
-        "pod",
-        "container",
-        "enforcement",
-    }
-    lines = [line for text in (head, *cards) for line in text.splitlines() if line not in ("", "[rocm]")]
-    assert [line for line in lines if not re.fullmatch(earlier, line)] == []
-    assert config.card_uuids(GOOD) == {"DCU-1", "DCU-2"}
+def test_a_file_in_which_a_card_may_be_missing_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError):
+        config.card_uuids(text)
 
 
 def test_render_refuses_a_value_that_would_break_the_line() -> None:

@@ -17,8 +17,8 @@
  * two processes cannot both take the last free bytes. It decides with the file's flock held, unless it knows of no other
  * process that holds memory and sees none.
  *
- * Version 1 had no pids, and zeroes in their place. Readers of regions know it, because a container keeps its region while
- * its agent gets another version; the library does not, because it and its region come from one agent.
+ * A region of another version is refused, by the agent and by vgpu-smi: the container keeps it while its agent gets
+ * another version. The library and its region come from one agent.
  *
  * Cells are little-endian and 8-byte aligned. The library uses pread and pwrite: the file is in the tenant's
  * hands, and a mapping of a truncated file raises SIGBUS.

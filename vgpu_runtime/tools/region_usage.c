@@ -25,7 +25,7 @@ static bool is_region(long length)
 	const struct vgpu_region_header *header = &region.header;
 
 	return length == VGPU_REGION_SIZE && header->magic == VGPU_REGION_MAGIC &&
-	       (header->version == 1 || header->version == VGPU_REGION_VERSION) && header->slots == VGPU_REGION_SLOTS &&
+	       header->version == VGPU_REGION_VERSION && header->slots == VGPU_REGION_SLOTS &&
 	       header->cards == VGPU_REGION_CARDS && header->size == VGPU_REGION_SIZE;
 }
 

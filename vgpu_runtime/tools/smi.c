@@ -165,10 +165,7 @@ static void show_card(unsigned index, unsigned model, unsigned from, bool known)
 
 	output_printable(card->uuid.start, card->uuid.length);
 	output_column(model);
-	if (card->model.length)
-		output_printable(card->model.start, card->model.length);
-	else
-		output_text("-");
+	output_printable(card->model.start, card->model.length);
 	output_column(from);
 	show_mib(card->mem_bytes / MIB);
 	output_column(from + 14);
@@ -284,10 +281,7 @@ static void json_card(unsigned index, bool known)
 	output_text(",\"pci\":");
 	output_json(card->pci.start, card->pci.length);
 	output_text(",\"model\":");
-	if (card->model.length)
-		output_json(card->model.start, card->model.length);
-	else
-		output_text("null");
+	output_json(card->model.start, card->model.length);
 	output_text(",\"request\":");
 	if (card->request.length)
 		output_json(card->request.start, card->request.length);

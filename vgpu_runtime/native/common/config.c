@@ -9,7 +9,6 @@ enum key {
 };
 
 #define HEAD_KEYS ((1u << UUID) - 1)
-#define OLD_HEAD_KEYS (HEAD_KEYS - (1u << ENFORCEMENT)) /* in versions 1 and 2 */
 #define COMMON_KEYS ((1u << GPU_ID) - 1 - HEAD_KEYS)
 #define FAMILY_KEYS ((1u << KEYS) - (1u << GPU_ID))
 
@@ -31,18 +30,6 @@ struct section {
 static bool equals(struct span span, const char *word)
 {
 	return span.length == strlen(word) && !memcmp(span.start, word, span.length);
-}
-
-/* The keys of every card in a file of this version. */
-static unsigned common_keys(const struct config *config)
-{
-	unsigned keys = COMMON_KEYS;
-
-	if (config->version < 5)
-		keys -= 1u << REQUEST;
-	if (config->version < 4)
-		keys -= 1u << MODEL;
-	return keys;
 }
 
 /* 1–256 printable characters without a space, but inside of a model. */
@@ -138,14 +125,13 @@ static bool mask_fits(struct card *card)
 	return covered == card->xcc;
 }
 
-/* In version 1 the keys of [rocm] stand in [card]. */
 static const char *read_card(const struct section *section, struct config *config)
 {
 	struct card *card = &config->cards[config->card_count];
 	const struct span *values = section->values;
 	uint64_t gpu_id, minor, units, xcc, paired;
 
-	if (section->seen != (common_keys(config) | FAMILY_KEYS) || section->rocm != (config->version > 1))
+	if (section->seen != (COMMON_KEYS | FAMILY_KEYS) || !section->rocm)
 		return "a card has keys unknown or missing";
 	if (config->card_count == CONFIG_MAX_CARDS)
 		return "too many cards";
@@ -177,18 +163,14 @@ static const char *read_card(const struct section *section, struct config *confi
 static const char *read_head(const struct section *section, struct config *config)
 {
 	const struct span *values = section->values;
-	uint64_t version = 0;
-	bool known = section->seen & 1u << VERSION && read_number(values[VERSION], 1, CONFIG_VERSION, &version);
+	bool known = section->seen & 1u << VERSION && equals(values[VERSION], CONFIG_VERSION);
 
 	if (!known)
 		return "the version is missing or unknown";
-	if (section->seen != (version < 3 ? OLD_HEAD_KEYS : HEAD_KEYS))
+	if (section->seen != HEAD_KEYS)
 		return "the first section has keys unknown or missing";
-	config->version = (unsigned)version;
 	config->pod = values[POD];
 	config->container = values[CONTAINER];
-	if (version < 3)
-		return NULL;
 	config->enforcement = values[ENFORCEMENT];
 	for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
 		if (equals(config->enforcement, modes[i]))
@@ -225,7 +207,7 @@ const char *config_parse(const char *text, size_t length, struct config *config)
 				return wrong;
 			memset(&section, 0, sizeof section);
 			head = false;
-		} else if (equals(line, "[rocm]") && !head && section.seen == common_keys(config) && !section.rocm) {
+		} else if (equals(line, "[rocm]") && !head && section.seen == COMMON_KEYS && !section.rocm) {
 			section.rocm = true;
 		} else if (!read_line(line, &section)) {
 			return "a line is not 'key = value', repeats or invents a key, or begins a section out of place";

@@ -1,4 +1,4 @@
-/* vgpu.conf as the library uses it, in version 1 to 5. The grammar is in vgpu_runtime/config.py. */
+/* vgpu.conf as the library uses it. The grammar is in vgpu_runtime/config.py. */
 #ifndef VGPU_CONFIG_H
 #define VGPU_CONFIG_H
 
@@ -8,7 +8,7 @@
 
 #include "vgpu_region.h"
 
-#define CONFIG_VERSION 5
+#define CONFIG_VERSION "5"
 #define CONFIG_MAX_BYTES 65536
 #define CONFIG_MAX_CARDS VGPU_REGION_CARDS
 #define CONFIG_MAX_UNITS 1024
@@ -37,8 +37,8 @@ struct span {
 struct card {
 	struct span uuid;
 	struct span pci;
-	struct span model;   /* for people; empty before version 4 */
-	struct span request; /* the container's limit, for people; empty if unknown or before version 5 */
+	struct span model;   /* for people */
+	struct span request; /* the container's limit, for people; empty if unknown */
 	uint32_t gpu_id;
 	uint32_t render_minor;
 	uint64_t mem_bytes;
@@ -50,10 +50,9 @@ struct card {
 };
 
 struct config {
-	unsigned version;
 	struct span pod;
 	struct span container;
-	struct span enforcement; /* empty in versions 1 and 2 */
+	struct span enforcement;
 	unsigned card_count;
 	struct card cards[CONFIG_MAX_CARDS]; /* in the order of the region's card indexes */
 };
