@@ -91,22 +91,26 @@ class AgentPoller(Generic[Said]):
         with self._lock:
             gone = self._turns.keys() - listed.keys()
         for pod in gone:
-            self.forget(pod)
+            self.gone(pod)
         for agent in listed.values():
             self.see(agent)
 
     def see(self, agent: Agent) -> None:
         """Record the address of an agent's pod; without one the agent is not read."""
         if not agent.address:
-            self.forget(agent.pod)
+            self.gone(agent.pod)
             return
         with self._lock:
             known = self._turns.get(agent.pod)
             if known is None or known.agent != agent:
                 self._await(_Turn(agent, self._clock(), self._pace.seconds))
 
-    def forget(self, pod: str) -> None:
-        """Remove an agent whose pod is gone."""
+    def forget(self, agent: Agent) -> None:
+        """The watch shows that the agent's pod is gone."""
+        self.gone(agent.pod)
+
+    def gone(self, pod: str) -> None:
+        """The agent's pod of this name is gone."""
         with self._lock:
             self._turns.pop(pod, None)
 

@@ -90,7 +90,7 @@ class Allocator:
                 refused = Refused(lambda: Refusal.saying(Reason.MALFORMED, wrong))
                 gang = request.gang is not None
                 self.waiting.pods.note(
-                    self._view.known(pod), nodes, refused, gang=gang, waits_for=WaitsFor.ANYTHING
+                    self._view.pod_news.known(pod), nodes, refused, gang=gang, waits_for=WaitsFor.ANYTHING
                 )
                 return refused
             beneficiary = self._view.promises.of(pod)
@@ -207,7 +207,7 @@ class Allocator:
     def see(self, pod: Pod, before: Pod | None) -> None:
         """Record the pod in its group and gang; count the request of a new pod."""
         if before is None:
-            self.learning.arrived(pod, self._clock() if self._view.pods_listed else -inf)
+            self.learning.arrived(pod, self._clock() if "pods" in self._view.listed else -inf)
         self._release_incomplete(self.gangs.see(pod))
 
     def account(self, pod: Pod, before: Pod | None, *, changed: bool) -> None:
@@ -242,7 +242,7 @@ class Allocator:
         self.release(pod.uid)
         request, answer = decide(pod, request, nodes)
         if isinstance(answer, Refused):
-            pod = self._view.known(pod)
+            pod = self._view.pod_news.known(pod)
             self._queue_preemption(Pending(pod, request, nodes), before)
             if not named:
                 self.waiting.pods.note(pod, nodes, answer, gang=False, waits_for=WaitsFor.CARDS)
@@ -255,7 +255,7 @@ class Allocator:
     def _reserve_gang(
         self, pod: Pod, request: PodRequest, nodes: Sequence[str], *, named: bool
     ) -> Reservation | Refused:
-        known = self._view.known(pod)
+        known = self._view.pod_news.known(pod)
         found = self.gangs.reserve(pod, request, nodes, named=named)
         if isinstance(found, Reservation):
             self.waiting.pods.drop(pod.uid)

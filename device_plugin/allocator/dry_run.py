@@ -61,7 +61,7 @@ class DryRun(Service):
             return most
         finally:
             for uid in made:
-                self._view.forget_pod(uid, ended=True)
+                self._view.pod_news.gone(uid, ended=True)
 
     def take_back(self, uid: str) -> None:
         """End what was decided for this pod."""

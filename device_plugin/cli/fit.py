@@ -225,7 +225,7 @@ def _placed(
     if request.gang is not None:
         # A gang is placed once all of its pods are known.
         for pod in pods:
-            local.view.see_pod(pod, watched=False)
+            local.view.pod_news.see(pod, watched=False)
     placed: list[Grant] = []
     for pod in pods:
         found = local.dry.place(pod, replace(request, pod=pod.uid), nodes)

@@ -103,7 +103,7 @@ def about_pod(client: KubeClient, args: argparse.Namespace, found: dict[str, Any
     else:
         limits = local.limits(template.nodes) if not pod.node else ""
         nodes = local.allowed(template.nodes)
-        answer, source = local.answers.about(local.view.known(pod), nodes, limits), local.source
+        answer, source = local.answers.about(local.view.pod_news.known(pod), nodes, limits), local.source
     parts = [answer.as_text(), *_containers(found, answer), source]
     return {**answer.as_object(), "source": source, "paragraph": ". ".join(parts)}
 

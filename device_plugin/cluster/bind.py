@@ -84,7 +84,7 @@ class Binder(Service):
             labels = claimed.request.rank.labels(claimed.pod)
             self._api.bind(claimed.pod, call.node, {annotations.GRANT: grant}, labels)
         except GoneError as error:
-            self._view.forget_pod(call.uid)
+            self._view.pod_news.gone(call.uid)
             raise BindError("gone", str(error)) from error
         except RefusedError as error:
             self._allocator.release_unbound(call.uid)
@@ -95,7 +95,7 @@ class Binder(Service):
             if unknown is None or not self._settle(unknown):
                 raise BindError("unknown", str(error)) from error
         else:
-            self._view.see_pod(_bound(claimed, grant), watched=False)
+            self._view.pod_news.see(_bound(claimed, grant), watched=False)
         now = self._wall()
         self._counts.waited(max(0.0, now - seconds(claimed.pod.created, now)))
 
@@ -116,7 +116,7 @@ class Binder(Service):
                 # Another /bind of the pod succeeded after the read.
                 pod = known
             if pod.node == call.node and pod.annotation(annotations.GRANT):
-                self._view.see_pod(pod, watched=False)
+                self._view.pod_news.see(pod, watched=False)
                 return None
             if pod.node:
                 raise BindError("refused", f"pod {call.namespace}/{call.name} is bound to {pod.node} already")

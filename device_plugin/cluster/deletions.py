@@ -121,7 +121,7 @@ class Deletions(Service):
         with self._view.lock:
             held = [(pod, self._view.ledger.grant(pod.uid)) for pod in self._view.pods.on(node)]
             granted = [(pod, grant) for pod, grant in held if grant is not None]
-            return losers(self._view.inventory(node), granted)
+            return losers(self._view.node_news.inventory(node), granted)
 
     def _reported(self) -> list[tuple[Pod, ReportedSlice]]:
         """The living pods to delete that the agent of their own node reports, each with one of its reports."""
@@ -158,7 +158,7 @@ class Deletions(Service):
         try:
             self._api.delete(PODS, pod)
         except GoneError:
-            self._view.forget_pod(pod.uid)
+            self._view.pod_news.gone(pod.uid)
             return
         if pod.uid not in self._deleted:
             self._deleted.add(pod.uid)

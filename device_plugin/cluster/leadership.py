@@ -17,6 +17,7 @@ from device_plugin.cluster.leader import Leader
 from device_plugin.kube.api import NODES, PODS, Api, Ref
 from device_plugin.kube.errors import ApiError, GoneError
 from device_plugin.kube.leases import LEASES, Lease
+from device_plugin.state.news import take
 
 log = logging.getLogger(__name__)
 
@@ -64,8 +65,8 @@ class Leadership(Service):
         except ApiError as error:
             log.warning("leading, but the cluster cannot be listed: %s", error)
             return
-        self._view.take(nodes, self._view.see_node)
-        self._view.take(pods, partial(self._view.see_pod, watched=False))
+        take(self._view.lock, nodes, self._view.node_news.see)
+        take(self._view.lock, pods, partial(self._view.pod_news.see, watched=False))
         with self._view.lock:
             if self._breaks != breaks or not self._leader.fenced():
                 return

@@ -100,7 +100,7 @@ class Preemption(Service):
             return {}
         held = self._held()
         candidates = self._without_leaving(pod, candidates, held)
-        pending = Pending(self._view.known(pod), request, tuple(candidates))
+        pending = Pending(self._view.pod_news.known(pod), request, tuple(candidates))
         if not self._still_wanting(pending, held):
             return {}
         plan = self._nominate(self._advice, pending, held)
@@ -266,7 +266,7 @@ class Preemption(Service):
             try:
                 self._api.evict(victim, dry=dry)
             except GoneError:
-                self._view.forget_pod(victim.uid)
+                self._view.pod_news.gone(victim.uid)
                 continue
             except ApiError as error:
                 log.info("%s stays though %s waits: %s", _name(victim), _name(waiting), error)

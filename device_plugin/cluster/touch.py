@@ -317,7 +317,7 @@ class Touch(Service):
         try:
             self._api.patch(PODS, pod, {"metadata": {"annotations": {TOUCHED: _now()}}}, subresource="status")
         except GoneError:
-            self._view.forget_pod(pod.uid)
+            self._view.pod_news.gone(pod.uid)
         except ApiError as error:
             log.info("could not touch pod=%s/%s: %s", pod.namespace, pod.name, error)
             self._take_back(waiting)
@@ -353,7 +353,7 @@ class Touch(Service):
         """
         for pod in self._allocator.waiting.postponed.take():
             with self._view.lock:
-                self._allocator.waiting.pods.inherit(self._view.known(pod), WaitsFor.DECISION)
+                self._allocator.waiting.pods.inherit(self._view.pod_news.known(pod), WaitsFor.DECISION)
             self._due = now
 
 

@@ -1,12 +1,11 @@
 """The ledger of the cluster's view as the job engine reads it, and the nodes where constraints let pods go."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from device_plugin.core.batch import Job
 from device_plugin.core.ledger import Holding, Ledger, Snapshot
 from device_plugin.core.node_constraints import NodeIndex
 from device_plugin.core.placement.fit import size_on
-from device_plugin.core.pods import Node
 from device_plugin.core.requests import Request
 from device_plugin.state.nodes import KnownNodes
 from device_plugin.state.records import beneficiary
@@ -16,9 +15,9 @@ from device_plugin.state.view import ClusterView
 class ViewedHoldings:
     """Reads the ledger of the allocator's view of the cluster, and knows where constraints let pods go."""
 
-    def __init__(self, view: ClusterView) -> None:
+    def __init__(self, view: ClusterView, nodes: KnownNodes) -> None:
         self._view = view
-        self._nodes = KnownNodes()
+        self._nodes = nodes
 
     def why_not_synced(self) -> str:
         """The kinds of objects that were not listed yet, as text."""
@@ -33,33 +32,10 @@ class ViewedHoldings:
         """The nodes with cards as the constraints of pods see them."""
         return self._nodes.index()
 
-    def sync_nodes(self, nodes: Sequence[Node]) -> None:
-        """Take a list of all nodes."""
-        self._nodes.sync(nodes)
-        self._view.sync_nodes(nodes)
-
-    def see_node(self, node: Node) -> None:
-        """Take news of a node."""
-        self._nodes.see(node)
-        self._view.see_node(node)
-
-    def forget_node(self, name: str) -> None:
-        """The node is gone."""
-        self._view.forget_node(name)
-        self._nodes.forget(name)
-
     def release_promised(self, job: Job, ledger: Ledger) -> Sequence[Holding]:
         """Release, in a fork of the ledger, what is promised to this job or its group; returns what was held for it."""
         with self._view.lock:
             return self._view.promises.release(beneficiary(job.queued), ledger)
-
-    def sync_jobs(self, jobs: Iterable[Job]) -> None:
-        """Take a list of all Jobs of queues."""
-        self._view.sync_jobs(job.queued for job in jobs)
-
-    def see_job(self, job: Job) -> None:
-        """Take news of a Job of a queue."""
-        self._view.see_job(job.queued)
 
     def share(self, asked: Request) -> float:
         """The part of a card that a slice takes: the larger of its shares of memory and core groups.

@@ -24,6 +24,7 @@ from device_plugin.core.jobs.resize import Resize
 from device_plugin.core.jobs.rules import STRANDED_S
 from device_plugin.core.pods import Pod
 from device_plugin.state.creations import refusal
+from device_plugin.state.job_pods import JobPods
 from device_plugin.state.managed import Managed, planned
 
 # Jobs that are gone are remembered for as long as a late answer could bring one back.
@@ -74,18 +75,15 @@ class KnownJobs:
         self._stranded_seconds = stranded_seconds
         self._lock = threading.Lock()
         self._jobs: dict[str, _Read] = {}
-        self._pods: dict[str, Pod] = {}
-        # By namespace and UID of their Job: a tenant may name a Job of another namespace as a pod's owner.
-        self._of: dict[tuple[str, str], dict[str, Pod]] = {}
-        # By node: the UIDs of its pods, by namespace and name.
-        self._on: dict[str, dict[tuple[str, str], str]] = {}
         self._received: dict[str, _Received] = {}
+        self.pods = JobPods(self._lock, self._on_pods)
+        """The pods of Jobs."""
         self._histories = Histories()
         self._gone: dict[str, None] = {}
         # The Jobs whose next version counts though its number is lower: etcd was restored.
         self._doubted: set[str] = set()
         self._rigid: dict[str, str] = {}
-        self._listed = {"jobs": False, "pods of jobs": False}
+        self._listed = False
         self.changes = 0
         """Grows with every change that a plan depends on."""
         self.unplanned = 0
@@ -93,7 +91,8 @@ class KnownJobs:
 
     def why_not_synced(self) -> str:
         """The kinds of objects that were not listed yet, as text; empty if all were."""
-        absent = " and ".join(what for what, listed in self._listed.items() if not listed)
+        listed = {"jobs": self._listed, "pods of jobs": self.pods.listed}
+        absent = " and ".join(what for what, known in listed.items() if not known)
         return f"{absent} were not listed yet" if absent else ""
 
     # Jobs
@@ -101,7 +100,7 @@ class KnownJobs:
     def see(self, job: Job) -> None:
         """Take a newer version of a Job; one without a queue is forgotten."""
         if QUEUE not in job.labels:
-            self.forget(job.uid)
+            self.gone(job.uid)
             return
         with self._lock:
             known = self._jobs.get(job.uid)
@@ -115,8 +114,12 @@ class KnownJobs:
             else:
                 self.changes += 1
 
-    def forget(self, uid: str) -> None:
-        """The Job is gone."""
+    def forget(self, job: Job) -> None:
+        """The watch shows that the Job is gone."""
+        self.gone(job.uid)
+
+    def gone(self, uid: str) -> None:
+        """The Job is gone, or has left its queue."""
         with self._lock:
             self._rigid.pop(uid, None)
             self._doubted.discard(uid)
@@ -135,8 +138,8 @@ class KnownJobs:
             listed.add(job.uid)
             self.see(job)
         for uid in self._jobs.keys() - listed:
-            self.forget(uid)
-        self._listed["jobs"] = True
+            self.gone(uid)
+        self._listed = True
 
     def doubt(self) -> None:
         """Let the next version of each Job count, whatever its number: etcd was restored, and a list follows."""
@@ -156,63 +159,18 @@ class KnownJobs:
             self._rigid[uid] = refusal(why)
             self.changes += 1
 
-    # Pods
-
-    def see_pod(self, pod: Pod) -> None:
-        """Take a newer version of a pod; only those of Jobs are kept, until they have ended."""
-        if pod.owner == "Job":
-            with self._lock:
-                self._keep(pod)
-
-    def see_asked(self, pod: Pod) -> None:
-        """Take the answer to a request for a checkpoint, unless the pod is gone by now."""
-        with self._lock:
-            if pod.uid in self._pods:
-                self._keep(pod)
-
-    def _keep(self, pod: Pod) -> None:
-        before = self._pods.get(pod.uid)
-        if pod.ended or before == pod:
-            if pod.ended and before is not None:
-                self._drop(before)
-            return
-        self._pods[pod.uid] = pod
-        self._of.setdefault((pod.namespace, pod.owner_uid), {})[pod.uid] = pod
-        if pod.node:
-            self._on.setdefault(pod.node, {})[pod.namespace, pod.name] = pod.uid
-        self.changes += 1
-
-    def forget_pod(self, uid: str) -> None:
-        """The pod is gone."""
-        with self._lock:
-            pod = self._pods.get(uid)
-            if pod is not None:
-                self._drop(pod)
-
-    def sync_pods(self, pods: Iterable[Pod]) -> None:
-        """Take a list of all pods."""
-        listed = set()
-        for pod in pods:
-            listed.add(pod.uid)
-            self.see_pod(pod)
-        for uid in self._pods.keys() - listed:
-            self.forget_pod(uid)
-        self._listed["pods of jobs"] = True
-
     # The reports of programs
 
     def on(self, node: str) -> bool:
         """True if progress is read from the node: the pod of index 0 of a queued Job is bound to it."""
-        # The list is made in one step of the interpreter, whatever other threads do.
-        pods = map(self._pods.get, [*self._on.get(node, {}).values()])
-        return any(pod is not None and pod.index == 0 and self._job_of(pod) is not None for pod in pods)
+        return any(pod.index == 0 and self._job_of(pod) is not None for pod in self.pods.on(node).values())
 
     def receive(self, node: str, told: Mapping[ContainerName, ProgressReport], now: float) -> None:
         """Take the reports of a node's agent, read at `now`, in seconds since 1970; only those of pods there count."""
         with self._lock:
-            pods = self._on.get(node, {})
+            pods = self.pods.on(node)
             for name, said in by_pod(told, pods).items():
-                pod = self._pods[pods[name]]
+                pod = pods[name]
                 if self._awaited(pod, said):
                     self.changes += 1
                 self._received[pod.uid] = _Received(said, now)
@@ -222,7 +180,7 @@ class KnownJobs:
 
     def _width(self, job: Job) -> int:
         """The width of a Job all of whose pods run, else 0."""
-        pods = self._of.get((job.namespace, job.uid), {}).values()
+        pods = self.pods.of(job)
         run = sum(pod.phase == "Running" and not pod.deleting for pod in pods)
         return run if run == len(pods) == job.width and not job.suspend else 0
 
@@ -241,6 +199,11 @@ class KnownJobs:
         """The Job of a pod, if it is known."""
         read = self._jobs.get(pod.owner_uid)
         return read if read is not None and read.job.namespace == pod.namespace else None
+
+    def _on_pods(self, gone: str) -> None:
+        """A pod of a Job has changed, or that of this UID is gone. The lock is held."""
+        self._received.pop(gone, None)
+        self.changes += 1
 
     # The known Jobs
 
@@ -275,8 +238,7 @@ class KnownJobs:
         return self._rigid.get(uid, "")
 
     def _managed(self, read: _Read, spec: JobSpec) -> Managed:
-        of = self._of.get((read.job.namespace, read.job.uid), {})
-        pods = tuple(sorted(of.values(), key=lambda pod: (pod.index or 0, pod.uid)))
+        pods = tuple(sorted(self.pods.of(read.job), key=lambda pod: (pod.index or 0, pod.uid)))
         first = next((pod.uid for pod in pods if pod.index == 0), "")
         received = self._received.get(first, _SILENT)
         return Managed(
@@ -295,25 +257,6 @@ class KnownJobs:
             return _Read(job, self._read(job), record=record, past=past, lost=lost)
         except RequestError as error:
             return _Read(job, None, str(error), record, past, lost)
-
-    def _drop(self, pod: Pod) -> None:
-        del self._pods[pod.uid]
-        self._received.pop(pod.uid, None)
-        self._leave(pod)
-        owner = pod.namespace, pod.owner_uid
-        of = self._of[owner]
-        del of[pod.uid]
-        if not of:
-            del self._of[owner]
-        self.changes += 1
-
-    def _leave(self, pod: Pod) -> None:
-        on, name = self._on.get(pod.node, {}), (pod.namespace, pod.name)
-        # A newer pod may have the name already.
-        if on.get(name) == pod.uid:
-            del on[name]
-            if not on:
-                del self._on[pod.node]
 
 
 def _record(text: str) -> Resize | None:

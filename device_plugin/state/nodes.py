@@ -18,7 +18,7 @@ class KnownNodes:
     def see(self, node: Node) -> None:
         """Take news of a node, most of which is a heartbeat."""
         if not node.inventory:
-            self.forget(node.name)
+            self.gone(node.name)
             return
         traits = node.traits()
         with self._lock:
@@ -26,7 +26,11 @@ class KnownNodes:
                 self._nodes[node.name] = traits
                 self._index = None
 
-    def forget(self, name: str) -> None:
+    def forget(self, node: Node) -> None:
+        """The watch shows that the node is gone."""
+        self.gone(node.name)
+
+    def gone(self, name: str) -> None:
         """The node is gone, or shows no cards any more."""
         with self._lock:
             if self._nodes.pop(name, None) is not None:
@@ -39,7 +43,7 @@ class KnownNodes:
             listed.add(node.name)
             self.see(node)
         for name in self._nodes.keys() - listed:
-            self.forget(name)
+            self.gone(name)
 
     def index(self) -> NodeIndex:
         """The nodes as they are now; the same object as long as nothing has changed."""

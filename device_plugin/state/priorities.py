@@ -29,9 +29,9 @@ class Priorities:
         self._classes[found.name] = found
         self._renew()
 
-    def forget(self, name: str) -> None:
+    def forget(self, found: NamedPriorityClass) -> None:
         """The class is gone; pods that exist keep its value."""
-        if self._classes.pop(name, None) is not None:
+        if self._classes.pop(found.name, None) is not None:
             self._renew()
 
     def _renew(self) -> None:

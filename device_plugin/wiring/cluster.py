@@ -12,7 +12,7 @@ from device_plugin.adapters import extender
 from device_plugin.adapters.agents import AgentPoller, Pace, read_loads
 from device_plugin.adapters.exposition import Exposition
 from device_plugin.adapters.kube.fast_annotations import read_grant
-from device_plugin.adapters.kube.watch import ListWatch
+from device_plugin.adapters.kube.watch import ListWatch, feed
 from device_plugin.allocator.allocator import Allocator
 from device_plugin.allocator.decisions import Decisions
 from device_plugin.allocator.explain import Explainer
@@ -31,11 +31,10 @@ from device_plugin.cluster.ports import Calls
 from device_plugin.cluster.preemption import Preemption
 from device_plugin.cluster.touch import Touch
 from device_plugin.core.annotations import QUEUE
-from device_plugin.core.batch import QueuedJob
 from device_plugin.core.http_values import App
 from device_plugin.core.loads import Load
 from device_plugin.core.requests import resource_names
-from device_plugin.kube.api import QUEUED_JOBS, Change, Ref, Where
+from device_plugin.kube.api import QUEUED_JOBS, Ref, Where
 from device_plugin.state.view import ClusterView
 from device_plugin.wiring import fitting
 from device_plugin.wiring.build_info import with_build_info
@@ -105,7 +104,7 @@ class ClusterService(Replica):
 
     def _loops(self) -> Mapping[str, Callable[[], None]]:
         return {
-            "jobs": partial(self._jobs.run, self._view.sync_jobs, self._on_job, self._stop),
+            "jobs": partial(feed, self._jobs, self._stop, self._view.job_news),
             "leadership": partial(self._turns, "leadership", TURN_SECONDS, self._leadership.step),
             "housekeeping": partial(self._turns, "housekeeping", TURN_SECONDS, self._housekeeping.step),
             # Without a heartbeat: a step over all pods may take minutes, and no placement depends on these. A replica
@@ -120,12 +119,6 @@ class ClusterService(Replica):
 
     def _watches(self) -> Sequence[ListWatch[Any]]:
         return (self._jobs,)
-
-    def _on_job(self, change: Change, job: QueuedJob) -> None:
-        if change is Change.DELETED:
-            self._view.forget_job(job.uid)
-        else:
-            self._view.see_job(job)
 
     def _on_loads(self, node: str, loads: Mapping[str, Load]) -> None:
         with self._view.lock:

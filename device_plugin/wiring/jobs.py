@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from math import inf
@@ -12,7 +12,7 @@ from typing import Any
 from device_plugin.adapters.agents import AgentPoller, Pace, read_progress
 from device_plugin.adapters.exposition import Exposition
 from device_plugin.adapters.kube.fast_annotations import read_grant
-from device_plugin.adapters.kube.watch import ListWatch
+from device_plugin.adapters.kube.watch import ListWatch, feed
 from device_plugin.core.annotations import QUEUE
 from device_plugin.core.batch import Job
 from device_plugin.core.http_values import App
@@ -21,8 +21,6 @@ from device_plugin.core.jobs.progress import ContainerName, ProgressReport
 from device_plugin.core.jobs.rates import read_rates
 from device_plugin.core.jobs.reading import job_spec
 from device_plugin.core.jobs.rules import Rules
-from device_plugin.core.jobs.spec import NamedPriorityClass
-from device_plugin.core.pods import Node, Pod
 from device_plugin.jobs.execute.sender import Sender
 from device_plugin.jobs.execute.writes import Write
 from device_plugin.jobs.plan.dispatcher import Dispatcher
@@ -33,13 +31,15 @@ from device_plugin.jobs.ports import Holdings
 from device_plugin.jobs.show.announcer import Announcer
 from device_plugin.jobs.show.explain import JobExplainer
 from device_plugin.jobs.show.gauges import JobGauges
-from device_plugin.kube.api import JOBS, PRIORITY_CLASSES, Change, Ref, Where
+from device_plugin.kube.api import JOBS, PRIORITY_CLASSES, Ref, Where
 from device_plugin.kube.errors import ApiError
-from device_plugin.kube.leases import LEASES, Lease
+from device_plugin.kube.leases import LEASES
 from device_plugin.state.creations import FailedCreations
 from device_plugin.state.holdings import ViewedHoldings
 from device_plugin.state.jobs import KnownJobs
 from device_plugin.state.managed import ManagedJobs
+from device_plugin.state.news import FullJobNews
+from device_plugin.state.nodes import KnownNodes
 from device_plugin.state.priorities import Priorities
 from device_plugin.state.replicas import LiveReplicas
 from device_plugin.state.view import ClusterView
@@ -67,11 +67,13 @@ class JobEngine(Replica):
         super().__init__(COMPONENT, settings, view, settings.agent_namespace, STUCK_SECONDS, stop)
         self._settings = settings
         api = self._api
-        self._holdings = ViewedHoldings(view)
+        nodes = KnownNodes()
+        self._holdings = ViewedHoldings(view, nodes)
         self._known = KnownJobs(self._read, settings.stranded_seconds)
         self._priorities = Priorities(self._known.read_again)
         lease = Ref(settings.lease_name, settings.lease_namespace)
         self._replicas = LiveReplicas(settings.pod_name, settings.lease_namespace)
+        self._pod_news, self._node_news = (self._replicas, self._known.pods), (nodes,)
         self._leases = PoolLeases(api, lease, settings.pod_name, clock, _now, self._replicas.names)
         self._lease_problem = "the Lease was not read yet"
         rules = rules_of(settings)
@@ -110,10 +112,10 @@ class JobEngine(Replica):
 
     def _loops(self) -> Mapping[str, Callable[[], None]]:
         return {
-            "priority classes": partial(self._classes.run, self._priorities.sync, self._on_class, self._stop),
+            "priority classes": partial(feed, self._classes, self._stop, self._priorities),
             "jobs": self._watch_jobs,
             "lease": partial(self._paced, "lease", self._renew),
-            "lease watch": partial(self._lease_watch.run, self._sync_leases, self._on_lease, self._stop),
+            "lease watch": partial(feed, self._lease_watch, self._stop, self._leases),
             "rounds": partial(self._turns, "rounds", LOOK_SECONDS, self._round),
             "events": partial(self._turns, "events", LOOK_SECONDS, self._announcer.step),
         }
@@ -133,59 +135,11 @@ class JobEngine(Replica):
 
     def _watch_jobs(self) -> None:
         # The part of a card that a slice takes is known once the cards are, and a Job's priority once the classes are.
-        while not (self._view.nodes_listed and self._priorities.listed):
+        while not ("nodes" in self._view.listed and self._priorities.listed):
             if self._stop.wait(LOOK_SECONDS):
                 return
-        self._jobs.run(self._sync_jobs, self._on_job, self._stop, on_restore=self._known.doubt)
-
-    def _sync_jobs(self, jobs: Collection[Job]) -> None:
-        self._holdings.sync_jobs(jobs)
-        self._known.sync(jobs)
-
-    def _sync_pods(self, pods: Sequence[Pod]) -> None:
-        super()._sync_pods(pods)
-        self._replicas.sync(pods)
-        self._known.sync_pods(pods)
-
-    def _on_pod(self, change: Change, pod: Pod) -> None:
-        super()._on_pod(change, pod)
-        if change is Change.DELETED:
-            self._replicas.forget(pod)
-            self._known.forget_pod(pod.uid)
-        else:
-            self._replicas.see(pod)
-            self._known.see_pod(pod)
-
-    def _sync_nodes(self, nodes: Sequence[Node]) -> None:
-        self._holdings.sync_nodes(nodes)
-
-    def _on_node(self, change: Change, node: Node) -> None:
-        if change is Change.DELETED:
-            self._holdings.forget_node(node.name)
-        else:
-            self._holdings.see_node(node)
-
-    def _on_job(self, change: Change, job: Job) -> None:
-        if change is Change.DELETED:
-            self._view.forget_job(job.uid)
-            self._known.forget(job.uid)
-        else:
-            self._holdings.see_job(job)
-            self._known.see(job)
-
-    def _on_class(self, change: Change, found: NamedPriorityClass) -> None:
-        if change is Change.DELETED:
-            self._priorities.forget(found.name)
-        else:
-            self._priorities.see(found)
-
-    def _sync_leases(self, leases: Sequence[Lease]) -> None:
-        for lease in leases:
-            self._leases.see(lease)
-
-    def _on_lease(self, change: Change, lease: Lease) -> None:
-        if change is not Change.DELETED:
-            self._leases.see(lease)
+        jobs = FullJobNews(self._view.job_news), self._known
+        feed(self._jobs, self._stop, *jobs, doubt=self._known.doubt)
 
     def _on_told(self, node: str, told: Mapping[ContainerName, ProgressReport]) -> None:
         self._known.receive(node, told, time.time())

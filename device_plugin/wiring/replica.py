@@ -16,12 +16,12 @@ from device_plugin.adapters.agents import AgentPoller
 from device_plugin.adapters.http import server as http
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.endpoint import from_settings
-from device_plugin.adapters.kube.watch import ListWatch
+from device_plugin.adapters.kube.watch import ListWatch, News, feed
 from device_plugin.adapters.probes import probes
 from device_plugin.core.http_values import App
-from device_plugin.core.pods import Agent, Node, Pod
+from device_plugin.core.pods import Node, Pod
 from device_plugin.core.requests import resource_names
-from device_plugin.kube.api import AGENT_LABELS, AGENTS, NODES, PODS, Change, Where
+from device_plugin.kube.api import AGENT_LABELS, AGENTS, NODES, PODS, Where
 from device_plugin.state.view import ClusterView
 from device_plugin.wiring.commands import say_listening
 from device_plugin.wiring.loop_health import LoopHealth
@@ -38,6 +38,10 @@ class Replica(ABC):
 
     _poller: AgentPoller[Any]
     """The poller of the node agents."""
+    _pod_news: Sequence[News[Pod]] = ()
+    """Further parts that take news of pods."""
+    _node_news: Sequence[News[Node]] = ()
+    """Further parts that take news of nodes."""
 
     def __init__(
         self, component: str, settings: ClusterSettings | JobsSettings, view: ClusterView, agent_namespace: str,
@@ -90,13 +94,12 @@ class Replica(ABC):
 
     def _common_loops(self) -> Mapping[str, Callable[[], None]]:
         view, stop = self._view, self._stop
+        pods, nodes = (view.pod_news, *self._pod_news), (view.node_news, *self._node_news)
         memory = MemoryReturn(lambda: len(view.pods.all()), malloc_trim())
         return {
-            "pods": partial(self._pods.run, self._sync_pods, self._on_pod, stop, on_restore=view.doubt_pods),
-            "nodes": partial(
-                self._nodes.run, self._sync_nodes, self._on_node, stop, on_restore=view.doubt_nodes
-            ),
-            "agents": partial(self._agents.run, self._poller.sync, self._on_agent, stop),
+            "pods": partial(feed, self._pods, stop, *pods, doubt=view.pod_news.doubt),
+            "nodes": partial(feed, self._nodes, stop, *nodes, doubt=view.node_news.doubt),
+            "agents": partial(feed, self._agents, stop, self._poller),
             "ask agents": self._ask_agents,
             "memory": partial(self._every, RETURN_SECONDS, memory.step),
         }
@@ -116,30 +119,6 @@ class Replica(ABC):
             return stack.enter_context(http.Server(app, listen, silence=silence)).address
         except (OSError, ValueError) as error:
             raise SettingsError(f"cannot listen on {listen}: {error}") from error
-
-    def _sync_pods(self, pods: Sequence[Pod]) -> None:
-        self._view.sync_pods(pods)
-
-    def _on_pod(self, change: Change, pod: Pod) -> None:
-        if change is Change.DELETED:
-            self._view.forget_pod(pod.uid, ended=pod.ended)
-        else:
-            self._view.see_pod(pod, watched=True)
-
-    def _sync_nodes(self, nodes: Sequence[Node]) -> None:
-        self._view.sync_nodes(nodes)
-
-    def _on_node(self, change: Change, node: Node) -> None:
-        if change is Change.DELETED:
-            self._view.forget_node(node.name)
-        else:
-            self._view.see_node(node)
-
-    def _on_agent(self, change: Change, agent: Agent) -> None:
-        if change is Change.DELETED:
-            self._poller.forget(agent.pod)
-        else:
-            self._poller.see(agent)
 
     def _ask_agents(self) -> None:
         # Not among the loops that may hang: what the agents say becomes stale then, and nothing rests on it alone.

@@ -71,11 +71,11 @@ def filled(workload: ClusterModel) -> tuple[ClusterView, Allocator]:
     view = ClusterView(DEFAULT_PREFIXES, time.monotonic)
     allocator = Allocator(view, 3600.0, time.monotonic)
     for name in workload.names():
-        view.see_node(Node(name, workload.inventory(name).encode(), room=HOST))
+        view.node_news.see(Node(name, workload.inventory(name).encode(), room=HOST))
     kinds = workload.requests()
     for number, grant in enumerate(workload.grants()):
         carried = {annotations.GRANT: grant.encode()}
-        view.see_pod(
+        view.pod_news.see(
             _pod(grant.pod, kinds[number % len(kinds)], node=grant.node, annotations=carried), watched=True
         )
     allocator.learning.count(time.monotonic())
@@ -90,7 +90,7 @@ def decided(
     labels = {annotations.GROUP: "gang", annotations.GROUP_SIZE: str(len(asked))}
     pods = [_pod(f"gang-{number}", one, labels=labels) for number, one in enumerate(asked)]
     for pod in pods:
-        view.see_pod(pod, watched=True)
+        view.pod_news.see(pod, watched=True)
     last, *others = reversed(pods)
     decided_s, decided_cpu_s = _asked_for(view, allocator, [last], nodes)
     later_s, _ = _asked_for(view, allocator, others, nodes)

@@ -145,16 +145,16 @@ def nearly_full(workload: ClusterModel) -> tuple[ClusterView, Allocator]:
     view = ClusterView(DEFAULT_PREFIXES, time.monotonic)
     allocator = Allocator(view, 3600.0, time.monotonic)
     rng = random.Random(workload.seed)
-    view.sync_pods(())
-    view.sync_jobs(())
+    view.pod_news.sync(())
+    view.job_news.sync(())
     for name in workload.names():
         inventory = workload.inventory(name)
-        view.see_node(Node(name, inventory.encode()))
+        view.node_news.see(Node(name, inventory.encode()))
         for card in inventory.cards:
             mib = card.mem_mib - card.mib(rng.randint(0, LEFT_UNITS))
             cores = range(card.core_groups - rng.randint(0, LEFT_CORES))
             view.ledger.hold(Grant(f"on-{card.uuid}", name, {"main": (Slice(card.uuid, mib, tuple(cores)),)}))
-    view.nodes_listed = True
+    view.listed.add("nodes")
     return view, allocator
 
 
@@ -163,7 +163,7 @@ def costs(
 ) -> Mapping[str, FilterCost]:
     """The costs of placements and of refusals, by kind; the last entry is for all refusals together."""
     for n in range(CROWD):
-        view.see_pod(_grouped(f"crowd-{n}", {"-mem": 1}), watched=True)
+        view.pod_news.see(_grouped(f"crowd-{n}", {"-mem": 1}), watched=True)
     kinds = [_pod(f"a-{n}", {"-mem": 1 + n % LEFT_UNITS, "-cores": 1 + n // LEFT_UNITS}) for n in range(16)]
     with _serving(view, allocator, workload) as scheduler:
         found = {
@@ -198,7 +198,7 @@ class _Caller:
     def asked(self, pod: Pod, *, placed: bool) -> _Took:
         """The cost of one /filter. Raises BenchError if the answer is another one than `placed` says."""
         body = b'{"Pod":%b,"Nodes":null,"NodeNames":%b}' % (api_objects.pending(pod), next(self._names))
-        self._view.see_pod(pod, watched=True)
+        self._view.pod_news.see(pod, watched=True)
         began, held = self._busy(), self._lock.held
         status, answer = self._connections.request(
             "POST", "/filter", {"Content-Type": "application/json"}, body

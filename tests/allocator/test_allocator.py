@@ -92,7 +92,7 @@ def test_a_pod_of_the_same_name_does_not_inherit_it(world: World, one: Replica) 
 def test_a_list_that_lacks_its_pod_ends_it(world: World, one: Replica) -> None:
     made = world.pod("p")
     one.ask(made)
-    one.view.sync_pods([])
+    one.view.pod_news.sync([])
     assert one.free() == ALL
 
 
@@ -181,8 +181,8 @@ class Storm:
         self.api.watchers.clear()
         self.one = self.world.one
         self.other = Replica(self.api, self.world.clock, "vgpu-1")
-        self.other.view.sync_nodes(self.api.nodes())
-        self.other.view.sync_pods(self.api.pods())
+        self.other.view.node_news.sync(self.api.nodes())
+        self.other.view.pod_news.sync(self.api.pods())
         self.sent: list[tuple[Pod, str, Mapping[str, str]]] = []
         self.read, self.reading = self.api.pod, False
         self.api.pod = self.slowly  # type: ignore[method-assign]
@@ -242,7 +242,7 @@ class Storm:
         self.one.bind(some, node)
 
     def news(self) -> None:
-        self.one.view.see_pod(self.rng.choice(self.shown), watched=self.rng.random() < 0.5)
+        self.one.view.pod_news.see(self.rng.choice(self.shown), watched=self.rng.random() < 0.5)
 
     def ended(self, some: Pod) -> None:
         self.api.end(some)

@@ -20,9 +20,9 @@ from tests.cluster.world import Clock, FakeApi, Memory, Replica, World
 def of_lists(api: FakeApi, clock: Clock) -> Memory:
     """Records made of lists, as a command makes them."""
     made = Memory(clock)
-    made.view.sync_nodes(api.nodes())
-    made.view.sync_pods(api.pods())
-    made.view.sync_jobs(api.jobs.values())
+    made.view.node_news.sync(api.nodes())
+    made.view.pod_news.sync(api.pods())
+    made.view.job_news.sync(api.jobs.values())
     return made
 
 

@@ -41,7 +41,7 @@ def test_what_is_shown_is_of_one_moment_and_others_are_placed_meanwhile(
 ) -> None:
     for number in range(4):
         world.node(f"m{number}", inventory(f"m{number}"))
-    one.view.sync_nodes(world.api.nodes())
+    one.view.node_news.sync(world.api.nodes())
     placed: list[str] = []
     node = Snapshot.node
 
@@ -88,7 +88,7 @@ def test_families_of_which_a_request_means_another_amount_by_node_are_said(
     assert one.explainer.view()["units"] == []
     assert "memory units" not in as_text(one.explainer.view())
     world.node("n2", Inventory((replace(inventory("n2", 1).cards[0], units=32, unit_mib=512),)))
-    one.view.sync_nodes(world.api.nodes())
+    one.view.node_news.sync(world.api.nodes())
     said = "one hygon.com/dcu-mem is 512 MiB on n2; 1024 MiB on n1: use one memUnitMiB on all nodes"
     assert one.explainer.view()["units"] == [said]
     assert f"memory units differ\n  {said}\n" in as_text(one.explainer.view())

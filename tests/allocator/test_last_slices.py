@@ -27,14 +27,14 @@ def test_the_last_slices_are_reserved_once(world: World, one: Replica) -> None:
     rng = random.Random(seed)
     for name in NODES:
         world.node(name, inventory(name))
-    one.view.sync_nodes(world.api.nodes())
+    one.view.node_news.sync(world.api.nodes())
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for number in range(ROUNDS):
             asking = [pod(f"r{number}-{i}", rng.choice((4, 4, 8)), None) for i in range(AT_ONCE)]
             placed = placed_at_once(pool, one.filter, asking)
             check(one, placed, asking)
             for each in asking:
-                one.view.forget_pod(each.uid)
+                one.view.pod_news.gone(each.uid)
             assert not one.view.ledger.grants()
 
 

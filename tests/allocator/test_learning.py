@@ -24,8 +24,8 @@ def state(clock: Clock) -> Memory:
 
 def synced(clock: Clock, pods: list[Pod]) -> Memory:
     made = Memory(clock)
-    made.view.sync_nodes([])
-    made.view.sync_pods(pods)
+    made.view.node_news.sync([])
+    made.view.pod_news.sync(pods)
     made.allocator.learning.count(clock())
     return made
 
@@ -39,15 +39,15 @@ def learnt(state: Memory) -> dict[int | None, int]:
 
 @pytest.mark.parametrize("node", ["", "n1"])
 def test_pods_that_come_and_go_teach_nothing(state: Memory, clock: Clock, node: str) -> None:
-    state.view.see_pod(pod("stays", 4), watched=True)
+    state.view.pod_news.see(pod("stays", 4), watched=True)
     for number in range(1000):
         passing = pod(f"p{number}", 1)
-        state.view.see_pod(passing, watched=True)
+        state.view.pod_news.see(passing, watched=True)
         if node:
-            state.view.see_pod(replace(passing, node=node), watched=True)
+            state.view.pod_news.see(replace(passing, node=node), watched=True)
         clock.now += STAY_SECONDS / 10
         state.allocator.learning.count(clock())
-        state.view.forget_pod(passing.uid)
+        state.view.pod_news.gone(passing.uid)
     assert learnt(state) == {4: 1}
 
 
@@ -56,8 +56,8 @@ def test_a_pod_that_is_on_its_way_out_is_not_there_any_more(
     state: Memory, clock: Clock, change: dict[str, Any]
 ) -> None:
     first = pod("p", 4)
-    state.view.see_pod(first, watched=True)
-    state.view.see_pod(replace(first, **change), watched=True)
+    state.view.pod_news.see(first, watched=True)
+    state.view.pod_news.see(replace(first, **change), watched=True)
     clock.now += STAY_SECONDS
     state.allocator.learning.count(clock())
     assert learnt(state) == {}
@@ -65,14 +65,14 @@ def test_a_pod_that_is_on_its_way_out_is_not_there_any_more(
 
 def test_a_pod_counts_once_though_it_waited_before_it_was_bound(state: Memory, clock: Clock) -> None:
     waiting = pod("p", 4)
-    state.view.see_pod(waiting, watched=True)
+    state.view.pod_news.see(waiting, watched=True)
     clock.now += STAY_SECONDS - 1
     state.allocator.learning.count(clock())
     assert learnt(state) == {}
     clock.now += 1
     state.allocator.learning.count(clock())
     assert learnt(state) == {4: 1}, "what does not fit is asked for as well"
-    state.view.see_pod(replace(waiting, node="n1"), watched=True)
+    state.view.pod_news.see(replace(waiting, node="n1"), watched=True)
     clock.now += STAY_SECONDS
     state.allocator.learning.count(clock())
     assert learnt(state) == {4: 1}
@@ -81,7 +81,7 @@ def test_a_pod_counts_once_though_it_waited_before_it_was_bound(state: Memory, c
 def test_after_a_restart_those_that_are_there_count_at_once(state: Memory, clock: Clock) -> None:
     there = [replace(pod(f"p{number}", 1 + number % 2), node="n1" * (number % 3)) for number in range(6)]
     for one in there:
-        state.view.see_pod(one, watched=True)
+        state.view.pod_news.see(one, watched=True)
     clock.now += STAY_SECONDS
     state.allocator.learning.count(clock())
     ended = replace(pod("ended", 8), phase="Succeeded")
@@ -91,7 +91,7 @@ def test_after_a_restart_those_that_are_there_count_at_once(state: Memory, clock
 
 def test_housekeeping_counts_them(world: World, one: Replica) -> None:
     world.clock.now += STAY_SECONDS
-    one.view.see_pod(pod("p", 4), watched=True)
+    one.view.pod_news.see(pod("p", 4), watched=True)
     world.clock.now += STAY_SECONDS
     one.housekeeping.step()
     assert learnt(one) == {4: 1}

@@ -16,9 +16,9 @@ from tests.cluster.world import Replica, World
 def _next(world: World) -> Replica:
     """A replica that begins now."""
     two = Replica(world.api, world.clock, "vgpu-1")
-    two.view.sync_nodes(world.api.nodes())
-    two.view.sync_pods(world.api.pods())
-    two.view.sync_jobs(())
+    two.view.node_news.sync(world.api.nodes())
+    two.view.pod_news.sync(world.api.pods())
+    two.view.job_news.sync(())
     return two
 
 
@@ -26,7 +26,7 @@ def test_whole_cards_whose_grant_no_reader_takes_are_refused_with_the_reason() -
     """/bind wrote 76,044 characters, and after a change of leader all 64 cards were free again."""
     world = World()
     world.node("n1", inventory("n1", 64, groups=304))
-    world.one.view.sync_nodes(world.api.nodes())
+    world.one.view.node_news.sync(world.api.nodes())
     asked = world.api.put(pod("big", containers=tuple(main({FAMILY: "16"}, f"c{i}") for i in range(4))))
     verdict = world.one.filter(asked, ["n1"])
     assert (verdict.nodes, verdict.error) == ((), "")
@@ -47,7 +47,7 @@ def test_what_is_bound_is_held_in_the_next_process_as_well(seed: int) -> None:
         uuids = [f"{i:03}".rjust(rng.choice((8, 80, 200)), "u") for i in range(count)]
         cards = [replace(card(uuid, groups=groups), max_slices=16) for uuid in uuids]
         world.node("n1", Inventory(tuple(cards)))
-        world.one.view.sync_nodes(world.api.nodes())
+        world.one.view.node_news.sync(world.api.nodes())
         name, wanted = "x" * rng.choice((5, MAX_CONTAINER_NAME - 4)), rng.choice((2, 40, 256))
         limits = rng.choice(
             ({f"{FAMILY}-percent": "6"}, {f"{FAMILY}-mem": "1", f"{FAMILY}-cores": "3"}, {FAMILY: "1"})

@@ -42,14 +42,14 @@ def clock() -> Clock:
 def state(clock: Clock) -> Memory:
     made = Memory(clock)
     for name in CLUSTER:
-        made.view.see_node(Node(name, inventory(name, 2).encode()))
+        made.view.node_news.see(Node(name, inventory(name, 2).encode()))
     return made
 
 
 def arrive(state: Memory, first: int, count: int, mem: int) -> None:
     """They come and stay."""
     for number in range(first, first + count):
-        state.view.see_pod(pod(f"p{number}", mem, None), watched=True)
+        state.view.pod_news.see(pod(f"p{number}", mem, None), watched=True)
     state.allocator.learning.count(float("inf"))
 
 
@@ -84,7 +84,7 @@ def test_a_new_kind_of_card_is_learnt_though_nobody_arrives_but_not_at_once(
     refit = Refit(state.shared, made, lambda: False)
     arrive(state, 0, FIRST, mem=4)
     refit.step()
-    state.view.see_node(Node("other", inventory("other", 1, mem_mib=32768).encode()))
+    state.view.node_news.see(Node("other", inventory("other", 1, mem_mib=32768).encode()))
     refit.step()
     assert len(made.lessons) == 1
     clock.now += PAUSE_SECONDS

@@ -76,7 +76,7 @@ def test_the_same_pods_get_the_same_cards(
     for name in NODES:
         world.node(name, inventory(name))
         ledger.set_node(name, inventory(name))
-    one.view.sync_nodes(world.api.nodes())
+    one.view.node_news.sync(world.api.nodes())
     inside = Placer(ledger)
     granted = refused = 0
     for number in range(250):
@@ -88,7 +88,7 @@ def test_the_same_pods_get_the_same_cards(
         pod = random_pod(rng, f"p{number}")
         nodes = asked(connection, pod)
         read, _ = extender.FilterCalls()(json.dumps({"Pod": pod, "NodeNames": NODES}).encode())
-        one.view.see_pod(read, watched=True)
+        one.view.pod_news.see(read, watched=True)
         request = one.view.pods.request_of(read)
         assert request is not None
         expected = inside.place(request, NODES, vetted=True)
@@ -104,7 +104,7 @@ def test_the_same_pods_get_the_same_cards(
         assert one.view.ledger.grant(read.uid) == held
         if rng.random() < 0.5 and ledger.grants():
             ended = rng.choice(sorted(grant.pod for grant in ledger.grants().values()))
-            one.view.forget_pod(ended)
+            one.view.pod_news.gone(ended)
             ledger.release(ended)
     assert one.view.ledger.grants() == ledger.grants()
     for name in NODES:

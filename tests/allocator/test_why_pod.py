@@ -34,7 +34,7 @@ def test_it_says_what_each_group_of_nodes_lacks_and_what_would_help(
     world.node("n2", inventory("n2", 1))
     world.node("n3", Inventory((replace(card("n3-0", mem_mib=8176), model="K100"),)))
     world.node("n4", inventory("n4", 1, healthy=False))
-    one.view.sync_nodes(world.api.nodes())
+    one.view.node_news.sync(world.api.nodes())
     bound(world, "a", 8)
     bound(world, "b", 4)
     bound(world, "c", 6, 6, node="n2")
@@ -70,7 +70,7 @@ def test_only_nodes_where_the_pod_may_go_are_compared(
     world: World, one: Replica, answers: PodAnswers
 ) -> None:
     world.node("n2", inventory("n2"))
-    one.view.sync_nodes(world.api.nodes())
+    one.view.node_news.sync(world.api.nodes())
     for number in range(2):
         bound(world, f"p{number}", 16)
     answer = answers.about(world.pod("late", 4), ["n1"], "it goes only to nodes with zone=a (1 of 2 nodes)")

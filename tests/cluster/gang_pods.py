@@ -34,4 +34,4 @@ def said(one: Replica, made: Pod, *nodes: str) -> str:
 def more_nodes(world: World, *names: str, count: int = 2) -> None:
     for name in names:
         world.node(name, inventory(name, count))
-    world.one.view.sync_nodes(world.api.nodes())
+    world.one.view.node_news.sync(world.api.nodes())

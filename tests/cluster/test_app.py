@@ -134,7 +134,7 @@ def test_preempt_answers_with_uids_and_garbage_with_no_200(world: World, call: C
     low = world.pod("low", 16, None, priority=-1)
     assert world.one.bind(low, world.one.ask(low)) == ""
     cordoned = replace(world.api.by_node["n1"], cordoned="n1-1")
-    world.one.view.see_node(cordoned)
+    world.one.view.node_news.see(cordoned)
     world.pod("p")
     args = {"Pod": _pod("p"), "NodeNameToMetaVictims": {"n1": {"Pods": [{"UID": "uid-low"}]}}}
     status, text = call("POST", "/preempt", json.dumps(args).encode())

@@ -74,7 +74,7 @@ def test_a_second_call_that_read_the_pod_before_the_first_one_bound_it_changes_n
 
 def test_a_reservation_on_another_node_moves_to_the_named_one(world: World, one: Replica) -> None:
     world.node("n2", inventory("n2"))
-    one.view.sync_nodes(world.api.nodes())
+    one.view.node_news.sync(world.api.nodes())
     made = world.pod("p")
     assert one.ask(made, "n1") == "n1"
     assert one.bind(made, "n2") == ""
@@ -304,7 +304,7 @@ def test_a_card_that_was_cordoned_since_it_was_chosen_gets_nothing_new(world: Wo
     first = one.view.ledger.reservation("uid-p")
     assert first is not None
     (chosen,) = {s.card for s in first.grant.slices()}
-    one.view.see_node(replace(world.api.by_node["n1"], cordoned=chosen))
+    one.view.node_news.see(replace(world.api.by_node["n1"], cordoned=chosen))
     assert one.bind(made) == ""
     bound = world.api.by_name["default", "p"].grant()
     assert bound is not None

@@ -56,7 +56,7 @@ def test_pods_with_long_lists_cost_little_more_than_their_text_and_nothing_once_
         one.turn()
         held, _ = tracemalloc.get_traced_memory()
         for made in pods:
-            one.view.forget_pod(made.uid)
+            one.view.pod_news.gone(made.uid)
         after, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -96,7 +96,7 @@ def test_preempting_and_refused_pods_are_bounded_for_each_namespace(
     assert (len(one.allocator.waiting.preemption), one.allocator.waiting.preemption.left_out) == (4, 3)
     assert (len(one.allocator.waiting.pods), one.allocator.waiting.pods.left_out) == (5, 2)
     for number in range(6):
-        one.view.forget_pod(f"uid-p{number}")
+        one.view.pod_news.gone(f"uid-p{number}")
     assert (len(one.allocator.waiting.preemption), len(one.allocator.waiting.pods)) == (1, 1)
 
 
@@ -115,7 +115,7 @@ def test_postponed_pods_are_bounded_for_each_namespace_and_let_go_once_another_r
     assert world.one.bind(first, world.one.ask(first)) == ""
     assert len(postponed) == 4
     for number in range(6):
-        two.view.forget_pod(f"uid-p{number}")
+        two.view.pod_news.gone(f"uid-p{number}")
     assert len(postponed) == 1
 
 
@@ -132,7 +132,7 @@ def test_lists_of_nodes_for_gangs_are_bounded_for_each_namespace(
         one.ask(world.api.put(replace(member("p", 1, mem=17), namespace=namespace, uid=namespace)))
     assert (len(lists), lists.left_out) == (4, 4)
     for number in range(6):
-        one.view.forget_pod(f"uid-p{number}")
+        one.view.pod_news.gone(f"uid-p{number}")
     assert len(lists) == 1
 
 
@@ -157,7 +157,7 @@ def test_pods_that_may_go_to_different_nodes_each_cost_a_bit_for_each_node(
             assert one.ask(made, *names[:number], *names[number + 1 :]) == ""
         held, _ = tracemalloc.get_traced_memory()
         for made in pods:
-            one.view.forget_pod(made.uid)
+            one.view.pod_news.gone(made.uid)
         after, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

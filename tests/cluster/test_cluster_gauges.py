@@ -76,7 +76,7 @@ def test_the_largest_slice_that_a_model_can_give(
     assert held
     assert [s.card for s in held.slices()] == ["n1-0"]
     world.node("n1", cards)
-    one.view.sync_nodes(world.api.nodes())
+    one.view.node_news.sync(world.api.nodes())
     found = read(one)
     names = [f"vgpu_largest_free_slice_{part}" for part in ("memory_units", "core_groups", "ratio")]
     model = ("hygon.com/dcu", "Z100")
@@ -88,18 +88,18 @@ def test_two_grants_that_conflict_are_told_apart_from_a_card_that_shrank(world: 
     assert read(one)["vgpu_crowded_cards"] == {("overlap",): 0.0, ("shrunk",): 0.0}
     for name in "ab":
         made = pod(name)
-        one.view.see_pod(with_grant(made, grant(made).encode()), watched=True)
+        one.view.pod_news.see(with_grant(made, grant(made).encode()), watched=True)
     assert read(one)["vgpu_crowded_cards"] == {("overlap",): 1.0, ("shrunk",): 0.0}
-    one.view.forget_pod("uid-b", ended=True)
+    one.view.pod_news.gone("uid-b", ended=True)
     world.node("n1", inventory("n1", groups=20))
-    one.view.sync_nodes(world.api.nodes())
+    one.view.node_news.sync(world.api.nodes())
     assert read(one)["vgpu_crowded_cards"] == {("overlap",): 0.0, ("shrunk",): 1.0}
 
 
 def test_nodes_are_counted_by_their_memory_unit(world: World, one: Replica) -> None:
     assert read(one)["vgpu_memory_unit_nodes"] == {("hygon.com/dcu", "1024"): 1.0}
     world.node("n2", Inventory((replace(inventory("n2", 1).cards[0], units=32, unit_mib=512),)))
-    one.view.sync_nodes(world.api.nodes())
+    one.view.node_news.sync(world.api.nodes())
     found = read(one)["vgpu_memory_unit_nodes"]
     assert found == {("hygon.com/dcu", "512"): 1.0, ("hygon.com/dcu", "1024"): 1.0}
 
@@ -121,13 +121,13 @@ def test_a_standby_exports_its_own_health_and_nothing_of_the_cluster(world: Worl
 def test_the_figures_are_of_one_moment_and_others_are_placed_meanwhile(world: World, one: Replica) -> None:
     """A scrape of ten thousand nodes in one go kept every /filter waiting for 48 ms."""
     world.node("late", inventory("late", 1))
-    one.view.sync_nodes(world.api.nodes())
+    one.view.node_news.sync(world.api.nodes())
     found = ClusterGauges(one.shared, one.explainer, one.leader.unread, one.counts)()
     memory, groups = (
         next(each for each in found if each.metric is metric)
         for metric in (GRANTED_MEMORY, GRANTED_CORE_GROUPS)
     )
-    one.view.forget_node("late")
+    one.view.node_news.gone("late")
     placed: list[str] = []
     for reading in (memory, groups):
         samples = []

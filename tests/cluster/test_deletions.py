@@ -130,7 +130,7 @@ def test_all_who_must_go_are_deleted_before_any_event_and_however_events_fail(
     state = SliceState.UNENFORCED
     reported = ReportedSlice(loose.uid, "default", "loose", "main", state, tuple(held.slices()), end=True)
     world.node("n1", replace(inventory("n1"), slices=(reported,)))
-    one.view.sync_nodes(world.api.nodes())
+    one.view.node_news.sync(world.api.nodes())
     asked: list[str] = []
 
     def refused(_: Kind[Any], of: Pod, reason: str, *__: object, **___: object) -> None:
@@ -164,7 +164,7 @@ def _change_card(world: World, **shape: int) -> None:
     world.node("n1", inventory("n1", 1, **shape))
     for replica in world.api.watchers:
         assert isinstance(replica, Replica)
-        replica.view.sync_nodes(world.api.nodes())
+        replica.view.node_news.sync(world.api.nodes())
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def publish(world: World, **states: SliceState) -> None:
     world.node("n1", replace(inventory("n1"), slices=tuple(reports)))
     for replica in world.api.watchers:
         assert isinstance(replica, Replica)
-        replica.view.sync_nodes(world.api.nodes())
+        replica.view.node_news.sync(world.api.nodes())
 
 
 def next_leader(world: World) -> Replica:

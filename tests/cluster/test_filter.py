@@ -18,7 +18,7 @@ from tests.cluster.world import Apart, Clock, FakeApi, Replica, World
 
 def test_exactly_one_node_is_left_and_its_slice_is_reserved(world: World, one: Replica) -> None:
     world.node("n2", inventory("n2"))
-    one.view.sync_nodes(world.api.nodes())
+    one.view.node_news.sync(world.api.nodes())
     reads = world.api.reads
     verdict = one.filter(world.pod("p"), ["n1", "n2", "n3"])
     assert (list(verdict.nodes), dict(verdict.failed), verdict.error) == (["n1"], {}, "")
@@ -28,7 +28,7 @@ def test_exactly_one_node_is_left_and_its_slice_is_reserved(world: World, one: R
 
 def test_only_nodes_that_were_offered_are_chosen(world: World, one: Replica) -> None:
     world.node("n2", inventory("n2"))
-    one.view.sync_nodes(world.api.nodes())
+    one.view.node_news.sync(world.api.nodes())
     assert one.ask(world.pod("p"), "n2") == "n2"
 
 
@@ -86,7 +86,7 @@ def test_nodes_of_one_reason_share_one_text(world: World, one: Replica) -> None:
     for name in ("n2", "n3"):
         world.node(name, inventory(name, 1))
     world.node("bare", None)
-    one.view.sync_nodes(world.api.nodes())
+    one.view.node_news.sync(world.api.nodes())
     verdict = one.filter(world.pod("p", mem=17, cores=1), ["n1", "n2", "n3", "bare"])
     assert verdict.nodes == ()
     texts = verdict.hopeless
@@ -148,7 +148,7 @@ def test_a_replica_that_does_not_lead_refuses_without_an_error(world: World) -> 
 def test_a_replica_that_did_not_list_yet_refuses_without_an_error() -> None:
     api = FakeApi()
     one = Replica(api, Clock())
-    one.view.sync_nodes([])
+    one.view.node_news.sync([])
     one.lead()
     assert one.filter(pod("p"), ["n1"]).hopeless == {"n1": NOT_YET}
 
@@ -158,12 +158,12 @@ def test_a_replica_that_does_not_place_yet_answers_though_the_lock_is_held(world
     """It is held for seconds while a new leader lists all pods, and kube-scheduler waits for 5 s."""
     made = world.pod("p")
     two = Replica(world.api, world.clock, "vgpu-1")
-    two.view.sync_nodes(world.api.nodes())
-    two.view.sync_jobs(())
+    two.view.node_news.sync(world.api.nodes())
+    two.view.job_news.sync(())
     if lacks == "a list of pods":
         two.lead()
     else:
-        two.view.sync_pods(world.api.pods())
+        two.view.pod_news.sync(world.api.pods())
     apart, told = Apart(), list[Verdict]()
     with two.view.lock:
         apart.run(lambda: told.append(two.filter(made, ["n1"])))

@@ -58,9 +58,9 @@ def test_a_lease_that_cannot_be_read_is_trusted_until_its_age_ends() -> None:
 def test_a_new_leader_lists_before_its_first_place(world: World) -> None:
     """What the former leader bound a moment ago is on no watch of the new one yet."""
     two = Replica(world.api, world.clock, "vgpu-1")
-    two.view.sync_nodes(world.api.nodes())
-    two.view.sync_pods(world.api.pods())
-    two.view.sync_jobs(())
+    two.view.node_news.sync(world.api.nodes())
+    two.view.pod_news.sync(world.api.pods())
+    two.view.job_news.sync(())
     last = world.placed("last")
     assert two.view.ledger.grant(last.uid) is None
     two.lead()

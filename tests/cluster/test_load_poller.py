@@ -45,7 +45,7 @@ def agents(world: World) -> Agents:
 def poller(world: World, agents: Agents) -> Poller:
     for name in ("n1", "n2", "n3"):
         world.node(name, inventory(name))
-    world.one.view.sync_nodes(world.api.nodes())
+    world.one.view.node_news.sync(world.api.nodes())
     view, leader = world.one.view, world.one.leader
 
     def on_loads(node: str, loads: Mapping[str, Load]) -> None:

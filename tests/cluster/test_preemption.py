@@ -111,7 +111,7 @@ def test_while_victims_are_sought_others_are_placed_and_what_they_took_is_seen(
 ) -> None:
     for number in range(2, 7):
         world.node(f"n{number}", inventory(f"n{number}"))
-    world.one.view.sync_nodes(world.api.nodes())
+    world.one.view.node_news.sync(world.api.nodes())
     for number in range(12):
         hold(world, f"p{number}", 16)
     refused(world, "vip", 16)
@@ -368,7 +368,7 @@ def test_no_node_is_advised_where_nobodys_leaving_makes_room(world: World) -> No
 
 
 def test_what_the_host_lacks_only_kube_scheduler_can_free(world: World) -> None:
-    world.one.view.see_node(replace(world.api.by_node["n1"], room=HostAmounts(4000, 4096)))
+    world.one.view.node_news.see(replace(world.api.by_node["n1"], room=HostAmounts(4000, 4096)))
     hog = world.api.put(Pod("default", "hog", "uid-hog", node="n1", host=HostAmounts(4000, 0)))
     vip = world.pod("vip", 16, None, priority=10, host=HostAmounts(1000, 0))
     assert advised(world, vip, n1=[hog.uid]) == {"n1": [hog.uid]}

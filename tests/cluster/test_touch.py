@@ -300,7 +300,7 @@ def test_writes_are_bounded_in_time(world: World, one: Replica) -> None:
     refused(world, one, *names)
     for number in range(3 * TOUCHES // 4):
         world.node(f"m{number:02}", inventory(f"m{number:02}"))
-    one.view.sync_nodes(world.api.nodes())
+    one.view.node_news.sync(world.api.nodes())
     refused(world, one, "odd", mem=17)
     one.allocator.waiting.pods.clear()
     for name in names:
@@ -363,7 +363,7 @@ def until_touched(
 def something_becomes_free(world: World, one: Replica) -> None:
     """It serves nobody who waits."""
     world.node("other", inventory("other", mem_mib=1024 + int(world.clock.now * 4) % 400))
-    one.view.sync_nodes(world.api.nodes())
+    one.view.node_news.sync(world.api.nodes())
 
 
 def in_namespaces(count: int, names: Iterable[str], **more: Any) -> list[Pod]:
@@ -544,7 +544,7 @@ def test_the_pods_of_a_large_gang_are_touched_once_one_of_them_was_asked_for(
     pods = gang(world, TOUCHES + 4)
     assert [one.ask(made) for made in pods] == [""] * len(pods)
     world.node("n1", inventory("n1", TOUCHES))
-    one.view.sync_nodes(world.api.nodes())
+    one.view.node_news.sync(world.api.nodes())
     assert until_touched(world, one, pods[0].name) <= PROMPT_SECONDS
     assert one.ask(pods[0]) != ""
     assert max(until_touched(world, one, made.name) for made in pods) <= PROMPT_SECONDS

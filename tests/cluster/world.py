@@ -59,7 +59,7 @@ class Watcher(Protocol):
     def hear_job(self, job: QueuedJob) -> None:
         """A Job of a queue is so now."""
 
-    def lose_job(self, uid: str) -> None:
+    def lose_job(self, job: QueuedJob) -> None:
         """The Job is gone."""
 
 
@@ -197,9 +197,9 @@ class FakeApi:
 
     def remove_job(self, uid: str) -> None:
         """The Job is gone."""
-        del self.jobs[uid]
+        job = self.jobs.pop(uid)
         for watcher in self.watchers:
-            watcher.lose_job(uid)
+            watcher.lose_job(job)
 
     def remove(self, pod: Pod) -> None:
         """The pod object is gone, and nobody has heard of an end."""
@@ -277,26 +277,26 @@ class Replica(Memory):
 
     def follow(self) -> None:
         """List, then hear every change at once."""
-        self.view.sync_nodes(self.api.nodes())
-        self.view.sync_pods(self.api.pods())
-        self.view.sync_jobs(self.api.jobs.values())
+        self.view.node_news.sync(self.api.nodes())
+        self.view.pod_news.sync(self.api.pods())
+        self.view.job_news.sync(self.api.jobs.values())
         self.api.watchers.append(self)
 
     def hear(self, pod: Pod) -> None:
         """The watch shows a pod."""
-        self.view.see_pod(pod, watched=True)
+        self.view.pod_news.see(pod, watched=True)
 
     def lose(self, pod: Pod) -> None:
         """The watch shows that a pod is gone."""
-        self.view.forget_pod(pod.uid)
+        self.view.pod_news.gone(pod.uid)
 
     def hear_job(self, job: QueuedJob) -> None:
         """The watch shows a Job of a queue."""
-        self.view.see_job(job)
+        self.view.job_news.see(job)
 
-    def lose_job(self, uid: str) -> None:
+    def lose_job(self, job: QueuedJob) -> None:
         """The watch shows that a Job is gone."""
-        self.view.forget_job(uid)
+        self.view.job_news.forget(job)
 
     def renew(self, scheduler: str = "x") -> None:
         """The scheduler beside it renews the Lease, and the replica reads it."""

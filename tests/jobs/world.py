@@ -353,10 +353,10 @@ class Engine:
         self.rounds = next(iter(self.planners.all())).rounds
         api.engines = [self]
         self.nodes.sync(world.nodes.values())
-        self.view.sync_nodes(world.nodes.values())
-        self.view.sync_pods(list(api.pods.values()))
-        self.view.sync_jobs([])
-        self.known.sync_pods(list(api.pods.values()))
+        self.view.node_news.sync(world.nodes.values())
+        self.view.pod_news.sync(list(api.pods.values()))
+        self.view.job_news.sync([])
+        self.known.pods.sync(list(api.pods.values()))
         self.known.sync(list(api.jobs.values()))
 
     def made_leases(self) -> PoolLeases:
@@ -389,16 +389,16 @@ class Engine:
 
     def see_node(self, node: Node) -> None:
         self.nodes.see(node)
-        self.view.see_node(node)
+        self.view.node_news.see(node)
 
     def lose_node(self, name: str) -> None:
-        self.nodes.forget(name)
-        self.view.forget_node(name)
+        self.nodes.gone(name)
+        self.view.node_news.gone(name)
 
     def hear(self, pod: Pod) -> None:
-        self.view.see_pod(pod, watched=True)
-        self.known.see_pod(pod)
+        self.view.pod_news.see(pod, watched=True)
+        self.known.pods.see(pod)
 
     def lose(self, pod: Pod) -> None:
-        self.view.forget_pod(pod.uid, ended=True)
-        self.known.forget_pod(pod.uid)
+        self.view.pod_news.gone(pod.uid, ended=True)
+        self.known.pods.forget(pod)

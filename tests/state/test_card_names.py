@@ -20,7 +20,7 @@ def agent(world: World, uuid: str, cordoned: str = "") -> None:
     """The agent of n1, which calls its one card so, publishes it."""
     world.node("n1", Inventory((card(uuid),)))
     world.api.by_node["n1"] = replace(world.api.by_node["n1"], cordoned=cordoned)
-    world.one.view.sync_nodes(world.api.nodes())
+    world.one.view.node_news.sync(world.api.nodes())
 
 
 def given(name: str, uuid: str) -> Pod:

@@ -4,6 +4,7 @@ import pytest
 
 from device_plugin.core.requests import Request
 from device_plugin.state.holdings import ViewedHoldings
+from device_plugin.state.nodes import KnownNodes
 from tests.builders.cards import FAMILY
 from tests.cluster.world import Replica
 
@@ -20,4 +21,4 @@ from tests.cluster.world import Replica
 def test_a_slice_takes_the_larger_share_of_memory_and_core_groups(
     one: Replica, asked: Request, share: float
 ) -> None:
-    assert ViewedHoldings(one.view).share(asked) == pytest.approx(share)
+    assert ViewedHoldings(one.view, KnownNodes()).share(asked) == pytest.approx(share)

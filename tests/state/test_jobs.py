@@ -41,12 +41,12 @@ def test_a_job_only_moves_forward(known: KnownJobs) -> None:
 
 def test_a_job_that_is_gone_does_not_come_back(known: KnownJobs) -> None:
     known.see(job("a"))
-    known.forget("uid-a")
+    known.gone("uid-a")
     known.see(job("a", version="9"))
     assert known.managed() == {}
     for number in range(GONE_REMEMBERED):
         known.see(job(f"other{number}"))
-        known.forget(f"uid-other{number}")
+        known.gone(f"uid-other{number}")
     known.see(job("a", version="9"))
     assert A in known.managed(), "it is not remembered for ever"
 
@@ -55,7 +55,7 @@ def test_after_a_restored_etcd_lower_versions_count_and_the_answers_to_writes_si
     known: KnownJobs,
 ) -> None:
     known.sync([job("a", 2, version="900000"), job("b", 2, version="900001"), job("c", version="900002")])
-    known.forget("uid-c")
+    known.gone("uid-c")
     known.doubt()
     known.see(job("b", 3, version="1001"))  # the answer to our write, which the list does not show yet
     known.sync([job("a", 4, version="1000"), job("b", 2, version="999"), job("c", version="998")])
@@ -74,25 +74,25 @@ def test_a_job_that_leaves_its_queue_is_left_alone(known: KnownJobs) -> None:
 def test_what_a_list_does_not_have_is_gone(known: KnownJobs) -> None:
     assert known.why_not_synced() == "jobs and pods of jobs were not listed yet"
     known.sync([job("a"), job("b")])
-    known.sync_pods([replica(job("a"), 0), replica(job("b"), 0)])
+    known.pods.sync([replica(job("a"), 0), replica(job("b"), 0)])
     known.sync([job("a")])
-    known.sync_pods([replica(job("a"), 0)])
+    known.pods.sync([replica(job("a"), 0)])
     assert list(known.managed()) == [A]
     assert known.why_not_synced() == ""
 
 
 def test_pods_belong_to_their_job_until_they_have_ended(known: KnownJobs) -> None:
     made = job("a", 3)
-    known.see_pod(replica(made, 1))
+    known.pods.see(replica(made, 1))
     known.see(made)
-    known.see_pod(replica(made, 0))
-    known.see_pod(replica(made, 2))
+    known.pods.see(replica(made, 0))
+    known.pods.see(replica(made, 2))
     assert [pod.index for pod in known.managed()[A].pods] == [0, 1, 2]
-    known.see_pod(replica(made, 1, phase="Failed"))
-    known.forget_pod("uid-a-2")
-    known.forget_pod("nobody")
+    known.pods.see(replica(made, 1, phase="Failed"))
+    known.pods.gone("uid-a-2")
+    known.pods.gone("nobody")
     assert [pod.index for pod in known.managed()[A].pods] == [0]
-    known.see_pod(replace(replica(made, 0), owner="ReplicaSet", uid="x"))
+    known.pods.see(replace(replica(made, 0), owner="ReplicaSet", uid="x"))
     assert len(known.managed()[A].pods) == 1
 
 
@@ -101,26 +101,26 @@ def test_a_pod_of_another_namespace_that_names_a_job_as_its_owner_is_none_of_its
 ) -> None:
     made = job("a")
     known.see(made)
-    known.see_pod(replica(made, 0))
-    known.see_pod(replace(replica(made, 0), namespace="other", uid="stranger"))
+    known.pods.see(replica(made, 0))
+    known.pods.see(replace(replica(made, 0), namespace="other", uid="stranger"))
     assert [pod.uid for pod in known.managed()[A].pods] == ["uid-a-0"]
     for at in range(0, 400, 10):
         said = {("other", "a-0-x", "main"): ProgressReport(Progress(at, 1000), at)}
         known.receive("n1", said, float(at))
     assert (known.managed()[A].saved, known.managed()[A].history) == (0, None)
-    known.forget_pod("stranger")
-    known.forget_pod("uid-a-0")
+    known.pods.gone("stranger")
+    known.pods.gone("uid-a-0")
     assert known.managed()[A].pods == ()
 
 
 def test_only_what_changes_counts_as_a_change(known: KnownJobs) -> None:
     known.see(job("a"))
-    known.see_pod(replica(job("a"), 0))
+    known.pods.see(replica(job("a"), 0))
     before = known.changes
     known.see(job("a"))
-    known.see_pod(replica(job("a"), 0))
-    known.forget_pod("nobody")
-    known.forget("nobody")
+    known.pods.see(replica(job("a"), 0))
+    known.pods.gone("nobody")
+    known.gone("nobody")
     assert known.changes == before
 
 
@@ -161,7 +161,7 @@ def test_how_long_a_pod_may_wait_for_a_node_is_a_setting() -> None:
     known = KnownJobs(read, stranded_seconds=30.0)
     made, created = job("a"), "2027-01-15T08:00:00Z"
     known.see(made)
-    known.see_pod(replica(made, 0, node="", created=created))
+    known.pods.see(replica(made, 0, node="", created=created))
     since = seconds(created, 0.0)
     assert [known.managed()[A].stranded(since + age) for age in (29.0, 30.0)] == [0, 1]
     assert list(known.managed()[A].deadlines(since)) == [since + 30.0]
@@ -210,11 +210,11 @@ def test_who_has_not_seen_a_record_takes_its_past_from_the_status(known: KnownJo
 def test_a_request_for_a_checkpoint_is_that_of_index_0(known: KnownJobs) -> None:
     made, asked = job("a", 2), Checkpoint(gen=3, until=1000, saved=1)
     known.see(made)
-    known.see_pod(replica(made, 1, annotations={CHECKPOINT: asked.encode()}))
+    known.pods.see(replica(made, 1, annotations={CHECKPOINT: asked.encode()}))
     assert known.managed()[A].checkpoint is None
-    known.see_pod(replica(made, 0, annotations={CHECKPOINT: asked.encode()}))
+    known.pods.see(replica(made, 0, annotations={CHECKPOINT: asked.encode()}))
     assert known.managed()[A].checkpoint == asked
-    known.see_pod(replica(made, 0, annotations={CHECKPOINT: "nonsense"}))
+    known.pods.see(replica(made, 0, annotations={CHECKPOINT: "nonsense"}))
     assert known.managed()[A].checkpoint is None
 
 
@@ -235,7 +235,7 @@ def test_a_width_that_may_not_change_is_forgotten_with_its_job(known: KnownJobs)
     # It may quote the whole template, which a tenant wrote.
     known.keep_width(made.uid, "x\n" * MAX_REFUSAL)
     assert known.managed()[A].rigid == ("x " * MAX_REFUSAL)[:MAX_REFUSAL].strip()
-    known.forget(made.uid)
+    known.gone(made.uid)
     known.see(replace(made, uid="another"))
     assert known.managed()[A].rigid == ""
 
@@ -258,9 +258,9 @@ def told(
 def test_what_an_agent_tells_is_believed_of_the_pods_on_its_node(known: KnownJobs) -> None:
     made = job("a", 2)
     known.see(made)
-    known.see_pod(replica(made, 1))
+    known.pods.see(replica(made, 1))
     assert known.managed()[A].received == -inf
-    known.see_pod(replica(made, 0))
+    known.pods.see(replica(made, 0))
     known.receive("n2", told("a-0-x", 9), 10.0)
     assert (known.managed()[A].saved, known.managed()[A].received) == (0, -inf)
     known.receive("n1", told("a-1-x", 9) | told("a-0-x", 8, namespace="other") | told("nobody", 7), 20.0)
@@ -271,7 +271,7 @@ def test_what_an_agent_tells_is_believed_of_the_pods_on_its_node(known: KnownJob
 
 def test_more_checkpoints_than_a_request_can_name_are_cut(known: KnownJobs) -> None:
     known.see(job("a"))
-    known.see_pod(replica(job("a"), 0))
+    known.pods.see(replica(job("a"), 0))
     known.receive("n1", told("a-0-x", MOST), 10.0)
     assert known.managed()[A].saved == MAX_INT
     assert Checkpoint.decode(Checkpoint(1, 1, known.managed()[A].saved).encode()).saved == MAX_INT
@@ -280,18 +280,18 @@ def test_more_checkpoints_than_a_request_can_name_are_cut(known: KnownJobs) -> N
 def test_nodes_are_of_use_while_first_pods_of_queued_jobs_are_bound_to_them(known: KnownJobs) -> None:
     """Hundreds of agents have nothing to tell that would be heard."""
     pod = replica(job("a"), 0)
-    known.see_pod(replace(pod, node=""))
+    known.pods.see(replace(pod, node=""))
     assert not known.on("n1")
-    known.see_pod(pod)
-    known.see_pod(replica(job("a", 2), 1, node="n2"))
+    known.pods.see(pod)
+    known.pods.see(replica(job("a", 2), 1, node="n2"))
     assert not known.on("n1"), "its Job is in no queue"
     known.see(job("a"))
     assert known.on("n1")
     assert not known.on("n2")
-    known.see_pod(replace(pod, uid="newer"))
-    known.forget_pod(pod.uid)
+    known.pods.see(replace(pod, uid="newer"))
+    known.pods.gone(pod.uid)
     assert known.on("n1"), "another pod has the name now"
-    known.see_pod(replace(pod, uid="newer", phase="Succeeded"))
+    known.pods.see(replace(pod, uid="newer", phase="Succeeded"))
     assert not known.on("n1")
 
 
@@ -300,8 +300,8 @@ def test_what_programs_tell_is_no_change_but_for_what_a_request_waits_for(known:
     made = job("a", 2, annotations={RESIZE: record.encode()}, version="2")
     asked = {CHECKPOINT: Checkpoint(gen=3, until=1000, saved=1).encode()}
     known.see(job("a", 2))
-    known.see_pod(replica(made, 1))
-    known.see_pod(replica(made, 0))
+    known.pods.see(replica(made, 1))
+    known.pods.see(replica(made, 0))
     changes = known.changes
     known.receive("n1", told("a-0-x", 1), 8.0)
     assert known.changes == changes
@@ -309,7 +309,7 @@ def test_what_programs_tell_is_no_change_but_for_what_a_request_waits_for(known:
     known.receive("n1", told("a-0-x", 1), 10.0)
     changes = known.changes
     assert changes == 5, "the count before the request"
-    known.see_pod(replica(made, 0, annotations=asked))
+    known.pods.see(replica(made, 0, annotations=asked))
     known.receive("n1", told("a-0-x", 1), 20.0)
     assert known.changes == changes + 1, "that of the pod"
     known.receive("n1", told("a-0-x", 2), 30.0)
@@ -327,8 +327,8 @@ def test_what_programs_tell_is_no_change_but_for_what_a_request_waits_for(known:
 def test_what_is_heard_goes_with_its_pod(known: KnownJobs) -> None:
     made = job("a")
     known.see(made)
-    known.see_pod(replica(made, 0))
+    known.pods.see(replica(made, 0))
     known.receive("n1", told("a-0-x", 2), 10.0)
-    known.forget_pod("uid-a-0")
-    known.see_pod(replica(made, 0))
+    known.pods.gone("uid-a-0")
+    known.pods.see(replica(made, 0))
     assert (known.managed()[A].saved, known.managed()[A].received) == (0, -inf)

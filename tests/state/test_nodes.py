@@ -26,7 +26,7 @@ def test_nodes_without_cards_and_nodes_that_are_gone_are_not_kept() -> None:
     known = KnownNodes()
     known.sync([ONE, Node("n2", "cards"), Node("n3")])
     assert known.index().names == ("n1", "n2")
-    known.forget("n3")
+    known.gone("n3")
     known.see(replace(ONE, inventory=""))
     assert known.index().names == ("n2",)
     known.sync([ONE])

@@ -31,7 +31,7 @@ def test_the_default_class_is_that_of_jobs_that_name_none(changes: list[int]) ->
     assert known.by_name[DEFAULT] == LOW.priority
     known.see(NamedPriorityClass("lower", PriorityClass(-9), default=True))
     assert known.by_name[DEFAULT] == PriorityClass(-9)
-    known.forget("lower")
+    known.forget(NamedPriorityClass("lower", PriorityClass(-9)))
     assert known.by_name[DEFAULT] == LOW.priority
 
 
@@ -40,7 +40,7 @@ def test_only_changes_are_told(changes: list[int]) -> None:
     known.sync([HIGH, LOW])
     known.sync([HIGH, LOW])
     known.see(HIGH)
-    known.forget("none")
+    known.forget(NamedPriorityClass("none", PriorityClass(0)))
     assert len(changes) == 1
-    known.forget("high")
+    known.forget(HIGH)
     assert len(changes) == 2

@@ -160,7 +160,7 @@ def test_pods_of_a_group_that_were_bound_before_do_not_end_its_promise(world: Wo
     job(world, "a")
     for name in ("master", "trainer"):
         job(world, name, group="g")
-    one.view.see_pod(runs(world, of("master", 0)), watched=True)
+    one.view.pod_news.see(runs(world, of("master", 0)), watched=True)
     runs(world, pod("stranger"))
     leaving = runs(world, of("a", 1, **CARD))
     asked = now(world)
@@ -168,14 +168,14 @@ def test_pods_of_a_group_that_were_bound_before_do_not_end_its_promise(world: Wo
     leave(world, "a-1")
     assert len(kept(one, "group default/g")) == 1
     assert one.ask(world.pod("other", **CARD)) == ""
-    one.view.see_pod(runs(world, of("trainer", 0)), watched=True)
+    one.view.pod_news.see(runs(world, of("trainer", 0)), watched=True)
     assert one.view.promises.statuses() == [], "this one was bound after the record was written"
 
 
 def test_a_promise_for_a_group_lasts_until_the_pods_of_all_its_jobs_are_bound(world: World) -> None:
     one = world.one
     world.node("n2", inventory("n2"))
-    one.view.sync_nodes(world.api.nodes())
+    one.view.node_news.sync(world.api.nodes())
     job(world, "a")
     for name in ("master", "trainer"):
         job(world, name, group="g")
@@ -380,11 +380,11 @@ def test_slices_of_containers_that_outlive_their_pod_are_kept_when_these_end(shr
     left = ReportedSlice(leaving.uid, "default", "a-1", "main", SliceState.OUTLIVING, tuple(grant.slices()))
     shrunk.node("n1", replace(inventory("n1"), slices=(left,)))
     shrunk.api.remove(leaving)
-    one.view.sync_nodes(shrunk.api.nodes())
+    one.view.node_news.sync(shrunk.api.nodes())
     other = shrunk.api.put(of("b", 0))
     assert (kept(one), one.ask(other), one.ask(shrunk.pod("other"))) == ((), "", "")
     shrunk.node("n1", inventory("n1"))
-    one.view.sync_nodes(shrunk.api.nodes())
+    one.view.node_news.sync(shrunk.api.nodes())
     assert kept(one) == tuple(grant.slices())
     assert (one.ask(shrunk.pod("other")), one.ask(other)) == ("", "n1")
 
@@ -409,9 +409,9 @@ def test_a_service_that_starts_anew_keeps_what_the_one_before_kept(
         runs(shrunk, of("b", number))
     two = Replica(shrunk.api, shrunk.clock, "vgpu-1")
     lists = {
-        "nodes": lambda: two.view.sync_nodes(shrunk.api.nodes()),
-        "pods": lambda: two.view.sync_pods(shrunk.api.pods()),
-        "jobs": lambda: two.view.sync_jobs(shrunk.api.jobs.values()),
+        "nodes": lambda: two.view.node_news.sync(shrunk.api.nodes()),
+        "pods": lambda: two.view.pod_news.sync(shrunk.api.pods()),
+        "jobs": lambda: two.view.job_news.sync(shrunk.api.jobs.values()),
     }
     for name in sorted(lists, key=lambda name: name != first):
         assert two.view.why_not_synced()
@@ -477,10 +477,10 @@ def test_a_card_that_is_away_for_a_time_is_kept_when_it_is_back(shrunk: World) -
     leave(shrunk, "a-1")
     whole = kept(one)
     shrunk.node("n1", None)
-    one.view.sync_nodes(shrunk.api.nodes())
+    one.view.node_news.sync(shrunk.api.nodes())
     assert one.view.ledger.node("n1") is None
     shrunk.node("n1", inventory("n1"))
-    one.view.sync_nodes(shrunk.api.nodes())
+    one.view.node_news.sync(shrunk.api.nodes())
     assert kept(one) == whole
     assert one.ask(shrunk.pod("other")) == ""
 

@@ -32,7 +32,7 @@ def says(world: World, reports: Sequence[ReportedSlice], cards: int = 2) -> None
     world.node("n1", Inventory(inventory("n1", cards).cards, slices=tuple(reports)))
     for replica in world.api.watchers:
         assert isinstance(replica, Replica)
-        replica.view.sync_nodes(world.api.nodes())
+        replica.view.node_news.sync(world.api.nodes())
 
 
 def card_of(world: World, name: str) -> str:
@@ -184,9 +184,9 @@ def test_a_node_that_is_gone_holds_nothing_and_one_that_returns_does(world: Worl
     old = world.placed("old")
     world.api.remove(old)
     says(world, [report(old)])
-    one.view.forget_node("n1")
+    one.view.node_news.gone("n1")
     assert one.view.ledger.grants() == {}
-    one.view.sync_nodes(world.api.nodes())
+    one.view.node_news.sync(world.api.nodes())
     assert one.free() == [ALL - HALF, ALL]
 
 
@@ -197,7 +197,7 @@ def of_n2(pod: Pod) -> ReportedSlice:
 
 def n2_says(world: World, *reports: ReportedSlice) -> None:
     world.node("n2", Inventory(inventory("n2").cards, slices=reports))
-    world.one.view.sync_nodes(world.api.nodes())
+    world.one.view.node_news.sync(world.api.nodes())
 
 
 def test_an_agent_is_believed_of_its_own_node_only(world: World, one: Replica) -> None:
@@ -261,7 +261,7 @@ def test_an_agent_takes_no_cpu_from_what_runs_on_other_nodes(world: World, one: 
     """A pod without slices is known by its host amounts only."""
     plain = Pod("default", "plain", "uid-plain", node="n1", host=HostAmounts(1500))
     world.api.put(plain)
-    one.view.see_pod(plain, watched=True)
+    one.view.pod_news.see(plain, watched=True)
     n2_says(world, replace(of_n2(world.placed("old")), pod=plain.uid))
     held = one.view.ledger.holding(plain.uid)
     assert held is not None
@@ -278,7 +278,7 @@ def test_a_replica_that_starts_anew_believes_each_agent_of_its_own_node(
     says(world, [report(old)])
     fresh = Replica(world.api, world.clock, "vgpu-1")
     for node in sorted(world.api.nodes(), key=lambda node: node.name != first):
-        fresh.view.see_node(node)
+        fresh.view.node_news.see(node)
     fresh.follow()
     assert (fresh.free("n1"), fresh.free("n2")) == ([ALL - HALF, ALL], [ALL - 1000, ALL])
     assert fresh.view.ledger == one.view.ledger
@@ -300,7 +300,7 @@ def test_an_agent_that_is_down_holds_up_nobody_for_long(world: World, one: Repli
     world.api.remove(old)
     reports = [report(old)] if spoken else []
     world.node("n1", Inventory(inventory("n1").cards, serving=False, slices=tuple(reports)))
-    one.view.sync_nodes(world.api.nodes())
+    one.view.node_news.sync(world.api.nodes())
     one.wait(REPORT_SECONDS)
     one.turn()
     assert one.free()[0] == (ALL - HALF if spoken else ALL)
@@ -370,7 +370,7 @@ def of_model(name: str, *, healthy: bool = True, reports: Sequence[ReportedSlice
 
 def shows(world: World, cards: Inventory | None) -> None:
     world.node("n2", cards)
-    world.one.view.see_node(world.api.by_node["n2"])
+    world.one.view.node_news.see(world.api.by_node["n2"])
 
 
 def test_cards_that_change_all_the_time_are_laid_out_anew_a_few_times_only(
@@ -415,5 +415,5 @@ def test_health_and_reports_count_at_once_however_often_cards_change(world: Worl
 
 def test_a_node_that_says_nothing_new_wakes_nobody(world: World, one: Replica) -> None:
     news = one.allocator.news()
-    one.view.sync_nodes(world.api.nodes())
+    one.view.node_news.sync(world.api.nodes())
     assert one.allocator.news() == news

@@ -22,7 +22,8 @@ from device_plugin.core.ledger import Reservation
 from device_plugin.core.placement import Refused
 from device_plugin.core.pods import Node, Pod
 from device_plugin.core.requests import DEFAULT_PREFIXES, PodRequest, pod_request
-from device_plugin.state.view import BATCH, ClusterView
+from device_plugin.state.news import BATCH
+from device_plugin.state.view import ClusterView
 from tests.builders.cards import FAMILY, inventory
 from tests.builders.pods import grant as slice_of
 from tests.builders.pods import pod, with_grant
@@ -50,8 +51,8 @@ def altered(made: Pod, **fields: object) -> Pod:
 
 def state_of(*nodes: Node, clock: Clock | None = None) -> Memory:
     made = Memory(clock or Clock())
-    made.view.sync_nodes(nodes or (node(),))
-    made.view.sync_pods(())
+    made.view.node_news.sync(nodes or (node(),))
+    made.view.pod_news.sync(())
     return made
 
 
@@ -75,7 +76,7 @@ def test_news_of_a_pod_may_come_in_any_order(order: tuple[int, ...]) -> None:
     news = [(a, True), (held, False), (replace(held, bound="2026-01-01T00:00:00Z"), True)]
     state = state_of()
     for i in order:
-        state.view.see_pod(news[i][0], watched=news[i][1])
+        state.view.pod_news.see(news[i][0], watched=news[i][1])
     assert state.view.ledger.grant(a.uid) == grant(a)
 
 
@@ -111,7 +112,8 @@ class Turns:
 def test_others_can_have_the_lock_while_a_list_is_taken(mocker: MockerFixture) -> None:
     """A list of all pods takes seconds, and no /filter waits for the whole of it."""
     view, turns = ClusterView(DEFAULT_PREFIXES, Clock()), Turns()
-    mocker.patch.object(view, "lock", turns)
+    for news in (view.pod_news, view.node_news, view.job_news):
+        mocker.patch.object(news, "_lock", turns)
     for owner, name in (
         (view.pods, "see"),
         (view.pods, "forget"),
@@ -125,11 +127,11 @@ def test_others_can_have_the_lock_while_a_list_is_taken(mocker: MockerFixture) -
     nodes = [node(f"n{number}") for number in range(2 * BATCH)]
     jobs = [QueuedJob("default", f"j{number}", f"job-{number}") for number in range(2 * BATCH + 1)]
     for listed in (nodes, ()):
-        view.sync_nodes(listed)
+        view.node_news.sync(listed)
     for shown in (pods, ()):
-        view.sync_pods(shown)
+        view.pod_news.sync(shown)
     for queued in (jobs, ()):
-        view.sync_jobs(queued)
+        view.job_news.sync(queued)
     assert sum(turns.done) == 2 * (len(nodes) + len(pods) + len(jobs))
     assert max(turns.done) == BATCH
     assert view.pods.all() == []
@@ -137,10 +139,10 @@ def test_others_can_have_the_lock_while_a_list_is_taken(mocker: MockerFixture) -
 
 def test_a_request_is_read_once_while_its_pod_is_unbound_and_again_where_it_is_shown_otherwise() -> None:
     a, view = pod("a"), state_of().view
-    view.see_pod(a, watched=True)
+    view.pod_news.see(a, watched=True)
     found = view.pods.request_of(a)
     assert view.pods.request_of(pod("a", nominated="n1")) is found
-    view.see_pod(replace(a, refused=7), watched=True)
+    view.pod_news.see(replace(a, refused=7), watched=True)
     assert view.pods.request_of(a) is found
     for other in (
         replace(a, annotations={"vgpu.io/policy": "spread"}),
@@ -149,11 +151,11 @@ def test_a_request_is_read_once_while_its_pod_is_unbound_and_again_where_it_is_s
         replace(a, host=HostAmounts(1, 1)),
     ):
         assert view.pods.request_of(other) == pod_request(other, DEFAULT_PREFIXES) != found
-        view.see_pod(other, watched=True)
+        view.pod_news.see(other, watched=True)
         assert view.pods.request_of(other) is view.pods.request_of(replace(other, priority=1))
     with pytest.raises(RequestError):
         view.pods.request_of(replace(a, annotations={"vgpu.io/policy": "x" * 64}))
-    view.see_pod(bound(a, grant(a)), watched=True)
+    view.pod_news.see(bound(a, grant(a)), watched=True)
     assert view.pods.request_of(a) == found
     assert view.pods.request_of(a) is not found
 
@@ -163,11 +165,11 @@ def test_what_is_written_counts_and_not_what_was_reserved(cores: tuple[int, ...]
     a, state = pod("a"), state_of()
     assert isinstance(state.allocator.reserve(a, request_of(state, a), ("n1",)), Reservation)
     written = grant(a, cores=cores)
-    state.view.see_pod(bound(a, written), watched=True)
+    state.view.pod_news.see(bound(a, written), watched=True)
     assert state.view.ledger.grant(a.uid) == written
     again = pod("b")
     state.allocator.reserve(again, request_of(state, again), ("n1",))
-    state.view.see_pod(with_grant(again, "{", "n1", ""), watched=True)
+    state.view.pod_news.see(with_grant(again, "{", "n1", ""), watched=True)
     assert state.view.ledger.grant(again.uid) is None
 
 
@@ -175,11 +177,11 @@ def test_a_terminal_phase_frees_the_slice_and_a_deletion_mark_does_not() -> None
     a = pod("a")
     state = state_of()
     held = bound(a, grant(a))
-    state.view.see_pod(replace(held, deleting=True), watched=True)
+    state.view.pod_news.see(replace(held, deleting=True), watched=True)
     assert free(state.view) == ALL - QUARTER
-    state.view.see_pod(replace(held, deleting=True, phase="Failed"), watched=True)
+    state.view.pod_news.see(replace(held, deleting=True, phase="Failed"), watched=True)
     assert free(state.view) == ALL
-    state.view.see_pod(held, watched=False)
+    state.view.pod_news.see(held, watched=False)
     assert free(state.view) == ALL, "old news brought an ended pod back"
 
 
@@ -188,15 +190,15 @@ def test_the_watch_alone_takes_an_end_back() -> None:
     a, state = pod("a"), state_of()
     held = replace(bound(a, grant(a)), phase="Running")
     for phase, left in (("Running", ALL - QUARTER), ("Failed", ALL), ("Running", ALL - QUARTER)):
-        state.view.see_pod(replace(held, phase=phase), watched=True)
+        state.view.pod_news.see(replace(held, phase=phase), watched=True)
         assert free(state.view) == left
     assert state.view.ledger.grants() == {a.uid: grant(a)}
 
 
 ENDS: Mapping[str, Callable[[ClusterView, Pod], None]] = {
-    "terminal phase": lambda view, pod: view.see_pod(replace(pod, phase="Succeeded"), watched=True),
-    "deleted, and seen to end": lambda view, pod: view.forget_pod(pod.uid, ended=True),
-    "not in the list": lambda view, _: view.sync_pods(()),
+    "terminal phase": lambda view, pod: view.pod_news.see(replace(pod, phase="Succeeded"), watched=True),
+    "deleted, and seen to end": lambda view, pod: view.pod_news.gone(pod.uid, ended=True),
+    "not in the list": lambda view, _: view.pod_news.sync(()),
 }
 
 
@@ -208,10 +210,10 @@ def test_whatever_a_pod_holds_ends_in_one_way(
     """Without a follower too: the view needs nobody who decides."""
     clock, room = Clock(), HostAmounts(4000, 4096)
     view = ClusterView((FAMILY,), clock)
-    view.sync_nodes([replace(node(), room=room)])
+    view.node_news.sync([replace(node(), room=room)])
     before, a = view.ledger.node("n1"), replace(pod("a"), host=HostAmounts(1000, 1024))
     holder = bound(a, grant(a)) if slices else replace(a, node="n1", containers=())
-    view.see_pod(holder, watched=True)
+    view.pod_news.see(holder, watched=True)
     held = view.ledger.node("n1")
     assert held is not None
     assert (held.left, free(view)) == (HostAmounts(3000, 3072), ALL - QUARTER * slices)
@@ -225,9 +227,9 @@ def test_whatever_a_pod_holds_ends_in_one_way(
 def test_a_pod_that_is_gone_stays_gone() -> None:
     a = pod("a")
     state = state_of()
-    state.view.see_pod(bound(a, grant(a)), watched=True)
-    state.view.forget_pod(a.uid, ended=True)
-    state.view.see_pod(bound(a, grant(a)), watched=False)
+    state.view.pod_news.see(bound(a, grant(a)), watched=True)
+    state.view.pod_news.gone(a.uid, ended=True)
+    state.view.pod_news.see(bound(a, grant(a)), watched=False)
     assert free(state.view) == ALL
 
 
@@ -235,9 +237,9 @@ def test_a_list_without_a_pod_says_it_is_gone_unless_the_watch_never_showed_it()
     a, b = pod("a"), pod("b")
     clock = Clock()
     state = state_of(clock=clock)
-    state.view.see_pod(bound(a, grant(a)), watched=True)
-    state.view.see_pod(bound(b, grant(b, cores=(1,))), watched=False)
-    state.view.sync_pods(())
+    state.view.pod_news.see(bound(a, grant(a)), watched=True)
+    state.view.pod_news.see(bound(b, grant(b, cores=(1,))), watched=False)
+    state.view.pod_news.sync(())
     clock.now += REPORT_SECONDS
     state.allocator.expire()
     assert set(state.view.ledger.grants()) == {b.uid}, "b was bound after the list was made"
@@ -248,13 +250,13 @@ def test_pods_that_cannot_be_read_are_not_known_and_not_gone() -> None:
     host = replace(b, node="n1", containers=(), host=HostAmounts(1, 1))
     listed = [bound(a, grant(a)), host, waits, with_grant(faulty, "{", "n1", "")]
     view = state_of().view
-    view.sync_pods(listed)
+    view.pod_news.sync(listed)
     held = dict(view.ledger.holdings())
     assert held.keys() == {a.uid, b.uid, faulty.uid}
-    view.work_without_pods()
+    view.pod_news.go_without()
     assert (view.pods.all(), dict(view.ledger.holdings()), len(view.faults.standing())) == ([], {}, 0)
     assert free(view) == ALL
-    view.sync_pods(listed)
+    view.pod_news.sync(listed)
     assert {each.name for each in view.pods.all()} == {"a", "waits", "faulty"}
     assert view.ledger.holdings() == held
     assert len(view.faults.standing()) == 1
@@ -263,10 +265,10 @@ def test_pods_that_cannot_be_read_are_not_known_and_not_gone() -> None:
 def test_a_node_that_vanishes_and_returns_finds_its_slices_held() -> None:
     a = pod("a")
     state = state_of()
-    state.view.see_pod(bound(a, grant(a)), watched=True)
-    state.view.forget_node("n1")
+    state.view.pod_news.see(bound(a, grant(a)), watched=True)
+    state.view.node_news.gone("n1")
     assert state.view.ledger.node("n1") is None
-    state.view.see_node(node())
+    state.view.node_news.see(node())
     assert free(state.view) == ALL - QUARTER
 
 
@@ -279,15 +281,15 @@ def test_a_node_that_vanishes_and_returns_finds_its_slices_held() -> None:
 def test_a_bad_inventory_is_none_and_a_good_one_cures_it(text: str, caplog: pytest.LogCaptureFixture) -> None:
     a = pod("a")
     state = state_of()
-    state.view.see_pod(bound(a, grant(a)), watched=True)
+    state.view.pod_news.see(bound(a, grant(a)), watched=True)
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
-            state.view.see_node(Node("n1", text))
+            state.view.node_news.see(Node("n1", text))
     said = 1 if text else 0
     assert len(caplog.records) == said
     assert state.view.faults.counts()["inventory"] == said
     assert state.view.ledger.node("n1") is None
-    state.view.see_node(node())
+    state.view.node_news.see(node())
     assert state.view.faults.counts()["inventory"] == 0
     assert free(state.view) == ALL - QUARTER
 
@@ -308,10 +310,10 @@ _SLICE = {"card": "n1-0", "memMiB": 1, "cores": [0]}
 def test_a_grant_that_cannot_be_true_leaves_the_ledger_as_it_was(fields: dict[str, object]) -> None:
     a = pod("a")
     state = state_of()
-    state.view.see_pod(altered(a, **fields), watched=True)
+    state.view.pod_news.see(altered(a, **fields), watched=True)
     assert free(state.view) == ALL
     assert state.view.faults.counts()["grant"] == 1
-    state.view.see_pod(bound(a, grant(a)), watched=True)
+    state.view.pod_news.see(bound(a, grant(a)), watched=True)
     assert state.view.faults.counts()["grant"] == 0, "a sound grant cures it"
     assert free(state.view) == ALL - QUARTER
 
@@ -324,8 +326,8 @@ def test_a_grant_is_held_whatever_its_card_reports_now(less: dict[str, int]) -> 
     whole, state = pod("whole", 16, 60), state_of()
     made = state.allocator.reserve(whole, request_of(state, whole), ("n1",))
     assert isinstance(made, Reservation)
-    state.view.see_pod(bound(whole, made.grant), watched=True)
-    state.view.see_node(Node("n1", inventory("n1", 1, **less).encode()))
+    state.view.pod_news.see(bound(whole, made.grant), watched=True)
+    state.view.node_news.see(Node("n1", inventory("n1", 1, **less).encode()))
     assert state.view.ledger.grant(whole.uid) == made.grant
     assert free(state.view) == 0
     assert state.view.faults.counts()["grant"] == 0
@@ -337,7 +339,7 @@ def test_a_grant_is_held_whatever_its_card_reports_now(less: dict[str, int]) -> 
 def test_a_grant_on_a_card_that_nobody_shows_takes_nothing_from_the_others() -> None:
     a = pod("a")
     state = state_of()
-    state.view.see_pod(bound(a, grant(a, card="nowhere")), watched=True)
+    state.view.pod_news.see(bound(a, grant(a, card="nowhere")), watched=True)
     assert free(state.view) == ALL
     assert not state.view.suspects()
 
@@ -346,7 +348,7 @@ def test_overlapping_grants_make_their_node_suspect_once() -> None:
     a, b = pod("a"), pod("b")
     state = state_of()
     for each in (a, b):
-        state.view.see_pod(bound(each, grant(each)), watched=True)
+        state.view.pod_news.see(bound(each, grant(each)), watched=True)
     assert state.view.suspects() == {"n1"}
     assert state.view.suspects() == set()
 
@@ -387,14 +389,14 @@ def test_a_ledger_rebuilt_after_a_restart_equals_the_live_one(rng: random.Random
             name = rng.choice(names)
             cards = tuple(smaller(rng, each) for each in inventory(name, 2).cards)
             nodes[name] = Node(name, Inventory(cards, slices=reports(rng, ever[-20:], name)).encode())
-            live.view.see_node(nodes[name])
+            live.view.node_news.see(nodes[name])
         elif existing and event < 0.5:
             name = rng.choice(sorted(existing))
             if rng.random() < 0.5:
                 existing[name] = replace(existing[name], phase="Succeeded")
-                live.view.see_pod(existing[name], watched=True)
+                live.view.pod_news.see(existing[name], watched=True)
             else:
-                live.view.forget_pod(existing.pop(name).uid)
+                live.view.pod_news.gone(existing.pop(name).uid)
         else:
             new = pod(f"p{turn}", mem=rng.randint(1, 6), cores=None)
             request = live.view.pods.request_of(new)
@@ -403,11 +405,11 @@ def test_a_ledger_rebuilt_after_a_restart_equals_the_live_one(rng: random.Random
             if isinstance(placed, Reservation):
                 existing[new.name] = bound(new, placed.grant)
                 ever.append(existing[new.name])
-                live.view.see_pod(existing[new.name], watched=rng.random() < 0.5)
+                live.view.pod_news.see(existing[new.name], watched=rng.random() < 0.5)
         clock.now += REPORT_SECONDS
         live.allocator.expire()
         rebuilt = state_of(*rng.sample(list(nodes.values()), 2))
-        rebuilt.view.sync_pods(rng.sample(list(existing.values()), len(existing)))
+        rebuilt.view.pod_news.sync(rng.sample(list(existing.values()), len(existing)))
         assert rebuilt.view.ledger == live.view.ledger
         assert not live.view.suspects(), "nobody is to blame"
         assert not rebuilt.view.suspects()
@@ -420,7 +422,7 @@ def test_a_ledger_rebuilt_after_a_restart_equals_the_live_one(rng: random.Random
 def test_a_card_that_the_nodes_annotation_cordons_gets_no_new_slices(world: World) -> None:
     first = world.placed("first")
     cordoned = replace(world.api.by_node["n1"], cordoned="n1-0, ghost")
-    world.one.view.see_node(cordoned)
+    world.one.view.node_news.see(cordoned)
     lines = as_text(world.one.explainer.view()).splitlines()
     assert [line.endswith(", cordoned") for line in lines if line.startswith("  n1-")] == [True, False]
     second = world.pod("second")
@@ -430,36 +432,36 @@ def test_a_card_that_the_nodes_annotation_cordons_gets_no_new_slices(world: Worl
     assert [s.card for s in held.slices()] == ["n1-1"]
     kept = world.one.view.ledger.grant(first.uid)
     assert kept is not None, "who holds slices of it keeps them"
-    world.one.view.see_node(replace(cordoned, cordoned=""))
+    world.one.view.node_news.see(replace(cordoned, cordoned=""))
     assert world.one.ask(world.pod("third")) == "n1"
 
 
 def test_a_list_that_was_read_before_the_watch_showed_more_changes_nothing() -> None:
     view = ClusterView(DEFAULT_PREFIXES, Clock())
     after = replace(node(), version=7)
-    view.see_node(after)
-    view.sync_nodes([Node("n1", version=5)])
-    assert view.inventory("n1") is not None
-    view.forget_node("n1")
-    assert view.inventory("n1") is None
-    view.see_node(replace(after, version=9))
-    assert view.inventory("n1") is not None
-    view.see_node(Node("n1", version=10))
-    assert view.inventory("n1") is None
+    view.node_news.see(after)
+    view.node_news.sync([Node("n1", version=5)])
+    assert view.node_news.inventory("n1") is not None
+    view.node_news.gone("n1")
+    assert view.node_news.inventory("n1") is None
+    view.node_news.see(replace(after, version=9))
+    assert view.node_news.inventory("n1") is not None
+    view.node_news.see(Node("n1", version=10))
+    assert view.node_news.inventory("n1") is None
 
 
 def test_after_a_restored_etcd_a_list_of_nodes_with_lower_versions_counts() -> None:
     """Also for a node whose cards have just changed so often that the next change had to wait."""
     view = ClusterView(DEFAULT_PREFIXES, Clock())
     for number in range(10):
-        view.see_node(replace(node(cards=1 + number % 2), version=900_000 + number))
-    view.doubt_nodes()
-    view.sync_nodes([replace(node(cards=3), version=1000)])
-    found = view.inventory("n1")
+        view.node_news.see(replace(node(cards=1 + number % 2), version=900_000 + number))
+    view.node_news.doubt()
+    view.node_news.sync([replace(node(cards=3), version=1000)])
+    found = view.node_news.inventory("n1")
     assert found is not None
     assert (len(found.cards), found.serving) == (3, True)
-    view.see_node(replace(node(cards=4), version=999))
-    assert view.inventory("n1") == found, "from now on the order counts again"
+    view.node_news.see(replace(node(cards=4), version=999))
+    assert view.node_news.inventory("n1") == found, "from now on the order counts again"
 
 
 def test_after_a_restored_etcd_bindings_ends_and_deletions_that_it_lost_are_taken_back() -> None:
@@ -467,12 +469,12 @@ def test_after_a_restored_etcd_bindings_ends_and_deletions_that_it_lost_are_take
     view = state.view
     a, b, c = pod("a"), pod("b"), pod("c")
     held = bound(b, grant(b, cores=(1,)))
-    view.see_pod(bound(a, grant(a)), watched=True)
-    view.see_pod(replace(held, phase="Succeeded"), watched=True)
-    view.see_pod(bound(c, grant(c, cores=(2,))), watched=True)
-    view.forget_pod(c.uid, ended=True)
-    view.doubt_pods()
-    view.sync_pods([a, replace(held, phase="Running"), c])
+    view.pod_news.see(bound(a, grant(a)), watched=True)
+    view.pod_news.see(replace(held, phase="Succeeded"), watched=True)
+    view.pod_news.see(bound(c, grant(c, cores=(2,))), watched=True)
+    view.pod_news.gone(c.uid, ended=True)
+    view.pod_news.doubt()
+    view.pod_news.sync([a, replace(held, phase="Running"), c])
     assert view.ledger.grants() == {b.uid: grant(b, cores=(1,))}
     assert [view.pods.get(each.uid) for each in (a, c)] == [a, c]
     request = request_of(state, a)
@@ -490,9 +492,9 @@ def test_bindings_that_were_sent_after_versions_fell_stay_though_the_list_does_n
         world.api.watchers.clear()
         world.api.land(bound, node, annotations)
         if bound.uid == under_way.uid:
-            one.view.sync_pods([before, since, under_way])
+            one.view.pod_news.sync([before, since, under_way])
 
-    one.view.doubt_pods()
+    one.view.pod_news.doubt()
     world.api.on_bind = landed_while_the_list_is_read
     assert one.bind(since) == ""
     assert one.bind(under_way) == ""
@@ -506,16 +508,16 @@ def test_after_a_restored_etcd_the_ledger_equals_one_that_is_made_anew() -> None
         old, new = (_some_pods(rng) for _ in range(2))
         clock = Clock()
         state = state_of(replace(node(cards=2), version=900), clock=clock)
-        state.view.sync_pods(old)
-        state.view.doubt_nodes()
-        state.view.doubt_pods()
+        state.view.pod_news.sync(old)
+        state.view.node_news.doubt()
+        state.view.pod_news.doubt()
         cards = replace(node(cards=rng.choice((2, 3))), version=10)
-        state.view.sync_nodes([cards])
-        state.view.sync_pods(new)
+        state.view.node_news.sync([cards])
+        state.view.pod_news.sync(new)
         clock.now += REPORT_SECONDS
         state.view.expire()
         fresh = state_of(cards)
-        fresh.view.sync_pods(new)
+        fresh.view.pod_news.sync(new)
         assert state.view.ledger == fresh.view.ledger, f"seed {seed}"
 
 

@@ -13,7 +13,7 @@ import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from device_plugin.adapters.http.client import LOST, Connection
 from device_plugin.adapters.kube import decode
@@ -25,10 +25,24 @@ from device_plugin.kube.errors import ApiError, ExpiredError, from_status
 log = logging.getLogger(__name__)
 
 Item = TypeVar("Item")
+Taken = TypeVar("Taken", contravariant=True)
 
 # Seconds of silence after which a connection counts as dead: bookmarks come about once a minute.
 SILENCE_SECONDS = 120.0
 FIRST_DELAY, LAST_DELAY = 0.1, 15.0
+
+
+class News(Protocol[Taken]):
+    """Takes the objects of one kind as lists and watches show them."""
+
+    def sync(self, items: Sequence[Taken]) -> None:
+        """Take a list of all objects."""
+
+    def see(self, item: Taken) -> None:
+        """Take a new object, or a newer version of one."""
+
+    def forget(self, item: Taken) -> None:
+        """The object is gone; this is its last version."""
 
 
 class _SilentError(Exception):
@@ -184,6 +198,28 @@ class ListWatch(Generic[Item]):
         if kind in Change.__members__ and (item := self._client.read(self._kind, body)) is not None:
             on_change(Change[kind], item)
         return version
+
+
+def feed(
+    watch: ListWatch[Item], stop: threading.Event, *news: News[Item], doubt: Callable[[], None] = lambda: None
+) -> None:
+    """Run the watch until `stop`, and give what it shows to each of `news`, in their order.
+
+    `doubt` is called when versions have fallen.
+    """
+
+    def sync(items: Sequence[Item]) -> None:
+        for each in news:
+            each.sync(items)
+
+    def change(change: Change, item: Item) -> None:
+        for each in news:
+            if change is Change.DELETED:
+                each.forget(item)
+            else:
+                each.see(item)
+
+    watch.run(sync, change, stop, on_restore=doubt)
 
 
 def _fell(before: str, now: str) -> bool:

@@ -65,9 +65,9 @@ class LocalAllocator:
         self.unknown = ""
         """The lists that could not be read, as a sentence; empty if all were."""
         self._index = NodeIndex(node.traits() for node in nodes)
-        self.view.sync_nodes(nodes)
-        self.view.sync_pods(pods)
-        self.view.sync_jobs(jobs)
+        self.view.node_news.sync(nodes)
+        self.view.pod_news.sync(pods)
+        self.view.job_news.sync(jobs)
 
     def units(self) -> Mapping[str, int]:
         """By family of cards, the smallest memory unit of a node in MiB."""

@@ -132,13 +132,13 @@ class ClusterFollower:
                 self._stop.wait(RIGHTS_SECONDS)
 
     def _follow_nodes(self) -> bool:
-        return self._follow(NODES, EVERYWHERE, self._view.sync_nodes, self._on_node, self._lose_nodes)
+        return self._follow(NODES, EVERYWHERE, self._view.node_news.sync, self._on_node, self._lose_nodes)
 
     def _follow_pods(self) -> bool:
         """Follow the pods; without the right to all of them, those of the namespace."""
         view = self._view
         follow = partial(
-            self._follow, PODS, sync=view.sync_pods, on_change=self._on_pod, lose=view.work_without_pods
+            self._follow, PODS, sync=view.pod_news.sync, on_change=self._on_pod, lose=view.pod_news.go_without
         )
         if follow(self._where):
             return True
@@ -205,8 +205,8 @@ class ClusterFollower:
     def _doubts(self, kind: Kind[Any]) -> Callable[[], None]:
         """The call to make after a restored etcd: what is known of this kind may not hold any more."""
         if kind is PODS:
-            return self._view.doubt_pods
-        return self._view.doubt_nodes if kind is NODES else lambda: None
+            return self._view.pod_news.doubt
+        return self._view.node_news.doubt if kind is NODES else lambda: None
 
     def _widen(self, kind: Kind[Any], wider: Where, watch: ListWatch[Any], ended: threading.Event) -> None:
         """End a watch of one namespace once the caller may read the objects of `wider`; `ended` ends the looking."""
@@ -247,30 +247,30 @@ class ClusterFollower:
 
     def _lose_nodes(self) -> None:
         self._nodes_hidden = True
-        self._view.sync_nodes(())
+        self._view.node_news.sync(())
 
     def _on_node(self, change: Change, node: Node) -> None:
         if change is Change.DELETED:
-            self._view.forget_node(node.name)
+            self._view.node_news.gone(node.name)
         else:
-            self._view.see_node(node)
+            self._view.node_news.see(node)
 
     def _on_pod(self, change: Change, pod: Pod) -> None:
         if change is Change.DELETED:
-            self._view.forget_pod(pod.uid, ended=pod.ended)
+            self._view.pod_news.gone(pod.uid, ended=pod.ended)
         else:
-            self._view.see_pod(pod, watched=True)
+            self._view.pod_news.see(pod, watched=True)
 
     def _sync_jobs(self, jobs: Sequence[Job]) -> None:
-        self._view.sync_jobs(map(_kept, jobs))
+        self._view.job_news.sync(map(_kept, jobs))
         with self._jobs_lock:
             self._jobs = {job.uid: job for job in jobs}
 
     def _on_job(self, change: Change, job: Job) -> None:
         if change is Change.DELETED:
-            self._view.forget_job(job.uid)
+            self._view.job_news.forget(_kept(job))
         else:
-            self._view.see_job(_kept(job))
+            self._view.job_news.see(_kept(job))
         with self._jobs_lock:
             self._jobs.pop(job.uid, None)
             if change is not Change.DELETED:
@@ -295,7 +295,7 @@ class ClusterFollower:
             self._stop.wait(GATHER_SECONDS)
 
     def _shown(self) -> bool:
-        return (self._view.nodes_listed or self._nodes_hidden) and self._view.pods_listed
+        return ("nodes" in self._view.listed or self._nodes_hidden) and "pods" in self._view.listed
 
     def _put_nodes(self) -> None:
         """Set the entries of the nodes whose records in the ledger changed."""

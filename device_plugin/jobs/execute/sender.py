@@ -107,7 +107,7 @@ class Sender:
             )
         except GoneError:
             if write.kind is JOBS:
-                self._known.forget(job.uid)
+                self._known.gone(job.uid)
             return False
         except UnknownError as error:
             log.info("%s of job %s: %s; it is read again", write.action.value, name, error)
@@ -124,7 +124,7 @@ class Sender:
             self._known.see(answer)
         else:
             # The watch may show the request later than the next look, which would then send it again.
-            self._known.see_asked(answer)
+            self._known.pods.see_again(answer)
         log.info("%s job=%s width=%s", write.action.value, name, write.width)
         self._sent(write)
         return True
@@ -144,6 +144,6 @@ class Sender:
         except GoneError:
             found = None
         if found is None or found.uid != job.uid:
-            self._known.forget(job.uid)
+            self._known.gone(job.uid)
         else:
             self._known.see(found)

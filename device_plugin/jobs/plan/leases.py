@@ -19,7 +19,7 @@ clocks show: let its holder send its last renewal at R.
 
 import json
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from math import ceil
 
 from device_plugin.core.annotations import write_object
@@ -140,6 +140,14 @@ class PoolLeases:
         """Note a Lease as a watch shows it, which may be late; those that are not the engine's are ignored."""
         for candidate in self._all():
             candidate.see(lease)
+
+    def sync(self, leases: Iterable[Lease]) -> None:
+        """Note a list of Leases."""
+        for lease in leases:
+            self.see(lease)
+
+    def forget(self, lease: Lease) -> None:
+        """The Lease is gone; the next renewal finds that, and makes it again."""
 
     def release(self) -> None:
         """Give all Leases up. Raises ApiError."""

@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from device_plugin.adapters.kube.client import KubeClient
-from device_plugin.adapters.kube.watch import ListWatch
+from device_plugin.adapters.kube.watch import ListWatch, feed
 from device_plugin.core.pods import Node
 from device_plugin.kube.api import NODES, Change, Ref
 from device_plugin.kube.errors import ExpiredError, UnknownError
@@ -195,6 +195,46 @@ def test_an_interrupt_at_the_end_of_a_stream_harms_nobody(client: KubeClient) ->
     watch.interrupt()
     stop = threading.Event()
     watch.run(lambda _: None, lambda *_: None, stop)
+
+
+class Log:
+    """Takes news of nodes, and notes it in a list that several share."""
+
+    def __init__(self, name: str, notes: "queue.Queue[tuple[str, str, list[str]]]") -> None:
+        self._name = name
+        self._notes = notes
+
+    def sync(self, items: Sequence[Node]) -> None:
+        self._notes.put((self._name, "sync", [item.name for item in items]))
+
+    def see(self, item: Node) -> None:
+        self._notes.put((self._name, "see", [item.name]))
+
+    def forget(self, item: Node) -> None:
+        self._notes.put((self._name, "forget", [item.name]))
+
+
+def test_each_part_takes_the_list_and_every_change_in_order(client: KubeClient) -> None:
+    notes: queue.Queue[tuple[str, str, list[str]]] = queue.Queue()
+    watch, stop = ListWatch(client, NODES), threading.Event()
+    node(client, "n1")
+    parts = Log("a", notes), Log("b", notes)
+    thread = threading.Thread(target=feed, args=(watch, stop, *parts))
+    thread.start()
+
+    def next_two(what: str, name: str) -> None:
+        for part in ("a", "b"):
+            assert notes.get(timeout=SECONDS) == (part, what, [name])
+
+    next_two("sync", "n1")
+    annotate(client, "n1", some="text")
+    next_two("see", "n1")
+    client.delete(NODES, Ref("n1"))
+    next_two("forget", "n1")
+    stop.set()
+    watch.interrupt()
+    thread.join(SECONDS)
+    assert not thread.is_alive()
 
 
 def _nodes() -> resources.RequestTarget:

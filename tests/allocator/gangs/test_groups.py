@@ -24,7 +24,7 @@ def world(world: World) -> World:
     """Four nodes of 1, 2, 3 and 4 free cards of four: n4 is the best, n1 the worst."""
     for name in ("n1", "n2", "n3", "n4"):
         world.node(name, inventory(name, 4))
-    world.one.view.sync_nodes(world.api.nodes())
+    world.one.view.node_news.sync(world.api.nodes())
     for name, taken in (("n1", 3), ("n2", 2), ("n3", 1)):
         for i in range(taken):
             selected = {"vgpu.io/card-uuid": f"{name}-{i}"}

@@ -51,7 +51,7 @@ def test_what_is_remembered_is_what_a_fresh_computation_finds(seed: int, mocker:
     for name, cards in shown.items():
         world.node(name, cards)
     one = world.one
-    one.view.sync_nodes(world.api.nodes())
+    one.view.node_news.sync(world.api.nodes())
     decided = mocker.spy(one.allocator.placer, "decide")
     asked = [_random_pod(rng, f"kind-{number}") for number in range(12)]
     there: list[Pod] = []
@@ -81,11 +81,11 @@ def test_what_is_remembered_is_what_a_fresh_computation_finds(seed: int, mocker:
         else:
             name = rng.choice(NODES)
             if rng.random() < 0.1:
-                one.view.forget_node(name)
+                one.view.node_news.gone(name)
             else:
                 shown[name] = _changed(rng, shown[name])
                 world.node(name, shown[name])
-                one.view.see_node(world.api.by_node[name])
+                one.view.node_news.see(world.api.by_node[name])
     assert min(refused, placed) > 30
     assert decided.call_count < refused + placed, "nothing was remembered"
 
@@ -115,7 +115,7 @@ def test_what_no_card_could_take_is_decided_again_only_when_an_inventory_changed
     """Slices end all the time beside a pod that is larger than any card, and its refusals took most of the time."""
     held = [world.placed(name) for name in ("a", "b", "c")]
     world.node("n2", inventory("n2", 1))
-    one.view.sync_nodes(world.api.nodes())
+    one.view.node_news.sync(world.api.nodes())
     large, other = world.pod("large", mem=17), world.pod("other", annotations={"vgpu.io/card-model": "none"})
     nodes = ["n1", "n2"]
     before = [dict(one.filter(made, nodes).hopeless) for made in (large, other)]
@@ -125,14 +125,14 @@ def test_what_no_card_could_take_is_decided_again_only_when_an_inventory_changed
         assert [dict(one.filter(waiting, nodes).hopeless) for waiting in (large, other)] == before
     assert decided.call_count == 0
     world.node("n2", Inventory((replace(card("n2-0", mem_mib=65520), model="none"),)))
-    one.view.see_node(world.api.by_node["n2"])
+    one.view.node_news.see(world.api.by_node["n2"])
     assert [one.ask(waiting, *nodes) for waiting in (large, other)] == ["n2", "n2"]
 
 
 def test_where_one_card_could_take_it_a_refusal_ends_with_a_slice(world: World, one: Replica) -> None:
     """Whichever nodes were offered: the refusal of all nodes is remembered for each of them."""
     world.node("n2", Inventory((card("n2-0", mem_mib=65520),)))
-    one.view.sync_nodes(world.api.nodes())
+    one.view.node_news.sync(world.api.nodes())
     full = world.pod("full", mem=64, cores=60)
     assert one.bind(full, one.ask(full)) == ""
     large = world.pod("large", mem=17)
@@ -145,7 +145,7 @@ def test_the_text_of_a_refusal_stays_while_slices_come_and_go(world: World, one:
     """Else kube-scheduler, which writes it into the pod, would ask for the pod again at once, for ever."""
     for name in ("n1", "n2", "n3"):
         world.node(name, inventory(name, 1))
-    one.view.sync_nodes(world.api.nodes())
+    one.view.node_news.sync(world.api.nodes())
     nodes = sorted(world.api.by_node)
     for number in range(3):
         assert one.ask(world.pod(f"base-{number}", mem=3, cores=12), nodes[number])

@@ -18,7 +18,7 @@ from device_plugin.core.pods import Pod
 from device_plugin.core.requests import DEFAULT_PREFIXES
 from device_plugin.kube.api import EVERYWHERE, PODS, Kind, Listed, Object, Where
 from device_plugin.kube.errors import ForbiddenError
-from device_plugin.state.view import ClusterView
+from device_plugin.state.news import PodNews
 from hack.embedded.apiserver.registry import Deletion
 from hack.embedded.apiserver.resources import NODES, RequestTarget
 from tests.builders import objects
@@ -240,12 +240,12 @@ def test_pods_are_hidden_while_they_cannot_be_followed_and_shown_again(
 
         return answer
 
-    def sync(view: ClusterView, pods: Sequence[Pod]) -> None:
+    def sync(news: PodNews, pods: Sequence[Pod]) -> None:
         taken.append(len(pods))
-        sync_pods(view, pods)
+        sync_pods(news, pods)
 
-    sync_pods = ClusterView.sync_pods
-    monkeypatch.setattr(ClusterView, "sync_pods", sync)
+    sync_pods = PodNews.sync
+    monkeypatch.setattr(PodNews, "sync", sync)
     monkeypatch.setattr(follow, "RIGHTS_SECONDS", 0.05)
     for verb in ("list", "watch"):
         monkeypatch.setattr(Limited, verb, limited(verb))

@@ -144,7 +144,7 @@ def test_a_request_for_a_checkpoint_is_known_at_once_if_its_pod_still_is(parts: 
     ask = Write(Action.ASK, managed(job, pods=1), resize(4, 2, gen=7))
     pod = replica(job, 0)
     if known:
-        parts.known.see_pod(pod)
+        parts.known.pods.see(pod)
     asked = Checkpoint(7, 200, 0).encode()
     parts.api.on_patch = lambda *_: replace(pod, annotations={CHECKPOINT: asked})
     assert parts.sender.send([ask], NOW)

@@ -333,7 +333,7 @@ def test_jobs_that_come_and_go_leave_nothing_behind() -> None:
         pods = {"containers": [], "affinity": affinity}
         known.see(read_job(json.dumps({"metadata": metadata, "spec": {"template": {"spec": pods}}}).encode()))
         assert index.allowed(known.managed()["default", "a"].spec.nodes) is None
-        known.forget(f"{number}")
+        known.gone(f"{number}")
     gc.collect()
     after, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()

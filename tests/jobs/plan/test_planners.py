@@ -274,7 +274,7 @@ class Load:
             world.finish(job.name)
             del world.api.jobs[job.namespace, job.name]
             for engine in world.api.engines:
-                engine.known.forget(job.uid)
+                engine.known.gone(job.uid)
         world.turn(seconds)
 
     def allocation(self, turns: int = 400, counted: int = 300) -> float:

@@ -41,7 +41,7 @@ def test_s2_what_was_learnt_outlives_the_job_and_sizes_the_next_one() -> None:
     world = running()
     train(world, "a", 0.5)
     world.finish("a")
-    world.engine.known.forget(world.job("a").uid)
+    world.engine.known.gone(world.job("a").uid)
     world.queue("next", 1, annotations={**GOAL, "vgpu.io/duration": "2000s"})
     world.settle(2)
     # 100,000 samples in 2,000 s are 50 a second, which two cards had.

@@ -152,7 +152,7 @@ def test_who_ends_each_request_begins_no_new_turn() -> None:
     record, job = world.record("a"), world.job("a")
     assert (record.applied, record.before, record.after) == (False, 4, 0)
     del world.api.jobs["default", "b"]
-    world.engine.known.forget(b.uid)
+    world.engine.known.gone(b.uid)
     world.api.put(replace(job, annotations={**job.annotations, RESIZE_DROP: str(record.gen)}))
     world.settle(3)
     state = world.engine.rounds.last.states["default", "a"]

@@ -486,7 +486,7 @@ def test_who_changes_a_job_in_mid_shrink_wins(world: World, how: str) -> None:
         for pod in world.of(job):
             world.api.remove_pod(pod)
         del world.api.jobs["default", "a"]
-        world.engine.known.forget(job.uid)
+        world.engine.known.gone(job.uid)
     elif how == "dropped":
         gen = str(world.record("a").gen)
         world.api.put(replace(job, annotations={**job.annotations, RESIZE_DROP: gen}))

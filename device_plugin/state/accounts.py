@@ -1,0 +1,181 @@
+"""The holdings of the ledger, kept in step with what is known of pods, nodes and reports of agents.
+
+The ledger holds the grant of every bound pod that has not ended, every reservation, what containers hold that outlive
+their pod, and what is kept for jobs. Callers hold the view's lock.
+"""
+
+from collections.abc import Callable, Collection
+from typing import Protocol
+
+from device_plugin.core.cards import Inventory
+from device_plugin.core.errors import AnnotationError
+from device_plugin.core.grants import Grant
+from device_plugin.core.hosts import NOTHING, HostAmounts
+from device_plugin.core.ledger import Holder, Holding, Ledger, ReportHolder, ReservationStage
+from device_plugin.core.pods import Pod
+from device_plugin.state.faults import Fault, Faults
+from device_plugin.state.pods import KnownPods, sound_grant
+from device_plugin.state.promises import Promises
+from device_plugin.state.reports import Outliving, Reports
+
+
+class Follower(Protocol):
+    """Observes changes of pods that ask for slices or hold some. The view's lock is held."""
+
+    def see(self, pod: Pod, before: Pod | None) -> None:
+        """Take news of a pod, which was `before` until now; the ledger does not show it yet."""
+
+    def account(self, pod: Pod, before: Pod | None, *, changed: bool) -> None:
+        """The ledger shows the news; `changed` is false where that makes no difference to slices or to waiting."""
+
+    def forget(self, uid: str) -> None:
+        """The pod is gone, or cannot be read any more."""
+
+    def give_back(self, holder: Holder) -> None:
+        """Release the holder's reservation if it is WAITING: it overlaps with slices that others hold."""
+
+
+class Accounts:
+    """Writes holdings to the ledger; the followers hear of each change of a pod.
+
+    `decode` reads the grants of pods. It returns and raises what Grant.decode does; an adapter has a faster one.
+    """
+
+    def __init__(
+        self, ledger: Ledger, pods: KnownPods, reports: Reports, promises: Promises, faults: Faults,
+        decode: Callable[[str], Grant],
+    ) -> None:  # fmt: skip
+        self._ledger = ledger
+        self._pods = pods
+        self._reports = reports
+        self._promises = promises
+        self._faults = faults
+        self._decode = decode
+        self._suspects: set[str] = set()
+        self.followers: list[Follower] = []
+
+    def take_suspects(self) -> set[str]:
+        """Nodes where grants may overlap; each is returned once."""
+        suspects, self._suspects = self._suspects, set()
+        return suspects
+
+    def suspect(self, node: str) -> None:
+        """Look at the node's grants again later."""
+        self._suspects.add(node)
+
+    # Pods
+
+    def account(self, pod: Pod) -> None:
+        """Record the slices of a pod as it is known now."""
+        if pod.ended:
+            self._faults.clear("grant", pod.uid)
+            self.free(pod.uid)
+        elif pod.node:
+            self._account_bound(pod)
+
+    def account_host(self, pod: Pod) -> None:
+        """Record the host amounts of a pod that asks for no slice."""
+        if pod.ended or not pod.node:
+            self.free(pod.uid)
+        else:
+            self._ledger.put(Holding(holder=pod.uid, node=pod.node, host=pod.host))
+
+    def reserves(self, uid: str) -> bool:
+        """True if the pod has a reservation."""
+        return self._ledger.reservation(uid) is not None
+
+    def vanish(self, uid: str, now: float) -> None:
+        """Keep what a pod holds that is gone without an end, until its agent had the time to report it."""
+        pod, grant, reservation = self._pods.get(uid), self._ledger.grant(uid), self._ledger.reservation(uid)
+        unknown = reservation is not None and reservation.stage is ReservationStage.UNKNOWN
+        if pod is not None and grant is not None and (pod.node or unknown) and not pod.ended:
+            self._reports.vanish(pod, grant, now)
+
+    def forget(self, uid: str) -> None:
+        """Remove what was noted of a pod that is not known any more, and free its slices."""
+        self._faults.clear("grant", uid)
+        for follower in self.followers:
+            follower.forget(uid)
+        self.free(uid)
+
+    def free(self, uid: str) -> None:
+        """End the pod's holding; slices that its processes may still use stay held."""
+        before, vanished = self._ledger.holding(uid), self._reports.vanished(uid)
+        if vanished is not None:
+            self._keep(vanished)
+        else:
+            self._ledger.release(uid)
+        if before is not None:
+            self._hold_reported(before.node, uid)
+
+    def free_ended(self, uid: str) -> None:
+        """End the holding of a pod that does not live, unless it is a reservation."""
+        if not self._lives(uid) and self._ledger.reservation(uid) is None:
+            self.free(uid)
+
+    def free_hosts(self, listed: Collection[str]) -> None:
+        """Free the host amounts of pods without slices that are not `listed`."""
+        hosts = [holder for holder, held in self._ledger.holdings().items() if held.grant is None]
+        for holder in hosts:
+            if isinstance(holder, str) and holder not in listed and self._pods.get(holder) is None:
+                self.free(holder)
+
+    # Nodes
+
+    def set_inventory(self, name: str, inventory: Inventory | None, whole: HostAmounts = NOTHING) -> None:
+        """Record the cards of a node, and hold or free what its agent reports; None: it has no cards any more."""
+        known = self._ledger.node(name)
+        if inventory is None:
+            self._ledger.drop_node(name)
+        else:
+            self._ledger.set_node(name, inventory, whole)
+        if inventory != (known.inventory if known is not None else None):
+            for uid in self._reports.report(name, inventory):
+                own = self._ledger.grant(uid)
+                if own is not None and own.node == name:
+                    self.free_ended(uid)
+                self._hold_reported(name, uid)
+            self._promises.changed(name)
+
+    def _account_bound(self, pod: Pod) -> None:
+        try:
+            grant = sound_grant(pod, self._ledger.reservation(pod.uid), self._decode)
+            self._faults.clear("grant", pod.uid)
+        except AnnotationError as error:
+            grant = None
+            self._faults.put(pod.uid, Fault("grant", f"{pod.namespace}/{pod.name}", str(error)))
+        held = Holding(holder=pod.uid, node=pod.node, grant=grant, host=pod.host)
+        for conflict in self._ledger.put(held):
+            reserved = self._ledger.reservation(conflict.other) is not None
+            self._give_back(conflict.other)
+            if not reserved and self._lives(conflict.other):
+                # A pod that overlaps with an ended pod's slice is not deleted: the agent makes it wait.
+                self._suspects.add(pod.node)
+        self._hold_reported(pod.node, pod.uid)
+
+    def _hold_reported(self, node: str, uid: str) -> None:
+        """Hold the slices that the agent of a node reports of a pod, unless the pod itself holds slices there."""
+        own, left = self._ledger.holding(uid), self._reports.reported(node, uid)
+        if left is not None and (own is None or own.node != node):
+            self._keep(left)
+        else:
+            self._ledger.release(ReportHolder(node, uid))
+        self._promises.changed(node, uid)
+
+    def _keep(self, left: Outliving) -> None:
+        """Hold the slices that outlive a pod; reservations that overlap with them are released."""
+        holding = Holding(holder=left.holder, node=left.grant.node, grant=left.grant)
+        if self._ledger.holding(left.holder) == holding:
+            return
+        self._ledger.put(holding)
+        for conflict in self._ledger.in_the_way(left.grant, left.holder):
+            self._give_back(conflict.other)
+
+    def _give_back(self, holder: Holder) -> None:
+        for follower in self.followers:
+            follower.give_back(holder)
+
+    def _lives(self, holder: Holder) -> bool:
+        """True if the holder is a pod that exists and has not ended, as far as we know."""
+        pod = self._pods.get(holder)
+        return pod is not None and not pod.ended
