@@ -96,7 +96,7 @@ class Allocator:
             beneficiary = self._view.promises.of(pod)
             if not beneficiary:
                 return self._reserve(pod, request, nodes, named=named)
-            with self._view.promises.open(beneficiary):
+            with self._view.promises.slices.open(beneficiary):
                 return self._reserve(pod, request, nodes, named=named, promised=True)
 
     def in_group(self, pod: Pod, request: PodRequest) -> PodRequest:

@@ -21,7 +21,7 @@ from device_plugin.core.pods import Pod
 from device_plugin.core.rearrange import Planner
 from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import PodRequest, resource_names
-from device_plugin.state.promises import PromiseStatus
+from device_plugin.state.promised import PromiseStatus
 
 View = Mapping[str, Any]
 # Most nodes that are named where memory units differ.
@@ -56,7 +56,7 @@ class Explainer(Service):
         with self._view.lock:
             gangs = [asdict(gang) for gang in self._allocator.gangs.statuses()]
             faults = [asdict(fault) for fault in self._view.faults.standing()]
-            promises = [_promise(promise) for promise in self._view.promises.statuses()]
+            promises = [_promise(promise) for promise in self._view.promises.slices.statuses()]
         snapshot = self._view.snapshot()
         nodes = [self.node(snapshot, name) for name in self._search.paced(snapshot.nodes())]
         waiting = [asdict(entry) for entry in self.waiting()]
@@ -146,7 +146,7 @@ class Explainer(Service):
         if refusal.main not in (*MOVING, Reason.GANG_ROOM):
             return []
         with self._view.lock:
-            return [*self._view.reports.summary(), *self._view.promises.summary()]
+            return [*self._view.reports.summary(), *self._view.promises.slices.summary()]
 
     def _wrong_in_group(self, pod: Pod) -> str:
         """The problem of the pod's group that keeps all of its pods waiting, as text; empty if there is none."""
@@ -163,7 +163,7 @@ class Explainer(Service):
             with planner.ledger.transaction():
                 if beneficiary:
                     with self._view.lock:
-                        self._view.promises.release(beneficiary, planner.ledger)
+                        self._view.promises.slices.release(beneficiary, planner.ledger)
                 return planner.placer.place(self._allocator.in_group(pod, request))
         with self._view.lock:
             return self._allocator.gangs.refusal(pod, request)

@@ -49,7 +49,7 @@ class SearchCopy:
                 if pod is not None:
                     with self._view.lock:
                         promises = self._view.promises
-                        promises.release(promises.of(pod), self._ledger)
+                        promises.slices.release(promises.of(pod), self._ledger)
                 yield self._planner
 
     def paced(self, items: Iterable[Item]) -> Iterator[Item]:

@@ -177,7 +177,7 @@ class PodAnswers(Service):
     def _notes(self) -> list[str]:
         """Texts about slices that outlive their pod or are kept for a job."""
         with self._view.lock:
-            return [*self._view.reports.summary(), *self._view.promises.summary()]
+            return [*self._view.reports.summary(), *self._view.promises.slices.summary()]
 
     def _groups(
         self, refusal: Refusal, pod: Pod, request: PodRequest, nodes: Sequence[str]

@@ -121,7 +121,7 @@ class ClusterGauges(Service):
         with self._view.lock:
             snapshot = self._view.ledger.snapshot()
             faults = self._view.faults.counts()
-            promised = self._view.promises.cards()
+            promised = self._view.promises.slices.cards()
             ratio = self._allocator.placer.fragmentation()
         yield from ledger_readings(snapshot, self._namespace)
         yield Reading(FAULTS, [((kind,), float(count)) for kind, count in faults.items()])

@@ -294,7 +294,7 @@ class Touch(Service):
         with ledger.transaction(), suppress(LaterError):
             ledger.release(pod.uid)
             if beneficiary := self._view.promises.of(pod):
-                self._view.promises.release(beneficiary, ledger)
+                self._view.promises.slices.release(beneficiary, ledger)
             for grant in self._awaited(waiting):
                 ledger.hold(grant)
             if request.gang is not None:

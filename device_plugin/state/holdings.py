@@ -35,7 +35,7 @@ class ViewedHoldings:
     def release_promised(self, job: Job, ledger: Ledger) -> Sequence[Holding]:
         """Release, in a fork of the ledger, what is promised to this job or its group; returns what was held for it."""
         with self._view.lock:
-            return self._view.promises.release(beneficiary(job.queued), ledger)
+            return self._view.promises.slices.release(beneficiary(job.queued), ledger)
 
     def share(self, asked: Request) -> float:
         """The part of a card that a slice takes: the larger of its shares of memory and core groups.

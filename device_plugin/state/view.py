@@ -90,7 +90,7 @@ class ClusterView:
         """
         with self.lock:
             found = dict(self.reports.notes(nodes))
-            for node, text in self.promises.notes(nodes).items():
+            for node, text in self.promises.slices.notes(nodes).items():
                 found[node] = f"{found[node]}; {text}" if node in found else text
             return found
 

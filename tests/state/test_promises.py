@@ -132,7 +132,7 @@ def test_a_promise_ends(shrunk: World, end: Any) -> None:
         one.housekeeping.step()
     else:
         end(shrunk)
-    assert (kept(one), one.view.promises.statuses()) == ((), [])
+    assert (kept(one), one.view.promises.slices.statuses()) == ((), [])
     assert one.view.ledger.freed > before
     assert one.ask(other) == "n1"
 
@@ -151,7 +151,7 @@ def test_enough_bound_pods_of_the_job_end_its_promise(world: World) -> None:
     assert one.ask(first) == "n1"
     assert one.ask(other) == ""
     assert one.bind(first) == ""
-    assert one.view.promises.statuses() == []
+    assert one.view.promises.slices.statuses() == []
     assert one.ask(other) == "n1"
 
 
@@ -169,7 +169,7 @@ def test_pods_of_a_group_that_were_bound_before_do_not_end_its_promise(world: Wo
     assert len(kept(one, "group default/g")) == 1
     assert one.ask(world.pod("other", **CARD)) == ""
     one.view.pod_news.see(runs(world, of("trainer", 0)), watched=True)
-    assert one.view.promises.statuses() == [], "this one was bound after the record was written"
+    assert one.view.promises.slices.statuses() == [], "this one was bound after the record was written"
 
 
 def test_a_promise_for_a_group_lasts_until_the_pods_of_all_its_jobs_are_bound(world: World) -> None:
@@ -187,7 +187,7 @@ def test_a_promise_for_a_group_lasts_until_the_pods_of_all_its_jobs_are_bound(wo
     for made in (of("master", **CARD), *(of("trainer", number, **CARD) for number in range(2))):
         assert [one.ask(stranger) for stranger in strangers] == ["", ""]
         runs(world, made)
-    assert one.view.promises.statuses() == []
+    assert one.view.promises.slices.statuses() == []
 
 
 def test_what_a_reservation_took_comes_back_with_its_end(shrunk: World) -> None:
@@ -274,7 +274,7 @@ def test_a_record_that_names_more_than_there_is_keeps_what_there_is(shrunk: Worl
     leave(shrunk, "stranger")
     leave(shrunk, "a-1")
     assert kept(two) == (Slice("n1-0", HALF, tuple(range(30, 60))), Slice("n1-1", 16368, tuple(range(60))))
-    assert max(status.seconds for status in two.view.promises.statuses()) == 7200.0
+    assert max(status.seconds for status in two.view.promises.slices.statuses()) == 7200.0
     for node in two.view.ledger.nodes():
         state = two.view.ledger.node(node)
         assert state is not None
@@ -293,7 +293,7 @@ def test_a_record_promises_only_what_pods_of_its_own_job_hold(world: World) -> N
         for uid in (own.uid, others.uid, alone.uid, unbound.uid, "nobody")
     ]  # fmt: skip
     shrinks(world, "a", grants=claims, before=6)
-    (status,) = one.view.promises.statuses()
+    (status,) = one.view.promises.slices.statuses()
     assert status.leaving == ["default/a-1"]
     (fault,) = one.view.faults.standing()
     assert (fault.kind, fault.subject) == ("resize", "default/a")
@@ -317,7 +317,7 @@ def test_two_jobs_cannot_promise_one_pod(shrunk: World) -> None:
 def test_a_job_promises_nothing_to_itself(shrunk: World) -> None:
     shrinks(shrunk, "a", shrunk.api.by_name["default", "a-1"], job="a")
     leave(shrunk, "a-1")
-    assert shrunk.one.view.promises.statuses() == []
+    assert shrunk.one.view.promises.slices.statuses() == []
 
 
 def test_another_beneficiary_takes_over_what_was_freed_for_the_first(shrunk: World) -> None:
@@ -453,7 +453,7 @@ def test_a_pod_that_ended_before_its_record_was_seen_counts_only_at_the_start(sh
     """Else a Job could keep whatever its pods of former times had."""
     ended = shrunk.api.put(replace(shrunk.api.by_name["default", "a-0"], phase="Succeeded"))
     shrinks(shrunk, "a", ended)
-    assert shrunk.one.view.promises.statuses() == []
+    assert shrunk.one.view.promises.slices.statuses() == []
     two = Replica(shrunk.api, shrunk.clock, "vgpu-1")
     two.follow()
     held = ended.grant()
@@ -466,7 +466,7 @@ def test_a_record_is_believed_only_at_the_start(shrunk: World) -> None:
     leave(shrunk, "stranger")
     unseen = Grant("unseen", "n1", {"pod": (Slice("n1-0", HALF, tuple(range(30, 60))),)})
     shrinks(shrunk, "a", grants=[unseen], before=4)
-    assert shrunk.one.view.promises.statuses() == []
+    assert shrunk.one.view.promises.slices.statuses() == []
     two = Replica(shrunk.api, shrunk.clock, "vgpu-1")
     two.follow()
     assert kept(two) == tuple(unseen.slices())
@@ -488,7 +488,7 @@ def test_a_card_that_is_away_for_a_time_is_kept_when_it_is_back(shrunk: World) -
 def test_a_promise_lasts_two_hours_at_most(shrunk: World) -> None:
     shrinks(shrunk, "a", shrunk.api.by_name["default", "a-1"], until=250_000_000_000.0)
     leave(shrunk, "a-1")
-    (status,) = shrunk.one.view.promises.statuses()
+    (status,) = shrunk.one.view.promises.slices.statuses()
     assert status.seconds == 7200.0
     shrunk.one.wait(7201.0)
     shrunk.one.housekeeping.step()
@@ -505,10 +505,10 @@ def test_four_thousand_jobs_with_long_texts_leave_nothing_behind(world: World) -
     long, wrong = record(grants=claims), "[" * (MAX_RECORD + 1)
     jobs = [job(world, f"j{number}", record=wrong if number % 2 else long) for number in range(4000)]
     assert one.view.faults.counts()["resize"] == 2000
-    assert one.view.promises.statuses() == []
+    assert one.view.promises.slices.statuses() == []
     assert one.view.ledger.holdings() == {}
     job(world, "b")
-    assert one.view.promises.statuses() == []
+    assert one.view.promises.slices.statuses() == []
     for made in jobs:
         world.api.remove_job(made.uid)
     assert one.view.faults.counts()["resize"] == 0
@@ -643,7 +643,7 @@ class Storm:
             assert not any(card.crowded for card in node.cards), "something is held twice"
         assert self.promised().keys() <= {
             PromiseHolder(status.node, status.beneficiary)
-            for status in self.world.one.view.promises.statuses()
+            for status in self.world.one.view.promises.slices.statuses()
         }
         for slices in self.promised().values():
             self.counts["kept"] = self.counts.get("kept", 0) + len(slices)
@@ -661,7 +661,7 @@ def test_whatever_happens_a_promise_is_kept_and_nothing_is_given_twice() -> None
     for name in ("a", "b", "c"):
         storm.world.api.remove_job(f"job-{name}")
     assert storm.promised() == {}
-    assert storm.world.one.view.promises.cards() == {"leaving": 0, "kept": 0}
+    assert storm.world.one.view.promises.slices.cards() == {"leaving": 0, "kept": 0}
 
 
 def full_job(world: World) -> list[Pod]:
@@ -715,11 +715,11 @@ def test_a_job_that_was_asked_for_a_checkpoint_makes_room_for_a_higher_priority(
 def test_of_an_evicted_pod_what_it_leaves_for_another_job_is_promised_no_longer(shrunk: World) -> None:
     promises, leaving = shrunk.one.view.promises, shrunk.api.by_name["default", "a-1"]
     promises.withdraw(leaving.uid, shrunk.api.put(of("b", 0)))
-    assert promises.statuses(), "it leaves for the job of that pod"
+    assert promises.slices.statuses(), "it leaves for the job of that pod"
     promises.withdraw(leaving.uid, shrunk.pod("other"))
-    assert promises.statuses() == []
+    assert promises.slices.statuses() == []
     shrinks(shrunk, "a", leaving, gen=2)
-    assert promises.statuses() == []
+    assert promises.slices.statuses() == []
 
 
 def test_what_a_job_is_asked_to_leave_for_a_job_of_the_same_priority_stays_promised(world: World) -> None:

@@ -1,0 +1,273 @@
+"""Slices that are promised to jobs: the pods that are about to leave them, and the holdings of those that are free.
+
+Callers hold the view's lock. Without any promise each call costs one look at an empty dict.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from device_plugin.core.grants import Grant, Slice
+from device_plugin.core.jobs.promise import kept
+from device_plugin.core.ledger import CardState, Holding, Ledger, PromiseHolder
+from device_plugin.core.pods import Pod
+from device_plugin.state.pods import KnownPods
+from device_plugin.state.reports import MOST_NAMED, Reports
+
+# The name of the only container of a promise's grant.
+_CONTAINER = "promise"
+
+
+@dataclass(frozen=True, slots=True)
+class PromiseStatus:
+    """A promise as people see it: slices of one node that are promised to `beneficiary`, until in `seconds`.
+
+    `leaving` are the pods, by namespace and name, that still hold some of what is promised; `kept` is what is held for
+    the beneficiary already.
+    """
+
+    beneficiary: str
+    node: str
+    seconds: float
+    leaving: Sequence[str]
+    kept: Sequence[Slice]
+
+
+@dataclass(slots=True)
+class LeavingPod:
+    """A pod whose slices are promised, and whether they are free of the pod and of its containers."""
+
+    giver: str
+    beneficiary: str
+    node: str
+    slices: tuple[Slice, ...]
+    until: float
+    freed: bool = False
+
+
+@dataclass(slots=True)
+class _Promise:
+    """The promise to one beneficiary on one node: the leaving pods by UID.
+
+    `before` are the pods of the beneficiary that held slices there already.
+    """
+
+    before: frozenset[str]
+    leaving: set[str] = field(default_factory=set)
+
+
+class PromisedSlices:
+    """The promised slices by the pod that leaves them, by beneficiary and by node.
+
+    `beneficiary_of` names the beneficiary that a pod belongs to; `ended` is called with each of which the last promise
+    has ended; `clock` is that of the view.
+    """
+
+    def __init__(
+        self, ledger: Ledger, pods: KnownPods, reports: Reports, beneficiary_of: Callable[[Pod], str],
+        ended: Callable[[str], None], clock: Callable[[], float],
+    ) -> None:  # fmt: skip
+        self._ledger = ledger
+        self._pods = pods
+        self._reports = reports
+        self._beneficiary_of = beneficiary_of
+        self._ended = ended
+        self._clock = clock
+        self.leaving: dict[str, LeavingPod] = {}
+        """The pods whose slices are promised, by UID; `add` and `drop` change it."""
+        # By beneficiary, then by node.
+        self._promises: dict[str, dict[str, _Promise]] = {}
+        self._on_node: dict[str, set[str]] = {}
+        # The beneficiary for whose pods a decision is being made.
+        self._opened = ""
+
+    def __contains__(self, beneficiary: str) -> bool:
+        return beneficiary in self._promises
+
+    def __bool__(self) -> bool:
+        return bool(self._promises)
+
+    # Changes
+
+    def add(self, uid: str, leaving: LeavingPod, before: Callable[[], frozenset[str]]) -> None:
+        """The pod's slices are promised from now on; `before` is called for the first promise of its kind on a node.
+
+        It returns the UIDs of the beneficiary's pods that held slices there already.
+        """
+        self.leaving[uid] = leaving
+        on = self._promises.setdefault(leaving.beneficiary, {})
+        if leaving.node not in on:
+            on[leaving.node] = _Promise(before())
+            self._on_node.setdefault(leaving.node, set()).add(leaving.beneficiary)
+        on[leaving.node].leaving.add(uid)
+
+    def drop(self, uid: str) -> None:
+        """The pod's slices are promised no longer. The promise that they were part of is ended by `hold`."""
+        leaving = self.leaving.pop(uid)
+        self._promises[leaving.beneficiary][leaving.node].leaving.discard(uid)
+
+    def hold(self, beneficiary: str, node: str) -> None:
+        """Hold what is left of a promise, and end it if nobody is leaving for it and nothing was freed."""
+        on = self._promises.get(beneficiary, {})
+        promise = on.get(node)
+        if promise is None or beneficiary == self._opened:
+            return
+        holder, slices = PromiseHolder(node, beneficiary), self._left(beneficiary, node, promise)
+        before = self._ledger.grant(holder)
+        if not slices:
+            self._ledger.release(holder)
+        elif before is None or tuple(before.slices()) != slices:
+            self._ledger.put(self._holding(holder, slices))
+        if not promise.leaving:
+            del on[node]
+            self._on_node[node].discard(beneficiary)
+            if not self._on_node[node]:
+                del self._on_node[node]
+            if not on:
+                del self._promises[beneficiary]
+                self._ended(beneficiary)
+
+    def hold_on(self, node: str) -> None:
+        """Hold what is left of each promise on the node."""
+        for beneficiary in tuple(self._on_node.get(node, ())):
+            self.hold(beneficiary, node)
+
+    @contextmanager
+    def open(self, beneficiary: str) -> Iterator[None]:
+        """A block in which what is kept for the beneficiary is free; then what is left of it is held again."""
+        ledger = self._ledger
+        counts = ledger.gained, ledger.freed
+        self.release(beneficiary, ledger)
+        # Nothing became free for anybody else.
+        ledger.gained, ledger.freed = counts
+        self._opened = beneficiary
+        try:
+            yield
+        finally:
+            self._opened = ""
+            for node in tuple(self._promises.get(beneficiary, ())):
+                self.hold(beneficiary, node)
+
+    def release(self, beneficiary: str, ledger: Ledger) -> Sequence[Holding]:
+        """Release what is kept for the beneficiary, on this ledger or a copy; returns what was held.
+
+        The caller holds the rest again, or rolls it back.
+        """
+        holders = (PromiseHolder(node, beneficiary) for node in self._promises.get(beneficiary, ()))
+        released = [held for holder in holders if (held := ledger.holding(holder)) is not None]
+        for held in released:
+            ledger.release(held.holder)
+        return released
+
+    # Reading
+
+    def leaving_for(self, beneficiary: str) -> Sequence[str]:
+        """The UIDs of the pods whose slices are promised to the beneficiary."""
+        return [uid for promise in self._promises[beneficiary].values() for uid in promise.leaving]
+
+    def is_free(self, node: str, uid: str) -> bool:
+        """True if neither the pod nor a container that outlives it holds its slices."""
+        return self._ledger.grant(uid) is None and self._reports.reported(node, uid) is None
+
+    def holders(self, beneficiary: str, node: str) -> Mapping[str, Sequence[Slice]]:
+        """The slices on a node of the beneficiary's pods, by UID."""
+        state = self._ledger.node(node)
+        found: dict[str, Sequence[Slice]] = {}
+        for holder, holding in state.holdings.items() if state is not None else ():
+            pod = self._pods.get(holder) if holding.grant is not None else None
+            if pod is not None and holding.grant is not None and self._beneficiary_of(pod) == beneficiary:
+                found[pod.uid] = tuple(holding.grant.slices())
+        return found
+
+    # For people
+
+    def notes(self, nodes: Container[str]) -> Mapping[str, str]:
+        """A text that names the job, by node, for each of `nodes` with slices kept for a job."""
+        held = ((node, self._kept_on(node)) for node in self._on_node if node in nodes)
+        return {node: f"slices there are kept for {_few(names)}" for node, names in held if names}
+
+    def summary(self) -> Sequence[str]:
+        """A text for the first MOST_NAMED beneficiaries for which slices are kept now."""
+        names = sorted({name for node in self._on_node for name in self._kept_on(node)})
+        return [f"slices are kept for {name}" for name in names[:MOST_NAMED]]
+
+    def statuses(self) -> Sequence[PromiseStatus]:
+        """All promises, by beneficiary and node."""
+        return [
+            self._status(beneficiary, node, promise)
+            for beneficiary, on in sorted(self._promises.items())
+            for node, promise in sorted(on.items())
+        ]
+
+    def cards(self) -> Mapping[str, int]:
+        """The number of cards with promised slices: `leaving` while pods still hold them, `kept` afterwards."""
+        leaving = {(pod.node, s.card) for pod in self.leaving.values() if not pod.freed for s in pod.slices}
+        held = (
+            self._ledger.grant(PromiseHolder(node, name))
+            for name, on in self._promises.items()
+            for node in on
+        )
+        kept_slices = [s.card for grant in held if grant is not None for s in grant.slices()]
+        return {"leaving": len(leaving), "kept": len(kept_slices)}
+
+    # Holdings
+
+    def _holding(self, holder: PromiseHolder, slices: tuple[Slice, ...]) -> Holding:
+        state, named = self._ledger.node(holder.node), {s.card for s in slices}
+        cards = (each.card for each in (state.cards if state is not None else ()))
+        sizes = {card.uuid: card.size for card in cards if card.uuid in named}
+        grant = Grant(holder.beneficiary, holder.node, {_CONTAINER: slices}, cards=sizes)
+        return Holding(holder=holder, node=holder.node, grant=grant)
+
+    def _left(self, beneficiary: str, node: str, promise: _Promise) -> tuple[Slice, ...]:
+        freed = [s for uid in promise.leaving if self.leaving[uid].freed for s in self.leaving[uid].slices]
+        state = self._ledger.node(node)
+        if not freed or state is None:
+            return ()
+        cores: dict[str, set[int]] = defaultdict(set)
+        for s in freed:
+            cores[s.card].update(s.cores)
+        taken = [
+            s
+            for uid, slices in self.holders(beneficiary, node).items()
+            # A pod that holds promised core groups got them from the promise, though it may have held them before this
+            # process started.
+            if uid not in promise.before or any(not cores[s.card].isdisjoint(s.cores) for s in slices)
+            for s in slices
+        ]
+        holder = PromiseHolder(node, beneficiary)
+        cards = {
+            card.card.uuid: self._without(holder, card) for card in state.cards if card.card.uuid in cores
+        }
+        return kept(freed, taken, cards)
+
+    def _without(self, holder: PromiseHolder, card: CardState) -> CardState:
+        """The state of a card if `holder` held nothing of it."""
+        held = self._ledger.holders(holder.node, card.card.uuid)
+        if holder not in held:
+            return card
+        return CardState.of(
+            card.card, [s for other, slices in held.items() if other != holder for s in slices]
+        )
+
+    def _kept_on(self, node: str) -> Sequence[str]:
+        return sorted(
+            beneficiary for beneficiary in self._on_node[node]
+            if self._ledger.grant(PromiseHolder(node, beneficiary)) is not None
+        )  # fmt: skip
+
+    def _status(self, beneficiary: str, node: str, promise: _Promise) -> PromiseStatus:
+        still = [uid for uid in promise.leaving if not self.leaving[uid].freed]
+        pods = (self._pods.get(uid) for uid in still)
+        until = max(self.leaving[uid].until for uid in promise.leaving)
+        held = self._ledger.grant(PromiseHolder(node, beneficiary))
+        return PromiseStatus(
+            beneficiary, node, max(0.0, until - self._clock()),
+            sorted(f"{pod.namespace}/{pod.name}" for pod in pods if pod is not None),
+            tuple(held.slices()) if held is not None else (),
+        )  # fmt: skip
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:MOST_NAMED]) + (" and others" if len(names) > MOST_NAMED else "")
