@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from device_plugin.cli.access.caller import MAY_I
-from device_plugin.cli.ui import follow, rows
+from device_plugin.cli.ui import follow, rows, watches
 from device_plugin.cli.ui.entries import PageEntries
 from device_plugin.cli.ui.follow import ClusterFollower
 from device_plugin.core.annotations import GROUP, GROUP_SIZE, MAX_REPLICAS, QUEUE
@@ -206,7 +206,7 @@ def test_a_forgotten_history_is_read_anew(fleet: Fleet) -> None:
 def test_rights_that_are_withdrawn_hide_what_they_showed_until_they_are_back(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(follow, "RIGHTS_SECONDS", 0.05)
+    monkeypatch.setattr(watches, "RIGHTS_SECONDS", 0.05)
     fleet.node("n1", 2)
     fleet.pod("a", 4, "n1-0")
     allowed: dict[str, Sequence[str]] = {**ALL}
@@ -246,7 +246,7 @@ def test_pods_are_hidden_while_they_cannot_be_followed_and_shown_again(
 
     sync_pods = PodNews.sync
     monkeypatch.setattr(PodNews, "sync", sync)
-    monkeypatch.setattr(follow, "RIGHTS_SECONDS", 0.05)
+    monkeypatch.setattr(watches, "RIGHTS_SECONDS", 0.05)
     for verb in ("list", "watch"):
         monkeypatch.setattr(Limited, verb, limited(verb))
     fleet.node("n1", 1)
@@ -273,7 +273,7 @@ def test_pods_are_hidden_while_they_cannot_be_followed_and_shown_again(
 def test_rights_of_all_namespaces_that_come_later_are_used_at_the_next_look(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch, rights: Mapping[str, Sequence[str]]
 ) -> None:
-    monkeypatch.setattr(follow, "RIGHTS_SECONDS", 0.05)
+    monkeypatch.setattr(watches, "RIGHTS_SECONDS", 0.05)
     for namespace in ("default", "kube-public"):
         fleet.post(
             f"/api/v1/namespaces/{namespace}/pods", objects.pod("a", {MEM: 4}, schedulerName="vgpu-scheduler")
@@ -314,7 +314,7 @@ def test_the_right_to_list_alone_does_not_change_what_is_followed(
             listed.append(where.namespace)
         return limited_list(limited, kind, where)
 
-    monkeypatch.setattr(follow, "RIGHTS_SECONDS", 0.05)
+    monkeypatch.setattr(watches, "RIGHTS_SECONDS", 0.05)
     limited_list = Limited.list
     fleet.pod("b", 4)
     monkeypatch.setattr(Limited, "create", review)
@@ -343,7 +343,7 @@ def test_a_look_at_rights_that_fails_is_repeated_or_said(
         asked.release()
         raise error
 
-    monkeypatch.setattr(follow, "RIGHTS_SECONDS", 0.05)
+    monkeypatch.setattr(watches, "RIGHTS_SECONDS", 0.05)
     monkeypatch.setattr(Limited, "create", fails)
     with followed(fleet, {"pods": ("default",)}) as entries:
         for _ in range(1 if said else 3):
