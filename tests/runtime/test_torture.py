@@ -17,6 +17,7 @@ RESERVE = 32 * MIB  # as in memory.c: for small allocations
 KILLS = int(os.environ.get("TORTURE_KILLS", "150"))
 ADMISSIONS = int(os.environ.get("TORTURE_ADMISSIONS", "20000"))
 RACERS = 32
+RACES = 10
 
 
 @pytest.fixture
@@ -67,7 +68,11 @@ def test_racing_admissions_stay_within_limit_and_reserve(shipped: Slice, seed: i
     environment = shipped.environment(STUB_PEAK=str(file))
     environment.pop("STUB_LOG")
     command: Command = [shipped.stub.parent / "churn", str(GPU)]
-    assert set(race(command, environment, RACERS, ADMISSIONS // RACERS, seed)) == {0}
+    # On a busy machine the processes of one race may run nearly one after another.
+    for number in range(RACES):
+        assert set(race(command, environment, RACERS, ADMISSIONS // RACERS, seed + number * RACERS)) == {0}
+        if Held.read(file).peak > LIMIT - RESERVE:
+            break
 
     held, usage = Held.read(file), region.read(shipped.region)
     over = held.peak - LIMIT - RESERVE
@@ -77,7 +82,7 @@ def test_racing_admissions_stay_within_limit_and_reserve(shipped: Slice, seed: i
     )
     assert over <= 0
     assert (held.now, sum(usage.used_bytes), usage.live_slots) == (0, 0, 0)
-    assert held.peak > LIMIT - 32 * MIB, "the processes never came near the limit: nothing was tried"
+    assert held.peak > LIMIT - RESERVE, "the processes never came near the limit: nothing was tried"
 
 
 @pytest.mark.timeout(max(120, ADMISSIONS // 1000))
