@@ -105,14 +105,14 @@ class ClusterService(Replica):
     def _loops(self) -> Mapping[str, Callable[[], None]]:
         return {
             "jobs": partial(feed, self._jobs, self._stop, self._view.job_news),
-            "leadership": partial(self._turns, "leadership", TURN_SECONDS, self._leadership.step),
-            "housekeeping": partial(self._turns, "housekeeping", TURN_SECONDS, self._housekeeping.step),
+            "leadership": partial(self._loop.turns, "leadership", TURN_SECONDS, self._leadership.step),
+            "housekeeping": partial(self._loop.turns, "housekeeping", TURN_SECONDS, self._housekeeping.step),
             # Without a heartbeat: a step over all pods may take minutes, and no placement depends on these. A replica
             # that has not listed does not lead.
-            "beginnings": partial(self._every, TURN_SECONDS, self._leadership.begin),
-            "preemption": partial(self._every, TURN_SECONDS, self._preemption.step),
-            "refit": partial(self._every, TURN_SECONDS, self._refit.step),
-            "touch": partial(self._every, TOUCH_SECONDS, self._touch.step),
+            "beginnings": partial(self._loop.every, TURN_SECONDS, self._leadership.begin),
+            "preemption": partial(self._loop.every, TURN_SECONDS, self._preemption.step),
+            "refit": partial(self._loop.every, TURN_SECONDS, self._refit.step),
+            "touch": partial(self._loop.every, TOUCH_SECONDS, self._touch.step),
             "one-cpu": self._stay_together,
             "freeze": self._freeze,
         }

@@ -17,14 +17,13 @@ from device_plugin.core.annotations import QUEUE
 from device_plugin.core.batch import Job
 from device_plugin.core.http_values import App
 from device_plugin.core.jobs.job import JobSpec
-from device_plugin.core.jobs.progress import ContainerName, ProgressReport
 from device_plugin.core.jobs.rates import read_rates
 from device_plugin.core.jobs.reading import job_spec
 from device_plugin.core.jobs.rules import Rules
 from device_plugin.jobs.execute.sender import Sender
 from device_plugin.jobs.execute.writes import Write
 from device_plugin.jobs.plan.dispatcher import Dispatcher
-from device_plugin.jobs.plan.leases import RENEW_SECONDS, PoolLeases
+from device_plugin.jobs.plan.leases import PoolLeases
 from device_plugin.jobs.plan.planners import Planners
 from device_plugin.jobs.plan.round import Rounds
 from device_plugin.jobs.ports import Holdings
@@ -75,7 +74,6 @@ class JobEngine(Replica):
         self._replicas = LiveReplicas(settings.pod_name, settings.lease_namespace)
         self._pod_news, self._node_news = (self._replicas, self._known.pods), (nodes,)
         self._leases = PoolLeases(api, lease, settings.pod_name, clock, _now, self._replicas.names)
-        self._lease_problem = "the Lease was not read yet"
         rules = rules_of(settings)
         rates, _ = read_rates("\n".join(settings.rates))
 
@@ -91,7 +89,14 @@ class JobEngine(Replica):
         )
         self._announcer = Announcer(api, self._known, clock)
         self._gauges = JobGauges(self._known, self._planners, self._leases.dispatches)
-        self._poller = AgentPoller(read_progress, self._on_told, self._plans, ASKED, clock, self._known.on)
+        self._poller = AgentPoller(
+            read_progress,
+            lambda node, told: self._known.receive(node, told, time.time()),
+            self._leases.plans_any,
+            ASKED,
+            clock,
+            self._known.on,
+        )
         self._jobs = ListWatch(api, JOBS, Where(labels=QUEUE))
         self._classes = ListWatch(api, PRIORITY_CLASSES)
         self._lease_watch = ListWatch(api, LEASES, Where(settings.lease_namespace))
@@ -106,18 +111,14 @@ class JobEngine(Replica):
     def _sender(self, leads: Callable[[], bool]) -> Sender:
         return Sender(self._api, self._known, leads, time.monotonic, self._on_write)
 
-    def _plans(self) -> bool:
-        """True if this replica plans, or will as soon as there is something to plan."""
-        return self._leases.dispatches() or bool(self._leases.planned())
-
     def _loops(self) -> Mapping[str, Callable[[], None]]:
         return {
             "priority classes": partial(feed, self._classes, self._stop, self._priorities),
             "jobs": self._watch_jobs,
-            "lease": partial(self._paced, "lease", self._renew),
+            "lease": partial(self._loop.paced, "lease", self._leases.keep),
             "lease watch": partial(feed, self._lease_watch, self._stop, self._leases),
-            "rounds": partial(self._turns, "rounds", LOOK_SECONDS, self._round),
-            "events": partial(self._turns, "events", LOOK_SECONDS, self._announcer.step),
+            "rounds": partial(self._loop.turns, "rounds", LOOK_SECONDS, self._round),
+            "events": partial(self._loop.turns, "events", LOOK_SECONDS, self._announcer.step),
         }
 
     def _watches(self) -> Sequence[ListWatch[Any]]:
@@ -141,9 +142,6 @@ class JobEngine(Replica):
         jobs = FullJobNews(self._view.job_news), self._known
         feed(self._jobs, self._stop, *jobs, doubt=self._known.doubt)
 
-    def _on_told(self, node: str, told: Mapping[ContainerName, ProgressReport]) -> None:
-        self._known.receive(node, told, time.time())
-
     def _on_write(self, write: Write) -> None:
         self._gauges.count(write)
         self._announcer.wrote(write)
@@ -153,18 +151,8 @@ class JobEngine(Replica):
         rounds = [planner.rounds for planner in self._planners.all()]
         self._announcer.planned(rounds, dispatches=self._leases.dispatches())
 
-    def _renew(self) -> float:
-        try:
-            pause = self._leases.renew()
-        except ApiError as error:
-            self._lease_problem = f"the Lease cannot be renewed: {error}"
-            log.warning("%s", self._lease_problem)
-            return RENEW_SECONDS
-        self._lease_problem = ""
-        return pause
-
     def _why_not_ready(self) -> str:
-        missing = (self._known.why_not_synced(), self._view.why_not_synced(), self._lease_problem)
+        missing = (self._known.why_not_synced(), self._view.why_not_synced(), self._leases.problem)
         return "; ".join(why for why in missing if why)
 
     def _join(self) -> None:

@@ -24,10 +24,9 @@ from device_plugin.core.requests import resource_names
 from device_plugin.kube.api import AGENT_LABELS, AGENTS, NODES, PODS, Where
 from device_plugin.state.view import ClusterView
 from device_plugin.wiring.commands import say_listening
-from device_plugin.wiring.loop_health import LoopHealth
+from device_plugin.wiring.loops import Loops
 from device_plugin.wiring.memory import MemoryReturn, malloc_trim
 from device_plugin.wiring.settings import ClusterSettings, JobsSettings, SettingsError
-from device_plugin.wiring.threads import Threads
 
 # Seconds between returns of free memory to the system, after many pods came or went.
 RETURN_SECONDS = 10.0
@@ -54,11 +53,10 @@ class Replica(ABC):
         self._view = view
         self._stop = stop
         self._http_listen = settings.http_listen
-        self._health = LoopHealth(time.monotonic, stuck_seconds)
+        self._loop = Loops(stop, time.monotonic, stuck_seconds)
         self._pods = ListWatch(self._api, PODS)
         self._nodes = ListWatch(self._api, NODES)
         self._agents = ListWatch(self._api, AGENTS, Where(agent_namespace, labels=AGENT_LABELS))
-        self._threads = Threads(stop)
 
     @abstractmethod
     def _main_server(self) -> tuple[str, str, App]:
@@ -87,10 +85,10 @@ class Replica(ABC):
             shown = self._listen(stack)
             stack.callback(self._join)
             for name, run in {**self._common_loops(), **self._loops()}.items():
-                self._threads.spawn(name, run)
+                self._loop.threads.spawn(name, run)
             say_listening(shown)
             self._stop.wait()
-        return 1 if self._threads.failed else 0
+        return 1 if self._loop.threads.failed else 0
 
     def _common_loops(self) -> Mapping[str, Callable[[], None]]:
         view, stop = self._view, self._stop
@@ -100,14 +98,15 @@ class Replica(ABC):
             "pods": partial(feed, self._pods, stop, *pods, doubt=view.pod_news.doubt),
             "nodes": partial(feed, self._nodes, stop, *nodes, doubt=view.node_news.doubt),
             "agents": partial(feed, self._agents, stop, self._poller),
-            "ask agents": self._ask_agents,
-            "memory": partial(self._every, RETURN_SECONDS, memory.step),
+            # Its hanging does no harm: what agents say becomes stale then, and nothing rests on it alone.
+            "ask agents": partial(self._loop.again, lambda: self._poller.step()),
+            "memory": partial(self._loop.every, RETURN_SECONDS, memory.step),
         }
 
     def _listen(self, stack: ExitStack) -> str:
         """Begin to serve; returns the addresses with their names."""
         name, listen, app = self._main_server()
-        operations = probes(self._health.why_not_alive, self._why_not_ready, self._metrics())
+        operations = probes(self._loop.why_not_alive, self._why_not_ready, self._metrics())
         addresses = (
             self._served(stack, app, listen, http.SILENCE_SECONDS),
             self._served(stack, operations, self._http_listen, http.UNTRUSTED_SECONDS),
@@ -120,35 +119,9 @@ class Replica(ABC):
         except (OSError, ValueError) as error:
             raise SettingsError(f"cannot listen on {listen}: {error}") from error
 
-    def _ask_agents(self) -> None:
-        # Not among the loops that may hang: what the agents say becomes stale then, and nothing rests on it alone.
-        pause = 0.0
-        while not self._stop.wait(pause):
-            pause = self._poller.step()
-
-    def _turns(self, name: str, seconds: float, step: Callable[[], None]) -> None:
-        """Call `step` now and every `seconds`; if a call does not return, /healthz says so."""
-
-        def turn() -> float:
-            step()
-            return seconds
-
-        self._paced(name, turn)
-
-    def _paced(self, name: str, step: Callable[[], float]) -> None:
-        """Call `step` now, and again after the seconds that it returns; if it does not return, /healthz says so."""
-        while not self._stop.is_set():
-            self._health.turn(name)
-            self._stop.wait(step())
-
-    def _every(self, seconds: float, step: Callable[[], None]) -> None:
-        """Call `step` every `seconds`, however long it takes."""
-        while not self._stop.wait(seconds):
-            step()
-
     def _join(self) -> None:
         self._stop.set()
         watches: list[ListWatch[Any]] = [self._pods, self._nodes, self._agents, *self._watches()]
         for watch in watches:
             watch.interrupt()
-        self._threads.join()
+        self._loop.threads.join()

@@ -71,6 +71,8 @@ class PoolLeases:
         self._was_dispatcher = False
         # By number: the pool that has it by a note, and until when planners may act by that note once it is replaced.
         self._noted: dict[int, tuple[str, float]] = {}
+        self.problem = "the Lease was not read yet"
+        """Why the Leases are not kept, as text; empty if they are."""
         self._wanted: Collection[str] | None = None
         self._decided = False
 
@@ -117,7 +119,22 @@ class PoolLeases:
         candidate = self._candidates.get(number)
         return candidate is not None and candidate.leads()
 
+    def plans_any(self) -> bool:
+        """True if this replica plans, or will as soon as there is something to plan."""
+        return self.dispatches() or bool(self.planned())
+
     # Leases
+
+    def keep(self) -> float:
+        """Renew the Leases, as `renew` does; an error is the `problem` until the next call."""
+        try:
+            pause = self.renew()
+        except ApiError as error:
+            self.problem = f"the Lease cannot be renewed: {error}"
+            log.warning("%s", self.problem)
+            return RENEW_SECONDS
+        self.problem = ""
+        return pause
 
     def renew(self) -> float:
         """Renew the Leases of this replica, and take those that are its share; returns when to call again, in seconds.

@@ -21,7 +21,7 @@ from device_plugin.jobs.plan.leases import (
     PoolLeases,
 )
 from device_plugin.kube.api import Kind, Named, Object
-from device_plugin.kube.errors import ApiError, UnknownError
+from device_plugin.kube.errors import UnknownError
 from device_plugin.kube.leases import LEASES, Lease
 from tests.jobs.pools_world import LEASE
 from tests.jobs.world import JobApi
@@ -92,11 +92,8 @@ class Cluster:
             return
         if leases.dispatches():
             leases.want(self.wanted)
-        pause = RENEW_SECONDS
-        try:
-            pause = leases.renew()
-        except ApiError:
-            assert name in self.cut
+        pause = leases.keep()
+        assert bool(leases.problem) == (name in self.cut)
         self.held()
         self._at(pause, lambda: self._turn(name, leases))
 

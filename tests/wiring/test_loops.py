@@ -1,11 +1,13 @@
 """Which loops hang."""
 
-from device_plugin.wiring.loop_health import LoopHealth
+import threading
+
+from device_plugin.wiring.loops import Loops
 
 
 def test_a_loop_that_hangs_is_named() -> None:
     now = 0.0
-    health = LoopHealth(lambda: now, 120.0)
+    health = Loops(threading.Event(), lambda: now, 120.0)
     health.turn("rounds")
     assert health.why_not_alive() == ""
     now = 120.0

@@ -1,0 +1,55 @@
+"""The loops of a service: each runs in a thread of its own, and /healthz fails if one of them hangs."""
+
+import threading
+from collections.abc import Callable
+
+from device_plugin.wiring.threads import Threads
+
+
+class Loops:
+    """Runs functions until `stop` is set. A loop hangs if it has not turned for `stuck_seconds`."""
+
+    def __init__(self, stop: threading.Event, clock: Callable[[], float], stuck_seconds: float) -> None:
+        self._stop = stop
+        self._clock = clock
+        self._stuck_seconds = stuck_seconds
+        self._turned: dict[str, float] = {}
+        self.threads = Threads(stop)
+
+    def turns(self, name: str, seconds: float, step: Callable[[], None]) -> None:
+        """Call `step` now and every `seconds`; if a call does not return, `why_not_alive` says so."""
+
+        def turn() -> float:
+            step()
+            return seconds
+
+        self.paced(name, turn)
+
+    def paced(self, name: str, step: Callable[[], float]) -> None:
+        """Call `step` now, and again after the seconds that it returns; if it hangs, `why_not_alive` says so."""
+        while not self._stop.is_set():
+            self.turn(name)
+            self._stop.wait(step())
+
+    def every(self, seconds: float, step: Callable[[], None]) -> None:
+        """Call `step` every `seconds`, however long it takes."""
+        while not self._stop.wait(seconds):
+            step()
+
+    def again(self, step: Callable[[], float]) -> None:
+        """Call `step` now, and again after the seconds that it returns, however long it takes."""
+        pause = 0.0
+        while not self._stop.wait(pause):
+            pause = step()
+
+    def turn(self, name: str) -> None:
+        """Record a turn of a loop."""
+        self._turned[name] = self._clock()
+
+    def why_not_alive(self) -> str:
+        """The loops that hang, as text; empty if none does."""
+        now = self._clock()
+        ages = sorted((loop, now - at) for loop, at in list(self._turned.items()))
+        return "; ".join(
+            f"{loop} has not turned for {age:.0f} s" for loop, age in ages if age >= self._stuck_seconds
+        )
