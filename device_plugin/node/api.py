@@ -4,16 +4,21 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from device_plugin.core import annotations
+from device_plugin.core.annotations import MAX_CARDS
 from device_plugin.core.events import Event
 from device_plugin.core.pods import Node, Pod
 from device_plugin.kube.api import NODES, PODS, Api, Kind, Named, Ref
 from device_plugin.kube.errors import ApiError, GoneError
-from device_plugin.node.event_budget import EventBudget
 
 log = logging.getLogger(__name__)
+
+# Events of one reason that may be posted at once: one for each card. Then one more every REFILL_SECONDS.
+BURST = MAX_CARDS
+REFILL_SECONDS = 300.0
 
 
 class NodeApi:
@@ -70,3 +75,31 @@ class NodeApi:
             self._api.post_event(kind, of, event, message, warning=event.about.warning)
         except ApiError as error:
             log.warning("event %s: %s", event, error)
+
+
+@dataclass(slots=True)
+class _Bucket:
+    left: float
+    at: float
+
+
+class EventBudget:
+    """Bounds the events about the node: a fault that comes and goes would write them without end.
+
+    A token bucket for each reason. `clock` is monotonic, in seconds. Safe only under the caller's lock.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._buckets: dict[Event, _Bucket] = {}
+
+    def take(self, event: Event) -> bool:
+        """True if an event of this reason may be posted now, which is then charged."""
+        now = self._clock()
+        bucket = self._buckets.setdefault(event, _Bucket(BURST, now))
+        bucket.left = min(BURST, bucket.left + (now - bucket.at) / REFILL_SECONDS)
+        bucket.at = now
+        if bucket.left < 1:
+            return False
+        bucket.left -= 1
+        return True

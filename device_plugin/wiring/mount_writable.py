@@ -15,7 +15,7 @@ from pathlib import Path
 
 from device_plugin.adapters import mounts
 from device_plugin.core.errors import VgpuError
-from device_plugin.node.writable import CONTAINER_BYTES, FOLDER, KINDS, MOST_CONTAINERS, room
+from device_plugin.node.slices.writable import CONTAINER_BYTES, FOLDER, KINDS, MOST_CONTAINERS, room
 
 log = logging.getLogger(__name__)
 

@@ -25,32 +25,32 @@ from device_plugin.core.pods import Pod
 from device_plugin.core.requests import resource_names
 from device_plugin.kube.api import PODS, Change, Where
 from device_plugin.node import ports
-from device_plugin.node.advertise import Advertiser
-from device_plugin.node.agent import AgentLoop
-from device_plugin.node.allocate import Allocator
 from device_plugin.node.api import NodeApi
-from device_plugin.node.covered import CoveredSlices
-from device_plugin.node.discover import Discovery, SharedCards
-from device_plugin.node.inject import Injector
-from device_plugin.node.kernel_checks import KernelChecks
-from device_plugin.node.kernel_figures import KernelFigures
-from device_plugin.node.kernel_limits import KernelLimits
-from device_plugin.node.meter import Meter
-from device_plugin.node.other_plugins import OtherPlugins
-from device_plugin.node.pods import NodePods
-from device_plugin.node.preflight import Preflight
-from device_plugin.node.publish import Publisher
-from device_plugin.node.reclaim import Reclaimer
-from device_plugin.node.records import Records
-from device_plugin.node.refused import RefusedStarts
-from device_plugin.node.render_scan import RenderScan
-from device_plugin.node.tickets import not_advertised, resources
-from device_plugin.node.unaccounted import UnaccountedMemory
-from device_plugin.node.unenforced import UnenforcedSlices
+from device_plugin.node.checks.covered import CoveredSlices
+from device_plugin.node.checks.kernel_checks import KernelChecks
+from device_plugin.node.checks.kernel_figures import KernelFigures
+from device_plugin.node.checks.kernel_limits import KernelLimits
+from device_plugin.node.checks.other_plugins import OtherPlugins
+from device_plugin.node.checks.preflight import Preflight
+from device_plugin.node.checks.refused import RefusedStarts
+from device_plugin.node.checks.render_scan import RenderScan
+from device_plugin.node.checks.unaccounted import UnaccountedMemory
+from device_plugin.node.checks.unenforced import UnenforcedSlices
+from device_plugin.node.slices.pods import NodePods
+from device_plugin.node.slices.records import Records
+from device_plugin.node.slices.tickets import not_advertised, resources
+from device_plugin.node.slices.writable import WritableFiles
+from device_plugin.node.stages.advertise import Advertiser
+from device_plugin.node.stages.agent import AgentLoop
+from device_plugin.node.stages.allocate import Allocator
+from device_plugin.node.stages.discover import Discovery, SharedCards
+from device_plugin.node.stages.inject import Injector
+from device_plugin.node.stages.meter import Meter
+from device_plugin.node.stages.publish import Publisher
+from device_plugin.node.stages.reclaim import Reclaimer
 from device_plugin.node.vendors.hygon import Hygon
 from device_plugin.node.vendors.port import Machine, Vendor
 from device_plugin.node.vendors.rocm import Rocm
-from device_plugin.node.writable import WritableFiles
 from device_plugin.wiring import nodes_file
 from device_plugin.wiring.build_info import with_build_info
 from device_plugin.wiring.commands import say_listening

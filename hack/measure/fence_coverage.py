@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from device_plugin.core.events import Event
-from device_plugin.node.kernel_checks import LOOK_SECONDS
-from device_plugin.node.unenforced import START_SECONDS, SURE_SECONDS
-from device_plugin.node.writable import USAGE
+from device_plugin.node.checks.kernel_checks import LOOK_SECONDS
+from device_plugin.node.checks.unenforced import START_SECONDS, SURE_SECONDS
+from device_plugin.node.slices.writable import USAGE
 from hack.generate.reference import tables
 from tests.node.kfd_tree import KfdTree
 from tests.node.looping import Looping

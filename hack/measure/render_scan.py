@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from device_plugin.adapters.processes import OPEN_FILES, ProcProcesses
-from device_plugin.node.kernel_checks import LOOK_SECONDS
-from device_plugin.node.render_scan import CONTAINER_PROCESSES, RenderScan
+from device_plugin.node.checks.kernel_checks import LOOK_SECONDS
+from device_plugin.node.checks.render_scan import CONTAINER_PROCESSES, RenderScan
 
 SMALL_FILES = 8
 MOST_PERCENT = 1.0

@@ -16,7 +16,7 @@ from device_plugin.adapters.probes import probes
 from device_plugin.core.jobs.progress import MOST, Progress, ProgressReport
 from device_plugin.core.loads import Load
 from device_plugin.core.metrics import CARD, SLICE, Reading
-from device_plugin.node.meter import CHECKPOINTS, PROGRESS_DONE, PROGRESS_GOAL
+from device_plugin.node.stages.meter import CHECKPOINTS, PROGRESS_DONE, PROGRESS_GOAL
 from tests.exposed import reading
 
 GIB = 1 << 30

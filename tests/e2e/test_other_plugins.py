@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from device_plugin.node.other_plugins import RETURN_SECONDS
+from device_plugin.node.checks.other_plugins import RETURN_SECONDS
 from tests.e2e import nodes, service
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.machines import Machines

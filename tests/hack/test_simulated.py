@@ -2,8 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from device_plugin.node.discover import Discovery, LocalCard
+from device_plugin.node.stages.discover import Discovery
 from device_plugin.node.vendors.hygon import Hygon
+from device_plugin.node.vendors.local_card import LocalCard
 from device_plugin.node.vendors.port import CardSlice
 from device_plugin.wiring.commands import main
 from hack.simulated.cards import SimulatedMachine

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from device_plugin.core.jobs.pools import MOST_POOLS
-from device_plugin.node.inject import CARD_VARIABLES
+from device_plugin.node.stages.inject import CARD_VARIABLES
 from device_plugin.node.vendors.host_stack import CARD_NODE
 from device_plugin.wiring.settings import ClusterSettings, JobsSettings, NodeSettings, load
 from hack.embedded.apiserver import EmbeddedApiServer

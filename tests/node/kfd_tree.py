@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from device_plugin.node.discover import LocalCard
+from device_plugin.node.vendors.local_card import LocalCard
 from vgpu_runtime import sim
 from vgpu_runtime.sim.processes import PROCESSES
 

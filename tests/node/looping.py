@@ -6,18 +6,18 @@ from pathlib import Path
 
 from device_plugin.core.cards import Inventory, ReportedSlice
 from device_plugin.core.machine import KubeletError
-from device_plugin.node.advertise import Advertiser
-from device_plugin.node.agent import TURN_SECONDS, AgentLoop
-from device_plugin.node.covered import CoveredSlices
-from device_plugin.node.kernel_checks import LOOK_SECONDS, KernelChecks
-from device_plugin.node.kernel_figures import KernelFigures
-from device_plugin.node.meter import Meter
-from device_plugin.node.other_plugins import OtherPlugins
-from device_plugin.node.preflight import Preflight
-from device_plugin.node.publish import Publisher
-from device_plugin.node.render_scan import RenderScan
-from device_plugin.node.unaccounted import UnaccountedMemory
-from device_plugin.node.unenforced import UnenforcedSlices
+from device_plugin.node.checks.covered import CoveredSlices
+from device_plugin.node.checks.kernel_checks import LOOK_SECONDS, KernelChecks
+from device_plugin.node.checks.kernel_figures import KernelFigures
+from device_plugin.node.checks.other_plugins import OtherPlugins
+from device_plugin.node.checks.preflight import Preflight
+from device_plugin.node.checks.render_scan import RenderScan
+from device_plugin.node.checks.unaccounted import UnaccountedMemory
+from device_plugin.node.checks.unenforced import UnenforcedSlices
+from device_plugin.node.stages.advertise import Advertiser
+from device_plugin.node.stages.agent import TURN_SECONDS, AgentLoop
+from device_plugin.node.stages.meter import Meter
+from device_plugin.node.stages.publish import Publisher
 from tests.node.parts import Parts, Peer
 
 COVER = "50 10 0:99 / /usr/local/vgpu rw - tmpfs tmpfs rw"

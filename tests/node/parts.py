@@ -13,19 +13,21 @@ from device_plugin.core.grants import Grant, Slice
 from device_plugin.core.machine import Holder, KubeletError
 from device_plugin.core.pods import Container, ContainerKind, Node, Pod
 from device_plugin.kube.errors import GoneError
-from device_plugin.node.allocate import Allocator
 from device_plugin.node.api import NodeApi
-from device_plugin.node.discover import Discovery, LocalCard, SharedCards
-from device_plugin.node.inject import Injector, cdi_name
-from device_plugin.node.kernel_limits import KernelLimits
-from device_plugin.node.pods import NodePods
-from device_plugin.node.reclaim import Reclaimer
-from device_plugin.node.records import Records
-from device_plugin.node.refused import RefusedStarts
+from device_plugin.node.checks.kernel_limits import KernelLimits
+from device_plugin.node.checks.refused import RefusedStarts
+from device_plugin.node.slices.pods import NodePods
+from device_plugin.node.slices.records import Records
+from device_plugin.node.slices.tickets import cdi_name
+from device_plugin.node.slices.writable import FOLDER, KINDS, WritableFiles, room
+from device_plugin.node.stages.allocate import Allocator
+from device_plugin.node.stages.discover import Discovery, SharedCards
+from device_plugin.node.stages.inject import Injector
+from device_plugin.node.stages.reclaim import Reclaimer
 from device_plugin.node.vendors.hygon import Hygon
+from device_plugin.node.vendors.local_card import LocalCard
 from device_plugin.node.vendors.port import Machine, Vendor
 from device_plugin.node.vendors.rocm import Rocm
-from device_plugin.node.writable import FOLDER, KINDS, WritableFiles, room
 from hack.embedded.runtime.cdi import Edits, read_spec
 from hack.simulated.cards import SimulatedMachine
 from tests.builders.cards import CARDS, MEM

@@ -9,8 +9,7 @@ from device_plugin.core.events import Event
 from device_plugin.core.pods import Pod
 from device_plugin.kube.api import Api
 from device_plugin.kube.errors import UnknownError
-from device_plugin.node.api import NodeApi
-from device_plugin.node.event_budget import BURST, REFILL_SECONDS
+from device_plugin.node.api import BURST, REFILL_SECONDS, NodeApi
 
 
 class Events:

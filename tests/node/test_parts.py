@@ -11,12 +11,12 @@ import pytest
 
 from device_plugin.core.cards import Card, Inventory
 from device_plugin.core.grants import Slice
-from device_plugin.node.claims import blocking_record
-from device_plugin.node.discover import Discovery
-from device_plugin.node.preflight import Preflight
-from device_plugin.node.publish import LAST_DELAY, LOOK_SECONDS, Publisher
-from device_plugin.node.records import Record, Records
-from device_plugin.node.tickets import not_advertised, resources, unhealthy
+from device_plugin.node.checks.preflight import Preflight
+from device_plugin.node.slices.claims import blocking_record
+from device_plugin.node.slices.records import Record, Records
+from device_plugin.node.slices.tickets import not_advertised, resources, unhealthy
+from device_plugin.node.stages.discover import Discovery
+from device_plugin.node.stages.publish import LAST_DELAY, LOOK_SECONDS, Publisher
 from device_plugin.node.vendors.port import FoundCard, Scan
 from device_plugin.node.vendors.rocm import KfdCard, Rocm
 from tests.node.parts import PREFIXES, Peer

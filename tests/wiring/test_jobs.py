@@ -19,7 +19,7 @@ from device_plugin.core.metrics import Reading
 from device_plugin.jobs.plan.leases import PoolLeases
 from device_plugin.kube.api import JOBS, NODES, PODS, Ref
 from device_plugin.kube.leases import LEASES
-from device_plugin.node.meter import PROGRESS_DONE, PROGRESS_GOAL
+from device_plugin.node.stages.meter import PROGRESS_DONE, PROGRESS_GOAL
 from device_plugin.wiring import jobs
 from device_plugin.wiring.settings import JobsSettings, KubeSettings, SettingsError
 from hack.embedded.apiserver import EmbeddedApiServer

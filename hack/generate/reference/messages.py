@@ -36,7 +36,7 @@ PROBLEMS = {
     "Of requests": ("core/placement/place.py",),
     "Of groups and roles": ("core/roles.py", "allocator/gangs/groups.py"),
     "Of settings": ("wiring/settings_checks.py",),
-    "Of nodes": ("node/preflight.py", "node/other_plugins.py", "node/tickets.py"),
+    "Of nodes": ("node/checks/preflight.py", "node/checks/other_plugins.py", "node/slices/tickets.py"),
 }
 _UNCOUNTED = (
     "the file in which the use of the slice is counted cannot be used",

@@ -8,7 +8,7 @@ import msgspec
 from device_plugin.core.annotations import KEYS
 from device_plugin.core.events import AGENT, CLUSTER, COMMANDS, ENGINE, Event
 from device_plugin.core.reasons import Reason
-from device_plugin.node.event_budget import BURST, REFILL_SECONDS
+from device_plugin.node.api import BURST, REFILL_SECONDS
 from device_plugin.wiring.settings import ClusterSettings, JobsSettings, NodeSettings, settings_of
 from vgpu_runtime.paths import SOURCES
 

@@ -20,7 +20,7 @@ def test_a_device_that_no_spec_defines_is_tried_again_whatever_the_restart_polic
 
 
 def test_a_spec_that_is_moved_in_is_read_when_another_file_goes(node: Node) -> None:
-    """So several are read at once: CdiReload in device_plugin/node/inject.py."""
+    """So several are read at once: CdiReload in device_plugin/node/stages/inject.py."""
     plugin = node.plugin(node.mem, 2)
     plugin.aside = node.folders.cdi / "aside"
     plugin.aside.mkdir()

@@ -1,6 +1,6 @@
 /*
  * HIP takes ROC_GLOBAL_CU_MASK for the units that it may use, and so for how many there are; HSA does not look at it.
- * The container's CDI spec sets it (device_plugin/node/inject.py). A program that is started with a cleared environment
+ * The container's CDI spec sets it (device_plugin/node/stages/inject.py). A program that is started with a cleared environment
  * gets it here. It is a hint: what holds a queue to its units is its mask.
  */
 #include <string.h>

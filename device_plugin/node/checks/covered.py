@@ -1,0 +1,224 @@
+"""Covered slices: containers in which a later mount hides the files that we mounted, so that no limit holds.
+
+Admission refuses what is known to do this. This is the second fence, which needs no admission: it looks at what the
+kernel has mounted, soon after a container started and then every half minute.
+
+A container that runs and has none of our files was started without them: the CDI of its runtime is off. Its author
+is not at fault, so the event is one of the node.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+
+from device_plugin.core.events import Event
+from device_plugin.core.pods import Pod
+from device_plugin.node.api import NodeApi
+from device_plugin.node.checks import mountinfo
+from device_plugin.node.checks.mountinfo import Mounted, Origin
+from device_plugin.node.ports import HostProcesses
+from device_plugin.node.slices.records import Record, Records
+
+log = logging.getLogger(__name__)
+
+# Seconds between looks at all containers. Only a privileged process could cover files after the start, or a volume that
+# gets mounts from the host.
+LOOK_SECONDS = 30.0
+# A container that is about to start is looked at in each turn for SOON_SECONDS, and then, until its processes are seen,
+# every SEEK_SECONDS for START_SECONDS.
+SOON_SECONDS, START_SECONDS, SEEK_SECONDS = 5.0, 30.0, 3.0
+# A file counts as covered after it was seen so for this long: a runtime that is still mounting shows only some of our
+# files, or the old root over the new one, for seconds on a busy machine.
+SURE_SECONDS = 15.0
+# The problem of a container with too many mounts: one of those that were not read may cover our files.
+UNREAD = "its pod has so many mounts that not all were read"
+# Least seconds between two events that a runtime does not use our specs: any tenant can make a container look so.
+NOT_MOUNTED_SECONDS = 3600.0
+Files = Sequence[tuple[Path, str]]
+"""For each file its path on this machine, and in the container."""
+
+
+@dataclass(slots=True)
+class _Container:
+    """The state of a container. `record` is the record of its last start, which was first seen at `started`.
+
+    `identified`: one of its processes was seen since. `suspected` is the time when a cover was first seen, `bare` that
+    when it was first seen to run with none of our files.
+    """
+
+    record: Record
+    started: float
+    identified: bool = False
+    suspected: float | None = None
+    bare: float | None = None
+    covered: bool = False
+
+
+class CoveredSlices:
+    """Finds containers whose files are covered; they stay so until their record goes, as volumes never change."""
+
+    def __init__(
+        self,
+        records: Records,
+        files: Callable[[Record], Files],
+        processes: HostProcesses,
+        api: NodeApi,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._records = records
+        self._files = files
+        self._processes = processes
+        self._api = api
+        self._clock = clock
+        self._next = self._looked = clock()
+        # By pod UID and container name.
+        self._containers: dict[tuple[str, str], _Container] = {}
+        self._told_of_runtime = -inf
+        # By pod UID: hashes of mountinfo texts without a cover. All processes of a container have one text.
+        self._sound: dict[str, set[int]] = {}
+
+    def found(self) -> tuple[Record, ...]:
+        """Containers that are covered."""
+        return tuple(each.record for each in list(self._containers.values()) if each.covered)
+
+    def step(self) -> None:
+        """Check the containers that are due."""
+        now = self._clock()
+        self._note_starts(now)
+        everyone = now >= self._next
+        due = [
+            each
+            for each in self._containers.values()
+            if not each.covered and (everyone or self._is_new(each, now))
+        ]
+        if everyone:
+            self._next = now + LOOK_SECONDS
+        if not due:
+            return
+        self._looked = now
+        self._processes.look()
+        own = mountinfo.parse(self._processes.own_mounts())
+        sound: dict[str, set[int]] = {}
+        by_pod: dict[str, list[_Container]] = {}
+        for each in due:
+            by_pod.setdefault(each.record.pod, []).append(each)
+        for pod, members in by_pod.items():
+            sound[pod] = self._look(members, own, self._sound.get(pod, set()))
+        self._sound = sound if everyone else self._sound | sound
+
+    def _note_starts(self, now: float) -> None:
+        """Record new starts of containers: PreStartContainer writes a new record before each start."""
+        before, found = self._containers, {}
+        for record in self._records.all():
+            each = found[record.key] = before.get(record.key) or _Container(record, now)
+            if each.record is not record:
+                each.record, each.started, each.identified, each.bare = record, now, False, None
+        self._containers = found
+
+    def _is_new(self, container: _Container, now: float) -> bool:
+        age = now - container.started
+        unsure = container.bare is not None and now - container.bare <= SURE_SECONDS
+        if age < SOON_SECONDS or container.suspected is not None or unsure:
+            return True
+        return age < START_SECONDS and not container.identified and now - self._looked >= SEEK_SECONDS
+
+    def _look(self, containers: Sequence[_Container], own: Sequence[Mounted], known: set[int]) -> set[int]:
+        """Check a few processes of each container of one pod; returns the hashes of mountinfo texts without a cover.
+
+        A text of which the hash is `known` to be sound is not read again.
+        """
+        wanted = {each.record.key: self._wanted(each.record, own) for each in containers}
+        wrong: dict[tuple[str, str], str] = {}
+        bare: set[tuple[str, str]] = set()
+        sound: set[int] = set()
+        unread = False
+        for process in self._processes.of(containers[0].record.pod):
+            found = self._processes.mounts(process)
+            if found is None:
+                continue
+            text, whole = found
+            unread = unread or not whole
+            digest = hash(text)
+            if digest in known or digest in sound:
+                sound.add(digest)
+                continue
+            mounts = mountinfo.parse(text)
+            container = next((each for each in containers if _shows(mounts, wanted[each.record.key])), None)
+            why = ""
+            if container is not None:
+                container.identified = True
+                why = mountinfo.problem(mounts, wanted[container.record.key]) or ("" if whole else UNREAD)
+            without = _without(containers, mounts, wanted) if container is None and whole else set()
+            bare |= without
+            if container is not None and why:
+                wrong[container.record.key] = why
+            elif whole and not without:
+                sound.add(digest)
+        for each in containers:
+            self._judge_runtime(each, each.record.key in bare and not each.identified)
+            unseen = unread and not each.identified
+            self._judge(each, wrong.get(each.record.key, UNREAD if unseen else ""))
+        return sound
+
+    def _judge(self, container: _Container, why: str) -> None:
+        now = self._clock()
+        if not why:
+            container.suspected = None
+        elif container.suspected is None:
+            container.suspected = now
+        elif now - container.suspected >= SURE_SECONDS:
+            container.suspected, container.covered = None, True
+            self._tell(container.record, why)
+
+    def _judge_runtime(self, container: _Container, bare: bool) -> None:
+        now, record = self._clock(), container.record
+        if not bare:
+            container.bare = None
+        elif container.bare is None:
+            container.bare = now
+        elif now - container.bare >= SURE_SECONDS and now - self._told_of_runtime >= NOT_MOUNTED_SECONDS:
+            self._told_of_runtime = now
+            text = (
+                f"container {record.container} of pod {record.namespace}/{record.pod_name} runs without its card: the"
+                " container runtime did not read our CDI spec. See that its configuration has CDI on (containerd 1.7:"
+                " enable_cdi = true), then create the pod again"
+            )
+            log.error("%s", text)
+            self._api.node_event(Event.CDI_OFF, text)
+
+    def _wanted(self, record: Record, own: Sequence[Mounted]) -> list[tuple[Origin, str]]:
+        """The files that the container was started with, which may be fewer under an older agent."""
+        written = ((source, path) for source, path in self._files(record) if source.exists())
+        files = ((mountinfo.origin(own, str(source)), path) for source, path in written)
+        return [(origin, path) for origin, path in files if origin is not None]
+
+    def _tell(self, record: Record, why: str) -> None:
+        text = (
+            f"container {record.container}: {why}: its limits may not hold."
+            f" {'Use fewer mounts' if why == UNREAD else 'Remove the volume mount that does this'},"
+            " and create the pod again"
+        )
+        log.error("pod %s/%s: %s", record.namespace, record.pod_name, text)
+        self._api.pod_event(Pod(record.namespace, record.pod_name, record.pod), Event.SLICE_COVERED, text)
+
+
+def _without(
+    containers: Sequence[_Container],
+    mounts: Sequence[Mounted],
+    wanted: Mapping[tuple[str, str], Sequence[tuple[Origin, str]]],
+) -> set[tuple[str, str]]:
+    """The containers that the process may be of though it has none of their files."""
+    return {
+        each.record.key
+        for each in containers
+        if wanted[each.record.key] and not each.identified and mountinfo.is_of(mounts, *each.record.key)
+    }
+
+
+def _shows(mounts: Sequence[Mounted], wanted: Iterable[tuple[Origin, str]]) -> bool:
+    """True if any of the files is mounted: then this is a process of the container that they are for."""
+    origins = {origin for origin, _ in wanted}
+    return any((mount.device, mount.root) in origins for mount in mounts)

@@ -1,0 +1,41 @@
+"""Kernel limits: the kernel itself holds a pod to its card memory, behind the library, where it can.
+
+Linux ≥ 6.14 with cgroup v2 counts the card memory of a cgroup (dmem.max, by the driver's name of the memory). The pod's
+cgroup is there before its containers are; theirs is not. So the limit is that of all slices of the pod on the card.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+
+from device_plugin.core.enforcement import Enforcement
+from device_plugin.core.grants import Slice
+from device_plugin.node.ports import PodCgroups
+from device_plugin.node.vendors.local_card import LocalCard
+from vgpu_runtime.rocm import RESERVE_BYTES
+
+log = logging.getLogger(__name__)
+
+MIB = 1 << 20
+
+
+class KernelLimits:
+    """Limits pods that hold cards of a family in the mode `enforce` or `kill`. Safe from any thread."""
+
+    def __init__(self, cards: Callable[[], Mapping[str, LocalCard]], cgroups: PodCgroups) -> None:
+        self._cards = cards
+        self._cgroups = cgroups
+        self._said: set[str] = set()
+
+    def limit(self, pod: str, slices: Iterable[Slice]) -> None:
+        """Limit the card memory of the pod of this UID to its slices. A failure is logged, and the pod starts."""
+        cards, limits = self._cards(), dict[str, int]()
+        for s in slices:
+            local = cards.get(s.card)
+            if local is None or local.enforcement is Enforcement.OBSERVE:
+                continue
+            memory = local.vendor.memory_region(local.card)
+            limits[memory] = limits.get(memory, 0) + s.mem_mib * MIB + RESERVE_BYTES
+        why = self._cgroups.limit_card_memory(pod, limits) if limits else ""
+        if why and why not in self._said:
+            self._said.add(why)
+            log.warning("the kernel does not limit the card memory of pods: %s", why)

@@ -1,0 +1,187 @@
+"""Other device plugins: which of our resources another one serves on this node, and when it has gone.
+
+Two plugins may register one resource with the kubelet. Pods then get devices of whichever did so last, which may not be
+the plugin that the cluster counts with, and neither plugin learns of it. The other plugin keeps such a resource: ours
+withdraws the family on this node. Device IDs show whose a resource is, for ours are tickets with names of their own;
+counts show nothing, because both plugins see the same cards.
+
+The kubelet knows a plugin by its resource alone. When a stream of ours ends that another plugin has replaced, because
+our process does, it drops the other plugin, which does not notice. So the next agent registers that one again.
+"""
+
+import json
+import logging
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import astuple, dataclass
+from pathlib import Path
+from typing import Protocol
+
+from device_plugin.core.machine import KubeletError
+from device_plugin.core.pods import Node
+from device_plugin.core.requests import family_of, resource_names
+from device_plugin.node.ports import PodResources
+from device_plugin.node.slices.records import write_file
+from device_plugin.node.slices.tickets import Resource
+
+log = logging.getLogger(__name__)
+
+# Seconds in which every plugin registers again with a kubelet that restarted.
+RETURN_SECONDS = 30.0
+_MOST_ID = 63
+
+
+class PluginFolder(Protocol):
+    """The kubelet's folder of device plugins."""
+
+    def others(self) -> Collection[str]:
+        """The names of the sockets at which other plugins answer."""
+
+    def register(self, socket: str, resource: str) -> None:
+        """Register the plugin at this socket for the resource with the kubelet. Raises KubeletError."""
+
+
+@dataclass(frozen=True)
+class _Other:
+    """Another plugin of a resource: one of its devices, and its socket. Either is empty if it is not known."""
+
+    device: str = ""
+    socket: str = ""
+
+
+class OtherPlugins:
+    """Our resources that other plugins serve, as the last `look` found; kept in the file `store` for the next agent.
+
+    `node` returns the node as the API server shows it, or None if it cannot be read. Only one thread looks; any may
+    ask.
+    """
+
+    def __init__(
+        self,
+        kubelet: PodResources,
+        folder: PluginFolder,
+        node: Callable[[], Node | None],
+        store: Path,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._kubelet = kubelet
+        self._folder = folder
+        self._node = node
+        self._store = store
+        self._clock = clock
+        self._served: Mapping[str, _Other] = {}
+        self._quiet: dict[str, float] = {}
+        self._dropped: set[str] = set()
+
+    def load(self) -> None:
+        """Read the plugins that the previous agent saw. Its end may have made the kubelet drop them."""
+        try:
+            found = json.loads(self._store.read_text())
+            self._served = {
+                str(name): _Other(str(device), str(socket)) for name, (device, socket) in found.items()
+            }
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError, AttributeError, TypeError) as error:
+            log.warning("%s is not read: %s", self._store, error)
+        self._dropped = set(self._served)
+
+    def expect(self, capacity: Mapping[str, str], ours: Iterable[Resource]) -> None:
+        """On a node's first start of an agent: assume that resources which already have capacity are another plugin's.
+
+        The kubelet names no device of a plugin whose devices are all unhealthy. An earlier agent of ours is
+        recognised because it serves whole cards, memory and core groups together: the kubelet remembers them when it is
+        gone, and other plugins have one of them.
+        """
+        families: dict[str, list[str]] = {}
+        for resource in ours:
+            families.setdefault(resource.family, []).append(resource.name)
+        guessed = {
+            name: _Other()
+            for family, names in families.items()
+            if any(capacity.get(name, "0") == "0" for name in resource_names(family)[:3])
+            for name in names
+            if capacity.get(name, "0") != "0"
+        }
+        self._served = {**guessed, **self._served}
+
+    def look(self, ours: Iterable[Resource]) -> None:
+        """Compare the kubelet's devices with our tickets. Raises KubeletError if it does not answer."""
+        shown = self._kubelet.devices()
+        served = dict(self._served)
+        for resource in ours:
+            theirs = sorted(i for i in shown.get(resource.name, ()) if not resource.is_ticket(i))
+            if theirs:
+                if resource.name not in served:
+                    served[resource.name] = _Other(theirs[0][:_MOST_ID], self._only_socket())
+                self._quiet.pop(resource.name, None)
+                self._dropped.discard(resource.name)
+            elif resource.name in served:
+                self._restore(resource.name)
+                if self._has_gone(resource.name):
+                    del served[resource.name]
+        if served != self._served:
+            self._served = served
+            self._keep()
+
+    def serve(self, resource: str) -> bool:
+        """True if the resource is another plugin's on this node."""
+        return resource in self._served
+
+    def withdrawn(self, family: str) -> bool:
+        """True if any resource of the card family is another plugin's: then the family is not offered here."""
+        return any(family_of(resource) == family for resource in self._served)
+
+    def problems(self) -> list[str]:
+        """A line for each resource that is another plugin's."""
+        return [
+            f"another device plugin serves {resource} on this node{_its(other)}:"
+            f" {family_of(resource)} is not offered here while it does, and running slices go on. Remove that plugin,"
+            " or take the label vgpu.io/node from this node, or leave the prefix out of `prefixes`"
+            for resource, other in sorted(self._served.items())
+        ]
+
+    def _keep(self) -> None:
+        try:
+            write_file(
+                self._store, json.dumps({name: astuple(other) for name, other in self._served.items()})
+            )
+        except OSError as error:
+            log.warning("%s cannot be written: %s", self._store, error)
+
+    def _only_socket(self) -> str:
+        """The socket of the only other plugin that answers; empty if several answer, which look alike."""
+        sockets = list(self._folder.others())
+        return sockets[0] if len(sockets) == 1 else ""
+
+    def _restore(self, resource: str) -> None:
+        """Register a plugin that was dropped with our predecessor's stream, if its socket is known and answers."""
+        socket = self._served[resource].socket
+        if resource not in self._dropped or socket not in self._folder.others():
+            return
+        self._dropped.discard(resource)
+        try:
+            self._folder.register(socket, resource)
+        except KubeletError as error:
+            log.warning("restart the other device plugin of %s: %s", resource, error)
+
+    def _has_gone(self, resource: str) -> bool:
+        """True once there has been no sign of the other plugin for RETURN_SECONDS.
+
+        Its devices may all be unhealthy: then it still answers at its socket, and the node's capacity counts them. The
+        capacity of a plugin that is gone ends after 5 minutes, which matters where a third plugin answers as well.
+        """
+        if self._folder.others():
+            node = self._node()
+            if node is None or (node.capacity or {}).get(resource, "0") != "0":
+                self._quiet.pop(resource, None)
+                return False
+        now = self._clock()
+        if now - self._quiet.setdefault(resource, now) < RETURN_SECONDS:
+            return False
+        del self._quiet[resource]
+        return True
+
+
+def _its(other: _Other) -> str:
+    return f" (its device {other.device})" if other.device else ""

@@ -1,0 +1,69 @@
+"""Render scan: reads the render files of all pods with slices, a part of them at each look.
+
+A tenant can keep 256 open files in each of 128 processes, and the kernel takes some 13 microseconds to describe one. So
+a look ends after READ_SECONDS, and the next one goes on where it ended: the pods take turns, a process at a time. A pod
+with many files has no effect on when others are read, and every process is read in the end.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from device_plugin.node.checks.render_files import RenderFile, render_file
+from device_plugin.node.ports import HostProcesses
+
+# Seconds that a look takes at most, and one process more.
+READ_SECONDS = 0.025
+# Most processes of a container that are read: its library can account for this number (vgpu_region.h).
+CONTAINER_PROCESSES = 128
+
+
+@dataclass(slots=True)
+class _Round:
+    """One reading of all processes of a pod: those that are `left`, the files of the others, and of all `before`."""
+
+    left: list[int] = field(default_factory=list)
+    fresh: dict[int, Sequence[RenderFile]] = field(default_factory=dict)
+    before: Mapping[int, Sequence[RenderFile]] = field(default_factory=dict)
+
+
+class RenderScan:
+    """Call `look` every few seconds, from one thread. `clock` is monotonic, in seconds."""
+
+    def __init__(self, processes: HostProcesses, clock: Callable[[], float] = time.monotonic) -> None:
+        self._processes = processes
+        self._clock = clock
+        # By pod UID, those first that have waited longest.
+        self._rounds: dict[str, _Round] = {}
+
+    def look(self, pods: Collection[str]) -> Mapping[int, Sequence[RenderFile]]:
+        """Read on for READ_SECONDS; returns, by process, the files that were found when it was last read."""
+        end = self._clock() + READ_SECONDS
+        kept = {pod: each for pod, each in self._rounds.items() if pod in pods}
+        rounds = {**kept, **{pod: _Round() for pod in pods if pod not in kept}}
+        for pod, each in rounds.items():
+            if not each.left:
+                before = {**each.before, **each.fresh}
+                left = list(self._processes.of(pod, CONTAINER_PROCESSES))
+                each.left, each.fresh = left[::-1], {}
+                each.before = {process: before[process] for process in left if process in before}
+        turns, done = deque(rounds), list[str]()
+        while turns and self._clock() < end:
+            pod = turns.popleft()
+            self._read(rounds[pod])
+            (turns if rounds[pod].left else done).append(pod)
+        self._rounds = {pod: rounds[pod] for pod in (*turns, *done)}
+        return {
+            process: files
+            for each in rounds.values()
+            for process, files in {**each.before, **each.fresh}.items()
+            if files
+        }
+
+    def _read(self, each: _Round) -> None:
+        """Read the next process of the round."""
+        if each.left:
+            process = each.left.pop()
+            texts = self._processes.open_files(process)
+            each.fresh[process] = [file for text in texts if (file := render_file(text)) is not None]

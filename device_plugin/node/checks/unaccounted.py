@@ -1,0 +1,142 @@
+"""Unaccounted memory: memory of a card that is in use by the driver's figure, and that no slice accounts for.
+
+A program that bypasses the library holds it, a process outside of Kubernetes, or a container that writes less into its
+usage region than it uses. The driver's own memory is in it as well.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from device_plugin.core.events import Event
+from device_plugin.node.api import NodeApi
+from device_plugin.node.checks.kernel_figures import KernelFigures
+from device_plugin.node.slices.records import Record, Records
+from device_plugin.node.slices.writable import WritableFiles
+from device_plugin.node.vendors.local_card import LocalCard
+from vgpu_runtime.rocm import RESERVE_BYTES
+
+log = logging.getLogger(__name__)
+
+# Seconds for which the memory must be beyond the limit before an event says so, and within it before another event says
+# that: a driver frees the memory of a process somewhat later than the process ends.
+SURE_SECONDS = 30.0
+# Most containers that an event names.
+NAMED = 3
+MIB = 1 << 20
+
+
+@dataclass(slots=True)
+class _State:
+    """The state of one card.
+
+    `told`: the state that the last event reported, true for beyond the limit. `since`: when it began to differ from it.
+    """
+
+    told: bool = False
+    since: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _SliceUse:
+    """The bytes that a slice accounts for, and those that it holds beyond them by the kernel's figures (`beside`)."""
+
+    record: Record
+    counted: int
+    beside: int
+
+
+class UnaccountedMemory:
+    """Finds the unaccounted memory of each card, and posts an event when it exceeds `limit_mib`, and when no longer.
+
+    `clock` is monotonic, in seconds.
+    """
+
+    def __init__(
+        self,
+        records: Records,
+        writable: WritableFiles,
+        cards: Callable[[], Mapping[str, LocalCard]],
+        figures: KernelFigures,
+        api: NodeApi,
+        limit_mib: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._records = records
+        self._writable = writable
+        self._cards = cards
+        self._figures = figures
+        self._api = api
+        self._limit = limit_mib * MIB
+        self._clock = clock
+        self._states: dict[str, _State] = {}
+        self._found: Mapping[str, int] = {}
+
+    def found(self) -> Mapping[str, int]:
+        """Unaccounted bytes by uuid of the card, at the last look; without cards whose driver measures nothing."""
+        return self._found
+
+    def step(self) -> None:
+        """Compare the figures of all cards, and post an event of each change that has lasted for SURE_SECONDS."""
+        slices = self._slices()
+        found = {}
+        for uuid, local in self._cards().items():
+            used = local.vendor.usage(local.card, local.payload).used_bytes
+            if used is not None:
+                found[uuid] = max(0, used - sum(use.counted for use in slices.get(uuid, ())))
+                self._judge(local, found[uuid], slices.get(uuid, ()))
+        self._found = found
+
+    def _slices(self) -> Mapping[str, Sequence[_SliceUse]]:
+        """The use of all slices, by uuid of the card."""
+        found: dict[str, list[_SliceUse]] = {}
+        for record in self._records.all():
+            usage, kernel = self._writable.usage(record.key), self._figures.of(record).memory_bytes
+            for number, slice_ in enumerate(record.slices):
+                most = slice_.mem_mib * MIB + RESERVE_BYTES
+                held = kernel.get(slice_.card)
+                counted = most if held is None else held
+                if usage is not None:
+                    # The tenant can write any number, and must not hide with it what others use.
+                    counted = min(usage.used_bytes[number], most)
+                found.setdefault(slice_.card, []).append(
+                    _SliceUse(record, counted, max(0, (held or 0) - counted))
+                )
+        return found
+
+    def _judge(self, local: LocalCard, unaccounted: int, slices: Sequence[_SliceUse]) -> None:
+        now = self._clock()
+        state = self._states.setdefault(local.card.uuid, _State())
+        if (unaccounted > self._limit) == state.told:
+            state.since = None
+        elif state.since is None:
+            state.since = now
+        elif now - state.since >= SURE_SECONDS:
+            state.told, state.since = not state.told, None
+            self._tell(local, unaccounted, slices, beyond=state.told)
+
+    def _tell(self, local: LocalCard, unaccounted: int, slices: Sequence[_SliceUse], *, beyond: bool) -> None:
+        card = local.card
+        if not beyond:
+            text = f"card {card.uuid} at {card.pci}: the memory in use is accounted for again"
+            log.info("%s", text)
+            self._api.node_event(Event.CARD_MEMORY_ACCOUNTED, text)
+            return
+        text = (
+            f"card {card.uuid} at {card.pci}: {unaccounted // MIB} MiB in use that no slice accounts for;"
+            f" {'; '.join(_holders(slices)) or 'by the kernel no container with a slice holds them'}"
+        )
+        log.warning("%s", text)
+        self._api.node_event(Event.CARD_MEMORY_UNACCOUNTED, text)
+
+
+def _holders(slices: Sequence[_SliceUse]) -> Iterator[str]:
+    """The containers that hold the most beyond what they account for, and how much, as texts."""
+    for use in sorted(slices, key=lambda use: (-use.beside, use.record.key))[:NAMED]:
+        if use.beside >= MIB:
+            record = use.record
+            yield (
+                f"container {record.container} of {record.namespace}/{record.pod_name} holds {use.beside // MIB} MiB"
+                " more than its library counts"
+            )

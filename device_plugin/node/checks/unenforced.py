@@ -1,0 +1,126 @@
+"""Unenforced slices: containers that use a card by the kernel's figures, and have no live slot in their usage region.
+
+The library in each process takes a slot before it lets the process have memory or a queue. So a process that holds
+either without a slot bypasses the library: a static program, raw system calls, a musl program that its loader gave no
+preload, an environment in which the preload was lost. Programs that only look at the card (rocm-smi) hold neither. A
+process that has a card work through its render node, where the container holds a part of the card, bypasses it too.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from device_plugin.core.enforcement import Enforcement
+from device_plugin.core.events import Event
+from device_plugin.core.pods import Pod
+from device_plugin.node.api import NodeApi
+from device_plugin.node.checks.kernel_figures import KernelFigures
+from device_plugin.node.slices.records import Record, Records
+from device_plugin.node.slices.writable import WritableFiles
+from device_plugin.node.vendors.local_card import LocalCard
+
+log = logging.getLogger(__name__)
+
+# Seconds that a process must hold memory or a queue: a driver lets go of it somewhat later than the process ends.
+SURE_SECONDS = 30.0
+# Seconds after the agent's own start in which nothing is found: it may have started with the machine.
+START_SECONDS = 60.0
+
+
+@dataclass(slots=True)
+class _ContainerState:
+    """The state of a container. `record` is the record of its last start.
+
+    `since` says when each process was first seen to hold the card, `told` which events were posted, at any start: a
+    container that starts again and again is reported once.
+    """
+
+    record: Record
+    told: set[Event] = field(default_factory=set)
+    since: dict[int, float] = field(default_factory=dict)
+    unenforced: bool = False
+
+
+class UnenforcedSlices:
+    """Finds unenforced slices after each look of `figures`. `clock` is monotonic, in seconds."""
+
+    def __init__(
+        self,
+        records: Records,
+        writable: WritableFiles,
+        cards: Callable[[], Mapping[str, LocalCard]],
+        figures: KernelFigures,
+        api: NodeApi,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._records = records
+        self._writable = writable
+        self._cards = cards
+        self._figures = figures
+        self._api = api
+        self._clock = clock
+        self._start = clock()
+        # By pod UID and container name.
+        self._containers: dict[tuple[str, str], _ContainerState] = {}
+
+    def found(self) -> tuple[Record, ...]:
+        """Containers that use a card past the library, as of the last step."""
+        return tuple(each.record for each in list(self._containers.values()) if each.unenforced)
+
+    def ends(self, record: Record) -> bool:
+        """True if the container's pod is to be deleted: a card of it is of a family in the mode `kill`."""
+        cards = self._cards()
+        return any(s.card in cards and cards[s.card].enforcement is Enforcement.KILL for s in record.slices)
+
+    def step(self) -> None:
+        """Judge all containers."""
+        before, found = self._containers, {}
+        for record in self._records.all():
+            each = before.get(record.key) or _ContainerState(record)
+            if each.record is not record:
+                each = _ContainerState(record, each.told)
+            found[record.key] = each
+            self._judge(each)
+        self._containers = found
+
+    def _judge(self, container: _ContainerState) -> None:
+        now, record = self._clock(), container.record
+        use = self._figures.of(record)
+        container.since = {
+            process: container.since.get(process, now) for process in use.holders | use.unmasked
+        }
+        steady = {process for process, since in container.since.items() if now - since >= SURE_SECONDS}
+        if not steady or now - self._start < START_SECONDS:
+            container.unenforced = False
+            return
+        usage = self._writable.usage(record.key)
+        if usage is None:
+            # A library of another version may have written it, so no container is ended for it.
+            container.unenforced = False
+            self._tell(container, Event.SLICE_USE_UNKNOWN, _UNKNOWN)
+            return
+        container.unenforced = bool(steady & use.unmasked) or len(steady) > usage.live_slots
+        if container.unenforced:
+            self._tell(container, Event.SLICE_UNENFORCED, _UNENFORCED)
+
+    def _tell(self, container: _ContainerState, event: Event, text: str) -> None:
+        """Post an event, once for the container, and log it."""
+        record = container.record
+        if event in container.told:
+            return
+        container.told.add(event)
+        text = f"container {record.container}: {text}"
+        log.error("pod %s/%s: %s", record.namespace, record.pod_name, text)
+        self._api.pod_event(Pod(record.namespace, record.pod_name, record.pod), event, text)
+
+
+_UNENFORCED = (
+    "it uses its card by the kernel's figures, and the library that limits it is not loaded in all of its programs: its"
+    " limits do not hold. Use programs that are linked dynamically with glibc, keep /etc/ld.so.preload and LD_PRELOAD"
+    " as they are, and create the pod again"
+)
+_UNKNOWN = (
+    "it uses its card by the kernel's figures, and its usage region cannot be read: it is not known whether its limits"
+    " hold. Create the pod again"
+)

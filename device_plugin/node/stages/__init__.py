@@ -1,0 +1,1 @@
+"""The stages: discover → advertise → allocate → inject → publish, meter → reclaim, and the agent's loop over them."""

@@ -1,0 +1,188 @@
+"""The node agent's loop, two turns a second.
+
+Discover, advertise, restore, reclaim, look for covers, compare with the kernel, publish.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from device_plugin.core.cards import Card, ReportedSlice, SliceState
+from device_plugin.node.checks.covered import CoveredSlices
+from device_plugin.node.checks.kernel_checks import KernelChecks
+from device_plugin.node.checks.other_plugins import OtherPlugins
+from device_plugin.node.checks.preflight import Preflight
+from device_plugin.node.checks.refused import RefusedStarts
+from device_plugin.node.checks.unenforced import UnenforcedSlices
+from device_plugin.node.slices.records import Record
+from device_plugin.node.stages.advertise import Advertiser
+from device_plugin.node.stages.discover import SharedCards
+from device_plugin.node.stages.publish import Publisher
+from device_plugin.node.stages.reclaim import Reclaimer
+
+log = logging.getLogger(__name__)
+
+TURN_SECONDS = 0.5
+SCAN_SECONDS = 3.0
+PREFLIGHT_SECONDS = 60.0
+# Seconds after which a loop that has not turned counts as hung: /healthz fails and Kubernetes restarts the agent.
+HANG_SECONDS = 60.0
+
+
+class AgentLoop:
+    """Runs the stages until it is stopped; then it publishes that, serves for `drain_seconds` more, and ends."""
+
+    def __init__(
+        self,
+        cards: SharedCards,
+        advertiser: Advertiser,
+        publisher: Publisher,
+        reclaimer: Reclaimer,
+        refused: RefusedStarts,
+        covered: CoveredSlices,
+        kernel: KernelChecks,
+        unenforced: UnenforcedSlices,
+        preflight: Preflight,
+        others: OtherPlugins,
+        drain_seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._cards = cards
+        self._advertiser = advertiser
+        self._publisher = publisher
+        self._reclaimer = reclaimer
+        self._refused = refused
+        self._covered = covered
+        self._kernel = kernel
+        self._unenforced = unenforced
+        self._preflight = preflight
+        self._others = others
+        self._known_others: list[str] = []
+        self._drain_seconds = drain_seconds
+        self._clock = clock
+        self._due = {"scan": 0.0, "preflight": 0.0}
+        self._beat = clock()
+        self._draining = False
+        # By stage: the error of its last turn.
+        self._failures: dict[str, str] = {}
+
+    def run(self, stop: threading.Event) -> None:
+        """Turn until `stop` is set, then drain."""
+        self._do("remove unrecorded files", self._reclaimer.sweep_unrecorded)
+        while not stop.is_set():
+            self.turn()
+            stop.wait(TURN_SECONDS)
+        self._drain()
+
+    def turn(self) -> None:
+        """Run all stages that are due. A stage that fails is logged and stops no other."""
+        self._beat = self._clock()
+        if self._is_due("scan", SCAN_SECONDS):
+            self._do("discover", self._cards.look)
+            self._do("trim", self._reclaimer.trim)
+        self._do("advertise", lambda: self._advertiser.step(self._cards.cards()))
+        if self._known_others != (known := self._others.problems()):
+            self._known_others = known
+            self._due["preflight"] = 0.0  # which says so
+        if self._is_due("preflight", PREFLIGHT_SECONDS):
+            self._do("preflight", self._check)
+        self._do("restore", self._reclaimer.restore)
+        self._do("reclaim", self._reclaimer.sweep)
+        self._do("look for covers", self._covered.step)
+        self._do("compare with the kernel", self._kernel.step)
+        # An inventory published before the first sweep would free slices that outlive their pods for a moment.
+        if self._reclaimer.ready:
+            self._do("publish", self._publish)
+
+    def _do(self, stage: str, step: Callable[[], object]) -> None:
+        try:
+            step()
+        except Exception as error:
+            text = f"{stage} failed: {type(error).__name__}: {error}"
+            if self._failures.get(stage) != text:
+                self._failures[stage] = text
+                log.exception("%s", text)
+        else:
+            self._failures.pop(stage, None)
+
+    def _check(self) -> None:
+        if not self._preflight.check():
+            self._due["preflight"] = self._clock() + SCAN_SECONDS
+
+    def _publish(self) -> None:
+        serving = self._advertiser.serving and not self._draining
+        self._publisher.step(self._offered(), self.reports(), serving=serving)
+
+    def inventory_age(self) -> float:
+        """Seconds since the node's inventory was last known to be up to date."""
+        return self._publisher.age
+
+    def why_not_alive(self) -> str:
+        """The reason why /healthz fails, as text; empty if it does not."""
+        silent = self._clock() - self._beat
+        return f"the loop has not turned for {silent:.0f} s" if silent > HANG_SECONDS else ""
+
+    def why_not_ready(self) -> str:
+        """All reasons why /readyz fails, in one text; empty if it does not."""
+        return "; ".join([*self.reasons(), *self._preflight.problems])
+
+    def reasons(self) -> Iterator[str]:
+        """The reasons that the stages give for not serving, for /readyz."""
+        if self._draining:
+            yield "shutting down"
+        if not self._cards():
+            yield "no card to share on this node"
+        yield from (why for why in (self._advertiser.why_not, self._publisher.why_not) if why)
+        yield from tuple(self._failures.values())
+
+    def _offered(self) -> list[Card]:
+        """The cards as the cluster may use them: those of a withdrawn family, and those closed, get no new slices."""
+        cards = self._cards.cards()
+        closed = self._reclaimer.closed([card.uuid for card in cards]) | self._cards.excluded()
+        return [
+            replace(
+                card,
+                healthy=card.healthy and card.uuid not in closed and not self._others.withdrawn(card.family),
+            )
+            for card in cards
+        ]
+
+    def reports(self) -> list[ReportedSlice]:
+        """The reports for the inventory, one for each container; of several states the first of these counts."""
+        unenforced = [(record, self._unenforced.ends(record)) for record in self._unenforced.found()]
+        found: dict[tuple[str, str], ReportedSlice] = {}
+        for report in (
+            *(_report(record, SliceState.OUTLIVING) for record in self._reclaimer.outliving()),
+            *(_report(record, SliceState.REFUSED, end=True) for record in self._refused.found()),
+            *(_report(record, SliceState.UNENFORCED, end=True) for record, end in unenforced if end),
+            *(_report(record, SliceState.COVERED) for record in self._covered.found()),
+            *(_report(record, SliceState.UNENFORCED) for record, _ in unenforced),
+        ):
+            found.setdefault((report.pod, report.container), report)
+        return list(found.values())
+
+    def _drain(self) -> None:
+        self._draining = True
+        self.turn()
+        # Pods that were placed before the allocator saw this are still served.
+        end = self._clock() + self._drain_seconds
+        pause = threading.Event()
+        while self._clock() < end:
+            self.turn()
+            pause.wait(min(TURN_SECONDS, max(0.0, end - self._clock())))
+        self._advertiser.stop()
+
+    def _is_due(self, name: str, period: float) -> bool:
+        now = self._clock()
+        due = now >= self._due[name]
+        if due:
+            self._due[name] = now + period
+        return due
+
+
+def _report(record: Record, state: SliceState, *, end: bool = False) -> ReportedSlice:
+    return ReportedSlice(
+        record.pod, record.namespace, record.pod_name, record.container, state, record.slices, end
+    )

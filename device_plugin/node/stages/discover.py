@@ -1,0 +1,247 @@
+"""Discover: read the machine's cards from the vendors' drivers, and choose the cards to share."""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+from device_plugin.core import units
+from device_plugin.core.annotations import MAX_BYTES, MAX_CARDS
+from device_plugin.core.card_names import unique
+from device_plugin.core.cards import Card, Inventory
+from device_plugin.core.enforcement import Enforcement
+from device_plugin.core.errors import AnnotationError
+from device_plugin.core.events import Event
+from device_plugin.core.pods import Pod
+from device_plugin.node.api import NodeApi
+from device_plugin.node.slices.records import Record
+from device_plugin.node.vendors.local_card import LocalCard
+from device_plugin.node.vendors.port import FoundCard, Vendor
+from vgpu_runtime.config import MAX_MEM_BYTES
+
+log = logging.getLogger(__name__)
+
+MIB = 1 << 20
+# Most pods that an event about an unhealthy card names: with the longest names it has room for no more.
+NAMED = 3
+
+
+class Discovery:
+    """Chooses the cards of `node` to share, by settings.
+
+    `prefixes` are resource prefixes by PCI vendor id in hexadecimal; `exclude` names cards to leave alone, by uuid or
+    PCI address. `modes` are enforcement modes by PCI vendor id, Enforcement.OBSERVE for each that is not named.
+    """
+
+    def __init__(
+        self,
+        node: str,
+        vendors: Sequence[Vendor[Any]],
+        prefixes: Mapping[str, str],
+        unit_mib: int,
+        exclude: Collection[str],
+        modes: Mapping[str, Enforcement] = MappingProxyType({}),
+    ) -> None:
+        self._node = node
+        self._vendors = vendors
+        self._prefixes = {int(vendor, 16): prefix for vendor, prefix in prefixes.items()}
+        self._modes = {int(vendor, 16): mode for vendor, mode in modes.items()}
+        self._unit_mib = unit_mib
+        self._exclude = frozenset(exclude)
+        self._said: set[str] = set()
+
+    def scan(self, held: Collection[str] = ()) -> tuple[LocalCard, ...]:
+        """The cards of the machine that we share, by uuid; excluded ones only if `held` names them.
+
+        Cards that are left out, and broken ones, are logged once.
+        """
+        shared: dict[str, LocalCard] = {}
+        for local in self._candidates(held):
+            card = local.card
+            if local.excluded:
+                self._say(
+                    logging.INFO, f"card {card.uuid} is excluded by the settings, once its slices have ended"
+                )
+            if card.uuid in shared:
+                self._refuse(
+                    card.uuid,
+                    card.pci,
+                    "another has this id. If the card is partitioned, set it back to one partition (SPX)",
+                )
+            else:
+                shared[card.uuid] = local
+        ordered = [shared[uuid] for uuid in sorted(shared)]
+        for local in ordered[MAX_CARDS:]:
+            self._refuse(local.card.uuid, local.card.pci, f"a node shares at most {MAX_CARDS}")
+        return tuple(ordered[:MAX_CARDS])
+
+    def _candidates(self, held: Collection[str]) -> Iterator[LocalCard]:
+        known = {vendor.PCI_VENDOR for vendor in self._vendors}
+        for vendor in self._vendors:
+            scan = vendor.scan()
+            for problem in scan.problems:
+                self._say(logging.ERROR, problem)
+            for pci, pci_vendor in scan.others.items():
+                if pci_vendor not in known:
+                    self._foreign(pci, pci_vendor)
+            prefix = self._prefixes.get(vendor.PCI_VENDOR)
+            for each in scan.cards:
+                found = replace(each, uuid=unique(each.uuid, self._node))
+                if prefix is None:
+                    self._foreign(found.pci, vendor.PCI_VENDOR)
+                elif (excluded := self._excludes(each, found)) and found.uuid not in held:
+                    self._say(logging.INFO, f"card {found.uuid} at {found.pci} is excluded by the settings")
+                elif why := _unfit(found):
+                    self._refuse(found.uuid, found.pci, why)
+                elif why := _unpublishable(card := self._card(found, prefix)):
+                    # Its name may be what is wrong.
+                    self._say(
+                        logging.ERROR,
+                        f"card {found.pci} is not shared: {why}. Reload its driver, or exclude it",
+                    )
+                else:
+                    mode = self._modes.get(vendor.PCI_VENDOR, Enforcement.OBSERVE)
+                    yield LocalCard(card, vendor, found.payload, found.fault, mode, excluded)
+
+    def _excludes(self, *names: FoundCard[Any]) -> bool:
+        return not self._exclude.isdisjoint(name for card in names for name in (card.uuid, card.pci))
+
+    def _card(self, found: FoundCard[Any], prefix: str) -> Card:
+        return Card(
+            uuid=found.uuid,
+            family=prefix,
+            model=found.model,
+            pci=found.pci,
+            mem_mib=found.mem_mib,
+            units=units.unit_count(found.mem_mib, self._unit_mib),
+            compute_units=found.compute_units,
+            core_groups=found.compute_units // found.group_units,
+            group_units=found.group_units,
+            max_slices=found.max_slices,
+            numa=found.numa,
+            healthy=not found.fault,
+            unit_mib=self._unit_mib,
+            hive=found.hive,
+        )
+
+    def _refuse(self, uuid: str, pci: str, why: str) -> None:
+        self._say(logging.ERROR, f"card {uuid} at {pci} is not shared: {why}")
+
+    def _foreign(self, pci: str, vendor: int) -> None:
+        self._say(logging.INFO, f"card {pci} is of vendor {vendor:04x}: not shared")
+
+    def _say(self, level: int, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            log.log(level, "%s", text)
+
+
+class SharedCards:
+    """The present shared cards, for every thread."""
+
+    def __init__(self, discovery: Discovery, api: NodeApi, records: Callable[[], Iterable[Record]]) -> None:
+        self._discovery = discovery
+        self._api = api
+        self._records = records
+        self._now: Mapping[str, LocalCard] = {}
+        # Pairs of a pod's UID and one of its cards that an event to the pod has named.
+        self._told: set[tuple[str, str]] = set()
+
+    def __call__(self) -> Mapping[str, LocalCard]:
+        """Shared cards by uuid."""
+        return self._now
+
+    def cards(self) -> list[Card]:
+        """The shared cards, by uuid."""
+        return [local.card for local in self._now.values()]
+
+    def excluded(self) -> frozenset[str]:
+        """The uuids of excluded cards of which slices are still held."""
+        return frozenset(uuid for uuid, local in self._now.items() if local.excluded)
+
+    def look(self) -> None:
+        """Scan the machine; changes of health are logged and written as events.
+
+        A card that has vanished stays, unhealthy: containers may still be on it. An excluded one goes with its slices.
+        """
+        before = self._now
+        held = {held.card for record in self._records() for held in record.slices}
+        now = {local.card.uuid: local for local in self._discovery.scan(held)}
+        for uuid, local in before.items():
+            if not local.excluded or uuid in held:
+                now.setdefault(uuid, local.unhealthy("its driver does not show it any more"))
+        self._now = dict(sorted(now.items()))
+        for uuid, local in self._now.items():
+            was = before[uuid].card.healthy if uuid in before else True
+            if local.card.healthy != was:
+                self._tell(local)
+
+    def _tell(self, local: LocalCard) -> None:
+        card = local.card
+        if card.healthy:
+            text = f"card {card.uuid} at {card.pci} is healthy again"
+            log.info("%s", text)
+            self._api.node_event(Event.CARD_HEALTHY, text)
+            return
+        text = (
+            f"card {card.uuid} at {card.pci} is unhealthy: {local.fault}; {_slices_on(card, self._records())}"
+        )
+        log.warning("%s", text)
+        self._api.node_event(Event.CARD_UNHEALTHY, text)
+        self._tell_pods(local)
+
+    def _tell_pods(self, local: LocalCard) -> None:
+        """Post an event about each pod with a slice of the card, once for a pod however often the card is unhealthy."""
+        card, records = local.card, tuple(self._records())
+        self._told &= {(record.pod, s.card) for record in records for s in record.slices}
+        for record in records:
+            if card.uuid in {s.card for s in record.slices} and (record.pod, card.uuid) not in self._told:
+                self._told.add((record.pod, card.uuid))
+                self._api.pod_event(
+                    Pod(record.namespace, record.pod_name, record.pod),
+                    Event.SLICE_UNHEALTHY,
+                    f"its card {card.uuid} at {card.pci} is unhealthy: {local.fault}. Its containers are not started"
+                    " again before the card is healthy: delete the pod if it no longer works",
+                )
+
+
+def _unfit(found: FoundCard[Any]) -> str:
+    """The reason why a card cannot be shared, as text; empty if it can."""
+    if found.mem_mib * MIB > MAX_MEM_BYTES:
+        return f"its {found.mem_mib} MiB are more than a slice can have"
+    return found.unfit
+
+
+def _unpublishable(card: Card) -> str:
+    """The reason why the allocator would refuse a card's entry in the inventory, as text; empty if it would not.
+
+    One such entry would make the allocator refuse the whole inventory.
+    """
+    try:
+        text = Inventory((card,)).encode()
+        if len(text) > MAX_BYTES // MAX_CARDS:
+            return (
+                f"its description has {len(text)} characters, at most {MAX_BYTES // MAX_CARDS} are published"
+            )
+        Inventory.decode(text)
+    except AnnotationError as error:
+        return str(error)
+    return ""
+
+
+def _slices_on(card: Card, records: Iterable[Record]) -> str:
+    """The pods with slices on a card, and how to move them."""
+    held = Counter(
+        f"{record.namespace}/{record.pod_name}"
+        for record in records
+        for slice_ in record.slices
+        if slice_.card == card.uuid
+    )
+    if not held:
+        return "no slice is on it"
+    named = [f"{pod} ({count})" if count > 1 else pod for pod, count in sorted(held.items())]
+    more = f" and {len(named) - NAMED} more pods" if len(named) > NAMED else ""
+    slices = "1 slice" if held.total() == 1 else f"{held.total()} slices"
+    return f"{slices} on it: {', '.join(named[:NAMED])}{more}. vgpu drain {card.uuid} moves them"

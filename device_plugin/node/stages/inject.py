@@ -1,0 +1,329 @@
+"""Inject: the files of a grant, and the CDI spec through which the runtime brings them into the container.
+
+CDI: github.com/cncf-tags/container-device-interface, SPEC.md 0.6.0. One spec file for each container, with a device for
+each of its names (two files with one device cancel each other), moved in whole from the folder .vgpu; `announce`
+then makes runtimes read it (CdiReload). Every mount source lies in the folder of the container that it is for, so a
+stale spec of a reused name points at nothing. Each device names a device node there as well: the runtime looks for that
+one before there is a container, and the kubelet tries again. A mount that fails counts as a failed start, after which a
+pod that never restarts is Failed for good (tests/contract/kubelet/test_injection.py).
+"""
+
+import errno
+import filecmp
+import json
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from device_plugin.core.enforcement import strongest
+from device_plugin.core.machine import DeviceNode, Mount
+from device_plugin.node.checks.preflight import not_executable
+from device_plugin.node.slices.records import CONFIG, Record, Records, write_file
+from device_plugin.node.slices.writable import PROGRESS, USAGE, WritableFiles
+from device_plugin.node.vendors.local_card import LocalCard
+from device_plugin.node.vendors.port import CardSlice, ContainerFiles, Vendor
+from vgpu_runtime import config, paths
+
+KIND = "vgpu.io/slice"
+CDI_VERSION = "0.6.0"
+# Variables by which some runtimes give a container further cards. Admission refuses them in the pod's spec
+# (isolation.yaml), but does not see those of a ConfigMap (envFrom) or an image. "void" asks for no cards.
+CARD_VARIABLES = (
+    "AMD_VISIBLE_DEVICES",
+    "DCU_VISIBLE_DEVICES",
+    "HCU_VISIBLE_DEVICES",
+    "HYGON_VISIBLE_DEVICES",
+    "NVIDIA_VISIBLE_DEVICES",
+)
+# Only files that a tenant can write need more options; specs are kept short, as a runtime reads all after each change.
+READ_ONLY = ["ro", "bind"]
+READ_WRITE = ["rw", "bind", "nosuid", "nodev", "noexec"]
+# The name of a FIFO that marks a slice as present: the one kind of device node that needs no privilege to make.
+PRESENT = "present"
+# The variable with the path of the file in which a program may report its progress.
+PROGRESS_VARIABLE = "VGPU_PROGRESS"
+MIB = 1 << 20
+# Seconds between two changes of specs, per spec and at most: then a runtime spends 1/50 of its time reading them. A
+# container that comes alone does not wait.
+SECONDS_A_SPEC = 0.01
+MOST_SECONDS = 0.5
+
+
+class CdiReload:
+    """Makes runtimes read a folder of CDI specs again, once for all containers that wait for it. Safe from any thread.
+
+    A runtime with CDI's own Go library (containerd, CRI-O) reads every spec of the folder whenever a file there is
+    renamed or removed, at some 0.2 ms of CPU each, and does not notice a spec that is moved in from another folder. So
+    specs are moved in, and only then the runtimes are notified: when many containers start, several share one reading.
+    `clock` is monotonic, in seconds, as `sleep` takes them.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._folder = folder
+        self._clock = clock
+        self._sleep = sleep
+        self._count = threading.Lock()
+        self._changes = 0
+        self._turn = threading.Lock()
+        self._told = 0
+        self._told_at = float("-inf")
+
+    def changed(self) -> None:
+        """A spec has been moved in."""
+        with self._count:
+            self._changes += 1
+
+    def tell(self) -> None:
+        """Make runtimes read all changes so far, and return then. Raises OSError."""
+        wanted = self._changes
+        with self._turn:
+            if self._told >= wanted:
+                return  # another thread has notified them of our changes as well
+            specs = sum(1 for _ in self._folder.iterdir())
+            wait = self._told_at + min(SECONDS_A_SPEC * specs, MOST_SECONDS) - self._clock()
+            if wait > 0:
+                self._sleep(wait)
+            told = self._changes
+            # Runtimes react to the removal.
+            notice = self._folder / ".vgpu-reload"
+            notice.touch()
+            notice.unlink()
+            self._told, self._told_at = told, self._clock()
+
+
+class Injector:
+    """Writes and removes the files of containers. Callers never write one container from two threads at once."""
+
+    def __init__(
+        self,
+        records: Records,
+        writable: WritableFiles,
+        vendors: Sequence[Vendor[Any]],
+        cards: Callable[[], Mapping[str, LocalCard]],
+        state: Path,
+        cdi: Path,
+        library: Path,
+        tools: Sequence[Path],
+    ) -> None:
+        self._records = records
+        self._writable = writable
+        self._vendors = vendors
+        self._cards = cards
+        self._cdi = cdi
+        self._aside = cdi / ".vgpu"
+        self._reload = CdiReload(cdi)
+        self._library = library
+        self._tools = tools
+        # Next to the containers' folders, so that each of them has a link and no copy.
+        self._copies = state / "lib"
+
+    def prepare(self) -> None:
+        """Make the folders, copy the library and the tools, and remove unfinished files of an agent that was killed.
+
+        Raises OSError if a folder, the library or a tool is not there.
+        """
+        self._aside.mkdir(parents=True, exist_ok=True)
+        for leftover in (*self._cdi.glob(".vgpu-*"), *self._aside.iterdir()):
+            leftover.unlink(missing_ok=True)
+        self._reload.changed()  # if it was killed before it could say so
+        self._reload.tell()
+        self._copies.mkdir(parents=True, exist_ok=True)
+        for source in (self._library, *self._tools):
+            copy = self._copies / source.name
+            if not copy.exists() or not filecmp.cmp(source, copy, shallow=False):
+                fresh = copy.with_name(f".{copy.name}.tmp")
+                shutil.copyfile(source, fresh)
+                fresh.chmod(0o755)
+                fresh.replace(copy)
+
+    def carry(self, record: Record, carrier: str) -> None:
+        """Write the container's files, then the spec: the device of the resource `carrier` mounts them.
+
+        The container's other resources get only the guard device, because an edit must not be empty. Runtimes read the
+        spec after `announce`. Raises OSError, and ConfigError if the slices cannot be expressed.
+        """
+        if problem := not_executable(self._copies):
+            raise OSError(errno.ENOEXEC, problem)
+        folder = self._records.folder(*record.key)
+        wanted = self._wanted(record, carrier)
+        limits = {limit.uuid: limit for limit in wanted.limits}
+        mode = strongest(self._cards()[s.card].enforcement for s in record.slices)
+        contents = config.SliceConfig(
+            record.pod, record.container, tuple(limits[s.card] for s in record.slices), mode.value
+        )
+        write_file(folder / CONFIG, config.render(contents))
+        preloads = [paths.CONTAINER_LIBRARY, *wanted.preloads]
+        write_file(folder / "ld.so.preload", "".join(f"{path}\n" for path in preloads))
+        for source in (self._library, *self._tools):
+            self._link(folder / source.name)
+        self._writable.claim(record.key)
+        self._write_texts(folder, wanted.texts)
+        with suppress(FileExistsError):
+            os.mkfifo(folder / PRESENT)
+        edits = {
+            record.names[resource]: self._guarded(record, resource)
+            for resource in record.names.keys() - {carrier}
+        }
+        # Runtimes apply these variables after those of image, Allocate and pod spec.
+        environment = {
+            **dict.fromkeys(CARD_VARIABLES, "void"),
+            PROGRESS_VARIABLE: paths.CONTAINER_PROGRESS,
+            **wanted.environment,
+        }
+        edits[record.names[carrier]] = {
+            "env": [f"{name}={value}" for name, value in environment.items()],
+            "mounts": self._mounts(record, wanted.mounts),
+            **self._guarded(record, carrier, wanted.devices),
+        }
+        self._publish(record.names[carrier], edits)
+
+    def files(self, record: Record) -> list[tuple[Path, str]]:
+        """The files that the container's limits rest on: where they are here, and in the container."""
+        folder = self._records.folder(*record.key)
+        return [
+            (folder / CONFIG, paths.CONTAINER_CONFIG),
+            (folder / "ld.so.preload", "/etc/ld.so.preload"),
+            (folder / self._library.name, paths.CONTAINER_LIBRARY),
+            (self._writable.path(record.key, USAGE), paths.CONTAINER_REGION),
+            *self._texts(folder),
+        ]
+
+    def claimed(self, record: Record) -> Mapping[str, int]:
+        """By card, the vendors' ids that the files of a container name; none of files that cannot be read."""
+        folder, cards = self._records.folder(*record.key), self._cards()
+
+        def text(name: str) -> str | None:
+            try:
+                return (folder / name).read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError):
+                return None
+
+        found: dict[str, int] = {}
+        for vendor in self._vendors:
+            if vendor.ids is not None:
+                own = [s.card for s in record.slices if s.card in cards and cards[s.card].vendor is vendor]
+                found |= vendor.ids.claimed(own, text)
+        return found
+
+    def announce(self) -> None:
+        """Make runtimes read all carried specs, and return then; callers hold no lock. Raises OSError."""
+        self._reload.tell()
+
+    def carried(self, key: tuple[str, str]) -> bool:
+        """True if the files of the container of this key were written before."""
+        return (self._records.folder(*key) / CONFIG).exists()
+
+    def release(self, key: tuple[str, str]) -> None:
+        """Take back the files that the container of this key could write. Raises OSError."""
+        self._writable.release(key)
+
+    def withdraw(self, names: Collection[str]) -> None:
+        """Remove the specs of these CDI devices."""
+        for name in names:
+            self._spec(name).unlink(missing_ok=True)
+
+    def unrecorded(self) -> list[str]:
+        """CDI devices of ours that no record names, as a crash between two writes leaves them."""
+        known = {name for record in self._records.all() for name in record.names.values()}
+        found = (
+            path.name.removeprefix("vgpu-").removesuffix(".json") for path in self._cdi.glob("vgpu-*.json")
+        )
+        return [name for name in found if name not in known]
+
+    def _wanted(self, record: Record, carrier: str) -> ContainerFiles:
+        """The vendors' files, devices and variables for the slices. A grant larger than its card is reduced to it."""
+        # The carrier is the limit that decides the slice's memory, and has a ticket for each unit of it.
+        request = config.request_value(carrier, len(record.tickets[carrier]))
+        by_vendor: dict[Vendor[Any], list[CardSlice[Any]]] = {}
+        for s in record.slices:
+            local = self._cards()[s.card]
+            by_vendor.setdefault(local.vendor, []).append(
+                CardSlice(
+                    card=local.card,
+                    payload=local.payload,
+                    mem_bytes=min(s.mem_mib, local.card.mem_mib) * MIB,
+                    cores=[core for core in s.cores if core < local.card.core_groups],
+                    vendor_id=record.vendor_ids.get(s.card),
+                    request=request,
+                )
+            )
+        parts = [vendor.files(slices) for vendor, slices in by_vendor.items()]
+        return ContainerFiles(
+            limits=[limit for part in parts for limit in part.limits],
+            devices=[device for part in parts for device in part.devices],
+            texts={name: text for part in parts for name, text in part.texts.items()},
+            mounts=[mount for part in parts for mount in part.mounts],
+            preloads=[path for part in parts for path in part.preloads],
+            environment={name: value for part in parts for name, value in part.environment.items()},
+        )
+
+    def _mounts(self, record: Record, more: Iterable[Mount]) -> list[dict[str, object]]:
+        own = [
+            _mount(path, inside, READ_WRITE if inside == paths.CONTAINER_REGION else READ_ONLY)
+            for path, inside in self.files(record)
+        ]
+        progress = self._writable.path(record.key, PROGRESS)
+        own.append(_mount(progress, paths.CONTAINER_PROGRESS, READ_WRITE))
+        folder = self._records.folder(*record.key)
+        own += [
+            _mount(folder / tool.name, inside, READ_ONLY)
+            for tool in self._tools
+            for inside in paths.CONTAINER_TOOLS[tool.name]
+        ]
+        return own + [_mount(m.host, m.path, READ_ONLY if m.read_only else READ_WRITE) for m in more]
+
+    def _texts(self, folder: Path) -> list[tuple[Path, str]]:
+        """The vendors' files in a container's folder, and where the container finds them."""
+        found = (
+            (path, v.container_path(path.name)) for path in sorted(folder.glob("*")) for v in self._vendors
+        )
+        return [(path, inside) for path, inside in found if inside is not None]
+
+    def _write_texts(self, folder: Path, texts: Mapping[str, str]) -> None:
+        for path, _ in self._texts(folder):
+            if path.name not in texts:
+                path.unlink()
+        for name, text in texts.items():
+            write_file(folder / name, text)
+
+    def _link(self, target: Path) -> None:
+        fresh = target.with_name(f".{target.name}.tmp")
+        fresh.unlink(missing_ok=True)
+        os.link(self._copies / target.name, fresh)
+        fresh.replace(target)
+
+    def _spec(self, name: str) -> Path:
+        return self._cdi / f"vgpu-{name}.json"
+
+    def _guarded(
+        self, record: Record, resource: str, devices: Iterable[DeviceNode] = ()
+    ) -> Mapping[str, object]:
+        """The device node that the runtime looks for first, behind those of the cards."""
+        nodes = [{"path": d.path, "hostPath": d.host, "permissions": "rw"} for d in devices]
+        present = self._records.folder(*record.key) / PRESENT
+        guard = {"path": f"/dev/vgpu/{record.names[resource]}", "hostPath": str(present)}
+        return {"deviceNodes": [*nodes, guard]}
+
+    def _publish(self, name: str, edits: Mapping[str, Mapping[str, object]]) -> None:
+        devices = [{"name": each, "containerEdits": edit} for each, edit in sorted(edits.items())]
+        body = {"cdiVersion": CDI_VERSION, "kind": KIND, "devices": devices}
+        text = json.dumps(body, separators=(",", ":"))
+        # A spec that an older agent wrote for one of the other names alone would conflict with this one.
+        self.withdraw(edits.keys() - {name})
+        if not self._spec(name).exists() or self._spec(name).read_text(encoding="utf-8") != text:
+            write_file(self._spec(name), text, self._aside)
+            self._reload.changed()
+
+
+def _mount(host: Path | str, inside: str, options: Sequence[str]) -> dict[str, object]:
+    return {"hostPath": str(host), "containerPath": inside, "options": list(options)}

@@ -1,0 +1,213 @@
+"""Reclaim: remove the files of containers that are gone, and restore damaged records of the others."""
+
+import logging
+import math
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+
+from device_plugin.core.cards import AGENT_SECONDS
+from device_plugin.core.events import Event
+from device_plugin.core.pods import Pod
+from device_plugin.kube.errors import ApiError
+from device_plugin.node.api import NodeApi
+from device_plugin.node.slices import claims
+from device_plugin.node.slices.claims import NotNowError
+from device_plugin.node.slices.pods import NodePods
+from device_plugin.node.slices.records import Record, Records
+from device_plugin.node.slices.writable import WritableFiles
+from device_plugin.node.stages.allocate import Allocator
+from device_plugin.node.stages.inject import Injector
+from vgpu_runtime.paths import CONTAINER_PROGRESS, CONTAINER_REGION
+
+log = logging.getLogger(__name__)
+
+# Seconds between reads of the grants of damaged records from the API server.
+RETRY_SECONDS = 10.0
+# Times that the files of a container are cut before its pod gets an event.
+TOLD_CUTS = 3
+
+
+class Reclaimer:
+    """Removes the files of pods that have ended and have no processes, and lists slices that outlive their pod.
+
+    A damaged record is restored from its pod's grant, without tickets and CDI names: the next start of the container
+    writes the whole record.
+    """
+
+    def __init__(
+        self,
+        records: Records,
+        writable: WritableFiles,
+        injector: Injector,
+        pods: NodePods,
+        allocator: Allocator,
+        api: NodeApi,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._records = records
+        self._writable = writable
+        self._injector = injector
+        self._pods = pods
+        self._allocator = allocator
+        self._api = api
+        self._clock = clock
+        self._uncut: set[str] = set()
+        # By pod UID and container name.
+        self._cuts: dict[tuple[str, str], int] = {}
+        # By pod UID: the time when a sweep first saw that the pod had ended. None before the first sweep.
+        self._ended: dict[str, float] | None = None
+        self._outliving: tuple[Record, ...] = ()
+        self._restore_at = 0.0
+        self._told: set[tuple[str, str]] = set()
+
+    @property
+    def ready(self) -> bool:
+        """True after the first sweep: from then on outliving() is complete."""
+        return self._ended is not None
+
+    def outliving(self) -> tuple[Record, ...]:
+        """The records of pods that ended at least AGENT_SECONDS ago and still have processes, as of the last sweep."""
+        return self._outliving
+
+    def sweep(self) -> int:
+        """Remove containers that are gone; returns how many. Does nothing before the first list of pods."""
+        if not self._pods.synced.is_set():
+            return 0
+        ended = [r for r in self._records.all() if not self._pods.active(r.pod)]
+        alive = {uid for uid in {record.pod for record in ended} if self._pods.running(uid)}
+        self._note([record for record in ended if record.pod in alive])
+        return sum(self._remove(record) for record in ended if record.pod not in alive)
+
+    def _note(self, lingering: Sequence[Record]) -> None:
+        """Remember when the pods of `lingering` ended.
+
+        Pods found by the first sweep count as ended long ago: the previous agent may have reported them.
+        """
+        now = self._clock()
+        before = self._ended
+        self._ended = {
+            record.pod: -math.inf if before is None else before.get(record.pod, now) for record in lingering
+        }
+        late = {uid for uid, since in self._ended.items() if now - since >= AGENT_SECONDS}
+        for record in lingering:
+            if record.pod in late and record not in self._outliving:
+                log.warning(
+                    "pod %s/%s has ended, and processes of it still run: its slices are not free",
+                    record.namespace,
+                    record.pod_name,
+                )
+        self._outliving = tuple(record for record in lingering if record.pod in late)
+
+    def _remove(self, record: Record) -> bool:
+        with self._allocator.lock:
+            # Since the sweep looked, the container may have been prepared again.
+            if self._pods.holding(record.pod):
+                return False
+            now = self._records.get(*record.key)
+            if now is None:
+                return False
+            self._allocator.remove(now)
+            if self._records.get(*now.key) is not None:
+                return False  # files are left, as the records have said
+            log.info(
+                "pod %s/%s container %s is gone, so are its files", now.namespace, now.pod_name, now.container
+            )
+            return True
+
+    def closed(self, cards: Collection[str]) -> frozenset[str]:
+        """The cards on which containers with a damaged record may run: nothing new may start there."""
+        return frozenset().union(*(damaged.closed(cards) for damaged in self._records.damaged().values()))
+
+    def restore(self) -> None:
+        """Restore damaged records from their pods' grants.
+
+        Records of pods that are gone, with all processes, are forgotten. Does nothing before the first list of pods.
+        """
+        damaged = self._records.damaged()
+        if not damaged or not self._pods.synced.is_set():
+            return
+        due = self._clock() >= self._restore_at
+        if due:
+            self._restore_at = self._clock() + RETRY_SECONDS
+        for key, found in damaged.items():
+            if key not in self._told:
+                self._told.add(key)
+                self._api.node_event(
+                    Event.RECORD_DAMAGED,
+                    f"the record of container {key[1]} of pod {key[0]} cannot be read: {found.why}. Its cards get no"
+                    " new slices until it is made again from the pod's grant, or its processes end",
+                )
+            named = self._pods.name(key[0])
+            if named is None:
+                self._forget(key)
+            elif due:
+                self._restore(key, named)
+
+    def _forget(self, key: tuple[str, str]) -> None:
+        with self._allocator.lock:
+            if self._records.get(*key) is None and not self._pods.holding(key[0]):
+                self._injector.release(key)
+                self._records.forget(*key)
+
+    def _restore(self, key: tuple[str, str], named: tuple[str, str]) -> None:
+        uid, container = key
+        try:
+            claim = claims.from_pod(self._api.pod(*named), container, "")
+        except (ApiError, NotNowError) as error:
+            log.warning(
+                "the record of container %s of pod %s/%s cannot be restored: %s", container, *named, error
+            )
+            return
+        with self._allocator.lock:
+            # Its container may have started again, which wrote the record, or be another pod of that name.
+            if claim.record.pod == uid and self._records.get(*key) is None:
+                ids = self._injector.claimed(claim.record)
+                self._records.put(replace(claim.record, vendor_ids=ids))
+                log.info("the record of container %s of pod %s/%s is restored", container, *named)
+
+    def trim(self) -> None:
+        """Cut the files that tenants have grown back to their size, and fill those that they have shortened."""
+        records = self._records.all()
+        self._uncut &= {record.pod for record in records}
+        self._cuts = {record.key: self._cuts.get(record.key, 0) for record in records}
+        for record in records:
+            try:
+                grown = self._writable.cut(record.key)
+            except OSError as error:
+                if record.pod not in self._uncut:
+                    self._uncut.add(record.pod)
+                    log.warning(
+                        "the usage region or the progress file of pod %s/%s may grow: it cannot be cut (%s)",
+                        record.namespace,
+                        record.pod_name,
+                        error,
+                    )
+                continue
+            if grown:
+                self._tell_of_growth(record, grown)
+        self._writable.restore()
+
+    def _tell_of_growth(self, record: Record, grown: int) -> None:
+        """Log the first time that a container's files were cut, and post an event at TOLD_CUTS; no more after that."""
+        self._cuts[record.key] += 1
+        cuts = self._cuts[record.key]
+        text = (
+            f"container {record.container}: its usage region or its progress file was {grown >> 10} KiB too long, and"
+            " was cut"
+        )
+        if cuts == TOLD_CUTS:
+            text += (
+                f", as often before: see which of its programs writes to {CONTAINER_REGION} or {CONTAINER_PROGRESS}."
+                " The agent goes on with that every few seconds, and says no more of it"
+            )
+            pod = Pod(record.namespace, record.pod_name, record.pod)
+            self._api.pod_event(pod, Event.WRITABLE_FILES_GROWN, text)
+        if cuts in (1, TOLD_CUTS):
+            log.warning("pod %s/%s: %s", record.namespace, record.pod_name, text)
+
+    def sweep_unrecorded(self) -> None:
+        """Remove specs and writable files of ours that no record names."""
+        with self._allocator.lock:
+            self._injector.withdraw(self._injector.unrecorded())
+            self._writable.keep([*(record.key for record in self._records.all()), *self._records.damaged()])

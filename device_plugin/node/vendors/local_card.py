@@ -1,0 +1,28 @@
+"""Local cards: the cards of this machine that the agent shares, each with its vendor."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from device_plugin.core.cards import Card
+from device_plugin.core.enforcement import Enforcement
+from device_plugin.node.vendors.port import Vendor
+
+
+@dataclass(frozen=True, slots=True)
+class LocalCard:
+    """A card that the agent shares: its `card` in the inventory, its vendor, and the vendor's own `payload`.
+
+    `fault` is the reason why it is unhealthy, empty if it is not. `enforcement` is the mode of its family. A card that
+    is `excluded` is shared as long as a container holds a slice of it, and gets no new ones.
+    """
+
+    card: Card
+    vendor: Vendor[Any]
+    payload: Any
+    fault: str = ""
+    enforcement: Enforcement = Enforcement.OBSERVE
+    excluded: bool = False
+
+    def unhealthy(self, fault: str) -> "LocalCard":
+        """A copy, marked unhealthy."""
+        return replace(self, card=replace(self.card, healthy=False), fault=fault)
