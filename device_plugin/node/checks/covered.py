@@ -18,6 +18,7 @@ from device_plugin.core.events import Event
 from device_plugin.core.pods import Pod
 from device_plugin.node.api import NodeApi
 from device_plugin.node.checks import mountinfo
+from device_plugin.node.checks.lasting import Lasting
 from device_plugin.node.checks.mountinfo import Mounted, Origin
 from device_plugin.node.ports import HostProcesses
 from device_plugin.node.slices.records import Record, Records
@@ -45,16 +46,12 @@ Files = Sequence[tuple[Path, str]]
 class _Container:
     """The state of a container. `record` is the record of its last start, which was first seen at `started`.
 
-    `identified`: one of its processes was seen since. `suspected` is the time when a cover was first seen, `bare` that
-    when it was first seen to run with none of our files.
+    `identified`: one of its processes was seen since.
     """
 
     record: Record
     started: float
     identified: bool = False
-    suspected: float | None = None
-    bare: float | None = None
-    covered: bool = False
 
 
 class CoveredSlices:
@@ -76,13 +73,16 @@ class CoveredSlices:
         self._next = self._looked = clock()
         # By pod UID and container name.
         self._containers: dict[tuple[str, str], _Container] = {}
-        self._told_of_runtime = -inf
+        # Those that are covered, and those that run with none of our files, which ends with their next start.
+        self._covered = Lasting[tuple[str, str]](clock, SURE_SECONDS)
+        self._bare = Lasting[tuple[str, str]](clock, SURE_SECONDS)
+        self._reported_runtime = -inf
         # By pod UID: hashes of mountinfo texts without a cover. All processes of a container have one text.
         self._sound: dict[str, set[int]] = {}
 
     def found(self) -> tuple[Record, ...]:
         """Containers that are covered."""
-        return tuple(each.record for each in list(self._containers.values()) if each.covered)
+        return tuple(each.record for key, each in list(self._containers.items()) if key in self._covered)
 
     def step(self) -> None:
         """Check the containers that are due."""
@@ -91,8 +91,8 @@ class CoveredSlices:
         everyone = now >= self._next
         due = [
             each
-            for each in self._containers.values()
-            if not each.covered and (everyone or self._is_new(each, now))
+            for key, each in self._containers.items()
+            if key not in self._covered and (everyone or self._is_new(each, now))
         ]
         if everyone:
             self._next = now + LOOK_SECONDS
@@ -115,13 +115,15 @@ class CoveredSlices:
         for record in self._records.all():
             each = found[record.key] = before.get(record.key) or _Container(record, now)
             if each.record is not record:
-                each.record, each.started, each.identified, each.bare = record, now, False, None
+                each.record, each.started, each.identified = record, now, False
+                self._bare.note(record.key, found=False)
         self._containers = found
+        for findings in (self._covered, self._bare):
+            findings.keep(found)
 
     def _is_new(self, container: _Container, now: float) -> bool:
-        age = now - container.started
-        unsure = container.bare is not None and now - container.bare <= SURE_SECONDS
-        if age < SOON_SECONDS or container.suspected is not None or unsure:
+        age, key = now - container.started, container.record.key
+        if age < SOON_SECONDS or self._covered.unsure(key) or self._bare.unsure(key):
             return True
         return age < START_SECONDS and not container.identified and now - self._looked >= SEEK_SECONDS
 
@@ -158,36 +160,27 @@ class CoveredSlices:
             elif whole and not without:
                 sound.add(digest)
         for each in containers:
-            self._judge_runtime(each, each.record.key in bare and not each.identified)
-            unseen = unread and not each.identified
-            self._judge(each, wrong.get(each.record.key, UNREAD if unseen else ""))
+            key = each.record.key
+            self._bare.note(key, found=key in bare and not each.identified)
+            if key in self._bare:
+                self._report_runtime(each.record)
+            why = wrong.get(key, UNREAD if unread and not each.identified else "")
+            if self._covered.note(key, found=bool(why)):
+                self._report(each.record, why)
         return sound
 
-    def _judge(self, container: _Container, why: str) -> None:
+    def _report_runtime(self, record: Record) -> None:
         now = self._clock()
-        if not why:
-            container.suspected = None
-        elif container.suspected is None:
-            container.suspected = now
-        elif now - container.suspected >= SURE_SECONDS:
-            container.suspected, container.covered = None, True
-            self._tell(container.record, why)
-
-    def _judge_runtime(self, container: _Container, bare: bool) -> None:
-        now, record = self._clock(), container.record
-        if not bare:
-            container.bare = None
-        elif container.bare is None:
-            container.bare = now
-        elif now - container.bare >= SURE_SECONDS and now - self._told_of_runtime >= NOT_MOUNTED_SECONDS:
-            self._told_of_runtime = now
-            text = (
-                f"container {record.container} of pod {record.namespace}/{record.pod_name} runs without its card: the"
-                " container runtime did not read our CDI spec. See that its configuration has CDI on (containerd 1.7:"
-                " enable_cdi = true), then create the pod again"
-            )
-            log.error("%s", text)
-            self._api.node_event(Event.CDI_OFF, text)
+        if now - self._reported_runtime < NOT_MOUNTED_SECONDS:
+            return
+        self._reported_runtime = now
+        text = (
+            f"container {record.container} of pod {record.namespace}/{record.pod_name} runs without its card: the"
+            " container runtime did not read our CDI spec. See that its configuration has CDI on (containerd 1.7:"
+            " enable_cdi = true), then create the pod again"
+        )
+        log.error("%s", text)
+        self._api.node_event(Event.CDI_OFF, text)
 
     def _wanted(self, record: Record, own: Sequence[Mounted]) -> list[tuple[Origin, str]]:
         """The files that the container was started with, which may be fewer under an older agent."""
@@ -195,7 +188,7 @@ class CoveredSlices:
         files = ((mountinfo.origin(own, str(source)), path) for source, path in written)
         return [(origin, path) for origin, path in files if origin is not None]
 
-    def _tell(self, record: Record, why: str) -> None:
+    def _report(self, record: Record, why: str) -> None:
         text = (
             f"container {record.container}: {why}: its limits may not hold."
             f" {'Use fewer mounts' if why == UNREAD else 'Remove the volume mount that does this'},"

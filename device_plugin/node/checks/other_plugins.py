@@ -20,6 +20,7 @@ from typing import Protocol
 from device_plugin.core.machine import KubeletError
 from device_plugin.core.pods import Node
 from device_plugin.core.requests import family_of, resource_names
+from device_plugin.node.checks.lasting import Lasting
 from device_plugin.node.ports import PodResources
 from device_plugin.node.slices.records import write_file
 from device_plugin.node.slices.tickets import Resource
@@ -68,9 +69,9 @@ class OtherPlugins:
         self._folder = folder
         self._node = node
         self._store = store
-        self._clock = clock
         self._served: Mapping[str, _Other] = {}
-        self._quiet: dict[str, float] = {}
+        # Resources of which nothing shows the other plugin any more.
+        self._gone = Lasting[str](clock, RETURN_SECONDS)
         self._dropped: set[str] = set()
 
     def load(self) -> None:
@@ -114,11 +115,11 @@ class OtherPlugins:
             if theirs:
                 if resource.name not in served:
                     served[resource.name] = _Other(theirs[0][:_MOST_ID], self._only_socket())
-                self._quiet.pop(resource.name, None)
+                self._gone.note(resource.name, found=False)
                 self._dropped.discard(resource.name)
             elif resource.name in served:
                 self._restore(resource.name)
-                if self._has_gone(resource.name):
+                if self._gone.note(resource.name, found=self._no_sign(resource.name)):
                     del served[resource.name]
         if served != self._served:
             self._served = served
@@ -165,22 +166,16 @@ class OtherPlugins:
         except KubeletError as error:
             log.warning("restart the other device plugin of %s: %s", resource, error)
 
-    def _has_gone(self, resource: str) -> bool:
-        """True once there has been no sign of the other plugin for RETURN_SECONDS.
+    def _no_sign(self, resource: str) -> bool:
+        """True if there is no sign of the other plugin of a resource without devices.
 
         Its devices may all be unhealthy: then it still answers at its socket, and the node's capacity counts them. The
         capacity of a plugin that is gone ends after 5 minutes, which matters where a third plugin answers as well.
         """
-        if self._folder.others():
-            node = self._node()
-            if node is None or (node.capacity or {}).get(resource, "0") != "0":
-                self._quiet.pop(resource, None)
-                return False
-        now = self._clock()
-        if now - self._quiet.setdefault(resource, now) < RETURN_SECONDS:
-            return False
-        del self._quiet[resource]
-        return True
+        if not self._folder.others():
+            return True
+        node = self._node()
+        return node is not None and (node.capacity or {}).get(resource, "0") == "0"
 
 
 def _its(other: _Other) -> str:

@@ -9,9 +9,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from device_plugin.core.cards import Card
 from device_plugin.core.events import Event
 from device_plugin.node.api import NodeApi
 from device_plugin.node.checks.kernel_figures import KernelFigures
+from device_plugin.node.checks.lasting import Lasting
 from device_plugin.node.slices.records import Record, Records
 from device_plugin.node.slices.writable import WritableFiles
 from device_plugin.node.vendors.local_card import LocalCard
@@ -25,17 +27,6 @@ SURE_SECONDS = 30.0
 # Most containers that an event names.
 NAMED = 3
 MIB = 1 << 20
-
-
-@dataclass(slots=True)
-class _State:
-    """The state of one card.
-
-    `told`: the state that the last event reported, true for beyond the limit. `since`: when it began to differ from it.
-    """
-
-    told: bool = False
-    since: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +60,8 @@ class UnaccountedMemory:
         self._figures = figures
         self._api = api
         self._limit = limit_mib * MIB
-        self._clock = clock
-        self._states: dict[str, _State] = {}
+        # By uuid: the cards whose unaccounted memory is beyond the limit.
+        self._beyond = Lasting[str](clock, SURE_SECONDS, SURE_SECONDS)
         self._found: Mapping[str, int] = {}
 
     def found(self) -> Mapping[str, int]:
@@ -85,7 +76,9 @@ class UnaccountedMemory:
             used = local.vendor.usage(local.card, local.payload).used_bytes
             if used is not None:
                 found[uuid] = max(0, used - sum(use.counted for use in slices.get(uuid, ())))
-                self._judge(local, found[uuid], slices.get(uuid, ()))
+                beyond = found[uuid] > self._limit
+                if self._beyond.note(uuid, found=beyond):
+                    self._report(local.card, found[uuid], slices.get(uuid, ()), beyond=beyond)
         self._found = found
 
     def _slices(self) -> Mapping[str, Sequence[_SliceUse]]:
@@ -105,19 +98,7 @@ class UnaccountedMemory:
                 )
         return found
 
-    def _judge(self, local: LocalCard, unaccounted: int, slices: Sequence[_SliceUse]) -> None:
-        now = self._clock()
-        state = self._states.setdefault(local.card.uuid, _State())
-        if (unaccounted > self._limit) == state.told:
-            state.since = None
-        elif state.since is None:
-            state.since = now
-        elif now - state.since >= SURE_SECONDS:
-            state.told, state.since = not state.told, None
-            self._tell(local, unaccounted, slices, beyond=state.told)
-
-    def _tell(self, local: LocalCard, unaccounted: int, slices: Sequence[_SliceUse], *, beyond: bool) -> None:
-        card = local.card
+    def _report(self, card: Card, unaccounted: int, slices: Sequence[_SliceUse], *, beyond: bool) -> None:
         if not beyond:
             text = f"card {card.uuid} at {card.pci}: the memory in use is accounted for again"
             log.info("%s", text)

@@ -16,6 +16,7 @@ from device_plugin.core.events import Event
 from device_plugin.core.pods import Pod
 from device_plugin.node.api import NodeApi
 from device_plugin.node.checks.kernel_figures import KernelFigures
+from device_plugin.node.checks.lasting import Lasting
 from device_plugin.node.slices.records import Record, Records
 from device_plugin.node.slices.writable import WritableFiles
 from device_plugin.node.vendors.local_card import LocalCard
@@ -29,16 +30,16 @@ START_SECONDS = 60.0
 
 
 @dataclass(slots=True)
-class _ContainerState:
+class _Container:
     """The state of a container. `record` is the record of its last start.
 
-    `since` says when each process was first seen to hold the card, `told` which events were posted, at any start: a
-    container that starts again and again is reported once.
+    `holders` are its processes that hold a card. `reported` are the events that were posted, at any start: a container
+    that starts again and again is reported once.
     """
 
     record: Record
-    told: set[Event] = field(default_factory=set)
-    since: dict[int, float] = field(default_factory=dict)
+    holders: Lasting[int]
+    reported: set[Event] = field(default_factory=set)
     unenforced: bool = False
 
 
@@ -62,7 +63,7 @@ class UnenforcedSlices:
         self._clock = clock
         self._start = clock()
         # By pod UID and container name.
-        self._containers: dict[tuple[str, str], _ContainerState] = {}
+        self._containers: dict[tuple[str, str], _Container] = {}
 
     def found(self) -> tuple[Record, ...]:
         """Containers that use a card past the library, as of the last step."""
@@ -77,39 +78,34 @@ class UnenforcedSlices:
         """Judge all containers."""
         before, found = self._containers, {}
         for record in self._records.all():
-            each = before.get(record.key) or _ContainerState(record)
-            if each.record is not record:
-                each = _ContainerState(record, each.told)
+            each = before.get(record.key)
+            if each is None or each.record is not record:
+                holders = Lasting[int](self._clock, SURE_SECONDS)
+                each = _Container(record, holders, each.reported if each is not None else set())
             found[record.key] = each
             self._judge(each)
         self._containers = found
 
-    def _judge(self, container: _ContainerState) -> None:
-        now, record = self._clock(), container.record
-        use = self._figures.of(record)
-        container.since = {
-            process: container.since.get(process, now) for process in use.holders | use.unmasked
-        }
-        steady = {process for process, since in container.since.items() if now - since >= SURE_SECONDS}
-        if not steady or now - self._start < START_SECONDS:
-            container.unenforced = False
+    def _judge(self, container: _Container) -> None:
+        use = self._figures.of(container.record)
+        steady = container.holders.note_all(use.holders | use.unmasked)
+        container.unenforced = False
+        if not steady or self._clock() - self._start < START_SECONDS:
             return
-        usage = self._writable.usage(record.key)
+        usage = self._writable.usage(container.record.key)
         if usage is None:
             # A library of another version may have written it, so no container is ended for it.
-            container.unenforced = False
-            self._tell(container, Event.SLICE_USE_UNKNOWN, _UNKNOWN)
-            return
-        container.unenforced = bool(steady & use.unmasked) or len(steady) > usage.live_slots
-        if container.unenforced:
-            self._tell(container, Event.SLICE_UNENFORCED, _UNENFORCED)
+            self._report(container, Event.SLICE_USE_UNKNOWN, _UNKNOWN)
+        elif steady & use.unmasked or len(steady) > usage.live_slots:
+            container.unenforced = True
+            self._report(container, Event.SLICE_UNENFORCED, _UNENFORCED)
 
-    def _tell(self, container: _ContainerState, event: Event, text: str) -> None:
+    def _report(self, container: _Container, event: Event, text: str) -> None:
         """Post an event, once for the container, and log it."""
         record = container.record
-        if event in container.told:
+        if event in container.reported:
             return
-        container.told.add(event)
+        container.reported.add(event)
         text = f"container {record.container}: {text}"
         log.error("pod %s/%s: %s", record.namespace, record.pod_name, text)
         self._api.pod_event(Pod(record.namespace, record.pod_name, record.pod), event, text)

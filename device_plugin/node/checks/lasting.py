@@ -1,0 +1,55 @@
+"""Lasting findings: a finding counts once it has lasted for some seconds, because what a check reads may lag behind."""
+
+from collections.abc import Callable, Collection, Hashable
+from collections.abc import Set as AbstractSet
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Lasting(Generic[K]):
+    """The findings of one check, by key. One thread notes them; any may ask which count.
+
+    A finding counts once it was there for `begin` seconds without a break, and until it was away for `end` seconds.
+    `clock` is monotonic, in seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float], begin: float, end: float = 0.0) -> None:
+        self._clock = clock
+        self._begin = begin
+        self._end = end
+        self._counting: frozenset[K] = frozenset()
+        # By key: the time since which the finding is there and does not count, or counts and is away.
+        self._since: dict[K, float] = {}
+
+    def __contains__(self, key: K) -> bool:
+        """True if the finding counts."""
+        return key in self._counting
+
+    def unsure(self, key: K) -> bool:
+        """True if `begin` or `end` has not passed yet."""
+        return key in self._since
+
+    def note(self, key: K, *, found: bool) -> bool:
+        """Note whether the finding is there now; True if it counts from now on, or no longer: report that."""
+        counts = key in self._counting
+        if found == counts:
+            self._since.pop(key, None)
+            return False
+        now = self._clock()
+        if now - self._since.setdefault(key, now) < (self._end if counts else self._begin):
+            return False
+        del self._since[key]
+        self._counting ^= {key}
+        return True
+
+    def note_all(self, found: AbstractSet[K]) -> AbstractSet[K]:
+        """Note that these findings are there now and all others are not; returns those that count."""
+        for key in found | self._counting | self._since.keys():
+            self.note(key, found=key in found)
+        return self._counting
+
+    def keep(self, keys: Collection[K]) -> None:
+        """Forget all other findings."""
+        self._counting &= frozenset(keys)
+        self._since = {key: since for key, since in self._since.items() if key in keys}
