@@ -42,7 +42,7 @@ from device_plugin.node.slices.tickets import not_advertised, resources
 from device_plugin.node.slices.writable import WritableFiles
 from device_plugin.node.stages.advertise import Advertiser
 from device_plugin.node.stages.agent import AgentLoop
-from device_plugin.node.stages.allocate import Allocator
+from device_plugin.node.stages.allocate import ContainerStarts
 from device_plugin.node.stages.discover import Discovery, SharedCards
 from device_plugin.node.stages.inject import Injector
 from device_plugin.node.stages.meter import Meter
@@ -117,7 +117,7 @@ class NodeService:
         self._node_pods = NodePods(host.pods)
         self._pod_resources = KubeletPodResources(kubelet / "pod-resources" / "kubelet.sock")
         self._refused = RefusedStarts(self._records, self._node_pods)
-        self._allocator = Allocator(
+        self._starts = ContainerStarts(
             self._api, self._pod_resources, self._node_pods, self._records, self._injector, self._cards,
             KernelLimits(self._cards, host.cgroups), self._refused,
         )  # fmt: skip
@@ -152,10 +152,10 @@ class NodeService:
         """The agent's loop, with the stages that it calls one after another."""
         settings = self._settings
         advertiser = Advertiser(
-            self._server, self._plugins / server.KUBELET, self._records, self._allocator, self._others
+            self._server, self._plugins / server.KUBELET, self._records, self._starts, self._others
         )
         reclaimer = Reclaimer(
-            self._records, self._writable, self._injector, self._node_pods, self._allocator, self._api
+            self._records, self._writable, self._injector, self._node_pods, self._starts, self._api
         )
         covered = CoveredSlices(self._records, self._injector.files, host.processes, self._api)
         unenforced = UnenforcedSlices(self._records, self._writable, self._cards, figures, self._api)
@@ -178,7 +178,7 @@ class NodeService:
             watching = threading.Event()
             self._threads.spawn("pods", lambda: self._pods.run(self._node_pods.sync, self._on_pod, watching))
             self._agent.run(self._stop)
-            self._allocator.stop()
+            self._starts.stop()
             watching.set()
             self._pods.interrupt()
             self._threads.join()
@@ -226,7 +226,7 @@ class NodeService:
         say_listening(f"http={probing.address}")
 
     def _server(self, resource: str) -> PluginServer:
-        return PluginServer(resource, self._plugins, self._allocator)
+        return PluginServer(resource, self._plugins, self._starts)
 
     def _on_pod(self, change: Change, pod: Pod) -> None:
         self._node_pods.change(pod, gone=change is Change.DELETED)

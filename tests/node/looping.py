@@ -109,7 +109,7 @@ class Looping:
         store = folder / "other-plugins.json"
         self.others = OtherPlugins(self.peer, Folder(), lambda: None, store, self.clock)
         self.advertiser = Advertiser(
-            self._make, self.socket, parts.records, parts.allocator, self.others, self.clock
+            self._make, self.socket, parts.records, parts.starts, self.others, self.clock
         )
         self.covered = CoveredSlices(parts.records, parts.injector.files, self.host, self.peer, self.clock)
         figures = KernelFigures(parts.records, parts.cards, self.host, RenderScan(self.host, self.clock))

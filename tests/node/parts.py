@@ -20,7 +20,7 @@ from device_plugin.node.slices.pods import NodePods
 from device_plugin.node.slices.records import Records
 from device_plugin.node.slices.tickets import cdi_name
 from device_plugin.node.slices.writable import FOLDER, KINDS, WritableFiles, room
-from device_plugin.node.stages.allocate import Allocator
+from device_plugin.node.stages.allocate import ContainerStarts
 from device_plugin.node.stages.discover import Discovery, SharedCards
 from device_plugin.node.stages.inject import Injector
 from device_plugin.node.stages.reclaim import Reclaimer
@@ -134,12 +134,12 @@ class Parts:
         self.active = NodePods(peer)
         self.now = 0.0
         self.refused = RefusedStarts(self.records, self.active, lambda: self.now)
-        self.allocator = Allocator(
+        self.starts = ContainerStarts(
             peer, peer, self.active, self.records, self.injector, self.cards,
             KernelLimits(self.cards, peer), self.refused,
         )  # fmt: skip
         self.reclaimer = Reclaimer(
-            self.records, self.writable, self.injector, self.active, self.allocator, peer, lambda: self.now
+            self.records, self.writable, self.injector, self.active, self.starts, peer, lambda: self.now
         )
 
     def cards(self) -> Mapping[str, LocalCard]:
@@ -173,7 +173,7 @@ class Parts:
     def hold(self, pod: Pod, tickets: Mapping[str, Sequence[str]]) -> None:
         """The kubelet admits the pod: it calls Allocate for each resource, and shows them from then on."""
         for resource, ids in tickets.items():
-            self.allocator.allocate(resource, ids)
+            self.starts.allocate(resource, ids)
         held = {resource: frozenset(ids) for resource, ids in tickets.items()}
         self.peer.holders.append(Holder(pod.namespace, pod.name, "main", held))
 
@@ -181,7 +181,7 @@ class Parts:
         """Pod `a` with a slice of the first card, whose container starts."""
         pod = self.bind("a", [Slice(self.uuids[0], mib, tuple(cores))], {MEM: str(len(tickets))})
         self.hold(pod, {MEM: tickets})
-        self.allocator.pre_start(MEM, tickets)
+        self.starts.pre_start(MEM, tickets)
         return pod
 
     def end(self, pod: Pod) -> None:

@@ -49,7 +49,7 @@ def life(parts: Parts) -> None:
         parts.end(parts.peer.pods["default", "a"])
     parts.reclaimer.sweep()
     for resource, tickets in TICKETS.items():
-        parts.allocator.pre_start(resource, tickets)
+        parts.starts.pre_start(resource, tickets)
 
 
 def agent(folder: Path, peer: Peer) -> Parts:
@@ -66,7 +66,7 @@ def prepared(folder: Path) -> Parts:
     first = parts.bind("a", [Slice(parts.uuids[0], 2046, (0,))], limits)
     parts.hold(first, TICKETS)
     for resource, tickets in TICKETS.items():
-        parts.allocator.pre_start(resource, tickets)
+        parts.starts.pre_start(resource, tickets)
     parts.peer.holders.clear()
     parts.hold(parts.bind("b", [Slice(parts.uuids[1], 2046, (7,))], limits), TICKETS)
     return parts

@@ -8,22 +8,15 @@ such a container is reported, and the allocator deletes its pod.
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from device_plugin.core.grants import CardSize
-from device_plugin.node.slices.claims import Claim, blocking_record
+from device_plugin.node.checks.lasting import Lasting
+from device_plugin.node.slices.claims import Wanted, blocking_record
 from device_plugin.node.slices.pods import NodePods
-from device_plugin.node.slices.records import Record, Records
+from device_plugin.node.slices.records import Records
 
 # As long as most pods may take to end.
 REFUSED_SECONDS = 30.0
-
-
-@dataclass(frozen=True, slots=True)
-class _Refusal:
-    claim: Claim
-    sizes: Mapping[str, CardSize]
-    since: float
 
 
 class RefusedStarts:
@@ -32,36 +25,32 @@ class RefusedStarts:
     def __init__(self, records: Records, pods: NodePods, clock: Callable[[], float] = time.monotonic) -> None:
         self._records = records
         self._pods = pods
-        self._clock = clock
         self._lock = threading.Lock()
-        # By pod UID and container name.
-        self._refusals: dict[tuple[str, str], _Refusal] = {}
+        # By pod UID and container name: the slices that it was refused, and what their cards may hold.
+        self._refused: dict[tuple[str, str], tuple[Wanted, Mapping[str, CardSize]]] = {}
+        self._lasting = Lasting[tuple[str, str]](clock, REFUSED_SECONDS)
 
-    def look(self, claim: Claim, sizes: Mapping[str, CardSize]) -> Record | None:
-        """The record of another pod's container that is in the way of this start; None if it may start.
-
-        `sizes` are those of blocking_record.
-        """
-        blocking = self._blocking(claim, sizes)
+    def note(self, wanted: Wanted, sizes: Mapping[str, CardSize]) -> None:
+        """Note that the start of a container was refused. `sizes` are those of blocking_record."""
         with self._lock:
-            if blocking is None:
-                self._refusals.pop(claim.record.key, None)
-            else:
-                self._refusals.setdefault(claim.record.key, _Refusal(claim, sizes, self._clock()))
-        return blocking
+            self._refused.setdefault(wanted.key, (wanted, sizes))
+            self._lasting.note(wanted.key, found=True)
 
-    def found(self) -> tuple[Record, ...]:
-        """The records that containers would get which were refused REFUSED_SECONDS ago, and still would be."""
+    def forget(self, key: tuple[str, str]) -> None:
+        """Note that nothing of another pod is in the way of the container of this key."""
         with self._lock:
-            self._refusals = {
-                key: each
-                for key, each in self._refusals.items()
-                if self._pods.active(key[0]) and self._blocking(each.claim, each.sizes) is not None
-            }
-            late = self._clock() - REFUSED_SECONDS
-            return tuple(each.claim.record for each in self._refusals.values() if each.since <= late)
+            self._refused.pop(key, None)
+            self._lasting.note(key, found=False)
 
-    def _blocking(self, claim: Claim, sizes: Mapping[str, CardSize]) -> Record | None:
-        return blocking_record(
-            claim.record.pod, claim.pod_slices, sizes, self._records.all(), self._pods.holding
-        )
+    def found(self) -> tuple[Wanted, ...]:
+        """The slices of containers that were refused REFUSED_SECONDS ago, and still would be."""
+        with self._lock:
+            self._refused = {key: each for key, each in self._refused.items() if self._is_refused(*each)}
+            lasting = self._lasting.note_all(self._refused.keys())
+            return tuple(wanted for key, (wanted, _) in self._refused.items() if key in lasting)
+
+    def _is_refused(self, wanted: Wanted, sizes: Mapping[str, CardSize]) -> bool:
+        if not self._pods.active(wanted.pod):
+            return False
+        records, holding = self._records.all(), self._pods.holding
+        return blocking_record(wanted.pod, wanted.pod_slices, sizes, records, holding) is not None

@@ -10,7 +10,7 @@ import logging
 import shutil
 import threading
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from device_plugin.core.annotations import MAX_CARDS, Fields, checked_int
@@ -38,10 +38,10 @@ class Record:
     namespace: str
     pod_name: str
     container: str
-    slices: tuple[Slice, ...] = ()
-    names: Mapping[str, str] = field(default_factory=dict)
-    tickets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    vendor_ids: Mapping[str, int] = field(default_factory=dict)
+    slices: tuple[Slice, ...]
+    names: Mapping[str, str]
+    tickets: Mapping[str, tuple[str, ...]]
+    vendor_ids: Mapping[str, int]
 
     @property
     def key(self) -> tuple[str, str]:

@@ -17,7 +17,7 @@ from device_plugin.node.checks.other_plugins import OtherPlugins
 from device_plugin.node.ports import Plugin
 from device_plugin.node.slices.records import Records, ticket_use
 from device_plugin.node.slices.tickets import Resource, resources, unhealthy
-from device_plugin.node.stages.allocate import Allocator
+from device_plugin.node.stages.allocate import ContainerStarts
 
 log = logging.getLogger(__name__)
 
@@ -41,14 +41,14 @@ class Advertiser:
         make: Callable[[str], Plugin],
         socket: Path,
         records: Records,
-        allocator: Allocator,
+        starts: ContainerStarts,
         others: OtherPlugins,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._make = make
         self._socket = socket
         self._records = records
-        self._allocator = allocator
+        self._starts = starts
         self._others = others
         self._looked = -OTHERS_SECONDS
         self._clock = clock
@@ -124,7 +124,7 @@ class Advertiser:
             withdrawn = self._others.withdrawn(resource.family)
             if sick or withdrawn:
                 granted = ticket_use(self._records.all(), name)
-                held = self._allocator.given(name, PULL_SECONDS).union(*granted.values())
+                held = self._starts.given(name, PULL_SECONDS).union(*granted.values())
                 bad = unhealthy(resource, sick, granted, held)
                 # Without its tickets a container could not be started again.
                 tickets = sorted(held) if withdrawn else tickets

@@ -16,6 +16,7 @@ from device_plugin.node.checks.other_plugins import OtherPlugins
 from device_plugin.node.checks.preflight import Preflight
 from device_plugin.node.checks.refused import RefusedStarts
 from device_plugin.node.checks.unenforced import UnenforcedSlices
+from device_plugin.node.slices.claims import Wanted
 from device_plugin.node.slices.records import Record
 from device_plugin.node.stages.advertise import Advertiser
 from device_plugin.node.stages.discover import SharedCards
@@ -155,7 +156,7 @@ class AgentLoop:
         found: dict[tuple[str, str], ReportedSlice] = {}
         for report in (
             *(_report(record, SliceState.OUTLIVING) for record in self._reclaimer.outliving()),
-            *(_report(record, SliceState.REFUSED, end=True) for record in self._refused.found()),
+            *(_report(wanted, SliceState.REFUSED, end=True) for wanted in self._refused.found()),
             *(_report(record, SliceState.UNENFORCED, end=True) for record, end in unenforced if end),
             *(_report(record, SliceState.COVERED) for record in self._covered.found()),
             *(_report(record, SliceState.UNENFORCED) for record, _ in unenforced),
@@ -182,7 +183,5 @@ class AgentLoop:
         return due
 
 
-def _report(record: Record, state: SliceState, *, end: bool = False) -> ReportedSlice:
-    return ReportedSlice(
-        record.pod, record.namespace, record.pod_name, record.container, state, record.slices, end
-    )
+def _report(each: Record | Wanted, state: SliceState, *, end: bool = False) -> ReportedSlice:
+    return ReportedSlice(each.pod, each.namespace, each.pod_name, each.container, state, each.slices, end)

@@ -9,12 +9,10 @@ mounts next.
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
 
-from device_plugin.core.cards import Card
 from device_plugin.core.events import Event
-from device_plugin.core.grants import CardSize, Slice, largest
+from device_plugin.core.grants import Slice
 from device_plugin.core.machine import Holder, KubeletError
 from device_plugin.kube.errors import ApiError, UnknownError
 from device_plugin.node.api import NodeApi
@@ -22,7 +20,8 @@ from device_plugin.node.checks.kernel_limits import KernelLimits
 from device_plugin.node.checks.refused import RefusedStarts
 from device_plugin.node.ports import PodResources
 from device_plugin.node.slices import claims
-from device_plugin.node.slices.claims import Claim, Holders, NotNowError
+from device_plugin.node.slices.claims import NotNowError, TakenError, Tickets, Wanted, who
+from device_plugin.node.slices.holders import Holders
 from device_plugin.node.slices.pods import NodePods
 from device_plugin.node.slices.records import Record, Records
 from device_plugin.node.slices.tickets import cdi_name
@@ -41,7 +40,7 @@ LOOK_SECONDS, MOST_LOOK_SECONDS = 0.05, 1.0
 MOST_WAITING = 16
 
 
-class Allocator:
+class ContainerStarts:
     """Serves both RPCs, from any number of threads. `cards` returns the shared cards by uuid as they are now."""
 
     def __init__(
@@ -126,53 +125,55 @@ class Allocator:
 
     def _try(self, resource: str, tickets: frozenset[str], *, anew: bool) -> None:
         holder = self._holder(resource, tickets, anew=anew)
-        carrier = claims.carrying(resource, holder.tickets)
-        if resource == carrier:
-            self._carry(holder, carrier)
+        held = claims.of_family(resource, holder.tickets)
+        if resource == next(iter(held)):
+            self._carry(resource, self._wanted(holder, held))
         # Otherwise there is nothing to do: the kubelet calls for the carrier as well before each start of the
         # container, and that call writes what belongs to all of its resources.
         for ticket in tickets:
             self._given.get(resource, {}).pop(ticket, None)
 
-    def _carry(self, holder: Holder, carrier: str) -> None:
-        claim = self._claim(holder, carrier, holder.tickets[carrier])
-        if missing := claim.asked - holder.tickets.keys():
+    def _carry(self, carrier: str, wanted: Wanted) -> None:
+        if missing := wanted.asked - wanted.tickets.keys():
             raise NotNowError(f"the kubelet does not show its {min(missing)} yet", waiting=True)
         with self.lock:
-            before = self._records.get(*claim.record.key)
-            record = self._admit(claim, holder, carrier)
-            record = replace(record, vendor_ids=self._vendor_ids(record))
+            before = self._records.get(*wanted.key)
+            outdated = self._admit(wanted)
+            for record in outdated:
+                self.remove(record)
+            last_ids = before.vendor_ids if before is not None and before not in outdated else {}
+            record = wanted.record(self._vendor_ids(wanted, last_ids))
             try:
                 self._records.put(record)
                 self._injector.carry(record, carrier)
             except (OSError, ConfigError) as error:
                 raise NotNowError(f"its files cannot be written: {error}") from error
-        self._limits.limit(record.pod, claim.pod_slices)
+        self._limits.limit(record.pod, wanted.pod_slices)
         try:
             self._injector.announce()
         except OSError as error:
             raise NotNowError(f"the runtime cannot be notified of its files: {error}") from error
         again = before is not None and before.slices == record.slices
         # A container that starts again and again is to fill no log.
-        log.log(logging.DEBUG if again else logging.INFO, "%s gets %s", _who(record), _shown(record.slices))
+        log.log(logging.DEBUG if again else logging.INFO, "%s gets %s", who(record), _shown(record.slices))
 
-    def _claim(self, holder: Holder, resource: str, tickets: frozenset[str]) -> Claim:
-        """The claim of the container: from the API server, or from its record while the API server does not answer."""
+    def _wanted(self, holder: Holder, tickets: Tickets) -> Wanted:
+        """The container's slices: from the API server, or from its record while the API server does not answer."""
         try:
             pod = self._api.pod(holder.namespace, holder.pod)
         except ApiError as error:
             silent = isinstance(error, UnknownError)
-            if silent and (known := self._remembered(holder, resource, tickets)) is not None:
+            if silent and (known := self._remembered(holder, tickets)) is not None:
                 return known
             raise NotNowError(f"pod {holder.namespace}/{holder.pod}: {error}", waiting=True) from error
-        return claims.from_pod(pod, holder.container, resource)
+        return claims.from_pod(pod, holder.container, tickets)
 
-    def _remembered(self, holder: Holder, resource: str, tickets: frozenset[str]) -> Claim | None:
-        """The claim that the container had at its last start, from its record; None if its pod has no processes."""
-        known = claims.from_records(holder, resource, tickets, self._records.all())
-        if known is None or not self._pods.running(known.record.pod):
+    def _remembered(self, holder: Holder, tickets: Tickets) -> Wanted | None:
+        """The slices that the container had at its last start, by its record; None if its pod has no processes."""
+        known = claims.from_records(holder, tickets, self._records.all())
+        if known is None or not self._pods.running(known.pod):
             return None
-        return known if self._injector.carried(known.record.key) else None
+        return known if self._injector.carried(known.key) else None
 
     def _holder(self, resource: str, tickets: frozenset[str], *, anew: bool) -> Holder:
         """The one container that holds exactly these tickets."""
@@ -198,112 +199,30 @@ class Allocator:
             self._api.node_event(Event.DUPLICATE_TICKETS, text)
         raise NotNowError(text)
 
-    def _admit(self, claim: Claim, holder: Holder, carrier: str) -> Record:
-        """The container's record with the tickets that it holds now, and the ids of its last start. The lock is held.
+    def _admit(self, wanted: Wanted) -> Sequence[Record]:
+        """The records that have to be removed before the container may start. The lock is held."""
+        try:
+            found = claims.admit(wanted, self._cards(), self._records, self._pods)
+        except TakenError as error:
+            self._refused.note(wanted, error.sizes)
+            raise
+        self._refused.forget(wanted.key)
+        return found
 
-        Raises NotNowError while another container may still use the slices or the tickets.
-        """
-        wanted = claim.record
-        cards = self._claimed_cards(claim)
-        before = self._records.get(*wanted.key)
-        sizes: Mapping[str, CardSize] = {}
-        # A container that held these slices before was granted them along with all others, whatever its cards report
-        # now.
-        if before is None or before.slices != wanted.slices:
-            sizes = _sizes(claim, cards)
-            self._wait_for_damaged(wanted)
-        blocking = self._refused.look(claim, sizes)
-        if blocking is not None:
-            gone = "" if self._pods.active(blocking.pod) else ", which is deleted or has ended,"
-            raise NotNowError(
-                f"{_who(blocking)}{gone} still runs on this slice: waiting until its processes have ended",
-                waiting=True,
-            )
-        tickets = claims.of_family(carrier, holder.tickets)
-        names = {resource: cdi_name(resource, held) for resource, held in tickets.items()}
-        for name in names.values():
-            self._evict(wanted, name)
-        if before is not None and before.names != names:
-            # A kubelet that lost its checkpoint gives other tickets: remove the files under the old names.
-            self.remove(before)
-            before = None
-        return replace(
-            wanted,
-            names=names,
-            tickets={resource: tuple(sorted(held)) for resource, held in tickets.items()},
-            vendor_ids=before.vendor_ids if before is not None else {},
-        )
-
-    def _wait_for_damaged(self, wanted: Record) -> None:
-        """Raise NotNowError while a container whose record is damaged may hold any of the slices that are wanted.
-
-        Which these are is not known, only the cards.
-        """
-        for (pod, container), damaged in self._records.damaged().items():
-            shared = {s.card for s in wanted.slices} & damaged.closed(self._cards())
-            if pod != wanted.pod and shared and self._pods.holding(pod):
-                raise NotNowError(
-                    f"the record of container {container} of pod {pod} is damaged, so card {min(shared)} gets no new"
-                    " slices until it is made again or its processes end",
-                    waiting=True,
-                )
-
-    def _evict(self, wanted: Record, name: str) -> None:
-        """Remove other containers that had this CDI name, so that a stale spec of it points at nothing."""
-        for other in self._records.all():
-            if name in other.names.values() and other.key != wanted.key:
-                if other.pod != wanted.pod and self._pods.holding(other.pod):
-                    raise NotNowError(f"its tickets are still used by {_who(other)}: waiting", waiting=True)
-                self.remove(other)
-
-    def _claimed_cards(self, claim: Claim) -> Mapping[str, Card]:
-        """The cards of the claim, by uuid. Raises NotNowError if one cannot serve it now."""
-        cards: dict[str, Card] = {}
-        for s in claim.pod_slices:
-            local = self._cards().get(s.card)
-            if local is None:
-                raise NotNowError(
-                    f"its grant names the card {s.card[:63]}, which this node does not offer: delete the pod"
-                )
-            card = cards[s.card] = local.card
-            if not card.healthy:
-                raise NotNowError(
-                    f"its card {s.card} is unhealthy: see the events of the node, or delete the pod"
-                )
-            if s.cores[0] >= card.core_groups:
-                raise NotNowError(
-                    f"the card {s.card} now has {card.core_groups} core groups, and none of those in the grant:"
-                    " delete the pod"
-                )
-        return cards
-
-    def _vendor_ids(self, record: Record) -> Mapping[str, int]:
-        """By card, the ids that vendors give to the slices. A container that starts again may get others."""
+    def _vendor_ids(self, wanted: Wanted, last: Mapping[str, int]) -> Mapping[str, int]:
+        """By card, the ids that vendors give to the slices: not always those that they had `last`."""
         cards, found = self._cards(), {}
-        others = [other.vendor_ids for other in self._records.all() if other.key != record.key]
-        for card in (s.card for s in record.slices):
+        others = [other.vendor_ids for other in self._records.all() if other.key != wanted.key]
+        for card in (s.card for s in wanted.slices):
             ids = cards[card].vendor.ids
             if ids is None:
                 continue
             taken = [held[card] for held in others if card in held]
             try:
-                found[card] = ids.claim(card, taken, record.vendor_ids.get(card))
+                found[card] = ids.claim(card, taken, last.get(card))
             except NoVendorIdError as error:
                 raise NotNowError(str(error), waiting=True) from error
         return found
-
-
-def _sizes(claim: Claim, cards: Mapping[str, Card]) -> Mapping[str, CardSize]:
-    """The sizes by which the claim is checked: a card may report less than when it was granted. Raises NotNowError."""
-    sizes = {uuid: largest((card.size, claim.sizes.get(uuid))) for uuid, card in cards.items()}
-    for uuid, size in sizes.items():
-        if sum(s.mem_mib for s in claim.pod_slices if s.card == uuid) > size.mem_mib:
-            raise NotNowError(f"its grant is larger than the card {uuid}: delete the pod")
-    return sizes
-
-
-def _who(record: Record) -> str:
-    return f"container {record.container} of pod {record.namespace}/{record.pod_name} ({record.pod})"
 
 
 def _shown(slices: tuple[Slice, ...]) -> str:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from device_plugin.core.enforcement import strongest
+from device_plugin.core.grants import Slice
 from device_plugin.core.machine import DeviceNode, Mount
 from device_plugin.node.checks.preflight import not_executable
 from device_plugin.node.slices.records import CONFIG, Record, Records, write_file
@@ -198,9 +199,9 @@ class Injector:
             *self._texts(folder),
         ]
 
-    def claimed(self, record: Record) -> Mapping[str, int]:
-        """By card, the vendors' ids that the files of a container name; none of files that cannot be read."""
-        folder, cards = self._records.folder(*record.key), self._cards()
+    def claimed(self, key: tuple[str, str], slices: Iterable[Slice]) -> Mapping[str, int]:
+        """By card, the vendors' ids of the slices in the files of a container; none of files that cannot be read."""
+        folder, cards = self._records.folder(*key), self._cards()
 
         def text(name: str) -> str | None:
             try:
@@ -211,7 +212,7 @@ class Injector:
         found: dict[str, int] = {}
         for vendor in self._vendors:
             if vendor.ids is not None:
-                own = [s.card for s in record.slices if s.card in cards and cards[s.card].vendor is vendor]
+                own = [s.card for s in slices if s.card in cards and cards[s.card].vendor is vendor]
                 found |= vendor.ids.claimed(own, text)
         return found
 

@@ -4,7 +4,6 @@ import logging
 import math
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
 
 from device_plugin.core.cards import AGENT_SECONDS
 from device_plugin.core.events import Event
@@ -16,7 +15,7 @@ from device_plugin.node.slices.claims import NotNowError
 from device_plugin.node.slices.pods import NodePods
 from device_plugin.node.slices.records import Record, Records
 from device_plugin.node.slices.writable import WritableFiles
-from device_plugin.node.stages.allocate import Allocator
+from device_plugin.node.stages.allocate import ContainerStarts
 from device_plugin.node.stages.inject import Injector
 from vgpu_runtime.paths import CONTAINER_PROGRESS, CONTAINER_REGION
 
@@ -41,7 +40,7 @@ class Reclaimer:
         writable: WritableFiles,
         injector: Injector,
         pods: NodePods,
-        allocator: Allocator,
+        starts: ContainerStarts,
         api: NodeApi,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -49,7 +48,7 @@ class Reclaimer:
         self._writable = writable
         self._injector = injector
         self._pods = pods
-        self._allocator = allocator
+        self._starts = starts
         self._api = api
         self._clock = clock
         self._uncut: set[str] = set()
@@ -100,14 +99,14 @@ class Reclaimer:
         self._outliving = tuple(record for record in lingering if record.pod in late)
 
     def _remove(self, record: Record) -> bool:
-        with self._allocator.lock:
+        with self._starts.lock:
             # Since the sweep looked, the container may have been prepared again.
             if self._pods.holding(record.pod):
                 return False
             now = self._records.get(*record.key)
             if now is None:
                 return False
-            self._allocator.remove(now)
+            self._starts.remove(now)
             if self._records.get(*now.key) is not None:
                 return False  # files are left, as the records have said
             log.info(
@@ -145,7 +144,7 @@ class Reclaimer:
                 self._restore(key, named)
 
     def _forget(self, key: tuple[str, str]) -> None:
-        with self._allocator.lock:
+        with self._starts.lock:
             if self._records.get(*key) is None and not self._pods.holding(key[0]):
                 self._injector.release(key)
                 self._records.forget(*key)
@@ -153,17 +152,16 @@ class Reclaimer:
     def _restore(self, key: tuple[str, str], named: tuple[str, str]) -> None:
         uid, container = key
         try:
-            claim = claims.from_pod(self._api.pod(*named), container, "")
+            wanted = claims.from_pod(self._api.pod(*named), container, {})
         except (ApiError, NotNowError) as error:
             log.warning(
                 "the record of container %s of pod %s/%s cannot be restored: %s", container, *named, error
             )
             return
-        with self._allocator.lock:
+        with self._starts.lock:
             # Its container may have started again, which wrote the record, or be another pod of that name.
-            if claim.record.pod == uid and self._records.get(*key) is None:
-                ids = self._injector.claimed(claim.record)
-                self._records.put(replace(claim.record, vendor_ids=ids))
+            if wanted.pod == uid and self._records.get(*key) is None:
+                self._records.put(wanted.record(self._injector.claimed(key, wanted.slices)))
                 log.info("the record of container %s of pod %s/%s is restored", container, *named)
 
     def trim(self) -> None:
@@ -208,6 +206,6 @@ class Reclaimer:
 
     def sweep_unrecorded(self) -> None:
         """Remove specs and writable files of ours that no record names."""
-        with self._allocator.lock:
+        with self._starts.lock:
             self._injector.withdraw(self._injector.unrecorded())
             self._writable.keep([*(record.key for record in self._records.all()), *self._records.damaged()])

@@ -61,7 +61,7 @@ def test_a_container_that_starts_again_is_looked_at_soon_again(node: Looping) ->
     node.host.mounted["uid-a"] = {101: node.mountinfo()}
     node.look(START_SECONDS + 1)
     before = node.host.looks
-    node.parts.allocator.pre_start(MEM, TICKETS)
+    node.parts.starts.pre_start(MEM, TICKETS)
     node.host.mounted["uid-a"] = {102: node.mountinfo(COVER)}
     assert node.look(SURE_SECONDS + 2 * TURN_SECONDS) == ["a"]
     assert node.host.looks > before

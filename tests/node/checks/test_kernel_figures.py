@@ -32,7 +32,7 @@ class Node:
     def hold(self, pod: str, container: str, *cards: int) -> Record:
         """A container that holds 4 core groups of each of these cards."""
         slices = tuple(Slice(self.parts.uuids[card], 4092, (0, 1, 2, 3)) for card in cards)
-        record = Record(pod, "default", f"pod-{pod[0]}", container, slices)
+        record = Record(pod, "default", f"pod-{pod[0]}", container, slices, {}, {}, {})
         self.parts.records.put(record)
         return record
 

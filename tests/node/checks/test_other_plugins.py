@@ -10,8 +10,8 @@ from device_plugin.core import pods
 from device_plugin.core.machine import KubeletError
 from device_plugin.node.checks.other_plugins import RETURN_SECONDS, OtherPlugins
 from device_plugin.node.slices.tickets import resources
+from tests.node.found import card
 from tests.node.looping import Folder
-from tests.node.test_parts import card
 
 OURS = resources([card()])
 DCU, CORES, MEM = "hygon.com/dcu", "hygon.com/dcu-cores", "hygon.com/dcu-mem"

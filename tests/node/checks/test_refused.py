@@ -39,7 +39,7 @@ def place(node: Looping) -> Pod:
 
 def refuse(node: Looping) -> None:
     with pytest.raises(NotNowError, match=r"default/a .*still runs on this slice"):
-        node.parts.allocator.pre_start(MEM, TICKETS)
+        node.parts.starts.pre_start(MEM, TICKETS)
 
 
 def reported(node: Looping) -> list[tuple[str, SliceState, bool]]:
@@ -77,7 +77,7 @@ def test_one_that_could_start_by_now_is_not_reported_and_waits_anew_for_the_next
     refuse(node)
     assert refused.found() == ()
     node.peer.living.clear()
-    node.parts.allocator.pre_start(MEM, TICKETS)
+    node.parts.starts.pre_start(MEM, TICKETS)
     node.peer.living.add("uid-a")
     node.parts.now += REFUSED_SECONDS
     assert refused.found() == (), "it has started"

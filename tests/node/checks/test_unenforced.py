@@ -137,7 +137,7 @@ def test_it_is_over_when_the_process_is_gone_and_told_once_however_often_the_con
     assert node.check(SURE_SECONDS + LOOK_SECONDS)
     assert node.told() == ["SliceUnenforced a"]
     for _ in range(5):
-        node.parts.allocator.pre_start(MEM, TICKETS)
+        node.parts.starts.pre_start(MEM, TICKETS)
         assert not node.check(LOOK_SECONDS)
         assert node.check(SURE_SECONDS + LOOK_SECONDS)
     assert node.told() == ["SliceUnenforced a"]
@@ -148,7 +148,7 @@ def test_the_container_is_told_its_mode(node: Node, mode: Enforcement) -> None:
     node.parts.shared._now = {
         uuid: replace(local, enforcement=mode) for uuid, local in node.parts.cards().items()
     }
-    node.parts.allocator.pre_start(MEM, TICKETS)
+    node.parts.starts.pre_start(MEM, TICKETS)
     assert f"\nenforcement = {mode.value}\n" in config_of(node.parts.spec(MEM, TICKETS))
 
 

@@ -38,7 +38,7 @@ def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Parts:
     pod = first.bind("a", [Slice(first.uuids[0], 2046, (3, 4))], {MEM: "2", CORES: "2"})
     first.hold(pod, TICKETS)
     for resource, tickets in TICKETS.items():
-        first.allocator.pre_start(resource, tickets)
+        first.starts.pre_start(resource, tickets)
     peer.living.add(pod.uid)
     peer.error = UnknownError("down")
     second = Parts(tmp_path, peer)
@@ -52,7 +52,7 @@ def test_a_container_restarts_with_its_own_slice(parts: Parts, order: tuple[str,
     for path in parts.cdi.glob("*.json"):
         path.unlink()
     for resource in order:
-        parts.allocator.pre_start(resource, TICKETS[resource])
+        parts.starts.pre_start(resource, TICKETS[resource])
     (card,) = rocm.parse(config_of(parts.spec(MEM, TICKETS[MEM]))).cards
     assert (card.uuid, card.mem_bytes, card.family.mask) == (parts.uuids[0], 2046 << 20, 0b11000)
     assert card.request == "hygon.com/dcu-mem:2"
@@ -61,7 +61,7 @@ def test_a_container_restarts_with_its_own_slice(parts: Parts, order: tuple[str,
 
 def refused(parts: Parts, tickets: list[str] = TICKETS[MEM]) -> None:
     with pytest.raises(NotNowError, match="default/a"):
-        parts.allocator.pre_start(MEM, tickets)
+        parts.starts.pre_start(MEM, tickets)
 
 
 def test_a_pod_that_does_not_live_is_not_remembered(parts: Parts) -> None:
@@ -97,4 +97,4 @@ def test_a_remembered_container_waits_like_any_other_for_who_is_in_its_way(parts
     parts.records.put(replace(record, pod="uid-b", pod_name="b", names={}, tickets={}))
     parts.peer.living.add("uid-b")
     with pytest.raises(NotNowError, match="default/b"):
-        parts.allocator.pre_start(MEM, TICKETS[MEM])
+        parts.starts.pre_start(MEM, TICKETS[MEM])

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from device_plugin.core.machine import Holder, KubeletError
-from device_plugin.node.slices.claims import Holders
+from device_plugin.node.slices.holders import Holders
 from tests.builders.cards import CORES, MEM
 
 

@@ -219,7 +219,7 @@ def test_a_node_gives_its_tmpfs_back(tmp_path: Path) -> None:
     assert parts.writable.spare() == ROOM
     tickets = ("dcu-mem-0", "dcu-mem-1")
     parts.hold(parts.bind("b", [Slice(parts.uuids[0], 2046, (0,))], {MEM: "2"}), {MEM: tickets})
-    parts.allocator.pre_start(MEM, tickets)
+    parts.starts.pre_start(MEM, tickets)
     assert on_tmpfs(parts.writable, ("uid-b", "main")) == [True, True]
 
 

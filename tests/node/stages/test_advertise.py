@@ -10,8 +10,8 @@ from device_plugin.core.grants import Slice
 from device_plugin.node.checks.other_plugins import RETURN_SECONDS
 from device_plugin.node.stages.advertise import OTHERS_SECONDS, SILENT, STREAM_SECONDS
 from tests.builders.cards import CORES, MEM, PERCENT, SLICES
+from tests.node.found import record
 from tests.node.looping import Looping, Plugin
-from tests.node.test_parts import record
 
 DCU = "hygon.com/dcu"
 

@@ -167,7 +167,7 @@ def test_an_excluded_card_gets_no_new_slice_and_goes_with_its_last_one(node: Loo
 def test_the_text_about_a_sick_card_has_room_for_some_of_its_pods_only(node: Looping) -> None:
     card = node.parts.shared.cards()[0]
     held = (Slice(card.uuid, 1, (0,)),)
-    records = [Record(f"uid-{i // 2}", "ns", f"pod-{i // 2}", f"c{i}", held) for i in range(16)]
+    records = [Record(f"uid-{i // 2}", "ns", f"pod-{i // 2}", f"c{i}", held, {}, {}, {}) for i in range(16)]
     assert _slices_on(card, records) == (
         "16 slices on it: ns/pod-0 (2), ns/pod-1 (2), ns/pod-2 (2) and 5 more pods."
         f" vgpu drain {card.uuid} moves them"

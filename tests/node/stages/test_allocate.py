@@ -50,7 +50,7 @@ def test_memory_carries_the_slice_whichever_resource_comes_first(
     tickets = {MEM: T4, CORES: C3}
     parts.hold(pod, tickets)
     for resource in order:
-        parts.allocator.pre_start(resource, tickets[resource])
+        parts.starts.pre_start(resource, tickets[resource])
     (card,) = rocm.parse(config_of(parts.spec(MEM, T4))).cards
     assert (card.uuid, card.mem_bytes >> 20, card.family.mask) == (parts.uuids[1], 4092, 0b111)
     assert all(mount.target != "/etc/vgpu/vgpu.conf" for mount in parts.spec(CORES, C3).mounts)
@@ -70,7 +70,7 @@ def test_percent_carries_the_slices_of_several_cards(parts: Parts, order: tuple[
     }
     parts.hold(pod, tickets)
     for resource in order:
-        parts.allocator.pre_start(resource, tickets[resource])
+        parts.starts.pre_start(resource, tickets[resource])
     cards = rocm.parse(config_of(parts.spec(PERCENT, tickets[PERCENT]))).cards
     assert [(card.uuid, card.mem_bytes >> 20) for card in cards] == [(uuid, 8184) for uuid in parts.uuids]
     assert {card.family.mask for card in cards} == {(1 << 30) - 1}
@@ -106,7 +106,7 @@ def test_the_config_names_the_limit_that_decides_the_memory(
     }
     parts.hold(pod, tickets)
     for resource in sorted(tickets):
-        parts.allocator.pre_start(resource, tickets[resource])
+        parts.starts.pre_start(resource, tickets[resource])
     carrier = next(iter(limits))
     found = rocm.parse(config_of(parts.spec(carrier, tickets[carrier]))).cards
     assert [card.request for card in found] == [request_value] * cards
@@ -116,7 +116,7 @@ def test_hip_learns_the_number_of_its_units_from_a_variable_that_the_pod_cannot_
     parts: Parts,
 ) -> None:
     parts.hold(parts.bind("a", [Slice(parts.uuids[1], 4092, (5, 6, 7))], BOTH), {MEM: T4, CORES: C3})
-    parts.allocator.pre_start(MEM, T4)
+    parts.starts.pre_start(MEM, T4)
     assert parts.spec(MEM, T4).env == {"ROC_GLOBAL_CU_MASK": "0x7", **EVERY_CONTAINER}
     assert parts.spec(CORES, C3).env == {}
 
@@ -127,7 +127,7 @@ def test_who_has_whole_cards_keeps_its_own_value_of_that_variable(parts: Parts) 
         tickets = [f"dcu-{name}-{number}" for number in range(len(slices))]
         pod = parts.bind(name, slices, {WHOLE: str(len(slices))})
         parts.hold(pod, {WHOLE: tickets})
-        parts.allocator.pre_start(WHOLE, tickets)
+        parts.starts.pre_start(WHOLE, tickets)
         edits = parts.spec(WHOLE, tickets)
         assert (len(rocm.parse(config_of(edits)).cards), edits.env) == (len(slices), EVERY_CONTAINER)
         parts.end(pod)
@@ -143,9 +143,9 @@ def test_nothing_is_written_until_the_kubelet_shows_all_that_the_container_asks(
 ) -> None:
     pod = parts.bind("a", [Slice(parts.uuids[0], 4092, (0, 1, 2))], BOTH)
     parts.hold(pod, {shown: tickets})
-    parts.allocator.stop()
+    parts.starts.stop()
     with pytest.raises(NotNowError, match=f"does not show its {missing} yet"):
-        parts.allocator.pre_start(shown, tickets)
+        parts.starts.pre_start(shown, tickets)
     assert parts.left() == []
 
 
@@ -165,7 +165,7 @@ def test_what_the_kubelet_has_not_shown_whole_is_asked_for_again(
         return pods(namespace, name)
 
     monkeypatch.setattr(peer, "pod", later)
-    parts.allocator.pre_start(MEM, T4)
+    parts.starts.pre_start(MEM, T4)
     assert mib(parts.spec(MEM, T4)) == [4092]
     assert sources_exist(parts.spec(CORES, C3))
 
@@ -176,7 +176,7 @@ def test_every_spec_names_a_device_node_in_the_containers_own_folder(parts: Part
     tickets = {MEM: T4, CORES: C3}
     parts.hold(pod, tickets)
     for resource in tickets:
-        parts.allocator.pre_start(resource, tickets[resource])
+        parts.starts.pre_start(resource, tickets[resource])
         source, _ = parts.spec(resource, tickets[resource]).devices[-1]
         assert Path(source).is_fifo()
         assert f"/slices/{pod.uid}/main/" in source
@@ -185,7 +185,7 @@ def test_every_spec_names_a_device_node_in_the_containers_own_folder(parts: Part
 def test_every_file_is_mounted_read_only_but_the_region_and_the_progress(parts: Parts) -> None:
     pod = parts.bind("a", [Slice(parts.uuids[0], 4092, (0, 1, 2))], {MEM: "4"})
     parts.hold(pod, {MEM: T4})
-    parts.allocator.pre_start(MEM, T4)
+    parts.starts.pre_start(MEM, T4)
     mounts = {mount.target: mount for mount in parts.spec(MEM, T4).mounts if "vgpu-sim" not in mount.target}
     assert {target for target, mount in mounts.items() if "ro" not in mount.options} == {
         "/var/run/vgpu/progress",
@@ -202,12 +202,12 @@ def test_every_file_is_mounted_read_only_but_the_region_and_the_progress(parts: 
 def test_a_name_that_is_used_again_points_its_stale_spec_at_nothing(parts: Parts) -> None:
     first = parts.bind("a", [Slice(parts.uuids[0], 4092, (0, 1, 2))], {MEM: "4"})
     parts.hold(first, {MEM: T4})
-    parts.allocator.pre_start(MEM, T4)
+    parts.starts.pre_start(MEM, T4)
     stale = parts.spec(MEM, T4)
     parts.end(first)
     second = parts.bind("b", [Slice(parts.uuids[1], 8184, (5, 6))], {MEM: "4"})
     parts.hold(second, {MEM: T4})
-    parts.allocator.pre_start(MEM, T4)
+    parts.starts.pre_start(MEM, T4)
     assert not sources_exist(stale)
     assert mib(parts.spec(MEM, T4)) == [8184]
 
@@ -215,28 +215,28 @@ def test_a_name_that_is_used_again_points_its_stale_spec_at_nothing(parts: Parts
 def test_a_stale_marker_never_lets_the_next_holder_start_without_its_slice(parts: Parts) -> None:
     first = parts.bind("a", [Slice(parts.uuids[0], 4092, (0, 1, 2))], BOTH)
     parts.hold(first, {MEM: T4, CORES: C3})
-    parts.allocator.pre_start(MEM, T4)
-    parts.allocator.pre_start(CORES, C3)
+    parts.starts.pre_start(MEM, T4)
+    parts.starts.pre_start(CORES, C3)
     stale = parts.spec(CORES, C3)
     parts.end(first)
     second = parts.bind("b", [Slice(parts.uuids[0], 819, (7, 8, 9))], {CORES: "3"})
     parts.hold(second, {CORES: C3})
-    parts.allocator.pre_start(CORES, C3)
+    parts.starts.pre_start(CORES, C3)
     assert not sources_exist(stale)
 
 
 def test_a_slice_waits_for_the_container_that_outlives_its_pod(parts: Parts) -> None:
     first = parts.bind("a", [Slice(parts.uuids[0], 4092, (0, 1, 2))], {MEM: "4"})
     parts.hold(first, {MEM: T4})
-    parts.allocator.pre_start(MEM, T4)
+    parts.starts.pre_start(MEM, T4)
     parts.end(first)
     parts.peer.living.add(first.uid)
     second = parts.bind("b", [Slice(parts.uuids[0], 1023, (2, 3))], {MEM: "1"})
     parts.hold(second, {MEM: ["dcu-mem-9"]})
     with pytest.raises(NotNowError, match="default/a"):
-        parts.allocator.pre_start(MEM, ["dcu-mem-9"])
+        parts.starts.pre_start(MEM, ["dcu-mem-9"])
     parts.peer.living.clear()
-    parts.allocator.pre_start(MEM, ["dcu-mem-9"])
+    parts.starts.pre_start(MEM, ["dcu-mem-9"])
     assert mib(parts.spec(MEM, ["dcu-mem-9"])) == [1023]
 
 
@@ -245,7 +245,7 @@ def test_two_pods_with_the_same_tickets_are_both_named_with_the_cure(parts: Part
         parts.hold(parts.bind(name, [Slice(parts.uuids[0], 1023, (core,))], {MEM: "4"}), {MEM: T4})
     for _ in range(3):
         with pytest.raises(NotNowError, match="delete one"):
-            parts.allocator.pre_start(MEM, T4)
+            parts.starts.pre_start(MEM, T4)
     ((_, message),) = parts.peer.events  # one, however often the kubelet tries
     assert "default/a" in message
     assert "default/b" in message
@@ -264,7 +264,7 @@ def test_a_grant_that_this_node_cannot_serve_is_refused(parts: Parts, slices: li
     slices = [Slice(parts.uuids[0] if s.card == "CARD" else s.card, s.mem_mib, s.cores) for s in slices]
     parts.hold(parts.bind("a", slices, {MEM: "4"}), {MEM: T4})
     with pytest.raises(NotNowError, match=says):
-        parts.allocator.pre_start(MEM, T4)
+        parts.starts.pre_start(MEM, T4)
     assert not parts.left()
 
 
@@ -273,7 +273,7 @@ def test_a_restarted_container_gets_the_same_slice_and_another_pipe(parts: Parts
     parts.hold(pod, {MEM: T4})
     seen = []
     for _ in range(3):
-        parts.allocator.pre_start(MEM, T4)
+        parts.starts.pre_start(MEM, T4)
         (record,) = parts.records.all()
         seen.append((record.slices, record.vendor_ids[parts.uuids[0]]))
     assert len({slices for slices, _ in seen}) == 1
@@ -283,7 +283,7 @@ def test_a_restarted_container_gets_the_same_slice_and_another_pipe(parts: Parts
 def test_an_agent_that_restarts_goes_on_from_its_records(parts: Parts, tmp_path: Path) -> None:
     pod = parts.bind("a", [Slice(parts.uuids[0], 4092, (0, 1, 2))], {MEM: "4"})
     parts.hold(pod, {MEM: T4})
-    parts.allocator.pre_start(MEM, T4)
+    parts.starts.pre_start(MEM, T4)
     before = parts.left()
     again = Parts(tmp_path, parts.peer)
     again.start()
@@ -298,7 +298,7 @@ def test_a_container_that_comes_back_with_other_tickets_leaves_no_spec_of_the_ol
         parts.peer.holders.clear()
         parts.hold(pod, tickets)
         for resource, ids in tickets.items():
-            parts.allocator.pre_start(resource, ids)
+            parts.starts.pre_start(resource, ids)
     assert len(list(parts.cdi.glob("vgpu-*.json"))) == 1
     assert all(sources_exist(parts.spec(resource, ids)) for resource, ids in new.items())
     parts.end(pod)

@@ -50,7 +50,7 @@ def upgraded(folder: Path) -> tuple[Parts, Pod]:
     before.start()
     pod = before.bind("a", [Slice(NEW[0], 4092, (0, 1, 2))], {MEM: "4"})
     before.hold(pod, {MEM: ["dcu-mem-0"]})
-    before.allocator.pre_start(MEM, ["dcu-mem-0"])
+    before.starts.pre_start(MEM, ["dcu-mem-0"])
     (record,) = before.records.all()
     path = before.records.folder(*record.key) / "record.json"
     assert NEW[0] in path.read_text()
@@ -65,7 +65,7 @@ def upgraded(folder: Path) -> tuple[Parts, Pod]:
 def test_the_container_of_an_old_grant_starts_again_on_its_card(folder: Path) -> None:
     after, _ = upgraded(folder)
     assert [s.card for record in after.records.all() for s in record.slices] == NEW[:1]
-    after.allocator.pre_start(MEM, ["dcu-mem-0"])
+    after.starts.pre_start(MEM, ["dcu-mem-0"])
     (limit,) = rocm.parse(config_of(after.spec(MEM, ["dcu-mem-0"]))).cards
     assert (limit.uuid, limit.pci) == (NEW[0], ADDRESSES[0])
     (record,) = after.records.all()
@@ -81,7 +81,7 @@ def test_it_starts_again_while_the_api_server_is_silent(
         raise UnknownError(f"{namespace}/{name}")
 
     monkeypatch.setattr(after.peer, "pod", silent)
-    after.allocator.pre_start(MEM, ["dcu-mem-0"])
+    after.starts.pre_start(MEM, ["dcu-mem-0"])
 
 
 def test_a_successor_waits_for_the_container_of_an_old_record(folder: Path) -> None:
@@ -90,6 +90,6 @@ def test_a_successor_waits_for_the_container_of_an_old_record(folder: Path) -> N
     successor = after.bind("b", [Slice(NEW[0], 4092, (2, 3))], {MEM: "4"})
     assert Grant.decode(successor.annotation("vgpu.io/grant")).containers["main"][0].card == NEW[0]
     after.hold(successor, {MEM: ["dcu-mem-1"]})
-    after.allocator.stop()
+    after.starts.stop()
     with pytest.raises(NotNowError, match=f"container main of pod default/{pod.name}"):
-        after.allocator.pre_start(MEM, ["dcu-mem-1"])
+        after.starts.pre_start(MEM, ["dcu-mem-1"])

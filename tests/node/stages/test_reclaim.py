@@ -107,7 +107,7 @@ def test_whoever_waits_for_a_pod_that_is_gone_reads_who_lives_there(
         NotNowError,
         match=r"main of pod default/a \(uid-a\), which is deleted or has ended, still runs on this slice",
     ):
-        parts.allocator.pre_start(MEM, tickets)
+        parts.starts.pre_start(MEM, tickets)
 
 
 def test_before_the_first_list_of_pods_nothing_is_removed(parts: Parts, tmp_path: Path) -> None:

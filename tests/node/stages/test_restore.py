@@ -82,7 +82,7 @@ def test_a_record_with_a_wrong_type_is_set_aside_and_made_anew_from_the_grant(
     assert "damaged/uid-a.main.json" in event[1]
     assert all(file.read_bytes() == content for file, content in files.items()), "its container may run"
     # It starts again, and ends.
-    successor.allocator.pre_start(MEM, TICKETS)
+    successor.starts.pre_start(MEM, TICKETS)
     successor.end(successor.peer.pods["default", "a"])
     assert successor.reclaimer.sweep() == 1
     assert not successor.left()
@@ -151,12 +151,12 @@ def test_nothing_starts_beside_a_process_whose_record_is_damaged(
         after.reclaimer.restore()
         assert after.reclaimer.closed(after.uuids) == {first}
         with pytest.raises(NotNowError, match=f"container main of pod uid-a is damaged, so card {first}"):
-            after.allocator.pre_start(MEM, ["dcu-mem-b"])
-    after.allocator.pre_start(MEM, ["dcu-mem-c"])
+            after.starts.pre_start(MEM, ["dcu-mem-b"])
+    after.starts.pre_start(MEM, ["dcu-mem-c"])
     after.peer.living.clear()
     after.reclaimer.restore()
     assert not after.reclaimer.closed(after.uuids)
-    after.allocator.pre_start(MEM, ["dcu-mem-b"])
+    after.starts.pre_start(MEM, ["dcu-mem-b"])
 
 
 @pytest.mark.parametrize("text", ["", "rubbish", "version = 2\npod = p\ncontainer = c\n", None])
@@ -183,9 +183,9 @@ def test_a_container_that_had_its_slices_starts_again_beside_one_whose_record_is
 ) -> None:
     pod = parts.bind("b", [Slice(parts.uuids[0], 2046, (5, 6))], {MEM: "2"})
     parts.hold(pod, {MEM: ["dcu-mem-5"]})
-    parts.allocator.pre_start(MEM, ["dcu-mem-5"])
+    parts.starts.pre_start(MEM, ["dcu-mem-5"])
     after = successor_of(parts, tmp_path)
-    after.allocator.pre_start(MEM, ["dcu-mem-5"])
+    after.starts.pre_start(MEM, ["dcu-mem-5"])
 
 
 def test_a_pod_of_the_same_name_lends_its_grant_to_nobody(parts: Parts, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from tests.node.parts import Parts, Peer
 
 @contextmanager
 def _served(parts: Parts, folder: Path) -> Iterator[grpc.Channel]:
-    plugin = PluginServer(MEM, folder, parts.allocator)
+    plugin = PluginServer(MEM, folder, parts.starts)
     plugin.start()
     with grpc.insecure_channel(f"unix:{plugin.path}") as channel:
         yield channel
@@ -48,7 +48,7 @@ def test_allocate_is_answered_while_more_containers_wait_than_there_are_threads(
         request = pb.AllocateRequest(container_requests=[pb.ContainerAllocateRequest(devices_ids=["a"])])
         answer = stub.Allocate(request, timeout=60)
         assert len(answer.container_responses) == 1
-        parts.allocator.stop()
+        parts.starts.stop()
         assert {call.code() for call in waiting} == {grpc.StatusCode.UNAVAILABLE}
 
 
@@ -61,12 +61,10 @@ def test_whoever_comes_beyond_the_most_is_sent_back_at_once(
     looks: Counter[int] = Counter()
     monkeypatch.setattr(parts.peer, "list", lambda: looks.update([threading.get_ident()]) or ())
     with ThreadPoolExecutor(allocate.MOST_WAITING) as pool:
-        waiting = [
-            pool.submit(parts.allocator.pre_start, MEM, [str(i)]) for i in range(allocate.MOST_WAITING)
-        ]
+        waiting = [pool.submit(parts.starts.pre_start, MEM, [str(i)]) for i in range(allocate.MOST_WAITING)]
         until(lambda: sum(n > 1 for n in list(looks.values())) == allocate.MOST_WAITING, "all wait")
         with pytest.raises(NotNowError, match="which container holds these tickets"):
-            parts.allocator.pre_start(MEM, ["late"])
+            parts.starts.pre_start(MEM, ["late"])
         assert not any(call.done() for call in waiting), "it did not wait as long as they do"
-        parts.allocator.stop()
+        parts.starts.stop()
         assert all(isinstance(call.exception(60), NotNowError) for call in waiting)
