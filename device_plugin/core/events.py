@@ -86,8 +86,7 @@ _ABOUT = {
     Event.RECORD_DAMAGED: About(
         AGENT, "Node",
         "The agent's record of a container cannot be read, mostly after a fault of the disk. It is made again from"
-        " the pod's grant, and the damaged file is kept aside. Until then the cards of the container get no new slices,"
-        " as long as its processes may run.",
+        " the pod's grant. Until then the cards of the container get no new slices, as long as its processes may run.",
         "Check the disk. If the agent's log says that the record cannot be restored, delete the pod.",
     ),
     Event.DUPLICATE_TICKETS: About(

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from device_plugin.core.annotations import MAX_CARDS, Fields, checked_int
+from device_plugin.core.annotations import MAX_CARDS, VERSION, Fields, checked_int
 from device_plugin.core.card_names import unique
 from device_plugin.core.errors import AnnotationError
 from device_plugin.core.grants import Slice, read_slices, slice_objects
@@ -23,8 +23,6 @@ log = logging.getLogger(__name__)
 
 RECORD = "record.json"
 CONFIG = "vgpu.conf"
-# Most damaged records that are kept for inspection.
-KEPT_RECORDS, KEPT_BYTES = 16, 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +67,6 @@ class Records:
         self._root = state / "slices"
         self._lock = threading.Lock()
         self._records: dict[tuple[str, str], Record] = {}
-        self._aside = state / "damaged"
         self._damaged: dict[tuple[str, str], Damaged] = {}
         self._stuck: set[Path] = set()
 
@@ -92,7 +89,7 @@ class Records:
                     log.warning("removing %s: it has no record", folder)
                     self._remove(folder)
                     continue
-                self._damaged[key] = Damaged(f"{error}; {self._keep(folder)}", self._cards_of(folder))
+                self._damaged[key] = Damaged(str(error), self._cards_of(folder))
                 log.warning("the record in %s is damaged: %s", folder, self._damaged[key].why)
 
     def damaged(self) -> Mapping[tuple[str, str], Damaged]:
@@ -138,20 +135,6 @@ class Records:
         except (OSError, ValueError):  # ConfigError and UnicodeDecodeError among them
             return None
 
-    def _keep(self, folder: Path) -> str:
-        """Copy a damaged record to a folder with the last few of them; returns a text with the path."""
-        kept = self._aside / f"{folder.parent.name}.{folder.name}.json"
-        try:
-            self._aside.mkdir(exist_ok=True)
-            with (folder / RECORD).open("rb") as file:
-                kept.write_bytes(file.read(KEPT_BYTES))
-            older = sorted(self._aside.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
-            for path in older[KEPT_RECORDS:]:
-                path.unlink()
-        except OSError as error:
-            return f"no copy could be kept ({error.strerror})"
-        return f"a copy is {kept}"
-
     def _remove(self, folder: Path) -> bool:
         """Remove a folder as far as possible; True if nothing is left."""
         with contextlib.suppress(OSError):  # first: with the config alone, the record would count as lost
@@ -192,6 +175,7 @@ def write_file(path: Path, text: str, aside: Path | None = None) -> None:
 
 def _encode(record: Record) -> str:
     body = {
+        "v": VERSION,
         "pod": record.pod,
         "namespace": record.namespace,
         "podName": record.pod_name,
@@ -199,7 +183,7 @@ def _encode(record: Record) -> str:
         "slices": slice_objects(record.slices),
         "names": dict(record.names),
         "tickets": {name: list(ids) for name, ids in record.tickets.items()},
-        "pipes": dict(record.vendor_ids),  # the name from before there were other vendors
+        "vendorIds": dict(record.vendor_ids),
     }
     return json.dumps(body)
 
@@ -207,6 +191,9 @@ def _encode(record: Record) -> str:
 def _decode(text: str, node: str) -> Record:
     """The record in `text`. Raises ValueError or AnnotationError, and nothing else, if it is damaged."""
     fields = Fields(json.loads(text), "record")
+    version = fields.integer("v", least=1)
+    if version != VERSION:
+        raise AnnotationError(f"record: version {version}, this program reads version {VERSION}")
     tickets = fields.mapping("tickets", most=16)
     return Record(
         pod=fields.text("pod"),
@@ -217,8 +204,8 @@ def _decode(text: str, node: str) -> Record:
         names=_texts(fields.mapping("names", most=16), "names"),
         tickets={name: _ticket_ids(ids) for name, ids in tickets.items()},
         vendor_ids={
-            unique(card, node): checked_int(pipe, "record: pipes", least=0)
-            for card, pipe in fields.mapping("pipes", most=MAX_CARDS).items()
+            unique(card, node): checked_int(number, "record: vendorIds", least=0)
+            for card, number in fields.mapping("vendorIds", most=MAX_CARDS).items()
         },
     )
 
