@@ -66,7 +66,7 @@ class NodeApi:
                 return
         self._post(NODES, Ref(self._ref.name, uid=self._ref.name), event, message)
 
-    def pod_event(self, pod: Pod, event: Event, message: str) -> None:
+    def pod_event(self, pod: Named, event: Event, message: str) -> None:
         """Write an event about a pod."""
         self._post(PODS, pod, event, message)
 

@@ -165,7 +165,7 @@ class NodeService:
         )  # fmt: skip
         return AgentLoop(
             self._cards, advertiser, Publisher(self._api), reclaimer, self._refused, covered,
-            KernelChecks(figures, unaccounted, unenforced), unenforced, preflight, self._others, settings.drain_seconds,
+            KernelChecks(figures, unaccounted, unenforced), preflight, self._others, settings.drain_seconds,
         )  # fmt: skip
 
     def run(self) -> int:

@@ -126,7 +126,7 @@ class Looping:
         )  # fmt: skip
         self.agent = AgentLoop(
             parts.shared, self.advertiser, Publisher(self.peer, self.clock), parts.reclaimer, parts.refused,
-            self.covered, self.kernel, self.unenforced, Preflight(self.peer, folder, folder, folder, lambda: ()),
+            self.covered, self.kernel, Preflight(self.peer, folder, folder, folder, lambda: ()),
             self.others, 0, self.clock,
         )  # fmt: skip
 

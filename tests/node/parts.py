@@ -12,6 +12,7 @@ from device_plugin.core.events import Event
 from device_plugin.core.grants import Grant, Slice
 from device_plugin.core.machine import Holder, KubeletError
 from device_plugin.core.pods import Container, ContainerKind, Node, Pod
+from device_plugin.kube.api import Named
 from device_plugin.kube.errors import GoneError
 from device_plugin.node.api import NodeApi
 from device_plugin.node.checks.kernel_limits import KernelLimits
@@ -85,7 +86,7 @@ class Peer(NodeApi):
     def node_event(self, event: Event, message: str) -> None:
         self.events.append((event, message))
 
-    def pod_event(self, pod: Pod, event: Event, message: str) -> None:
+    def pod_event(self, pod: Named, event: Event, message: str) -> None:
         self.events.append((f"{event} {pod.name}", message))
 
     def devices(self) -> Mapping[str, frozenset[str]]:

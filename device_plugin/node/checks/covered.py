@@ -15,7 +15,6 @@ from math import inf
 from pathlib import Path
 
 from device_plugin.core.events import Event
-from device_plugin.core.pods import Pod
 from device_plugin.node.api import NodeApi
 from device_plugin.node.checks import mountinfo
 from device_plugin.node.checks.lasting import Lasting
@@ -195,7 +194,7 @@ class CoveredSlices:
             " and create the pod again"
         )
         log.error("pod %s/%s: %s", record.namespace, record.pod_name, text)
-        self._api.pod_event(Pod(record.namespace, record.pod_name, record.pod), Event.SLICE_COVERED, text)
+        self._api.pod_event(record.pod_ref, Event.SLICE_COVERED, text)
 
 
 def _without(

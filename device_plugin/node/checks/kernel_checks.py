@@ -23,7 +23,7 @@ class KernelChecks:
     ) -> None:
         self._figures = figures
         self._unaccounted = unaccounted
-        self._unenforced = unenforced
+        self.unenforced = unenforced
         self._clock = clock
         self._next = clock()
 
@@ -35,4 +35,4 @@ class KernelChecks:
         self._next = now + LOOK_SECONDS
         self._figures.look()
         self._unaccounted.step()
-        self._unenforced.step()
+        self.unenforced.step()

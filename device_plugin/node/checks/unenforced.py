@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 
 from device_plugin.core.enforcement import Enforcement
 from device_plugin.core.events import Event
-from device_plugin.core.pods import Pod
 from device_plugin.node.api import NodeApi
 from device_plugin.node.checks.kernel_figures import KernelFigures
 from device_plugin.node.checks.lasting import Lasting
@@ -108,7 +107,7 @@ class UnenforcedSlices:
         container.reported.add(event)
         text = f"container {record.container}: {text}"
         log.error("pod %s/%s: %s", record.namespace, record.pod_name, text)
-        self._api.pod_event(Pod(record.namespace, record.pod_name, record.pod), event, text)
+        self._api.pod_event(record.pod_ref, event, text)
 
 
 _UNENFORCED = (

@@ -17,6 +17,7 @@ from device_plugin.core.annotations import MAX_CARDS, VERSION, Fields, checked_i
 from device_plugin.core.card_names import unique
 from device_plugin.core.errors import AnnotationError
 from device_plugin.core.grants import Slice, read_slices, slice_objects
+from device_plugin.kube.api import Ref
 from vgpu_runtime import config
 
 log = logging.getLogger(__name__)
@@ -45,6 +46,11 @@ class Record:
     def key(self) -> tuple[str, str]:
         """Pod UID and container name."""
         return self.pod, self.container
+
+    @property
+    def pod_ref(self) -> Ref:
+        """Its pod's name in the API."""
+        return Ref(self.pod_name, self.namespace, self.pod)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ from device_plugin.node.checks.kernel_checks import KernelChecks
 from device_plugin.node.checks.other_plugins import OtherPlugins
 from device_plugin.node.checks.preflight import Preflight
 from device_plugin.node.checks.refused import RefusedStarts
-from device_plugin.node.checks.unenforced import UnenforcedSlices
 from device_plugin.node.slices.claims import Wanted
 from device_plugin.node.slices.records import Record
 from device_plugin.node.stages.advertise import Advertiser
@@ -44,7 +43,6 @@ class AgentLoop:
         refused: RefusedStarts,
         covered: CoveredSlices,
         kernel: KernelChecks,
-        unenforced: UnenforcedSlices,
         preflight: Preflight,
         others: OtherPlugins,
         drain_seconds: float,
@@ -57,7 +55,6 @@ class AgentLoop:
         self._refused = refused
         self._covered = covered
         self._kernel = kernel
-        self._unenforced = unenforced
         self._preflight = preflight
         self._others = others
         self._known_others: list[str] = []
@@ -152,7 +149,9 @@ class AgentLoop:
 
     def reports(self) -> list[ReportedSlice]:
         """The reports for the inventory, one for each container; of several states the first of these counts."""
-        unenforced = [(record, self._unenforced.ends(record)) for record in self._unenforced.found()]
+        unenforced = [
+            (record, self._kernel.unenforced.ends(record)) for record in self._kernel.unenforced.found()
+        ]
         found: dict[tuple[str, str], ReportedSlice] = {}
         for report in (
             *(_report(record, SliceState.OUTLIVING) for record in self._reclaimer.outliving()),

@@ -14,7 +14,6 @@ from device_plugin.core.cards import Card, Inventory
 from device_plugin.core.enforcement import Enforcement
 from device_plugin.core.errors import AnnotationError
 from device_plugin.core.events import Event
-from device_plugin.core.pods import Pod
 from device_plugin.node.api import NodeApi
 from device_plugin.node.slices.records import Record
 from device_plugin.node.vendors.local_card import LocalCard
@@ -200,7 +199,7 @@ class SharedCards:
             if card.uuid in {s.card for s in record.slices} and (record.pod, card.uuid) not in self._told:
                 self._told.add((record.pod, card.uuid))
                 self._api.pod_event(
-                    Pod(record.namespace, record.pod_name, record.pod),
+                    record.pod_ref,
                     Event.SLICE_UNHEALTHY,
                     f"its card {card.uuid} at {card.pci} is unhealthy: {local.fault}. Its containers are not started"
                     " again before the card is healthy: delete the pod if it no longer works",

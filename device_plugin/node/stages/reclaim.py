@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Sequence
 
 from device_plugin.core.cards import AGENT_SECONDS
 from device_plugin.core.events import Event
-from device_plugin.core.pods import Pod
 from device_plugin.kube.errors import ApiError
 from device_plugin.node.api import NodeApi
 from device_plugin.node.slices import claims
@@ -199,8 +198,7 @@ class Reclaimer:
                 f", as often before: see which of its programs writes to {CONTAINER_REGION} or {CONTAINER_PROGRESS}."
                 " The agent goes on with that every few seconds, and says no more of it"
             )
-            pod = Pod(record.namespace, record.pod_name, record.pod)
-            self._api.pod_event(pod, Event.WRITABLE_FILES_GROWN, text)
+            self._api.pod_event(record.pod_ref, Event.WRITABLE_FILES_GROWN, text)
         if cuts in (1, TOLD_CUTS):
             log.warning("pod %s/%s: %s", record.namespace, record.pod_name, text)
 
