@@ -4,7 +4,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from device_plugin.core import annotations
@@ -77,12 +76,6 @@ class NodeApi:
             log.warning("event %s: %s", event, error)
 
 
-@dataclass(slots=True)
-class _Bucket:
-    left: float
-    at: float
-
-
 class EventBudget:
     """Bounds the events about the node: a fault that comes and goes would write them without end.
 
@@ -91,15 +84,13 @@ class EventBudget:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._buckets: dict[Event, _Bucket] = {}
+        # By reason: the events that may be posted, and when that was counted.
+        self._left: dict[Event, tuple[float, float]] = {}
 
     def take(self, event: Event) -> bool:
         """True if an event of this reason may be posted now, which is then charged."""
         now = self._clock()
-        bucket = self._buckets.setdefault(event, _Bucket(BURST, now))
-        bucket.left = min(BURST, bucket.left + (now - bucket.at) / REFILL_SECONDS)
-        bucket.at = now
-        if bucket.left < 1:
-            return False
-        bucket.left -= 1
-        return True
+        left, at = self._left.get(event, (BURST, now))
+        left = min(BURST, left + (now - at) / REFILL_SECONDS)
+        self._left[event] = (left - 1 if left >= 1 else left), now
+        return left >= 1

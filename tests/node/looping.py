@@ -119,7 +119,7 @@ class Looping:
         self.unenforced = UnenforcedSlices(
             parts.records, parts.writable, parts.cards, figures, self.peer, self.clock
         )
-        self.kernel = KernelChecks(figures, self.unaccounted_memory, self.unenforced, self.clock)
+        self.kernel = KernelChecks(figures, self.unaccounted_memory, self.unenforced)
         self.meter = Meter(
             "n1", parts.records, parts.writable, parts.cards, tuple, figures, self.unaccounted_memory,
             lambda: self.agent.inventory_age(),

@@ -182,7 +182,7 @@ class CoveredSlices:
         self._api.node_event(Event.CDI_OFF, text)
 
     def _wanted(self, record: Record, own: Sequence[Mounted]) -> list[tuple[Origin, str]]:
-        """The files that the container was started with, which may be fewer under an older agent."""
+        """The files that the container was started with: fewer than ours if an agent of another version started it."""
         written = ((source, path) for source, path in self._files(record) if source.exists())
         files = ((mountinfo.origin(own, str(source)), path) for source, path in written)
         return [(origin, path) for origin, path in files if origin is not None]

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from device_plugin.core.cards import Card, ReportedSlice, SliceState
 from device_plugin.node.checks.covered import CoveredSlices
-from device_plugin.node.checks.kernel_checks import KernelChecks
+from device_plugin.node.checks.kernel_checks import LOOK_SECONDS, KernelChecks
 from device_plugin.node.checks.other_plugins import OtherPlugins
 from device_plugin.node.checks.preflight import Preflight
 from device_plugin.node.checks.refused import RefusedStarts
@@ -60,7 +60,7 @@ class AgentLoop:
         self._known_others: list[str] = []
         self._drain_seconds = drain_seconds
         self._clock = clock
-        self._due = {"scan": 0.0, "preflight": 0.0}
+        self._due = {"scan": 0.0, "preflight": 0.0, "kernel": 0.0}
         self._beat = clock()
         self._draining = False
         # By stage: the error of its last turn.
@@ -89,7 +89,8 @@ class AgentLoop:
         self._do("restore", self._reclaimer.restore)
         self._do("reclaim", self._reclaimer.sweep)
         self._do("look for covers", self._covered.step)
-        self._do("compare with the kernel", self._kernel.step)
+        if self._is_due("kernel", LOOK_SECONDS):
+            self._do("compare with the kernel", self._kernel.step)
         # An inventory published before the first sweep would free slices that outlive their pods for a moment.
         if self._reclaimer.ready:
             self._do("publish", self._publish)

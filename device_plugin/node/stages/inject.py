@@ -319,8 +319,6 @@ class Injector:
         devices = [{"name": each, "containerEdits": edit} for each, edit in sorted(edits.items())]
         body = {"cdiVersion": CDI_VERSION, "kind": KIND, "devices": devices}
         text = json.dumps(body, separators=(",", ":"))
-        # A spec that an older agent wrote for one of the other names alone would conflict with this one.
-        self.withdraw(edits.keys() - {name})
         if not self._spec(name).exists() or self._spec(name).read_text(encoding="utf-8") != text:
             write_file(self._spec(name), text, self._aside)
             self._reload.changed()
