@@ -163,7 +163,7 @@ def _listed(vendors: Iterable[Vendor[Any]]) -> Mapping[Vendor[Any], Sequence[int
     return {vendor: processes for vendor, processes in found.items() if processes is not None}
 
 
-def _told_of(
+def _listed_cards(
     record: Record, cards: Mapping[str, LocalCard], listed: Mapping[Vendor[Any], object]
 ) -> Mapping[str, LocalCard]:
     """The container's cards whose drivers list their processes."""
@@ -180,7 +180,7 @@ def _use(
 ) -> KernelUse:
     """The use of its cards by a container: by `processes` that have the driver open, and by `files` of render nodes."""
     memory, holders = {}, set()
-    for uuid, local in _told_of(record, cards, listed).items():
+    for uuid, local in _listed_cards(record, cards, listed).items():
         figures = local.vendor.figures
         allocated = {process: figures.memory(process, local.payload) or 0 for process in processes}
         memory[uuid] = held_bytes(files, local.card.pci, allocated)

@@ -63,7 +63,7 @@ class ContainerStarts:
         self._limits = limits
         self._refused = refused
         self._given: dict[str, dict[str, float]] = {}
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._stop = threading.Event()
         self._waiters = threading.BoundedSemaphore(MOST_WAITING)
         # Held from a decision until it is recorded, so that no two containers get one slice.
@@ -194,8 +194,8 @@ class ContainerStarts:
     def _duplicate(self, holders: Collection[Holder]) -> None:
         names = " and ".join(sorted(f"{h.namespace}/{h.pod}" for h in holders))
         text = f"the kubelet gave the same tickets to {names}: delete one of these pods"
-        if text not in self._told:
-            self._told.add(text)
+        if text not in self._reported:
+            self._reported.add(text)
             self._api.node_event(Event.DUPLICATE_TICKETS, text)
         raise NotNowError(text)
 

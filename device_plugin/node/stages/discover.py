@@ -146,7 +146,7 @@ class SharedCards:
         self._records = records
         self._now: Mapping[str, LocalCard] = {}
         # Pairs of a pod's UID and one of its cards that an event to the pod has named.
-        self._told: set[tuple[str, str]] = set()
+        self._reported: set[tuple[str, str]] = set()
 
     def __call__(self) -> Mapping[str, LocalCard]:
         """Shared cards by uuid."""
@@ -175,9 +175,9 @@ class SharedCards:
         for uuid, local in self._now.items():
             was = before[uuid].card.healthy if uuid in before else True
             if local.card.healthy != was:
-                self._tell(local)
+                self._report(local)
 
-    def _tell(self, local: LocalCard) -> None:
+    def _report(self, local: LocalCard) -> None:
         card = local.card
         if card.healthy:
             text = f"card {card.uuid} at {card.pci} is healthy again"
@@ -189,15 +189,15 @@ class SharedCards:
         )
         log.warning("%s", text)
         self._api.node_event(Event.CARD_UNHEALTHY, text)
-        self._tell_pods(local)
+        self._report_to_pods(local)
 
-    def _tell_pods(self, local: LocalCard) -> None:
+    def _report_to_pods(self, local: LocalCard) -> None:
         """Post an event about each pod with a slice of the card, once for a pod however often the card is unhealthy."""
         card, records = local.card, tuple(self._records())
-        self._told &= {(record.pod, s.card) for record in records for s in record.slices}
+        self._reported &= {(record.pod, s.card) for record in records for s in record.slices}
         for record in records:
-            if card.uuid in {s.card for s in record.slices} and (record.pod, card.uuid) not in self._told:
-                self._told.add((record.pod, card.uuid))
+            if card.uuid in {s.card for s in record.slices} and (record.pod, card.uuid) not in self._reported:
+                self._reported.add((record.pod, card.uuid))
                 self._api.pod_event(
                     record.pod_ref,
                     Event.SLICE_UNHEALTHY,

@@ -76,30 +76,30 @@ class CdiReload:
         self._count = threading.Lock()
         self._changes = 0
         self._turn = threading.Lock()
-        self._told = 0
-        self._told_at = float("-inf")
+        self._notified = 0
+        self._notified_at = float("-inf")
 
     def changed(self) -> None:
         """A spec has been moved in."""
         with self._count:
             self._changes += 1
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Make runtimes read all changes so far, and return then. Raises OSError."""
         wanted = self._changes
         with self._turn:
-            if self._told >= wanted:
+            if self._notified >= wanted:
                 return  # another thread has notified them of our changes as well
             specs = sum(1 for _ in self._folder.iterdir())
-            wait = self._told_at + min(SECONDS_A_SPEC * specs, MOST_SECONDS) - self._clock()
+            wait = self._notified_at + min(SECONDS_A_SPEC * specs, MOST_SECONDS) - self._clock()
             if wait > 0:
                 self._sleep(wait)
-            told = self._changes
+            notified = self._changes
             # Runtimes react to the removal.
             notice = self._folder / ".vgpu-reload"
             notice.touch()
             notice.unlink()
-            self._told, self._told_at = told, self._clock()
+            self._notified, self._notified_at = notified, self._clock()
 
 
 class Injector:
@@ -137,7 +137,7 @@ class Injector:
         for leftover in (*self._cdi.glob(".vgpu-*"), *self._aside.iterdir()):
             leftover.unlink(missing_ok=True)
         self._reload.changed()  # if it was killed before it could say so
-        self._reload.tell()
+        self._reload.notify()
         self._copies.mkdir(parents=True, exist_ok=True)
         for source in (self._library, *self._tools):
             copy = self._copies / source.name
@@ -218,7 +218,7 @@ class Injector:
 
     def announce(self) -> None:
         """Make runtimes read all carried specs, and return then; callers hold no lock. Raises OSError."""
-        self._reload.tell()
+        self._reload.notify()
 
     def carried(self, key: tuple[str, str]) -> bool:
         """True if the files of the container of this key were written before."""

@@ -30,7 +30,7 @@ class Publisher:
         # The last time at which the annotation is known to have had the content that `step` was given.
         self._right = clock()
         # Families of which a new memory unit was reported.
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self.why_not = "the API server has not listed this node's pods yet: the inventory is published then"
 
     @property
@@ -49,7 +49,7 @@ class Publisher:
             if node is None:
                 self._later(now)
                 return
-            self._tell_new_units(node.inventory, cards)
+            self._report_new_units(node.inventory, cards)
             self._known, self._looked = node.inventory, now
         if self._known != wanted:
             if not self._api.publish(wanted):
@@ -61,7 +61,7 @@ class Publisher:
         self._right = self._clock()
         self.why_not = ""
 
-    def _tell_new_units(self, before: str, cards: Sequence[Card]) -> None:
+    def _report_new_units(self, before: str, cards: Sequence[Card]) -> None:
         """Post an event if the agent before this one had another memory unit."""
         try:
             known = {card.family: card.unit_mib for card in Inventory.decode(before).cards} if before else {}
@@ -69,8 +69,8 @@ class Publisher:
             return
         for family, unit in sorted({(card.family, card.unit_mib) for card in cards}):
             was = known.get(family, unit)
-            if was != unit and family not in self._told:
-                self._told.add(family)
+            if was != unit and family not in self._reported:
+                self._reported.add(family)
                 self._api.node_event(
                     Event.MEMORY_UNIT_CHANGED,
                     f"one {resource_names(family)[1]} is {unit} MiB on this node now, and was {was} MiB: running pods"

@@ -57,7 +57,7 @@ class Reclaimer:
         self._ended: dict[str, float] | None = None
         self._outliving: tuple[Record, ...] = ()
         self._restore_at = 0.0
-        self._told: set[tuple[str, str]] = set()
+        self._reported: set[tuple[str, str]] = set()
 
     @property
     def ready(self) -> bool:
@@ -129,8 +129,8 @@ class Reclaimer:
         if due:
             self._restore_at = self._clock() + RETRY_SECONDS
         for key, found in damaged.items():
-            if key not in self._told:
-                self._told.add(key)
+            if key not in self._reported:
+                self._reported.add(key)
                 self._api.node_event(
                     Event.RECORD_DAMAGED,
                     f"the record of container {key[1]} of pod {key[0]} cannot be read: {found.why}. Its cards get no"
@@ -182,10 +182,10 @@ class Reclaimer:
                     )
                 continue
             if grown:
-                self._tell_of_growth(record, grown)
+                self._report_growth(record, grown)
         self._writable.restore()
 
-    def _tell_of_growth(self, record: Record, grown: int) -> None:
+    def _report_growth(self, record: Record, grown: int) -> None:
         """Log the first time that a container's files were cut, and post an event at TOLD_CUTS; no more after that."""
         self._cuts[record.key] += 1
         cuts = self._cuts[record.key]

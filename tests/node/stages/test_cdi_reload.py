@@ -41,7 +41,7 @@ def test_a_change_that_comes_alone_is_told_at_once(world: World) -> None:
     watch = FolderWatch(world.folder)
     for number in range(3):
         world.spec(f"s{number}")
-        world.reload.tell()
+        world.reload.notify()
         watch.wait()
         world.now += 1.0
     assert not world.slept
@@ -51,9 +51,9 @@ def test_a_change_that_comes_alone_is_told_at_once(world: World) -> None:
 
 def test_nothing_is_told_twice(world: World) -> None:
     world.spec("s")
-    world.reload.tell()
+    world.reload.notify()
     before = world.folder.stat().st_mtime_ns
-    world.reload.tell()
+    world.reload.notify()
     assert world.folder.stat().st_mtime_ns == before
     assert not world.slept
 
@@ -63,17 +63,17 @@ def test_the_more_specs_there_are_the_longer_the_next_one_waits_up_to_a_limit(wo
         for i in range(number):
             world.spec(f"s{number}-{i}")
         world.now += 1.0
-        world.reload.tell()
+        world.reload.notify()
         world.spec("last")
-        world.reload.tell()
+        world.reload.notify()
         assert world.slept.pop() == pytest.approx(wait)
 
 
 def test_those_that_wait_together_are_told_of_together(world: World) -> None:
     world.spec("first")
-    world.reload.tell()
+    world.reload.notify()
     world.let_sleep.clear()
-    threads = [threading.Thread(target=world.reload.tell) for _ in range(5)]
+    threads = [threading.Thread(target=world.reload.notify) for _ in range(5)]
     for number, thread in enumerate(threads):
         world.spec(f"s{number}")
         thread.start()
@@ -89,9 +89,9 @@ def test_what_could_not_be_told_is_told_by_the_next_one(world: World) -> None:
     blocked = world.folder / ".vgpu-reload"
     blocked.mkdir()
     with pytest.raises(OSError, match="vgpu-reload"):
-        world.reload.tell()
+        world.reload.notify()
     blocked.rmdir()
     watch = FolderWatch(world.folder)
-    world.reload.tell()
+    world.reload.notify()
     watch.wait()
     watch.close()
