@@ -111,12 +111,12 @@ def from_records(holder: Holder, tickets: Tickets, records: Iterable[Record]) ->
     another pod of that name either.
     """
     records = tuple(records)
-    who = holder.namespace, holder.pod, holder.container
+    named = holder.namespace, holder.pod, holder.container
     carrier, held = next(iter(tickets.items()))
     same = [
         record
         for record in records
-        if (record.namespace, record.pod_name, record.container) == who
+        if (record.namespace, record.pod_name, record.container) == named
         and frozenset(record.tickets.get(carrier, ())) == held
     ]
     if len(same) != 1:
