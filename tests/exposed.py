@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from prometheus_client import Metric as Family
 from prometheus_client.parser import text_string_to_metric_families
 
-from device_plugin.core.metrics import Exporter, Metric, MetricType, Reading
+from device_plugin.core.contract.metrics import Exporter, Metric, MetricType, Reading
 from hack.generate.reference.metrics import declared
 
 DECLARED = {metric.name: metric for metric in declared()}

@@ -20,7 +20,7 @@ from typing import Generic, TypeVar
 import httptools
 
 from device_plugin.adapters.http.client import Connection
-from device_plugin.core.annotations import MAX_CARDS
+from device_plugin.core.contract.annotations import MAX_CARDS
 from device_plugin.core.jobs.progress import MOST, ContainerName, Progress, ProgressReport
 from device_plugin.core.loads import Load
 from device_plugin.core.pods import Agent

@@ -11,8 +11,8 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
+from device_plugin.core.contract.metrics import MetricType, Reading
 from device_plugin.core.http_values import HttpAnswer, HttpRequest
-from device_plugin.core.metrics import MetricType, Reading
 
 CONTENT = "text/plain; version=0.0.4; charset=utf-8"
 KEPT_SECONDS = 1.0

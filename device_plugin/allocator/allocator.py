@@ -16,17 +16,17 @@ from device_plugin.allocator.learning import Learning
 from device_plugin.allocator.waiting.preemption_queue import Pending
 from device_plugin.allocator.waiting.refusals import WaitsFor
 from device_plugin.allocator.waiting.room import WaitingRoom
-from device_plugin.core.annotations import GROUP
 from device_plugin.core.app_types import Scoring
+from device_plugin.core.contract.annotations import GROUP
+from device_plugin.core.contract.grants import Grant
+from device_plugin.core.contract.reasons import Reason
 from device_plugin.core.errors import RequestError
-from device_plugin.core.grants import Grant
 from device_plugin.core.ledger import Holder, Reservation, ReservationStage
 from device_plugin.core.placement import Placer, Refusal, Refused
 from device_plugin.core.placement.place import BY_DEFAULT
 from device_plugin.core.placement.policies import NODE_SCORE
 from device_plugin.core.pods import Pod
 from device_plugin.core.rearrange import Planner
-from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import PodRequest
 from device_plugin.state.pods import taken_back
 from device_plugin.state.view import ClusterView

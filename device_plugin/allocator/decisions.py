@@ -5,8 +5,8 @@ from dataclasses import asdict
 from typing import Any
 
 from device_plugin.allocator.service import Service
+from device_plugin.core.contract.grants import Grant
 from device_plugin.core.errors import AnnotationError, VgpuError
-from device_plugin.core.grants import Grant
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.ledger import Holding
 from device_plugin.core.placement.policies import WorkloadTables

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from device_plugin.allocator.refit import Refit
 from device_plugin.allocator.service import Service
-from device_plugin.core.grants import Grant
+from device_plugin.core.contract.grants import Grant
 from device_plugin.core.hosts import NOTHING, HostAmounts
 from device_plugin.core.ledger import Reservation
 from device_plugin.core.placement import Refusal

@@ -7,10 +7,11 @@ from typing import Any
 from device_plugin.allocator.openings import moves_as_text, opening, placed_pods
 from device_plugin.allocator.search import SearchCopy
 from device_plugin.allocator.service import Service, Shared
-from device_plugin.core.annotations import GROUP
-from device_plugin.core.cards import Inventory, SliceState, memory_units
+from device_plugin.core.contract.annotations import GROUP
+from device_plugin.core.contract.cards import Inventory, SliceState, memory_units
+from device_plugin.core.contract.grants import Grant, ranges, slice_objects
+from device_plugin.core.contract.reasons import Reason
 from device_plugin.core.errors import RequestError
-from device_plugin.core.grants import Grant, ranges, slice_objects
 from device_plugin.core.ledger import CardState, Holder, Holding, Reservation, ReservationStage, Snapshot
 from device_plugin.core.ledger.view import LedgerView
 from device_plugin.core.placement import Refusal
@@ -19,7 +20,6 @@ from device_plugin.core.placement.refusal import MOVING
 from device_plugin.core.pod_states import PodState
 from device_plugin.core.pods import Pod
 from device_plugin.core.rearrange import Planner
-from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import PodRequest, resource_names
 from device_plugin.state.promised import PromiseStatus
 

@@ -5,8 +5,8 @@ from functools import partial
 from typing import NamedTuple
 
 from device_plugin.allocator.search import SearchCopy
+from device_plugin.core.contract.grants import Grant
 from device_plugin.core.errors import RequestError
-from device_plugin.core.grants import Grant
 from device_plugin.core.pods import Pod
 from device_plugin.core.rearrange import MovePlan, Ranked, size
 from device_plugin.core.requests import PodRequest

@@ -12,15 +12,15 @@ from device_plugin.allocator.dry_run import DryRun
 from device_plugin.allocator.openings import ending, moves_as_text, opening, placed_pods
 from device_plugin.allocator.search import SearchCopy
 from device_plugin.allocator.service import Service, Shared
+from device_plugin.core.contract.grants import Grant, ranges
+from device_plugin.core.contract.reasons import Reason
 from device_plugin.core.errors import RequestError
-from device_plugin.core.grants import Grant, ranges
 from device_plugin.core.placement import Refusal
 from device_plugin.core.placement.groups import RefusingNodes, refusing_nodes
 from device_plugin.core.placement.smaller import smaller
 from device_plugin.core.pod_states import PodState
 from device_plugin.core.pods import Pod
 from device_plugin.core.rearrange import MovePlan
-from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import PodRequest, Request
 
 # Most groups of nodes, and names of one group, that a paragraph has.

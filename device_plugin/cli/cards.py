@@ -23,9 +23,9 @@ from device_plugin.cli.reading.cluster import CardHolder, CardReading, ClusterRe
 from device_plugin.cli.reading.garbage import uncollected
 from device_plugin.cli.reading.reader import ClusterReader, Scope
 from device_plugin.cli.reading.targets import CardError
-from device_plugin.core.cards import SliceState
-from device_plugin.core.cordons import CordonNote
-from device_plugin.core.grants import ranges
+from device_plugin.core.contract.cards import SliceState
+from device_plugin.core.contract.cordons import CordonNote
+from device_plugin.core.contract.grants import ranges
 from device_plugin.kube.api import NODES, Ref
 from device_plugin.kube.errors import ForbiddenError, GoneError
 

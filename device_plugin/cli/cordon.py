@@ -14,10 +14,10 @@ from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli.access import caller
 from device_plugin.cli.reading import targets
 from device_plugin.cli.reading.targets import NodeCard
-from device_plugin.core import annotations
-from device_plugin.core.card_names import unique
-from device_plugin.core.cards import card_list
-from device_plugin.core.cordons import MAX_REASON, CordonNote, read_notes, write_notes
+from device_plugin.core.contract import annotations
+from device_plugin.core.contract.card_names import unique
+from device_plugin.core.contract.cards import card_list
+from device_plugin.core.contract.cordons import MAX_REASON, CordonNote, read_notes, write_notes
 from device_plugin.core.errors import VgpuError
 from device_plugin.core.pods import Node
 from device_plugin.kube.api import NODES, Metadata, Ref, Where

@@ -25,8 +25,8 @@ from device_plugin.cli.access import caller
 from device_plugin.cli.access.caller import evict, named, still_there
 from device_plugin.cli.printing import output
 from device_plugin.cli.reading import local_allocator, prefixes
+from device_plugin.core.contract.grants import Grant
 from device_plugin.core.errors import RequestError, VgpuError
-from device_plugin.core.grants import Grant
 from device_plugin.core.printable import printable
 from device_plugin.core.rearrange import MovePlan, Ranked, defragment
 from device_plugin.state.view import ClusterView

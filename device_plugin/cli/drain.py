@@ -20,9 +20,9 @@ from device_plugin.cli.access import caller
 from device_plugin.cli.access.caller import evict, named, still_there
 from device_plugin.cli.cordon import CordonError
 from device_plugin.cli.reading.targets import NodeCard
-from device_plugin.core.cards import REPORT_SECONDS, SliceState
+from device_plugin.core.contract.cards import REPORT_SECONDS, SliceState
+from device_plugin.core.contract.events import Event
 from device_plugin.core.errors import AnnotationError
-from device_plugin.core.events import Event
 from device_plugin.core.pods import Pod
 from device_plugin.core.printable import printable
 from device_plugin.kube.api import NODES, PODS, Ref, Where

@@ -28,9 +28,9 @@ from device_plugin.cli.reading.limit_mistakes import limit_mistake, unknown_fami
 from device_plugin.cli.reading.local_allocator import LocalAllocator
 from device_plugin.cli.reading.manifests import ManifestError, Workload, read_manifests
 from device_plugin.cli.reading.prefixes import PrefixError
-from device_plugin.core import annotations
+from device_plugin.core.contract import annotations
+from device_plugin.core.contract.grants import Grant
 from device_plugin.core.errors import RequestError
-from device_plugin.core.grants import Grant
 from device_plugin.core.node_constraints import ANYWHERE
 from device_plugin.core.placement import Refusal
 from device_plugin.core.pods import Container, ContainerKind, Pod

@@ -20,9 +20,9 @@ from device_plugin.cli.printing.follow import follow_list
 from device_plugin.cli.printing.output import Column, Listing, ListPrinter, age_since, in_gib, in_percent
 from device_plugin.cli.reading import slice_use
 from device_plugin.cli.reading.slice_use import FRESH_SECONDS, SliceKey, SliceUse, SliceUseReader
-from device_plugin.core import annotations
+from device_plugin.core.contract import annotations
+from device_plugin.core.contract.grants import Slice, own_grant, ranges
 from device_plugin.core.errors import AnnotationError
-from device_plugin.core.grants import Slice, own_grant, ranges
 from device_plugin.kube.api import Kind, Object, Where
 
 BOUND = "status.phase!=Succeeded,status.phase!=Failed,spec.nodeName!="

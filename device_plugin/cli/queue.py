@@ -26,7 +26,7 @@ from device_plugin.cli.printing import output
 from device_plugin.cli.printing.follow import list_allowed, show_changes
 from device_plugin.cli.printing.output import NONE, Column, Listing, ListPrinter, age
 from device_plugin.cli.reading.cluster import MissingRight
-from device_plugin.core.annotations import KUEUE_QUEUE, QUEUE
+from device_plugin.core.contract.annotations import KUEUE_QUEUE, QUEUE
 from device_plugin.core.jobs.job import JobPhase, pods
 from device_plugin.kube.api import JOBS, Ref, Where
 

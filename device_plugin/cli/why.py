@@ -27,14 +27,14 @@ from device_plugin.cli.access.port_forward import ForwardError
 from device_plugin.cli.reading import local_allocator
 from device_plugin.cli.reading.garbage import uncollected
 from device_plugin.cli.reading.local_allocator import MissingListError
-from device_plugin.core.annotations import KUEUE_QUEUE, QUEUE
 from device_plugin.core.batch import JOB_NAME, Job
+from device_plugin.core.contract.annotations import KUEUE_QUEUE, QUEUE
+from device_plugin.core.contract.reasons import Reason
 from device_plugin.core.errors import RequestError, VgpuError
 from device_plugin.core.http_values import JSON
 from device_plugin.core.pod_states import PodState
 from device_plugin.core.pods import Pod
 from device_plugin.core.printable import printable
-from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import pod_request
 from device_plugin.kube.api import JOBS, PODS, Ref, Where
 from device_plugin.kube.errors import GoneError

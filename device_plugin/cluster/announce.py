@@ -2,7 +2,7 @@
 
 import logging
 
-from device_plugin.core.events import Event
+from device_plugin.core.contract.events import Event
 from device_plugin.core.pods import Pod
 from device_plugin.kube.api import PODS, Api
 from device_plugin.kube.errors import ApiError

@@ -13,9 +13,9 @@ from dataclasses import replace
 from device_plugin.allocator.service import Service, Shared
 from device_plugin.cluster.counts import Counts
 from device_plugin.cluster.ports import BindCall
-from device_plugin.core import annotations
+from device_plugin.core.contract import annotations
+from device_plugin.core.contract.grants import Grant
 from device_plugin.core.errors import AnnotationError, RequestError
-from device_plugin.core.grants import Grant
 from device_plugin.core.ledger import Reservation, ReservationStage
 from device_plugin.core.placement import Refused
 from device_plugin.core.pods import Pod

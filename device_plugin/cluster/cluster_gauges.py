@@ -15,11 +15,11 @@ from device_plugin.allocator.gangs import offered
 from device_plugin.allocator.service import Service, Shared
 from device_plugin.cluster.counts import Counts
 from device_plugin.cluster.ledger_gauges import ledger_readings
+from device_plugin.core.contract.metrics import Exporter, Metric, MetricType, Reading
+from device_plugin.core.contract.reasons import Reason
 from device_plugin.core.ledger import Holder
-from device_plugin.core.metrics import Exporter, Metric, MetricType, Reading
 from device_plugin.core.placement import workload
 from device_plugin.core.pod_states import WAITING_STATES
-from device_plugin.core.reasons import Reason
 from device_plugin.core.timestamps import seconds
 
 LEADER = Metric("vgpu_leader", Exporter.REPLICA, "1 while this replica leads, 0 while it stands by.")

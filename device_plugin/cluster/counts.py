@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
-from device_plugin.core.metrics import Exporter, Metric, MetricType, Reading
+from device_plugin.core.contract.metrics import Exporter, Metric, MetricType, Reading
 
 # Bounds in seconds. A placement takes about 1 ms; kube-scheduler's timeout is 5 s.
 BOUNDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)

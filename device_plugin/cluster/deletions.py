@@ -17,9 +17,9 @@ from collections.abc import Collection
 
 from device_plugin.allocator.service import Service, Shared
 from device_plugin.cluster.announce import announce
-from device_plugin.core.cards import Inventory, ReportedSlice, SliceState
-from device_plugin.core.events import Event
-from device_plugin.core.grants import Grant
+from device_plugin.core.contract.cards import Inventory, ReportedSlice, SliceState
+from device_plugin.core.contract.events import Event
+from device_plugin.core.contract.grants import Grant
 from device_plugin.core.ledger import Conflict, Holder, Ledger
 from device_plugin.core.pods import Pod
 from device_plugin.kube.api import PODS, Api

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from device_plugin.allocator.service import Service, Shared
 from device_plugin.allocator.waiting.refusal_budget import LaterError
 from device_plugin.cluster.counts import Counts
+from device_plugin.core.contract.reasons import Reason
 from device_plugin.core.errors import RequestError
 from device_plugin.core.ledger import Reservation
 from device_plugin.core.placement import Refusal, Refused
 from device_plugin.core.placement.node_texts import NodeTexts
 from device_plugin.core.placement.offer import Offer
 from device_plugin.core.pods import Pod
-from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import PodRequest
 
 # The /readyz and the log say what this replica waits for: a text that changes would make kube-scheduler write it again.

@@ -3,11 +3,11 @@
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from device_plugin.core.cards import memory_units
-from device_plugin.core.grants import Slice
+from device_plugin.core.contract.cards import memory_units
+from device_plugin.core.contract.grants import Slice
+from device_plugin.core.contract.metrics import CARD, Exporter, Metric, Reading, Samples
+from device_plugin.core.contract.units import mib_to_units
 from device_plugin.core.ledger import CardState, Holder, Snapshot
-from device_plugin.core.metrics import CARD, Exporter, Metric, Reading, Samples
-from device_plugin.core.units import mib_to_units
 
 MIB = 2**20
 NAMESPACE = ("namespace", "family")

@@ -15,8 +15,8 @@ from device_plugin.allocator.search import SearchCopy
 from device_plugin.allocator.service import Service, Shared
 from device_plugin.allocator.waiting.preemption_queue import Pending
 from device_plugin.cluster.announce import announce
+from device_plugin.core.contract.events import Event
 from device_plugin.core.errors import RequestError
-from device_plugin.core.events import Event
 from device_plugin.core.pods import Pod
 from device_plugin.core.rearrange import MovePlan, Option, Planner, Ranks
 from device_plugin.kube.api import Api

@@ -20,9 +20,9 @@ from functools import partial
 from device_plugin.allocator.service import Service, Shared
 from device_plugin.allocator.waiting.refusal_budget import LaterError
 from device_plugin.allocator.waiting.refusals import Waiting, WaitsFor
-from device_plugin.core.annotations import GROUP, TOUCHED
+from device_plugin.core.contract.annotations import GROUP, TOUCHED
+from device_plugin.core.contract.grants import Grant
 from device_plugin.core.errors import RequestError
-from device_plugin.core.grants import Grant
 from device_plugin.core.ledger import PromiseHolder, ReservationStage
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import PodRequest

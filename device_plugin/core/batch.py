@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from device_plugin.core.annotations import GROUP, RESIZE
+from device_plugin.core.contract.annotations import GROUP, RESIZE
 from device_plugin.core.node_constraints import ANYWHERE, NodeConstraints
 from device_plugin.core.pods import Pod
 

@@ -15,15 +15,15 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from device_plugin.core.annotations import GROUP_SIZE
-from device_plugin.core.grants import Grant
+from device_plugin.core.contract.annotations import GROUP_SIZE
+from device_plugin.core.contract.grants import Grant
+from device_plugin.core.contract.reasons import Reason
 from device_plugin.core.ledger import Ledger, Reservation
 from device_plugin.core.placement import Placer, Refusal
 from device_plugin.core.placement.fit import CARDS_IN_A_LOOK, SearchBudget, at_most
 from device_plugin.core.placement.policies import NODE_SCORE
 from device_plugin.core.pods import Pod
 from device_plugin.core.rearrange import size
-from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import Gang, PodRequest
 
 # The budget of looks at cards for the pods of a gang that have several containers: 1 to 2 s.

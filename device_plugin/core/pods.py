@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from device_plugin.core import annotations
-from device_plugin.core.card_names import unique
-from device_plugin.core.cards import Inventory, card_list
-from device_plugin.core.grants import Grant, own_grant
+from device_plugin.core.contract import annotations
+from device_plugin.core.contract.card_names import unique
+from device_plugin.core.contract.cards import Inventory, card_list
+from device_plugin.core.contract.grants import Grant, own_grant
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.node_constraints import NodeTraits, Taint
 from device_plugin.core.obstacles import NONE, Obstacles

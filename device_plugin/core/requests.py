@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
 
-from device_plugin.core import annotations, card_models, percent
+from device_plugin.core import card_models, percent
+from device_plugin.core.contract import annotations
 from device_plugin.core.errors import RequestError
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.pods import ContainerKind, Pod

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TypeVar
 
-from device_plugin.core import annotations
+from device_plugin.core.contract import annotations
 from device_plugin.core.pods import Pod
 
 # Numbers in a name that are compared by value; further ones are compared as text.

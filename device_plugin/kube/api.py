@@ -11,9 +11,9 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from device_plugin.core import annotations
 from device_plugin.core.batch import FailedCreation, Job, QueuedJob
-from device_plugin.core.jobs.resize import MAX_RECORD
+from device_plugin.core.contract import annotations
+from device_plugin.core.contract.resize import MAX_RECORD
 from device_plugin.core.jobs.spec import NamedPriorityClass, PriorityClass
 from device_plugin.core.pods import Agent, Node, Pod
 

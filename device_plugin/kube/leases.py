@@ -8,7 +8,7 @@ late takes the Lease late, never early; a candidate whose watch shows it the ren
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from device_plugin.core.annotations import NOTE
+from device_plugin.core.contract.annotations import NOTE
 from device_plugin.kube.api import Api, Kind, Object, Ref
 from device_plugin.kube.errors import ConflictError, GoneError
 

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from device_plugin.core import annotations
-from device_plugin.core.annotations import MAX_CARDS
-from device_plugin.core.events import Event
+from device_plugin.core.contract import annotations
+from device_plugin.core.contract.annotations import MAX_CARDS
+from device_plugin.core.contract.events import Event
 from device_plugin.core.pods import Node, Pod
 from device_plugin.kube.api import NODES, PODS, Api, Kind, Named, Ref
 from device_plugin.kube.errors import ApiError, GoneError

@@ -7,9 +7,9 @@ their pod, and what is kept for jobs. Callers hold the view's lock.
 from collections.abc import Callable, Collection
 from typing import Protocol
 
-from device_plugin.core.cards import Inventory
+from device_plugin.core.contract.cards import Inventory
+from device_plugin.core.contract.grants import Grant
 from device_plugin.core.errors import AnnotationError
-from device_plugin.core.grants import Grant
 from device_plugin.core.hosts import NOTHING, HostAmounts
 from device_plugin.core.ledger import Holder, Holding, Ledger, ReportHolder, ReservationStage
 from device_plugin.core.pods import Pod

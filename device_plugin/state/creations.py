@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from math import inf
 
+from device_plugin.core.contract.resize import MAX_REFUSAL
 from device_plugin.core.jobs.job import JobKey
-from device_plugin.core.jobs.resize import MAX_REFUSAL
 from device_plugin.core.timestamps import seconds
 from device_plugin.kube.api import FAILED_CREATIONS, Api, Where
 from device_plugin.kube.errors import ApiError

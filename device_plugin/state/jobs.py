@@ -13,14 +13,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import inf
 
-from device_plugin.core.annotations import CHECKPOINT, MAX_INT, QUEUE, RESIZE
 from device_plugin.core.batch import Job
+from device_plugin.core.contract.annotations import CHECKPOINT, MAX_INT, QUEUE, RESIZE
+from device_plugin.core.contract.checkpoint import Checkpoint
+from device_plugin.core.contract.resize import Resize
 from device_plugin.core.errors import AnnotationError, RequestError
-from device_plugin.core.jobs.checkpoint import Checkpoint
 from device_plugin.core.jobs.history import Histories
 from device_plugin.core.jobs.job import JobKey, JobSpec
 from device_plugin.core.jobs.progress import ContainerName, ProgressReport, by_pod
-from device_plugin.core.jobs.resize import Resize
 from device_plugin.core.jobs.rules import STRANDED_S
 from device_plugin.core.pods import Pod
 from device_plugin.state.creations import refusal

@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Protocol
 
-from device_plugin.core.annotations import POOL
 from device_plugin.core.batch import Job
-from device_plugin.core.jobs.checkpoint import Checkpoint
+from device_plugin.core.contract.annotations import POOL
+from device_plugin.core.contract.checkpoint import Checkpoint
+from device_plugin.core.contract.resize import Resize
 from device_plugin.core.jobs.history import History
 from device_plugin.core.jobs.job import JobKey, JobSpec
 from device_plugin.core.jobs.progress import Progress
-from device_plugin.core.jobs.resize import Resize
 from device_plugin.core.jobs.rules import STRANDED_S
 from device_plugin.core.pods import Pod
 from device_plugin.core.timestamps import seconds

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from typing import TypeVar
 
 from device_plugin.core.batch import Job, QueuedJob
-from device_plugin.core.cards import Inventory
+from device_plugin.core.contract.cards import Inventory
 from device_plugin.core.errors import AnnotationError
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.pods import Node, Pod

@@ -5,9 +5,9 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields
 from operator import attrgetter
 
-from device_plugin.core import annotations
+from device_plugin.core.contract import annotations
+from device_plugin.core.contract.grants import Grant
 from device_plugin.core.errors import RequestError
-from device_plugin.core.grants import Grant
 from device_plugin.core.ledger import Holder, Reservation
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import PodRequest, pod_request

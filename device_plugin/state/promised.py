@@ -8,7 +8,7 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from device_plugin.core.grants import Grant, Slice
+from device_plugin.core.contract.grants import Grant, Slice
 from device_plugin.core.jobs.promise import kept
 from device_plugin.core.ledger import CardState, Holding, Ledger, PromiseHolder
 from device_plugin.core.pods import Pod

@@ -16,8 +16,8 @@ from functools import partial
 from math import inf
 
 from device_plugin.core.batch import QueuedJob
+from device_plugin.core.contract.grants import Grant
 from device_plugin.core.errors import AnnotationError
-from device_plugin.core.grants import Grant
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.pods import Pod
 from device_plugin.state.faults import Faults

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from math import inf
 
 from device_plugin.core.batch import QueuedJob
+from device_plugin.core.contract.grants import Grant
+from device_plugin.core.contract.resize import Resize, api_time
 from device_plugin.core.errors import AnnotationError
-from device_plugin.core.grants import Grant
 from device_plugin.core.jobs.job import JobKey
-from device_plugin.core.jobs.resize import Resize, api_time
 from device_plugin.core.pods import Pod
 from device_plugin.state.faults import Fault, Faults
 

@@ -15,8 +15,8 @@ from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, takewhile
 
-from device_plugin.core.cards import REPORT_SECONDS, Card, Inventory, ReportedSlice, SliceState
-from device_plugin.core.grants import Grant, Slice
+from device_plugin.core.contract.cards import REPORT_SECONDS, Card, Inventory, ReportedSlice, SliceState
+from device_plugin.core.contract.grants import Grant, Slice
 from device_plugin.core.ledger import Holder, ReportHolder
 from device_plugin.core.pods import Node, Pod
 

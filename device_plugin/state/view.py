@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 
-from device_plugin.core.grants import Grant
+from device_plugin.core.contract.grants import Grant
 from device_plugin.core.ledger import Ledger, Snapshot
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import resource_names

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 
-from device_plugin.core.metrics import Exporter, Metric, Reading
+from device_plugin.core.contract.metrics import Exporter, Metric, Reading
 from device_plugin.wiring.commands import VERSION
 
 BUILD = Metric(

@@ -30,7 +30,7 @@ from device_plugin.cluster.leadership import Leadership
 from device_plugin.cluster.ports import Calls
 from device_plugin.cluster.preemption import Preemption
 from device_plugin.cluster.touch import Touch
-from device_plugin.core.annotations import QUEUE
+from device_plugin.core.contract.annotations import QUEUE
 from device_plugin.core.http_values import App
 from device_plugin.core.loads import Load
 from device_plugin.core.requests import resource_names

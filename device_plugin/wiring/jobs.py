@@ -13,8 +13,8 @@ from device_plugin.adapters.agents import AgentPoller, Pace, read_progress
 from device_plugin.adapters.exposition import Exposition
 from device_plugin.adapters.kube.fast_annotations import read_grant
 from device_plugin.adapters.kube.watch import ListWatch, feed
-from device_plugin.core.annotations import QUEUE
 from device_plugin.core.batch import Job
+from device_plugin.core.contract.annotations import QUEUE
 from device_plugin.core.http_values import App
 from device_plugin.core.jobs.job import JobSpec
 from device_plugin.core.jobs.rates import read_rates

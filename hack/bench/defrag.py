@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from device_plugin.core.grants import Grant
+from device_plugin.core.contract.grants import Grant
 from device_plugin.core.rearrange import Move, Planner, Ranked, defragment
 from hack.bench import runs
 from hack.bench.cluster import BenchCluster

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from device_plugin.allocator.allocator import Allocator
-from device_plugin.core import annotations
+from device_plugin.core.contract import annotations
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.ledger import Reservation
 from device_plugin.core.pods import Container, ContainerKind, Node, Pod

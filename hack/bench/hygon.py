@@ -1,6 +1,6 @@
 """A made-up card like Hygon's Z100, which benchmarks share out."""
 
-from device_plugin.core.cards import Card
+from device_plugin.core.contract.cards import Card
 
 MIB, UNITS, GROUPS, SLICES = 16368, 16, 60, 4
 

@@ -15,7 +15,7 @@ from itertools import count
 
 import numpy as np
 
-from device_plugin.core.grants import Grant
+from device_plugin.core.contract.grants import Grant
 from device_plugin.core.hosts import NOTHING
 from device_plugin.core.placement.fit import fit
 from hack.bench.cluster import BenchCluster

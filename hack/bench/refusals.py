@@ -33,8 +33,8 @@ from device_plugin.cluster.counts import Counts
 from device_plugin.cluster.filter import Filter
 from device_plugin.cluster.leader import Leader
 from device_plugin.cluster.ports import Calls
-from device_plugin.core import annotations
-from device_plugin.core.grants import Grant, Slice
+from device_plugin.core.contract import annotations
+from device_plugin.core.contract.grants import Grant, Slice
 from device_plugin.core.placement.policies import NODE_SCORE
 from device_plugin.core.pods import Container, ContainerKind, Node, Pod
 from device_plugin.core.requests import DEFAULT_PREFIXES, resource_names

@@ -3,7 +3,7 @@
 import random
 from pathlib import Path
 
-from device_plugin.core.cards import Inventory
+from device_plugin.core.contract.cards import Inventory
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.requests import PodRequest, Request
 from hack.bench import hygon

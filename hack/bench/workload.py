@@ -7,7 +7,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TypeVar
 
-from device_plugin.core.cards import Card, Inventory
+from device_plugin.core.contract.cards import Card, Inventory
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.requests import PodRequest, Request, Selector
 from hack.bench.report import BenchError

@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from device_plugin.cli.queue import as_table
-from device_plugin.core.grants import Slice, ranges
-from device_plugin.core.masks import core_mask
+from device_plugin.core.contract.grants import Slice, ranges
+from device_plugin.core.contract.masks import core_mask
 from device_plugin.core.placement.refusal import gib
 from hack.embedded.person import Object
 

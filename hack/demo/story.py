@@ -7,8 +7,8 @@ from typing import Any
 
 import yaml
 
+from device_plugin.core.contract.grants import Grant, Slice
 from device_plugin.core.errors import VgpuError
-from device_plugin.core.grants import Grant, Slice
 from hack.demo.demo_api import DemoApi
 from hack.demo.show import StoryPage
 from hack.embedded.person import Object, phase

@@ -10,7 +10,7 @@ import argparse
 import sys
 import time
 
-from device_plugin.core.annotations import QUEUE
+from device_plugin.core.contract.annotations import QUEUE
 from hack.embedded.cluster import ENGINE_USER, Options
 from hack.embedded.person import Object, Person, phase, read
 from hack.measure.footprint import CostLimits, measure, quarter, until

@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from device_plugin.core.events import Event
+from device_plugin.core.contract.events import Event
 from device_plugin.node.checks.kernel_checks import LOOK_SECONDS
 from device_plugin.node.checks.unenforced import START_SECONDS, SURE_SECONDS
 from device_plugin.node.slices.writable import USAGE

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from device_plugin.core.annotations import GRANT
+from device_plugin.core.contract.annotations import GRANT
 from hack.embedded.cluster import AGENT_USER, EmbeddedCluster, Options
 from hack.embedded.person import PATIENCE_SECONDS, NotInTimeError, Object, Person, phase, read
 from hack.embedded.services import ServiceProcess

@@ -34,8 +34,8 @@ from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.connections import Connections
 from device_plugin.adapters.kube.endpoint import from_kubeconfig
 from device_plugin.adapters.kube.watch import ListWatch
-from device_plugin.core import annotations
-from device_plugin.core.cards import Inventory
+from device_plugin.core.contract import annotations
+from device_plugin.core.contract.cards import Inventory
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import SUFFIXES
 from device_plugin.kube.api import NODES, PODS, Kind, Ref, Where

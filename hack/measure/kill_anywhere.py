@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from device_plugin.core.grants import Grant
+from device_plugin.core.contract.grants import Grant
 from device_plugin.kube.api import Ref
 from device_plugin.kube.leases import LEASES
 from hack.embedded.apiserver.admission import ADMIN

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from device_plugin.core import annotations
-from device_plugin.core.cards import Card, Inventory
-from device_plugin.core.grants import CardSize, Grant, Slice
+from device_plugin.core.contract import annotations
+from device_plugin.core.contract.cards import Card, Inventory
+from device_plugin.core.contract.grants import CardSize, Grant, Slice
 
 CARDS, MEM_MIB, UNITS, GROUPS, MOST = 8, 16368, 16, 60, 4
 FAMILY = "hygon.com/dcu"

@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from device_plugin.adapters.kube.watch import ListWatch
-from device_plugin.core.annotations import POOL
 from device_plugin.core.batch import JOB_NAME, Job
+from device_plugin.core.contract.annotations import POOL
 from device_plugin.jobs.plan.leases import RENEW_SECONDS
 from device_plugin.kube.api import JOBS, NODES, PODS, Change, Ref, Where
 from device_plugin.kube.leases import LEASES, Lease

@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from device_plugin.core.grants import Grant
-from device_plugin.core.masks import unit_mask
+from device_plugin.core.contract.grants import Grant
+from device_plugin.core.contract.masks import unit_mask
 from vgpu_runtime import paths, rocm, sim
 from vgpu_runtime.config import SliceConfig
 from vgpu_runtime.rocm import RocmLimit

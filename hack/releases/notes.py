@@ -4,7 +4,7 @@ import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from device_plugin.core import annotations
+from device_plugin.core.contract import annotations
 
 # A line for each version of the annotations' JSON: what wrote it first, and what reads it.
 COMPATIBILITY = ((1, "0.1.0", "0.1.0 and newer"),)

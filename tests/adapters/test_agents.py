@@ -13,9 +13,9 @@ from device_plugin.adapters.agents import read_loads, read_progress
 from device_plugin.adapters.exposition import Exposition
 from device_plugin.adapters.http import server as http
 from device_plugin.adapters.probes import probes
+from device_plugin.core.contract.metrics import CARD, SLICE, Reading
 from device_plugin.core.jobs.progress import MOST, Progress, ProgressReport
 from device_plugin.core.loads import Load
-from device_plugin.core.metrics import CARD, SLICE, Reading
 from device_plugin.node.stages.meter import CHECKPOINTS, PROGRESS_DONE, PROGRESS_GOAL
 from tests.exposed import reading
 

@@ -8,8 +8,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from device_plugin.adapters.exposition import KEPT_SECONDS, KEPT_TIMES, PIECE, Exposition
 from device_plugin.cluster.counts import Counts
+from device_plugin.core.contract.metrics import MetricType, Reading
 from device_plugin.core.http_values import HttpRequest
-from device_plugin.core.metrics import MetricType, Reading
 from tests.exposed import reading
 
 

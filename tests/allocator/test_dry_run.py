@@ -8,7 +8,7 @@ from device_plugin.allocator.dry_run import DryRun
 from device_plugin.allocator.refit import FIRST, Refit
 from device_plugin.allocator.search import SearchCopy
 from device_plugin.allocator.why_pod import PodAnswers
-from device_plugin.core.grants import Grant
+from device_plugin.core.contract.grants import Grant
 from device_plugin.core.placement import Refusal
 from device_plugin.core.placement.policies import WorkloadTables
 from device_plugin.core.pod_states import PodState

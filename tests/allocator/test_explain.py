@@ -7,7 +7,7 @@ import pytest
 from pytest_mock import MockerFixture
 
 from device_plugin.allocator.explain import Explainer, as_text
-from device_plugin.core.cards import Inventory
+from device_plugin.core.contract.cards import Inventory
 from device_plugin.core.ledger import Snapshot
 from device_plugin.core.obstacles import Obstacles
 from device_plugin.core.placement import Placer

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from device_plugin.core.annotations import GRANT, MAX_BYTES, MAX_COMPUTE_UNITS, MAX_TEXT
-from device_plugin.core.cards import Inventory
-from device_plugin.core.grants import ALWAYS_FIT, MAX_CONTAINER_NAME, CardSize, Grant, Slice
+from device_plugin.core.contract.annotations import GRANT, MAX_BYTES, MAX_COMPUTE_UNITS, MAX_TEXT
+from device_plugin.core.contract.cards import Inventory
+from device_plugin.core.contract.grants import ALWAYS_FIT, MAX_CONTAINER_NAME, CardSize, Grant, Slice
 from tests.builders.cards import FAMILY, card, inventory
 from tests.builders.pods import main, pod
 from tests.cluster.world import Replica, World

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from device_plugin.allocator.refit import FIRST, MOST, NODES, PAUSE_SECONDS, FitError, Refit
-from device_plugin.core.grants import Grant
+from device_plugin.core.contract.grants import Grant
 from device_plugin.core.placement.card_columns import CardKind
 from device_plugin.core.placement.policies import WorkloadTables
 from device_plugin.core.placement.workload import Weighted

@@ -12,7 +12,7 @@ from device_plugin.adapters.http.server import Server
 from device_plugin.allocator.decisions import Decisions
 from device_plugin.cluster.app import Extender
 from device_plugin.cluster.ports import Calls
-from device_plugin.core.grants import Grant
+from device_plugin.core.contract.grants import Grant
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement import POLICIES, Placer
 from device_plugin.core.placement.policies import WorkloadTables

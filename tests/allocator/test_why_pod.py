@@ -6,7 +6,7 @@ import pytest
 
 from device_plugin.allocator.search import SearchCopy
 from device_plugin.allocator.why_pod import PodAnswer, PodAnswers
-from device_plugin.core.cards import Inventory
+from device_plugin.core.contract.cards import Inventory
 from device_plugin.core.obstacles import Obstacles
 from tests.builders.cards import card, inventory
 from tests.builders.pods import pod

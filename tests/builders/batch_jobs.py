@@ -4,8 +4,8 @@ from dataclasses import replace
 from typing import Any
 
 from device_plugin.core.batch import Job, JobCondition
+from device_plugin.core.contract.resize import Resize
 from device_plugin.core.jobs.job import JobSpec
-from device_plugin.core.jobs.resize import Resize
 from device_plugin.core.pods import Pod
 from device_plugin.state.managed import Managed
 from tests.builders.jobs import job_spec

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from device_plugin.core.cards import Card, Inventory
+from device_plugin.core.contract.cards import Card, Inventory
 
 FAMILY = "hygon.com/dcu"
 MEM, CORES, PERCENT, SLICES = (f"{FAMILY}-{each}" for each in ("mem", "cores", "percent", "slices"))

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from device_plugin.core import annotations
-from device_plugin.core.grants import Grant, Slice
+from device_plugin.core.contract import annotations
+from device_plugin.core.contract.grants import Grant, Slice
 from device_plugin.core.pods import Container, ContainerKind, Pod
 from tests.builders.cards import CORES, MEM
 

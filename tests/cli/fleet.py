@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from device_plugin.core import annotations
-from device_plugin.core.cards import Inventory, ReportedSlice, SliceState
-from device_plugin.core.grants import Grant, Slice
+from device_plugin.core.contract import annotations
+from device_plugin.core.contract.cards import Inventory, ReportedSlice, SliceState
+from device_plugin.core.contract.grants import Grant, Slice
 from hack.embedded.apiserver import EmbeddedApiServer
 from tests.builders import objects
 from tests.builders.cards import MEM, card, inventory

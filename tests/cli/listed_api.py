@@ -5,7 +5,7 @@ from typing import Any
 
 from device_plugin.adapters.kube import decode
 from device_plugin.adapters.kube.client import KubeClient
-from device_plugin.core import annotations
+from device_plugin.core.contract import annotations
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.pods import Node, Pod
 from device_plugin.kube.api import EVERYWHERE, NODES, PODS, Kind, Listed, Named, Object, Where

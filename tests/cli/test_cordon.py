@@ -13,7 +13,7 @@ import pytest
 
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli import drain
-from device_plugin.core.cards import REPORT_SECONDS
+from device_plugin.core.contract.cards import REPORT_SECONDS
 from device_plugin.kube.errors import ConflictError
 from device_plugin.wiring.commands import main
 from tests.cli.fleet import Fleet

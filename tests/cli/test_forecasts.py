@@ -12,7 +12,7 @@ import pytest
 
 from device_plugin.allocator.why_pod import grant_text
 from device_plugin.cli.access import caller
-from device_plugin.core.grants import Grant
+from device_plugin.core.contract.grants import Grant
 from device_plugin.core.pod_states import PodState
 from device_plugin.core.pods import Pod
 from device_plugin.wiring.commands import main

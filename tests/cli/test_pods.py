@@ -4,8 +4,8 @@ import pytest
 
 from device_plugin.cli.pods import HoldingPod, PodUse, read_pod, with_use
 from device_plugin.cli.reading.slice_use import SliceUse
-from device_plugin.core.annotations import GRANT
-from device_plugin.core.grants import Grant, Slice
+from device_plugin.core.contract.annotations import GRANT
+from device_plugin.core.contract.grants import Grant, Slice
 
 PART = (Slice("n1-0", 4092, (0, 1)),)
 

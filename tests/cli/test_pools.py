@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from device_plugin.adapters.http import server as http
-from device_plugin.core.annotations import POOL
+from device_plugin.core.contract.annotations import POOL
 from device_plugin.core.node_constraints import NodeConstraints, Operator, Requirement
 from device_plugin.jobs.show.explain import JobExplainer
 from device_plugin.wiring.commands import main

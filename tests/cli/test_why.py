@@ -13,7 +13,7 @@ from device_plugin.adapters.http.server import Server
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli.access import caller
 from device_plugin.cli.reading import allocator_deployment
-from device_plugin.core.annotations import KUEUE_QUEUE
+from device_plugin.core.contract.annotations import KUEUE_QUEUE
 from device_plugin.core.http_values import HttpAnswer, HttpRequest
 from device_plugin.kube.api import NODES, Kind
 from device_plugin.kube.errors import from_status

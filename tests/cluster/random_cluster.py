@@ -3,7 +3,7 @@
 import random
 from dataclasses import replace
 
-from device_plugin.core.cards import Inventory
+from device_plugin.core.contract.cards import Inventory
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.pods import Node, Pod
 from tests.builders.cards import CORES, FAMILY, MEM, card

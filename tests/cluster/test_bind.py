@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from device_plugin.core import annotations
-from device_plugin.core.grants import CardSize, Grant
+from device_plugin.core.contract import annotations
+from device_plugin.core.contract.grants import CardSize, Grant
 from device_plugin.core.ledger import ReservationStage
 from device_plugin.core.pods import Pod
 from device_plugin.kube.errors import UnknownError

@@ -7,7 +7,7 @@ import pytest
 
 from device_plugin.cluster.cluster_gauges import ClusterGauges
 from device_plugin.cluster.ledger_gauges import GRANTED_CORE_GROUPS, GRANTED_MEMORY, MIB
-from device_plugin.core.cards import Inventory
+from device_plugin.core.contract.cards import Inventory
 from tests.builders.cards import card, inventory
 from tests.builders.pods import HALF, grant, pod, with_grant
 from tests.cluster.world import Apart, Replica, World

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from device_plugin.allocator.explain import as_text
-from device_plugin.core.cards import ReportedSlice, SliceState
-from device_plugin.core.grants import CardSize
+from device_plugin.core.contract.cards import ReportedSlice, SliceState
+from device_plugin.core.contract.grants import CardSize
 from device_plugin.core.pods import Pod
 from device_plugin.kube.api import Kind
 from device_plugin.kube.errors import ForbiddenError, UnknownError

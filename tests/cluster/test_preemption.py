@@ -8,7 +8,7 @@ import pytest
 
 from device_plugin.allocator import search
 from device_plugin.cluster.preemption import SEARCHES, Preemption
-from device_plugin.core.grants import Grant
+from device_plugin.core.contract.grants import Grant
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.pods import Pod
 from device_plugin.core.rearrange import Planner

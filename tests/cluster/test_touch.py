@@ -19,7 +19,7 @@ from device_plugin.cluster.touch import (
     INHERITED_AFTER_SECONDS,
     TOUCHES,
 )
-from device_plugin.core import annotations
+from device_plugin.core.contract import annotations
 from device_plugin.core.placement import Placer
 from device_plugin.core.pods import Pod
 from device_plugin.kube.errors import UnknownError

@@ -21,9 +21,9 @@ from device_plugin.cluster.leadership import Leadership
 from device_plugin.cluster.ports import BindCall
 from device_plugin.cluster.preemption import Preemption
 from device_plugin.cluster.touch import Touch
-from device_plugin.core import annotations
 from device_plugin.core.batch import QueuedJob
-from device_plugin.core.cards import Inventory
+from device_plugin.core.contract import annotations
+from device_plugin.core.contract.cards import Inventory
 from device_plugin.core.pods import Node, Pod
 from device_plugin.core.requests import DEFAULT_PREFIXES
 from device_plugin.kube.api import EVERYWHERE, NODES, PODS, Kind, Listed, Named, Object, Ref, Where

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from device_plugin.core.annotations import TOUCHED
+from device_plugin.core.contract.annotations import TOUCHED
 from tests.builders import objects
 from tests.builders.objects import annotated, binding, pod
 from tests.contract.asking import asking, container

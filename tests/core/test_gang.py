@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from device_plugin.core import gang
+from device_plugin.core.contract.grants import Grant
+from device_plugin.core.contract.reasons import Reason
 from device_plugin.core.gang import Member, place_all
-from device_plugin.core.grants import Grant
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.ledger import Holding, Ledger
 from device_plugin.core.placement import Placer, Refusal
 from device_plugin.core.placement.fit import at_most
 from device_plugin.core.rearrange.planner import size
-from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import PodRequest, Request
 from tests.builders.cards import FAMILY, inventory
 from tests.builders.requests import random_request, slice_request, whole_request

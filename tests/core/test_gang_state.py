@@ -4,12 +4,12 @@ from collections.abc import Callable
 
 import pytest
 
+from device_plugin.core.contract.grants import Grant
+from device_plugin.core.contract.reasons import Reason
 from device_plugin.core.gang import BINDING_SECONDS, Asked, GangPod, GangState, GangView, Phase
-from device_plugin.core.grants import Grant
 from device_plugin.core.ledger import Reservation, ReservationStage
 from device_plugin.core.placement import Refusal
 from device_plugin.core.pods import Pod
-from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import Gang, PodRequest
 
 NO_ROOM = Refusal.saying(Reason.GANG_ROOM, "no room")

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from device_plugin.core.cards import Card, Inventory, ReportedSlice, SliceState
-from device_plugin.core.grants import CardSize, Grant, Slice
+from device_plugin.core.contract.cards import Card, Inventory, ReportedSlice, SliceState
+from device_plugin.core.contract.grants import CardSize, Grant, Slice
+from device_plugin.core.contract.masks import core_mask
+from device_plugin.core.contract.reasons import Reason
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.ledger import CardPart, CardState, Holding, Ledger
-from device_plugin.core.masks import core_mask
 from device_plugin.core.placement import Placer, Refusal
-from device_plugin.core.reasons import Reason
 from tests.builders.cards import card, inventory
 from tests.builders.requests import random_request, slice_request
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_plugin.core import units
+from device_plugin.core.contract import units
 from device_plugin.core.errors import RequestError
 from device_plugin.core.pods import Container, ContainerKind, Pod
 from device_plugin.core.requests import (

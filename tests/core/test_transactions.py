@@ -11,8 +11,9 @@ from math import inf
 
 import pytest
 
-from device_plugin.core.cards import Inventory
-from device_plugin.core.grants import CardSize, Grant, Slice
+from device_plugin.core.contract.cards import Inventory
+from device_plugin.core.contract.grants import CardSize, Grant, Slice
+from device_plugin.core.contract.masks import core_mask
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.ledger import (
     Holder,
@@ -24,7 +25,6 @@ from device_plugin.core.ledger import (
     Snapshot,
     Transaction,
 )
-from device_plugin.core.masks import core_mask
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import PodRequest
 from tests.builders.cards import card

@@ -4,7 +4,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from device_plugin.core.annotations import MAX_REPLICAS, MIN_REPLICAS, QUEUE
+from device_plugin.core.contract.annotations import MAX_REPLICAS, MIN_REPLICAS, QUEUE
 from device_plugin.kube.api import PODS
 from device_plugin.kube.leases import LEASES
 from hack.testbed import audit

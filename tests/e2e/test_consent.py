@@ -9,8 +9,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from device_plugin.core.annotations import RESIZE, RESUMABLE
-from device_plugin.core.jobs.resize import Resize
+from device_plugin.core.contract.annotations import RESIZE, RESUMABLE
+from device_plugin.core.contract.resize import Resize
 from device_plugin.core.jobs.rules import HOUR, Rules
 from device_plugin.kube.api import JOBS
 from tests.e2e import nodes

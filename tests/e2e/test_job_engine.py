@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from device_plugin.core.annotations import CHECKPOINT_SECONDS, RESIZE, WIDTHS
-from device_plugin.core.jobs.resize import Resize
+from device_plugin.core.contract.annotations import CHECKPOINT_SECONDS, RESIZE, WIDTHS
+from device_plugin.core.contract.resize import Resize
 from device_plugin.kube.api import JOBS, PODS, Kind, Ref
 from hack.testbed import audit
 from tests.e2e import nodes

@@ -8,8 +8,8 @@ from functools import partial
 
 import pytest
 
-from device_plugin.core.annotations import CHECKPOINT, CHECKPOINT_SECONDS, RESIZE
-from device_plugin.core.jobs.resize import Resize
+from device_plugin.core.contract.annotations import CHECKPOINT, CHECKPOINT_SECONDS, RESIZE
+from device_plugin.core.contract.resize import Resize
 from device_plugin.kube.api import JOBS, PODS, Kind, Ref
 from tests.e2e import nodes
 from tests.e2e.conftest import NAMESPACES

@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from device_plugin.core.annotations import (
+from device_plugin.core.contract.annotations import (
     DURATION,
     GROUP,
     GROUP_JOBS,

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from device_plugin.core.annotations import NOTE, POOL
+from device_plugin.core.contract.annotations import NOTE, POOL
 from device_plugin.kube.leases import LEASES
 from tests.e2e import nodes, service
 from tests.e2e.kubectl import Kubectl

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from prometheus_client import Metric as Family
 
-from device_plugin.core.metrics import Exporter
+from device_plugin.core.contract.metrics import Exporter
 from tests.e2e import nodes, service
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.waiting import eventually

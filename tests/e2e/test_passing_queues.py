@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from device_plugin.core.annotations import QUEUE, QUEUE_REQUIRED, QUEUES
+from device_plugin.core.contract.annotations import QUEUE, QUEUE_REQUIRED, QUEUES
 from device_plugin.kube.api import JOBS
 from tests.e2e.kubectl import Kubectl, KubectlError
 from tests.e2e.queued_jobs import pods, queued, running

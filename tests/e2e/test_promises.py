@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from device_plugin.core.annotations import RESIZE
-from device_plugin.core.grants import Grant
-from device_plugin.core.jobs.resize import Resize
+from device_plugin.core.contract.annotations import RESIZE
+from device_plugin.core.contract.grants import Grant
+from device_plugin.core.contract.resize import Resize
 from tests.e2e import nodes, service
 from tests.e2e.kubectl import Kubectl, KubectlError
 from tests.e2e.queued_jobs import pods, queued, running

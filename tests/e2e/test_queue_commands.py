@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from device_plugin.core.annotations import QUEUE, RESIZE
+from device_plugin.core.contract.annotations import QUEUE, RESIZE
 from device_plugin.kube.api import JOBS
 from hack.testbed import install, layout
 from tests.e2e.conftest import in_own_namespace

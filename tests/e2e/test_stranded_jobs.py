@@ -2,8 +2,8 @@
 
 from functools import partial
 
-from device_plugin.core.annotations import RESIZE
-from device_plugin.core.jobs.resize import Resize
+from device_plugin.core.contract.annotations import RESIZE
+from device_plugin.core.contract.resize import Resize
 from device_plugin.kube.api import JOBS
 from tests.e2e import nodes
 from tests.e2e.kubectl import Kubectl

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 from playwright.sync_api import Page, expect
 
-from device_plugin.core.annotations import CORDONED
+from device_plugin.core.contract.annotations import CORDONED
 from device_plugin.kube.api import NODES, Ref
 from tests import deadline
 from tests.e2e import nodes, pages

@@ -7,9 +7,9 @@ import yaml
 
 from device_plugin.cli import cards
 from device_plugin.cli.check.checks import CHECKS
-from device_plugin.core.events import Event
+from device_plugin.core.contract.events import Event
+from device_plugin.core.contract.reasons import Reason
 from device_plugin.core.pod_states import PodState
-from device_plugin.core.reasons import Reason
 from device_plugin.jobs.show import views
 from hack.generate.reference import messages
 from hack.generate.reference.cel_text import text_of

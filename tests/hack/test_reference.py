@@ -4,10 +4,10 @@ import re
 
 import yaml
 
-from device_plugin.core import annotations
-from device_plugin.core.events import Event
-from device_plugin.core.metrics import MetricType
-from device_plugin.core.reasons import Reason
+from device_plugin.core.contract import annotations
+from device_plugin.core.contract.events import Event
+from device_plugin.core.contract.metrics import MetricType
+from device_plugin.core.contract.reasons import Reason
 from device_plugin.node.vendors import models
 from device_plugin.wiring.settings import KINDS, settings_of
 from hack.generate.reference import cards, metrics, tables

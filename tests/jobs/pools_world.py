@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 
-from device_plugin.core.annotations import POOL
+from device_plugin.core.contract.annotations import POOL
 from device_plugin.core.jobs.rules import Rules
 from device_plugin.jobs.plan.leases import PoolLeases
 from device_plugin.kube.api import Ref

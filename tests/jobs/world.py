@@ -4,13 +4,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from device_plugin.core.annotations import GRANT, QUEUE, RESIZE
 from device_plugin.core.batch import FailedCreation, Job, JobCondition
-from device_plugin.core.grants import Grant, Slice
+from device_plugin.core.contract.annotations import GRANT, QUEUE, RESIZE
+from device_plugin.core.contract.grants import Grant, Slice
+from device_plugin.core.contract.resize import Resize, api_time
 from device_plugin.core.jobs.progress import ProgressReport
 from device_plugin.core.jobs.rates import read_rates
 from device_plugin.core.jobs.reading import job_spec
-from device_plugin.core.jobs.resize import Resize, api_time
 from device_plugin.core.jobs.rules import Rules
 from device_plugin.core.ledger import Holding
 from device_plugin.core.node_constraints import NodeIndex, Operator, Requirement, Taint

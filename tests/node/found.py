@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from device_plugin.core.cards import Card
-from device_plugin.core.grants import Slice
+from device_plugin.core.contract.cards import Card
+from device_plugin.core.contract.grants import Slice
 from device_plugin.node.slices.records import Record
 from device_plugin.node.stages.discover import Discovery
 from device_plugin.node.vendors.port import FoundCard, Scan

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from device_plugin.core.cards import Inventory, ReportedSlice
+from device_plugin.core.contract.cards import Inventory, ReportedSlice
 from device_plugin.core.machine import KubeletError
 from device_plugin.node.checks.covered import CoveredSlices
 from device_plugin.node.checks.kernel_checks import LOOK_SECONDS, KernelChecks

@@ -8,8 +8,8 @@ from typing import Any
 
 import urllib3
 
-from device_plugin.core.cards import Inventory
-from device_plugin.core.grants import Grant, Slice
+from device_plugin.core.contract.cards import Inventory
+from device_plugin.core.contract.grants import Grant, Slice
 from hack.embedded.apiserver import EmbeddedApiServer
 from hack.embedded.apiserver.admission import ADMIN
 from hack.embedded.kubelet import Kubelet, KubeletTiming

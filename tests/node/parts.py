@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from device_plugin.adapters.cards.host import HostMachine
-from device_plugin.core import annotations
-from device_plugin.core.cards import Card
-from device_plugin.core.events import Event
-from device_plugin.core.grants import Grant, Slice
+from device_plugin.core.contract import annotations
+from device_plugin.core.contract.cards import Card
+from device_plugin.core.contract.events import Event
+from device_plugin.core.contract.grants import Grant, Slice
 from device_plugin.core.machine import Holder, KubeletError
 from device_plugin.core.pods import Container, ContainerKind, Node, Pod
 from device_plugin.kube.api import Named

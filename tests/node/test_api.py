@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from device_plugin.core.events import Event
+from device_plugin.core.contract.events import Event
 from device_plugin.core.pods import Pod
 from device_plugin.kube.api import Api
 from device_plugin.kube.errors import UnknownError

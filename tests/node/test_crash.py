@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from device_plugin.core.grants import Slice
+from device_plugin.core.contract.grants import Slice
 from device_plugin.node.slices.writable import FOLDER, KINDS, PROGRESS, USAGE
 from tests.builders.cards import CORES, MEM
 from tests.node.parts import Parts, Peer, config_of

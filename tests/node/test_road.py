@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from device_plugin.core.grants import Slice
+from device_plugin.core.contract.grants import Slice
 from tests.deadline import until
 from tests.files import found
 from tests.node.one_node import OneNode

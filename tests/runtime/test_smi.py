@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from device_plugin.core import masks
+from device_plugin.core.contract import masks
 from tests.runtime.conftest import GPU, MIB, STRICT, Slice, card
 from tests.runtime.slices import SHAPES, all_groups, group_units
 from tests.runtime.test_region import lock_slots

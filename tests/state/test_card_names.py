@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from device_plugin.core.cards import Inventory
-from device_plugin.core.grants import Grant
+from device_plugin.core.contract.cards import Inventory
+from device_plugin.core.contract.grants import Grant
 from device_plugin.core.pods import Pod
 from device_plugin.kube.errors import UnknownError
 from tests.builders.cards import card

@@ -10,7 +10,7 @@ import pytest
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.endpoint import Endpoint
 from device_plugin.core.batch import FailedCreation
-from device_plugin.core.jobs.resize import MAX_REFUSAL, api_time
+from device_plugin.core.contract.resize import MAX_REFUSAL, api_time
 from device_plugin.kube.api import JOBS, Kind, Listed, Where
 from device_plugin.kube.errors import UnknownError
 from device_plugin.state.creations import (

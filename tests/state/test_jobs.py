@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from device_plugin.core.annotations import CHECKPOINT, MAX_INT, POOL, RESIZE
 from device_plugin.core.batch import Job, JobCondition
+from device_plugin.core.contract.annotations import CHECKPOINT, MAX_INT, POOL, RESIZE
+from device_plugin.core.contract.checkpoint import Checkpoint
+from device_plugin.core.contract.resize import MAX_REFUSAL
 from device_plugin.core.errors import RequestError
-from device_plugin.core.jobs.checkpoint import Checkpoint
 from device_plugin.core.jobs.job import JobSpec
 from device_plugin.core.jobs.progress import MOST, ContainerName, Progress, ProgressReport
-from device_plugin.core.jobs.resize import MAX_REFUSAL
 from device_plugin.core.timestamps import seconds
 from device_plugin.state.jobs import GONE_REMEMBERED, KnownJobs
 from tests.builders.batch_jobs import job, replica, resize, spec

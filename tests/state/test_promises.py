@@ -11,9 +11,9 @@ import pytest
 from device_plugin.allocator.explain import as_text
 from device_plugin.allocator.openings import opening, placed_pods
 from device_plugin.core.batch import QueuedJob
-from device_plugin.core.cards import ReportedSlice, SliceState
-from device_plugin.core.grants import Grant, Slice
-from device_plugin.core.jobs.resize import MAX_RECORD, Resize
+from device_plugin.core.contract.cards import ReportedSlice, SliceState
+from device_plugin.core.contract.grants import Grant, Slice
+from device_plugin.core.contract.resize import MAX_RECORD, Resize
 from device_plugin.core.ledger import PromiseHolder
 from device_plugin.core.pods import Pod
 from device_plugin.state.promises import MOST_READ

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from device_plugin.allocator.explain import as_text
-from device_plugin.core.cards import REPORT_SECONDS, Inventory, ReportedSlice, SliceState
-from device_plugin.core.grants import Slice
+from device_plugin.core.contract.cards import REPORT_SECONDS, Inventory, ReportedSlice, SliceState
+from device_plugin.core.contract.grants import Slice
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.ledger import ReportHolder
 from device_plugin.core.pods import Pod

@@ -14,9 +14,9 @@ from pytest_mock import MockerFixture
 
 from device_plugin.allocator.explain import as_text
 from device_plugin.core.batch import QueuedJob
-from device_plugin.core.cards import REPORT_SECONDS, Card, Inventory, ReportedSlice, SliceState
+from device_plugin.core.contract.cards import REPORT_SECONDS, Card, Inventory, ReportedSlice, SliceState
+from device_plugin.core.contract.grants import Grant
 from device_plugin.core.errors import RequestError
-from device_plugin.core.grants import Grant
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.ledger import Reservation
 from device_plugin.core.placement import Refused

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 import pytest
 from prometheus_client import Metric as Family
 
-from device_plugin.core.metrics import Exporter
+from device_plugin.core.contract.metrics import Exporter
 from hack.embedded.cluster import EmbeddedCluster, Options
 from hack.embedded.person import phase
 from hack.measure.one_machine import one_machine

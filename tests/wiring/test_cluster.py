@@ -16,7 +16,7 @@ from device_plugin.adapters.http import server as http
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.endpoint import Endpoint
 from device_plugin.adapters.probes import probes
-from device_plugin.core.cards import Inventory
+from device_plugin.core.contract.cards import Inventory
 from device_plugin.core.http_values import App
 from device_plugin.kube.api import JOBS, Ref
 from device_plugin.kube.leases import LEASES

@@ -14,8 +14,8 @@ from device_plugin.adapters.http import server as http
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.endpoint import Endpoint
 from device_plugin.adapters.probes import probes
-from device_plugin.core.annotations import POOL, QUEUE, SPLIT
-from device_plugin.core.metrics import Reading
+from device_plugin.core.contract.annotations import POOL, QUEUE, SPLIT
+from device_plugin.core.contract.metrics import Reading
 from device_plugin.jobs.plan.leases import PoolLeases
 from device_plugin.kube.api import JOBS, NODES, PODS, Ref
 from device_plugin.kube.leases import LEASES

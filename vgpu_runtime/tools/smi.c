@@ -102,7 +102,7 @@ static uint64_t mib_up(uint64_t bytes)
 	return bytes / MIB + (bytes % MIB != 0);
 }
 
-/* Core group i is as many consecutive units as the card grants together: device_plugin/core/masks.py. */
+/* Core group i is as many consecutive units as the card grants together: device_plugin/core/contract/masks.py. */
 static bool has_group(const struct card *card, unsigned group)
 {
 	unsigned units = card->xcc * (card->paired ? 2 : 1);

@@ -11,8 +11,8 @@ from device_plugin.adapters.kube.constraints import node_taints
 from device_plugin.adapters.kube.jobs import read_job
 from device_plugin.adapters.kube.pods import Resources, read_pod
 from device_plugin.adapters.kube.structs import MOST_KEYS, PREFIX, DecodeError, Object, Text, decoder
-from device_plugin.core import annotations
 from device_plugin.core.batch import Job
+from device_plugin.core.contract import annotations
 from device_plugin.core.pods import Node, Pod
 from device_plugin.kube.api import METADATA_ANNOTATIONS, Kind, Metadata
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import msgspec
 
-from device_plugin.core.annotations import (
+from device_plugin.core.contract.annotations import (
     MAX_BYTES,
     MAX_CARDS,
     MAX_COMPUTE_UNITS,
@@ -17,10 +17,10 @@ from device_plugin.core.annotations import (
     VERSION,
     write_object,
 )
-from device_plugin.core.card_names import unique
-from device_plugin.core.cards import Card, Inventory
+from device_plugin.core.contract.card_names import unique
+from device_plugin.core.contract.cards import Card, Inventory
+from device_plugin.core.contract.grants import MAX_CONTAINER_NAME, CardSize, Grant, Slice
 from device_plugin.core.errors import AnnotationError
-from device_plugin.core.grants import MAX_CONTAINER_NAME, CardSize, Grant, Slice
 
 
 class _Exact(msgspec.Struct, forbid_unknown_fields=True, gc=False):

@@ -17,8 +17,8 @@ from device_plugin.adapters.kube.structs import (
     controller,
     decoder,
 )
-from device_plugin.core import annotations
 from device_plugin.core.batch import Job, JobCondition
+from device_plugin.core.contract import annotations
 from device_plugin.core.requests import MAX_LIST, MAX_WORD
 
 # Kueue's labels and annotations are kept as well as ours. Each is cut one character beyond the longest that is

@@ -5,9 +5,9 @@ from itertools import islice
 
 from device_plugin.adapters.kube import pod_requests, structs
 from device_plugin.adapters.kube.structs import MAX_NAME, MAX_OWNER, SAID, SHOWN, Text, controller, decoder
-from device_plugin.core import annotations
 from device_plugin.core.batch import COMPLETION_INDEX
-from device_plugin.core.grants import MAX_CONTAINERS
+from device_plugin.core.contract import annotations
+from device_plugin.core.contract.grants import MAX_CONTAINERS
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.obstacles import NONE, Obstacles
 from device_plugin.core.pods import Container, ContainerKind, Pod

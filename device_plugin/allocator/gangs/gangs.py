@@ -15,7 +15,9 @@ from device_plugin.allocator.gangs.groups import GroupName, Groups
 from device_plugin.allocator.gangs.offered import OfferedNodes
 from device_plugin.allocator.waiting.node_lists import NodeLists
 from device_plugin.allocator.waiting.refusal_budget import RefusalBudget
-from device_plugin.core.annotations import GROUP_SIZE
+from device_plugin.core.contract.annotations import GROUP_SIZE
+from device_plugin.core.contract.grants import Grant
+from device_plugin.core.contract.reasons import Reason
 from device_plugin.core.errors import RequestError
 from device_plugin.core.gang import (
     BINDING_SECONDS,
@@ -26,12 +28,10 @@ from device_plugin.core.gang import (
     Nodes,
     place_all,
 )
-from device_plugin.core.grants import Grant
 from device_plugin.core.ledger import Ledger, Reservation, ReservationStage
 from device_plugin.core.placement import Placer, Refusal
 from device_plugin.core.placement.policies import NODE_SCORE
 from device_plugin.core.pods import Pod
-from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import PodRequest
 from device_plugin.core.roles import ALONE
 

@@ -8,7 +8,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from device_plugin.core import annotations
+from device_plugin.core.contract import annotations
 from device_plugin.core.gang import EquivalenceClass, GangPod, GangState, GangView
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement.policies import NODE_SCORE

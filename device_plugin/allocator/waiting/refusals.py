@@ -10,7 +10,7 @@ from enum import Enum
 
 from device_plugin.allocator.waiting.bounded import Bounded
 from device_plugin.allocator.waiting.node_lists import NodeLists
-from device_plugin.core.annotations import GROUP, GROUP_SIZE
+from device_plugin.core.contract.annotations import GROUP, GROUP_SIZE
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement import Placer, Refused
 from device_plugin.core.placement.card_columns import Mask

@@ -28,7 +28,7 @@ from device_plugin.cli.check.installation import (
 )
 from device_plugin.cli.reading.allocator_deployment import REPLICA_LABELS
 from device_plugin.cli.reading.reader import ClusterReader, Scope
-from device_plugin.core.events import Event
+from device_plugin.core.contract.events import Event
 from device_plugin.core.printable import printable
 from device_plugin.kube.api import AGENT_LABELS, EVENTS, EVERYWHERE, NODES, PODS, Kind, Object, Where
 from device_plugin.kube.errors import ForbiddenError, GoneError, RefusedError

@@ -12,7 +12,7 @@ from device_plugin.cli.reading.allocator_deployment import (
     read_deployment,
 )
 from device_plugin.cli.reading.cluster import ClusterReading
-from device_plugin.core.cards import Inventory
+from device_plugin.core.contract.cards import Inventory
 from device_plugin.core.errors import AnnotationError
 from device_plugin.core.pods import Node
 from device_plugin.core.requests import DEFAULT_PREFIXES

@@ -14,7 +14,7 @@ from device_plugin.cli.check.installation import (
 )
 from device_plugin.cli.reading.cluster import CardReading, NodeReading
 from device_plugin.core import pages
-from device_plugin.core.cards import SliceState, memory_units
+from device_plugin.core.contract.cards import SliceState, memory_units
 from device_plugin.core.pods import Node
 from device_plugin.core.requests import resource_names
 from device_plugin.kube.api import Object

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from device_plugin.core import annotations as ours
+from device_plugin.core.contract import annotations as ours
 from device_plugin.core.errors import RequestError
 from device_plugin.core.requests import CORES, MAX_CONTAINER_CARDS, MEM, PERCENT, parse_quantity
 

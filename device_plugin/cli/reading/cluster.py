@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import NamedTuple
 
-from device_plugin.core import annotations, percent
-from device_plugin.core.card_names import unique
-from device_plugin.core.cards import Card, Inventory, ReportedSlice, SliceState
-from device_plugin.core.cordons import CordonNote, read_notes
+from device_plugin.core import percent
+from device_plugin.core.contract import annotations
+from device_plugin.core.contract.card_names import unique
+from device_plugin.core.contract.cards import Card, Inventory, ReportedSlice, SliceState
+from device_plugin.core.contract.cordons import CordonNote, read_notes
+from device_plugin.core.contract.grants import CardSize, Grant, Slice
 from device_plugin.core.errors import AnnotationError
-from device_plugin.core.grants import CardSize, Grant, Slice
 from device_plugin.core.pods import Node
 from device_plugin.kube.api import Metadata
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 
+from device_plugin.core.contract.units import DEFAULT_UNIT_MIB
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import (
     CORES,
@@ -20,7 +21,6 @@ from device_plugin.core.requests import (
     parse_quantity,
     resource_names,
 )
-from device_plugin.core.units import DEFAULT_UNIT_MIB
 
 # As in manifests/admission/names.yaml.
 _ENDING = r"[-_.]?(s|num|number|count|cards?|mem|memory|cores?|slices?)?([-_.]?percent(age)?)?"

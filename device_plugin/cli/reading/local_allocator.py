@@ -29,8 +29,8 @@ from device_plugin.cli.reading.allocator_deployment import (
     read_allocator,
 )
 from device_plugin.core import pages
-from device_plugin.core.annotations import QUEUE
 from device_plugin.core.batch import QueuedJob
+from device_plugin.core.contract.annotations import QUEUE
 from device_plugin.core.errors import AnnotationError, VgpuError
 from device_plugin.core.http_values import JSON
 from device_plugin.core.node_constraints import NodeConstraints, NodeIndex

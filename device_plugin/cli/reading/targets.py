@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from device_plugin.core.card_names import unique
-from device_plugin.core.cards import Card
+from device_plugin.core.contract.card_names import unique
+from device_plugin.core.contract.cards import Card
 from device_plugin.core.errors import AnnotationError, VgpuError
 from device_plugin.core.pods import Node
 

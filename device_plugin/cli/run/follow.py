@@ -12,7 +12,7 @@ from device_plugin.cli.run.logs import Logs
 from device_plugin.cli.run.objects import NOT_STARTED, RunError
 from device_plugin.cli.run.pods import JOB_PODS, JobPod, first_failure, shortened, text_of
 from device_plugin.core.batch import COMPLETION_INDEX, JOB_NAME, Job
-from device_plugin.core.events import Event
+from device_plugin.core.contract.events import Event
 from device_plugin.core.jobs.progress import BYTES, Progress, progress_of
 from device_plugin.kube.api import EVENTS, JOBS, Ref, Where
 from device_plugin.kube.errors import ApiError, GoneError, UnknownError

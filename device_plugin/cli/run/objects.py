@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from device_plugin.adapters.kube.jobs import read_job
-from device_plugin.core import annotations as keys
 from device_plugin.core.batch import COMPLETION_INDEX, JOB_NAME
+from device_plugin.core.contract import annotations as keys
 from device_plugin.core.errors import RequestError, VgpuError
 from device_plugin.core.jobs.reading import job_spec
 from device_plugin.core.jobs.spec import Split

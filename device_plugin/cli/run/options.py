@@ -8,7 +8,7 @@ from typing import Any
 
 from device_plugin.cli.access import caller, engine
 from device_plugin.cli.run.objects import MOST_SCRIPT_BYTES, NewJob, RunError
-from device_plugin.core import annotations as keys
+from device_plugin.core.contract import annotations as keys
 from device_plugin.core.requests import CORES, DEFAULT_PREFIXES, MEM, PERCENT
 
 _ENV = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")

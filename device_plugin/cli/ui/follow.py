@@ -20,8 +20,8 @@ from device_plugin.cli.ui import rows
 from device_plugin.cli.ui.entries import PageEntries
 from device_plugin.cli.ui.rows import Namespaced
 from device_plugin.cli.ui.watches import Watched, Watches
-from device_plugin.core.annotations import QUEUE
 from device_plugin.core.batch import Job
+from device_plugin.core.contract.annotations import QUEUE
 from device_plugin.core.errors import RequestError
 from device_plugin.core.ledger import NodeState
 from device_plugin.core.pods import Pod

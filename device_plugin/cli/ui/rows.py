@@ -5,10 +5,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from device_plugin.allocator.explain import Explainer
-from device_plugin.core.annotations import MAX_COMPUTE_UNITS, MAX_REPLICAS, MIN_REPLICAS, QUEUE, WIDTHS
 from device_plugin.core.batch import Job
-from device_plugin.core.cards import Card
-from device_plugin.core.grants import CardSize, Grant, Slice
+from device_plugin.core.contract.annotations import (
+    MAX_COMPUTE_UNITS,
+    MAX_REPLICAS,
+    MIN_REPLICAS,
+    QUEUE,
+    WIDTHS,
+)
+from device_plugin.core.contract.cards import Card
+from device_plugin.core.contract.grants import CardSize, Grant, Slice
 from device_plugin.core.ledger import NodeState, Snapshot
 from device_plugin.core.pods import Pod
 

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from device_plugin.core.cards import Inventory
+from device_plugin.core.contract.cards import Inventory
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.jobs.job import EXACT, JobSpec
 from device_plugin.core.ledger import Ledger, NodeState

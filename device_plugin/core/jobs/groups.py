@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from device_plugin.core import annotations
+from device_plugin.core.contract import annotations
 from device_plugin.core.jobs.job import JobKey, JobSpec, JobState
 from device_plugin.core.requests import MAX_GANG
 

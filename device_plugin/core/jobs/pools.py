@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from device_plugin.core.annotations import POOL, RESTRICTED_POOL
-from device_plugin.core.cards import Inventory
+from device_plugin.core.contract.annotations import POOL, RESTRICTED_POOL
+from device_plugin.core.contract.cards import Inventory
 from device_plugin.core.jobs.job import JobSpec
 from device_plugin.core.node_constraints import NodeConstraints, NodeIndex, Operator
 from device_plugin.core.requests import PodRequest

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from device_plugin.core.grants import Slice
+from device_plugin.core.contract.grants import Slice
 from device_plugin.core.ledger import CardState
 
 

@@ -13,9 +13,9 @@ from itertools import pairwise
 from math import inf
 from typing import NamedTuple
 
-from device_plugin.core import annotations
 from device_plugin.core.app_types import DEFAULT_TYPE, TYPES
 from device_plugin.core.batch import Job
+from device_plugin.core.contract import annotations
 from device_plugin.core.errors import RequestError
 from device_plugin.core.jobs.job import JobSpec
 from device_plugin.core.jobs.rules import MAX_MIN_RUNTIME_S

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from device_plugin.core.grants import Grant, Slice
+from device_plugin.core.contract.grants import Grant, Slice
 from device_plugin.core.jobs.empty_pool import UNBOUNDED, EmptyPool
 from device_plugin.core.jobs.job import JobKey, JobSpec
 from device_plugin.core.jobs.promise import kept

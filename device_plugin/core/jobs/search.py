@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from device_plugin.core import gang
+from device_plugin.core.contract.grants import Grant
 from device_plugin.core.gang import Member, place_all
-from device_plugin.core.grants import Grant
 from device_plugin.core.jobs.empty_pool import UNBOUNDED, EmptyPool
 from device_plugin.core.jobs.job import JobSpec
 from device_plugin.core.jobs.refusals import Refusals

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil, floor, inf
 
-from device_plugin.core import annotations
+from device_plugin.core.contract import annotations
 from device_plugin.core.jobs.goals import SILENT_S, goal_width, silent, spent, unsized
 from device_plugin.core.jobs.job import JobKey, JobPhase, JobSpec, JobState, Telling, pods
 from device_plugin.core.jobs.rates import Curve, Rates

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
 
-from device_plugin.core import annotations
+from device_plugin.core.contract import annotations
 from device_plugin.core.jobs.job import JobKey, JobPhase, JobSpec, JobState
 from device_plugin.core.jobs.queue import Unit, due
 from device_plugin.core.jobs.rules import Rules

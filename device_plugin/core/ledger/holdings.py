@@ -5,7 +5,7 @@ from enum import Enum
 from math import inf
 from typing import NamedTuple
 
-from device_plugin.core.grants import Grant
+from device_plugin.core.contract.grants import Grant
 from device_plugin.core.hosts import NOTHING, HostAmounts
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import PodRequest

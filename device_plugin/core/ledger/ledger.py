@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import TracebackType
 
-from device_plugin.core.cards import Card, Inventory
-from device_plugin.core.grants import Grant, Slice
+from device_plugin.core.contract.cards import Card, Inventory
+from device_plugin.core.contract.grants import Grant, Slice
 from device_plugin.core.hosts import NOTHING, HostAmounts
 from device_plugin.core.ledger.holdings import Holder, Holding, Reservation
 from device_plugin.core.ledger.states import CardState, Held, NodeState

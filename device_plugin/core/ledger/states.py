@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from device_plugin.core.cards import Card, Inventory
-from device_plugin.core.grants import Slice
+from device_plugin.core.contract.cards import Card, Inventory
+from device_plugin.core.contract.grants import Slice
+from device_plugin.core.contract.masks import core_mask
 from device_plugin.core.hosts import NOTHING, HostAmounts
 from device_plugin.core.ledger.holdings import Holder, Holding
-from device_plugin.core.masks import core_mask
 
 Held = Mapping[Holder, tuple[Slice, ...]]
 """Slices of one card by holder."""

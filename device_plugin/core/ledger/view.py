@@ -6,8 +6,8 @@ from enum import Enum
 from functools import cached_property
 from types import MappingProxyType
 
-from device_plugin.core.cards import Inventory
-from device_plugin.core.grants import CardSize, Grant, Slice, largest
+from device_plugin.core.contract.cards import Inventory
+from device_plugin.core.contract.grants import CardSize, Grant, Slice, largest
 from device_plugin.core.ledger.holdings import Holder, Holding, Reservation
 from device_plugin.core.ledger.states import Held, NodeState
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from device_plugin.core.cards import Card
+from device_plugin.core.contract.cards import Card
 
 Mask = NDArray[np.bool_]
 Ints = NDArray[np.int64]

@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from device_plugin.core import percent
-from device_plugin.core.cards import Card
-from device_plugin.core.grants import Grant, Slice
+from device_plugin.core.contract.cards import Card
+from device_plugin.core.contract.grants import Grant, Slice
+from device_plugin.core.contract.masks import core_ids, core_mask
+from device_plugin.core.contract.units import proportional, units_to_mib
 from device_plugin.core.ledger import CardState, NodeState
-from device_plugin.core.masks import core_ids, core_mask
 from device_plugin.core.placement.card_columns import CardKind, Columns, Floats, Ints, Mask, kinds_where
 from device_plugin.core.placement.table import NodeTable
 from device_plugin.core.requests import PodRequest, Request
-from device_plugin.core.units import proportional, units_to_mib
 
 # Comparing a request with all cards costs one look for every CARDS_IN_A_LOOK cards, and computing the scores of all
 # nodes SCORES_IN_LOOKS times as much.

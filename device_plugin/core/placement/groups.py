@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from device_plugin.core.contract.reasons import Reason
 from device_plugin.core.placement.refusal import ORDER, Refusal
-from device_plugin.core.reasons import Reason
 
 Models = tuple[str, ...]
 

@@ -6,7 +6,7 @@ Traffic between cards is fastest over XGMI, within a hive, and slowest over PCIe
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
-from device_plugin.core.cards import Card
+from device_plugin.core.contract.cards import Card
 
 
 def near(cards: Sequence[Card], scores: Sequence[float], count: int) -> list[int]:

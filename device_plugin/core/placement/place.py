@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from device_plugin.core.annotations import MAX_BYTES
 from device_plugin.core.app_types import DEFAULT_TYPE, TYPES, Scoring
-from device_plugin.core.grants import MAX_CONTAINERS, Grant, Slice
+from device_plugin.core.contract.annotations import MAX_BYTES
+from device_plugin.core.contract.grants import MAX_CONTAINERS, Grant, Slice
+from device_plugin.core.contract.reasons import Reason
 from device_plugin.core.hosts import NOTHING
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.loads import Loads
@@ -31,7 +32,6 @@ from device_plugin.core.placement.policies import DEFAULT, NODE_SCORE, OFFERED, 
 from device_plugin.core.placement.refusal import Causes, Refusal, Refused
 from device_plugin.core.placement.table import NodeTable, NodeView
 from device_plugin.core.placement.workload import Weighted
-from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import ANYTHING, PodRequest, Request, Shape
 from device_plugin.core.roles import ALONE
 

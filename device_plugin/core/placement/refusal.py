@@ -7,13 +7,13 @@ from functools import cached_property, reduce
 import numpy as np
 from numpy.typing import NDArray
 
+from device_plugin.core.contract.reasons import Reason
 from device_plugin.core.hosts import NOTHING
 from device_plugin.core.placement.card_columns import Ints, Mask, kinds_where
 from device_plugin.core.placement.fit import CardFit, KindSizes
 from device_plugin.core.placement.node_texts import NodeTexts
 from device_plugin.core.placement.offer import Offer, marked
 from device_plugin.core.placement.table import NodeTable
-from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import ANYTHING, PodRequest
 
 # The order in which people read reasons: those first that waiting, or asking for less, would cure.

@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from device_plugin.core.cards import Card
+from device_plugin.core.contract.cards import Card
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.ledger import CardState, Ledger, NodeState
 from device_plugin.core.loads import Loads

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from device_plugin.core.grants import Grant
+from device_plugin.core.contract.grants import Grant
 from device_plugin.core.ledger import CardState, Ledger
 from device_plugin.core.placement import Placer
 from device_plugin.core.placement.fit import size_on

@@ -14,12 +14,12 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, Protocol
 
-from device_plugin.core.annotations import MAX_INT
+from device_plugin.core.contract.annotations import MAX_INT
+from device_plugin.core.contract.grants import Grant
+from device_plugin.core.contract.resize import Resize
 from device_plugin.core.errors import AnnotationError
-from device_plugin.core.grants import Grant
 from device_plugin.core.jobs.job import JobKey
 from device_plugin.core.jobs.plan import Admit, Plan, Scale, Suspend, Window
-from device_plugin.core.jobs.resize import Resize
 from device_plugin.core.pods import Pod
 from device_plugin.jobs.execute.stages import (
     UNDER_WAY,

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 
+from device_plugin.core.contract.resize import Resize
 from device_plugin.core.jobs.groups import undeclared
 from device_plugin.core.jobs.job import JobKey
-from device_plugin.core.jobs.resize import Resize
 from device_plugin.core.jobs.spec import ROLES
 from device_plugin.state.managed import Managed
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from device_plugin.core.annotations import CHECKPOINT, MAX_INT, POOL, RESIZE
-from device_plugin.core.jobs.checkpoint import Checkpoint
+from device_plugin.core.contract.annotations import CHECKPOINT, MAX_INT, POOL, RESIZE
+from device_plugin.core.contract.checkpoint import Checkpoint
+from device_plugin.core.contract.resize import Resize
 from device_plugin.core.jobs.job import JobKey
-from device_plugin.core.jobs.resize import Resize
 from device_plugin.kube.api import JOBS, PODS, Kind, Named, Object
 from device_plugin.state.managed import Managed
 

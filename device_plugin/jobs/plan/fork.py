@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from device_plugin.core.grants import Grant
+from device_plugin.core.contract.grants import Grant
 from device_plugin.core.jobs.job import JobKey
 from device_plugin.core.jobs.promise import kept
 from device_plugin.core.jobs.room import LedgerRoom

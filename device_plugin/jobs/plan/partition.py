@@ -3,8 +3,8 @@
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from device_plugin.core.annotations import POOL
-from device_plugin.core.cards import Inventory
+from device_plugin.core.contract.annotations import POOL
+from device_plugin.core.contract.cards import Inventory
 from device_plugin.core.jobs.job import JobKey
 from device_plugin.core.jobs.pools import (
     Fitting,

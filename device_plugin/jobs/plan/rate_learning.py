@@ -8,7 +8,7 @@ no line.
 from collections.abc import Collection, Mapping
 from math import ceil, inf
 
-from device_plugin.core.cards import Inventory
+from device_plugin.core.contract.cards import Inventory
 from device_plugin.core.jobs.history import ENOUGH_S
 from device_plugin.core.jobs.rates import LearntRates, Rates
 from device_plugin.core.ledger import Snapshot

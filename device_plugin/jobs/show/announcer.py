@@ -7,10 +7,10 @@ from itertools import islice
 from operator import is_
 
 from device_plugin.core.batch import Job
-from device_plugin.core.events import Event
+from device_plugin.core.contract.events import Event
+from device_plugin.core.contract.resize import Resize, api_time
 from device_plugin.core.jobs.job import JobKey, JobPhase, JobState, pods
 from device_plugin.core.jobs.queue import places
-from device_plugin.core.jobs.resize import Resize, api_time
 from device_plugin.core.jobs.rules import Rules
 from device_plugin.jobs.execute.writes import Action, Write
 from device_plugin.jobs.plan.round import Round, Rounds

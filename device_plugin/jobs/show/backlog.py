@@ -8,7 +8,7 @@ import threading
 from collections import OrderedDict, deque
 
 from device_plugin.core.batch import Job
-from device_plugin.core.events import Event
+from device_plugin.core.contract.events import Event
 
 # Most events that wait; beyond them the oldest of the namespace with the most is dropped.
 MOST_WAITING = 1000

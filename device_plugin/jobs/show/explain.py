@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from urllib.parse import parse_qs
 
+from device_plugin.core.contract.resize import api_time
 from device_plugin.core.http_values import JSON, PLANNER, HttpAnswer, HttpRequest
 from device_plugin.core.jobs.job import UNKNOWN, JobKey
-from device_plugin.core.jobs.resize import api_time
 from device_plugin.core.jobs.sizing import span
 from device_plugin.jobs.plan.planners import Planners
 from device_plugin.jobs.plan.round import Round

@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Callable, Iterator
 
+from device_plugin.core.contract.metrics import Exporter, Metric, MetricType, Reading
 from device_plugin.core.jobs.job import JobKey
-from device_plugin.core.metrics import Exporter, Metric, MetricType, Reading
 from device_plugin.jobs.execute.writes import Write
 from device_plugin.jobs.plan.planners import Planners
 from device_plugin.jobs.plan.round import Round

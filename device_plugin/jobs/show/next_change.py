@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
+from device_plugin.core.contract.resize import api_time
 from device_plugin.core.jobs.job import JobPhase, JobState, pods
 from device_plugin.core.jobs.plan import Admit, Plan, Scale, Step, Suspend, Window
 from device_plugin.core.jobs.queue import due, due_at
 from device_plugin.core.jobs.rank import kept_until
-from device_plugin.core.jobs.resize import api_time
 from device_plugin.core.jobs.rules import Rules
 from device_plugin.state.managed import Managed
 

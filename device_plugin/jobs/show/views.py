@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
+from device_plugin.core.contract.resize import Resize, api_time
 from device_plugin.core.jobs.job import UNKNOWN, JobKey, JobPhase, JobState, pods
 from device_plugin.core.jobs.plan import Refuse
 from device_plugin.core.jobs.progress import Progress
 from device_plugin.core.jobs.queue import due, due_at, places
-from device_plugin.core.jobs.resize import Resize, api_time
 from device_plugin.core.jobs.rules import Rules
 from device_plugin.core.jobs.sizing import offers
 from device_plugin.core.jobs.split import first_parts

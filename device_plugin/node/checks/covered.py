@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 
-from device_plugin.core.events import Event
+from device_plugin.core.contract.events import Event
 from device_plugin.node.api import NodeApi
 from device_plugin.node.checks import mountinfo
 from device_plugin.node.checks.lasting import Lasting

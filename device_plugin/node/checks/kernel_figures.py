@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from device_plugin.core.grants import Slice
+from device_plugin.core.contract.grants import Slice
 from device_plugin.node.checks import mountinfo
 from device_plugin.node.checks.render_files import RenderFile, held_bytes, workers
 from device_plugin.node.checks.render_scan import CONTAINER_PROCESSES, RenderScan

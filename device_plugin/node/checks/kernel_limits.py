@@ -7,8 +7,8 @@ cgroup is there before its containers are; theirs is not. So the limit is that o
 import logging
 from collections.abc import Callable, Iterable, Mapping
 
+from device_plugin.core.contract.grants import Slice
 from device_plugin.core.enforcement import Enforcement
-from device_plugin.core.grants import Slice
 from device_plugin.node.ports import PodCgroups
 from device_plugin.node.vendors.local_card import LocalCard
 from vgpu_runtime.rocm import RESERVE_BYTES

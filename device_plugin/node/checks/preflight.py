@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from device_plugin.core.events import Event
+from device_plugin.core.contract.events import Event
 from device_plugin.core.pods import Node
 from device_plugin.core.versions import LEAST_KUBERNETES, minor_version
 from device_plugin.node.api import NodeApi

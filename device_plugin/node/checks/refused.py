@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
-from device_plugin.core.grants import CardSize
+from device_plugin.core.contract.grants import CardSize
 from device_plugin.node.checks.lasting import Lasting
 from device_plugin.node.slices.claims import Wanted, blocking_record
 from device_plugin.node.slices.pods import NodePods

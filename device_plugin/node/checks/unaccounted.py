@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from device_plugin.core.cards import Card
-from device_plugin.core.events import Event
+from device_plugin.core.contract.cards import Card
+from device_plugin.core.contract.events import Event
 from device_plugin.node.api import NodeApi
 from device_plugin.node.checks.kernel_figures import KernelFigures
 from device_plugin.node.checks.lasting import Lasting

@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from device_plugin.core.contract.events import Event
 from device_plugin.core.enforcement import Enforcement
-from device_plugin.core.events import Event
 from device_plugin.node.api import NodeApi
 from device_plugin.node.checks.kernel_figures import KernelFigures
 from device_plugin.node.checks.lasting import Lasting

@@ -7,11 +7,11 @@ moment; nothing is written here.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from device_plugin.core.cards import Card
+from device_plugin.core.contract.cards import Card
+from device_plugin.core.contract.grants import CardSize, Slice, largest
+from device_plugin.core.contract.masks import core_mask
 from device_plugin.core.errors import AnnotationError, VgpuError
-from device_plugin.core.grants import CardSize, Slice, largest
 from device_plugin.core.machine import Holder
-from device_plugin.core.masks import core_mask
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import family_of, resource_names
 from device_plugin.node.slices.pods import NodePods

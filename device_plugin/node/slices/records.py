@@ -13,10 +13,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from device_plugin.core.annotations import MAX_CARDS, VERSION, Fields, checked_int
-from device_plugin.core.card_names import unique
+from device_plugin.core.contract.annotations import MAX_CARDS, VERSION, Fields, checked_int
+from device_plugin.core.contract.card_names import unique
+from device_plugin.core.contract.grants import Slice, read_slices, slice_objects
 from device_plugin.core.errors import AnnotationError
-from device_plugin.core.grants import Slice, read_slices, slice_objects
 from device_plugin.kube.api import Ref
 from vgpu_runtime import config
 

@@ -8,8 +8,9 @@ import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from device_plugin.core import percent, units
-from device_plugin.core.cards import Card
+from device_plugin.core import percent
+from device_plugin.core.contract import units
+from device_plugin.core.contract.cards import Card
 from device_plugin.core.requests import family_of, resource_names
 
 # Most tickets of a resource: a kubelet needs 1.9 s after a restart for 4,000 IDs, and 28.6 s for 16,000.

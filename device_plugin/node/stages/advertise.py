@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from device_plugin.core.cards import Card
+from device_plugin.core.contract.cards import Card
 from device_plugin.core.machine import KubeletError
 from device_plugin.node.checks.other_plugins import OtherPlugins
 from device_plugin.node.ports import Plugin

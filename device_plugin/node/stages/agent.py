@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from device_plugin.core.cards import Card, ReportedSlice, SliceState
+from device_plugin.core.contract.cards import Card, ReportedSlice, SliceState
 from device_plugin.node.checks.covered import CoveredSlices
 from device_plugin.node.checks.kernel_checks import LOOK_SECONDS, KernelChecks
 from device_plugin.node.checks.other_plugins import OtherPlugins

@@ -11,8 +11,8 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from device_plugin.core.events import Event
-from device_plugin.core.grants import Slice
+from device_plugin.core.contract.events import Event
+from device_plugin.core.contract.grants import Slice
 from device_plugin.core.machine import Holder, KubeletError
 from device_plugin.kube.errors import ApiError, UnknownError
 from device_plugin.node.api import NodeApi

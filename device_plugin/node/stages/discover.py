@@ -7,13 +7,13 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from device_plugin.core import units
-from device_plugin.core.annotations import MAX_BYTES, MAX_CARDS
-from device_plugin.core.card_names import unique
-from device_plugin.core.cards import Card, Inventory
+from device_plugin.core.contract import units
+from device_plugin.core.contract.annotations import MAX_BYTES, MAX_CARDS
+from device_plugin.core.contract.card_names import unique
+from device_plugin.core.contract.cards import Card, Inventory
+from device_plugin.core.contract.events import Event
 from device_plugin.core.enforcement import Enforcement
 from device_plugin.core.errors import AnnotationError
-from device_plugin.core.events import Event
 from device_plugin.node.api import NodeApi
 from device_plugin.node.slices.records import Record
 from device_plugin.node.vendors.local_card import LocalCard

@@ -20,8 +20,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from device_plugin.core.contract.grants import Slice
 from device_plugin.core.enforcement import strongest
-from device_plugin.core.grants import Slice
 from device_plugin.core.machine import DeviceNode, Mount
 from device_plugin.node.checks.preflight import not_executable
 from device_plugin.node.slices.records import CONFIG, Record, Records, write_file

@@ -3,10 +3,10 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from device_plugin.core.cards import ReportedSlice, SliceState
-from device_plugin.core.grants import Slice
+from device_plugin.core.contract.cards import ReportedSlice, SliceState
+from device_plugin.core.contract.grants import Slice
+from device_plugin.core.contract.metrics import CARD, CONTAINER, SLICE, Exporter, Metric, MetricType, Reading
 from device_plugin.core.jobs.progress import BYTES, checkpoints_of, progress_of
-from device_plugin.core.metrics import CARD, CONTAINER, SLICE, Exporter, Metric, MetricType, Reading
 from device_plugin.node.checks.kernel_figures import KernelFigures
 from device_plugin.node.checks.unaccounted import UnaccountedMemory
 from device_plugin.node.slices.records import Record, Records

@@ -4,9 +4,9 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 
-from device_plugin.core.cards import Card, Inventory, ReportedSlice
+from device_plugin.core.contract.cards import Card, Inventory, ReportedSlice
+from device_plugin.core.contract.events import Event
 from device_plugin.core.errors import AnnotationError
-from device_plugin.core.events import Event
 from device_plugin.core.requests import resource_names
 from device_plugin.node.api import NodeApi
 

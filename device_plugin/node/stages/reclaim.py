@@ -5,8 +5,8 @@ import math
 import time
 from collections.abc import Callable, Collection, Sequence
 
-from device_plugin.core.cards import AGENT_SECONDS
-from device_plugin.core.events import Event
+from device_plugin.core.contract.cards import AGENT_SECONDS
+from device_plugin.core.contract.events import Event
 from device_plugin.kube.errors import ApiError
 from device_plugin.node.api import NodeApi
 from device_plugin.node.slices import claims

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from device_plugin.core.cards import Card
+from device_plugin.core.contract.cards import Card
 from device_plugin.core.enforcement import Enforcement
 from device_plugin.node.vendors.port import Vendor
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Generic, Protocol, TypeVar
 
-from device_plugin.core.cards import Card
+from device_plugin.core.contract.cards import Card
 from device_plugin.core.errors import VgpuError
 from device_plugin.core.machine import DeviceNode, Mount
 from vgpu_runtime.config import CardLimit, FamilyLimit

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from device_plugin.core import masks
-from device_plugin.core.cards import Card
+from device_plugin.core.contract import masks
+from device_plugin.core.contract.cards import Card
 from device_plugin.core.machine import DeviceNode
 from device_plugin.node.vendors import models
 from device_plugin.node.vendors.host_stack import HostStack
@@ -47,7 +47,7 @@ _NUMBER = re.compile(r"[0-9]{1,20}")  # the kernel's are at most 64 bits wide
 class KfdCard:
     """The payload of a KFD card: `gpu_id` is its number in the driver, `render_minor` the number of its device node.
 
-    Neither identifies the card for ever. `xcc` and `paired` are the rules of its masks (core/masks.py).
+    Neither identifies the card for ever. `xcc` and `paired` are the rules of its masks (core/contract/masks.py).
     """
 
     gpu_id: int

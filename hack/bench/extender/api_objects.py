@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from device_plugin.core import annotations
+from device_plugin.core.contract import annotations
 from device_plugin.core.pods import Container, ContainerKind, Pod
 from device_plugin.core.requests import Request
 from hack.bench.extender.cluster_model import CONTAINER, FAMILY, ClusterModel, uid

@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection
 from urllib.parse import parse_qs
 
 from device_plugin.adapters.http.requests import Reader
-from device_plugin.core.grants import Grant
+from device_plugin.core.contract.grants import Grant
 from hack.bench.extender import api_objects
 from hack.bench.extender.api_store import NotBoundError, PodStore
 from hack.bench.extender.cluster_model import ClusterModel

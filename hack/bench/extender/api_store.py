@@ -6,9 +6,9 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from device_plugin.core import annotations
+from device_plugin.core.contract import annotations
+from device_plugin.core.contract.grants import Grant
 from device_plugin.core.errors import AnnotationError
-from device_plugin.core.grants import Grant
 from device_plugin.core.ledger import Ledger
 from hack.bench.extender.api_objects import PodTexts, hopeless
 from hack.bench.extender.cluster_model import ClusterModel, uid

@@ -4,8 +4,8 @@ import math
 import random
 from dataclasses import dataclass
 
-from device_plugin.core.cards import Inventory
-from device_plugin.core.grants import Grant
+from device_plugin.core.contract.cards import Inventory
+from device_plugin.core.contract.grants import Grant
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement import Placer
 from device_plugin.core.requests import PodRequest, Request

@@ -24,7 +24,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from device_plugin.core.grants import Grant
+from device_plugin.core.contract.grants import Grant
 from device_plugin.core.ledger import Ledger
 from hack.bench.extender import api_server, api_store
 from hack.bench.extender.cluster_model import ClusterModel

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
-from device_plugin.core.grants import Grant, Slice
+from device_plugin.core.contract.grants import Grant, Slice
 from device_plugin.core.jobs.engine import plan_round
 from device_plugin.core.jobs.job import JobPhase, JobSpec, JobState
 from device_plugin.core.jobs.room import LedgerRoom, Room

@@ -2,7 +2,7 @@
 
 from math import inf
 
-from device_plugin.core.cards import Inventory
+from device_plugin.core.contract.cards import Inventory
 from device_plugin.core.jobs.room import LedgerRoom
 from device_plugin.core.jobs.search import Search
 from device_plugin.core.ledger import Ledger

@@ -17,10 +17,10 @@ from typing import NamedTuple
 import yaml
 
 import device_plugin
+from device_plugin.core.contract.events import Event
+from device_plugin.core.contract.reasons import Reason
 from device_plugin.core.errors import VgpuError
-from device_plugin.core.events import Event
 from device_plugin.core.pod_states import PodState
-from device_plugin.core.reasons import Reason
 from hack.generate.reference.cel_text import UNKNOWN, text_of
 from hack.generate.reference.states import STATES
 from hack.generate.reference.tables import page as whole_page

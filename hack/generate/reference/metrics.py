@@ -5,7 +5,7 @@ import pkgutil
 from collections.abc import Iterator
 
 import device_plugin
-from device_plugin.core.metrics import Exporter, Metric
+from device_plugin.core.contract.metrics import Exporter, Metric
 from hack.generate.reference import tables
 
 # Packages that are skipped: commands for people export no metrics.

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from device_plugin.core.annotations import KEYS
-from device_plugin.core.events import AGENT, CLUSTER, COMMANDS, ENGINE, Event
-from device_plugin.core.reasons import Reason
+from device_plugin.core.contract.annotations import KEYS
+from device_plugin.core.contract.events import AGENT, CLUSTER, COMMANDS, ENGINE, Event
+from device_plugin.core.contract.reasons import Reason
 from device_plugin.node.api import BURST, REFILL_SECONDS
 from device_plugin.wiring.settings import ClusterSettings, JobsSettings, NodeSettings, settings_of
 from vgpu_runtime.paths import SOURCES
@@ -56,7 +56,7 @@ def reasons() -> str:
     """Every reason of a refusal."""
     return page(
         "Reasons",
-        "`device_plugin/core/reasons.py`",
+        "`device_plugin/core/contract/reasons.py`",
         "Why a pod has no card now. The text stands in the pod's FailedScheduling event, and in `vgpu why` and"
         " /explain, where advice follows it. The label `reason` of `vgpu_unplaced_pods` has the first column. Texts in"
         " events hold only rounded numbers, because kube-scheduler tries a pod again whenever its event changes;"
@@ -72,7 +72,7 @@ def annotations() -> str:
     """Every annotation and label that the project reads or writes."""
     return page(
         "Annotations and labels",
-        "`device_plugin/core/annotations.py`",
+        "`device_plugin/core/contract/annotations.py`",
         "Keys below `vgpu.io/` that are not in this list are refused when a pod that asks for a slice is created, and"
         " with the job engine's policies on a Job that waits in a queue.",
         table(
@@ -86,7 +86,7 @@ def events() -> str:
     """Every kind of event."""
     return page(
         "Events",
-        "`device_plugin/core/events.py`",
+        "`device_plugin/core/contract/events.py`",
         "What vgpu writes into Kubernetes' events, and what to do about each. Events of a node are in the namespace"
         " `default`, those of a pod or a Job in its own: `kubectl get events -A --field-selector reason=SliceCovered`."
         f" All are warnings but {', '.join(f'`{event}`' for event in Event if not event.about.warning)}."

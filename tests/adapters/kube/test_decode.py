@@ -7,9 +7,9 @@ import pytest
 
 from device_plugin.adapters.kube import decode
 from device_plugin.adapters.kube.structs import DecodeError
-from device_plugin.core.annotations import GRANT, MAX_BYTES
 from device_plugin.core.batch import QueuedJob
-from device_plugin.core.jobs.resize import MAX_RECORD
+from device_plugin.core.contract.annotations import GRANT, MAX_BYTES
+from device_plugin.core.contract.resize import MAX_RECORD
 from device_plugin.core.pods import Agent
 from device_plugin.kube.api import AGENTS, JOBS, PODS, QUEUED_JOBS
 

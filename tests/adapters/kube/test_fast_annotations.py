@@ -8,9 +8,9 @@ import pytest
 
 from device_plugin.adapters.kube import fast_annotations
 from device_plugin.adapters.kube.fast_annotations import read_grant, read_inventory
-from device_plugin.core.cards import Inventory, ReportedSlice, SliceState
+from device_plugin.core.contract.cards import Inventory, ReportedSlice, SliceState
+from device_plugin.core.contract.grants import CardSize, Grant, Slice
 from device_plugin.core.errors import AnnotationError
-from device_plugin.core.grants import CardSize, Grant, Slice
 from tests.builders.cards import card, inventory
 
 NODE = "gpu-1"

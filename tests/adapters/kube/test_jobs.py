@@ -8,7 +8,7 @@ import pytest
 from device_plugin.adapters.kube import decode
 from device_plugin.adapters.kube.structs import DecodeError
 from device_plugin.core.batch import Job, JobCondition
-from device_plugin.core.jobs.resize import api_time
+from device_plugin.core.contract.resize import api_time
 from device_plugin.core.node_constraints import NodeConstraints, Toleration
 from device_plugin.core.pods import Container, ContainerKind, Pod
 from device_plugin.kube.api import JOBS

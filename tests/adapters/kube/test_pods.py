@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from device_plugin.adapters.kube.pods import read_pod
-from device_plugin.core.grants import MAX_CONTAINERS
+from device_plugin.core.contract.grants import MAX_CONTAINERS
 from device_plugin.core.obstacles import NONE, Obstacles
 from device_plugin.core.pods import Container, ContainerKind, Pod
 

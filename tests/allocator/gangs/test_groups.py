@@ -9,8 +9,8 @@ from pytest_mock import MockerFixture
 
 from device_plugin.allocator.gangs import groups
 from device_plugin.allocator.gangs.groups import Groups
+from device_plugin.core.contract.reasons import Reason
 from device_plugin.core.pods import Pod
-from device_plugin.core.reasons import Reason
 from tests.builders.cards import inventory
 from tests.builders.pods import pod
 from tests.cluster.gang_pods import said

@@ -15,9 +15,9 @@ from device_plugin.allocator.waiting.refusal_budget import (
     LaterError,
     RefusalBudget,
 )  # fmt: skip
-from device_plugin.core.grants import Grant
+from device_plugin.core.contract.grants import Grant
+from device_plugin.core.contract.reasons import Reason
 from device_plugin.core.placement import Refusal, Refused
-from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import Gang, PodRequest
 from tests.builders.requests import slice_request
 from tests.cluster.world import Clock

@@ -7,8 +7,8 @@ import pytest
 from pytest_mock import MockerFixture
 
 from device_plugin.allocator.waiting.refusals import MOST_OF_NAMESPACE, WaitsFor
-from device_plugin.core.cards import Inventory
-from device_plugin.core.grants import Grant
+from device_plugin.core.contract.cards import Inventory
+from device_plugin.core.contract.grants import Grant
 from device_plugin.core.placement import Placer
 from device_plugin.core.pods import Container, ContainerKind, Pod
 from tests.builders.cards import FAMILY, card, inventory

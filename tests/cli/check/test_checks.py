@@ -14,10 +14,10 @@ from device_plugin.cli.check.checks import findings
 from device_plugin.cli.check.installation import CheckState, Finding, Installation
 from device_plugin.cli.reading.cluster import AnnotationFault, ClusterReading, KnownCluster
 from device_plugin.cli.reading.reader import ClusterReader
-from device_plugin.core import annotations
-from device_plugin.core.cards import Inventory, ReportedSlice, SliceState
-from device_plugin.core.grants import Grant, Slice
-from device_plugin.core.jobs.resize import api_time
+from device_plugin.core.contract import annotations
+from device_plugin.core.contract.cards import Inventory, ReportedSlice, SliceState
+from device_plugin.core.contract.grants import Grant, Slice
+from device_plugin.core.contract.resize import api_time
 from device_plugin.core.pods import Node
 from device_plugin.kube.api import EVERYWHERE, Kind, Listed, Metadata, Where
 from device_plugin.kube.errors import from_status

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from device_plugin.cli.reading.cluster import KnownCluster
-from device_plugin.core import annotations
-from device_plugin.core.cards import Inventory, ReportedSlice, SliceState
-from device_plugin.core.grants import CardSize, Grant, Slice
+from device_plugin.core.contract import annotations
+from device_plugin.core.contract.cards import Inventory, ReportedSlice, SliceState
+from device_plugin.core.contract.grants import CardSize, Grant, Slice
 from device_plugin.core.ledger import CardState
 from device_plugin.core.placement.fit import fit
 from device_plugin.core.requests import Request

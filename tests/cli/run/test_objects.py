@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from device_plugin.adapters.kube.jobs import read_job
-from device_plugin.core import annotations as keys
+from device_plugin.core.contract import annotations as keys
 from device_plugin.core.jobs.job import JobSpec
 from device_plugin.core.jobs.spec import Split
 from device_plugin.wiring.commands import main

@@ -13,7 +13,7 @@ from device_plugin.cli.access.caller import MAY_I
 from device_plugin.cli.ui import follow, rows, watches
 from device_plugin.cli.ui.entries import PageEntries
 from device_plugin.cli.ui.follow import ClusterFollower
-from device_plugin.core.annotations import GROUP, GROUP_SIZE, MAX_REPLICAS, QUEUE
+from device_plugin.core.contract.annotations import GROUP, GROUP_SIZE, MAX_REPLICAS, QUEUE
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import DEFAULT_PREFIXES
 from device_plugin.kube.api import EVERYWHERE, PODS, Kind, Listed, Object, Where

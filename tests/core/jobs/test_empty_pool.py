@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from device_plugin.core.cards import Inventory
+from device_plugin.core.contract.cards import Inventory
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.jobs.empty_pool import EmptyPool
 from device_plugin.core.ledger import Ledger

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from device_plugin.core.annotations import POOL, RESTRICTED_POOL
-from device_plugin.core.cards import Inventory
+from device_plugin.core.contract.annotations import POOL, RESTRICTED_POOL
+from device_plugin.core.contract.cards import Inventory
 from device_plugin.core.jobs.job import JobSpec
 from device_plugin.core.jobs.pools import MOST_POOLS, Fitting, Pool, pinned, pool_label, pools_of, unit_key
 from device_plugin.core.node_constraints import (

@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_plugin.core.grants import Slice
+from device_plugin.core.contract.grants import Slice
+from device_plugin.core.contract.masks import core_mask
 from device_plugin.core.jobs.promise import kept
 from device_plugin.core.ledger import CardState
-from device_plugin.core.masks import core_mask
 from tests.builders.cards import card
 
 GROUPS, MIB = 8, 1600

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_plugin.core.annotations import KEYS, KUEUE_QUEUE
+from device_plugin.core.contract.annotations import KEYS, KUEUE_QUEUE
 from device_plugin.core.errors import RequestError
 from device_plugin.core.jobs.reading import ANNOTATIONS, LABELS, OURS, job_spec
 from device_plugin.core.jobs.spec import Goal, Split

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from device_plugin.core.grants import Grant
+from device_plugin.core.contract.grants import Grant
 from device_plugin.core.jobs.delay import LONGEST_S
 from device_plugin.core.jobs.engine import plan_round
 from device_plugin.core.jobs.job import JobState

@@ -3,7 +3,7 @@
 import random
 from dataclasses import replace
 
-from device_plugin.core.cards import Inventory
+from device_plugin.core.contract.cards import Inventory
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.jobs.job import JobSpec
 from device_plugin.core.jobs.room import LedgerRoom

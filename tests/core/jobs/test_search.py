@@ -6,8 +6,8 @@ from weakref import ref
 
 import pytest
 
-from device_plugin.core.cards import Inventory
-from device_plugin.core.grants import Grant, Slice
+from device_plugin.core.contract.cards import Inventory
+from device_plugin.core.contract.grants import Grant, Slice
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.jobs.engine import plan_round
 from device_plugin.core.jobs.job import JobSpec, JobState

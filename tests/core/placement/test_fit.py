@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_plugin.core.cards import Card, Inventory
-from device_plugin.core.grants import Grant, Slice
+from device_plugin.core.contract.cards import Card, Inventory
+from device_plugin.core.contract.grants import Grant, Slice
+from device_plugin.core.contract.masks import core_mask
+from device_plugin.core.contract.reasons import Reason
 from device_plugin.core.ledger import CardState, Ledger
-from device_plugin.core.masks import core_mask
 from device_plugin.core.placement import Placer, Refusal
 from device_plugin.core.placement.fit import Size, choose_cores, fit, size_on, take
-from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import PodRequest, Request
 from tests.builders.cards import FAMILY, card
 

@@ -5,8 +5,8 @@ import random
 import numpy as np
 import pytest
 
-from device_plugin.core.cards import Inventory
-from device_plugin.core.grants import Grant
+from device_plugin.core.contract.cards import Inventory
+from device_plugin.core.contract.grants import Grant
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.ledger import Ledger, NodeState
 from device_plugin.core.placement import POLICIES, Placer

@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from device_plugin.core.cards import Inventory
-from device_plugin.core.grants import Grant, Slice
+from device_plugin.core.contract.cards import Inventory
+from device_plugin.core.contract.grants import Grant, Slice
+from device_plugin.core.contract.reasons import Reason
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement import Placer, Refusal
 from device_plugin.core.placement.fit import at_most
 from device_plugin.core.placement.near import near
-from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import PodRequest, Request
 from tests.builders.cards import FAMILY, card
 from tests.builders.requests import slice_request

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from device_plugin.core.app_types import DEFAULT_WEIGHTS, TYPES, Scoring, Weights
-from device_plugin.core.grants import Grant, Slice
+from device_plugin.core.contract.grants import Grant, Slice
+from device_plugin.core.contract.reasons import Reason
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.ledger import Holding, Ledger, NodeState
 from device_plugin.core.loads import Load, Loads
@@ -16,7 +17,6 @@ from device_plugin.core.placement import Placer, Refusal
 from device_plugin.core.placement.node_score import NodeScore
 from device_plugin.core.placement.place import BY_DEFAULT
 from device_plugin.core.placement.table import NodeTable, NodeView
-from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import PodRequest, Request
 from device_plugin.core.roles import Rank
 from tests.builders.cards import FAMILY, inventory

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from device_plugin.core.app_types import TYPES, Scoring
-from device_plugin.core.cards import Inventory
-from device_plugin.core.grants import Grant, Slice
+from device_plugin.core.contract.cards import Inventory
+from device_plugin.core.contract.grants import Grant, Slice
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.ledger import Holding, Ledger
 from device_plugin.core.loads import Load, Loads

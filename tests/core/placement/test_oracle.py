@@ -7,8 +7,8 @@ from itertools import combinations
 
 import pytest
 
-from device_plugin.core.cards import Card, Inventory
-from device_plugin.core.grants import Grant
+from device_plugin.core.contract.cards import Card, Inventory
+from device_plugin.core.contract.grants import Grant
 from device_plugin.core.ledger import Holder, Ledger
 from device_plugin.core.placement import POLICIES, Placer, Refusal
 from device_plugin.core.placement.workload import TargetWorkload

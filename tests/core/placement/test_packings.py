@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import pytest
 
-from device_plugin.core import masks
-from device_plugin.core.cards import Card, Inventory
-from device_plugin.core.grants import Grant, Slice
+from device_plugin.core.contract import masks
+from device_plugin.core.contract.cards import Card, Inventory
+from device_plugin.core.contract.grants import Grant, Slice
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement import Placer
 from device_plugin.core.requests import PodRequest, Request

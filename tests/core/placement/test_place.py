@@ -6,14 +6,14 @@ from dataclasses import replace
 import pytest
 from pytest_mock import MockerFixture
 
-from device_plugin.core.annotations import MAX_INT
-from device_plugin.core.cards import MAX_UNITS, Card, Inventory
-from device_plugin.core.grants import MAX_CONTAINERS, Grant, Slice
+from device_plugin.core.contract.annotations import MAX_INT
+from device_plugin.core.contract.cards import MAX_UNITS, Card, Inventory
+from device_plugin.core.contract.grants import MAX_CONTAINERS, Grant, Slice
+from device_plugin.core.contract.reasons import Reason
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement import Placer, Refusal
 from device_plugin.core.placement.fit import LOOKS, fit
-from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import MAX_COUNT, PodRequest, Request, Selector
 from tests.builders.cards import FAMILY, card, inventory
 from tests.builders.refusals import by_node

@@ -2,7 +2,7 @@
 
 import pytest
 
-from device_plugin.core.grants import Grant
+from device_plugin.core.contract.grants import Grant
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement import Placer
 from device_plugin.core.placement.policies import WorkloadTables

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from pytest_mock import MockerFixture
 
-from device_plugin.core.cards import Inventory
-from device_plugin.core.grants import Grant
+from device_plugin.core.contract.cards import Inventory
+from device_plugin.core.contract.grants import Grant
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.loads import Load, Loads

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from device_plugin.core.grants import Grant
+from device_plugin.core.contract.grants import Grant
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.ledger import Holding, Ledger
 from device_plugin.core.placement import Placer

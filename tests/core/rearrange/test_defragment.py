@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from device_plugin.core.grants import Grant
+from device_plugin.core.contract.grants import Grant
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.placement import Placer
 from device_plugin.core.rearrange import MovePlan, Ranked, defragment

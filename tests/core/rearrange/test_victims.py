@@ -6,7 +6,7 @@ from itertools import chain, combinations
 
 import pytest
 
-from device_plugin.core.grants import Grant
+from device_plugin.core.contract.grants import Grant
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.placement.fit import SearchBudget
 from device_plugin.core.rearrange import MovePlan

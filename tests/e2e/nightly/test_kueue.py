@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from device_plugin.core.annotations import QUEUE
+from device_plugin.core.contract.annotations import QUEUE
 from device_plugin.kube.api import NODES, PODS, Kind
 from hack.testbed import kueue
 from hack.testbed.cluster import PROJECT

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from device_plugin.core.annotations import CARDS
-from device_plugin.core.cards import Inventory
-from device_plugin.core.grants import Grant, Slice
+from device_plugin.core.contract.annotations import CARDS
+from device_plugin.core.contract.cards import Inventory
+from device_plugin.core.contract.grants import Grant, Slice
 from hack.bench import command, hygon
 from hack.bench.extender import api_objects, api_store, measurement
 from hack.bench.extender.cluster_model import ClusterModel, uid

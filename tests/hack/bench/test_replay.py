@@ -2,7 +2,7 @@
 
 import pytest
 
-from device_plugin.core.cards import Card, Inventory
+from device_plugin.core.contract.cards import Card, Inventory
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.placement import POLICIES
 from device_plugin.core.requests import PodRequest, Request

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from device_plugin.core import annotations
+from device_plugin.core.contract import annotations
 from hack.releases import krew
 from hack.releases.command import VERSION
 from hack.testbed.images import ours

@@ -9,7 +9,7 @@ import pytest
 from spdx_tools.spdx.parser.parse_anything import parse_file
 from spdx_tools.spdx.validation.document_validator import validate_full_spdx_document
 
-from device_plugin.core import annotations
+from device_plugin.core.contract import annotations
 from hack.releases import command, images, krew, notes, sbom, tarballs
 from hack.testbed.images import python
 

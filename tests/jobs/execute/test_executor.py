@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from device_plugin.core.annotations import CHECKPOINT, GRANT, MAX_INT, RESIZE
 from device_plugin.core.batch import Job
-from device_plugin.core.jobs.checkpoint import Checkpoint
+from device_plugin.core.contract.annotations import CHECKPOINT, GRANT, MAX_INT, RESIZE
+from device_plugin.core.contract.checkpoint import Checkpoint
+from device_plugin.core.contract.resize import Resize, api_time
 from device_plugin.core.jobs.job import JobKey
 from device_plugin.core.jobs.plan import Admit, Plan, Scale, Step, Suspend, Window
-from device_plugin.core.jobs.resize import Resize, api_time
 from device_plugin.core.pods import Pod
 from device_plugin.jobs.execute.executor import ASK_SECONDS, MOST_KEPT, SPARED_SECONDS, Executor
 from device_plugin.jobs.execute.writes import JOIN_SECONDS, Action, Write

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from device_plugin.core.annotations import CHECKPOINT
-from device_plugin.core.jobs.checkpoint import Checkpoint
+from device_plugin.core.contract.annotations import CHECKPOINT
+from device_plugin.core.contract.checkpoint import Checkpoint
 from device_plugin.jobs.execute.sender import FIRST_CONFLICT, FRESH_SECONDS, Sender
 from device_plugin.jobs.execute.writes import Action, Write
 from device_plugin.kube.errors import GoneError

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from device_plugin.core.jobs.resize import Resize
+from device_plugin.core.contract.resize import Resize
 from device_plugin.jobs.execute.stages import Stage, stage, stages
 from device_plugin.state.managed import Managed
 from tests.builders.batch_jobs import ended, job, managed, replica, resize, spec, waiting

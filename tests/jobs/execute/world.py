@@ -4,12 +4,12 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from device_plugin.core import annotations
 from device_plugin.core.batch import Job, JobCondition
-from device_plugin.core.grants import Grant, Slice
+from device_plugin.core.contract import annotations
+from device_plugin.core.contract.grants import Grant, Slice
+from device_plugin.core.contract.resize import Resize
 from device_plugin.core.jobs.job import JobKey
 from device_plugin.core.jobs.plan import Plan
-from device_plugin.core.jobs.resize import Resize
 from device_plugin.core.pods import Container, ContainerKind, Pod
 from device_plugin.jobs.execute.executor import Executor
 from device_plugin.jobs.execute.writes import Action, Write

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from device_plugin.core.annotations import GRANT, RESIZE
 from device_plugin.core.batch import Job
-from device_plugin.core.grants import Grant, Slice
-from device_plugin.core.jobs.resize import Resize, api_time
+from device_plugin.core.contract.annotations import GRANT, RESIZE
+from device_plugin.core.contract.grants import Grant, Slice
+from device_plugin.core.contract.resize import Resize, api_time
 from device_plugin.core.jobs.search import Search
 from device_plugin.core.ledger import Holding, Ledger, PromiseHolder
 from device_plugin.core.node_constraints import NodeIndex

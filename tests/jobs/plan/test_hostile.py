@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from device_plugin.adapters.kube.jobs import read_job
-from device_plugin.core.annotations import CHECKPOINT, MAX_INT, QUEUE, RESIZE, RESIZE_DROP
 from device_plugin.core.batch import Job
+from device_plugin.core.contract.annotations import CHECKPOINT, MAX_INT, QUEUE, RESIZE, RESIZE_DROP
+from device_plugin.core.contract.checkpoint import Checkpoint
 from device_plugin.core.http_values import JSON, HttpRequest
-from device_plugin.core.jobs.checkpoint import Checkpoint
 from device_plugin.core.jobs.engine import plan_round
 from device_plugin.core.jobs.job import JobKey
 from device_plugin.core.jobs.progress import ProgressReport, progress_of

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from device_plugin.core.annotations import POOL, RESTRICTED_POOL
 from device_plugin.core.batch import Job
+from device_plugin.core.contract.annotations import POOL, RESTRICTED_POOL
+from device_plugin.core.contract.resize import api_time
 from device_plugin.core.jobs import pools
-from device_plugin.core.jobs.resize import api_time
 from device_plugin.core.node_constraints import NodeConstraints, Operator, Requirement
 from device_plugin.jobs.plan.dispatcher import QUIET_SECONDS, SETTLED_SECONDS
 from tests.jobs.pools_world import PoolsWorld

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from device_plugin.core.annotations import RESIZE, RESIZE_DROP
 from device_plugin.core.batch import Job
+from device_plugin.core.contract.annotations import RESIZE, RESIZE_DROP
+from device_plugin.core.contract.resize import Resize
 from device_plugin.core.jobs.job import JobPhase
 from device_plugin.core.jobs.progress import ProgressReport
-from device_plugin.core.jobs.resize import Resize
 from device_plugin.core.jobs.rules import Rules
 from device_plugin.jobs.execute.writes import Action
 from tests.jobs.world import World

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from device_plugin.core.annotations import CHECKPOINT, GRANT, RESIZE_DROP
-from device_plugin.core.cards import Inventory
-from device_plugin.core.grants import Grant, Slice
+from device_plugin.core.contract.annotations import CHECKPOINT, GRANT, RESIZE_DROP
+from device_plugin.core.contract.cards import Inventory
+from device_plugin.core.contract.grants import Grant, Slice
+from device_plugin.core.contract.resize import api_time
 from device_plugin.core.jobs.progress import Progress, ProgressReport
-from device_plugin.core.jobs.resize import api_time
 from device_plugin.core.jobs.rules import Rules
 from device_plugin.core.ledger import Snapshot
 from device_plugin.core.node_constraints import NodeConstraints, Operator, Requirement, Taint

@@ -5,8 +5,8 @@ from math import log2
 
 import pytest
 
-from device_plugin.core.annotations import GRANT, RESIZE
-from device_plugin.core.grants import Grant, Slice
+from device_plugin.core.contract.annotations import GRANT, RESIZE
+from device_plugin.core.contract.grants import Grant, Slice
 from device_plugin.core.jobs.job import EXPONENT, JobPhase, JobState
 from device_plugin.core.jobs.progress import Progress, ProgressReport
 from device_plugin.core.pods import Pod

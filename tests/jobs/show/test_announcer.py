@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from device_plugin.core.batch import Job
-from device_plugin.core.events import Event
-from device_plugin.core.jobs.resize import api_time
+from device_plugin.core.contract.events import Event
+from device_plugin.core.contract.resize import api_time
 from device_plugin.core.jobs.rules import Rules
 from device_plugin.jobs.execute.writes import Action, Write
 from device_plugin.jobs.show.announcer import (

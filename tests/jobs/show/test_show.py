@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from device_plugin.core.contract.resize import Resize, api_time
 from device_plugin.core.http_values import HttpAnswer, HttpRequest
 from device_plugin.core.jobs.engine import BEHIND_HIGHER
 from device_plugin.core.jobs.plan import Plan, Reserved
 from device_plugin.core.jobs.progress import Progress, ProgressReport
-from device_plugin.core.jobs.resize import Resize, api_time
 from device_plugin.core.jobs.rules import HOUR, Rules
 from device_plugin.core.node_constraints import NodeConstraints, Operator, Requirement
 from device_plugin.jobs.show.explain import JobExplainer

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from device_plugin.adapters.processes import ProcProcesses
-from device_plugin.core.grants import Slice
+from device_plugin.core.contract.grants import Slice
 from device_plugin.node.checks.kernel_figures import KernelFigures, KernelUse
 from device_plugin.node.checks.render_scan import CONTAINER_PROCESSES
 from device_plugin.node.slices.records import Record

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from device_plugin.adapters.card_memory import DmemCgroups
+from device_plugin.core.contract.grants import Slice
 from device_plugin.core.enforcement import Enforcement
-from device_plugin.core.grants import Slice
 from device_plugin.node.checks.kernel_limits import KernelLimits
 from device_plugin.node.vendors.local_card import LocalCard
 from tests.node.parts import Parts, Peer

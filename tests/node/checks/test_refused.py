@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from device_plugin.core.cards import Inventory, SliceState
-from device_plugin.core.grants import Slice
+from device_plugin.core.contract.cards import Inventory, SliceState
+from device_plugin.core.contract.grants import Slice
 from device_plugin.core.pods import Pod
 from device_plugin.node.checks.refused import REFUSED_SECONDS
 from device_plugin.node.slices.claims import NotNowError

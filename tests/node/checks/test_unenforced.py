@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from device_plugin.core.cards import SliceState
+from device_plugin.core.contract.cards import SliceState
 from device_plugin.core.enforcement import Enforcement
 from device_plugin.node.checks.kernel_checks import LOOK_SECONDS
 from device_plugin.node.checks.unenforced import START_SECONDS, SURE_SECONDS

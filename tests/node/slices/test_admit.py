@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from device_plugin.core.grants import Slice
+from device_plugin.core.contract.grants import Slice
 from device_plugin.node.slices import claims
 from device_plugin.node.slices.claims import NotNowError, TakenError, Wanted
 from device_plugin.node.slices.records import Record

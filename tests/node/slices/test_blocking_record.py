@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from device_plugin.core import annotations
-from device_plugin.core.grants import CardSize, Grant, Slice
+from device_plugin.core.contract import annotations
+from device_plugin.core.contract.grants import CardSize, Grant, Slice
 from device_plugin.core.machine import Holder
 from device_plugin.core.pods import Container, ContainerKind, Pod
 from device_plugin.node.slices.claims import NotNowError, blocking_record

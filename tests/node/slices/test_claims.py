@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from device_plugin.core.grants import Slice
+from device_plugin.core.contract.grants import Slice
 from device_plugin.core.pods import Pod
 from device_plugin.kube.errors import ApiError, GoneError, UnknownError
 from device_plugin.node.slices.claims import NotNowError

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from device_plugin.core.grants import Slice
+from device_plugin.core.contract.grants import Slice
 from device_plugin.node.slices.records import Records
 from tests.node.found import record
 

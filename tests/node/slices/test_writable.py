@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from device_plugin.core.grants import Slice
+from device_plugin.core.contract.grants import Slice
 from device_plugin.node.slices.writable import FOLDER, KINDS, PROGRESS, USAGE, WritableFiles
 from tests.builders.cards import MEM
 from tests.node.parts import Parts, Peer

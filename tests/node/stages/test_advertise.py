@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from device_plugin.core.grants import Slice
+from device_plugin.core.contract.grants import Slice
 from device_plugin.node.checks.other_plugins import RETURN_SECONDS
 from device_plugin.node.stages.advertise import OTHERS_SECONDS, SILENT, STREAM_SECONDS
 from tests.builders.cards import CORES, MEM, PERCENT, SLICES

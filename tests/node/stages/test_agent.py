@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from device_plugin.core.cards import Inventory
-from device_plugin.core.grants import Slice
+from device_plugin.core.contract.cards import Inventory
+from device_plugin.core.contract.grants import Slice
 from device_plugin.node.slices.records import Record
 from device_plugin.node.stages.discover import _slices_on
 from device_plugin.node.vendors.rocm import TOPOLOGY

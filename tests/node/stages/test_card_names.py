@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from device_plugin.core.grants import Grant, Slice
+from device_plugin.core.contract.grants import Grant, Slice
 from device_plugin.core.pods import Pod
 from device_plugin.kube.errors import UnknownError
 from device_plugin.node.slices.claims import NotNowError

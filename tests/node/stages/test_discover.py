@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from device_plugin.adapters.cards.host import HostMachine
-from device_plugin.core.cards import Inventory
+from device_plugin.core.contract.cards import Inventory
 from device_plugin.node.slices.tickets import resources
 from device_plugin.node.stages.discover import Discovery
 from device_plugin.node.vendors.port import FoundCard

@@ -1,6 +1,6 @@
 """The inventory is written when it changes, and again when the API server is back."""
 
-from device_plugin.core.cards import Inventory
+from device_plugin.core.contract.cards import Inventory
 from device_plugin.node.stages.publish import LAST_DELAY, LOOK_SECONDS, Publisher
 from tests.node.found import card
 from tests.node.parts import Peer

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from device_plugin.core.cards import AGENT_SECONDS, REPORT_SECONDS
-from device_plugin.core.grants import Slice
+from device_plugin.core.contract.cards import AGENT_SECONDS, REPORT_SECONDS
+from device_plugin.core.contract.grants import Slice
 from device_plugin.core.jobs.progress import BYTES
 from device_plugin.node.slices.claims import NotNowError
 from device_plugin.node.slices.writable import PAGE, PROGRESS, USAGE

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from device_plugin.core.grants import Slice
+from device_plugin.core.contract.grants import Slice
 from device_plugin.node.slices.claims import NotNowError
 from device_plugin.node.slices.records import RECORD, Records
 from device_plugin.node.stages import allocate
 from tests.builders.cards import MEM
-from tests.core.test_annotations import JSON, changed
+from tests.core.contract.test_annotations import JSON, changed
 from tests.node.parts import TICKETS, Parts, Peer
 
 KEY = ("uid-a", "main")

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from device_plugin.adapters.cards.host import HostMachine
-from device_plugin.core.cards import Card
-from device_plugin.core.masks import unit_mask
+from device_plugin.core.contract.cards import Card
+from device_plugin.core.contract.masks import unit_mask
 from device_plugin.node.vendors.hygon import Hygon
 from device_plugin.node.vendors.port import CardSlice, FoundCard, Scan
 from device_plugin.node.vendors.rocm import TOPOLOGY, KfdCard, Rocm

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from device_plugin.core.annotations import KEYS, MAX_CARDS, MAX_COMPUTE_UNITS, PREFIX
+from device_plugin.core.contract.annotations import KEYS, MAX_CARDS, MAX_COMPUTE_UNITS, PREFIX
 from device_plugin.core.jobs import reading
 from device_plugin.core.requests import ANNOTATIONS, DEFAULT_PREFIXES, LABELS
 from hack.embedded.apiserver import EmbeddedApiServer

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from device_plugin.core import annotations
-from device_plugin.core.annotations import MAX_CARDS, MAX_COMPUTE_UNITS, Fields, checked_text
-from device_plugin.core.card_names import unique
+from device_plugin.core.contract import annotations
+from device_plugin.core.contract.annotations import MAX_CARDS, MAX_COMPUTE_UNITS, Fields, checked_text
+from device_plugin.core.contract.card_names import unique
 from device_plugin.core.errors import AnnotationError
 
 MAX_CONTAINERS = 256

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_plugin.core import masks
+from device_plugin.core.contract import masks
 
 SHAPES = [
     (60, 1, False), (64, 1, False), (80, 1, True), (104, 1, False), (120, 1, False), (128, 1, False), (128, 1, True),

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_plugin.core.annotations import MAX_BYTES
-from device_plugin.core.cards import Inventory, ReportedSlice, SliceState
+from device_plugin.core.contract.annotations import MAX_BYTES
+from device_plugin.core.contract.cards import Inventory, ReportedSlice, SliceState
+from device_plugin.core.contract.grants import Grant, Slice
 from device_plugin.core.errors import AnnotationError
-from device_plugin.core.grants import Grant, Slice
 from device_plugin.core.pods import Container, ContainerKind, Pod
 from tests.builders.cards import inventory
 

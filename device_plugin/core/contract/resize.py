@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import accumulate, takewhile
 
-from device_plugin.core import annotations
-from device_plugin.core.annotations import MAX_COMPUTE_UNITS, Fields
+from device_plugin.core.contract import annotations
+from device_plugin.core.contract.annotations import MAX_COMPUTE_UNITS, Fields
+from device_plugin.core.contract.grants import MAX_CONTAINERS, Grant, Slice
 from device_plugin.core.errors import AnnotationError
-from device_plugin.core.grants import MAX_CONTAINERS, Grant, Slice
 from device_plugin.core.jobs.job import JobKey
 
 # Most characters of a record: a watch keeps those of thousands of Jobs at a time. 110 pods of one card each fit, or

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from device_plugin.core.contract.grants import CardSize, Grant, Slice
+from device_plugin.core.contract.resize import CONTAINER, MAX_RECORD, Resize
 from device_plugin.core.errors import AnnotationError
-from device_plugin.core.grants import CardSize, Grant, Slice
-from device_plugin.core.jobs.resize import CONTAINER, MAX_RECORD, Resize
 
 LEAVING = Grant("uid-7", "n1", {CONTAINER: (Slice("c0", 4092, (0, 2, 3, 4)), Slice("c1", 16368, (7,)))})
 RECORD = Resize(

@@ -6,8 +6,8 @@ Only people read it: whether a card is cordoned stands in `vgpu.io/cordoned`.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from device_plugin.core import annotations
-from device_plugin.core.annotations import MAX_CARDS, Fields
+from device_plugin.core.contract import annotations
+from device_plugin.core.contract.annotations import MAX_CARDS, Fields
 from device_plugin.core.errors import AnnotationError
 
 # Most characters of a reason.

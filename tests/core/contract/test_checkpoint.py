@@ -2,8 +2,8 @@
 
 import pytest
 
+from device_plugin.core.contract.checkpoint import Checkpoint
 from device_plugin.core.errors import AnnotationError
-from device_plugin.core.jobs.checkpoint import Checkpoint
 
 
 def test_what_is_written_is_read_back() -> None:

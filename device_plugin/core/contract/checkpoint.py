@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from device_plugin.core import annotations
+from device_plugin.core.contract import annotations
 
 
 @dataclass(frozen=True, slots=True)

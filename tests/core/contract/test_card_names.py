@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_plugin.core.card_names import unique
-from device_plugin.core.cards import Inventory, ReportedSlice, SliceState
+from device_plugin.core.contract.card_names import unique
+from device_plugin.core.contract.cards import Inventory, ReportedSlice, SliceState
+from device_plugin.core.contract.grants import CardSize, Grant, Slice
 from device_plugin.core.errors import AnnotationError
-from device_plugin.core.grants import CardSize, Grant, Slice
 from device_plugin.core.pods import Node
 from tests.builders.cards import card
 from vgpu_runtime.config import CardLimit, SliceConfig, render

@@ -4,12 +4,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from device_plugin.core import annotations, units
-from device_plugin.core.annotations import MAX_CARDS, MAX_COMPUTE_UNITS, Fields
-from device_plugin.core.card_names import unique
+from device_plugin.core.contract import annotations, units
+from device_plugin.core.contract.annotations import MAX_CARDS, MAX_COMPUTE_UNITS, Fields
+from device_plugin.core.contract.card_names import unique
+from device_plugin.core.contract.grants import CardSize, Slice, read_slices, slice_objects
+from device_plugin.core.contract.units import DEFAULT_UNIT_MIB
 from device_plugin.core.errors import AnnotationError
-from device_plugin.core.grants import CardSize, Slice, read_slices, slice_objects
-from device_plugin.core.units import DEFAULT_UNIT_MIB
 
 # Far more than the kubelet could count; keeps units times MiB exact in a signed 64-bit integer.
 MAX_UNITS = 2**20
