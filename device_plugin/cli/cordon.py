@@ -15,8 +15,6 @@ from device_plugin.cli.access import caller
 from device_plugin.cli.reading import targets
 from device_plugin.cli.reading.targets import NodeCard
 from device_plugin.core.contract import annotations
-from device_plugin.core.contract.card_names import unique
-from device_plugin.core.contract.cards import card_list
 from device_plugin.core.contract.cordons import MAX_REASON, CordonNote, read_notes, write_notes
 from device_plugin.core.errors import VgpuError
 from device_plugin.core.pods import Node
@@ -101,10 +99,10 @@ def write(client: KubeClient, target: NodeCard, why: CordonNote | None) -> None:
         if (target.uuid in node.cordons()) == cordoned and not renewed:
             print(f"{target.uuid} on {node.name} is already {state}")
             return
-        others = {each for each in card_list(node.cordoned) if unique(each, node.name) != target.uuid}
-        after = others | {target.known_as} if cordoned else others
+        card = {target.uuid}
+        after = node.cordons() | card if cordoned else node.cordons() - card
         notes = {uuid: each for uuid, each in read_notes(node.cordon_notes).items() if uuid in after}
-        notes |= {target.known_as: why} if why is not None else {}
+        notes |= {target.uuid: why} if why is not None else {}
         kept = {
             annotations.CORDONED: ",".join(sorted(after)) or None,
             annotations.CORDON_NOTES: write_notes(notes) or None,

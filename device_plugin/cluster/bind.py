@@ -79,7 +79,7 @@ class Binder(Service):
         if not self._fenced():
             self._allocator.release_unbound(call.uid)
             raise BindError("fenced", self._why_not_leading())
-        grant = self._view.written(claimed.grant)
+        grant = claimed.grant.encode()
         try:
             labels = claimed.request.rank.labels(claimed.pod)
             self._api.bind(claimed.pod, call.node, {annotations.GRANT: grant}, labels)

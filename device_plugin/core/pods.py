@@ -1,11 +1,10 @@
 """Pods, nodes and agents, with only the fields that this project uses, independent of any client library."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
 from device_plugin.core.contract import annotations
-from device_plugin.core.contract.card_names import unique
 from device_plugin.core.contract.cards import Inventory, card_list
 from device_plugin.core.contract.grants import Grant, own_grant
 from device_plugin.core.hosts import HostAmounts
@@ -82,8 +81,8 @@ class Pod:
         """The label's value, or an empty one."""
         return (self.labels or {}).get(key, "")
 
-    def grant(self, decode: Callable[[str], Grant] = Grant.decode) -> Grant | None:
-        """The pod's own grant, or None if it has none. `decode` is that of own_grant.
+    def grant(self) -> Grant | None:
+        """The pod's own grant, or None if it has none.
 
         Raises AnnotationError if the grant cannot be this pod's: malformed, written for another pod or node, or naming
         a container that the pod does not have.
@@ -92,7 +91,7 @@ class Pod:
         if not text:
             return None
         names = {container.name for container in self.containers}
-        return own_grant(text, self.uid, self.node, names, decode)
+        return own_grant(text, self.uid, self.node, names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,17 +118,17 @@ class Node:
     cordon_notes: str = field(default="", compare=False)
 
     def shared(self) -> Inventory | None:
-        """The node's cards, by their names in the cluster and with the operators' cordons.
+        """The node's cards, with the operators' cordons.
 
         None if its agent has published none. Raises AnnotationError.
         """
         if not self.inventory:
             return None
-        return Inventory.decode(self.inventory).named(self.name).cordon(self.cordons())
+        return Inventory.decode(self.inventory).cordon(self.cordons())
 
     def cordons(self) -> frozenset[str]:
-        """The names in the cluster of cordoned cards; the node may not show them any more."""
-        return frozenset(unique(card, self.name) for card in card_list(self.cordoned))
+        """The names of cordoned cards; the node may not show them any more."""
+        return card_list(self.cordoned)
 
     def traits(self) -> NodeTraits:
         """The parts of the node that constraints of pods look at."""

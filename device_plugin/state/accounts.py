@@ -4,11 +4,10 @@ The ledger holds the grant of every bound pod that has not ended, every reservat
 their pod, and what is kept for jobs. Callers hold the view's lock.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Protocol
 
 from device_plugin.core.contract.cards import Inventory
-from device_plugin.core.contract.grants import Grant
 from device_plugin.core.errors import AnnotationError
 from device_plugin.core.hosts import NOTHING, HostAmounts
 from device_plugin.core.ledger import Holder, Holding, Ledger, ReportHolder, ReservationStage
@@ -36,21 +35,16 @@ class Follower(Protocol):
 
 
 class Accounts:
-    """Writes holdings to the ledger; the followers hear of each change of a pod.
-
-    `decode` reads the grants of pods. It returns and raises what Grant.decode does; an adapter has a faster one.
-    """
+    """Writes holdings to the ledger; the followers hear of each change of a pod."""
 
     def __init__(
-        self, ledger: Ledger, pods: KnownPods, reports: Reports, promises: Promises, faults: Faults,
-        decode: Callable[[str], Grant],
-    ) -> None:  # fmt: skip
+        self, ledger: Ledger, pods: KnownPods, reports: Reports, promises: Promises, faults: Faults
+    ) -> None:
         self._ledger = ledger
         self._pods = pods
         self._reports = reports
         self._promises = promises
         self._faults = faults
-        self._decode = decode
         self._suspects: set[str] = set()
         self.followers: list[Follower] = []
 
@@ -139,7 +133,7 @@ class Accounts:
 
     def _account_bound(self, pod: Pod) -> None:
         try:
-            grant = sound_grant(pod, self._ledger.reservation(pod.uid), self._decode)
+            grant = sound_grant(pod, self._ledger.reservation(pod.uid))
             self._faults.clear("grant", pod.uid)
         except AnnotationError as error:
             grant = None

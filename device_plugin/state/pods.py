@@ -1,7 +1,7 @@
 """The pods that the cluster service knows, from watch events, lists, reads and our own Bindings, in any order."""
 
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass, fields
 from operator import attrgetter
 
@@ -90,9 +90,7 @@ def taken_back(before: Pod | None, now: Pod, reserved: Reservation) -> bool:
     return reserved.request.gang is None and now.refused not in told and now.nominated != node
 
 
-def sound_grant(
-    pod: Pod, reserved: Reservation | None, decode: Callable[[str], Grant] = Grant.decode
-) -> Grant | None:
+def sound_grant(pod: Pod, reserved: Reservation | None) -> Grant | None:
     """The grant of a bound pod, or None if it has none. Raises AnnotationError if it is not this pod's.
 
     The present inventory makes no difference: a card may shrink, or be away, and granted slices stay held. A grant that
@@ -101,7 +99,7 @@ def sound_grant(
     ours = reserved.grant if reserved is not None else None
     if ours is not None and ours.node == pod.node and ours.encode() == pod.annotation(annotations.GRANT):
         return ours
-    return pod.grant(decode)
+    return pod.grant()
 
 
 class KnownPods:

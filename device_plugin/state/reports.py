@@ -15,6 +15,8 @@ from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, takewhile
 
+import msgspec
+
 from device_plugin.core.contract.cards import REPORT_SECONDS, Card, Inventory, ReportedSlice, SliceState
 from device_plugin.core.contract.grants import Grant, Slice
 from device_plugin.core.ledger import Holder, ReportHolder
@@ -79,7 +81,7 @@ class CardChanges:
 def _shape(inventory: Inventory | None) -> tuple[Card, ...]:
     """The cards as the node table lays them out: without health and cordon."""
     cards = inventory.cards if inventory is not None else ()
-    return tuple(replace(card, healthy=True, cordoned=False) for card in cards)
+    return tuple(msgspec.structs.replace(card, healthy=True, cordoned=False) for card in cards)
 
 
 @dataclass(frozen=True, slots=True)

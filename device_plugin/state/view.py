@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 
-from device_plugin.core.contract.grants import Grant
 from device_plugin.core.ledger import Ledger, Snapshot
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import resource_names
@@ -24,14 +23,11 @@ from device_plugin.state.reports import Reports
 
 
 class ClusterView:
-    """Take `lock` around several calls that belong together; each call takes it too.
-
-    `decode` reads the grants of pods. It returns and raises what Grant.decode does; an adapter has a faster one.
-    """
+    """Take `lock` around several calls that belong together; each call takes it too."""
 
     def __init__(
         self, prefixes: Sequence[str], clock: Callable[[], float], stale_seconds: float = 60.0,
-        wall: Callable[[], float] = time.time, decode: Callable[[str], Grant] = Grant.decode,
+        wall: Callable[[], float] = time.time,
     ) -> None:  # fmt: skip
         self.lock = threading.RLock()
         self.ledger = Ledger()
@@ -41,7 +37,7 @@ class ClusterView:
         self.pods = KnownPods(tuple(prefixes))
         self.promises = Promises(self.ledger, self.pods, self.reports, self.faults, clock, wall)
         self.listed = Listed(self.promises.begin)
-        self.accounts = Accounts(self.ledger, self.pods, self.reports, self.promises, self.faults, decode)
+        self.accounts = Accounts(self.ledger, self.pods, self.reports, self.promises, self.faults)
         resources = {name for prefix in prefixes for name in resource_names(prefix)}
         self.pod_news = PodNews(self.lock, self.pods, self.accounts, self.listed, resources, clock)
         self.node_news = NodeNews(self.lock, self.ledger, self.accounts, self.faults, self.listed, clock)
@@ -76,12 +72,6 @@ class ClusterView:
         """End the pod's holding; slices that its processes may still use stay held."""
         with self.lock:
             self.accounts.free(uid)
-
-    def written(self, grant: Grant) -> str:
-        """The grant's annotation, with the names that the agent of its node has for the cards."""
-        inventory = self.node_news.inventory(grant.node)
-        cards = inventory.cards if inventory is not None else ()
-        return grant.renamed({card.uuid: card.known_as for card in cards if card.known_as}).encode()
 
     def notes(self, nodes: Container[str]) -> Mapping[str, str]:
         """A text for refusals, by node, about any slices that outlive their pod or are kept for a job.

@@ -11,7 +11,6 @@ from typing import Any
 from device_plugin.adapters import extender
 from device_plugin.adapters.agents import AgentPoller, Pace, read_loads
 from device_plugin.adapters.exposition import Exposition
-from device_plugin.adapters.kube.fast_annotations import read_grant
 from device_plugin.adapters.kube.watch import ListWatch, feed
 from device_plugin.allocator.allocator import Allocator
 from device_plugin.allocator.decisions import Decisions
@@ -62,7 +61,7 @@ class ClusterService(Replica):
     def __init__(self, settings: ClusterSettings, stop: threading.Event) -> None:
         clock = time.monotonic
         scored = settings.node_score
-        view = ClusterView(settings.prefixes, clock, scored.stale_seconds, decode=read_grant)
+        view = ClusterView(settings.prefixes, clock, scored.stale_seconds)
         super().__init__(COMPONENT, settings, view, scored.agent_namespace, STUCK_SECONDS, stop)
         self._extender_listen = settings.extender_listen
         api = self._api

@@ -11,7 +11,6 @@ from typing import Any
 
 from device_plugin.adapters.agents import AgentPoller, Pace, read_progress
 from device_plugin.adapters.exposition import Exposition
-from device_plugin.adapters.kube.fast_annotations import read_grant
 from device_plugin.adapters.kube.watch import ListWatch, feed
 from device_plugin.core.batch import Job
 from device_plugin.core.contract.annotations import QUEUE
@@ -62,7 +61,7 @@ class JobEngine(Replica):
 
     def __init__(self, settings: JobsSettings, stop: threading.Event) -> None:
         clock = time.monotonic
-        view = ClusterView(settings.prefixes, clock, decode=read_grant)
+        view = ClusterView(settings.prefixes, clock)
         super().__init__(COMPONENT, settings, view, settings.agent_namespace, STUCK_SECONDS, stop)
         self._settings = settings
         api = self._api

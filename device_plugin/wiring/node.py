@@ -101,7 +101,7 @@ class NodeService:
         self._api = NodeApi(self._client, settings.node_name)
         settings, self._nodes_problem = self._own(settings)
         vendors = tuple(vendor(host.machine, _mounts(settings, vendor)) for vendor in (Hygon, Rocm))
-        self._records = Records(state, settings.node_name)
+        self._records = Records(state)
         self._cards = SharedCards(_discovery(settings, vendors), self._api, self._records.all)
         self._writable = WritableFiles(state, self._records.folder)
         self._injector = Injector(

@@ -9,5 +9,5 @@ def card(uuid: str, family: str, slot: int = 0) -> Card:
     """A card of 16 memory units and 60 core groups in a slot of its host; four slots belong to one NUMA node."""
     return Card(
         uuid, family, "Z100", f"0000:{slot + 1:02x}:00.0", mem_mib=MIB, units=UNITS, compute_units=GROUPS,
-        core_groups=GROUPS, group_units=1, max_slices=SLICES, numa=slot // 4,
+        core_groups=GROUPS, group_units=1, max_slices=SLICES, numa=slot // 4, healthy=True,
     )  # fmt: skip

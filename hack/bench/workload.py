@@ -99,7 +99,7 @@ def _node(row: Mapping[str, str]) -> BenchNode:
     cards = tuple(
         Card(
             f"{row['sn']}-{i}", FAMILY, row["model"], "", mem_mib=MILLI, units=MILLI, compute_units=1,
-            core_groups=1, group_units=1, max_slices=MILLI,
+            core_groups=1, group_units=1, max_slices=MILLI, numa=-1, healthy=True,
         )
         for i in range(int(row["gpu"]))
     )  # fmt: skip

@@ -28,6 +28,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
+import msgspec
 import yaml
 
 from device_plugin.adapters.kube.client import KubeClient
@@ -188,7 +189,7 @@ def _make_nodes(api: KubeClient, count: int) -> None:
     workload = ClusterModel(count, CARDS, 0.0, seconds=1)
     for name in workload.names():
         _make_node(api, name, workload.inventory(name))
-    probe = replace(workload.inventory(PROBE_NODE).cards[0], model=PROBE_MODEL)
+    probe = msgspec.structs.replace(workload.inventory(PROBE_NODE).cards[0], model=PROBE_MODEL)
     _make_node(api, PROBE_NODE, Inventory((probe,)))
 
 

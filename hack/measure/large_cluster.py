@@ -90,6 +90,7 @@ def nodes(count: int) -> list[dict[str, Any]]:
                 1,
                 MOST,
                 0,
+                healthy=True,
             )
             for c in range(CARDS)
         )

@@ -1,9 +1,9 @@
 """Who waits and why, found out while others are placed."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from pytest_mock import MockerFixture
 
 from device_plugin.allocator.explain import Explainer, as_text

@@ -1,9 +1,9 @@
 """A grant that is written is read by the next process, whatever a pod asks for; one that no reader takes is refused."""
 
 import random
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from device_plugin.core.contract.annotations import GRANT, MAX_BYTES, MAX_COMPUTE_UNITS, MAX_TEXT
 from device_plugin.core.contract.cards import Inventory

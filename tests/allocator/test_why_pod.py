@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from device_plugin.allocator.search import SearchCopy
@@ -32,7 +33,7 @@ def test_it_says_what_each_group_of_nodes_lacks_and_what_would_help(
 ) -> None:
     world.node("n1", inventory("n1", 1))
     world.node("n2", inventory("n2", 1))
-    world.node("n3", Inventory((replace(card("n3-0", mem_mib=8176), model="K100"),)))
+    world.node("n3", Inventory((msgspec.structs.replace(card("n3-0", mem_mib=8176), model="K100"),)))
     world.node("n4", inventory("n4", 1, healthy=False))
     one.view.node_news.sync(world.api.nodes())
     bound(world, "a", 8)

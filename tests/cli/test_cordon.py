@@ -105,17 +105,12 @@ def test_a_card_that_no_node_has_is_refused(fleet: Fleet, capsys: pytest.Capture
     assert "no node has a card ghost" in capsys.readouterr().err
 
 
-OLD, SAME = "GPU-0000:19:00.0", "GPU-1122334455000001"
+PCI, SAME = "0000:19:00.0", "GPU-1122334455000001"
 
 
 @pytest.mark.parametrize(
     ("uuid", "named", "meant"),
-    [
-        (OLD, OLD, "GPU-n1-0000:19:00.0"),
-        (OLD, "0000:19:00.0", "GPU-n1-0000:19:00.0"),
-        ("GPU-{}-0000:19:00.0", OLD, "GPU-n1-0000:19:00.0"),
-        (SAME, SAME, SAME),
-    ],
+    [("GPU-{}-0000:19:00.0", PCI, "GPU-n1-0000:19:00.0"), (SAME, SAME, SAME)],
 )
 @pytest.mark.parametrize("command", ["cordon", "uncordon", "drain"])
 def test_what_cards_of_two_nodes_are_called_is_refused_with_both(
@@ -131,31 +126,19 @@ def test_what_cards_of_two_nodes_are_called_is_refused_with_both(
     assert set(fleet.pods()) == {"on-n1", "on-n2"}
 
 
-@pytest.mark.parametrize("named", ["n2/0000:19:00.0", "n2/GPU-0000:19:00.0", "GPU-n2-0000:19:00.0"])
+@pytest.mark.parametrize("named", [f"n2/{PCI}", f"GPU-n2-{PCI}"])
 def test_drain_touches_one_node_where_cards_have_no_unique_id(
     fleet: Fleet, capsys: pytest.CaptureFixture[str], named: str
 ) -> None:
-    """Their agents are of before the upgrade: inventory, grants and cordon name the PCI address alone."""
     for name in ("n1", "n2"):
-        fleet.node(name, uuid=OLD)
-        fleet.pod(f"on-{name}", 8, OLD, node=name)
+        fleet.node(name, uuid=f"GPU-{name}-{PCI}")
+        fleet.pod(f"on-{name}", 8, f"GPU-{name}-{PCI}", node=name)
     assert vgpu(fleet, "drain", named) == 0
     assert set(fleet.pods()) == {"on-n1"}
-    assert (fleet.cordoned("n1"), fleet.cordoned("n2")) == ("", OLD)
+    assert (fleet.cordoned("n1"), fleet.cordoned("n2")) == ("", f"GPU-n2-{PCI}")
     assert capsys.readouterr().out.splitlines()[-1] == "GPU-n2-0000:19:00.0 is empty"
     assert vgpu(fleet, "uncordon", named) == 0
     assert fleet.cordoned("n2") == ""
-
-
-def test_a_cordon_from_before_an_upgrade_is_taken_off_under_the_new_name(fleet: Fleet) -> None:
-    fleet.node("n1", uuid=OLD)
-    assert vgpu(fleet, "cordon", OLD) == 0
-    fleet.publish("n1", "GPU-n1-0000:19:00.0")
-    assert fleet.cordoned("n1") == OLD
-    assert vgpu(fleet, "cordon", OLD) == 0
-    assert fleet.cordoned("n1") == OLD, "it is cordoned"
-    assert vgpu(fleet, "uncordon", "GPU-n1-0000:19:00.0") == 0
-    assert fleet.cordoned("n1") == ""
 
 
 def test_a_card_that_its_node_shows_no_more_is_found_by_the_list(fleet: Fleet) -> None:

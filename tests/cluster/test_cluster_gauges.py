@@ -1,9 +1,9 @@
 """The cluster's metrics, read while others are placed."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from device_plugin.cluster.cluster_gauges import ClusterGauges
 from device_plugin.cluster.ledger_gauges import GRANTED_CORE_GROUPS, GRANTED_MEMORY, MIB

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from device_plugin.allocator.explain import as_text
@@ -195,7 +196,9 @@ def test_two_grants_that_no_size_of_their_card_explains_are_a_conflict(world: Wo
     made = []
     for name, when, cores in (("late", LATE, range(30)), ("early", EARLY, range(30, 60))):
         pod = world.pod(name, 12, 30)
-        given = replace(grant(pod, cores=cores, mem=12276), cards={"n1-0": CardSize(16368, 4)})
+        given = msgspec.structs.replace(
+            grant(pod, cores=cores, mem=12276), cards={"n1-0": CardSize(16368, 4)}
+        )
         made.append(world.api.put(with_grant(pod, given.encode(), bound=when)))
     one.housekeeping.step()
     assert world.api.written == [("delete", "late")]

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from device_plugin.adapters.cards.host import HostMachine
 from device_plugin.core.contract import annotations
 from device_plugin.core.contract.cards import Card
@@ -125,7 +127,7 @@ class Parts:
         # Figures that the cards report in place of their own.
         self.less: Mapping[str, Any] = {}
         families = vendors(SimulatedMachine(self.machine))
-        self.records = Records(self.state, "n1")
+        self.records = Records(self.state)
         self.shared = SharedCards(Discovery("n1", families, PREFIXES, 1024, exclude), peer, self.records.all)
         self.shared.look()
         self.writable = WritableFiles(self.state, self.records.folder, room)
@@ -146,7 +148,10 @@ class Parts:
     def cards(self) -> Mapping[str, LocalCard]:
         """The cards as they report themselves now."""
         found = self.shared().items()
-        return {uuid: replace(local, card=replace(local.card, **self.less)) for uuid, local in found}
+        return {
+            uuid: replace(local, card=msgspec.structs.replace(local.card, **self.less))
+            for uuid, local in found
+        }
 
     def start(self) -> None:
         """What the agent does before it serves, and the first list of pods."""

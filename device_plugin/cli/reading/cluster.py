@@ -4,14 +4,13 @@ It is made of inventories and grants, which are annotations: lists of metadata a
 one namespace only sees no nodes; then cards are known only as the grants of that namespace name them.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import NamedTuple
 
 from device_plugin.core import percent
 from device_plugin.core.contract import annotations
-from device_plugin.core.contract.card_names import unique
 from device_plugin.core.contract.cards import Card, Inventory, ReportedSlice, SliceState
 from device_plugin.core.contract.cordons import CordonNote, read_notes
 from device_plugin.core.contract.grants import CardSize, Grant, Slice
@@ -187,13 +186,7 @@ class KnownCluster:
     costs little.
     """
 
-    def __init__(
-        self,
-        grant: Callable[[str], Grant] = Grant.decode,
-        inventory: Callable[[str], Inventory] = Inventory.decode,
-    ) -> None:
-        self._grant = grant
-        self._inventory = inventory
+    def __init__(self) -> None:
         self._nodes: dict[str, _NodeCards] = {}
         # Running pods (True) and the others (False), by uid.
         self._pods: dict[bool, dict[str, GrantedPod]] = {True: {}, False: {}}
@@ -222,7 +215,7 @@ class KnownCluster:
         if not (text := metadata.annotations.get(annotations.GRANT)):
             return before
         try:
-            grant = self._grant(text)
+            grant = Grant.decode(text)
             if grant.pod != uid:
                 raise AnnotationError(f"grant: written for pod {grant.pod[:63]}: void")
         except AnnotationError as error:
@@ -301,10 +294,10 @@ class KnownCluster:
         node = Node(name, cordoned=kept.get(annotations.CORDONED, ""))
         notes = read_notes(kept.get(annotations.CORDON_NOTES, ""))
         try:
-            inventory = self._inventory(text).named(name).cordon(node.cordons())
+            inventory = Inventory.decode(text).cordon(node.cordons())
         except AnnotationError as error:
             return _NodeCards(name, fault=str(error))
-        return _NodeCards(name, inventory, notes={unique(uuid, name): note for uuid, note in notes.items()})
+        return _NodeCards(name, inventory, notes=notes)
 
     def _place(self, uid: str, node: str) -> None:
         """Show the pod on its node as the watches have it now."""

@@ -14,7 +14,6 @@ from math import inf
 from typing import Any
 
 from device_plugin.adapters.kube.client import KubeClient
-from device_plugin.adapters.kube.fast_annotations import read_grant, read_inventory
 from device_plugin.allocator.allocator import Allocator
 from device_plugin.allocator.decisions import Decisions, DecisionsError
 from device_plugin.allocator.dry_run import DryRun
@@ -31,6 +30,7 @@ from device_plugin.cli.reading.allocator_deployment import (
 from device_plugin.core import pages
 from device_plugin.core.batch import QueuedJob
 from device_plugin.core.contract.annotations import QUEUE
+from device_plugin.core.contract.cards import Inventory
 from device_plugin.core.errors import AnnotationError, VgpuError
 from device_plugin.core.http_values import JSON
 from device_plugin.core.node_constraints import NodeConstraints, NodeIndex
@@ -54,7 +54,7 @@ class LocalAllocator:
         self.prefixes = prefixes
         self.served = frozenset(name for node in nodes for name in node.capacity or ())
         """The resources of devices that kubelets count, those of other plugins too."""
-        self.view = ClusterView(prefixes, time.monotonic, decode=read_grant)
+        self.view = ClusterView(prefixes, time.monotonic)
         self.allocator = Allocator(self.view, inf, time.monotonic)
         shared = Shared(self.view, self.allocator, only_reads, time.monotonic)
         self.decisions = Decisions(shared)
@@ -150,7 +150,7 @@ def _shown(nodes: Iterable[Node], known: Iterable[str]) -> Sequence[str]:
         if node.inventory:
             # An inventory that cannot be read is reported when the nodes are recorded.
             with suppress(AnnotationError):
-                found |= {card.family for card in read_inventory(node.inventory).cards}
+                found |= {card.family for card in Inventory.decode(node.inventory).cards}
     return sorted(found)
 
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import partial
 
 from device_plugin.adapters.kube.client import KubeClient
-from device_plugin.adapters.kube.fast_annotations import read_grant, read_inventory
 from device_plugin.adapters.kube.watch import ListWatch
 from device_plugin.cli.access.caller import list_unless_forbidden
 from device_plugin.cli.reading.cluster import ClusterReading, KnownCluster, MissingRight, NodeReading
@@ -62,7 +61,7 @@ class ClusterReader:
         self._client = client
         self._scope = scope
         self._lock = threading.Lock()
-        self._known = KnownCluster(read_grant, read_inventory)
+        self._known = KnownCluster()
         self._missing: list[MissingRight] = []
         self._namespace = scope.namespace
         self._followed: list[_Followed] = []

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from device_plugin.core.contract.card_names import unique
 from device_plugin.core.contract.cards import Card
 from device_plugin.core.errors import AnnotationError, VgpuError
 from device_plugin.core.pods import Node
@@ -22,11 +21,10 @@ class CardError(VgpuError):
 
 @dataclass(frozen=True, slots=True)
 class NodeCard:
-    """A card on its node: its name in the cluster, and what the node's agent calls it."""
+    """A card on its node."""
 
     node: Node
     uuid: str
-    known_as: str
 
     def __str__(self) -> str:
         """The name as a person writes it: `gpu-1/GPU-1122334455000001`."""
@@ -61,15 +59,14 @@ def find(nodes: Sequence[Node], text: str) -> NodeCard:
 def _shown(nodes: Sequence[Node], name: str) -> Iterator[NodeCard]:
     for node in nodes:
         for card in _cards(node):
-            if name in (card.uuid, card.pci) or unique(name, node.name) == card.uuid:
-                yield NodeCard(node, card.uuid, card.known_as or card.uuid)
+            if name in (card.uuid, card.pci):
+                yield NodeCard(node, card.uuid)
 
 
 def _listed(nodes: Sequence[Node], name: str) -> Iterator[NodeCard]:
     for node in nodes:
-        uuid = unique(name, node.name)
-        if uuid in node.cordons():
-            yield NodeCard(node, uuid, uuid)
+        if name in node.cordons():
+            yield NodeCard(node, name)
 
 
 def _cards(node: Node) -> Sequence[Card]:

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 from device_plugin.adapters.kube.client import KubeClient
-from device_plugin.adapters.kube.fast_annotations import read_grant
 from device_plugin.allocator.allocator import Allocator
 from device_plugin.allocator.explain import Explainer
 from device_plugin.allocator.service import Shared, only_reads
@@ -51,7 +50,7 @@ class ClusterFollower:
         clock = time.monotonic
         self._entries = entries
         self._scheduler = scheduler
-        self._view = ClusterView(prefixes, clock, decode=read_grant)
+        self._view = ClusterView(prefixes, clock)
         self._allocator = Allocator(self._view, 0.0, clock)
         self._stop = threading.Event()
         shared = Shared(self._view, self._allocator, only_reads, clock)

@@ -4,9 +4,6 @@ A driver that knows a card's unique id gives a name that is unique in the world 
 none, its name is only the card's PCI address (`GPU-0000:19:00.0`), which a card of every other node may have as well.
 Then the node's name is put into it (`GPU-gpu-1-0000:19:00.0`): a card in another slot, or a node under another name, is
 another card.
-
-Agents before this rule wrote the PCI address alone: into inventories, grants and records. Every name that is read goes
-through `unique`, so that such a grant, record or cordon still names the same card.
 """
 
 import re
@@ -22,8 +19,6 @@ DIGEST = 16
 
 def unique(name: str, node: str) -> str:
     """The name in the cluster of the card that is called `name` on `node`; a unique name stays as it is."""
-    if ":" not in name:  # nearly all names are unique, and a large cluster has 40,000 cards
-        return name
     match = _ADDRESS_ONLY.fullmatch(name)
     return f"GPU-{_short(node)}-{match[1]}" if match else name
 

@@ -3,11 +3,16 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Annotated
 
-from device_plugin.core.contract import annotations, units
-from device_plugin.core.contract.annotations import MAX_CARDS, MAX_COMPUTE_UNITS, Fields
-from device_plugin.core.contract.card_names import unique
-from device_plugin.core.contract.grants import CardSize, Slice, read_slices, slice_objects
+import msgspec
+from msgspec import Meta
+from msgspec.structs import force_setattr
+
+from device_plugin.core.contract import units
+from device_plugin.core.contract.annotations import MAX_BYTES, MAX_CARDS, MAX_COMPUTE_UNITS, MAX_INT
+from device_plugin.core.contract.codec import Count, Reader, Text, json_length, shared, write_object
+from device_plugin.core.contract.grants import CardSize, Slice, Slices, slice_objects, slices_fault
 from device_plugin.core.contract.units import DEFAULT_UNIT_MIB
 from device_plugin.core.errors import AnnotationError
 
@@ -24,33 +29,30 @@ AGENT_SECONDS = 1.5
 REPORT_SECONDS = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class Card:
+class Card(msgspec.Struct, frozen=True, gc=False):
     """One physical accelerator.
 
     `family` is the resource prefix that asks for it (`hygon.com/dcu`). `units` are its memory units, of about
     `unit_mib` MiB by its node's setting, `core_groups` its core groups of `group_units` compute units each;
     `max_slices` is how many slices the vendor's driver can keep apart. A `cordoned` card gets no new slices; an
-    operator sets this, not the node. `known_as` is the name that an agent uses if it is not `uuid`: see card_names.
-    Cards of one `hive` are linked by XGMI; it is empty if the card has no such link.
+    operator sets this, not the node. Cards of one `hive` are linked by XGMI; it is empty if the card has no such link.
     """
 
-    uuid: str
-    family: str
-    model: str
-    pci: str
-    mem_mib: int
-    units: int
-    compute_units: int
-    core_groups: int
-    group_units: int
-    max_slices: int
-    numa: int = -1
-    healthy: bool = True
+    uuid: Text
+    family: Text
+    model: Text
+    pci: Text
+    mem_mib: Count = msgspec.field(name="memMiB")
+    units: Annotated[int, Meta(ge=1, le=MAX_UNITS)]
+    compute_units: Annotated[int, Meta(ge=1, le=MAX_COMPUTE_UNITS)] = msgspec.field(name="computeUnits")
+    core_groups: Count = msgspec.field(name="coreGroups")
+    group_units: Count = msgspec.field(name="groupUnits")
+    max_slices: Count = msgspec.field(name="maxSlices")
+    numa: Annotated[int, Meta(ge=-1, le=MAX_INT)]
+    healthy: bool
     cordoned: bool = False
-    unit_mib: int = DEFAULT_UNIT_MIB
-    known_as: str = ""
-    hive: str = ""
+    unit_mib: Count = msgspec.field(default=DEFAULT_UNIT_MIB, name="memUnitMiB")
+    hive: Text = ""
 
     @property
     def open(self) -> bool:
@@ -114,31 +116,12 @@ class Inventory:
     serving: bool = True
     slices: tuple[ReportedSlice, ...] = ()
 
-    def named(self, node: str) -> "Inventory":
-        """The inventory with cards, and those of its reports, named as the cluster names those of `node`.
-
-        An agent before card_names still calls a card by its PCI address alone, and a grant for it must do so as well.
-        Raises AnnotationError if two cards have one name.
-        """
-        names = {card.uuid: unique(card.uuid, node) for card in self.cards}
-        if len(set(names.values())) != len(names):
-            raise AnnotationError("inventory: two cards have the same uuid")
-        cards = [
-            card
-            if names[card.uuid] == card.uuid
-            else replace(card, uuid=names[card.uuid], known_as=card.uuid)
-            for card in self.cards
-        ]
-        reports = [
-            replace(report, slices=tuple(replace(s, card=unique(s.card, node)) for s in report.slices))
-            for report in self.slices
-        ]
-        return replace(self, cards=tuple(cards), slices=tuple(reports))
-
     def cordon(self, uuids: Collection[str]) -> "Inventory":
         """Returns a copy in which exactly the cards with these uuids are cordoned."""
         cards = [
-            card if card.cordoned == (card.uuid in uuids) else replace(card, cordoned=not card.cordoned)
+            card
+            if card.cordoned == (card.uuid in uuids)
+            else msgspec.structs.replace(card, cordoned=not card.cordoned)
             for card in self.cards
         ]
         return replace(self, cards=tuple(cards))
@@ -151,24 +134,76 @@ class Inventory:
         is left out.
         """
         fields: dict[str, object] = {"serving": self.serving, "cards": [_card_object(c) for c in self.cards]}
-        text = annotations.write_object(fields)
-        reports = _fitting(self.slices, annotations.MAX_BYTES - len(text) - len(',"slices":[]'))
-        return annotations.write_object({**fields, "slices": reports}) if reports else text
+        text = write_object(fields)
+        reports = _fitting(self.slices, MAX_BYTES - len(text) - len(',"slices":[]'))
+        return write_object({**fields, "slices": reports}) if reports else text
 
     @classmethod
     def decode(cls, text: str) -> "Inventory":
-        """The inventory in an annotation's text; unknown keys are ignored. Raises AnnotationError if malformed."""
-        fields = annotations.read_object(text, "inventory")
-        entries = fields.items("cards", most=MAX_CARDS)
-        cards = tuple(_card(Fields(entry, f"inventory: card {i}")) for i, entry in enumerate(entries))
-        if len({card.uuid for card in cards}) != len(cards):
+        """The inventory in an annotation's text; unknown keys are ignored. Raises AnnotationError if malformed.
+
+        Reports of a state that only later agents know are left out.
+        """
+        read = _READER.read(text)
+        for number, card in enumerate(read.cards):
+            if fault := _fault(card):
+                raise AnnotationError(f"inventory: cards[{number}]: {fault}")
+            _share(card)
+        if len({card.uuid for card in read.cards}) != len(read.cards):
             raise AnnotationError("inventory: two cards have the same uuid")
-        reports = fields.items("slices", most=MAX_REPORTS) if fields.has("slices") else []
-        slices = [_report(Fields(entry, f"inventory: report {i}")) for i, entry in enumerate(reports)]
-        known = tuple(report for report in slices if report is not None)
-        if len({(report.pod, report.container) for report in known}) != len(known):
+        reports = tuple(_reported(report) for report in read.slices if report.state in _STATES)
+        if len({(report.pod, report.container) for report in reports}) != len(reports):
             raise AnnotationError("inventory: two reports of one container")
-        return cls(cards, fields.flag("serving"), known)
+        return cls(read.cards, read.serving, reports)
+
+
+class _Report(msgspec.Struct, gc=False):
+    """A report as it is written: `name` is that of the pod's namespace, a slash and that of the pod."""
+
+    pod: Text
+    name: Annotated[str, Meta(min_length=1, max_length=MAX_NAME)]
+    container: Text
+    state: Text
+    slices: Slices
+    end: bool = False
+
+
+class _Inventory(msgspec.Struct, gc=False):
+    serving: bool
+    cards: Annotated[tuple[Card, ...], Meta(max_length=MAX_CARDS)]
+    slices: Annotated[tuple[_Report, ...], Meta(max_length=MAX_REPORTS)] = ()
+
+
+_READER = Reader(_Inventory, "inventory")
+_STATES = frozenset(state.value for state in SliceState)
+
+
+def _reported(report: _Report) -> ReportedSlice:
+    if fault := slices_fault(report.slices):
+        raise AnnotationError(f"inventory: container {report.container[:63]}: {fault}")
+    namespace, _, name = report.name.partition("/")
+    return ReportedSlice(
+        report.pod, namespace, name, report.container, SliceState(report.state), report.slices, report.end
+    )
+
+
+def _fault(card: Card) -> str:
+    """The reason why there can be no such card; empty if there can be."""
+    if card.core_groups * card.group_units > card.compute_units:
+        return (
+            f"{card.core_groups} core groups of {card.group_units} units do not fit {card.compute_units} compute"
+            " units"
+        )
+    if card.units > card.mem_mib:
+        return f"{card.units} memory units of {card.mem_mib} MiB"
+    return ""
+
+
+def _share(card: Card) -> None:
+    """Share texts and numbers with the other cards of its kind. A cordon is not the agent's to make."""
+    for name in ("family", "model", "hive", "mem_mib", "unit_mib"):
+        force_setattr(card, name, shared(getattr(card, name)))
+    force_setattr(card, "cordoned", False)  # noqa: FBT003
 
 
 def memory_units(inventories: Mapping[str, Inventory]) -> Mapping[str, Mapping[int, Sequence[str]]]:
@@ -220,52 +255,8 @@ def _fitting(reports: Iterable[ReportedSlice], room: int) -> list[dict[str, obje
         }
         if report.end:
             entry["end"] = True
-        room -= annotations.json_length(entry) + 1
+        room -= json_length(entry) + 1
         if room < 0:
             break
         chosen.append(entry)
     return chosen
-
-
-def _report(fields: Fields) -> ReportedSlice | None:
-    """A report, or None if it is of a state that only later agents know."""
-    state = fields.text("state")
-    if state not in {known.value for known in SliceState}:
-        return None
-    container = fields.text("container")
-    namespace, _, pod_name = fields.text("name", max_length=MAX_NAME).partition("/")
-    slices = read_slices(fields.items("slices", most=MAX_CARDS), f"inventory: container {container[:63]}")
-    end = fields.has("end") and fields.flag("end")
-    return ReportedSlice(fields.text("pod"), namespace, pod_name, container, SliceState(state), slices, end)
-
-
-def _card(fields: Fields) -> Card:
-    mem_mib, unit_count = fields.integer("memMiB", least=1), fields.integer("units", least=1)
-    card = Card(
-        uuid=fields.text("uuid"),
-        family=fields.text("family"),
-        model=fields.text("model"),
-        pci=fields.text("pci"),
-        mem_mib=mem_mib,
-        units=unit_count,
-        compute_units=fields.integer("computeUnits", least=1),
-        core_groups=fields.integer("coreGroups", least=1),
-        group_units=fields.integer("groupUnits", least=1),
-        max_slices=fields.integer("maxSlices", least=1),
-        numa=fields.integer("numa", least=-1),
-        healthy=fields.flag("healthy"),
-        unit_mib=(
-            fields.integer("memUnitMiB", least=1)
-            if fields.has("memUnitMiB")
-            else units.unit_mib(mem_mib, unit_count)  # an agent before this key
-        ),
-        hive=fields.text("hive") if fields.has("hive") else "",
-    )
-    if card.compute_units > MAX_COMPUTE_UNITS or card.core_groups * card.group_units > card.compute_units:
-        raise AnnotationError(
-            f"inventory: card {card.uuid}: {card.core_groups} core groups of {card.group_units} units"
-            f" do not fit {card.compute_units} compute units"
-        )
-    if card.units > min(card.mem_mib, MAX_UNITS):
-        raise AnnotationError(f"inventory: card {card.uuid}: {card.units} memory units of {card.mem_mib} MiB")
-    return card

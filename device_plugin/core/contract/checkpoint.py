@@ -1,28 +1,29 @@
 """The request for a checkpoint, as the annotation `vgpu.io/checkpoint` of the pod of index 0 carries it."""
 
-from dataclasses import dataclass
+import msgspec
 
-from device_plugin.core.contract import annotations
+from device_plugin.core.contract.codec import Amount, Count, Reader, write_object
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
+class Checkpoint(msgspec.Struct, frozen=True, gc=False):
     """The program is to save now, because pods of its Job are about to leave: for the record `gen` of the Job.
 
     It has time until `until`, in whole seconds since 1970, which a program compares with its own clock. `saved` is the
     number of checkpoints that the program had reported at the request: the request is answered when that number grows.
     """
 
-    gen: int
-    until: int
-    saved: int = 0
+    gen: Count
+    until: Amount
+    saved: Amount
 
     def encode(self) -> str:
         """The text of the annotation: one line of JSON."""
-        return annotations.write_object({"gen": self.gen, "until": self.until, "saved": self.saved})
+        return write_object(msgspec.to_builtins(self))
 
     @classmethod
     def decode(cls, text: str) -> "Checkpoint":
         """The request in an annotation's text; unknown keys are ignored. Raises AnnotationError if malformed."""
-        fields = annotations.read_object(text, "checkpoint")
-        return cls(fields.integer("gen", least=1), fields.integer("until"), fields.integer("saved"))
+        return _READER.read(text)
+
+
+_READER = Reader(Checkpoint, "checkpoint")

@@ -4,38 +4,47 @@ Only people read it: whether a card is cordoned stands in `vgpu.io/cordoned`.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import Annotated
 
-from device_plugin.core.contract import annotations
-from device_plugin.core.contract.annotations import MAX_CARDS, Fields
+import msgspec
+from msgspec import Meta
+
+from device_plugin.core.contract.annotations import MAX_CARDS
+from device_plugin.core.contract.codec import Reader, write_object
 from device_plugin.core.errors import AnnotationError
 
 # Most characters of a reason.
 MAX_REASON = 200
 _UNKNOWN = "-"
+_Part = Annotated[str, Meta(min_length=1, max_length=MAX_REASON)]
 
 
-@dataclass(frozen=True, slots=True)
-class CordonNote:
+class CordonNote(msgspec.Struct, frozen=True, gc=False):
     """The author, time (RFC 3339) and reason of a cordon; empty texts where they are not known."""
 
-    reason: str = ""
-    by: str = ""
-    at: str = ""
+    reason: _Part = ""
+    by: _Part = ""
+    at: _Part = ""
 
     def __str__(self) -> str:
         """`repair of a fan, by jane`."""
         return ", ".join(filter(None, (self.reason, f"by {self.by}" if self.by else "")))
 
 
+class _Notes(msgspec.Struct, gc=False):
+    cards: Annotated[Mapping[str, CordonNote], Meta(max_length=MAX_CARDS)]
+
+
+_READER = Reader(_Notes, "cordon notes")
+
+
 def read_notes(text: str) -> Mapping[str, CordonNote]:
     """The notes in an annotation's text, by the name of the card; none if the text cannot be read."""
     try:
-        fields = annotations.read_object(text, "cordon notes") if text else None
-        cards = fields.mapping("cards", most=MAX_CARDS) if fields is not None else {}
-        return {uuid: _note(Fields(entry, "cordon note")) for uuid, entry in cards.items()}
+        notes = _READER.read(text).cards if text else {}
     except AnnotationError:
         return {}
+    return {uuid: CordonNote(*map(_known, (note.reason, note.by, note.at))) for uuid, note in notes.items()}
 
 
 def write_notes(notes: Mapping[str, CordonNote]) -> str:
@@ -46,9 +55,8 @@ def write_notes(notes: Mapping[str, CordonNote]) -> str:
         uuid: {"reason": note.reason or _UNKNOWN, "by": note.by or _UNKNOWN, "at": note.at or _UNKNOWN}
         for uuid, note in sorted(notes.items())
     }
-    return annotations.write_object({"cards": cards})
+    return write_object({"cards": cards})
 
 
-def _note(fields: Fields) -> CordonNote:
-    texts = (fields.text(key, max_length=MAX_REASON) for key in ("reason", "by", "at"))
-    return CordonNote(*("" if text == _UNKNOWN else text for text in texts))
+def _known(text: str) -> str:
+    return "" if text == _UNKNOWN else text

@@ -1,11 +1,16 @@
 """Slices and grants, and the grant as the Pod annotation `vgpu.io/grant` carries it."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from operator import lt
+from typing import Annotated, Any
 
-from device_plugin.core.contract import annotations
-from device_plugin.core.contract.annotations import MAX_CARDS, MAX_COMPUTE_UNITS, Fields, checked_text
-from device_plugin.core.contract.card_names import unique
+import msgspec
+from msgspec import Meta
+from msgspec.structs import force_setattr
+
+from device_plugin.core.contract.annotations import MAX_BYTES, MAX_CARDS, MAX_COMPUTE_UNITS
+from device_plugin.core.contract.codec import Count, Reader, Text, shared, write_object
 from device_plugin.core.errors import AnnotationError
 
 MAX_CONTAINERS = 256
@@ -13,27 +18,31 @@ MAX_CONTAINERS = 256
 MAX_CONTAINER_NAME = 63
 # As many slices fit in an annotation whatever their names and core groups: one takes at most 13,000 characters.
 ALWAYS_FIT = 4
+_Core = Annotated[int, Meta(ge=0, lt=MAX_COMPUTE_UNITS)]
+_ContainerName = Annotated[str, Meta(min_length=1, max_length=MAX_CONTAINER_NAME)]
 
 
-@dataclass(frozen=True, slots=True)
-class Slice:
+class Slice(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """A part of one card: `mem_mib` MiB and the core groups `cores`, ascending.
 
     `percent` is the percent of the card that was asked for; 0 if memory or core groups were.
     """
 
-    card: str
-    mem_mib: int
-    cores: tuple[int, ...]
-    percent: int = 0
+    card: Text
+    mem_mib: Count = msgspec.field(name="memMiB")
+    cores: Annotated[tuple[_Core, ...], Meta(min_length=1, max_length=MAX_COMPUTE_UNITS)]
+    percent: Count = 0
 
 
-@dataclass(frozen=True, slots=True)
-class CardSize:
+Slices = Annotated[tuple[Slice, ...], Meta(min_length=1, max_length=MAX_CARDS)]
+"""The slices of one container."""
+
+
+class CardSize(msgspec.Struct, frozen=True, gc=False):
     """The memory of a card and its largest number of slices, at the time of a grant."""
 
-    mem_mib: int
-    max_slices: int
+    mem_mib: Count = msgspec.field(name="memMiB")
+    max_slices: Count = msgspec.field(name="maxSlices")
 
 
 def largest(sizes: Iterable[CardSize | None]) -> CardSize:
@@ -42,38 +51,24 @@ def largest(sizes: Iterable[CardSize | None]) -> CardSize:
     return CardSize(max(size.mem_mib for size in known), max(size.max_slices for size in known))
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
+class Grant(msgspec.Struct, frozen=True, gc=False):
     """The slices that a pod was given, by container.
 
     `pod` is the pod's UID. A container holds one slice, or several when it asked for several whole cards. `cards` are
     the sizes, by uuid, of its cards at the time of the grant: a card may report less later, and then the grant is not a
-    conflict. Grants written by earlier versions have no sizes.
+    conflict. A grant whose writer did not know the sizes has none.
     """
 
-    pod: str
-    node: str
-    containers: Mapping[str, tuple[Slice, ...]]
-    gen: int = 1
-    cards: Mapping[str, CardSize] = field(default_factory=dict)
+    pod: Text
+    node: Text
+    containers: Annotated[Mapping[_ContainerName, Slices], Meta(min_length=1, max_length=MAX_CONTAINERS)]
+    gen: Count = 1
+    cards: Annotated[Mapping[Text, CardSize], Meta(max_length=MAX_CARDS)] = {}
 
     def slices(self) -> Iterator[Slice]:
         """Every slice of every container, in the order of the containers' names."""
         for name in sorted(self.containers):
             yield from self.containers[name]
-
-    def renamed(self, names: Mapping[str, str]) -> "Grant":
-        """The grant with its cards renamed: `names` maps old names to new ones."""
-        if not names:
-            return self
-        return replace(
-            self,
-            containers={
-                container: tuple(replace(s, card=names.get(s.card, s.card)) for s in slices)
-                for container, slices in self.containers.items()
-            },
-            cards={names.get(uuid, uuid): size for uuid, size in self.cards.items()},
-        )
 
     @property
     def too_long(self) -> int:
@@ -84,16 +79,13 @@ class Grant:
         if len(list(self.slices())) <= ALWAYS_FIT:
             return 0
         length = len(self.encode())
-        return length if length > annotations.MAX_BYTES else 0
+        return length if length > MAX_BYTES else 0
 
     def encode(self) -> str:
         """The text of the annotation: one line of JSON, keys in a fixed order."""
         containers = {name: slice_objects(slices) for name, slices in sorted(self.containers.items())}
-        cards = {
-            uuid: {"memMiB": size.mem_mib, "maxSlices": size.max_slices}
-            for uuid, size in sorted(self.cards.items())
-        }
-        return annotations.write_object({
+        cards = msgspec.to_builtins(dict(sorted(self.cards.items())))
+        return write_object({
             "gen": self.gen, "pod": self.pod, "node": self.node, "containers": containers,
             **({"cards": cards} if cards else {}),
         })  # fmt: skip
@@ -104,37 +96,28 @@ class Grant:
 
         The caller checks that the UID is the pod's, that the card exists, and that the slice is free.
         """
-        fields = annotations.read_object(text, "grant")
-        entries = fields.mapping("containers", most=MAX_CONTAINERS)
-        if not entries:
-            raise AnnotationError("grant: no container holds a slice")
-        for name in entries:
-            checked_text(name, "grant: the name of a container", max_length=MAX_CONTAINER_NAME)
-        node = fields.text("node")
-        grant = cls(
-            pod=fields.text("pod"),
-            node=node,
-            containers={
-                name: read_slices(value, f"grant: container {name}", node) for name, value in entries.items()
-            },
-            gen=fields.integer("gen", least=1),
-            cards=_sizes(fields, node),
-        )
-        held = [(s.card, core) for s in grant.slices() for core in s.cores] if len(entries) > 1 else []
-        if len(held) != len(set(held)):
-            raise AnnotationError("grant: two containers hold the same core group")
+        grant = _READER.read(text)
+        for name, slices in grant.containers.items():
+            if fault := slices_fault(slices):
+                raise AnnotationError(f"grant: container {name}: {fault}")
+        if len(grant.containers) > 1:
+            held = [(s.card, core) for s in grant.slices() for core in s.cores]
+            if len(held) != len(set(held)):
+                raise AnnotationError("grant: two containers hold the same core group")
+        force_setattr(grant, "cards", {uuid: shared(size) for uuid, size in grant.cards.items()})
         return grant
 
 
-def own_grant(
-    text: str, pod: str, node: str, containers: Collection[str], decode: Callable[[str], Grant] = Grant.decode
-) -> Grant:
+_READER = Reader(Grant, "grant", required=["gen"])
+
+
+def own_grant(text: str, pod: str, node: str, containers: Collection[str]) -> Grant:
     """The grant in the annotation of the pod with this UID, on this node, with these containers.
 
-    `decode` reads the annotation; it returns and raises what Grant.decode does. Raises AnnotationError if the grant
-    cannot be this pod's: malformed, written for another pod or node, or naming a container that the pod does not have.
+    Raises AnnotationError if the grant cannot be this pod's: malformed, written for another pod or node, or naming a
+    container that the pod does not have.
     """
-    grant = decode(text)
+    grant = Grant.decode(text)
     if grant.pod != pod:
         raise AnnotationError(f"grant: written for pod {grant.pod[:63]}, found on {pod}: void")
     if grant.node != node:
@@ -144,29 +127,27 @@ def own_grant(
     return grant
 
 
-def _sizes(fields: Fields, node: str) -> Mapping[str, CardSize]:
-    if not fields.has("cards"):
-        return {}
-    sizes = {}
-    for uuid, value in fields.mapping("cards", most=MAX_CARDS).items():
-        size = Fields(value, f"grant: card {checked_text(uuid, 'grant: the uuid of a card')}")
-        sizes[unique(uuid, node)] = CardSize(
-            size.integer("memMiB", least=1), size.integer("maxSlices", least=1)
-        )
-    return sizes
-
-
-def slice_objects(slices: Sequence[Slice]) -> list[dict[str, object]]:
+def slice_objects(slices: Sequence[Slice]) -> list[dict[str, Any]]:
     """One container's slices as JSON objects, for every annotation that carries slices."""
-    return [
-        {
-            "card": s.card,
-            "memMiB": s.mem_mib,
-            "cores": list(s.cores),
-            **({"percent": s.percent} if s.percent else {}),
-        }
-        for s in slices
-    ]
+    found: list[dict[str, Any]] = msgspec.to_builtins(slices)
+    return found
+
+
+def slices_fault(slices: Sequence[Slice]) -> str:
+    """The reason why one container cannot hold these slices, which were read; empty if it can."""
+    for each in slices:
+        if (cores := _ascending(each.cores)) is None:
+            return "cores must be distinct and ascending"
+        force_setattr(each, "cores", cores)
+    if len(slices) > 1 and len({each.card for each in slices}) != len(slices):
+        return "two slices of one card"
+    return ""
+
+
+@lru_cache(4096)
+def _ascending(cores: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The first of equal tuples, as most slices of a cluster have one of few; None if they are not ascending."""
+    return cores if all(map(lt, cores, cores[1:])) else None
 
 
 def ranges(ids: Iterable[int]) -> str:
@@ -178,29 +159,3 @@ def ranges(ids: Iterable[int]) -> str:
         else:
             runs.append([i, i])
     return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
-
-
-def read_slices(value: object, where: str, node: str = "") -> tuple[Slice, ...]:
-    """One container's slices from JSON. Raises AnnotationError, which begins with `where`.
-
-    With `node`, its cards get the names that they have in the cluster: what an older agent or allocator wrote may have
-    others (see card_names).
-    """
-    if not isinstance(value, list) or not 0 < len(value) <= MAX_CARDS:
-        raise AnnotationError(f"{where}: expected a list of 1 to {MAX_CARDS} slices")
-    slices = tuple(_slice(Fields(entry, where), where, node) for entry in value)
-    if len({s.card for s in slices}) != len(slices):
-        raise AnnotationError(f"{where}: two slices of one card")
-    return slices
-
-
-def _slice(fields: Fields, where: str, node: str) -> Slice:
-    raw = fields.items("cores", most=MAX_COMPUTE_UNITS)
-    # A leader reads tens of thousands of grants before its first decision: whole lists are checked at once.
-    if {*map(type, raw)} != {int} or sorted(set(raw)) != raw or raw[0] < 0 or raw[-1] >= MAX_COMPUTE_UNITS:
-        raise AnnotationError(
-            f"{where}: cores must be integers, distinct, ascending and from 0 to below {MAX_COMPUTE_UNITS}"
-        )
-    card = fields.text("card")
-    percent = fields.integer("percent", least=1) if fields.has("percent") else 0
-    return Slice(unique(card, node) if node else card, fields.integer("memMiB", least=1), tuple(raw), percent)

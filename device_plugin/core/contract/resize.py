@@ -13,9 +13,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import accumulate, takewhile
+from typing import Annotated
 
-from device_plugin.core.contract import annotations
-from device_plugin.core.contract.annotations import MAX_COMPUTE_UNITS, Fields
+import msgspec
+from msgspec import Meta
+
+from device_plugin.core.contract.annotations import MAX_COMPUTE_UNITS, MAX_INT
+from device_plugin.core.contract.codec import Amount, Count, Reader, Text, json_length, write_object
 from device_plugin.core.contract.grants import MAX_CONTAINERS, Grant, Slice
 from device_plugin.core.errors import AnnotationError
 from device_plugin.core.jobs.job import JobKey
@@ -100,22 +104,22 @@ class Resize:
             "until": api_time(self.until), "applied": self.applied,
         }  # fmt: skip
         if self.attained >= 1:
-            fields["attained"] = min(int(self.attained), annotations.MAX_INT)
+            fields["attained"] = min(int(self.attained), MAX_INT)
         fields |= self._before()
         if self.beneficiary is not None:
             fields |= {"for": "/".join(self.beneficiary), "replicas": self.replicas}
             fields |= {"priority": self.priority} if self.priority else {}
         if self.grants:
             leaving = [_grant_object(grant) for grant in self.grants]
-            room = MAX_RECORD - len(annotations.write_object({**fields, "grants": []}))
+            room = MAX_RECORD - len(write_object({**fields, "grants": []}))
             # One character more for the comma.
-            ends = accumulate(annotations.json_length(grant) + 1 for grant in leaving)
+            ends = accumulate(json_length(grant) + 1 for grant in leaving)
             cores = accumulate(sum(len(s.cores) for s in grant.slices()) for grant in self.grants)
             fitting = takewhile(
                 lambda sums: sums[0] <= room and sums[1] <= MAX_CORES, zip(ends, cores, strict=True)
             )
             fields["grants"] = leaving[: len(list(fitting))]
-        return annotations.write_object(fields)
+        return write_object(fields)
 
     def _before(self) -> Mapping[str, object]:
         """The fields about what came before, without those that say nothing."""
@@ -124,7 +128,7 @@ class Resize:
             "unsaved": self.unsaved,
             "refusals": self.refusals,
             "refusal": self.refusal,
-            "stoppedFor": min(int(self.stopped_for), annotations.MAX_INT),
+            "stoppedFor": min(int(self.stopped_for), MAX_INT),
         }
         if self.spared_until:
             fields["sparedUntil"] = api_time(self.spared_until)
@@ -137,41 +141,82 @@ class Resize:
         Without `grants` it has none, and they are not checked: most of the time is theirs, up to 3 ms. The caller
         checks that the pods are the Job's, and that they hold the slices.
         """
-        if len(text) > MAX_RECORD:
-            raise AnnotationError(f"resize: {len(text)} characters long, at most {MAX_RECORD} are read")
-        fields = annotations.read_object(text, "resize")
-        beneficiary = fields.has("for")
+        read = _RECORD.read(text)
         return cls(
-            gen=fields.integer("gen", least=1),
-            before=fields.integer("from"),
-            after=fields.integer("to"),
-            asked=_read(fields, "asked"),
-            until=_read(fields, "until"),
-            beneficiary=_job(fields.text("for", max_length=317)) if beneficiary else None,
-            replicas=fields.integer("replicas") if beneficiary else 0,
-            priority=_priority(fields) if beneficiary else 0,
-            applied=fields.flag("applied"),
-            grants=_leaving(fields) if grants else (),
-            attained=float(fields.integer("attained")) if fields.has("attained") else 0.0,
-            author_width=fields.integer("authorWidth") if fields.has("authorWidth") else 0,
-            unsaved=fields.integer("unsaved") if fields.has("unsaved") else 0,
-            spared_until=_read(fields, "sparedUntil") if fields.has("sparedUntil") else 0.0,
-            refusals=fields.integer("refusals") if fields.has("refusals") else 0,
-            refusal=fields.text("refusal", max_length=MAX_REFUSAL) if fields.has("refusal") else "",
-            stopped_for=float(fields.integer("stoppedFor")) if fields.has("stoppedFor") else 0.0,
+            gen=read.gen,
+            before=read.before,
+            after=read.after,
+            asked=_seconds("asked", read.asked),
+            until=_seconds("until", read.until),
+            beneficiary=_job(read.beneficiary) if read.beneficiary else None,
+            replicas=read.replicas if read.beneficiary else 0,
+            priority=read.priority if read.beneficiary else 0,
+            applied=read.applied,
+            grants=_leaving(text) if grants else (),
+            attained=float(read.attained),
+            author_width=read.author_width,
+            unsaved=read.unsaved,
+            spared_until=_seconds("sparedUntil", read.spared_until) if read.spared_until else 0.0,
+            refusals=read.refusals,
+            refusal=read.refusal,
+            stopped_for=float(read.stopped_for),
         )
 
 
-def _priority(fields: Fields) -> int:
-    return fields.integer("priority", least=-annotations.MAX_INT) if fields.has("priority") else 0
+_Time = Annotated[str, Meta(min_length=1, max_length=20)]
 
 
-def _leaving(fields: Fields) -> Sequence[Grant]:
+class _Record(msgspec.Struct, gc=False):
+    """A record as it is written, without its grants: a key is missing where it says nothing."""
+
+    gen: Count
+    before: Amount = msgspec.field(name="from")
+    after: Amount = msgspec.field(name="to")
+    asked: _Time
+    until: _Time
+    applied: bool
+    beneficiary: Annotated[str, Meta(min_length=1, max_length=317)] = msgspec.field(default="", name="for")
+    replicas: Amount = 0
+    priority: Annotated[int, Meta(ge=-MAX_INT, le=MAX_INT)] = 0
+    attained: Amount = 0
+    author_width: Amount = msgspec.field(default=0, name="authorWidth")
+    unsaved: Amount = 0
+    spared_until: _Time = msgspec.field(default="", name="sparedUntil")
+    refusals: Amount = 0
+    refusal: Annotated[str, Meta(min_length=1, max_length=MAX_REFUSAL)] = ""
+    stopped_for: Amount = msgspec.field(default=0, name="stoppedFor")
+
+
+class _Slice(msgspec.Struct, gc=False):
+    """A slice as it is written: its core groups as `0,2-4`."""
+
+    card: Text
+    mem_mib: Count = msgspec.field(name="memMiB")
+    cores: Annotated[str, Meta(min_length=1, max_length=_CORES_LENGTH)]
+
+
+class _Leaving(msgspec.Struct, gc=False):
+    """The slices of a pod that is to leave."""
+
+    pod: Text
+    node: Text
+    slices: Annotated[tuple[_Slice, ...], Meta(min_length=1, max_length=MAX_CONTAINERS)]
+
+
+class _AllLeaving(msgspec.Struct, gc=False):
+    grants: tuple[_Leaving, ...] = ()
+
+
+_RECORD = Reader(_Record, "resize", longest=MAX_RECORD)
+_LEAVING = Reader(_AllLeaving, "resize", longest=MAX_RECORD)
+
+
+def _leaving(text: str) -> Sequence[Grant]:
     grants, cores = list[Grant](), 0
-    # The text is bounded already, and each grant has at least 40 characters.
-    for each in fields.items("grants", most=MAX_RECORD) if fields.has("grants") else ():
-        grants.append(_grant(Fields(each, "resize: grant")))
-        cores += sum(len(s.cores) for s in grants[-1].slices())
+    for each in _LEAVING.read(text).grants:
+        slices = tuple(Slice(s.card, s.mem_mib, _cores(s.cores)) for s in each.slices)
+        grants.append(Grant(each.pod, each.node, {CONTAINER: slices}))
+        cores += sum(len(s.cores) for s in slices)
         if cores > MAX_CORES:
             raise AnnotationError(f"resize: more than {MAX_CORES} core groups")
     if len({grant.pod for grant in grants}) != len(grants):
@@ -184,10 +229,9 @@ def api_time(time: float) -> str:
     return datetime.fromtimestamp(time, UTC).strftime(_TIME)
 
 
-def _read(fields: Fields, key: str) -> float:
-    text = fields.text(key, max_length=20)
+def _seconds(key: str, text: str) -> float:
     if not _TIMES.fullmatch(text):
-        raise AnnotationError(f"resize: {key} must be a time such as 2026-11-21T08:00:00Z")
+        raise AnnotationError(f"resize: {key}: expected a time such as 2026-11-21T08:00:00Z")
     try:
         return datetime.strptime(text, _TIME).replace(tzinfo=UTC).timestamp()
     except ValueError as error:
@@ -204,19 +248,6 @@ def _job(text: str) -> JobKey:
 def _grant_object(grant: Grant) -> dict[str, object]:
     slices = [{"card": s.card, "memMiB": s.mem_mib, "cores": _runs(s.cores)} for s in grant.slices()]
     return {"pod": grant.pod, "node": grant.node, "slices": slices}
-
-
-def _grant(fields: Fields) -> Grant:
-    entries = fields.items("slices", most=MAX_CONTAINERS)
-    if not entries:
-        raise AnnotationError("resize: grant: slices must not be empty")
-    slices = tuple(_slice(Fields(entry, "resize: slice")) for entry in entries)
-    return Grant(fields.text("pod"), fields.text("node"), {CONTAINER: slices})
-
-
-def _slice(fields: Fields) -> Slice:
-    cores = _cores(fields.text("cores", max_length=_CORES_LENGTH))
-    return Slice(fields.text("card"), fields.integer("memMiB", least=1), cores)
 
 
 def _runs(cores: Iterable[int]) -> str:

@@ -9,6 +9,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+import msgspec
+
 from device_plugin.core.contract.grants import Grant
 from device_plugin.core.jobs.job import JobKey
 from device_plugin.core.jobs.promise import kept
@@ -70,7 +72,8 @@ class Fork:
         """Hold a replica of the job where it was found to fit the last time, if it still does."""
         if last is None or last[0] != job.spec.request:
             return None
-        grant, nodes = replace(last[1], pod=self._name(job)), self._nodes.allowed(job.spec.nodes)
+        grant = msgspec.structs.replace(last[1], pod=self._name(job))
+        nodes = self._nodes.allowed(job.spec.nodes)
         if (nodes is not None and grant.node not in nodes) or not _fits(self.ledger, grant, job.spec.request):
             return None
         self.ledger.hold(grant, job.spec.request.host)
@@ -105,7 +108,8 @@ class Fork:
         left = kept(promised.grant.slices(), taken, {card.card.uuid: card for card in node.cards})
         if left:
             containers = dict.fromkeys(promised.grant.containers, left)
-            self.ledger.put(replace(promised, grant=replace(promised.grant, containers=containers)))
+            rest = msgspec.structs.replace(promised.grant, containers=containers)
+            self.ledger.put(replace(promised, grant=rest))
 
     def take_together(self, wanted: Iterable[tuple[Managed, int]], *, keep: bool = True) -> bool:
         """Hold this number of further replicas of each of the jobs, all or none.

@@ -22,7 +22,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from math import ceil
 
-from device_plugin.core.contract.annotations import write_object
+from device_plugin.core.contract.codec import write_object
 from device_plugin.core.jobs.pools import MOST_POOLS
 from device_plugin.kube.api import Api, Ref
 from device_plugin.kube.errors import ApiError

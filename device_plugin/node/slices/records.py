@@ -5,17 +5,20 @@ lie in the same folder. To forget a container is to remove its folder: there is 
 """
 
 import contextlib
-import json
 import logging
 import shutil
 import threading
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from device_plugin.core.contract.annotations import MAX_CARDS, VERSION, Fields, checked_int
-from device_plugin.core.contract.card_names import unique
-from device_plugin.core.contract.grants import Slice, read_slices, slice_objects
+import msgspec
+from msgspec import Meta
+
+from device_plugin.core.contract.annotations import MAX_CARDS
+from device_plugin.core.contract.codec import Amount, Reader, Text, write_object
+from device_plugin.core.contract.grants import Slices, slices_fault
 from device_plugin.core.errors import AnnotationError
 from device_plugin.kube.api import Ref
 from vgpu_runtime import config
@@ -24,23 +27,26 @@ log = logging.getLogger(__name__)
 
 RECORD = "record.json"
 CONFIG = "vgpu.conf"
+# Most characters of a record: more than 64 whole cards and 4,096 tickets of each resource take.
+MAX_RECORD = 4 * 1024 * 1024
+# Most resources of which a container has names and tickets.
+MOST_RESOURCES = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(msgspec.Struct, frozen=True, gc=False):
     """A container that holds slices. `names` are its CDI names by resource, `tickets` its tickets by resource.
 
     `vendor_ids` are the ids of its slices by card uuid, on cards whose vendor gives out any.
     """
 
-    pod: str
-    namespace: str
-    pod_name: str
-    container: str
-    slices: tuple[Slice, ...]
-    names: Mapping[str, str]
-    tickets: Mapping[str, tuple[str, ...]]
-    vendor_ids: Mapping[str, int]
+    pod: Text
+    namespace: Text
+    pod_name: Text = msgspec.field(name="podName")
+    container: Text
+    slices: Slices
+    names: Annotated[Mapping[str, str], Meta(max_length=MOST_RESOURCES)]
+    tickets: Annotated[Mapping[str, tuple[str, ...]], Meta(max_length=MOST_RESOURCES)]
+    vendor_ids: Annotated[Mapping[str, Amount], Meta(max_length=MAX_CARDS)] = msgspec.field(name="vendorIds")
 
     @property
     def key(self) -> tuple[str, str]:
@@ -66,10 +72,9 @@ class Damaged:
 
 
 class Records:
-    """All records of `node`, in memory and on disk. Safe from any thread."""
+    """All records of the node, in memory and on disk. Safe from any thread."""
 
-    def __init__(self, state: Path, node: str) -> None:
-        self._node = node
+    def __init__(self, state: Path) -> None:
         self._root = state / "slices"
         self._lock = threading.Lock()
         self._records: dict[tuple[str, str], Record] = {}
@@ -86,11 +91,11 @@ class Records:
         for folder in sorted(self._root.glob("*/*")):
             key = folder.parent.name, folder.name
             try:
-                record = _decode((folder / RECORD).read_text(encoding="utf-8"), self._node)
+                record = _decode((folder / RECORD).read_text(encoding="utf-8"))
                 if record.key != key:
                     raise AnnotationError(f"record: of container {record.container} of pod {record.pod}")
                 self._records[key] = record
-            except (OSError, ValueError, RecursionError, AnnotationError) as error:
+            except (OSError, UnicodeDecodeError, AnnotationError) as error:
                 if isinstance(error, FileNotFoundError) and not (folder / CONFIG).exists():
                     log.warning("removing %s: it has no record", folder)
                     self._remove(folder)
@@ -121,7 +126,7 @@ class Records:
         """Store a container's record: on disk first, atomically."""
         folder = self.folder(*record.key)
         folder.mkdir(parents=True, exist_ok=True)
-        write_file(folder / RECORD, _encode(record))
+        write_file(folder / RECORD, write_object(msgspec.to_builtins(record)))
         with self._lock:
             self._records[record.key] = record
             self._damaged.pop(record.key, None)
@@ -137,7 +142,7 @@ class Records:
         """The cards of the config that lies next to a record; None if that cannot be read either."""
         try:
             text = (folder / CONFIG).read_text(encoding="utf-8")
-            return frozenset(unique(uuid, self._node) for uuid in config.card_uuids(text))
+            return frozenset(config.card_uuids(text))
         except (OSError, ValueError):  # ConfigError and UnicodeDecodeError among them
             return None
 
@@ -179,51 +184,12 @@ def write_file(path: Path, text: str, aside: Path | None = None) -> None:
     temporary.replace(path)
 
 
-def _encode(record: Record) -> str:
-    body = {
-        "v": VERSION,
-        "pod": record.pod,
-        "namespace": record.namespace,
-        "podName": record.pod_name,
-        "container": record.container,
-        "slices": slice_objects(record.slices),
-        "names": dict(record.names),
-        "tickets": {name: list(ids) for name, ids in record.tickets.items()},
-        "vendorIds": dict(record.vendor_ids),
-    }
-    return json.dumps(body)
+_READER = Reader(Record, "record", longest=MAX_RECORD)
 
 
-def _decode(text: str, node: str) -> Record:
-    """The record in `text`. Raises ValueError or AnnotationError, and nothing else, if it is damaged."""
-    fields = Fields(json.loads(text), "record")
-    version = fields.integer("v", least=1)
-    if version != VERSION:
-        raise AnnotationError(f"record: version {version}, this program reads version {VERSION}")
-    tickets = fields.mapping("tickets", most=16)
-    return Record(
-        pod=fields.text("pod"),
-        namespace=fields.text("namespace"),
-        pod_name=fields.text("podName"),
-        container=fields.text("container"),
-        slices=read_slices(fields.items("slices", most=MAX_CARDS), "record", node),
-        names=_texts(fields.mapping("names", most=16), "names"),
-        tickets={name: _ticket_ids(ids) for name, ids in tickets.items()},
-        vendor_ids={
-            unique(card, node): checked_int(number, "record: vendorIds", least=0)
-            for card, number in fields.mapping("vendorIds", most=MAX_CARDS).items()
-        },
-    )
-
-
-def _texts(values: Mapping[str, object], key: str) -> dict[str, str]:
-    found = {name: value for name, value in values.items() if isinstance(value, str)}
-    if len(found) != len(values):
-        raise AnnotationError(f"record: {key} must be texts")
-    return found
-
-
-def _ticket_ids(value: object) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(ticket, str) for ticket in value):
-        raise AnnotationError("record: tickets must be lists of texts")
-    return tuple(value)
+def _decode(text: str) -> Record:
+    """The record in `text`. Raises AnnotationError if it is damaged."""
+    record = _READER.read(text)
+    if fault := slices_fault(record.slices):
+        raise AnnotationError(f"record: {fault}")
+    return record

@@ -7,7 +7,8 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from device_plugin.core.contract.cards import Card, ReportedSlice, SliceState
 from device_plugin.node.checks.covered import CoveredSlices

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
+
 from device_plugin.core.contract.cards import Card
 from device_plugin.core.enforcement import Enforcement
 from device_plugin.node.vendors.port import Vendor
@@ -25,4 +27,4 @@ class LocalCard:
 
     def unhealthy(self, fault: str) -> "LocalCard":
         """A copy, marked unhealthy."""
-        return replace(self, card=replace(self.card, healthy=False), fault=fault)
+        return replace(self, card=msgspec.structs.replace(self.card, healthy=False), fault=fault)

@@ -3,6 +3,7 @@
 import random
 from dataclasses import replace
 
+import msgspec
 import pytest
 from pytest_mock import MockerFixture
 
@@ -38,7 +39,7 @@ def _random_pod(rng: random.Random, name: str) -> Pod:
 def _changed(rng: random.Random, shown: Inventory) -> Inventory:
     cards = list(shown.cards)
     number = rng.randrange(len(cards))
-    cards[number] = replace(cards[number], healthy=not cards[number].healthy)
+    cards[number] = msgspec.structs.replace(cards[number], healthy=not cards[number].healthy)
     return Inventory(tuple(cards), serving=rng.random() < 0.9)
 
 
@@ -124,7 +125,7 @@ def test_what_no_card_could_take_is_decided_again_only_when_an_inventory_changed
         world.api.end(made)
         assert [dict(one.filter(waiting, nodes).hopeless) for waiting in (large, other)] == before
     assert decided.call_count == 0
-    world.node("n2", Inventory((replace(card("n2-0", mem_mib=65520), model="none"),)))
+    world.node("n2", Inventory((msgspec.structs.replace(card("n2-0", mem_mib=65520), model="none"),)))
     one.view.node_news.see(world.api.by_node["n2"])
     assert [one.ask(waiting, *nodes) for waiting in (large, other)] == ["n2", "n2"]
 

@@ -5,6 +5,7 @@ import time
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
@@ -169,12 +170,12 @@ NOWHERE = {"namespaceSelector": {"matchLabels": {"no": "namespace"}}}
 WITHOUT_NAMES = tuple(name for name in checks.POLICIES if name != "vgpu-names")
 SICK = Inventory((card("n1-0", healthy=False),))
 SMALL = Inventory((card("n1-0", mem_mib=8 * 1024 - 16),))
-FEW_GROUPS = Inventory((replace(card("n1-0"), core_groups=30, compute_units=30),))
+FEW_GROUPS = Inventory((msgspec.structs.replace(card("n1-0"), core_groups=30, compute_units=30),))
 COVERED = replace(
     inventory("n1"),
     slices=(ReportedSlice("u", "default", "p", "main", SliceState.COVERED, HELD.containers["main"]),),
 )
-UNIT = Inventory((replace(card("n2-0"), units=32, unit_mib=512),))
+UNIT = Inventory((msgspec.structs.replace(card("n2-0"), units=32, unit_mib=512),))
 NOTICE = {"involvedObject": {"name": "n2"}, "message": "cdiDir cannot be written", "lastTimestamp": "2"}
 WARNING = {"status": {"typeChecking": {"expressionWarnings": [{"warning": "undefined field x"}]}}}
 

@@ -1,15 +1,12 @@
 """Names of cards: unique in the cluster, stable, and short enough for every text that carries them."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from device_plugin.core.contract.card_names import unique
-from device_plugin.core.contract.cards import Inventory, ReportedSlice, SliceState
-from device_plugin.core.contract.grants import CardSize, Grant, Slice
-from device_plugin.core.errors import AnnotationError
+from device_plugin.core.contract.cards import Inventory
+from device_plugin.core.contract.grants import Grant, Slice
 from device_plugin.core.pods import Node
 from tests.builders.cards import card
 from vgpu_runtime.config import CardLimit, SliceConfig, render
@@ -58,42 +55,3 @@ def test_long_node_names_that_begin_alike_differ() -> None:
     first, second = (unique("GPU-0000:19:00.0", f"{'a' * 200}{end}") for end in "bc")
     assert first != second
     assert len(first) == len(second) == 4 + 63 + 1 + 12
-
-
-OLD, NEW = "GPU-0000:19:00.0", "GPU-n1-0000:19:00.0"
-
-
-@pytest.mark.parametrize(("published", "known_as"), [(OLD, OLD), (NEW, "")])
-@pytest.mark.parametrize("cordoned", [OLD, NEW])
-def test_inventory_and_cordon_of_any_agent_and_command_name_the_same_card(
-    published: str, known_as: str, cordoned: str
-) -> None:
-    node = Node("n1", Inventory((card(published), card("GPU-1122334455000001"))).encode(), cordoned=cordoned)
-    shared = node.shared()
-    assert shared is not None
-    assert [(c.uuid, c.known_as, c.cordoned) for c in shared.cards] == [
-        (NEW, known_as, True), ("GPU-1122334455000001", "", False),
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize("published", [OLD, NEW])
-def test_a_report_of_any_agent_names_the_same_card(published: str) -> None:
-    held = Slice(published, 1023, (0,))
-    report = ReportedSlice("uid", "default", "gone", "main", SliceState.OUTLIVING, (held,))
-    shared = Node("n1", Inventory((card(published),), slices=(report,)).encode()).shared()
-    assert shared is not None
-    assert shared.slices == (replace(report, slices=(replace(held, card=NEW),)),)
-
-
-def test_a_grant_under_the_old_name_is_one_of_the_same_card() -> None:
-    held = Grant("uid", "n1", {"main": (Slice(NEW, 8184, (0, 1)),)}, cards={NEW: CardSize(16368, 4)})
-    assert NEW not in held.renamed({NEW: OLD}).encode()
-    assert Grant.decode(held.renamed({NEW: OLD}).encode()) == held
-    assert (
-        Grant.decode(replace(held, node="n2").renamed({NEW: OLD}).encode()).containers["main"][0].card != NEW
-    )
-
-
-def test_an_inventory_in_which_two_cards_would_have_one_name_is_refused() -> None:
-    with pytest.raises(AnnotationError, match="the same uuid"):
-        Node("n1", Inventory((card(OLD), card(NEW))).encode()).shared()

@@ -1,9 +1,9 @@
 """Which nodes are one pool, and which pools jobs fit."""
 
 import random
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from device_plugin.core.contract.annotations import POOL, RESTRICTED_POOL
 from device_plugin.core.contract.cards import Inventory

@@ -1,9 +1,9 @@
 """Cards that are near each other, for slices of several cards of one node."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from device_plugin.core.contract.cards import Inventory
 from device_plugin.core.contract.grants import Grant, Slice

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import combinations
 
+import msgspec
 import pytest
 
 from device_plugin.core.contract.cards import Card, Inventory
@@ -27,7 +28,7 @@ def mixed_card(rng: random.Random, uuid: str) -> Card:
     slices, model = rng.choice([1, 2, 4]), rng.choice("XY")
     healthy = rng.random() < 0.9
     return Card(
-        uuid, rng.choice(FAMILIES), model, "0", mem_mib, units, groups, groups, 1, slices, healthy=healthy
+        uuid, rng.choice(FAMILIES), model, "0", mem_mib, units, groups, groups, 1, slices, -1, healthy=healthy
     )
 
 
@@ -141,7 +142,9 @@ def assert_obeys(grant: Grant, request: PodRequest, known: Inventory) -> None:
 def changed(rng: random.Random, name: str, known: Inventory) -> Inventory:
     kind = rng.random()
     if kind < 0.4:
-        return replace(known, cards=tuple(replace(c, healthy=rng.random() < 0.9) for c in known.cards))
+        return replace(
+            known, cards=tuple(msgspec.structs.replace(c, healthy=rng.random() < 0.9) for c in known.cards)
+        )
     if kind < 0.7:
         return replace(known, serving=not known.serving)
     if kind < 0.9:

@@ -5,9 +5,9 @@
 
 import os
 import random
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from device_plugin.core.contract import masks
 from device_plugin.core.contract.cards import Card, Inventory
@@ -39,6 +39,8 @@ def card(shape: SimCard) -> tuple[Card, int]:
         groups,
         per_group,
         MAX_SLICES,
+        numa=-1,
+        healthy=True,
     )
     return made, groups
 

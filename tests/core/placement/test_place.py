@@ -1,9 +1,9 @@
 """place(): the right card, all or nothing, and a refusal that helps."""
 
 import itertools
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from pytest_mock import MockerFixture
 
 from device_plugin.core.contract.annotations import MAX_INT

@@ -12,7 +12,10 @@ from hack.bench.workload import FAMILY, BenchNode, BenchPod, BenchWorkload
 
 
 def node(name: str, cards: int, cpu: int = 64_000) -> BenchNode:
-    made = [Card(f"{name}-{i}", FAMILY, "T4", "", 1000, 1000, 1, 1, 1, 1000) for i in range(cards)]
+    made = [
+        Card(f"{name}-{i}", FAMILY, "T4", "", 1000, 1000, 1, 1, 1, 1000, -1, healthy=True)
+        for i in range(cards)
+    ]
     return BenchNode(name, HostAmounts(cpu, 1000), Inventory(tuple(made)))
 
 

@@ -627,7 +627,7 @@ def test_the_user_wins() -> None:
 
 def test_each_record_has_a_greater_number_and_a_later_time() -> None:
     old = resize(0, 4, gen=7, asked=NOW + 50, until=NOW, applied=True)
-    a = replace(managed(job("a", 4), record=old), checkpoint=Checkpoint(gen=9, until=0))
+    a = replace(managed(job("a", 4), record=old), checkpoint=Checkpoint(gen=9, until=0, saved=0))
     (write,) = due(a, managed(waiting("b", 1)), steps=[Scale(A, 4, 2, B), Admit(B, 1)]).values()
     assert write.record is not None
     assert (write.record.gen, write.record.asked) == (10, NOW + 51)

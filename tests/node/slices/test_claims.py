@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from device_plugin.core.contract.grants import Slice
@@ -83,7 +84,7 @@ def test_other_tickets_are_not_remembered(parts: Parts) -> None:
 
 def test_two_pods_of_one_name_are_not_told_apart_by_guessing(parts: Parts) -> None:
     (record,) = parts.records.all()
-    parts.records.put(replace(record, pod="uid-another"))
+    parts.records.put(msgspec.structs.replace(record, pod="uid-another"))
     refused(parts)
 
 
@@ -94,7 +95,7 @@ def test_a_container_that_never_got_its_files_is_not_remembered(parts: Parts) ->
 
 def test_a_remembered_container_waits_like_any_other_for_who_is_in_its_way(parts: Parts) -> None:
     (record,) = parts.records.all()
-    parts.records.put(replace(record, pod="uid-b", pod_name="b", names={}, tickets={}))
+    parts.records.put(msgspec.structs.replace(record, pod="uid-b", pod_name="b", names={}, tickets={}))
     parts.peer.living.add("uid-b")
     with pytest.raises(NotNowError, match="default/b"):
         parts.starts.pre_start(MEM, TICKETS[MEM])

@@ -8,11 +8,11 @@ from tests.node.found import record
 
 
 def test_a_folder_without_a_record_was_never_mounted_and_goes(tmp_path: Path) -> None:
-    records = Records(tmp_path, "n1")
+    records = Records(tmp_path)
     records.put(record("good", Slice("GPU-1", 1, (0,))))
     records.put(record("bad", Slice("GPU-1", 1, (1,))))
     (records.folder("bad", "main") / "record.json").unlink()
-    again = Records(tmp_path, "n1")
+    again = Records(tmp_path)
     again.load()
     assert [r.pod for r in again.all()] == ["good"]
     assert not (tmp_path / "slices/bad").exists()

@@ -1,10 +1,10 @@
 """Advertising against plugins and a kubelet socket that do what the test says, in virtual time."""
 
 import logging
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from device_plugin.core.contract.grants import Slice
 from device_plugin.node.checks.other_plugins import RETURN_SECONDS

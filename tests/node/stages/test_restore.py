@@ -13,7 +13,7 @@ from device_plugin.node.slices.claims import NotNowError
 from device_plugin.node.slices.records import RECORD, Records
 from device_plugin.node.stages import allocate
 from tests.builders.cards import MEM
-from tests.core.contract.test_annotations import JSON, changed
+from tests.core.contract.texts import JSON, changed
 from tests.node.parts import TICKETS, Parts, Peer
 
 KEY = ("uid-a", "main")
@@ -91,7 +91,7 @@ def test_a_damaged_record_that_nobody_made_anew_is_still_known_at_the_next_start
 ) -> None:
     damage(parts, ["slices"], 7)
     for _ in range(3):
-        successor = Records(tmp_path / "state", "n1")
+        successor = Records(tmp_path / "state")
         successor.load()
         assert list(successor.damaged()) == [KEY]
 
@@ -203,5 +203,5 @@ def test_any_json_in_any_place_of_a_record_keeps_no_agent_from_starting(
     file = parts.records.folder(*KEY) / RECORD
     sound = file.read_text()
     file.write_text(changed(sound, path, value) if path else json.dumps(value))
-    Records(tmp_path / "state", "n1").load()
+    Records(tmp_path / "state").load()
     file.write_text(sound)

@@ -36,7 +36,7 @@ def shared(found: FoundCard[KfdCard]) -> Card:
     groups = found.compute_units // found.group_units
     return Card(
         found.uuid, "amd.com/gpu", found.model, found.pci, found.mem_mib, 16, found.compute_units, groups,
-        found.group_units, found.max_slices, found.numa,
+        found.group_units, found.max_slices, found.numa, healthy=True,
     )  # fmt: skip
 
 
