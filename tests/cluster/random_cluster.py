@@ -1,7 +1,8 @@
 """Random clusters, partly filled, and a pod that comes to one of them."""
 
 import random
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from device_plugin.core.contract.cards import Inventory
 from device_plugin.core.hosts import HostAmounts

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 from pytest_mock import MockerFixture
 
@@ -368,7 +369,7 @@ def reports(rng: random.Random, pods: Sequence[Pod], name: str) -> tuple[Reporte
 
 def smaller(rng: random.Random, known: Card) -> Card:
     """The card with less of something, or as it is."""
-    return replace(
+    return msgspec.structs.replace(
         known, mem_mib=known.mem_mib - rng.choice((0, 16, 8000)), core_groups=rng.choice((60, 56, 20)),
         max_slices=rng.randint(1, 4),
     )  # fmt: skip

@@ -64,7 +64,8 @@ class Reader(Generic[Kind]):
             raise AnnotationError(f"{self._what}: not JSON ({error})") from None
         # Nearly all texts are printable as a whole, and then so is every string in them.
         if "\\" in text or not text.isprintable():
-            for place in _unprintable(msgspec.to_builtins(value), ""):
+            place = next(_unprintable(msgspec.to_builtins(value), ""), None)
+            if place is not None:
                 raise AnnotationError(f"{self._what}: {place} must have printable characters only")
         return value
 

@@ -22,9 +22,9 @@ _Part = Annotated[str, Meta(min_length=1, max_length=MAX_REASON)]
 class CordonNote(msgspec.Struct, frozen=True, gc=False):
     """The author, time (RFC 3339) and reason of a cordon; empty texts where they are not known."""
 
-    reason: _Part = ""
-    by: _Part = ""
-    at: _Part = ""
+    reason: _Part
+    by: _Part
+    at: _Part
 
     def __str__(self) -> str:
         """`repair of a fan, by jane`."""

@@ -142,6 +142,8 @@ class Resize:
         checks that the pods are the Job's, and that they hold the slices.
         """
         read = _RECORD.read(text)
+        if read.beneficiary and read.replicas == _MISSING:
+            raise AnnotationError("resize: object missing required field replicas")
         return cls(
             gen=read.gen,
             before=read.before,
@@ -163,6 +165,7 @@ class Resize:
         )
 
 
+_MISSING = -1
 _Time = Annotated[str, Meta(min_length=1, max_length=20)]
 
 
@@ -176,7 +179,7 @@ class _Record(msgspec.Struct, gc=False):
     until: _Time
     applied: bool
     beneficiary: Annotated[str, Meta(min_length=1, max_length=317)] = msgspec.field(default="", name="for")
-    replicas: Amount = 0
+    replicas: Amount = _MISSING
     priority: Annotated[int, Meta(ge=-MAX_INT, le=MAX_INT)] = 0
     attained: Amount = 0
     author_width: Amount = msgspec.field(default=0, name="authorWidth")

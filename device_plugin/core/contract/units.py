@@ -14,13 +14,6 @@ def unit_count(mem_mib: int, unit_mib: int = DEFAULT_UNIT_MIB) -> int:
     return max(1, (2 * mem_mib + unit_mib) // (2 * unit_mib))
 
 
-def unit_mib(mem_mib: int, unit_total: int) -> int:
-    """MiB of one unit, from the memory and the number of units of a card; the default if it gives that number."""
-    if unit_count(mem_mib) == unit_total:
-        return DEFAULT_UNIT_MIB
-    return max(1, (2 * mem_mib + unit_total) // (2 * unit_total))
-
-
 def units_to_mib(units: int, mem_mib: int, unit_total: int) -> int:
     """MiB that `units` of the `unit_total` units of a card of `mem_mib` MiB grant."""
     return units * mem_mib // unit_total

@@ -101,6 +101,7 @@ GRANT, SLICE = ["grants", 0], ["grants", 0, "slices", 0]
         (["for"], "a/b/c", "for must be the namespace and the name"),
         (["for"], "x" * 400, "for: expected str of length <= 317"),
         (["replicas"], "4", "replicas: expected int, got str"),
+        (["replicas"], ..., "missing required field replicas"),
         (["grants"], {}, "grants: expected array, got object"),
         (["grants"], [None], r"grants\[0\]: expected object, got null"),
         ([*GRANT, "pod"], "", r"grants\[0\].pod: expected str of length >= 1"),
