@@ -4,12 +4,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import msgspec
+
 from device_plugin.allocator.openings import moves_as_text, opening, placed_pods
 from device_plugin.allocator.search import SearchCopy
 from device_plugin.allocator.service import Service, Shared
 from device_plugin.core.contract.annotations import GROUP
 from device_plugin.core.contract.cards import Inventory, SliceState, memory_units
-from device_plugin.core.contract.grants import Grant, ranges, slice_objects
+from device_plugin.core.contract.grants import Grant, ranges
 from device_plugin.core.contract.reasons import Reason
 from device_plugin.core.errors import RequestError
 from device_plugin.core.ledger import CardState, Holder, Holding, Reservation, ReservationStage, Snapshot
@@ -344,7 +346,7 @@ def _gang_line(gang: View) -> str:
 def _promise(status: PromiseStatus) -> View:
     return {
         "for": status.beneficiary, "node": status.node, "seconds": round(status.seconds),
-        "leaving": status.leaving, "kept": slice_objects(status.kept),
+        "leaving": status.leaving, "kept": msgspec.to_builtins(status.kept),
     }  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from msgspec.structs import force_setattr
 from device_plugin.core.contract import units
 from device_plugin.core.contract.annotations import MAX_BYTES, MAX_CARDS, MAX_COMPUTE_UNITS, MAX_INT
 from device_plugin.core.contract.codec import Count, Reader, Text, json_length, shared, write_object
-from device_plugin.core.contract.grants import CardSize, Slice, Slices, slice_objects, slices_fault
+from device_plugin.core.contract.grants import CardSize, Slice, Slices, slices_fault
 from device_plugin.core.contract.units import DEFAULT_UNIT_MIB
 from device_plugin.core.errors import AnnotationError
 
@@ -157,7 +157,7 @@ class Inventory:
         return cls(read.cards, read.serving, reports)
 
 
-class _Report(msgspec.Struct, gc=False):
+class _Report(msgspec.Struct, gc=False, omit_defaults=True):
     """A report as it is written: `name` is that of the pod's namespace, a slash and that of the pod."""
 
     pod: Text
@@ -244,17 +244,11 @@ def _card_object(card: Card) -> dict[str, object]:
 
 def _fitting(reports: Iterable[ReportedSlice], room: int) -> list[dict[str, object]]:
     """The reports that fit into `room` characters, outliving slices first, in a fixed order."""
-    chosen = []
+    chosen = list[dict[str, object]]()
     for report in sorted(reports, key=lambda r: (r.state is not SliceState.OUTLIVING, r.pod, r.container)):
-        entry: dict[str, object] = {
-            "pod": report.pod,
-            "name": f"{report.namespace}/{report.pod_name}",
-            "container": report.container,
-            "state": report.state.value,
-            "slices": slice_objects(report.slices),
-        }
-        if report.end:
-            entry["end"] = True
+        name = f"{report.namespace}/{report.pod_name}"
+        written = _Report(report.pod, name, report.container, report.state.value, report.slices, report.end)
+        entry = msgspec.to_builtins(written)
         room -= json_length(entry) + 1
         if room < 0:
             break

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from operator import lt
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
@@ -83,8 +83,9 @@ class Grant(msgspec.Struct, frozen=True, gc=False):
 
     def encode(self) -> str:
         """The text of the annotation: one line of JSON, keys in a fixed order."""
-        containers = {name: slice_objects(slices) for name, slices in sorted(self.containers.items())}
-        cards = msgspec.to_builtins(dict(sorted(self.cards.items())))
+        containers, cards = (
+            msgspec.to_builtins(dict(sorted(each.items()))) for each in (self.containers, self.cards)
+        )
         return write_object({
             "gen": self.gen, "pod": self.pod, "node": self.node, "containers": containers,
             **({"cards": cards} if cards else {}),
@@ -125,12 +126,6 @@ def own_grant(text: str, pod: str, node: str, containers: Collection[str]) -> Gr
     if strangers := grant.containers.keys() - containers:
         raise AnnotationError(f"grant: the pod has no container {min(strangers)}")
     return grant
-
-
-def slice_objects(slices: Sequence[Slice]) -> list[dict[str, Any]]:
-    """One container's slices as JSON objects, for every annotation that carries slices."""
-    found: list[dict[str, Any]] = msgspec.to_builtins(slices)
-    return found
 
 
 def slices_fault(slices: Sequence[Slice]) -> str:

@@ -9,7 +9,7 @@ stands in the Job's status too, where only the engine writes it.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import accumulate, takewhile
@@ -99,18 +99,9 @@ class Resize:
 
     def encode(self) -> str:
         """The text of the annotation. Grants beyond its bounds are left out: what they free is not kept."""
-        fields: dict[str, object] = {
-            "gen": self.gen, "from": self.before, "to": self.after, "asked": api_time(self.asked),
-            "until": api_time(self.until), "applied": self.applied,
-        }  # fmt: skip
-        if self.attained >= 1:
-            fields["attained"] = min(int(self.attained), MAX_INT)
-        fields |= self._before()
-        if self.beneficiary is not None:
-            fields |= {"for": "/".join(self.beneficiary), "replicas": self.replicas}
-            fields |= {"priority": self.priority} if self.priority else {}
+        fields = msgspec.to_builtins(self._record())
         if self.grants:
-            leaving = [_grant_object(grant) for grant in self.grants]
+            leaving = [msgspec.to_builtins(_leaving(grant)) for grant in self.grants]
             room = MAX_RECORD - len(write_object({**fields, "grants": []}))
             # One character more for the comma.
             ends = accumulate(json_length(grant) + 1 for grant in leaving)
@@ -121,18 +112,17 @@ class Resize:
             fields["grants"] = leaving[: len(list(fitting))]
         return write_object(fields)
 
-    def _before(self) -> Mapping[str, object]:
-        """The fields about what came before, without those that say nothing."""
-        fields: dict[str, object] = {
-            "authorWidth": self.author_width,
-            "unsaved": self.unsaved,
-            "refusals": self.refusals,
-            "refusal": self.refusal,
-            "stoppedFor": min(int(self.stopped_for), MAX_INT),
-        }
-        if self.spared_until:
-            fields["sparedUntil"] = api_time(self.spared_until)
-        return {key: value for key, value in fields.items() if value}
+    def _record(self) -> "_Record":
+        return _Record(
+            gen=self.gen, before=self.before, after=self.after, asked=api_time(self.asked),
+            until=api_time(self.until), applied=self.applied, attained=min(int(self.attained), MAX_INT),
+            author_width=self.author_width, unsaved=self.unsaved, refusals=self.refusals, refusal=self.refusal,
+            stopped_for=min(int(self.stopped_for), MAX_INT),
+            spared_until=api_time(self.spared_until) if self.spared_until else "",
+            beneficiary="/".join(self.beneficiary or ()),
+            replicas=self.replicas if self.beneficiary is not None else _MISSING,
+            priority=self.priority if self.beneficiary is not None else 0,
+        )  # fmt: skip
 
     @classmethod
     def decode(cls, text: str, *, grants: bool = True) -> "Resize":
@@ -154,7 +144,7 @@ class Resize:
             replicas=read.replicas if read.beneficiary else 0,
             priority=read.priority if read.beneficiary else 0,
             applied=read.applied,
-            grants=_leaving(text) if grants else (),
+            grants=_grants(text) if grants else (),
             attained=float(read.attained),
             author_width=read.author_width,
             unsaved=read.unsaved,
@@ -169,7 +159,7 @@ _MISSING = -1
 _Time = Annotated[str, Meta(min_length=1, max_length=20)]
 
 
-class _Record(msgspec.Struct, gc=False):
+class _Record(msgspec.Struct, gc=False, omit_defaults=True):
     """A record as it is written, without its grants: a key is missing where it says nothing."""
 
     gen: Count
@@ -178,16 +168,16 @@ class _Record(msgspec.Struct, gc=False):
     asked: _Time
     until: _Time
     applied: bool
-    beneficiary: Annotated[str, Meta(min_length=1, max_length=317)] = msgspec.field(default="", name="for")
-    replicas: Amount = _MISSING
-    priority: Annotated[int, Meta(ge=-MAX_INT, le=MAX_INT)] = 0
     attained: Amount = 0
     author_width: Amount = msgspec.field(default=0, name="authorWidth")
     unsaved: Amount = 0
-    spared_until: _Time = msgspec.field(default="", name="sparedUntil")
     refusals: Amount = 0
     refusal: Annotated[str, Meta(min_length=1, max_length=MAX_REFUSAL)] = ""
     stopped_for: Amount = msgspec.field(default=0, name="stoppedFor")
+    spared_until: _Time = msgspec.field(default="", name="sparedUntil")
+    beneficiary: Annotated[str, Meta(min_length=1, max_length=317)] = msgspec.field(default="", name="for")
+    replicas: Amount = _MISSING
+    priority: Annotated[int, Meta(ge=-MAX_INT, le=MAX_INT)] = 0
 
 
 class _Slice(msgspec.Struct, gc=False):
@@ -214,7 +204,12 @@ _RECORD = Reader(_Record, "resize", longest=MAX_RECORD)
 _LEAVING = Reader(_AllLeaving, "resize", longest=MAX_RECORD)
 
 
-def _leaving(text: str) -> Sequence[Grant]:
+def _leaving(grant: Grant) -> _Leaving:
+    slices = tuple(_Slice(s.card, s.mem_mib, _runs(s.cores)) for s in grant.slices())
+    return _Leaving(grant.pod, grant.node, slices)
+
+
+def _grants(text: str) -> Sequence[Grant]:
     grants, cores = list[Grant](), 0
     for each in _LEAVING.read(text).grants:
         slices = tuple(Slice(s.card, s.mem_mib, _cores(s.cores)) for s in each.slices)
@@ -246,11 +241,6 @@ def _job(text: str) -> JobKey:
     if not namespace or not name or "/" in name:
         raise AnnotationError("resize: for must be the namespace and the name of a Job, default/train")
     return namespace, name
-
-
-def _grant_object(grant: Grant) -> dict[str, object]:
-    slices = [{"card": s.card, "memMiB": s.mem_mib, "cores": _runs(s.cores)} for s in grant.slices()]
-    return {"pod": grant.pod, "node": grant.node, "slices": slices}
 
 
 def _runs(cores: Iterable[int]) -> str:

@@ -2,9 +2,10 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
+from msgspec.structs import replace
 
 from device_plugin.core import percent
 from device_plugin.core.contract.cards import Card
@@ -250,7 +251,8 @@ def _choices(
             least = size_on(state.card, request)
             if least is not None and least.cores < len(given.cores):
                 # Rounded up, a slice in percent may leave too little for the next container.
-                yield ((position, replace(given, cores=choose_cores(state.free_cores, least.cores))),)
+                cores = choose_cores(state.free_cores, least.cores)
+                yield ((position, replace(given, cores=cores)),)
 
 
 def _free_cards(cards: Sequence[CardState], request: Request) -> Mapping[object, list[tuple[int, Slice]]]:
