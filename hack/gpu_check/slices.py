@@ -59,8 +59,9 @@ def config_text(card: Card, mask: int) -> str:
         "mask": hex(mask),
     }
     return (
-        "version = 2\npod = gpu-check\ncontainer = main\n\n"
-        f"[card]\nuuid = {card.pci}\npci = {card.pci}\nmem_bytes = {LIMIT_MIB * MIB}\n[rocm]\n"
+        "version = 5\npod = gpu-check\ncontainer = main\nenforcement = observe\n\n"
+        f"[card]\nuuid = {card.pci}\npci = {card.pci}\nmodel = ?\nrequest = ?\n"
+        f"mem_bytes = {LIMIT_MIB * MIB}\n[rocm]\n"
         + "".join(f"{key} = {value}\n" for key, value in lines.items())
     )
 

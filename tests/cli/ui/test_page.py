@@ -127,7 +127,7 @@ def test_what_is_in_sight_is_the_cluster_and_little_else_is_made(large: Shown) -
     for height in (0.0, 0.31, 0.77, 1.0):
         page.evaluate("share => scrollTo(0, share * (document.body.scrollHeight - innerHeight))", height)
         # Rows are made in pieces.
-        assert eventually(lambda: page.evaluate(in_sight), 60), height
+        assert eventually(lambda: page.evaluate(in_sight), 200), height
         found = labels(page)
         assert 3 <= len(found) <= 60
         for name, cards in found.items():

@@ -3,6 +3,7 @@
 import random
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from device_plugin.node.slices.tickets import not_advertised, resources, unhealthy
@@ -10,7 +11,9 @@ from tests.node.found import FOUND, card
 
 
 def test_eight_cards_of_256_gib_are_advertised_whole() -> None:
-    cards = [replace(card(replace(FOUND, mem_mib=256 * 1024)), uuid=f"GPU-{i}") for i in range(8)]
+    cards = [
+        msgspec.structs.replace(card(replace(FOUND, mem_mib=256 * 1024)), uuid=f"GPU-{i}") for i in range(8)
+    ]
     assert ("hygon.com/dcu-mem", 2048) in [(r.name, r.count) for r in resources(cards)]
     assert not list(not_advertised(cards))
 
@@ -29,7 +32,10 @@ def test_what_a_kubelet_does_not_bear_is_left_out_and_said_with_the_unit_that_wo
 
 
 def test_too_many_core_groups_are_left_out_too() -> None:
-    cards = [replace(card(), uuid=f"GPU-{i}", core_groups=100, compute_units=100) for i in range(64)]
+    cards = [
+        msgspec.structs.replace(card(), uuid=f"GPU-{i}", core_groups=100, compute_units=100)
+        for i in range(64)
+    ]
     said = list(not_advertised(cards))
     assert [text.partition(",")[0] for text in said] == [
         "hygon.com/dcu-cores: 4096 of 6400 are advertised",
@@ -53,7 +59,7 @@ def test_a_sick_card_spoils_its_own_tickets_and_free_ones_up_to_its_size_never_o
     print(f"seed {seed}")
     rng = random.Random(seed)
     for _ in range(300):
-        cards = [replace(card(), uuid=f"GPU-{i}") for i in range(rng.randint(1, 4))]
+        cards = [msgspec.structs.replace(card(), uuid=f"GPU-{i}") for i in range(rng.randint(1, 4))]
         (resource,) = (r for r in resources(cards) if r.name.endswith("-mem"))
         tickets = resource.tickets()
         rng.shuffle(tickets)
