@@ -22,7 +22,6 @@ from device_plugin.core.contract.annotations import MAX_COMPUTE_UNITS, MAX_INT
 from device_plugin.core.contract.codec import Amount, Count, Reader, Text, json_length, write_object
 from device_plugin.core.contract.grants import MAX_CONTAINERS, Grant, Slice
 from device_plugin.core.errors import AnnotationError
-from device_plugin.core.jobs.job import JobKey
 
 # Most characters of a record: a watch keeps those of thousands of Jobs at a time. 110 pods of one card each fit, or
 # 28 pods of eight cards.
@@ -64,7 +63,7 @@ class Resize:
     after: int
     asked: float
     until: float
-    beneficiary: JobKey | None = None
+    beneficiary: tuple[str, str] | None = None
     replicas: int = 0
     priority: int = 0
     applied: bool = False
@@ -236,7 +235,7 @@ def _seconds(key: str, text: str) -> float:
         raise AnnotationError(f"resize: {key}: {error}") from None
 
 
-def _job(text: str) -> JobKey:
+def _job(text: str) -> tuple[str, str]:
     namespace, _, name = text.partition("/")
     if not namespace or not name or "/" in name:
         raise AnnotationError("resize: for must be the namespace and the name of a Job, default/train")
