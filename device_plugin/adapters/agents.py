@@ -7,19 +7,18 @@ less often.
 
 import heapq
 import logging
-import re
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Generic, TypeVar
 
 import httptools
 
 from device_plugin.adapters.http.client import Connection
+from device_plugin.adapters.metrics import read_samples
 from device_plugin.core.contract.annotations import MAX_CARDS
 from device_plugin.core.jobs.progress import MOST, ContainerName, Progress, ProgressReport
 from device_plugin.core.loads import Load
@@ -34,16 +33,9 @@ IDLE_SECONDS = 1.0
 # The pause of an agent that fails doubles each time, up to this.
 LONGEST_PAUSE = 300.0
 _TOTAL, _USED, _BUSY = "vgpu_card_memory_bytes", "vgpu_card_memory_used_bytes", "vgpu_card_busy_ratio"
-# The text after the name of a metric.
-_SAMPLE = re.compile(
-    r'\{(?:[a-z]+="[^"\\\n]*",){0,8}card="([^"\\\n]+)"[^}\n]*\} ([0-9.e+-]{1,30})$', re.MULTILINE
-)
 _DONE, _GOAL, _SAVED = "vgpu_progress_done", "vgpu_progress_goal", "vgpu_checkpoints_total"
-_SAID = re.compile(
-    r'\{node="[^"\\\n]*",namespace="([a-z0-9-]{1,63})",'
-    r'pod="([a-z0-9.-]{1,253})",container="([a-z0-9-]{1,63})"\} ([0-9]{1,16})\.0$',
-    re.MULTILINE,
-)
+# Samples of a metric of containers: no node has more.
+MOST_CONTAINERS = 1024
 Said = TypeVar("Said")
 """The value that is read from an agent."""
 
@@ -195,37 +187,28 @@ def _metrics(address: str) -> str:
 
 
 def _loads(text: str) -> Mapping[str, Load]:
-    values: dict[str, dict[str, float]] = {_TOTAL: {}, _USED: {}, _BUSY: {}}
-    for name, found in values.items():
-        for card, value in islice(_samples(text, name, _SAMPLE), MAX_CARDS):
-            found[card] = float(value)
+    total, used, busy = (
+        {labels.get("card", ""): value for labels, value in read_samples(text, name, MAX_CARDS)}
+        for name in (_TOTAL, _USED, _BUSY)
+    )
     return {
-        card: Load(_share(used / values[_TOTAL][card]), _busy(values[_BUSY].get(card)))
-        for card, used in values[_USED].items()
-        if values[_TOTAL].get(card, 0) > 0
+        card: Load(_share(value / total[card]), _busy(busy.get(card)))
+        for card, value in used.items()
+        if total.get(card, 0) > 0
     }
 
 
 def _told(text: str) -> Mapping[ContainerName, ProgressReport]:
     said: dict[ContainerName, dict[str, int]] = {}
     for name in (_DONE, _GOAL, _SAVED):
-        for namespace, pod, container, value in _samples(text, name, _SAID):
-            said.setdefault((namespace, pod, container), {})[name] = int(value)
+        for labels, value in read_samples(text, name, MOST_CONTAINERS):
+            container = labels.get("namespace", ""), labels.get("pod", ""), labels.get("container", "")
+            if value >= 0 and value.is_integer():
+                said.setdefault(container, {})[name] = int(value)
     return {
         container: ProgressReport(_progress(values), min(values.get(_SAVED, 0), MOST))
         for container, values in said.items()
     }
-
-
-def _samples(text: str, name: str, sample: re.Pattern[str]) -> Iterator[Sequence[str]]:
-    """The groups of the lines of one metric, whose rest `sample` matches. Most lines are of others, and only passed."""
-    text, head = f"\n{text}", f"\n{name}{{"
-    at = text.find(head)
-    while at >= 0:
-        at += len(head) - 1
-        if (match := sample.match(text, at)) is not None:
-            yield match.groups()
-        at = text.find(head, at)
 
 
 def _progress(values: Mapping[str, int]) -> Progress | None:

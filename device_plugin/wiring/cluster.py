@@ -10,8 +10,8 @@ from typing import Any
 
 from device_plugin.adapters import extender
 from device_plugin.adapters.agents import AgentPoller, Pace, read_loads
-from device_plugin.adapters.exposition import Exposition
 from device_plugin.adapters.kube.watch import ListWatch, feed
+from device_plugin.adapters.metrics import Exposition
 from device_plugin.allocator.allocator import Allocator
 from device_plugin.allocator.decisions import Decisions
 from device_plugin.allocator.explain import Explainer

@@ -10,8 +10,8 @@ from math import inf
 from typing import Any
 
 from device_plugin.adapters.agents import AgentPoller, Pace, read_progress
-from device_plugin.adapters.exposition import Exposition
 from device_plugin.adapters.kube.watch import ListWatch, feed
+from device_plugin.adapters.metrics import Exposition
 from device_plugin.core.batch import Job
 from device_plugin.core.contract.annotations import QUEUE
 from device_plugin.core.http_values import App

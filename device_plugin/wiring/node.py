@@ -11,7 +11,6 @@ from typing import Any
 
 from device_plugin.adapters.card_memory import DmemCgroups
 from device_plugin.adapters.cards.host import HostMachine
-from device_plugin.adapters.exposition import Exposition
 from device_plugin.adapters.http import server as http
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.endpoint import from_settings
@@ -19,6 +18,7 @@ from device_plugin.adapters.kube.watch import ListWatch
 from device_plugin.adapters.kubelet import server
 from device_plugin.adapters.kubelet.podresources import KubeletPodResources
 from device_plugin.adapters.kubelet.server import PluginServer
+from device_plugin.adapters.metrics import Exposition
 from device_plugin.adapters.probes import probes
 from device_plugin.adapters.processes import CgroupProcesses, ProcProcesses
 from device_plugin.core.pods import Pod

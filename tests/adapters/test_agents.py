@@ -10,8 +10,8 @@ import pytest
 
 from device_plugin.adapters import agents
 from device_plugin.adapters.agents import read_loads, read_progress
-from device_plugin.adapters.exposition import Exposition
 from device_plugin.adapters.http import server as http
+from device_plugin.adapters.metrics import Exposition
 from device_plugin.adapters.probes import probes
 from device_plugin.core.contract.metrics import CARD, SLICE, Reading
 from device_plugin.core.jobs.progress import MOST, Progress, ProgressReport
@@ -51,7 +51,7 @@ def test_what_a_real_agent_exports_is_read() -> None:
 def test_what_programs_say_is_read_from_what_a_real_agent_exports() -> None:
     a, b, c = (
         ("n1", "default", "train-0-x", "main"),
-        ("n1", "team.x", "a", "b"),
+        ("n1", "team", "a", "b"),
         ("n1", "default", "c", "main"),
     )
     exported = [
@@ -64,9 +64,10 @@ def test_what_programs_say_is_read_from_what_a_real_agent_exports() -> None:
         found = read_progress(f"127.0.0.1:{server.port}")
     assert found == {
         ("default", "train-0-x", "main"): ProgressReport(Progress(120000, 1281167), 2),
+        ("team", "a", "b"): ProgressReport(Progress(7, 10)),
         ("default", "c", "main"): ProgressReport(Progress(5, MOST)),
         ("default", "saves", "main"): ProgressReport(None, MOST),
-    }, "a namespace has no dot"
+    }
 
 
 @pytest.mark.parametrize(

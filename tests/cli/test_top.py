@@ -85,6 +85,13 @@ def test_an_agent_that_does_not_answer_is_named_and_the_others_are_shown() -> No
     assert failed == ["the agent of n2 does not answer: timed out"]
 
 
+def test_an_agent_that_talks_nonsense_is_named_and_the_others_are_shown() -> None:
+    broken = metrics().replace("0.5", "half")
+    uses, (failed,) = from_agents(Agents([metrics(), broken]), "vgpu-system", "", NODES)
+    assert uses == [USE]
+    assert failed.startswith("the agent of n2 does not answer:")
+
+
 @pytest.mark.parametrize(
     ("answers", "says"),
     [

@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 import pytest
 
-from device_plugin.adapters.exposition import Exposition
 from device_plugin.adapters.http import server as http
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.endpoint import Endpoint
+from device_plugin.adapters.metrics import Exposition
 from device_plugin.adapters.probes import probes
 from device_plugin.core.contract.cards import Inventory
 from device_plugin.core.http_values import App

@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from device_plugin.adapters.exposition import Exposition
 from device_plugin.adapters.http import server as http
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.endpoint import Endpoint
+from device_plugin.adapters.metrics import Exposition
 from device_plugin.adapters.probes import probes
 from device_plugin.core.contract.annotations import POOL, QUEUE, SPLIT
 from device_plugin.core.contract.metrics import Reading

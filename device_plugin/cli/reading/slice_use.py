@@ -7,11 +7,12 @@ import argparse
 import json
 import re
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from device_plugin.adapters.kube.client import KubeClient
+from device_plugin.adapters.metrics import read_samples
 from device_plugin.cli.access import prometheus
 from device_plugin.cli.access.caller import NAMESPACE
 from device_plugin.cli.access.prometheus import Prometheus, PrometheusError
@@ -40,8 +41,8 @@ _NO_SERIES = (
     "use is not known: this Prometheus has no figures of these pods from node agents in namespace {}: correct"
     " --prometheus or --agents-namespace"
 )
-_SAMPLE = re.compile(rf"^({USED}|{LIMIT}|{COMPUTE})\{{([^\n]*)\}} ([0-9.e+-]{{1,30}})$", re.MULTILINE)
-_LABEL = re.compile(r'([a-z_]+)="((?:[^"\\\n]|\\.)*)"')
+# Samples of a metric that are read of an agent: no node has more slices.
+MOST_SLICES = 1024
 
 
 class UseUnknownError(VgpuError):
@@ -139,10 +140,10 @@ def from_agents(
         ):
             if isinstance(answer, ForbiddenError):
                 raise _forbidden(agents, answer)
-            if isinstance(answer, ApiError):
+            if isinstance(answer, Exception):
                 failed.append(f"the agent of {agent.node} does not answer: {answer}")
             else:
-                samples += _samples(answer)
+                samples += answer
     return _by_slice(samples, namespace), failed
 
 
@@ -198,18 +199,18 @@ def _forbidden(agents: str, error: ApiError) -> UseUnknownError:
     )
 
 
-def _asked(client: KubeClient, namespace: str, agent: Agent) -> str | ApiError:
-    """The metrics of an agent, or why there are none."""
+def _asked(client: KubeClient, namespace: str, agent: Agent) -> Sequence[_Sample] | ApiError | ValueError:
+    """The samples that an agent exports of its slices, or why there are none."""
     port = agent.address.rpartition(":")[2]
     try:
-        return client.text(f"/api/v1/namespaces/{namespace}/pods/{agent.pod}:{port}/proxy/metrics")
-    except ApiError as error:
+        text = client.text(f"/api/v1/namespaces/{namespace}/pods/{agent.pod}:{port}/proxy/metrics")
+        return [
+            (name, *sample)
+            for name in (USED, LIMIT, COMPUTE)
+            for sample in read_samples(text, name, MOST_SLICES)
+        ]
+    except (ApiError, ValueError) as error:
         return error
-
-
-def _samples(text: str) -> Iterator[_Sample]:
-    for name, labels, value in _SAMPLE.findall(text):
-        yield name, dict(_LABEL.findall(labels)), float(value)
 
 
 def _by_slice(samples: Iterable[_Sample], namespace: str) -> Sequence[SliceUse]:

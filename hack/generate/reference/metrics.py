@@ -12,9 +12,9 @@ from hack.generate.reference import tables
 APART = ("device_plugin.__main__", "device_plugin.cli")
 
 INTRODUCTION = (
-    "All services serve `/metrics` in Prometheus' text format. Each fact has one exporter, so a sum over all scraped"
-    " pods counts nothing twice. A metric whose source is missing has no sample. [Monitoring](../monitoring.md) has"
-    " rules, alerts and boards."
+    "All services serve `/metrics` in the text formats of Prometheus and OpenMetrics. Each fact has one exporter, so a"
+    " sum over all scraped pods counts nothing twice. A metric whose source is missing has no sample."
+    " [Monitoring](../monitoring.md) has rules, alerts and boards."
 )
 ABOUT = {
     Exporter.AGENT: "Of its own node. `vgpu node`, port 9400.",
