@@ -1,11 +1,11 @@
-"""The metrics of the ledger: what is granted of each card and to each namespace, and what each model has left."""
+"""The metrics of the ledger: what is granted to each namespace, and what each model has left."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from device_plugin.core.contract.cards import memory_units
 from device_plugin.core.contract.grants import Slice
-from device_plugin.core.contract.metrics import CARD, Exporter, Metric, Reading, Samples
+from device_plugin.core.contract.metrics import Exporter, Metric, Reading, Samples
 from device_plugin.core.contract.units import mib_to_units
 from device_plugin.core.ledger import CardState, Holder, Snapshot
 
@@ -13,15 +13,6 @@ MIB = 2**20
 NAMESPACE = ("namespace", "family")
 MODEL = ("family", "model")
 
-GRANTED_MEMORY = Metric(
-    "vgpu_card_granted_memory_bytes", Exporter.LEADER, "Memory of the card that is granted or reserved.", CARD
-)
-GRANTED_CORE_GROUPS = Metric(
-    "vgpu_card_granted_core_groups", Exporter.LEADER, "Core groups of the card that are granted or reserved.", CARD
-)  # fmt: skip
-GRANTED_SLICES = Metric(
-    "vgpu_card_granted_slices", Exporter.LEADER, "Slices of the card that are granted or reserved.", CARD
-)
 NAMESPACE_MEMORY = Metric(
     "vgpu_namespace_granted_memory_bytes", Exporter.LEADER,
     "Memory of cards that is granted to pods of the namespace, or reserved for them.", NAMESPACE,
@@ -66,11 +57,6 @@ MEMORY_UNITS = Metric(
     " gets another amount of memory by node.", ("family", "unit_mib"),
 )  # fmt: skip
 
-_CARDS: Sequence[tuple[Metric, Callable[[CardState], int]]] = (
-    (GRANTED_MEMORY, lambda of: (of.card.mem_mib - of.free_mib) * MIB),
-    (GRANTED_CORE_GROUPS, lambda of: of.card.core_groups - of.free_cores.bit_count()),
-    (GRANTED_SLICES, lambda of: of.card.max_slices - of.free_slices),
-)
 _MODELS: Sequence[tuple[Metric, Callable[[CardState], float]]] = (
     (LARGEST_MEMORY_UNITS, lambda of: mib_to_units(of.free_mib, of.card.mem_mib, of.card.units)),
     (LARGEST_CORE_GROUPS, lambda of: of.free_cores.bit_count()),
@@ -86,8 +72,6 @@ _NAMESPACES: Sequence[tuple[Metric, Callable[[Slice], int]]] = (
 
 def ledger_readings(snapshot: Snapshot, namespace_of: Callable[[Holder], str]) -> Iterator[Reading]:
     """All metrics of the ledger, of one moment. `namespace_of` is empty for a holder whose namespace is not known."""
-    for metric, value in _CARDS:
-        yield Reading(metric, _of_cards(snapshot, value))
     granted = _granted(snapshot, namespace_of)
     for metric, amount in _NAMESPACES:
         sums = {labels: float(sum(map(amount, slices))) for labels, slices in granted.items()}
@@ -112,11 +96,6 @@ def _states(snapshot: Snapshot) -> Iterator[tuple[str, bool, CardState]]:
         node = snapshot.node(name)
         for state in node.cards if node is not None else ():
             yield name, node is not None and node.serving, state
-
-
-def _of_cards(snapshot: Snapshot, value: Callable[[CardState], int]) -> Samples:
-    """A metric's samples, one for each card."""
-    return (((name, state.card.uuid), value(state)) for name, _, state in _states(snapshot))
 
 
 def _granted(snapshot: Snapshot, namespace_of: Callable[[Holder], str]) -> dict[tuple[str, str], list[Slice]]:

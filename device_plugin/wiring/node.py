@@ -135,8 +135,8 @@ class NodeService:
         )
         self._agent = self._loop(host, figures, unaccounted)
         self._meter = Meter(
-            settings.node_name, self._records, self._writable, self._cards, self._agent.reports, figures, unaccounted,
-            self._agent.inventory_age,
+            settings.node_name, self._records, self._writable, self._cards, self._node_pods, self._agent.reports,
+            figures, unaccounted, self._agent.inventory_age,
         )  # fmt: skip
         self._pods = ListWatch(self._client, PODS, Where(fields=f"spec.nodeName={settings.node_name}"))
 

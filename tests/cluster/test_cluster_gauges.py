@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from device_plugin.cluster.cluster_gauges import ClusterGauges
-from device_plugin.cluster.ledger_gauges import GRANTED_CORE_GROUPS, GRANTED_MEMORY, MIB
+from device_plugin.cluster.ledger_gauges import FREE_CARDS, MIB, NAMESPACE_MEMORY
 from device_plugin.core.contract.cards import Inventory
 from tests.builders.cards import card, inventory
 from tests.builders.pods import HALF, grant, pod, with_grant
@@ -18,13 +18,11 @@ def read(replica: Replica) -> Mapping[str, Mapping[tuple[str, ...], float]]:
     return values(replica.gauges())
 
 
-def test_cards_and_who_waits(world: World, one: Replica) -> None:
+def test_who_leads_and_who_waits(world: World, one: Replica) -> None:
     world.placed("p")
     world.pod("large", 17)
     found = read(one)
     assert found["vgpu_leader"] == found["vgpu_synced"] == {(): 1.0}
-    assert sorted(found["vgpu_card_granted_memory_bytes"].values()) == [0.0, HALF * MIB]
-    assert sorted(found["vgpu_card_granted_core_groups"].values()) == [0.0, 30.0]
     assert {reason for (reason,), count in found["vgpu_unplaced_pods"].items() if count} == {"too-large"}
     assert "vgpu_fragmentation_ratio" not in found, "nothing was learnt yet"
 
@@ -55,7 +53,6 @@ def test_a_namespace_has_what_its_pods_are_granted_and_reserved(world: World, on
     }  # fmt: skip
     assert found["vgpu_namespace_granted_core_groups"] == {("default", family): 30.0, ("team", family): 15.0}
     assert found["vgpu_namespace_granted_slices"] == {("default", family): 1.0, ("team", family): 1.0}
-    assert sum(found["vgpu_card_granted_slices"].values()) == 2.0
 
 
 # What one card of two of each model has left: units, core groups, share, whole cards.
@@ -115,7 +112,7 @@ def test_a_standby_exports_its_own_health_and_nothing_of_the_cluster(world: Worl
     found = read(standby)
     assert found.keys() == {"vgpu_synced", "vgpu_leader"} | own
     assert (found["vgpu_synced"], found["vgpu_leader"]) == ({(): 1.0}, {(): 0.0})
-    assert read(one).keys() > {"vgpu_card_granted_memory_bytes", "vgpu_unplaced_pods"}
+    assert read(one).keys() > {"vgpu_free_cards", "vgpu_unplaced_pods"}
 
 
 def test_the_figures_are_of_one_moment_and_others_are_placed_meanwhile(world: World, one: Replica) -> None:
@@ -123,19 +120,12 @@ def test_the_figures_are_of_one_moment_and_others_are_placed_meanwhile(world: Wo
     world.node("late", inventory("late", 1))
     one.view.node_news.sync(world.api.nodes())
     found = ClusterGauges(one.shared, one.explainer, one.leader.unread, one.counts)()
-    memory, groups = (
-        next(each for each in found if each.metric is metric)
-        for metric in (GRANTED_MEMORY, GRANTED_CORE_GROUPS)
-    )
+    next(reading for reading in found if reading.metric is NAMESPACE_MEMORY)
     one.view.node_news.gone("late")
     placed: list[str] = []
-    for reading in (memory, groups):
-        samples = []
-        for sample in reading.samples:
-            samples.append(sample)
-            apart = Apart()
-            apart.run(lambda: placed.append(one.ask(world.pod(f"p{len(placed)}", 1, 1))))
-            apart.join()
-        assert {labels[0] for labels, _ in samples} == {"n1", "late"}
-        assert not any(value for _, value in samples)
-    assert placed == ["n1"] * 6
+    apart = Apart()
+    apart.run(lambda: placed.append(one.ask(world.pod("p", 1, 1))))
+    apart.join()
+    assert placed == ["n1"]
+    free = next(reading for reading in found if reading.metric is FREE_CARDS)
+    assert list(free.samples) == [(("hygon.com/dcu", "Z100"), 3.0)], "two of n1, one of late"

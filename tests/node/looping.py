@@ -121,7 +121,7 @@ class Looping:
         )
         self.kernel = KernelChecks(figures, self.unaccounted_memory, self.unenforced)
         self.meter = Meter(
-            "n1", parts.records, parts.writable, parts.cards, tuple, figures, self.unaccounted_memory,
+            "n1", parts.records, parts.writable, parts.cards, parts.active, tuple, figures, self.unaccounted_memory,
             lambda: self.agent.inventory_age(),
         )  # fmt: skip
         self.agent = AgentLoop(

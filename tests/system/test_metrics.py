@@ -51,7 +51,7 @@ def test_no_sample_is_exported_by_two_of_agent_leader_and_standby(cluster: Embed
     assert all(names)
     assert names[0].isdisjoint(names[1])
     (held,) = agent["vgpu_slice_memory_limit_bytes"].samples
-    granted = leader["vgpu_card_granted_memory_bytes"].samples
+    granted = agent["vgpu_card_granted_memory_bytes"].samples
     assert sum(sample.value for sample in granted) == held.value == 4092 << 20
     cards = agent["vgpu_card_memory_bytes"].samples
     assert sum(sample.value for sample in cards) == 2 * 16368 << 20

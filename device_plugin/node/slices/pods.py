@@ -1,14 +1,25 @@
-"""The pods of this node: which of them may still hold their slices.
+"""The pods of this node with their grants, and which of them may still hold their slices.
 
 A pod that the API server no longer shows, or that has ended, may have processes all the same: its slices are free when
 they are gone.
 """
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from typing import NamedTuple
 
+from device_plugin.core.contract.grants import Grant
+from device_plugin.core.errors import AnnotationError
 from device_plugin.core.pods import Pod
 from device_plugin.node.ports import Processes
+
+
+class _Active(NamedTuple):
+    """The namespace and name of a pod, and its grant, None without a valid one."""
+
+    named: tuple[str, str]
+    grant: Grant | None
 
 
 class NodePods:
@@ -17,14 +28,14 @@ class NodePods:
     def __init__(self, processes: Processes) -> None:
         self._processes = processes
         self._lock = threading.Lock()
-        # By UID: namespace and name.
-        self._active: dict[str, tuple[str, str]] = {}
+        # By UID.
+        self._active: dict[str, _Active] = {}
         self.synced = threading.Event()
 
     def sync(self, pods: Sequence[Pod]) -> None:
         """Take the full list."""
         with self._lock:
-            self._active = {pod.uid: (pod.namespace, pod.name) for pod in pods if not pod.ended}
+            self._active = {pod.uid: _active(pod) for pod in pods if not pod.ended}
         self.synced.set()
 
     def change(self, pod: Pod, *, gone: bool) -> None:
@@ -33,7 +44,7 @@ class NodePods:
             if gone or pod.ended:
                 self._active.pop(pod.uid, None)
             else:
-                self._active[pod.uid] = pod.namespace, pod.name
+                self._active[pod.uid] = _active(pod)
 
     def active(self, pod: str) -> bool:
         """True if the pod of this UID exists and has not ended, as far as we know."""
@@ -42,7 +53,13 @@ class NodePods:
     def name(self, pod: str) -> tuple[str, str] | None:
         """Namespace and name of an active pod."""
         with self._lock:
-            return self._active.get(pod)
+            found = self._active.get(pod)
+        return found.named if found is not None else None
+
+    def grants(self) -> Collection[Grant]:
+        """The grants of all active pods."""
+        with self._lock:
+            return [pod.grant for pod in self._active.values() if pod.grant is not None]
 
     def running(self, pod: str) -> bool:
         """True while any process of the pod runs, its sandbox included."""
@@ -51,3 +68,11 @@ class NodePods:
     def holding(self, pod: str) -> bool:
         """True while the pod may hold its slices: it is active, or processes of it run."""
         return self.active(pod) or self.running(pod)
+
+
+def _active(pod: Pod) -> _Active:
+    grant = None
+    # The allocator reports a grant that cannot be read.
+    with suppress(AnnotationError):
+        grant = pod.grant()
+    return _Active((pod.namespace, pod.name), grant)

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 
 from device_plugin.core.contract.cards import ReportedSlice, SliceState
 from device_plugin.core.contract.grants import Slice
@@ -9,6 +10,7 @@ from device_plugin.core.contract.metrics import CARD, CONTAINER, SLICE, Exporter
 from device_plugin.core.jobs.progress import BYTES, checkpoints_of, progress_of
 from device_plugin.node.checks.kernel_figures import KernelFigures
 from device_plugin.node.checks.unaccounted import UnaccountedMemory
+from device_plugin.node.slices.pods import NodePods
 from device_plugin.node.slices.records import Record, Records
 from device_plugin.node.slices.writable import PROGRESS, WritableFiles
 from device_plugin.node.vendors.local_card import LocalCard
@@ -49,6 +51,18 @@ CARD_MAX_SLICES = Metric(
     "Slices that the driver can keep apart on the card, at most.",
     CARD,
 )
+GRANTED_MEMORY = Metric(
+    "vgpu_card_granted_memory_bytes", Exporter.AGENT,
+    "Memory of the card that is granted to bound pods, until their processes have ended.", CARD,
+)  # fmt: skip
+GRANTED_CORE_GROUPS = Metric(
+    "vgpu_card_granted_core_groups", Exporter.AGENT,
+    "Core groups of the card that are granted to bound pods, until their processes have ended.", CARD,
+)  # fmt: skip
+GRANTED_SLICES = Metric(
+    "vgpu_card_granted_slices", Exporter.AGENT,
+    "Slices of the card that are granted to bound pods, until their processes have ended.", CARD,
+)  # fmt: skip
 SLICE_MEMORY = Metric(
     "vgpu_slice_memory_limit_bytes",
     Exporter.AGENT,
@@ -133,6 +147,7 @@ class Meter:
         records: Records,
         writable: WritableFiles,
         cards: Callable[[], Mapping[str, LocalCard]],
+        pods: NodePods,
         reports: Callable[[], Iterable[ReportedSlice]],
         figures: KernelFigures,
         unaccounted: UnaccountedMemory,
@@ -142,6 +157,7 @@ class Meter:
         self._records = records
         self._writable = writable
         self._cards = cards
+        self._pods = pods
         self._reports = reports
         self._figures = figures
         self._unaccounted = unaccounted
@@ -160,6 +176,8 @@ class Meter:
             yield from self._card(local)
         for uuid, unaccounted in self._unaccounted.found().items():
             yield CARD_MEMORY_UNACCOUNTED, (self._node, uuid), unaccounted
+        if self._pods.synced.is_set():
+            yield from self._granted()
         for record in self._records.all():
             yield from self._slices(record)
             yield from self._progress(record)
@@ -183,6 +201,20 @@ class Meter:
             yield CARD_MEMORY_USED, labels, usage.used_bytes
         if usage.busy_ratio is not None:
             yield CARD_BUSY, labels, usage.busy_ratio
+
+    def _granted(self) -> Iterator[Sample]:
+        """The granted part of each card: slices of active pods, and those of ended pods that still have files here."""
+        held: dict[str, list[Slice]] = {uuid: [] for uuid in self._cards()}
+        slices = chain.from_iterable(grant.slices() for grant in self._pods.grants())
+        kept = (slice_ for r in self._records.all() if not self._pods.active(r.pod) for slice_ in r.slices)
+        for slice_ in chain(slices, kept):
+            if slice_.card in held:
+                held[slice_.card].append(slice_)
+        for uuid, found in held.items():
+            labels = (self._node, uuid)
+            yield GRANTED_MEMORY, labels, sum(slice_.mem_mib for slice_ in found) * MIB
+            yield GRANTED_CORE_GROUPS, labels, len({core for slice_ in found for core in slice_.cores})
+            yield GRANTED_SLICES, labels, len(found)
 
     def _slices(self, record: Record) -> Iterator[Sample]:
         usage, kernel = self._writable.usage(record.key), self._figures.of(record)

@@ -1,7 +1,7 @@
 """Parts of queries in PromQL.
 
-The metrics of the leading replica are exported by two replicas for a moment when the leadership changes, and an agent's
-metrics by its successor too. So queries never match raw samples of two exporters: `each` takes the largest first.
+The metrics of the leading replica are exported by two replicas for a moment when the leadership changes, and those of
+an agent by two when it is replaced. So queries never match raw samples of two exporters: `each` takes the largest.
 """
 
 from hack.generate.reference.metrics import declared

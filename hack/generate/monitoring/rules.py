@@ -1,7 +1,7 @@
 """The recording rules: amounts of cards with their model, and shares by card, node, model and namespace.
 
 A rule is named LEVEL:WHAT:OPERATION, as Prometheus' documentation advises; the level is what the series are by. A share
-counts only cards of which both amounts are known: not those whose agent is down, or whose driver does not say.
+counts only cards of which both amounts are known: not those whose agent is away, or whose driver does not say.
 """
 
 from collections.abc import Iterator

@@ -1,14 +1,18 @@
 """Samples, and their absence."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from device_plugin.core.contract import annotations
+from device_plugin.core.contract.grants import Slice
 from device_plugin.node.checks.kernel_figures import KernelFigures
 from device_plugin.node.checks.unaccounted import UnaccountedMemory
 from device_plugin.node.slices.writable import PROGRESS, USAGE
 from device_plugin.node.stages.meter import Meter
+from tests.builders.cards import MEM
 from tests.exposed import values
 from tests.node.kfd_tree import KfdTree
 from tests.node.looping import Host
@@ -33,7 +37,9 @@ def samples(parts: Parts, *processes: int) -> dict[tuple[str, ...], float]:
     figures.look()
     unaccounted = UnaccountedMemory(parts.records, parts.writable, parts.shared, figures, parts.peer, 64)
     unaccounted.step()
-    meter = Meter("n1", parts.records, parts.writable, parts.shared, tuple, figures, unaccounted, float)
+    meter = Meter(
+        "n1", parts.records, parts.writable, parts.shared, parts.active, tuple, figures, unaccounted, float
+    )
     return {
         (name, *labels): value for name, found in values(meter()).items() for labels, value in found.items()
     }
@@ -61,6 +67,45 @@ def test_how_busy_a_card_is_is_told_where_its_driver_says(parts: Parts) -> None:
     assert found["vgpu_card_busy_ratio", "n1", first.card.uuid] == 0.25
     assert ("vgpu_card_busy_ratio", "n1", second.card.uuid) not in found
     assert found["vgpu_card_memory_used_bytes", "n1", first.card.uuid] == 0
+
+
+GRANTED = [f"vgpu_card_granted_{part}" for part in ("memory_bytes", "core_groups", "slices")]
+
+
+def granted(parts: Parts, card: int) -> list[float | None]:
+    found = samples(parts)
+    return [found.get((name, "n1", parts.uuids[card])) for name in GRANTED]
+
+
+def test_a_card_is_granted_to_bound_pods_whether_they_run_or_not(parts: Parts) -> None:
+    assert granted(parts, 0) == [4092 << 20, 3, 1]
+    parts.bind("waits", [Slice(parts.uuids[0], 2046, (7, 8)), Slice(parts.uuids[1], 1023, (0,))], {MEM: "3"})
+    assert granted(parts, 0) == [6138 << 20, 5, 2]
+    assert granted(parts, 1) == [1023 << 20, 1, 1]
+    gone = parts.peer.pods["default", "waits"]
+    parts.active.change(replace(gone, phase="Failed"), gone=False)
+    assert granted(parts, 1) == [0, 0, 0], "it never had files here"
+
+
+def test_a_card_stays_granted_while_processes_of_an_ended_pod_hold_it(parts: Parts) -> None:
+    parts.peer.living.add("uid-a")
+    parts.end(parts.peer.pods["default", "a"])
+    assert granted(parts, 0) == [4092 << 20, 3, 1]
+    parts.peer.living.clear()
+    parts.reclaimer.sweep()
+    assert granted(parts, 0) == [0, 0, 0]
+
+
+def test_what_is_granted_is_not_known_before_the_pods_are_listed(parts: Parts) -> None:
+    parts.active.synced.clear()
+    assert granted(parts, 0) == [None, None, None]
+
+
+def test_a_grant_that_cannot_be_read_counts_for_nothing(parts: Parts) -> None:
+    pod = parts.bind("b", [Slice(parts.uuids[1], 1023, (0,))], {MEM: "1"})
+    parts.active.change(replace(pod, annotations={annotations.GRANT: "{"}), gone=False)
+    assert granted(parts, 1) == [0, 0, 0]
+    assert parts.active.active(pod.uid)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from hack.generate.monitoring.boards.panels import CONTAINER, NO_KERNEL, SHARE, 
 from hack.generate.monitoring.grafana import Board, Query, Variable
 from hack.generate.monitoring.queries import each, rate, recorded, total
 
-CARD = Variable("card", 'vgpu_card_granted_slices{node=~"$node"}')
+CARD = Variable("card", 'vgpu_card_info{node=~"$node"}')
 _CHOSEN = ("node", "card")
 
 _NOW = (
@@ -13,13 +13,13 @@ _NOW = (
         "Memory granted",
         f"avg ({recorded('vgpu:card_memory_granted:ratio', *_CHOSEN)})",
         SHARE,
-        about="Of the chosen cards, with reservations.",
+        about="Of the chosen cards, to bound pods.",
     ),
     stat(
         "Core groups granted",
         f"avg ({recorded('vgpu:card_core_groups_granted:ratio', *_CHOSEN)})",
         SHARE,
-        about="Of the chosen cards, with reservations.",
+        about="Of the chosen cards, to bound pods.",
     ),
     stat("Slices", total("vgpu_card_granted_slices", *_CHOSEN), about="Granted slices of the chosen cards."),
     stat(

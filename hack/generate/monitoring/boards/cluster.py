@@ -7,9 +7,9 @@ from hack.generate.monitoring.queries import each, quantile, rate, total
 MOST = 40  # nodes or namespaces in a panel
 
 _NOW = (
-    stat("Cards", f"count ({each('vgpu_card_granted_slices')})", about="In the inventories of all nodes."),
-    stat("Memory granted", "vgpu:cluster_memory_granted:ratio", SHARE, about="Of the memory of all cards."),
-    stat("Core groups granted", "vgpu:cluster_core_groups_granted:ratio", SHARE, about="Of those of all cards."),
+    stat("Cards", f"count ({each('vgpu_card_healthy')})", about="Of all nodes whose agent is scraped."),
+    stat("Memory granted", "vgpu:cluster_memory_granted:ratio", SHARE, about="Of all cards, to bound pods."),
+    stat("Core groups granted", "vgpu:cluster_core_groups_granted:ratio", SHARE, about="Of all cards, to bound pods."),
     stat("Memory used", "vgpu:cluster_memory_used:ratio", SHARE, about="By all processes, ours or not."),
     stat("Waiting pods", total("vgpu_unplaced_pods"), about="Pods that ask for a slice and have none."),
     stat("Leaders", "sum (vgpu_leader)", about="Replicas of the cluster service that lead: 1 while all is well."),

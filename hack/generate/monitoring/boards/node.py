@@ -8,9 +8,7 @@ NODE = Variable("node", "vgpu_inventory_serving")
 _CARD = "{{node}} {{card}}"
 
 _NOW = (
-    stat(
-        "Cards", f"count ({each('vgpu_card_granted_slices', 'node')})", about="Of the chosen nodes.", width=6
-    ),
+    stat("Cards", f"count ({each('vgpu_card_healthy', 'node')})", about="Of the chosen nodes.", width=6),
     stat(
         "Slices", total("vgpu_card_granted_slices", "node"), about="Granted slices of their cards.", width=6
     ),

@@ -156,7 +156,7 @@ def test_each_alert_has_a_case_in_which_it_fires_and_one_in_which_it_does_not() 
     assert {case.alert for case in FIRES} == {alert for alert, *_ in SILENT} == NAMED.keys()
 
 
-def test_while_the_leadership_changes_no_share_is_counted_twice(tmp_path: Path) -> None:
+def test_while_an_agent_is_replaced_no_share_is_counted_twice(tmp_path: Path) -> None:
     two = {GRANTED.replace("{", f'{{pod="{pod}", ', 1): "50x9" for pod in ("old", "new")}
     series = {INFO: "1x9", MEMORY: "100x9", **two}
     shares = [
@@ -167,6 +167,21 @@ def test_while_the_leadership_changes_no_share_is_counted_twice(tmp_path: Path) 
     expected = [
         {"expr": name, "eval_time": "5m", "exp_samples": [{"labels": name + labels, "value": 0.5}]}
         for name, labels in shares
+    ]
+    check_alerts(tmp_path, [{**_test(series, "VgpuOverlap", 5, []), "promql_expr_test": expected}])
+
+
+def test_shares_are_of_the_cards_whose_agents_are_there(tmp_path: Path) -> None:
+    series = {}
+    for node, granted, later in (("n1", 50, " stale"), ("n2", 20, "x9")):
+        labels = f'node="{node}", card="GPU-{node}"'
+        series[f'vgpu_card_info{{{labels}, family="hygon.com/dcu", model="Z100"}}'] = f"1{later}"
+        series[f"vgpu_card_memory_bytes{{{labels}}}"] = f"100{later}"
+        series[f"vgpu_card_granted_memory_bytes{{{labels}}}"] = f"{granted}{later}"
+    name = "vgpu:cluster_memory_granted:ratio"
+    expected = [
+        {"expr": name, "eval_time": at, "exp_samples": [{"labels": name, "value": value}]}
+        for at, value in (("0m", 0.35), ("5m", 0.2))
     ]
     check_alerts(tmp_path, [{**_test(series, "VgpuOverlap", 5, []), "promql_expr_test": expected}])
 
