@@ -59,7 +59,7 @@ def test_without_a_tmpfs_the_agent_is_ready_says_so_and_exports_progress_all_the
     assert 'vgpu_writable_spare_containers{node="n1"} 0.0' in node.probe("/metrics")[1]
     (progress,) = found(node.state / "slices", "*/*/region/progress")
     progress.write_bytes(b"5 10\n")
-    said = 'vgpu_progress_done{node="n1",namespace="default",pod="one",container="main"} 5.0'
+    said = 'vgpu_progress_done{container="main",namespace="default",node="n1",pod="one"} 5.0'
     until(lambda: said in node.probe("/metrics")[1], "told")
 
 
