@@ -107,7 +107,7 @@ class Explainer(Service):
         return sorted(unplaced, key=lambda pod: (pod.namespace, pod.name))
 
     def _is_unbound(self, pod: Pod) -> bool:
-        return pod.scheduler == self._scheduler_name and not pod.node and not pod.deleting and not pod.ended
+        return not pod.node and pod.scheduler == self._scheduler_name and not pod.deleting and not pod.ended
 
     def _waiting(
         self, pod: Pod, planner: Planner, answers: dict[tuple[object, ...], Grant | Refusal | None]

@@ -14,8 +14,8 @@ from device_plugin.allocator.explain import Explainer
 from device_plugin.allocator.gangs import offered
 from device_plugin.allocator.service import Service, Shared
 from device_plugin.cluster.counts import Counts
-from device_plugin.cluster.ledger_gauges import ledger_readings
-from device_plugin.core.contract.metrics import Exporter, Metric, MetricType, Reading
+from device_plugin.cluster.ledger_gauges import MERGED, MOST_NAMESPACES, LedgerGauges
+from device_plugin.core.contract.metrics import OTHERS, Exporter, Metric, MetricType, Reading, largest
 from device_plugin.core.contract.reasons import Reason
 from device_plugin.core.ledger import Holder
 from device_plugin.core.placement import workload
@@ -54,7 +54,7 @@ UNPLACED_OLDEST = Metric(
 )  # fmt: skip
 UNPLACED_OF = Metric(
     "vgpu_namespace_unplaced_pods", Exporter.LEADER,
-    "Pods of the namespace that ask for a slice and have none, whatever the reason.", ("namespace",),
+    f"Pods of the namespace that ask for a slice and have none, whatever the reason. {MERGED}", ("namespace",),
 )  # fmt: skip
 
 KEPT = Metric(
@@ -98,6 +98,7 @@ class ClusterGauges(Service):
         self._unread = unread
         self._counts = counts
         self._wall = wall
+        self._ledger = LedgerGauges(self._namespace)
 
     def __call__(self) -> Iterator[Reading]:
         """The replica's own health and work, and the state of the cluster if it leads."""
@@ -123,7 +124,7 @@ class ClusterGauges(Service):
             faults = self._view.faults.counts()
             promised = self._view.promises.slices.cards()
             ratio = self._allocator.placer.fragmentation()
-        yield from ledger_readings(snapshot, self._namespace)
+        yield from self._ledger.readings(snapshot, self._view.agents.nodes())
         yield Reading(FAULTS, [((kind,), float(count)) for kind, count in faults.items()])
         yield Reading(PROMISED, [((stage,), float(count)) for stage, count in promised.items()])
         if ratio is not None:
@@ -146,8 +147,8 @@ class ClusterGauges(Service):
         yield Reading(
             UNPLACED_OLDEST, [((reason,), max(found, default=0.0)) for reason, found in ages.items()]
         )
-        counts = Counter(entry.namespace for entry, _ in waiting)
-        yield Reading(UNPLACED_OF, [((name,), float(count)) for name, count in sorted(counts.items())])
+        counts = Counter((entry.namespace,) for entry, _ in waiting)
+        yield Reading(UNPLACED_OF, largest(counts, MOST_NAMESPACES, lambda _: (OTHERS,)))
 
 
 def _bounds(made: Allocator) -> Mapping[str, Bound]:

@@ -1,29 +1,34 @@
 """The metrics of the ledger: what is granted to each namespace, and what each model has left."""
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import threading
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain, islice
 
-from device_plugin.core.contract.cards import memory_units
-from device_plugin.core.contract.grants import Slice
-from device_plugin.core.contract.metrics import Exporter, Metric, Reading, Samples
+from device_plugin.core.contract.cards import Inventory
+from device_plugin.core.contract.metrics import OTHERS, Exporter, Metric, Reading, largest
 from device_plugin.core.contract.units import mib_to_units
-from device_plugin.core.ledger import CardState, Holder, Snapshot
+from device_plugin.core.ledger import CardState, Holder, NodeState, Snapshot
 
 MIB = 2**20
+# Most namespaces of a metric, and most nodes that it names.
+MOST_NAMESPACES, MOST_NODES = 1000, 500
+MERGED = f"Of more than {MOST_NAMESPACES} namespaces the others are one, {OTHERS}."
 NAMESPACE = ("namespace", "family")
 MODEL = ("family", "model")
 
 NAMESPACE_MEMORY = Metric(
     "vgpu_namespace_granted_memory_bytes", Exporter.LEADER,
-    "Memory of cards that is granted to pods of the namespace, or reserved for them.", NAMESPACE,
+    f"Memory of cards that is granted to pods of the namespace, or reserved for them. {MERGED}", NAMESPACE,
 )  # fmt: skip
 NAMESPACE_CORE_GROUPS = Metric(
     "vgpu_namespace_granted_core_groups", Exporter.LEADER,
-    "Core groups that are granted to pods of the namespace, or reserved for them.", NAMESPACE,
+    f"Core groups that are granted to pods of the namespace, or reserved for them. {MERGED}", NAMESPACE,
 )  # fmt: skip
 NAMESPACE_SLICES = Metric(
     "vgpu_namespace_granted_slices", Exporter.LEADER,
-    "Slices that are granted to pods of the namespace, or reserved for them.", NAMESPACE,
+    f"Slices that are granted to pods of the namespace, or reserved for them. {MERGED}", NAMESPACE,
 )  # fmt: skip
 LARGEST_MEMORY_UNITS = Metric(
     "vgpu_largest_free_slice_memory_units", Exporter.LEADER,
@@ -47,9 +52,13 @@ CROWDED = Metric(
     "Cards whose slices together are more than the card has, by cause: overlap (two grants conflict), shrunk (the card"
     " reports less than was granted of it).", ("cause",),
 )  # fmt: skip
-SERVING = Metric(
-    "vgpu_inventory_serving", Exporter.LEADER,
-    "1 if the node's inventory says that its agent serves, 0 if it says that it does not.", ("node",),
+NODES = Metric(
+    "vgpu_nodes", Exporter.LEADER, "Nodes with an inventory, by whether their agent serves: yes, no.", ("serving",)
+)  # fmt: skip
+NOT_SERVING = Metric(
+    "vgpu_node_not_serving", Exporter.LEADER,
+    "1 for a node whose agent does not serve, by cause: inventory (the agent has said so), agent (none is ready there)."
+    f" Absent for a node whose agent serves. Of more than {MOST_NODES} nodes the first by name.", ("node", "cause"),
 )  # fmt: skip
 MEMORY_UNITS = Metric(
     "vgpu_memory_unit_nodes", Exporter.LEADER,
@@ -57,85 +66,138 @@ MEMORY_UNITS = Metric(
     " gets another amount of memory by node.", ("family", "unit_mib"),
 )  # fmt: skip
 
-_MODELS: Sequence[tuple[Metric, Callable[[CardState], float]]] = (
-    (LARGEST_MEMORY_UNITS, lambda of: mib_to_units(of.free_mib, of.card.mem_mib, of.card.units)),
-    (LARGEST_CORE_GROUPS, lambda of: of.free_cores.bit_count()),
-    (LARGEST_SHARE,
-     lambda of: min(of.free_mib / of.card.mem_mib, of.free_cores.bit_count() / of.card.core_groups)),
-)  # fmt: skip
-_NAMESPACES: Sequence[tuple[Metric, Callable[[Slice], int]]] = (
-    (NAMESPACE_MEMORY, lambda of: of.mem_mib * MIB),
-    (NAMESPACE_CORE_GROUPS, lambda of: len(of.cores)),
-    (NAMESPACE_SLICES, lambda _: 1),
-)
+# In the order of the amounts and of the room of a _NodePart; an amount is in this unit.
+_NAMESPACES = ((NAMESPACE_MEMORY, MIB), (NAMESPACE_CORE_GROUPS, 1), (NAMESPACE_SLICES, 1))
+_MODELS = (LARGEST_MEMORY_UNITS, LARGEST_CORE_GROUPS, LARGEST_SHARE, FREE_CARDS)
+
+Labels = tuple[str, str]
+Amounts = tuple[int, int, int]
+Room = tuple[float, float, float, float]
+_NO_ROOM = (0.0, 0.0, 0.0, 0.0)
 
 
-def ledger_readings(snapshot: Snapshot, namespace_of: Callable[[Holder], str]) -> Iterator[Reading]:
-    """All metrics of the ledger, of one moment. `namespace_of` is empty for a holder whose namespace is not known."""
-    granted = _granted(snapshot, namespace_of)
-    for metric, amount in _NAMESPACES:
-        sums = {labels: float(sum(map(amount, slices))) for labels, slices in granted.items()}
-        yield Reading(metric, sorted(sums.items()))
-    yield from _of_models(snapshot)
-    crowded = Counter(state.short for _, _, state in _states(snapshot) if state.crowded)
-    yield Reading(CROWDED, [(("overlap",), float(crowded[False])), (("shrunk",), float(crowded[True]))])
-    inventories = snapshot.inventories()
-    yield Reading(
-        SERVING, [((name,), float(inventory.serving)) for name, inventory in sorted(inventories.items())]
-    )
-    units = memory_units(inventories)
-    yield Reading(
-        MEMORY_UNITS,
-        [((family, str(unit)), float(len(nodes))) for family, found in units.items() for unit, nodes in found.items()],
-    )  # fmt: skip
+@dataclass(frozen=True, slots=True)
+class _NodePart:
+    """One node's part of the metrics, in one state.
+
+    `granted` has MiB, core groups and slices by namespace and family. `room` has, by family and model, memory units,
+    core groups and share of the largest free slice, and the number of free cards. `crowded` counts cards with
+    overlapping slices and cards that shrank; `units` are the families with their memory units.
+    """
+
+    state: NodeState
+    granted: Mapping[Labels, Amounts]
+    room: Mapping[Labels, Room]
+    crowded: tuple[int, int]
+    units: tuple[Labels, ...]
 
 
-def _states(snapshot: Snapshot) -> Iterator[tuple[str, bool, CardState]]:
-    """Every card's node, whether the node's agent serves, and the card's state."""
-    for name in snapshot.nodes():
-        node = snapshot.node(name)
-        for state in node.cards if node is not None else ():
-            yield name, node is not None and node.serving, state
+class LedgerGauges:
+    """Reads the metrics of the ledger. It keeps each node's part until the node changes: few do between two scrapes.
+
+    `namespace_of` is empty for a holder whose namespace is not known. Safe from any thread.
+    """
+
+    def __init__(self, namespace_of: Callable[[Holder], str]) -> None:
+        self._namespace_of = namespace_of
+        self._lock = threading.Lock()
+        self._parts: dict[str, _NodePart] = {}
+        # The sums over all parts, and their labels, which the parts share.
+        self._granted: dict[Labels, Amounts] = {}
+        self._labels: dict[Labels, Labels] = {}
+
+    def readings(self, snapshot: Snapshot, ready: Container[str] | None) -> Iterator[Reading]:
+        """All metrics, of one moment. `ready` has the nodes whose agents are ready; None if these are not known."""
+        with self._lock:
+            self._update(snapshot.records())
+            granted, parts = dict(self._granted), list(self._parts.values())
+        for number, (metric, unit) in enumerate(_NAMESPACES):
+            sums = {labels: float(amounts[number] * unit) for labels, amounts in granted.items()}
+            yield Reading(metric, largest(sums, MOST_NAMESPACES, lambda labels: (OTHERS, labels[1])))
+        room = _room(parts)
+        for number, metric in enumerate(_MODELS):
+            yield Reading(metric, [(model, found[number]) for model, found in sorted(room.items())])
+        overlap, shrunk = (sum(part.crowded[number] for part in parts) for number in (0, 1))
+        yield Reading(CROWDED, [(("overlap",), float(overlap)), (("shrunk",), float(shrunk))])
+        yield from _serving(snapshot.inventories(), ready)
+        units = Counter(chain.from_iterable(part.units for part in parts))
+        yield Reading(MEMORY_UNITS, [(labels, float(nodes)) for labels, nodes in sorted(units.items())])
+
+    def _update(self, states: Mapping[str, NodeState]) -> None:
+        """Make the parts of the nodes that have changed."""
+        for name in self._parts.keys() - states.keys():
+            self._add(self._parts.pop(name), -1)
+        for name, state in states.items():
+            before = self._parts.get(name)
+            if before is None or before.state is not state:
+                self._parts[name] = self._part(state)
+                self._add(self._parts[name], 1)
+                if before is not None:
+                    self._add(before, -1)
+
+    def _add(self, part: _NodePart, times: int) -> None:
+        for labels, (mib, groups, slices) in part.granted.items():
+            sums = self._granted.get(labels, (0, 0, 0))
+            self._granted[labels] = sums[0] + times * mib, sums[1] + times * groups, sums[2] + times * slices
+            if self._granted[labels][2] == 0:
+                del self._granted[labels], self._labels[labels]
+
+    def _part(self, state: NodeState) -> _NodePart:
+        cards = state.cards if state.inventory is not None else ()
+        short = [card.short for card in cards if card.crowded]
+        room: dict[Labels, Room] = {}
+        for card in cards:
+            model = card.card.family, card.card.model
+            room[model] = _joined(room.get(model, _NO_ROOM), _room_of(card) if state.serving else _NO_ROOM)
+        units = {(card.card.family, str(card.card.unit_mib)) for card in cards}
+        return _NodePart(
+            state, self._held(state, cards), room, (short.count(False), short.count(True)), (*units,)
+        )
+
+    def _held(self, state: NodeState, cards: Iterable[CardState]) -> Mapping[Labels, Amounts]:
+        """The amounts that pods hold, by namespace and card family; slices kept for a job belong to no namespace."""
+        found: dict[Labels, Amounts] = {}
+        for card in cards:
+            for holder, slices in state.held.get(card.card.uuid, {}).items():
+                if namespace := self._namespace_of(holder):
+                    labels = namespace, card.card.family
+                    labels = self._labels.setdefault(labels, labels)
+                    for slice_ in slices:
+                        mib, groups, count = found.get(labels, (0, 0, 0))
+                        found[labels] = mib + slice_.mem_mib, groups + len(slice_.cores), count + 1
+        return found
 
 
-def _granted(snapshot: Snapshot, namespace_of: Callable[[Holder], str]) -> dict[tuple[str, str], list[Slice]]:
-    """The slices that pods hold, by namespace and card family; slices kept for a job belong to no namespace."""
-    found: defaultdict[tuple[str, str], list[Slice]] = defaultdict(list)
-    for name, _, state in _states(snapshot):
-        for holder, slices in snapshot.holders(name, state.card.uuid).items():
-            if namespace := namespace_of(holder):
-                found[namespace, state.card.family] += slices
+def _room(parts: Iterable[_NodePart]) -> Mapping[Labels, Room]:
+    """The room on the cards of each model; 0 for a model without a card that takes slices."""
+    found: dict[Labels, Room] = {}
+    for part in parts:
+        for model, room in part.room.items():
+            found[model] = _joined(found.get(model, _NO_ROOM), room)
     return found
 
 
-def _of_models(snapshot: Snapshot) -> Iterator[Reading]:
-    """The room on the cards of each model; 0 for a model without a card that takes slices."""
-    room: dict[tuple[str, str], list[CardState]] = {}
-    for _, serving, state in _states(snapshot):
-        cards = room.setdefault((state.card.family, state.card.model), [])
-        if serving and _has_room(state):
-            cards.append(state)
-    for metric, value in _MODELS:
-        yield Reading(metric, _largest(room.items(), value))
-    free = {labels: float(sum(state.untouched for state in cards)) for labels, cards in room.items()}
-    yield Reading(FREE_CARDS, sorted(free.items()))
+def _joined(one: Room, other: Room) -> Room:
+    """The room of both: the largest slices of either, and the free cards together."""
+    return max(one[0], other[0]), max(one[1], other[1]), max(one[2], other[2]), one[3] + other[3]
 
 
-def _largest(
-    room: Iterable[tuple[tuple[str, str], Sequence[CardState]]], value: Callable[[CardState], float]
-) -> Samples:
-    return [
-        (labels, float(max(map(value, cards), default=0.0))) for labels, cards in sorted(room, key=_labels)
-    ]
+def _room_of(state: CardState) -> Room:
+    """The room of one card; none if it cannot give a slice of one memory unit and one core group."""
+    card, groups = state.card, state.free_cores.bit_count()
+    units = mib_to_units(state.free_mib, card.mem_mib, card.units)
+    if not (state.open and state.free_slices and groups and units):
+        return _NO_ROOM
+    share = min(state.free_mib / card.mem_mib, groups / card.core_groups)
+    return float(units), float(groups), share, float(state.untouched)
 
 
-def _labels(item: tuple[tuple[str, str], object]) -> tuple[str, str]:
-    return item[0]
-
-
-def _has_room(state: CardState) -> bool:
-    """True if the card can give a slice of one memory unit and one core group."""
-    card = state.card
-    return bool(
-        state.open and state.free_slices and state.free_cores and mib_to_units(state.free_mib, card.mem_mib, card.units)
-    )  # fmt: skip
+def _serving(inventories: Mapping[str, Inventory], ready: Container[str] | None) -> Iterator[Reading]:
+    """The number of nodes whose agents serve, and the names of the others."""
+    causes = {
+        name: "agent" if inventory.serving else "inventory"
+        for name, inventory in sorted(inventories.items())
+        if not inventory.serving or (ready is not None and name not in ready)
+    }
+    yield Reading(NODES, [(("no",), float(len(causes))), (("yes",), float(len(inventories) - len(causes)))])
+    yield Reading(NOT_SERVING, [(named, 1.0) for named in islice(causes.items(), MOST_NODES)])

@@ -137,8 +137,12 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """A pod of the node agent: its name, its node, and host:port of its /metrics, empty while it has none."""
+    """A pod of the node agent: its name, its node, and host:port of its /metrics, empty while it has none.
+
+    `ready` is that of its probe /readyz.
+    """
 
     pod: str
     node: str
     address: str = ""
+    ready: bool = False

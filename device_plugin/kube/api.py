@@ -84,7 +84,9 @@ def _agent(pod: Object) -> Agent:
     host = status.get("podIP") if status.get("phase") == "Running" and port else None
     if host and ":" in host:
         host = f"[{host}]"
-    return Agent(pod["metadata"]["name"], spec.get("nodeName") or "", f"{host}:{port}" if host else "")
+    states = {condition["type"]: condition["status"] for condition in status.get("conditions") or ()}
+    address = f"{host}:{port}" if host else ""
+    return Agent(pod["metadata"]["name"], spec.get("nodeName") or "", address, states.get("Ready") == "True")
 
 
 def _queued(job: Object) -> QueuedJob:
@@ -120,7 +122,7 @@ PRIORITY_CLASSES = Kind(
 )
 AGENTS = Kind("", "v1", "pods", "Pod", Agent, _agent)
 AGENT_LABELS = "app.kubernetes.io/name=vgpu,app.kubernetes.io/component=node"
-"""Pods of the node agent, read as what can be asked for loads."""
+"""Pods of the node agent, read as what can be asked for loads, and whether they are ready."""
 EVENTS: Kind[dict[str, Any]] = Kind("", "v1", "events", "Event", dict)
 FAILED_CREATIONS = Kind("", "v1", "events", "Event", FailedCreation, _failed_creation)
 """Events of the reason FailedCreate."""

@@ -14,6 +14,7 @@ from device_plugin.core.requests import resource_names
 from device_plugin.kube.api import PODS, Api
 from device_plugin.kube.errors import GoneError
 from device_plugin.state.accounts import Accounts, Follower
+from device_plugin.state.agents import Agents
 from device_plugin.state.faults import Faults
 from device_plugin.state.loads import MeasuredLoads
 from device_plugin.state.news import JobNews, Listed, NodeNews, PodNews
@@ -32,6 +33,7 @@ class ClusterView:
         self.lock = threading.RLock()
         self.ledger = Ledger()
         self.measured = MeasuredLoads(self.ledger, stale_seconds, clock)
+        self.agents = Agents()
         self.faults = Faults()
         self.reports = Reports()
         self.pods = KnownPods(tuple(prefixes))

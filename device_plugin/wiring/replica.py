@@ -97,7 +97,7 @@ class Replica(ABC):
         return {
             "pods": partial(feed, self._pods, stop, *pods, doubt=view.pod_news.doubt),
             "nodes": partial(feed, self._nodes, stop, *nodes, doubt=view.node_news.doubt),
-            "agents": partial(feed, self._agents, stop, self._poller),
+            "agents": partial(feed, self._agents, stop, view.agents, self._poller),
             # Its hanging does no harm: what agents say becomes stale then, and nothing rests on it alone.
             "ask agents": partial(self._loop.again, lambda: self._poller.step()),
             "memory": partial(self._loop.every, RETURN_SECONDS, memory.step),

@@ -1,13 +1,17 @@
 """The cluster's metrics, read while others are placed."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
+import msgspec
 import pytest
-from msgspec.structs import replace
 
+from device_plugin.cluster import cluster_gauges, ledger_gauges
 from device_plugin.cluster.cluster_gauges import ClusterGauges
 from device_plugin.cluster.ledger_gauges import FREE_CARDS, MIB, NAMESPACE_MEMORY
 from device_plugin.core.contract.cards import Inventory
+from device_plugin.core.contract.metrics import OTHERS
+from device_plugin.core.pods import Agent
 from tests.builders.cards import card, inventory
 from tests.builders.pods import HALF, grant, pod, with_grant
 from tests.cluster.world import Apart, Replica, World
@@ -78,7 +82,62 @@ def test_the_largest_slice_that_a_model_can_give(
     names = [f"vgpu_largest_free_slice_{part}" for part in ("memory_units", "core_groups", "ratio")]
     model = ("hygon.com/dcu", "Z100")
     assert tuple(found[name][model] for name in (*names, "vgpu_free_cards")) == room
-    assert found["vgpu_inventory_serving"] == {("n1",): float(cards.serving)}
+
+
+def test_nodes_whose_agents_do_not_serve_are_named(world: World, one: Replica) -> None:
+    for name, serving in (("n2", False), ("n3", True)):
+        world.node(name, replace(inventory(name), serving=serving))
+    one.view.node_news.sync(world.api.nodes())
+    found = read(one)
+    assert found["vgpu_node_not_serving"] == {("n2", "inventory"): 1.0}, "no agents were listed"
+    one.view.agents.sync([Agent(f"agent-{name}", name, ready=True) for name in ("n1", "n2")])
+    found = read(one)
+    assert found["vgpu_node_not_serving"] == {("n2", "inventory"): 1.0, ("n3", "agent"): 1.0}
+    assert found["vgpu_nodes"] == {("yes",): 1.0, ("no",): 2.0}
+
+
+def test_what_is_kept_of_each_node_is_what_would_be_read_anew(world: World, one: Replica) -> None:
+    def check() -> None:
+        anew = ClusterGauges(one.shared, one.explainer, one.leader.unread, one.counts)
+        assert read(one) == values(anew())
+
+    check()
+    world.node("n2", inventory("n2"))
+    one.view.node_news.sync(world.api.nodes())
+    for number in range(4):
+        made = world.pod(f"p{number}", 4, 15, namespace=f"team-{number % 2}")
+        assert one.bind(made, one.ask(made)) == ""
+        check()
+    assert len(read(one)["vgpu_namespace_granted_slices"]) == 2
+    for number in range(3):
+        one.view.pod_news.gone(f"uid-p{number}", ended=True)
+        check()
+    one.view.node_news.gone("n2")
+    check()
+    one.view.pod_news.gone("uid-p3", ended=True)
+    check()
+    assert read(one)["vgpu_namespace_granted_slices"] == {}
+
+
+def test_a_leader_exports_a_bounded_number_of_samples(
+    world: World, one: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger_gauges, "MOST_NODES", 2)
+    monkeypatch.setattr(ledger_gauges, "MOST_NAMESPACES", 2)
+    monkeypatch.setattr(cluster_gauges, "MOST_NAMESPACES", 2)
+    for number in range(4):
+        world.node(f"down-{number}", replace(inventory(f"down-{number}"), serving=False))
+        assert one.ask(world.pod(f"p{number}", 1 + number, 1, namespace=f"team-{number}"))
+        world.pod(f"large{number}", 17, namespace=f"team-{number}")
+    one.view.node_news.sync(world.api.nodes())
+    found = read(one)
+    assert found["vgpu_node_not_serving"].keys() == {("down-0", "inventory"), ("down-1", "inventory")}
+    assert found["vgpu_nodes"]["no",] == 4.0
+    slices = found["vgpu_namespace_granted_slices"]
+    assert {name: count for (name, _), count in slices.items()} == {"team-0": 1.0, "team-1": 1.0, OTHERS: 2.0}
+    memory = found["vgpu_namespace_granted_memory_bytes"]
+    assert {name for name, _ in memory} == {"team-2", "team-3", OTHERS}, "the largest are named"
+    assert found["vgpu_namespace_unplaced_pods"] == {("team-0",): 1.0, ("team-1",): 1.0, (OTHERS,): 2.0}
 
 
 def test_two_grants_that_conflict_are_told_apart_from_a_card_that_shrank(world: World, one: Replica) -> None:
@@ -95,7 +154,9 @@ def test_two_grants_that_conflict_are_told_apart_from_a_card_that_shrank(world: 
 
 def test_nodes_are_counted_by_their_memory_unit(world: World, one: Replica) -> None:
     assert read(one)["vgpu_memory_unit_nodes"] == {("hygon.com/dcu", "1024"): 1.0}
-    world.node("n2", Inventory((replace(inventory("n2", 1).cards[0], units=32, unit_mib=512),)))
+    world.node(
+        "n2", Inventory((msgspec.structs.replace(inventory("n2", 1).cards[0], units=32, unit_mib=512),))
+    )
     one.view.node_news.sync(world.api.nodes())
     found = read(one)["vgpu_memory_unit_nodes"]
     assert found == {("hygon.com/dcu", "512"): 1.0, ("hygon.com/dcu", "1024"): 1.0}

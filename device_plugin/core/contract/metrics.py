@@ -5,9 +5,10 @@ the cluster service, and what becomes of Jobs from that of the job engine. In ad
 health and its own work. docs/reference/metrics.md is made from these declarations.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import TypeVar
 
 CARD = ("node", "card")
 """Labels of a fact about one card."""
@@ -18,6 +19,8 @@ CONTAINER = ("node", "namespace", "pod", "container")
 
 Samples = Iterable[tuple[Sequence[str], float]]
 """Label values, in the order of the metric's labels, and the value."""
+OTHERS = "(others)"
+"""A label value of samples that stand for several. Kubernetes allows no object this name."""
 
 
 class MetricType(Enum):
@@ -64,3 +67,20 @@ class Reading:
     metric: Metric
     samples: Samples
     total: float = 0.0
+
+
+Labels = TypeVar("Labels", bound=tuple[str, ...])
+
+
+def largest(
+    amounts: Mapping[Labels, float], most: int, merged: Callable[[Labels], Labels]
+) -> Sequence[tuple[Labels, float]]:
+    """The `most` largest amounts in the order of their labels, with the sums of the others by `merged` labels.
+
+    A process exports at most 5,000 samples, whatever names tenants make up.
+    """
+    ranked = sorted(amounts, key=lambda labels: (-amounts[labels], labels))
+    kept = {labels: amounts[labels] for labels in ranked[:most]}
+    for labels in ranked[most:]:
+        kept[merged(labels)] = kept.get(merged(labels), 0.0) + amounts[labels]
+    return sorted(kept.items())

@@ -2,8 +2,9 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from heapq import nlargest
 
-from device_plugin.core.contract.metrics import Exporter, Metric, MetricType, Reading
+from device_plugin.core.contract.metrics import OTHERS, Exporter, Metric, MetricType, Reading, largest
 from device_plugin.core.jobs.job import JobKey
 from device_plugin.jobs.execute.writes import Write
 from device_plugin.jobs.plan.planners import Planners
@@ -12,19 +13,25 @@ from device_plugin.jobs.show.explain import by_phase, widths
 from device_plugin.jobs.show.views import stuck_for
 from device_plugin.state.jobs import KnownJobs
 
+# Most Jobs, and most phases of queues, of a metric.
+MOST_JOBS = 1000
+
 JOBS = Metric(
     "vgpu_jobs",
     Exporter.ENGINE,
-    "Jobs of the queue in this phase, as the last round saw them; `pool` is empty where there is only one.",
+    "Jobs of the queue in this phase, as the last round saw them; `pool` is empty where there is only one."
+    f" Of many queues the smallest are one, {OTHERS}.",
     ("pool", "queue", "phase"),
 )
 WIDTH = Metric(
     "vgpu_job_replicas", Exporter.ENGINE,
-    "Pods that the Job has, or will have once what is under way with its width is done.", ("namespace", "job"),
+    f"Pods that the Job has, or will have after the change in progress. Of more than {MOST_JOBS} Jobs the others are"
+    f" one, {OTHERS}.", ("namespace", "job"),
 )  # fmt: skip
 STUCK = Metric(
     "vgpu_job_stuck_seconds", Exporter.ENGINE,
-    "For how long a Job that runs has made no progress, if that is ten times its usual interval and at least 10 min.",
+    "For how long a Job that runs has made no progress, if that is ten times its usual interval and at least 10 min."
+    f" Of more than {MOST_JOBS} Jobs those that have been stuck longest.",
     ("namespace", "job"),
 )  # fmt: skip
 ROUND_SECONDS = Metric(
@@ -65,11 +72,12 @@ class JobGauges:
         yield Reading(WRITES, [((action,), float(count)) for action, count in sorted(self._writes.items())])
         planning = [(planner.pool, planner.rounds.last) for planner in self._planners.planning()]
         if planning:
-            phases = [((pool, *key), n) for pool, last in planning for key, n in by_phase(last).items()]
-            yield Reading(JOBS, [(labels, float(count)) for labels, count in sorted(phases)])
-            wide = sorted((key, width) for _, last in planning for key, width in widths(last).items())
-            yield Reading(WIDTH, [(key, float(width)) for key, width in wide])
-            yield Reading(STUCK, sorted(each for _, last in planning for each in self._stuck(last)))
+            phases = {(pool, *key): float(n) for pool, last in planning for key, n in by_phase(last).items()}
+            yield Reading(JOBS, largest(phases, MOST_JOBS, lambda labels: (labels[0], OTHERS, labels[2])))
+            wide = {key: float(width) for _, last in planning for key, width in widths(last).items()}
+            yield Reading(WIDTH, largest(wide, MOST_JOBS, lambda _: (OTHERS, OTHERS)))
+            stuck = (each for _, last in planning for each in self._stuck(last))
+            yield Reading(STUCK, sorted(nlargest(MOST_JOBS, stuck, key=lambda each: each[1])))
             yield Reading(ROUND_SECONDS, [((pool,), last.seconds) for pool, last in planning])
             yield Reading(PLANNER, [((pool,), 1.0) for pool, _ in planning if pool])
 

@@ -57,7 +57,11 @@ class Alert:
 
 
 AGENT = each("vgpu_inventory_age_seconds")
-_SERVING = each("vgpu_inventory_serving")
+# Agents that serve by the leader's word, and whose samples have been missing for 10 minutes.
+_NOT_SCRAPED = (
+    'max (vgpu_nodes{serving="yes"}) - (count (max by (node) (max_over_time(vgpu_inventory_age_seconds[10m])))'
+    " or vector(0)) > 0"
+)
 # Minutes after which an inventory is old, and after which a pod has waited long.
 _OLD, _LONG = 2, 25
 
@@ -65,11 +69,14 @@ ALERTS = (
     Alert(
         "VgpuAgentDown", Severity.CRITICAL, 10,
         "no agent has served on a node for {time}",
-        either(f"({_SERVING} == 1 unless on (node) {AGENT})", f"({_SERVING} == 0)"),
-        "The node agent on {{ $labels.node }} does not serve.",
-        "{{ if eq $value 0.0 }}The inventory of node {{ $labels.node }} says that its agent does not serve"
-        "{{ else }}Node {{ $labels.node }} offers cards, and no agent there is scraped{{ end }}: pods with slices"
-        " cannot start there, and the use of its cards is not known. Pods that run go on.",
+        either(each("vgpu_node_not_serving"), _NOT_SCRAPED),
+        "{{ if $labels.node }}The node agent on {{ $labels.node }} does not serve.{{ else }}{{ $value }} node agents"
+        " are not scraped.{{ end }}",
+        "{{ if not $labels.node }}{{ $value }} agents serve, and Prometheus has had no samples of them for 10 minutes:"
+        " what is granted and used there is not known.{{ else }}{{ if eq $labels.cause `agent` }}No agent is ready on"
+        " node {{ $labels.node }}{{ else }}The inventory of node {{ $labels.node }} says that its agent does not"
+        " serve{{ end }}: pods with slices cannot start there, and the use of its cards is not known. Pods that run go"
+        " on.{{ end }}",
     ),
     Alert(
         "VgpuCardUnhealthy", Severity.WARNING, 1,

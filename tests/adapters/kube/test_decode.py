@@ -14,7 +14,7 @@ from device_plugin.core.pods import Agent
 from device_plugin.kube.api import AGENTS, JOBS, PODS, QUEUED_JOBS
 
 
-def agent_pod(ports: list[dict[str, Any]], **status: str) -> bytes:
+def agent_pod(ports: list[dict[str, Any]], **status: object) -> bytes:
     spec = {"nodeName": "n1", "containers": [{"name": "side"}, {"name": "agent", "ports": ports}]}
     return json.dumps({"metadata": {"name": "vgpu-node-x"}, "spec": spec, "status": status}).encode()
 
@@ -35,6 +35,13 @@ HTTP = [{"name": "debug", "containerPort": 1}, {"name": "http", "containerPort":
 )
 def test_an_agent_can_be_asked_while_it_runs(text: bytes, address: str) -> None:
     assert decode.read(AGENTS, text) == Agent("vgpu-node-x", "n1", address)
+
+
+@pytest.mark.parametrize(("status", "ready"), [("True", True), ("False", False), ("Unknown", False)])
+def test_an_agent_is_ready_as_its_pod_is(status: str, ready: bool) -> None:
+    conditions = [{"type": "Initialized", "status": "True"}, {"type": "Ready", "status": status}]
+    found = decode.read(AGENTS, agent_pod(HTTP, phase="Running", podIP="10.1.2.3", conditions=conditions))
+    assert found == Agent("vgpu-node-x", "n1", "10.1.2.3:9400", ready=ready)
 
 
 @pytest.mark.parametrize(

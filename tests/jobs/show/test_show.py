@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from device_plugin.core.contract.metrics import OTHERS
 from device_plugin.core.contract.resize import Resize, api_time
 from device_plugin.core.http_values import HttpAnswer, HttpRequest
 from device_plugin.core.jobs.engine import BEHIND_HIGHER
@@ -13,6 +14,7 @@ from device_plugin.core.jobs.plan import Plan, Reserved
 from device_plugin.core.jobs.progress import Progress, ProgressReport
 from device_plugin.core.jobs.rules import HOUR, Rules
 from device_plugin.core.node_constraints import NodeConstraints, Operator, Requirement
+from device_plugin.jobs.show import gauges
 from device_plugin.jobs.show.explain import JobExplainer
 from device_plugin.jobs.show.gauges import JobGauges
 from tests.builders.batch_jobs import resize
@@ -284,10 +286,10 @@ def test_what_a_program_has_done_and_when_it_ends(world: World) -> None:
 
 
 def test_a_job_that_no_longer_advances_is_said_to_be_stuck(world: World) -> None:
-    gauges = JobGauges(world.engine.known, world.engine.planners, lambda: True)
+    read = JobGauges(world.engine.known, world.engine.planners, lambda: True)
 
     def stuck() -> list[tuple[tuple[str, ...], float]]:
-        (found,) = (reading for reading in gauges() if reading.metric.name == "vgpu_job_stuck_seconds")
+        (found,) = (reading for reading in read() if reading.metric.name == "vgpu_job_stuck_seconds")
         return [(tuple(labels), value) for labels, value in found.samples]
 
     done = run_steadily(world, 400)
@@ -360,21 +362,35 @@ def test_each_replica_tells_of_the_jobs_of_its_pools_and_who_plans_the_others() 
     )
     assert asked("job=default/x").headers == {}
     assert asked("job=default/y").headers == {"Vgpu-Planner": mine["y"].name}
-    gauges = JobGauges(mine["x"].known, mine["x"].planners, lambda: False)
-    found = {r.metric.name: [(tuple(labels), value) for labels, value in r.samples] for r in gauges()}
+    read = JobGauges(mine["x"].known, mine["x"].planners, lambda: False)
+    found = {r.metric.name: [(tuple(labels), value) for labels, value in r.samples] for r in read()}
     assert found["vgpu_jobs"] == [(("hygon.com/dcu/x", "default", "running"), 1.0)]
     assert found["vgpu_job_pool_planner"] == [(("hygon.com/dcu/x",), 1.0)]
     assert found["vgpu_job_engine_leader"] == [((), 0.0)]
 
 
+def test_of_many_jobs_the_widest_have_samples_and_the_others_are_summed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gauges, "MOST_JOBS", 1)
+    world = World()
+    for name, width in (("a", 1), ("b", 2), ("c", 1)):
+        world.queue(name, width)
+    world.settle(3)
+    read = JobGauges(world.engine.known, world.engine.planners, lambda: True)
+    found = {r.metric.name: dict(r.samples) for r in read()}
+    assert found["vgpu_job_replicas"] == {("default", "b"): 2.0, (OTHERS, OTHERS): 2.0}
+    assert found["vgpu_jobs"] == {("", "default", "running"): 3.0}
+
+
 def test_metrics_of_jobs_come_from_the_leader_alone(world: World) -> None:
     leads = True
-    gauges = JobGauges(world.engine.known, world.engine.planners, lambda: leads)
+    read = JobGauges(world.engine.known, world.engine.planners, lambda: leads)
     for write in world.engine.sent:
-        gauges.count(write)
+        read.count(write)
 
     def samples() -> dict[str, list[tuple[tuple[str, ...], float]]]:
-        return {r.metric.name: [(tuple(labels), value) for labels, value in r.samples] for r in gauges()}
+        return {r.metric.name: [(tuple(labels), value) for labels, value in r.samples] for r in read()}
 
     found = samples()
     assert found["vgpu_jobs"] == [(("", "default", "running"), 1.0), (("", "default", "waiting"), 1.0)]

@@ -134,8 +134,8 @@ _HEALTH = (
     ),
     stat(
         "Agents not serving",
-        f"count ({each('vgpu_inventory_serving')} == 0) or vector(0)",
-        about="Nodes whose inventory says that their agent does not serve: they get no new slices.",
+        each("vgpu_nodes", where='serving="no"'),
+        about="Nodes whose agent says so, or is not ready: pods with slices cannot start there.",
     ),
     stat(
         "Crowded cards",

@@ -4,7 +4,7 @@ from hack.generate.monitoring.boards.panels import NO_BUSY, NO_KERNEL, SHARE, ba
 from hack.generate.monitoring.grafana import Board, Query, Variable
 from hack.generate.monitoring.queries import each, recorded, total
 
-NODE = Variable("node", "vgpu_inventory_serving")
+NODE = Variable("node", "vgpu_inventory_age_seconds")
 _CARD = "{{node}} {{card}}"
 
 _NOW = (

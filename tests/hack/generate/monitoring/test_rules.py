@@ -10,7 +10,8 @@ from tests.hack.generate.monitoring.promtool import RULES, check_alerts, promtoo
 
 NAMED = {alert.name: alert for alert in ALERTS}
 CARD = 'node="n1", card="GPU-1"'
-SERVES, AGE = 'vgpu_inventory_serving{node="n1"}', 'vgpu_inventory_age_seconds{node="n1"}'
+SERVE, AGE = 'vgpu_nodes{serving="yes"}', 'vgpu_inventory_age_seconds{node="n1"}'
+DOWN = 'vgpu_node_not_serving{node="n1", cause="CAUSE"}'
 SLICE = f'{CARD}, namespace="team", container="main"'
 INFO = f'vgpu_card_info{{{CARD}, family="hygon.com/dcu", model="Z100"}}'
 MEMORY = f"vgpu_card_memory_bytes{{{CARD}}}"
@@ -51,14 +52,20 @@ def _test(
 
 FIRES = [
     Fires(
-        "VgpuAgentDown", 20, {SERVES: "1x60", AGE: "0x4 stale"},
-        {"node": "n1"}, "The node agent on n1 does not serve.",
-        "Node n1 offers cards, and no agent there is scraped: pods with slices cannot start there, and the use of its"
-        " cards is not known. Pods that run go on.",
+        "VgpuAgentDown", 20, {SERVE: "0x60", AGE: "0x4 stale", DOWN.replace("CAUSE", "agent"): "1x60"},
+        {"node": "n1", "cause": "agent"}, "The node agent on n1 does not serve.",
+        "No agent is ready on node n1: pods with slices cannot start there, and the use of its cards is not known. Pods"
+        " that run go on.",
     ),
     Fires(
-        "VgpuAgentDown", 20, {SERVES: "0x60", AGE: "0x60"},
-        {"node": "n1"}, "The node agent on n1 does not serve.",
+        "VgpuAgentDown", 30, {SERVE: "3x60", AGE: "0x4 stale", AGE.replace("n1", "n2"): "0x60"},
+        {}, "2 node agents are not scraped.",
+        "2 agents serve, and Prometheus has had no samples of them for 10 minutes: what is granted and used there is"
+        " not known.",
+    ),
+    Fires(
+        "VgpuAgentDown", 20, {SERVE: "0x60", AGE: "0x60", DOWN.replace("CAUSE", "inventory"): "1x60"},
+        {"node": "n1", "cause": "inventory"}, "The node agent on n1 does not serve.",
         "The inventory of node n1 says that its agent does not serve: pods with slices cannot start there, and the use"
         " of its cards is not known. Pods that run go on.",
     ),
@@ -121,8 +128,10 @@ FIRES = [
 
 # Series that are no cause for the alert, and why.
 SILENT = [
-    ("VgpuAgentDown", 60, {SERVES: "1x60", AGE: "0x60"}, "it serves"),
-    ("VgpuAgentDown", 14, {SERVES: "1x60", AGE: "0x4 stale"}, "it is rolled"),
+    ("VgpuAgentDown", 60, {SERVE: "1x60", AGE: "0x60"}, "it serves"),
+    ("VgpuAgentDown", 60, {SERVE: "1x60", AGE: "0x9 stale 0x50"}, "it is rolled"),
+    ("VgpuAgentDown", 9, {DOWN.replace("CAUSE", "agent"): "1x60"}, "it has not lasted"),
+    ("VgpuAgentDown", 60, {AGE: "0x60"}, "no replica leads"),
     ("VgpuCardUnhealthy", 5, {f"vgpu_card_healthy{{{CARD}}}": "1x9"}, "it is healthy"),
     ("VgpuOverlap", 9,
      {f'vgpu_slice_core_groups{{{SLICE}, pod="a"}}': "60x9", f"vgpu_card_core_groups{{{CARD}}}": "60x9",

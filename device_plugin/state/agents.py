@@ -1,0 +1,39 @@
+"""The node agents that are ready: an agent that has crashed cannot say that it does not serve."""
+
+import threading
+from collections.abc import Iterable
+
+from device_plugin.core.pods import Agent
+
+
+class Agents:
+    """Holds the nodes of the ready agents. Safe from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        # By name of the agent's pod: its node. None before the first list.
+        self._ready: dict[str, str] | None = None
+
+    def sync(self, agents: Iterable[Agent]) -> None:
+        """Take a list of all agents."""
+        with self._lock:
+            self._ready = {agent.pod: agent.node for agent in agents if agent.ready}
+
+    def see(self, agent: Agent) -> None:
+        """Take news of an agent."""
+        with self._lock:
+            if self._ready is not None and agent.ready:
+                self._ready[agent.pod] = agent.node
+        if not agent.ready:
+            self.forget(agent)
+
+    def forget(self, agent: Agent) -> None:
+        """Remove an agent whose pod is gone."""
+        with self._lock:
+            if self._ready is not None:
+                self._ready.pop(agent.pod, None)
+
+    def nodes(self) -> frozenset[str] | None:
+        """The nodes with a ready agent; None before the agents were listed."""
+        with self._lock:
+            return frozenset(self._ready.values()) if self._ready is not None else None
