@@ -25,8 +25,9 @@ from tests.e2e.workloads import PREFIX, slice_pod
 from tests.hack.generate.monitoring.queries import metrics_in, runnable
 
 QUOTAS = Kind("", "v1", "resourcequotas", "ResourceQuota", dict)
-# What the test cannot bring about in its time: 64 pods that ask, and a Job that has made no progress for 10 minutes.
-EMPTY = ("vgpu_fragmentation_ratio", "vgpu_job_stuck_seconds")
+# What the test cannot bring about in its time: 64 pods that ask, a Job that has made no progress for 10 minutes, and a
+# node whose agent is away.
+EMPTY = ("vgpu_fragmentation_ratio", "vgpu_job_stuck_seconds", "vgpu_node_not_serving")
 SAYS = """printf '%-63s\\n' "40 100" 1<>"$VGPU_PROGRESS" """
 
 
