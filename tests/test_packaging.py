@@ -25,7 +25,8 @@ PARTS = {
         "device_plugin.wiring.fitting",
     ),
     "cli": tuple(
-        f"device_plugin.cli.{name}" for name in ("cordon", "uncordon", "drain", "defrag", "convert.command")
+        f"device_plugin.cli.{name}"
+        for name in ("cordon", "uncordon", "drain", "defrag", "top", "convert.command")
     ),
 }
 # Loaded only where a kubeconfig is read.

@@ -83,7 +83,7 @@ def test_it_follows_the_records_of_jobs_of_queues(
         engine.patch(
             JOBS.json, Ref("train", "default"), {"metadata": {"annotations": {"vgpu.io/resize": "[]"}}}
         )
-        assert eventually(lambda: "resize: expected an object" in get(explain)[1], SECONDS)
+        assert eventually(lambda: "resize: expected object" in get(explain)[1], SECONDS)
         engine.patch(JOBS.json, Ref("train", "default"), {"metadata": {"labels": {"vgpu.io/queue": None}}})
         assert eventually(lambda: "resize of" not in get(explain)[1], SECONDS)
     engine.close()
