@@ -181,7 +181,7 @@ def _below(job: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _listing(*, namespaces: bool, wide: bool = False) -> Listing[Mapping[str, Any]]:
-    """The list with sentences in columns of their own, or below each row."""
+    """The columns of the list; sentences have columns of their own if `wide`, else lines below the row."""
     listing = LISTING if namespaces else LISTING.without(_NAMESPACE)
     return listing if wide else replace(listing, below=_below)
 

@@ -80,7 +80,7 @@ class _Queue:
         self._uids.clear()
 
     def begin(self, waiting: Iterable[Waiting]) -> None:
-        """Begin a round with these pods."""
+        """Replace the queue by these pods; in each namespace, pods left from the last round come first."""
         of: dict[str, list[str]] = defaultdict(list)
         for each in sorted(waiting, key=lambda each: _queue_order(each.pod)):
             of[each.pod.namespace].append(each.pod.uid)

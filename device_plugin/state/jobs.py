@@ -260,7 +260,7 @@ class KnownJobs:
 
 
 def _record(text: str) -> Resize | None:
-    """The record in a text; None if there is none, or it cannot be read, so that no engine has written it."""
+    """The record in a text; None if the text is empty or malformed: an engine writes no malformed record."""
     try:
         return Resize.decode(text) if text else None
     except AnnotationError:

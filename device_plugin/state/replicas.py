@@ -30,7 +30,7 @@ class LiveReplicas:
         self._pods[pod.owner_uid] = self._pods.get(pod.owner_uid, frozenset()) | {pod.name}
 
     def forget(self, pod: Pod) -> None:
-        """The pod is gone, or is about to go."""
+        """Remove a pod that is gone, or about to go, from the live replicas."""
         owner = self._owners.pop(pod.name, "") if pod.namespace == self._namespace else ""
         left = self._pods.pop(owner, frozenset()) - {pod.name}
         if left:

@@ -32,12 +32,12 @@ class Loops:
             self._stop.wait(step())
 
     def every(self, seconds: float, step: Callable[[], None]) -> None:
-        """Call `step` every `seconds`, however long it takes."""
+        """Call `step` again and again, after a pause of `seconds` each; a call that hangs is not reported."""
         while not self._stop.wait(seconds):
             step()
 
     def again(self, step: Callable[[], float]) -> None:
-        """Call `step` now, and again after the seconds that it returns, however long it takes."""
+        """Call `step` now, and again after the seconds that it returns; a call that hangs is not reported."""
         pause = 0.0
         while not self._stop.wait(pause):
             pause = step()

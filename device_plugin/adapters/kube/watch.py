@@ -33,7 +33,7 @@ FIRST_DELAY, LAST_DELAY = 0.1, 15.0
 
 
 class News(Protocol[Taken]):
-    """Takes the objects of one kind as lists and watches show them."""
+    """Receives the objects of one kind, from a list or from a watch."""
 
     def sync(self, items: Sequence[Taken]) -> None:
         """Take a list of all objects."""

@@ -95,7 +95,7 @@ class Refusals:
         return entry.refused.lasting and entry.restocked == self._ledger.restocked
 
     def _rows(self, request: PodRequest, nodes: Sequence[str]) -> Mask:
-        """The rows that a decision considers: those of offered nodes, without those of other pods of the group."""
+        """A mask of the rows that a decision considers: the offered nodes, without those that the group avoids."""
         table, avoid = self._placer.table, request.rank.avoid
         offered = table.chosen(nodes)
         return offered & ~marked(table.position, avoid) if avoid else offered

@@ -44,5 +44,8 @@ def tried(client: KubeClient, body: Mapping[str, Any], namespace: str, owner: Ma
 
 
 def _is_admission(error: RefusedError) -> bool:
-    """True unless RBAC forbids to create pods, which names no pod: `pods is forbidden: User "jane" cannot create`."""
+    """True for a 403 answer from admission or a quota, False for any other error.
+
+    RBAC's 403 names no pod: `pods is forbidden: User "jane" cannot create`.
+    """
     return isinstance(error, ForbiddenError) and not str(error).startswith("pods is forbidden: ")

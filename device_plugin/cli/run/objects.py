@@ -128,7 +128,7 @@ class NewJob:
 
     @property
     def torchrun(self) -> bool:
-        """True if agents of torchrun meet, because there may be several."""
+        """True if the program is torchrun and the Job may have two or more replicas, whose agents have to meet."""
         return not self.scripts and self.bounds[1] > 1 and _starts_torchrun(self.program)
 
 

@@ -77,7 +77,7 @@ class JobPlans:
         threading.Thread(target=self._run, name="ui-plans", daemon=True).start()
 
     def close(self) -> None:
-        """Ask no more."""
+        """Stop asking the job engine; the thread ends."""
         self._stop.set()
 
     def _run(self) -> None:

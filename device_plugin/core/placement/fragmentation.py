@@ -46,7 +46,7 @@ class Fragments:
         return self._of_cards(view.cpu, idle, fit)
 
     def added_by_slice(self, view: NodeView, need: CardFit, shape: Shape) -> Floats:
-        """The growth of F when a card gives the slice; shape (nodes, cards)."""
+        """The growth of a node's fragmentation F, in cards, if a card gives the slice; shape (nodes, cards)."""
         # Before and after the slice is given.
         times: Ints = np.array([0, 1])[:, None, None]
         mib, cores = view.free_mib - times * need.mib, view.free_cores - times * need.cores

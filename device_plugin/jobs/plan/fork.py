@@ -127,7 +127,7 @@ class Fork:
         return fitting
 
     def fits(self, job: Managed, count: int) -> bool:
-        """True if `take` would hold them; nothing changes."""
+        """True if `count` further replicas of the job would fit now; nothing is held."""
         if not job.spec.cards:
             return True
         held = list(self.replicas.get(job.key, ()))

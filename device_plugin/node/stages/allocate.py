@@ -110,7 +110,10 @@ class ContainerStarts:
                 self._waiters.release()
 
     def _wait(self, resource: str, tickets: frozenset[str]) -> None:
-        """Try again with growing pauses, until it works, WAIT_SECONDS are over or waiting cannot help."""
+        """Try again, with growing pauses, to write the container's files.
+
+        Raises NotNowError after WAIT_SECONDS, once the agent stops, or where waiting cannot help.
+        """
         deadline = time.monotonic() + WAIT_SECONDS
         pause = LOOK_SECONDS
         while True:
