@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PB := device_plugin/adapters/kubelet/pb
 
-.PHONY: help demo test e2e fuzz lint site setup native protos docs chart lock clean
+.PHONY: help demo test coverage e2e fuzz lint site setup native protos docs chart lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -12,23 +12,16 @@ help: ## this list
 demo: $(VENV)/.demo native ## a cluster on this machine with simulated cards, and what it shows; KEEP=1: it stays
 	@$(BIN)/vgpu demo run $(if $(KEEP),--keep)
 
-# All tests run in three processes, for two cores: they wait a third of their time. First come those that count lines,
-# which fail where they leave too many of the product's out (pyproject.toml, coverage), then the others, which never run
-# beside them: a process in which counting was turned off and on again crashed. The others run whatever became of the
-# first, and the closing lines of both are the last ones. ARGS run in one process, without coverage: a part of the tests
-# covers a part of the product.
+# All tests run in three processes, for two cores: they wait a third of their time. ARGS run in one process.
 PROCESSES := --numprocesses 3 --dist worksteal
-CLOSING_LINES := build/closing-lines
 
 test: setup ## every test that needs no root; ARGS="tests/core -q": some of them
-ifdef ARGS
-	@$(BIN)/python -m pytest $(ARGS)
-else
-	@rm -f $(CLOSING_LINES); export VGPU_CLOSING_LINES=$(CLOSING_LINES); status=0; \
-	$(BIN)/python -m pytest $(PROCESSES) -m 'not no_cover' --cov --cov-report= || status=1; \
-	$(BIN)/python -m pytest $(PROCESSES) -m no_cover || status=1; \
-	cat $(CLOSING_LINES) || status=1; exit $$status
-endif
+	@$(BIN)/python -m pytest $(or $(ARGS),$(PROCESSES))
+
+# Counting lines takes a third more time, and is for hack/nightly: it fails where tests leave too many of the product's
+# lines out (pyproject.toml, coverage).
+coverage: setup ## the tests again, with the lines of the product that they run
+	@$(BIN)/python -m pytest $(PROCESSES) -m 'not no_cover' --cov
 
 # Only a KUBECONFIG on make's command line counts: nobody's own cluster is tested because a shell exports one.
 e2e: setup ## the tests on a real Kubernetes, as root; KUBECONFIG=FILE: on a cluster of yours
@@ -92,8 +85,10 @@ docs: setup ## renew reference pages, pictures, rules, alerts and boards
 	@command -v dot >/dev/null || { echo 'to draw docs/pictures: apt install graphviz' >&2; exit 1; }
 	@for picture in docs/pictures/*.dot; do dot -Tsvg "$$picture" -o "$${picture%.dot}.svg"; done
 
-# The chart is generated from the other manifests (needs kubectl) and committed; a test holds it to them.
-chart: setup ## renew the Helm chart (needs kubectl)
+# The chart is generated from the other manifests (needs kubectl) and committed, as are the lists that admission policies
+# share with the code; tests hold them to their sources.
+chart: setup ## renew the lists in admission policies and the Helm chart (needs kubectl)
+	@$(BIN)/python -m hack.generate.admission_lists
 	@$(BIN)/python -m hack.generate.chart
 
 UV := $(VENV)/tools/bin/uv

@@ -1,4 +1,4 @@
-"""The command `vgpu`, for both services and for people."""
+"""Runs the command `vgpu`, for the services and for people."""
 
 import sys
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import compiled
+from tests.effort import SEED
 from tests.requirement import require
 from vgpu_runtime.sim import hip
 
@@ -16,12 +17,12 @@ os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 # The one profile of all property tests, in CI too. Nothing in it depends on how busy the machine is: an example may
 # take long, and its input may be slow to make. A fixture may serve all examples of a test, such as a folder.
 settings.register_profile(
-    "vgpu", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+    "vgpu",
+    deadline=None,
+    derandomize=not SEED,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 settings.load_profile("vgpu")
-
-# A file that make test names: each of its two runs of pytest appends how it ended. No run inside of a test does.
-CLOSING_LINES = os.environ.pop("VGPU_CLOSING_LINES", "")
 
 # What runs in this process there are the stand-ins and tools of hack/, whose lines are not counted; the product's
 # services are processes of their own. Counting would more than double the time.
@@ -38,17 +39,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("no_cover")
 
 
-def pytest_terminal_summary(
-    terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config
-) -> None:
-    """Append how this run ended, and which tests it chose, to the file that make test names."""
-    if CLOSING_LINES:
-        parts, _ = terminalreporter.build_summary_stats_line()
-        counts = ", ".join(text for text, _ in parts)
-        with Path(CLOSING_LINES).open("a") as file:
-            file.write(
-                f"{'failed' if exitstatus else 'passed'}: pytest -m '{config.getoption('-m')}': {counts}\n"
-            )
+@pytest.fixture(autouse=True)
+def seeded(request: pytest.FixtureRequest) -> None:
+    """Random numbers that are the same in every run of a test (tests/effort.py)."""
+    random.seed(f"{SEED} {request.node.nodeid}")
 
 
 @pytest.fixture

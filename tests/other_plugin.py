@@ -7,11 +7,11 @@ from device_plugin.adapters.kubelet.server import PluginServer
 
 
 class OtherPlugin:
-    """It serves `resource` with these devices on a socket of its own in the kubelet's folder."""
+    """It serves `resource` with these devices on a socket of its own in the kubelet's folder; `socket` is its name."""
 
-    def __init__(self, folder: Path, resource: str, devices: Sequence[str]) -> None:
+    def __init__(self, folder: Path, resource: str, devices: Sequence[str], socket: str = "") -> None:
         self._server = PluginServer(resource, folder, self)
-        self._server.endpoint = f"theirs-{resource.rpartition('/')[2]}.sock"
+        self._server.endpoint = socket or f"theirs-{resource.rpartition('/')[2]}.sock"
         self._server.path = folder / self._server.endpoint
         self._server.update(dict.fromkeys(devices, True))
         self.allocated: list[str] = []

@@ -1,9 +1,9 @@
-"""vgpu.conf: what the library in a container holds its processes to.
+"""vgpu.conf: the limits to which the library in a container holds its processes.
 
 A line-oriented text that two parsers read, this one and native/common/config.c; the same texts are accepted and refused
 by both (tests/runtime/test_config.py runs one table of texts through each)::
 
-    version = 5
+    version = 6
     pod = 6a1f…
     container = main
     enforcement = observe
@@ -18,16 +18,16 @@ by both (tests/runtime/test_config.py runs one table of texts through each)::
     gpu_id = 13261
     …
 
-A `[card]` has what cards of every vendor have; the section after it, named by the driver's family, has the keys of that
-family alone (rocm.py). Every key exactly once, in any order within its section; nothing else but blank lines and lines
-that begin with `#`. Numbers are decimal without leading zeros, masks are lower-case hexadecimal, other values are
-printable ASCII without spaces. Only `model` may have spaces inside (RX 6950 XT): vgpu-smi shows it to people.
+A `[card]` has the keys that cards of every vendor have. The section after it is named by the driver's family, and has
+the keys of that family alone (rocm.py). Every key exactly once, in any order within its section; nothing else but blank
+lines and lines that begin with `#`. Numbers are decimal without leading zeros, masks are lower-case hexadecimal, other
+values are printable ASCII without spaces. Only `model` may have spaces (RX 6950 XT): vgpu-smi shows it to people.
 
-`request` is the limit of the container that decides the slice's memory: a resource and an amount, or `?` where they are
+`request` is the limit in the pod's spec that decides the slice's memory: a resource and an amount, or `?` if they are
 not known. The library's line on stderr names it.
 
-`enforcement` says what becomes of the container if it uses a card past the library (device_plugin/core/enforcement.py).
-The library enforces in every mode, and vgpu-smi shows it.
+`enforcement` is the mode of the agent: what happens to a container that uses a card without the library
+(device_plugin/core/enforcement.py). The library enforces in every mode, and vgpu-smi shows it.
 
 A file of another version is refused. A container's library and its file come from one agent; an agent of another
 version reads the uuids of the cards alone (`card_uuids`).
@@ -38,7 +38,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Generic, Protocol, Self, TypeVar
 
-VERSION = 5
+VERSION = 6
 MAX_BYTES = 65536
 MAX_CARDS = 16
 MAX_MEM_BYTES = 1 << 50
@@ -61,10 +61,10 @@ class ConfigError(ValueError):
 
 
 class FamilyLimit(Protocol):
-    """The part of a card's slice that only its driver family has: a section of the file."""
+    """The limits of a slice that only one driver family has: a section of vgpu.conf."""
 
     SECTION: ClassVar[str]
-    """The section's name."""
+    """The section's name in vgpu.conf."""
     KEYS: ClassVar[frozenset[str]]
 
     @property
@@ -72,7 +72,7 @@ class FamilyLimit(Protocol):
         """The driver's name for the card, unique among the cards of a container."""
 
     def values(self) -> Section:
-        """Every key with its value, as text."""
+        """Every key of the section with its value, as text."""
 
     @classmethod
     def read(cls, section: Section) -> Self:
@@ -84,7 +84,7 @@ Family = TypeVar("Family", bound=FamilyLimit, covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class CardLimit(Generic[Family]):
-    """The limits of one slice: `mem_bytes` is the memory limit, `family` has those that depend on the driver family.
+    """The limits of one slice. `mem_bytes` is the memory limit; `family` has the limits of the card's driver family.
 
     `model` is the card's, and `request` the container's limit that decided the memory; both are for people.
     """
@@ -103,7 +103,7 @@ class CardLimit(Generic[Family]):
 
 @dataclass(frozen=True, slots=True)
 class SliceConfig(Generic[Family]):
-    """One container's slices, in the order of the region's card indexes. `enforcement` is one of MODES."""
+    """A container's vgpu.conf: its slices, in the order of the region's cards. `enforcement` is one of MODES."""
 
     pod: str
     container: str
@@ -165,13 +165,13 @@ def model_value(name: str) -> str:
 
 
 def request_value(resource: str, amount: int) -> str:
-    """A container's limit of `resource` as the value of `request`; UNKNOWN where that is too long, or no value."""
+    """A container's limit of `resource` as the value of `request`; UNKNOWN if vgpu.conf cannot express it."""
     value = f"{resource}:{amount}"
     return value if _VALUE.fullmatch(value) else UNKNOWN
 
 
 def card_uuids(text: str) -> frozenset[str]:
-    """The uuids of all cards of a file, of any family and version. Raises ConfigError if any may be missing."""
+    """The uuids of all cards in a vgpu.conf of any family and version. Raises ConfigError if one may be missing."""
     (_, head), *sections = _sections(text)
     found = {section.get("uuid", "") for name, section in sections if name == "card"}
     if not text.endswith("\n") or not head.keys() >= {"version", "pod"} or not found or "" in found:

@@ -38,10 +38,10 @@ class RegionError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class RegionUsage:
-    """The use of live processes. `used_bytes[i]` and `denied[i]` belong to the i-th card of the config.
+    """The use of cards by the live processes of a container.
 
-    `denied` counts refused allocations since the region was made; `live_slots` counts processes that use a
-    card through the library now.
+    `used_bytes[i]` and `denied[i]` belong to the i-th card of vgpu.conf. `denied` counts refused allocations since the
+    region was made; `live_slots` counts processes that use a card through the library now.
     """
 
     used_bytes: tuple[int, ...]
@@ -65,8 +65,8 @@ def create(path: Path) -> None:
 def read(path: Path, clock: Callable[[], float] = time.thread_time) -> RegionUsage:
     """Sum the slots of live processes. Never blocks. Raises RegionError, or OSError when there is no file.
 
-    The search for locks takes PROBE_SECONDS and one query at most, by `clock`: of CPU time, as a busy machine is no
-    fault of the file.
+    A process lives if it holds the lock of its slot. Finding the locks may take PROBE_SECONDS and one query; then a
+    RegionError is raised. `clock` measures CPU time, so that waiting on a busy machine does not count.
     """
     with _opened(path, os.O_RDONLY) as fd:
         data = os.pread(fd, SIZE + 1, 0)
@@ -104,10 +104,11 @@ def locked(fd: int, byte: int) -> bool:
 
 
 def _live_slots(fd: int, clock: Callable[[], float]) -> list[int]:
-    """The slots with a lock. Raises RegionError if the search takes too long.
+    """The slots of live processes, each of which holds a lock on its slot.
 
-    One query searches all locks of the file, of which a tenant can make any number, so there are few queries: one finds
-    that a range has no lock, or else some lock in it, which leaves a range on each side of that lock.
+    Raises RegionError if the search takes too long. In each query the kernel searches all locks of the file, and a
+    tenant can make any number of them, so queries must be few. A query returns one lock in a range of slots, or none;
+    the search then goes on in the ranges on both sides of the lock.
     """
     end, found = clock() + PROBE_SECONDS, list[int]()
     ranges = [(LOCK_SLOT, LOCK_SLOT + SLOTS)]
@@ -124,7 +125,7 @@ def _live_slots(fd: int, clock: Callable[[], float]) -> list[int]:
 
 
 def _first_lock(fd: int, first: int, behind: int) -> tuple[int, int] | None:
-    """The first byte of a lock on any byte from `first` up to `behind`, and the byte behind it; None without a lock."""
+    """A lock on any byte from `first` up to `behind`: its first byte and the byte behind it. None if there is none."""
     query = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, first, behind - first, 0)
     kind, _, start, length, _ = _FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_OFD_GETLK, query))
     if kind == fcntl.F_UNLCK:

@@ -13,22 +13,23 @@ MAX_XCC = 16
 RESERVE_BYTES = 32 << 20
 """Bytes that a slice may use beyond its limit, for small allocations only (native/rocm/memory.c)."""
 UNITS_VARIABLE = "ROC_GLOBAL_CU_MASK"
-"""The variable from which HIP reads the units that it may use, and so their number."""
+"""The variable from which HIP reads the compute units that it may use."""
 
 _MASK = re.compile(r"0x[0-9a-f]{1,256}")
 
 
 @dataclass(frozen=True, slots=True)
 class RocmLimit:
-    """`mask` has a bit for each physical compute unit; `gpu_id` is the card's id in the KFD topology.
+    """The limits of a slice that only ROCm's cards have. `mask` has a bit for each compute unit of the slice.
 
-    `xcc` and `paired` are the hardware's mask rules: unit i belongs to XCC i mod `xcc`, and on RDNA units 2i and 2i+1
-    go together.
+    `gpu_id` is the card's id in the KFD topology. `xcc` and `paired` are the hardware's mask rules: unit i belongs to
+    XCC i mod `xcc`, and on RDNA units 2i and 2i+1 go together. With `vendor_masks` the maker's driver holds queues to
+    the units of the slice (vdev.py): the library sets no mask, and the program's masks count the units of the slice.
     """
 
     SECTION: ClassVar[str] = "rocm"
     KEYS: ClassVar[frozenset[str]] = frozenset(
-        {"gpu_id", "render_minor", "compute_units", "xcc", "paired", "mask"}
+        {"gpu_id", "render_minor", "compute_units", "xcc", "paired", "masks", "mask"}
     )
 
     gpu_id: int
@@ -37,6 +38,7 @@ class RocmLimit:
     xcc: int
     paired: bool
     mask: int
+    vendor_masks: bool = False
 
     def __post_init__(self) -> None:
         """Raise ConfigError for values that the library would refuse."""
@@ -62,13 +64,14 @@ class RocmLimit:
         return str(self.gpu_id)
 
     def values(self) -> Section:
-        """The keys of the section."""
+        """Every key of the section with its value, as text."""
         return {
             "gpu_id": str(self.gpu_id),
             "render_minor": str(self.render_minor),
             "compute_units": str(self.compute_units),
             "xcc": str(self.xcc),
             "paired": str(int(self.paired)),
+            "masks": "vendor" if self.vendor_masks else "library",
             "mask": f"{self.mask:#x}",
         }
 
@@ -79,6 +82,8 @@ class RocmLimit:
             raise ConfigError(f"mask {section['mask']} is not 0x and lower-case hexadecimal digits")
         if section["paired"] not in ("0", "1"):
             raise ConfigError(f"paired {section['paired']} is neither 0 nor 1")
+        if section["masks"] not in ("library", "vendor"):
+            raise ConfigError(f"masks {section['masks']} is neither library nor vendor")
         return cls(
             gpu_id=number(section, "gpu_id"),
             render_minor=number(section, "render_minor"),
@@ -86,6 +91,7 @@ class RocmLimit:
             xcc=number(section, "xcc"),
             paired=section["paired"] == "1",
             mask=int(section["mask"], 16),
+            vendor_masks=section["masks"] == "vendor",
         )
 
 
@@ -95,12 +101,16 @@ def parse(text: str) -> SliceConfig[RocmLimit]:
 
 
 def environment(limits: Sequence[RocmLimit]) -> dict[str, str]:
-    """Variables that describe their slice to programs: to HIP, the number of its units.
+    """The variables by which programs in the container learn their slice: for HIP, the number of its compute units.
 
-    HIP has one value for all cards, so slices of several cards have it if they are equal; whole cards need none. It is
-    a hint: the masks of queues are what holds a program to its units. native/rocm/units.c says the same.
+    HIP has one value for all cards, so slices of several cards have it if they are equal. Whole cards need none. It is
+    a hint: the masks of queues hold a program to its units. Where the maker's driver shows only the units of a slice,
+    HIP counts them itself. The value is then empty, as HIP's default is, whatever the image or the pod says: HIP 5.2.3
+    ends a program for any other value on a device of fewer than 32 units. native/rocm/units.c says the same.
     """
     units = limits[0].mask.bit_count()
+    if any(limit.vendor_masks and limit.mask.bit_count() < limit.compute_units for limit in limits):
+        return {UNITS_VARIABLE: ""}
     if any(limit.mask.bit_count() != units or limit.compute_units == units for limit in limits):
         return {}
     return {UNITS_VARIABLE: f"{(1 << units) - 1:#x}"}

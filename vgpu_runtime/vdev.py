@@ -7,17 +7,20 @@ of the vendor's parser as published by the GPUStack operator's Hygon cases, whic
 mask field") and `vdev_id` must equal N of the file's name ("inconsistent with configuration file associated
 value"). The first mask line holds units 0-63, the second 64-127.
 
-The runtime takes `pipe_id` as unique per card among live slices: `free_pipe` chooses one.
+Live slices of one card must have different `pipe_id`s: `free_pipe` chooses one.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection
 
 from vgpu_runtime.config import CardLimit, ConfigError
 from vgpu_runtime.rocm import RocmLimit
 
 MAX_UNITS = 128
-MAX_SLICES = 4  # per card: pipes 0-3
+MAX_SLICES = 4  # of a card, as the vendor's own tools cut it
+# Pipes of a card. The vendor's tools use the first four; 5 was measured to work, 19 is the GPUStack operator's bound.
+PIPES = 20
+FIRST_PIPES = 4
 _WORD = (1 << 64) - 1
 
 
@@ -32,18 +35,18 @@ def is_file_name(name: str) -> bool:
 
 
 def render(card: CardLimit[RocmLimit], *, vdev_id: int, pipe_id: int, device_id: int = 0) -> str:
-    """The text of `file_name(vdev_id)` for one card's slice.
+    """The text of the vdev file `vdev_id`, for one card's slice.
 
-    `device_id` is the card's index among the cards that the container sees. Raises ConfigError for a card that
-    the format cannot express.
+    `device_id` is the card's index among the cards that the container sees. Raises ConfigError for a card that the
+    format cannot express.
     """
     mask = card.family.mask
     if mask >> MAX_UNITS:
         raise ConfigError(
             f"card {card.uuid}: vdev files have masks of {MAX_UNITS} units, not {card.family.compute_units}"
         )
-    if not 0 <= pipe_id < MAX_SLICES:
-        raise ConfigError(f"card {card.uuid}: pipe {pipe_id} is not one of 0-{MAX_SLICES - 1}")
+    if not 0 <= pipe_id < PIPES:
+        raise ConfigError(f"card {card.uuid}: pipe {pipe_id} is not one of 0-{PIPES - 1}")
     return (
         f"PciBusId: {card.pci}\n"
         f"cu_mask: 0x{mask & _WORD:016x}\n"
@@ -63,15 +66,12 @@ def pipe_of(text: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def free_pipe(live: Iterable[int], last: int | None = None) -> int | None:
-    """A pipe that no live slice of the card has, the one after `last` first; None when all are taken.
+def free_pipe(busy: Collection[int], last: int | None = None) -> int | None:
+    """A pipe that is not busy: one of the first four if possible, the one after `last` first; None if all are busy.
 
-    The driver needs about a second to let go of a pipe, so going round from the one handed out last keeps a
-    restarted container off the pipe that it just left.
+    The driver needs about a second to free a pipe. The search goes round from the pipe that was given last, so that a
+    restarted container does not get the pipe that it just left.
     """
-    taken = set(live)
-    start = 0 if last is None else last + 1
-    return next(
-        (pipe % MAX_SLICES for pipe in range(start, start + MAX_SLICES) if pipe % MAX_SLICES not in taken),
-        None,
-    )
+    start = 0 if last is None else (last + 1) % FIRST_PIPES
+    first = [(start + step) % FIRST_PIPES for step in range(FIRST_PIPES)]
+    return next((pipe for pipe in (*first, *range(FIRST_PIPES, PIPES)) if pipe not in busy), None)

@@ -1,8 +1,7 @@
-"""The loads of cards and the progress of programs, read from one node agent after another, at a bounded rate.
+"""Reads the loads of cards and the progress of programs from one node agent after another, at a bounded rate.
 
-Nothing waits for it. An agent that is slow or answers wrong figures affects its own node only: the whole exchange ends
-at a deadline, however the bytes are spread, a bounded number of them is read, and an agent that fails is asked less and
-less often.
+No other part waits for an answer. A slow or faulty agent affects its own node only: each exchange ends at a deadline,
+at most MOST_BYTES of an answer are read, and an agent that fails is asked less and less often.
 """
 
 import heapq
@@ -34,7 +33,7 @@ IDLE_SECONDS = 1.0
 LONGEST_PAUSE = 300.0
 _TOTAL, _USED, _BUSY = "vgpu_card_memory_bytes", "vgpu_card_memory_used_bytes", "vgpu_card_busy_ratio"
 _DONE, _GOAL, _SAVED = "vgpu_progress_done", "vgpu_progress_goal", "vgpu_checkpoints_total"
-# Samples of a metric of containers: no node has more.
+# Most samples that are read of a metric of containers: no node has more.
 MOST_CONTAINERS = 1024
 Said = TypeVar("Said")
 """The value that is read from an agent."""
@@ -56,10 +55,10 @@ class _Turn:
 
 
 class AgentPoller(Generic[Said]):
-    """Asks each node agent with `read`, and hands what it says to `on_said` with the node's name.
+    """Reads a value from each node agent with `read`, and calls `on_said` with the node's name and the value.
 
-    Call `step` again and again from one thread; agents come and go from another. `wanted()`: whether to poll at all.
-    `of_use(node)`: whether to poll this node's agent.
+    Call `step` in a loop from one thread; another thread may add and remove agents. While `wanted()` is false no agent
+    is asked; while `of_use(node)` is false the agent of that node is not asked.
     """
 
     def __init__(
@@ -78,7 +77,7 @@ class AgentPoller(Generic[Said]):
         self._queue: list[tuple[float, str]] = []
 
     def sync(self, agents: Iterable[Agent]) -> None:
-        """Take a list of all agents."""
+        """Replace the known agents by this list of all agents."""
         listed = {agent.pod: agent for agent in agents}
         with self._lock:
             gone = self._turns.keys() - listed.keys()
@@ -88,7 +87,7 @@ class AgentPoller(Generic[Said]):
             self.see(agent)
 
     def see(self, agent: Agent) -> None:
-        """Record the address of an agent's pod; without one the agent is not read."""
+        """Record the address of an agent's pod; an agent without an address is not asked."""
         if not agent.address:
             self.gone(agent.pod)
             return
@@ -98,16 +97,16 @@ class AgentPoller(Generic[Said]):
                 self._await(_Turn(agent, self._clock(), self._pace.seconds))
 
     def forget(self, agent: Agent) -> None:
-        """The watch shows that the agent's pod is gone."""
+        """Remove an agent, whose pod is gone."""
         self.gone(agent.pod)
 
     def gone(self, pod: str) -> None:
-        """The agent's pod of this name is gone."""
+        """Remove the agent whose pod has this name."""
         with self._lock:
             self._turns.pop(pod, None)
 
     def step(self) -> float:
-        """Ask the agent that has waited longest, if one is due; returns after how many seconds to call again."""
+        """Ask the agent that has waited longest, if one is due; returns the seconds until the next call."""
         if not self._wanted():
             return IDLE_SECONDS
         turn = self._next()
@@ -124,7 +123,7 @@ class AgentPoller(Generic[Said]):
         agent = turn.agent
         try:
             said = self._read(agent.address)
-        except Exception as error:  # noqa: BLE001 - whatever an agent provokes costs only what is known of its node
+        except Exception as error:  # noqa: BLE001 - a failure of any kind affects this agent's node only
             if turn.pause == self._pace.seconds:
                 log.info("no answer from the agent of node %s at %s: %s", agent.node, agent.address, error)
             return max(self._pace.seconds, min(LONGEST_PAUSE, 2 * turn.pause))
@@ -150,24 +149,24 @@ class AgentPoller(Generic[Said]):
 
 
 def read_loads(address: str) -> Mapping[str, Load]:
-    """By uuid, the loads of the cards whose driver reports the memory in use; `address` is host:port.
+    """Returns the loads of an agent's cards by uuid, of cards whose driver reports the memory in use.
 
-    Raises OSError if the agent does not answer in time, ValueError for an answer that is none.
+    `address` is host:port. Raises OSError if the agent does not answer in time, ValueError for a malformed answer.
     """
     return _loads(_metrics(address))
 
 
 def read_progress(address: str) -> Mapping[ContainerName, ProgressReport]:
-    """The progress that the programs of the node's containers report; `address` is host:port.
+    """Returns the progress that programs report, by container. `address` is host:port.
 
-    It is checked again here: an agent may be older, or not ours. Raises OSError if the agent does not answer in time,
-    ValueError for an answer that is none.
+    The values are checked here too, because the agent may be of an older version, or not ours. Raises OSError if the
+    agent does not answer in time, ValueError for a malformed answer.
     """
     return _told(_metrics(address))
 
 
 def _metrics(address: str) -> str:
-    """The text of an agent's /metrics. Raises OSError and ValueError."""
+    """Returns the text of an agent's /metrics. Raises OSError and ValueError."""
     host, _, port = address.rpartition(":")
     deadline = time.monotonic() + SECONDS
     request = f"GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n".encode()

@@ -1,4 +1,4 @@
-"""Card memory of pods, limited by the kernel: dmem.max of cgroup v2 (Documentation/admin-guide/cgroup-v2.rst, DMEM)."""
+"""Limits pods' card memory in the kernel: dmem.max of cgroup v2 (Documentation/admin-guide/cgroup-v2.rst, DMEM)."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,9 +13,9 @@ class DmemCgroups:
         self._root = root
 
     def limit_card_memory(self, pod: str, limits: Mapping[str, int]) -> str:
-        """Set the limits of the pod of this UID: bytes by the kernel's name of the memory (drm/<PCI>/vram).
+        """Set the limits of the pod of this UID, in bytes by the kernel's name of the memory (drm/<PCI>/vram).
 
-        Returns the reason why that failed, as text; empty if it did not.
+        Returns the reason of a failure as text; empty after success.
         """
         folder = next(pod_folders([self._root], pod), None)
         if folder is None:

@@ -1,7 +1,7 @@
-"""kube-scheduler's calls to an extender, ExtenderArgs, ExtenderPreemptionArgs and ExtenderBindingArgs, and an answer.
+"""Reads kube-scheduler's calls to an extender, and writes the answer to /filter.
 
-They are of k8s.io/kube-scheduler/extender/v1. Their Go fields carry no JSON names, so the keys are spelled as the
-fields are.
+ExtenderArgs, ExtenderPreemptionArgs, ExtenderBindingArgs and ExtenderFilterResult are types of
+k8s.io/kube-scheduler/extender/v1. Their JSON keys are the names of the Go fields.
 """
 
 import threading
@@ -12,21 +12,22 @@ from typing import Generic, TypeVar, overload
 
 import msgspec
 
-from device_plugin.adapters.kube.pods import Resources, read_pod
+from device_plugin.adapters.kube import structs
+from device_plugin.adapters.kube.pods import Resources, as_pod
 from device_plugin.adapters.name_sums import name_sum
-from device_plugin.core.placement.node_texts import NodeTexts
+from device_plugin.core.placement.node_texts import NO_TEXTS, NodeTexts
 from device_plugin.core.pods import Pod
 
-# Bytes of answers that are kept: 490 KB for 5,000 nodes and a long text.
+# Most bytes of cached answers: an answer has 490 KB for 5,000 nodes and a long text.
 MOST_KEPT = 8 << 20
-# Bytes of calls that are kept with the pods in them, and the most of one call.
+# Most bytes of cached calls, and most bytes of one cached call before its node names.
 MOST_READ, LONGEST = 4 << 20, 64 << 10
 # Where the names of the nodes begin; in a string the quotes would be escaped.
 _NAMES = b',"NodeNames":["'
 
 
 class _FilterArgs(msgspec.Struct, rename="pascal", gc=False):
-    pod: msgspec.Raw
+    pod: structs.Pod
     node_names: msgspec.Raw = msgspec.Raw(b"null")
 
 
@@ -39,7 +40,7 @@ class _MetaVictims(msgspec.Struct, rename="pascal", gc=False):
 
 
 class _PreemptArgs(msgspec.Struct, rename="pascal", gc=False):
-    pod: msgspec.Raw
+    pod: structs.Pod
     node_name_to_meta_victims: dict[str, _MetaVictims] | None = None
 
 
@@ -56,12 +57,12 @@ Value = TypeVar("Value")
 
 
 def read_preempt(body: bytes, resources: Resources = None) -> tuple[Pod, dict[str, list[str]]]:
-    """The pod, and of each node the uids of the pods that kube-scheduler would evict there. Raises ValueError."""
+    """Returns the pod, and by node the uids of the pods that kube-scheduler would evict there. Raises ValueError."""
     args = _read(body, _PreemptArgs)
     if args.node_name_to_meta_victims is None:
         raise ValueError("no NodeNameToMetaVictims: set nodeCacheCapable: true for this extender")
     victims = args.node_name_to_meta_victims
-    found = read_pod(args.pod, resources)
+    found = as_pod(args.pod, resources)
     return found, {node: [pod.uid for pod in v.pods or ()] for node, v in victims.items()}
 
 
@@ -72,21 +73,21 @@ def read_bind(body: bytes) -> tuple[str, str, str, str]:
 
 
 class Recent(Generic[Key, Value]):
-    """The most recently used values by key, of which `most` bytes are kept in all. Any thread may use it."""
+    """A cache of the most recently used values, which take at most `most` bytes together. Any thread may use it."""
 
     def __init__(self, most: int) -> None:
         self.most = most
         self.length = 0
-        """Bytes that are kept."""
+        """The bytes of all values together."""
         self._lock = threading.Lock()
         self._kept: OrderedDict[Key, tuple[Value, int]] = OrderedDict()
 
     def __len__(self) -> int:
-        """Number of values."""
+        """Returns the number of values."""
         return len(self._kept)
 
     def get(self, key: Key) -> Value | None:
-        """The value; None without one."""
+        """Returns the value of the key; None if it is not kept."""
         with self._lock:
             found = self._kept.get(key)
             if found is None:
@@ -95,7 +96,7 @@ class Recent(Generic[Key, Value]):
         return found[0]
 
     def put(self, key: Key, value: Value, length: int) -> None:
-        """Keep a value that takes `length` bytes; those that were not used for the longest time are lost for it."""
+        """Keep a value of `length` bytes; the least recently used values are dropped to make room."""
         with self._lock:
             _, before = self._kept.pop(key, (None, 0))
             self.length += length - before
@@ -105,22 +106,22 @@ class Recent(Generic[Key, Value]):
 
 
 class FilterCalls:
-    """Reads ExtenderArgs, the call of /filter. Any thread may read.
+    """Reads ExtenderArgs, the body of a /filter call. Any thread may read.
 
-    kube-scheduler asks for a refused pod again and again, and offers the same nodes in another order. So the bytes
-    before the names of the nodes are kept with the pod in them, and where they come again only the names are read:
-    MOST_READ bytes in all, those of the most recent calls, without calls that are longer than LONGEST before the names.
+    kube-scheduler asks for a refused pod again and again, with the same nodes in another order. So each decoded pod is
+    cached by the bytes before the node names, MOST_READ bytes together. If these bytes come again, only the names are
+    read. A call with more than LONGEST bytes before the names is not cached.
     """
 
     def __init__(self, resources: Resources = None) -> None:
-        """`resources` are those whose limits are read."""
+        """`resources` are the extended resources whose limits are kept; None keeps all."""
         self._resources = resources
         self._pods = Recent[bytes, Pod](MOST_READ)
 
     def __call__(self, body: bytes) -> tuple[Pod, Sequence[str]]:
-        """The pod with its limits of the resources, and the names of the nodes to choose from. Raises ValueError."""
+        """Returns the pod of a call, and the names of the nodes to choose from. Raises ValueError."""
         at = body.find(_NAMES)
-        # No bracket before the last one: what follows is one list, and nothing after it.
+        # No bracket before the last one: the rest of the body is one list.
         if not 0 < at <= LONGEST or not body.endswith(b'"]}') or body.find(b"]", at) < len(body) - 2:
             return self._read(body)
         before = body[:at]
@@ -136,14 +137,14 @@ class FilterCalls:
         names = bytes(args.node_names)
         if names == b"null":
             raise ValueError("no NodeNames: set nodeCacheCapable: true for this extender")
-        return read_pod(args.pod, self._resources), Names(names)
+        return as_pod(args.pod, self._resources), Names(names)
 
 
 class FilterAnswers:
     """Writes ExtenderFilterResult, the answer to /filter. Any thread may write.
 
-    A refusal has a text for each of thousands of nodes. Its JSON is kept for the next refusal with these texts of these
-    nodes: MOST_KEPT bytes in all, those of the most recent refusals.
+    A refusal has a text for each of thousands of nodes. Its JSON is cached for the next refusal with the same texts for
+    the same nodes, MOST_KEPT bytes together.
     """
 
     def __init__(self) -> None:
@@ -152,7 +153,7 @@ class FilterAnswers:
     def __call__(
         self, nodes: Sequence[str], failed: NodeTexts, hopeless: NodeTexts, error: str
     ) -> Sequence[bytes]:
-        """The answer in pieces."""
+        """Returns the answer as bytes, in pieces."""
         names = msgspec.json.encode(tuple(nodes))
         return (
             b'{"NodeNames":', names, b',"FailedNodes":', self._texts(failed),
@@ -160,6 +161,8 @@ class FilterAnswers:
         )  # fmt: skip
 
     def _texts(self, texts: NodeTexts) -> bytes:
+        if texts is NO_TEXTS:
+            return b"{}"
         key = texts.key
         written = self._kept.get(key)
         if written is None:
@@ -180,16 +183,17 @@ def _written(texts: NodeTexts) -> bytes:
 
 
 class Names(Sequence[str]):
-    """Names of nodes, read from a JSON list only when more is asked than whether one is among them.
+    """Names of nodes in the text of a JSON list, which is decoded only if more than `in` is needed.
 
-    There are thousands, and mostly that one is. Names of objects have no character that JSON would escape. Two lists
-    are equal if they have equal names in any order: kube-scheduler sends the same nodes in another order each time.
+    A list has thousands of names, and most callers only ask whether a certain name is in it. Names of objects have no
+    characters that JSON would escape. Two lists are equal if they have the same names in any order, because
+    kube-scheduler sends the same nodes in another order each time.
     """
 
     def __init__(self, text: bytes) -> None:
         self._text = text
         if not text.startswith(b'["'):
-            # Not a list of names, which must be refused at once, or an empty list.
+            # Either an empty list, or no list of names, which must be refused now.
             self._read = _read(text, tuple[str, ...])
 
     def __contains__(self, name: object) -> bool:
@@ -216,7 +220,7 @@ class Names(Sequence[str]):
 
     @cached_property
     def _sum(self) -> tuple[int, int]:
-        """The length of the text, and a sum over all names; two lists of other names have one sum by chance only."""
+        """Returns the length of the list's text, and a checksum of its names that does not depend on their order."""
         summed = name_sum(self._text)
         return len(self._text), hash(frozenset(self._read)) if summed is None else summed
 

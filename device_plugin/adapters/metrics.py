@@ -1,7 +1,6 @@
-"""/metrics: readings written in the text formats of Prometheus and OpenMetrics, and samples read from such a text.
+"""Writes readings for /metrics in the text formats of Prometheus and OpenMetrics, and reads samples from such a text.
 
-Whoever reaches the port may ask again and again, so one text serves all who ask within a second, and for longer where
-it took long to make.
+Anybody who reaches the port may scrape often, so a text is cached for a second, or longer if it took long to make.
 """
 
 import threading
@@ -31,8 +30,8 @@ TEXT, OPENMETRICS = prometheus.CONTENT_TYPE_PLAIN_0_0_4, openmetrics.CONTENT_TYP
 class Exposition:
     """The application of /metrics: the samples of `read`, in OpenMetrics for a client that accepts it.
 
-    A text is kept only while `leads` returns what it returned before the text was made: a replica that has lost the
-    leadership must not go on exporting what its successor exports.
+    A cached text is dropped when `leads` returns another value than before: a replica that does not lead any more must
+    not export the metrics of the leader.
     """
 
     def __init__(
@@ -45,7 +44,7 @@ class Exposition:
         }
 
     def __call__(self, request: HttpRequest) -> HttpAnswer:
-        """Answer one scrape with the cached or newly made text, packed if the client accepts gzip."""
+        """Answer one scrape with the cached or a new text, compressed if the client accepts gzip."""
         content = OPENMETRICS if "application/openmetrics-text" in request.headers.get("accept", "") else TEXT
         text, headers = self._texts[content](), {"Vary": "Accept, Accept-Encoding"}
         if "gzip" not in request.headers.get("accept-encoding", ""):
@@ -54,7 +53,7 @@ class Exposition:
 
 
 class _KeptText:
-    """Returns the text that is kept, or a new one; while one is made, others get the one of before."""
+    """Returns the cached text, or a new one. While one thread makes a new text, the others get the old text."""
 
     def __init__(
         self, make: Callable[[], bytes], clock: Callable[[], float], leads: Callable[[], object]
@@ -85,9 +84,9 @@ class _KeptText:
 
 
 class _Text:
-    """One scrape's text, and its gzip form once a client asks for it.
+    """A text for scrapes, and its gzip form once a client asks for that.
 
-    `led`: whether this replica led when it was made.
+    `led` is the value of `leads` when the text was made.
     """
 
     def __init__(self, plain: bytes, *, led: object) -> None:
@@ -97,7 +96,7 @@ class _Text:
         self._packed: bytes | None = None
 
     def packed(self) -> bytes:
-        """Compressed as a gzip file."""
+        """Returns the text in gzip form."""
         with self._lock:
             if self._packed is None:
                 packer = zlib.compressobj(1, wbits=GZIP)
@@ -106,7 +105,7 @@ class _Text:
 
 
 class _Families(Collector):
-    """Collects readings as the client library has them, without metrics that have no sample."""
+    """Converts readings to the metric families of the client library, without metrics that have no sample."""
 
     def __init__(self, read: Callable[[], Iterable[Reading]]) -> None:
         self._read = read
@@ -116,7 +115,7 @@ class _Families(Collector):
 
 
 def _family(reading: Reading) -> Family:
-    """The metric with its samples; the library adds a counter's `_total` itself."""
+    """Returns the metric with its samples; the library adds `_total` to the name of a counter."""
     metric, value = reading.metric, 0.0
     histogram = metric.type is MetricType.HISTOGRAM
     labels = (*metric.labels, "le") if histogram else metric.labels
@@ -134,10 +133,10 @@ def _family(reading: Reading) -> Family:
 
 
 def read_samples(text: str, name: str, most: int) -> Iterator[tuple[Mapping[str, str], float]]:
-    """Labels and value of each sample of one metric in a text, at most `most`. Raises ValueError for a malformed one.
+    """Yields labels and value of each sample of one metric in a text, at most `most`.
 
-    The parser sees the lines of this metric alone: it takes 25 µs a line. An agent of 8 cards and 32 slices exports
-    430 lines, and up to 50 agents are read in a second, for 24 lines each.
+    Only the lines of this metric are parsed, because a line takes 25 µs: an agent of 8 cards and 32 slices exports 430
+    lines, of which 24 are needed, and up to 50 agents are read in a second. Raises ValueError for a malformed sample.
     """
     lines = "\n".join(islice(_lines(f"\n{text}", f"\n{name}{{"), most))
     try:
@@ -148,7 +147,7 @@ def read_samples(text: str, name: str, most: int) -> Iterator[tuple[Mapping[str,
 
 
 def _lines(text: str, head: str) -> Iterator[str]:
-    """The lines that begin with `head`, which has the line feed before them; too long ones are left out."""
+    """Yields the lines that begin with the word in `head`, a line feed and a word; skips lines over LONGEST."""
     at = text.find(head)
     while at >= 0:
         start, end = at + 1, text.find("\n", at + 1)

@@ -1,4 +1,4 @@
-"""mount(2), for the one filesystem that a node gets from us."""
+"""Calls mount(2) for the tmpfs that vgpu mounts on a node."""
 
 import ctypes
 import os
@@ -10,7 +10,7 @@ _NOSUID, _NODEV, _NOEXEC, _REMOUNT = 2, 4, 8, 32
 def tmpfs(folder: Path, size: int, inodes: int, *, again: bool = False) -> None:
     """Mount a tmpfs of `size` bytes and `inodes` at `folder`; with `again`, resize the existing one.
 
-    Programs in it do not run, devices in it do not open. Raises OSError; a size below what is in use is refused.
+    Programs in it cannot run, and devices in it cannot be opened. Raises OSError, also for a size below the used bytes.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     flags = _NOSUID | _NODEV | _NOEXEC | (_REMOUNT if again else 0)

@@ -1,4 +1,4 @@
-"""The HTTP face of a service towards kubelet and Prometheus: /healthz, /readyz and /metrics."""
+"""Serves /healthz and /readyz, which the kubelet asks, and /metrics, which Prometheus asks."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ from device_plugin.core.http_values import App, HttpAnswer, HttpRequest
 
 
 def probes(why_not_alive: Callable[[], str], why_not_ready: Callable[[], str], metrics: App) -> App:
-    """An application with /healthz, /readyz and /metrics; a reason makes its probe answer 503 with the reason."""
+    """Returns an application with /healthz, /readyz and /metrics; a probe with a reason answers 503 and the reason."""
     checks = {"/healthz": why_not_alive, "/readyz": why_not_ready}
 
     def app(request: HttpRequest) -> HttpAnswer:

@@ -1,6 +1,6 @@
-"""Processes of pods on this machine: whether any still runs, and what is mounted in them.
+"""Reads the processes of pods on this machine, with their mounts and open files, from /proc and from cgroups.
 
-On a real node the kernel knows: the pod's cgroup, v1 or v2, named by the cgroupfs driver (`pod<uid>`) or by systemd
+A pod's cgroup, v1 or v2, is named by the cgroupfs driver (`pod<uid>`) or by systemd
 (`kubepods-burstable-pod<uid with _>.slice`).
 """
 
@@ -16,7 +16,7 @@ from pathlib import Path
 V1_TREES = ("pids", "memory", "cpu,cpuacct", "cpu", "systemd", "devices")
 KUBEPODS = ("kubepods", "kubepods.slice", "kubelet.slice/kubelet-kubepods.slice", "kubelet/kubepods")
 DEPTH = 3
-# The file with the kernel's count of processes (v2; in v1 that of the tree `pids`), and the line for none.
+# The file with the kernel's count of processes (v2, and v1's tree `pids`), and its line when there is no process.
 COUNTS = {"cgroup.events": "populated 0", "pids.current": "0"}
 
 
@@ -40,8 +40,8 @@ _CONTAINER = re.compile(r"[/-]pod([0-9a-f]{8}(?:[_-][0-9a-f]{4}){3}[_-][0-9a-f]{
 class ProcProcesses:
     """Reads the host's /proc, mounted read-only at `proc`.
 
-    Only there can a container without the host's process namespace find the processes of others: cgroup.procs shows it
-    none. mountinfo needs no privilege. /proc is read in full once, later only for processes that are new.
+    A container without the host's process namespace can find other containers' processes only there: in cgroup.procs it
+    sees none. To read mountinfo needs no privilege. `look` reads the cgroups of new processes only.
     """
 
     def __init__(self, proc: Path, clock: Callable[[], float] = time.monotonic) -> None:
@@ -52,7 +52,7 @@ class ProcProcesses:
         self._by_pod: dict[str, dict[str, list[int]]] = {}
 
     def look(self) -> None:
-        """Read which processes there are now."""
+        """Update the list of processes, with the pod and the container of each."""
         now = self._clock()
         before, self._known, self._by_pod = self._known, {}, {}
         for process in sorted(int(name) for name in os.listdir(self._proc) if name.isdigit()):  # noqa: PTH208
@@ -64,29 +64,29 @@ class ProcProcesses:
                 self._by_pod.setdefault(container[0], {}).setdefault(container[1], []).append(process)
 
     def of(self, pod: str, most: int | None = None) -> Sequence[int]:
-        """The oldest processes of each container of the pod at the last look, its sandbox included.
+        """Returns the processes with the lowest numbers in each container of the pod, its sandbox included.
 
-        At most `most` of each container; PROCESSES if None.
+        They are from the last `look`, at most `most` of each container, PROCESSES if None.
         """
         return [
             process for each in self._by_pod.get(pod, {}).values() for process in each[: most or PROCESSES]
         ]
 
     def mounts(self, process: int) -> tuple[str, bool] | None:
-        """The process's mountinfo, at most MOUNT_BYTES of it, and whether that is all; None if the process is gone."""
+        """Returns mountinfo of a process, MOUNT_BYTES at most, and true if that is all; None if the process is gone."""
         try:
             with (self._proc / str(process) / "mountinfo").open("rb") as file:
                 text = file.read(MOUNT_BYTES + 1)
         except OSError:
             return None
-        # Its number may belong to another process by now.
+        # The number may belong to another process by now.
         known = self._known.get(process)
         if known is not None and self.container(process) != known[1]:
             return None
         return text[:MOUNT_BYTES].decode(errors="replace"), len(text) <= MOUNT_BYTES
 
     def open_files(self, process: int) -> Iterator[str]:
-        """The kernel's text on each of the first OPEN_FILES open files of a process (fdinfo).
+        """Yields the kernel's text (fdinfo) for each of the first OPEN_FILES open files of a process.
 
         Empty if the process is gone, or the agent lacks the capability SYS_PTRACE.
         """
@@ -119,7 +119,7 @@ class ProcProcesses:
         return ""
 
     def container(self, process: int) -> tuple[str, str] | None:
-        """UID of the pod and cgroup of the container that a process is in now; None if it is in none, or gone."""
+        """Returns the pod's UID and the container's cgroup of a process; None if it is in no pod, or gone."""
         try:
             text = _head(f"{self._proc}/{process}/cgroup", CGROUP_BYTES)
         except OSError:
@@ -145,11 +145,11 @@ class CgroupProcesses:
         self._trees = [root] if (root / "cgroup.controllers").exists() else [root / name for name in V1_TREES]
 
     def live(self, pod: str) -> bool:
-        """True while any process is in the pod's cgroup or one below it, and while there is no tree to show it."""
+        """True while a process is in the pod's cgroup or below it; also true if there is no cgroup tree to read."""
         return bool(self.problem()) or any(_populated(folder) for folder in pod_folders(self._trees, pod))
 
     def problem(self) -> str:
-        """The reason why it is unknown which pods have processes, as text; empty if it is known."""
+        """Returns the reason why cgroups cannot show which pods have processes, as text; empty if they can."""
         if any((tree / top).is_dir() for tree in self._trees for top in KUBEPODS):
             return ""
         return (
@@ -159,7 +159,7 @@ class CgroupProcesses:
 
 
 def pod_folders(trees: Iterable[Path], pod: str) -> Iterator[Path]:
-    """The cgroups of the pod of this UID in these trees, by the names that the kubelet gives them."""
+    """Yields the cgroups of the pod of this UID in these trees, found by the names that the kubelet gives them."""
     names = (f"pod{pod}", f"pod{pod.replace('-', '_')}.slice")
     for tree in trees:
         for top in KUBEPODS:
@@ -178,9 +178,9 @@ def _below(folder: Path, depth: int) -> Iterator[Path]:
 
 
 def _populated(folder: Path) -> bool:
-    """The kernel's own count, for the pod and all below it.
+    """True if the kernel counts a process in this cgroup or below it.
 
-    Only where it keeps none are processes read: cgroup v1 leaves out those of other pid namespaces than the reader's.
+    Without such a count cgroup.procs is read, which in cgroup v1 leaves out processes of other pid namespaces.
     """
     for name, empty in COUNTS.items():
         try:

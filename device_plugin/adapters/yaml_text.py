@@ -1,7 +1,7 @@
-"""YAML as people write it: whatever is wrong with it, or would cost too much, is one error with one sentence.
+"""Reads YAML that people write. A malformed or too costly text raises an error with one sentence.
 
-A file of 300 bytes whose aliases name one another stands for gigabytes ("billion laughs"), or for itself without end.
-So the events of a text, which are no more than its characters, are counted before a value is made of it.
+A file of 300 bytes whose aliases name one another can stand for gigabytes ("billion laughs"), or have no end. So the
+events of the parser, of which there are no more than characters, are counted before a value is made.
 """
 
 import re
@@ -17,8 +17,8 @@ import yaml
 from device_plugin.core.errors import VgpuError
 from device_plugin.core.printable import one_line
 
-# Characters of a text, its documents and levels, and the values and characters that it stands for with its aliases
-# written out: more is nothing that anybody wrote.
+# Most characters, documents and levels of a text, and most values and characters of it with its aliases written out:
+# people write less.
 MOST_CHARACTERS = 4 << 20
 MOST_DOCUMENTS = 1000
 MOST_DEPTH = 100
@@ -26,14 +26,14 @@ MOST_EXPANDED = 16 << 20
 # A reader in C, 20 times as fast as the one in Python. It overflows the stack of a text that is nested deeply, and
 # refuses some escapes that JSON has.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-# The errors of PyYAML's readers. Most are of a value that its tag does not fit: `!!int x`, `2001-99-99`.
+# The errors of PyYAML's readers. Most are about a value that does not fit its tag: `!!int x`, `2001-99-99`.
 _UNREADABLE = (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError)
-# Where an error of a reader ends in the place, which is said before the problem.
+# The name that PyYAML gives to the text in its errors.
 _PLACE = re.compile(r' in "<[a-z ]+ string>", ')
 
 
 class NotYamlError(VgpuError):
-    """The text is not YAML, or too much of it; the message says where and why.
+    """The text is not YAML, or is beyond a bound; the message says where and why.
 
     Cure: correct the line.
     """
@@ -60,9 +60,9 @@ def read(
     load: Callable[[str], Iterable[Any]] = yaml.safe_load_all,
     refusal: type[Exception] = yaml.YAMLError,
 ) -> list[Any]:
-    """The documents of a file, `-` for standard input. Raises YamlFileError.
+    """Returns the documents of a file, `-` for standard input. Raises YamlFileError.
 
-    `load` makes them of the text, and raises `refusal` where that is not YAML.
+    `load` reads the documents from the text, and raises `refusal` if the text is not YAML.
     """
     try:
         with nullcontext(sys.stdin) if file == "-" else Path(file).open(encoding="utf-8") as opened:
@@ -78,7 +78,7 @@ def read(
 
 
 def _problem(error: Exception) -> str:
-    """The place and the reason of an error, as a sentence. `error` is PyYAML's or ruamel.yaml's, or in _UNREADABLE."""
+    """Returns place and reason of an error as a sentence. `error` is PyYAML's or ruamel.yaml's, or in _UNREADABLE."""
     if isinstance(error, UnicodeDecodeError):
         return "it is not text"
     mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
@@ -88,7 +88,7 @@ def _problem(error: Exception) -> str:
 
 @dataclass(slots=True)
 class _Part:
-    """A list or mapping: its anchor, the values and characters that it stands for, and the levels below it."""
+    """A list or mapping: its anchor, its size with aliases written out, and the number of levels below it."""
 
     anchor: str | None = None
     size: int = 1
@@ -126,7 +126,7 @@ class _Cost:
         part.levels = max(part.levels, levels)
 
     def check(self) -> None:
-        """Raise NotYamlError if a bound is passed."""
+        """Raise NotYamlError if the text is beyond a bound."""
         part = self._parts[-1]
         if self._documents > MOST_DOCUMENTS:
             raise NotYamlError(f"it has more than {MOST_DOCUMENTS} documents: split it")
@@ -137,7 +137,7 @@ class _Cost:
 
 
 def _check_cost(text: str, loader: Any) -> None:
-    """Raise NotYamlError for a text that passes a bound, and what `loader` raises for a text that is no YAML."""
+    """Raise NotYamlError for a text beyond a bound. For a text that is not YAML, `loader` raises its own error."""
     if len(text) > MOST_CHARACTERS:
         raise NotYamlError(f"it is longer than {MOST_CHARACTERS} characters: split it")
     cost = _Cost()

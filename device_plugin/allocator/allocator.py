@@ -1,4 +1,4 @@
-"""The allocator: it reserves a place for a pod or refuses it, and keeps what is not bound yet and who waits.
+"""The allocator: it reserves slices for a pod or refuses the pod, and keeps the reservations and the waiting pods.
 
 Only the leader's allocator decides; reservations are in its memory only. A reservation ends by its Binding, by time,
 with its gang, or when its pod or its slices change; the view reports these changes.
@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from math import inf
+
+from msgspec import structs
 
 from device_plugin.allocator.gangs.gangs import Gangs
 from device_plugin.allocator.gangs.groups import GroupName, Groups
@@ -24,7 +26,7 @@ from device_plugin.core.errors import RequestError
 from device_plugin.core.ledger import Holder, Reservation, ReservationStage
 from device_plugin.core.placement import Placer, Refusal, Refused
 from device_plugin.core.placement.place import BY_DEFAULT
-from device_plugin.core.placement.policies import NODE_SCORE
+from device_plugin.core.placement.policies import APART
 from device_plugin.core.pods import Pod
 from device_plugin.core.rearrange import Planner
 from device_plugin.core.requests import PodRequest
@@ -70,7 +72,7 @@ class Allocator:
         if request.gang is not None:
             return
         if self.waiting.refusals.knows(request):
-            # The nodes of a refused pod are remembered.
+            # A remembered refusal needs only the nodes' rows in the table.
             self.placer.table.chosen(nodes)
         else:
             self.placer.prepare(request, nodes)
@@ -78,11 +80,11 @@ class Allocator:
     def reserve(
         self, pod: Pod, request: PodRequest, nodes: Sequence[str], *, named: bool = False
     ) -> Reservation | Refused:
-        """Place the pod on one of `nodes`: its reservation, which replaces an earlier one, or the refusal.
+        """Place the pod on one of `nodes`; returns its new reservation, which replaces an earlier one, or the refusal.
 
         A pod of a gang keeps an earlier reservation on one of `nodes`. If it has none, all pods of its gang are placed,
-        or none. `named`: /bind named the node for this pod alone, so it is not offered to the others of its gang, and
-        its refusal is not charged. Raises LaterError.
+        or none. `named`: /bind named the node for this pod alone. Then the node is not offered to other pods of the
+        gang, and the refusal budget is not used. Raises LaterError.
         """
         with self._view.lock:
             self.expire()
@@ -100,8 +102,8 @@ class Allocator:
                 return self._reserve(pod, request, nodes, named=named, promised=True)
 
     def in_group(self, pod: Pod, request: PodRequest) -> PodRequest:
-        """The request, with the pod's rank in its group where its placement policy looks at that."""
-        if request.policy != NODE_SCORE:
+        """The request; with a policy that places `apart` it also has the pod's rank in its group."""
+        if request.policy not in APART:
             return request
         with self._view.lock:
             return replace(request, rank=self.groups.rank(pod))
@@ -115,7 +117,7 @@ class Allocator:
     def nominate(self, pending: Pending, grant: Grant, seconds: float) -> None:
         """Hold `grant` for the pending pod for `seconds`.
 
-        Until the evicted pods have ended it counts in addition to their grants.
+        Until the evicted pods have ended, the ledger counts both their grants and this grant.
         """
         with self._view.lock:
             until = self._clock() + seconds
@@ -124,7 +126,7 @@ class Allocator:
             )
 
     def resume(self, pending: Pending) -> None:
-        """Release the nomination of a pod whose victims stay, and put the pod back into the preemption queue."""
+        """Release a pod's nomination, because a victim was not evicted, and queue the pod for preemption again."""
         with self._view.lock:
             found = self._ledger.reservation(pending.pod.uid)
             if found is not None and found.stage is ReservationStage.NOMINATED:
@@ -139,10 +141,10 @@ class Allocator:
             if found is None or found.stage is not ReservationStage.WAITING or found.grant.node != node:
                 return None
             if not self._ledger.fits_still(found.grant):
-                # Since it was chosen the card was cordoned, fell sick or reports less: nothing new is bound to it.
+                # The card was cordoned, became unhealthy or shrank after it was chosen: it takes no new pods.
                 self.release(uid)
                 return None
-            claimed = replace(found, stage=ReservationStage.BINDING, sent=self._clock(), expires=inf)
+            claimed = structs.replace(found, stage=ReservationStage.BINDING, sent=self._clock(), expires=inf)
             self._ledger.put(claimed)
             return claimed
 
@@ -152,7 +154,7 @@ class Allocator:
             found = self._ledger.reservation(reservation.pod.uid)
             if found is None:
                 return None
-            unknown = replace(found, stage=ReservationStage.UNKNOWN)
+            unknown = structs.replace(found, stage=ReservationStage.UNKNOWN)
             self._ledger.put(unknown)
             return unknown
 
@@ -173,7 +175,10 @@ class Allocator:
                 self._view.free(uid)
 
     def give_back(self, holder: Holder) -> None:
-        """Release a pod's reservation if it is WAITING: the pod was preempted or refused, or must be placed again."""
+        """Release the reservation of a pod that was preempted or refused, or must be placed again.
+
+        A reservation that is not WAITING stays.
+        """
         with self._view.lock:
             found = self._ledger.reservation(holder)
             if found is not None and found.stage is ReservationStage.WAITING:
@@ -202,7 +207,7 @@ class Allocator:
                     self.release(reservation.pod.uid)
             self.waiting.clear()
 
-    # As a follower of the view
+    # Called by the view when a pod changes
 
     def see(self, pod: Pod, before: Pod | None) -> None:
         """Record the pod in its group and gang; count the request of a new pod."""
@@ -211,7 +216,11 @@ class Allocator:
         self._release_incomplete(self.gangs.see(pod))
 
     def account(self, pod: Pod, before: Pod | None, *, changed: bool) -> None:
-        """End the reservation of a pod that is deleted, changed or taken back, and those of a gang that lost a pod."""
+        """Update the reservations after news of a pod.
+
+        A pod that is being deleted, changed its request, or was taken back by kube-scheduler loses its reservation. A
+        gang that now lacks a reservation loses all of them.
+        """
         if changed and pod.node and not pod.ended:
             self.waiting.bound(pod)
         elif changed and not pod.ended:
@@ -276,7 +285,7 @@ class Allocator:
         answer: Grant | Refused | None = self.waiting.refusals.get(pod, request, nodes)
         if answer is not None:
             return request, answer
-        if request.policy == NODE_SCORE and pod.label(GROUP):
+        if request.policy in APART and pod.label(GROUP):
             answer = self.placer.hopeless(request, nodes, vetted=True)
             if answer is None:
                 request = self.in_group(pod, request)
@@ -291,12 +300,15 @@ class Allocator:
     def _decided_alone(
         self, pod: Pod, request: PodRequest, nodes: Sequence[str]
     ) -> tuple[PodRequest, Grant | Refused]:
-        """Like `_decided`, without remembered refusals: for a pod to which slices are promised there is other room."""
+        """Return the request with the pod's rank, and a decision made without the remembered refusals.
+
+        It is for a pod with promised slices, which the remembered refusals did not count as free.
+        """
         request = self.in_group(pod, request)
         return request, self.placer.decide(request, nodes, vetted=True)
 
     def _queue_preemption(self, pending: Pending, before: Reservation | None) -> None:
-        """Restore the nomination that a refused pod had; a pod without one goes into the preemption queue."""
+        """Restore the nomination of a refused pod; put a pod without a nomination into the preemption queue."""
         if (
             before is not None
             and before.stage is ReservationStage.NOMINATED
@@ -321,7 +333,7 @@ class Allocator:
             log.info("reservation released: deleted or changed pod=%s/%s", pod.namespace, pod.name)
             self.release(pod.uid)
         elif taken_back(before, pod, reservation) and not self.gangs.under_way(pod.uid):
-            # Once a pod of a gang is bound the rest keep their places: a Binding that failed is tried again.
+            # Once a pod of a gang is bound, the others keep their reservations: a failed Binding is tried again.
             self.give_back(pod.uid)
 
     def _release_incomplete(self, gang: GroupName | None) -> None:

@@ -1,4 +1,4 @@
-"""/decisions: the leader's reservations and target workload, so that people's commands decide as it does."""
+"""/decisions: the leader's reservations and target workload, so that people's commands decide as the leader does."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -22,7 +22,7 @@ class DecisionsError(VgpuError):
 
 
 class Decisions(Service):
-    """Writes and takes over the decisions of a replica that are not in the API server."""
+    """Exports the leader's decisions that are only in its memory, and loads them into another process."""
 
     def as_object(self) -> Mapping[str, Any]:
         """The present decisions as JSON; `leader` is false if this replica decides nothing."""
@@ -39,10 +39,10 @@ class Decisions(Service):
         return {"leader": not self._why_not_leading(), "reserved": reserved, "workload": workload}
 
     def take_over(self, told: Mapping[str, Any]) -> int:
-        """Hold what a leader has reserved, and use its target workload; returns the number of reservations.
+        """Hold a leader's reservations and use its target workload; returns the number of reservations taken.
 
-        A reservation of a pod that is bound or gone by now is left out. It takes up to 2 s to compute the tables.
-        Raises DecisionsError.
+        Reservations of pods that are bound or gone are left out. The workload tables take up to 2 s to compute. Raises
+        DecisionsError.
         """
         try:
             holdings = [_holding(each) for each in told["reserved"]]

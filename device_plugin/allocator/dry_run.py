@@ -1,12 +1,14 @@
-"""Dry run: decide as the allocator would, on records of one's own, and take every decision back.
+"""Dry run: place pods as the allocator would, on this process's own view of the cluster, and undo each decision.
 
-The decisions are those of the allocator, which /filter asks too. kube-scheduler offers only nodes whose hosts have the
-CPU, memory and disk that a pod requests; a dry run leaves out the others itself.
+The decisions come from the same allocator code that /filter uses. kube-scheduler offers /filter only nodes whose hosts
+have the CPU, memory and disk that a pod requests; a dry run checks the hosts itself.
 """
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+
+import msgspec
 
 from device_plugin.allocator.refit import Refit
 from device_plugin.allocator.service import Service
@@ -23,7 +25,7 @@ class DryRun(Service):
     """Places pods on the replica's own ledger. Nothing is sent to the API server."""
 
     def learn(self) -> None:
-        """Compute the workload tables as an allocator does that has just started; up to 2 s."""
+        """Compute the workload tables, as a new allocator does after its start; takes up to 2 s."""
         Refit(self._shared, WorkloadTables, lambda: False).step()
 
     @contextmanager
@@ -49,12 +51,12 @@ class DryRun(Service):
         return answer()
 
     def more(self, pod: Pod, request: PodRequest, nodes: Sequence[str], most: int) -> int:
-        """The number of further copies of this pod that fit now, at most `most`; nothing of them stays."""
+        """The number of further copies of this pod that fit now, at most `most`; their reservations are released."""
         made: list[str] = []
         try:
             while len(made) < most:
                 uid = f"{pod.uid}+{len(made)}"
-                another = replace(pod, uid=uid, name=f"{pod.name}+{len(made)}")
+                another = msgspec.structs.replace(pod, uid=uid, name=f"{pod.name}+{len(made)}")
                 made.append(uid)
                 if isinstance(self.place(another, replace(request, pod=uid), nodes), Refusal):
                     return len(made) - 1
@@ -64,11 +66,11 @@ class DryRun(Service):
                 self._view.pod_news.gone(uid, ended=True)
 
     def take_back(self, uid: str) -> None:
-        """End what was decided for this pod."""
+        """Release the pod's reservation."""
         self._allocator.release(uid)
 
     def _has(self, node: str, asked: HostAmounts) -> bool:
-        """True if the node's host has these amounts free; as kube-scheduler does, it compares none that is 0."""
+        """True if the node's host has these amounts free; an amount of 0 always fits, as in kube-scheduler."""
         state = self._view.ledger.node(node)
         if state is None:
             return False

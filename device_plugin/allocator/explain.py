@@ -17,7 +17,7 @@ from device_plugin.core.errors import RequestError
 from device_plugin.core.ledger import CardState, Holder, Holding, Reservation, ReservationStage, Snapshot
 from device_plugin.core.ledger.view import LedgerView
 from device_plugin.core.placement import Refusal
-from device_plugin.core.placement.policies import NODE_SCORE
+from device_plugin.core.placement.policies import APART
 from device_plugin.core.placement.refusal import MOVING
 from device_plugin.core.pod_states import PodState
 from device_plugin.core.pods import Pod
@@ -26,7 +26,7 @@ from device_plugin.core.requests import PodRequest, resource_names
 from device_plugin.state.promised import PromiseStatus
 
 View = Mapping[str, Any]
-# Most nodes that are named where memory units differ.
+# Most nodes that the text about different memory units names.
 NODES = 16
 
 
@@ -242,15 +242,18 @@ def _entry(pod: Pod, text: str, state: PodState) -> UnplacedPod:
 
 
 def _is_placed(held: Holding | None) -> bool:
-    """True if the pod has its grant: it may have been bound since it was seen unbound."""
+    """True if the pod holds its slices, bound or reserved; a nomination does not count."""
     return held is not None and (
         not isinstance(held, Reservation) or held.stage is not ReservationStage.NOMINATED
     )
 
 
 def _shape(request: PodRequest, pod: Pod) -> tuple[object, ...]:
-    """A key that is equal for pods that fit equally; with node-score for all pods of one group, whatever their rank."""
-    group = (pod.namespace, pod.label(GROUP)) if request.policy == NODE_SCORE else ()
+    """A key: pods with equal keys get the same answer. The pods' ranks are not part of it.
+
+    With a policy that places apart, only pods of one group have equal keys.
+    """
+    group = (pod.namespace, pod.label(GROUP)) if request.policy in APART else ()
     return (
         request.containers, request.models, request.uuids, request.policy, request.host, request.app_type, group,
     )  # fmt: skip

@@ -9,11 +9,11 @@ from device_plugin.core.placement.workload import TargetWorkload
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import ANYTHING, PodRequest, Shape
 
-# Seconds that a pod must exist, bound or waiting, to count once. Quotas and cards bound how many pods a tenant has at a
-# time, but nothing bounds how many it creates and deletes, and these must not decide how all pods are placed. Pods that
-# end sooner matter little to other pods.
+# Seconds that a pod must exist, bound or waiting, before it counts. A tenant may create and delete any number of pods;
+# these must not decide how all pods are placed. Pods that end sooner matter little to other pods.
 STAY_SECONDS = 60.0
-# Most distinct shapes counted for one namespace; most namespaces; pods after which an unused shape may be replaced.
+# Most distinct shapes counted for one namespace; most namespaces; number of counted pods after which an unused shape
+# may be replaced.
 MOST_OF_NAMESPACE, NAMESPACES, STALE = 64, 1024, 4096
 # Most words in a list of card models, and most pods that wait to be counted.
 MOST_MODELS, MOST_NEW = 8, 16_384
@@ -40,7 +40,7 @@ class Learning:
         return len(self._new)
 
     def arrived(self, pod: Pod, since: float) -> None:
-        """Note a new pod that came at `since`; with minus infinity, for an unknown time, it counts at once."""
+        """Record a new pod that came at `since`; if the time is unknown (minus infinity), it counts immediately."""
         try:
             request = self._request_of(pod)
         except RequestError:
@@ -60,7 +60,7 @@ class Learning:
         self._new.pop(uid, None)
 
     def count(self, now: float) -> None:
-        """Add the shapes of pods that have stayed for STAY_SECONDS to the target workload."""
+        """Count in the target workload the shape of each pod that has existed for STAY_SECONDS."""
         while self._new:
             uid, (shape, since) = next(iter(self._new.items()))
             if since > now - STAY_SECONDS:
@@ -72,7 +72,7 @@ class Learning:
 
     def _learnt(self, namespace: str, shape: Shape) -> Shape | None:
         """The shape to count, without uuids; None if its namespace has too many shapes."""
-        # A choice between equal cards says nothing about later requests.
+        # The uuids only choose among equal cards, which says nothing about later requests.
         if shape.uuids != ANYTHING:
             shape = replace(shape, uuids=ANYTHING)
         if len(shape.models.include) + len(shape.models.exclude) > MOST_MODELS:

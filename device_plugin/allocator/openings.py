@@ -14,7 +14,7 @@ from device_plugin.state.view import ClusterView
 
 # Most nodes for which moves are tried.
 OPTIONS = 64
-# Kinds of owners that create a pod again on its own node, or not at all.
+# Kinds of owners that create a deleted pod again only on the same node, or never.
 STAYING = ("", "DaemonSet", "Node")
 
 
@@ -71,8 +71,8 @@ def ending(
 ) -> MovePlan | None:  # fmt: skip
     """The fewest of the `placed` pods whose end would make room for a waiting pod on one of `nodes` (None: all).
 
-    Where they go makes no difference. Pods that are being deleted count as the smallest, because they end anyway. None
-    where `opening` returns None for reasons of the pod, and where the end of every pod would not be enough.
+    The pods need no room on other cards. Pods that are being deleted count as the smallest, because they end anyway.
+    None if the pod fits, asks for no slice or is one of a gang, or if the end of all these pods would not be enough.
     """
     request = _request(view, pod)
     if request is None or request.gang is not None:

@@ -1,7 +1,7 @@
-"""Refit: compute new workload tables from the target workload, and the scores by them, in the background.
+"""Refit: compute new workload tables from the target workload, then new scores of the nodes, in the background.
 
-The tables take seconds to compute, so another process does it. Scores by new tables are computed a few nodes at a time
-between decisions, so that no /filter waits longer than for these few nodes.
+The tables take seconds to compute, so another process computes them. The scores are computed for a few nodes at a time,
+between decisions, so that a /filter waits only for these few nodes.
 """
 
 import logging
@@ -20,7 +20,7 @@ Make = Callable[[Sequence[CardKind], Sequence[int], Sequence[Weighted]], Workloa
 # 1,024 (MOST); at most every PAUSE_SECONDS, and for at most 1/10 of the time.
 FIRST, MOST = 64, 1024
 PAUSE_SECONDS, PAUSE_TIMES = 30.0, 9.0
-# Nodes that are scored at a time with the lock held: about 0.3 ms.
+# Nodes that are scored while the lock is held once: about 0.3 ms.
 NODES = 64
 
 

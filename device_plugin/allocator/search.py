@@ -1,7 +1,7 @@
 """A private copy of the ledger, on which searches try changes while pods are placed on the ledger itself.
 
-To search thousands of nodes for what would fit, or for victims, takes seconds. The view's lock is held only to take a
-snapshot; the copy is then updated to the snapshot, node by node.
+A search of thousands of nodes, for a grant or for victims, takes seconds. The view's lock is held only to take a
+snapshot; the copy is then updated from the snapshot, node by node.
 """
 
 import threading
@@ -23,9 +23,9 @@ Item = TypeVar("Item")
 
 
 class SearchCopy:
-    """The copy, for one search at a time, from any thread. `wait` sleeps for a number of seconds.
+    """The private copy of the ledger. Any thread may search on it, one at a time. `wait` sleeps for some seconds.
 
-    The copy takes its tables from the placer that decides over the ledger itself.
+    The copy uses the workload tables of the placer that places pods on the ledger itself.
     """
 
     def __init__(self, shared: Shared, wait: Callable[[float], object]) -> None:
@@ -39,9 +39,9 @@ class SearchCopy:
 
     @contextmanager
     def planner(self, pod: Pod | None = None) -> Iterator[Planner]:
-        """A planner on the updated copy; its changes are rolled back at the end.
+        """The planner of moves, on the private copy of the ledger as it is now; its changes are rolled back at the end.
 
-        With a pod, what is kept for its job is free.
+        If a pod is given, the slices kept for its job are free on the copy.
         """
         with self._lock:
             self._catch_up()

@@ -31,7 +31,7 @@ class Service:
         self._clock = shared.clock
 
     def _why_not_placing(self) -> str:
-        """The reason why no pod may be placed now, as text; empty if one may. It needs no lock of the view."""
+        """The reason why no pod may be placed now, as text; empty if pods may be placed. It needs no lock."""
         return self._why_not_leading() or self._view.why_not_synced()
 
 

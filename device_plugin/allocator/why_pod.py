@@ -1,7 +1,7 @@
 """Why a pod has no card: what it asks for, what each group of nodes lacks, and what would make room for it.
 
-Computed on records of one's own, such as a command makes of the API server's lists, with the decisions of the
-allocator itself (`DryRun`).
+The answer comes from a dry run of the allocator (`DryRun`), on a view of the cluster that a command has read from the
+API server.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ from device_plugin.core.pods import Pod
 from device_plugin.core.rearrange import MovePlan
 from device_plugin.core.requests import PodRequest, Request
 
-# Most groups of nodes, and names of one group, that a paragraph has.
+# Most groups of nodes in a paragraph, and most names of one group.
 GROUPS, NAMES = 6, 4
 
 
@@ -32,7 +32,7 @@ _SETTLED = {state.value for state in (PodState.BOUND, PodState.ENDED, PodState.N
 
 @dataclass(frozen=True, slots=True)
 class Cures:
-    """The ways to a card for a refused pod: the fewest ends or moves of pods, and smaller requests that fit now."""
+    """Changes that would give a refused pod a card: fewest pods to end, fewest pods to move, smaller requests."""
 
     ends_on: str = ""
     ends: tuple[str, ...] = ()
@@ -45,8 +45,8 @@ class Cures:
 class PodAnswer:
     """The state of a pod, or the reason why it has no card.
 
-    `state` is the value of a Reason for a pod that is refused, or of a PodState. `grant` is what it holds, or would get
-    now.
+    `state` is the value of a Reason if the pod is refused, else of a PodState. `grant` has the slices that the pod
+    holds, or would get now.
     """
 
     pod: str
@@ -65,7 +65,7 @@ class PodAnswer:
         return self.state not in _SETTLED
 
     def as_text(self) -> str:
-        """One paragraph for people."""
+        """The answer as one paragraph for people."""
         asks = f"{self.pod} asks for {self.asks}" if self.asks else self.pod
         joined = " and " if self.asks else " "
         parts = [f"{asks}{joined}{self.text}", *map(_group_text, self.groups[:GROUPS])]
@@ -106,7 +106,7 @@ class PodAnswer:
 
 
 class PodAnswers(Service):
-    """Answers about single pods. Each answer decides on the records and takes the decision back."""
+    """Answers about single pods. Each answer places the pod in a dry run."""
 
     def __init__(self, shared: Shared, search: SearchCopy) -> None:
         super().__init__(shared)
@@ -114,7 +114,7 @@ class PodAnswers(Service):
         self._dry = DryRun(shared)
 
     def about(self, pod: Pod, nodes: Sequence[str] | None = None, limits: str = "") -> PodAnswer:
-        """The answer about one pod that may go to `nodes` (None: all); `limits` says what keeps it from the others.
+        """The answer about one pod that may go to `nodes` (None: all); `limits` says why the other nodes are excluded.
 
         Raises LaterError.
         """
@@ -157,7 +157,7 @@ class PodAnswers(Service):
             if isinstance(answer, Grant):
                 return self._fitting(pod, name, asks, answer)
         groups = self._groups(answer, pod, request, among)
-        # One group says all that the whole says.
+        # With a single group, the group's text says the same as the refusal's text.
         whole = [] if len(groups) == 1 else [answer.text]
         notes = self._notes() if answer.cards or request.gang else []
         held = [f"it is held by {pod.obstacles.gated} as well"] if pod.obstacles.gates else []
@@ -214,7 +214,7 @@ class PodAnswers(Service):
 
 
 def asked_text(request: PodRequest) -> str:
-    """The request as its author wrote it, with the container's name where several ask."""
+    """The request as its author wrote it. If several containers ask for slices, each part has its container's name."""
     several = len(request.containers) > 1
     parts = [f"{name}: {asked}" if several else str(asked) for name, asked in request.containers]
     if request.models.text:

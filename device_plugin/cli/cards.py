@@ -38,7 +38,7 @@ STATES = {
 
 
 class CardRow(NamedTuple):
-    """A card in a table, on its node. `mib` and `groups` are what is held of its memory and core groups."""
+    """A card in a table, with its node. `mib` and `groups` are its granted MiB and number of core groups."""
 
     node: NodeReading
     card: CardReading
@@ -48,23 +48,23 @@ class CardRow(NamedTuple):
 
 @lru_cache(4096)
 def memory_text(held: int, total: int) -> str:
-    """`4/16 GiB`, with a question mark where the total is not known."""
+    """Returns text such as `4/16 GiB`, with a question mark for an unknown total."""
     return f"{in_gib(held)}/{in_gib(total) if total else '?'} GiB"
 
 
 @lru_cache(4096)
 def groups_text(held: int, total: int) -> str:
-    """`15/60`, with a question mark where the total is not known."""
+    """Returns text such as `15/60`, with a question mark for an unknown total."""
     return f"{held}/{total or '?'}"
 
 
 def share(held: int, total: int) -> float | None:
-    """The granted share, None where the total is not known."""
+    """Returns the granted share of the total; None if the total is not known."""
     return held / total if total else None
 
 
 def state(row: CardRow) -> str:
-    """The reason why the card gets no new slices; empty if it gets some."""
+    """Returns the reason why the card gets no new slices; empty if it may get some."""
     card, found = row.card.card, list[str]()
     if card is not None:
         if card.open and row.node.serving:
@@ -79,7 +79,7 @@ def state(row: CardRow) -> str:
 
 
 def holder_line(card: CardReading, holder: CardHolder, now: int) -> str:
-    """`    default/notebook main: 4 GiB, core groups 0-14, 2h`; with its percent if it was asked for in percent."""
+    """Returns a line such as `    default/notebook main: 25 %, 4 GiB, core groups 0-14, 2h`; the percent if asked."""
     part = holder.slice
     held = "all of it" if card.whole(holder) else _amounts(part.mem_mib, part.cores, part.percent)
     since = f", {_age(holder.created, now)}" if holder.created else ""
@@ -91,7 +91,7 @@ def holder_line(card: CardReading, holder: CardHolder, now: int) -> str:
     return f"    {holder.namespace}/{holder.pod} {holder.container}: {held}{since}{marks}"
 
 
-# Most slices of a cluster have one of few sizes and sets of core groups, and many pods one age.
+# Cached: most slices of a cluster have one of a few sizes and sets of core groups, and many pods have the same age.
 @lru_cache(4096)
 def _amounts(mem_mib: int, cores: tuple[int, ...], percent: int) -> str:
     asked = f"{percent} %, " if percent else ""
@@ -110,7 +110,7 @@ def _below(row: CardRow) -> list[str]:
 
 
 def card_object(node: NodeReading, card: CardReading) -> Mapping[str, Any]:
-    """The card for programs."""
+    """Returns the card as an object for -o json."""
     shown = card.card
     return {
         "node": card.node, "uuid": card.uuid,
@@ -173,7 +173,7 @@ LISTING: Listing[CardRow] = Listing(
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Arguments of `vgpu cards`."""
+    """Add the arguments of `vgpu cards`."""
     parser.add_argument("node", nargs="?", default="", metavar="NODE", help="only the cards of this node")
     caller.add_namespace(parser, default="all namespaces")
     output.add_arguments(parser, LISTING)
@@ -196,7 +196,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_node(client: KubeClient, name: str) -> None:
-    """Raise CardError if there is no such node; does nothing if the caller may not read nodes."""
+    """Raise CardError if there is no such node. Does nothing if the caller may not read nodes."""
     try:
         client.get(NODES.metadata, Ref(name))
     except GoneError:
@@ -206,7 +206,7 @@ def _check_node(client: KubeClient, name: str) -> None:
 
 
 def nothing(namespace: str, labels: str, node: str = "") -> str:
-    """The text of an empty list: no card on the chosen nodes, or none with slices of pods of the namespace."""
+    """Returns the text for an empty list, which names the namespace, the labels or the node that were chosen."""
     if namespace:
         where = f" on node {node}" if node else f" on a node with the labels {labels}" if labels else ""
         return f"no pod of namespace {namespace} holds a slice{where}"
@@ -216,7 +216,7 @@ def nothing(namespace: str, labels: str, node: str = "") -> str:
 
 
 def _rows(reading: ClusterReading, namespace: str) -> Sequence[CardRow]:
-    """The cards; with a namespace only those that its pods hold slices of."""
+    """Returns the cards; with a namespace, only cards with slices of its pods."""
     return [
         CardRow(node, card, card.held_mib, card.held_groups)
         for node in reading.nodes.values()

@@ -21,7 +21,7 @@ from device_plugin.core.pods import Node
 from device_plugin.kube.api import NODES, Metadata, Ref, Where
 from device_plugin.kube.errors import ConflictError
 
-# Tries: another program may write the node between our read and our write.
+# Most tries: another program may write the node between our read and our write.
 TRIES = 5
 
 
@@ -33,13 +33,13 @@ class CordonError(VgpuError):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Arguments of `vgpu cordon`."""
+    """Add the arguments of `vgpu cordon`."""
     add_card(parser)
     add_reason(parser)
 
 
 def add_card(parser: argparse.ArgumentParser) -> None:
-    """Add the card, and the options of the caller."""
+    """Add to the parser the argument that names the card, and the options that say how the API server is reached."""
     parser.add_argument(
         "card", metavar="[NODE/]CARD",
         help="uuid of the card, as `vgpu cards` shows it, or PCI address; with its node if several cards share that",
@@ -55,7 +55,7 @@ def add_reason(parser: argparse.ArgumentParser) -> None:
 
 
 def note(client: KubeClient, args: argparse.Namespace) -> CordonNote:
-    """The note of a cordon that is made now. Raises CordonError for a reason that cannot be kept."""
+    """Returns a note with the reason, the caller and the time. Raises CordonError for a malformed --reason."""
     if len(args.reason) > MAX_REASON or not (args.reason or "-").isprintable():
         raise CordonError(f"--reason: write at most {MAX_REASON} printable characters")
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -70,14 +70,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def found(client: KubeClient, card: str) -> NodeCard:
-    """The card that the command names, found in metadata of nodes. Raises CardError, ApiError."""
+    """Returns the card that the command names, from the metadata of nodes. Raises CardError, ApiError."""
     name = card.rpartition("/")[0]
     where = Where(fields=f"metadata.name={name}" if name else "")
     return targets.find([_node(each) for each in client.list(NODES.metadata, where).items], card)
 
 
 def _node(metadata: Metadata) -> Node:
-    """The node as far as its cards are concerned."""
+    """Returns the node with its inventory, its cordons and its version."""
     inventory, cordoned, notes = (
         metadata.annotations.get(key, "")
         for key in (annotations.CARDS, annotations.CORDONED, annotations.CORDON_NOTES)
@@ -87,10 +87,10 @@ def _node(metadata: Metadata) -> Node:
 
 
 def write(client: KubeClient, target: NodeCard, why: CordonNote | None) -> None:
-    """Cordon the card with a note, or uncordon it without one, on its own node only, and print the result.
+    """Cordon the card if `why` is a note, uncordon it if `why` is None; prints the result.
 
-    A card that is cordoned already keeps its note unless `why` has a reason. The node is written only as it was read:
-    cordons of other cards that are made meanwhile stay. Raises CordonError, ApiError.
+    A card that is cordoned already keeps its note unless `why` has a reason. The write fails if the node has changed
+    since it was read, and is tried again, so that other cordons stay. Raises CordonError, ApiError.
     """
     node, cordoned = target.node, why is not None
     state = "cordoned" if cordoned else "in service"

@@ -41,7 +41,7 @@ class DefragError(VgpuError):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Arguments of `vgpu defrag`."""
+    """Add the arguments of `vgpu defrag`."""
     parser.add_argument(
         "--max-moves", type=int, default=MOST, metavar="N", help=f"most pods to move (default: {MOST})"
     )
@@ -70,9 +70,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def planned(view: ClusterView, allocator: Allocator, most: int) -> Sequence[MovePlan]:
-    """The steps of at most `most` moves for the cluster that `view` shows.
+    """Returns a plan of at most `most` moves, in steps, for the cluster that `view` shows.
 
-    A pod for which slices are kept needs no moves, and pods of a Job that is about to shrink are not moved.
+    No moves are made for a pod for which slices are promised, and pods of a Job that is about to shrink are not moved.
     """
     shrinking = view.promises.shrinking()
     waiting, holders = [], {}
@@ -84,7 +84,7 @@ def planned(view: ClusterView, allocator: Allocator, most: int) -> Sequence[Move
         if request is None or pod.ended or pod.deleting:
             continue
         if not pod.node:
-            # A pod of a gang is not placed alone, so moves for it would be in vain.
+            # A pod of a gang is not placed alone, so moves for it alone would not help.
             if request.gang is None and not view.promises.of(pod):
                 waiting.append(Ranked(request, pod.priority))
         elif movable(pod) and pod.owner_uid not in shrinking:
@@ -95,7 +95,7 @@ def planned(view: ClusterView, allocator: Allocator, most: int) -> Sequence[Move
 
 
 def as_text(view: ClusterView, steps: Sequence[MovePlan]) -> str:
-    """The steps as a person reads them."""
+    """Returns the steps as a table for people."""
     moves = [move for step in steps for move in step.moves]
     if not moves:
         return "nothing to move: no waiting pod would fit, and nothing free would be of more use"
@@ -114,7 +114,7 @@ def as_text(view: ClusterView, steps: Sequence[MovePlan]) -> str:
 
 
 def as_object(view: ClusterView, steps: Sequence[MovePlan]) -> Mapping[str, Any]:
-    """The steps for programs."""
+    """Returns the steps as an object for -o json."""
     return {
         "steps": [
             {
@@ -147,9 +147,9 @@ def _name(view: ClusterView, grant: Grant) -> str:
 
 
 def _carry_out(client: KubeClient, view: ClusterView, step: MovePlan) -> bool:
-    """Evict the pods of one step, and wait until they have ended; false if one stays."""
+    """Evict the pods of one step, and wait until they have ended; returns false if one stays."""
     going = [pod for move in step.moves if (pod := view.pods.get(move.source.pod)) is not None]
-    # A step is of use only as a whole: dry runs for all of its pods come before the first eviction.
+    # Only a whole step helps, so dry runs for all of its pods come before the first eviction.
     asked = going if len(going) > 1 else ()
     for pod, dry in (*product(asked, (True,)), *product(going, (False,))):
         if why := evict(client, pod, dry=dry):

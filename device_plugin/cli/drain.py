@@ -29,14 +29,14 @@ from device_plugin.kube.api import NODES, PODS, Ref, Where
 from device_plugin.kube.errors import ApiError
 
 LOOK_SECONDS = 1.0
-# Seconds in which agents report processes that outlive their pod.
+# Seconds in which an agent reports processes that outlive their pod.
 SETTLE_SECONDS = REPORT_SECONDS
 TIMEOUT_SECONDS = 300.0
 _ON_NODE = "spec.nodeName={},status.phase!=Succeeded,status.phase!=Failed"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Arguments of `vgpu drain`."""
+    """Add the arguments of `vgpu drain`."""
     cordon.add_card(parser)
     cordon.add_reason(parser)
     parser.add_argument(
@@ -87,7 +87,7 @@ def _check_owners(holders: Sequence[Pod], *, force: bool) -> None:
 
 
 def _holders(client: KubeClient, target: NodeCard) -> Sequence[Pod]:
-    """The pods that hold slices of the card."""
+    """Returns the pods that hold slices of the card."""
     on_node = client.list(PODS, Where(fields=_ON_NODE.format(target.node.name))).items
     return [pod for pod in on_node if _holds(pod, target)]
 
@@ -101,7 +101,7 @@ def _holds(pod: Pod, target: NodeCard) -> bool:
 
 
 def _empty(client: KubeClient, pods: Sequence[Pod], target: NodeCard, deadline: float) -> None:
-    """Evict the pods, wait until they have ended, and print those that are still there.
+    """Evict the pods and wait until they have ended; prints once for each pod why it is still there.
 
     The eviction of a pod that a PodDisruptionBudget protects is tried again. Raises CordonError after the deadline.
     """
@@ -125,14 +125,17 @@ def _empty(client: KubeClient, pods: Sequence[Pod], target: NodeCard, deadline: 
 
 
 def _announce(client: KubeClient, pod: Pod, target: NodeCard) -> None:
-    """Say on the pod why it was evicted; not without the right to create events."""
+    """Write an event that says why the pod was evicted, if the caller may create events."""
     text = f"evicted by `vgpu drain` of {caller.user(client)}: card {target.uuid} of node {target.node.name} is emptied"
     with suppress(ApiError):
         client.post_event(PODS, pod, Event.CARD_DRAINED, text, warning=False)
 
 
 def _await_processes(client: KubeClient, target: NodeCard, deadline: float, *, settle: float) -> None:
-    """Wait until no process of an ended pod holds a slice of the card; the agent has `settle` seconds to report one."""
+    """Wait until no process of an ended pod holds a slice of the card, at least for `settle` seconds.
+
+    In this time the node's agent reports such processes. Raises CordonError after the deadline.
+    """
     settled = time.monotonic() + settle
     told = ""
     while (left := _unsettled(client, target)) or time.monotonic() < settled:
@@ -145,9 +148,9 @@ def _await_processes(client: KubeClient, target: NodeCard, deadline: float, *, s
 
 
 def _unsettled(client: KubeClient, target: NodeCard) -> str:
-    """The processes that hold slices of the card though their pods have ended, as text; empty if there are none.
+    """Returns the processes that hold slices of the card though their pods have ended, as text; empty if none do.
 
-    The agent of its node reports them: while it does not serve, they are not known.
+    The node's agent reports them. While the agent does not serve, the text names the agent.
     """
     name = target.node.name
     try:

@@ -18,6 +18,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
+
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.templates import TemplatePod
 from device_plugin.allocator.why_pod import PodAnswer, asked_text, grant_text
@@ -46,7 +48,7 @@ UNTRIED = "Admission policies and quotas are not tried"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Arguments of `vgpu fit`."""
+    """Add the arguments of `vgpu fit`."""
     parser.add_argument("file", nargs="?", metavar="FILE", help="manifests of pods; - reads standard input")
     parser.add_argument("--mem", metavar="UNITS", help="memory units of a slice")
     parser.add_argument("--cores", metavar="GROUPS", help="core groups of a slice")
@@ -100,7 +102,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _tried(client: KubeClient, workloads: Sequence[Workload]) -> tuple[Mapping[int, str], str]:
-    """By number of the workload, why the API server refuses a pod of it; and why some were not tried, or nothing."""
+    """Returns the API server's refusals by number of the workload, and why others were not tried (empty: all were)."""
     refusals, untried = dict[int, str](), ""
     for number, workload in enumerate(workloads):
         if not workload.body:
@@ -114,7 +116,7 @@ def _tried(client: KubeClient, workloads: Sequence[Workload]) -> tuple[Mapping[i
 
 
 def _workloads(args: argparse.Namespace) -> Sequence[Workload]:
-    """The workloads that the command asks for. Raises YamlFileError and ManifestError."""
+    """Returns the workloads that the command asks for. Raises YamlFileError and ManifestError."""
     amounts = {MEM: args.mem, CORES: args.cores, PERCENT: args.percent, WHOLE: args.cards}
     limits = {f"{args.prefix}{suffix}": text for suffix, text in amounts.items() if text is not None}
     if bool(args.file) == bool(limits):
@@ -134,9 +136,9 @@ def _workloads(args: argparse.Namespace) -> Sequence[Workload]:
 
 @dataclass(frozen=True, slots=True)
 class FitAnswer:
-    """The places that the pods of one workload would get now, and why the first pod without a place has no card.
+    """The places that pods of one workload would get now; `refused` says why the first other pod gets none.
 
-    `more` is the number of further pods that would fit in addition.
+    `more` is the number of further pods that would fit.
     """
 
     name: str
@@ -148,7 +150,7 @@ class FitAnswer:
     problem: str = ""
 
     def lines(self) -> Iterator[str]:
-        """The answer as text."""
+        """Yields the lines of the answer as text."""
         if self.problem:
             yield f"{self.name}: {self.problem}"
             return
@@ -169,7 +171,7 @@ class FitAnswer:
             yield f"  room for {least}{self.more} more of these"
 
     def as_object(self) -> Mapping[str, Any]:
-        """The answer as JSON for programs."""
+        """Returns the answer as an object for -o json."""
         return {
             "name": self.name, "asks": self.asks, "asked": self.asked, "fit": len(self.placed), "more": self.more,
             "places": [
@@ -186,10 +188,10 @@ def _fitted(
     number: int,
     refusals: Mapping[int, str],
 ) -> FitAnswer:
-    """Place the pods of a workload, which stay placed for the workloads after it. `units` are those of `local`."""
+    """Place the pods of a workload in `local`; later workloads find them there. `units` is `local.units()`."""
     template = workload.template
     pods = [
-        replace(template.pod, uid=f"fit-{number}-{index}", name=f"{workload.name}-{index}")
+        msgspec.structs.replace(template.pod, uid=f"fit-{number}-{index}", name=f"{workload.name}-{index}")
         for index in range(workload.count)
     ]
     name = f"{template.pod.namespace}/{workload.name}"

@@ -31,7 +31,7 @@ _slices, _most_slices = _sum(lambda card: len(card.holders)), _sum(lambda card: 
 
 
 def _all(amount: Callable[[CardReading], int]) -> Callable[[NodeReading], int]:
-    """The sum over all cards, 0 where one is not known."""
+    """Returns a function that sums the amount over a node's cards; 0 if one card's amount is not known."""
     return lambda node: 0 if any(amount(card) == 0 for card in node.cards) else sum(map(amount, node.cards))
 
 
@@ -39,7 +39,7 @@ _mem_mib, _core_groups = _all(lambda card: card.mem_mib), _all(lambda card: card
 
 
 def state(node: NodeReading) -> str:
-    """The reason why the node, or some of its cards, get no new slices; empty if all get some."""
+    """Returns the reasons why the node or some of its cards get no new slices; empty if there are none."""
     shown = [card.card for card in node.cards if card.card is not None]
     found = ["its inventory cannot be read"] if node.fault else []
     found += ["agent does not serve"] if node.serving is False else []
@@ -88,7 +88,7 @@ LISTING: Listing[NodeReading] = Listing(
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Arguments of `vgpu nodes`."""
+    """Add the arguments of `vgpu nodes`."""
     output.add_arguments(parser, LISTING)
     output.add_selector(parser, "nodes")
     caller.add_namespace(parser, default="all namespaces")
@@ -105,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _rows(reading: ClusterReading, namespace: str) -> Sequence[NodeReading]:
-    """The nodes; with a namespace only those on which its pods hold slices."""
+    """Returns the nodes; with a namespace, only nodes on which its pods hold slices."""
     nodes = reading.nodes.values()
     if not namespace:
         return [*nodes]

@@ -34,7 +34,7 @@ RUNNING, ENDING = "Running", "Terminating"
 class PodUse(NamedTuple):
     """A pod's use of its slices: bytes of memory, and the mean busy share of their core groups.
 
-    None where it is not known of one of its slices.
+    A value is None if it is not known for one of the slices.
     """
 
     used: float | None = None
@@ -42,7 +42,7 @@ class PodUse(NamedTuple):
 
 
 class HoldingPod(NamedTuple):
-    """A bound pod with its slices, and its condition as people see it. `since` is the time of its binding."""
+    """A bound pod with its slices and its state for people. `since` is the time of its binding."""
 
     namespace: str
     name: str
@@ -57,17 +57,17 @@ class HoldingPod(NamedTuple):
 
     @property
     def mib(self) -> int:
-        """MiB on all of its cards."""
+        """Returns the MiB of all slices together."""
         return sum(part.mem_mib for part in self.slices)
 
     @property
     def groups(self) -> int:
-        """Core groups on all of its cards."""
+        """Returns the number of core groups of all slices together."""
         return sum(len(part.cores) for part in self.slices)
 
 
 def read_pod(pod: Object) -> HoldingPod:
-    """A pod with its slices; without any if it has no grant. If the grant is void, `fault` says why."""
+    """Returns a pod with its slices; none without a grant. If the grant is void, `fault` has the reason."""
     metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status") or {}
     text = (metadata.get("annotations") or {}).get(annotations.GRANT, "")
     slices, holders, fault = tuple[Slice, ...](), tuple[str, ...](), ""
@@ -88,7 +88,7 @@ def read_pod(pod: Object) -> HoldingPod:
 
 
 def _status(metadata: Object, status: Object) -> str:
-    """The reason why the pod does not run, else its phase."""
+    """Returns the reason why the pod does not run, else its phase."""
     if metadata.get("deletionTimestamp"):
         return ENDING
     containers = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
@@ -100,7 +100,7 @@ def _status(metadata: Object, status: Object) -> str:
 
 
 HOLDING_PODS = Kind("", "v1", "pods", "Pod", HoldingPod, read_pod)
-"""Pods, read as what they hold and why they do not run."""
+"""Pods, decoded to their slices and their state."""
 
 
 def _cards(pod: HoldingPod) -> str:
@@ -121,7 +121,7 @@ def _used(pod: HoldingPod) -> str:
 
 
 _NAMESPACE: Column[HoldingPod] = Column("NAMESPACE", lambda pod: pod.namespace)
-# These cost requests to agents or a Prometheus.
+# These columns cost requests to agents or to a Prometheus.
 _USE: tuple[Column[HoldingPod], ...] = (
     Column("USED", _used, key=lambda pod: pod.use.used or 0.0),
     Column("COMPUTE", lambda pod: in_percent(pod.use.compute), key=lambda pod: pod.use.compute or 0.0),
@@ -144,7 +144,7 @@ LISTING: Listing[HoldingPod] = Listing(
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Arguments of `vgpu pods`."""
+    """Add the arguments of `vgpu pods`."""
     caller.add_namespaces(parser)
     slice_use.add_arguments(parser)
     output.add_arguments(parser, LISTING)
@@ -174,13 +174,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _use_is_asked(args: argparse.Namespace) -> bool:
-    """True if the list has columns of use: they are wide ones, and cost little with --prometheus."""
+    """True if the list shows the use of slices: with -o wide, with --prometheus, or sorted by it."""
     order = (args.sort_by or "").lstrip("-")
     return bool(args.output == "wide" or args.prometheus or order in [column.word for column in _USE])
 
 
 def with_use(pods: Sequence[HoldingPod], uses: Mapping[SliceKey, SliceUse]) -> Sequence[HoldingPod]:
-    """The pods with what they use."""
+    """Returns the pods with their use of their slices."""
     return [pod._replace(use=_total(pod, uses)) for pod in pods]
 
 
@@ -199,6 +199,6 @@ def _total(pod: HoldingPod, uses: Mapping[SliceKey, SliceUse]) -> PodUse:
 
 
 def holding(pods: Sequence[HoldingPod]) -> tuple[Sequence[HoldingPod], Sequence[str]]:
-    """The pods that hold slices, by name, and a line for each pod whose grant is ignored."""
+    """Returns the pods that hold slices, by name, and a line for each pod whose grant is ignored."""
     found = sorted((pod for pod in pods if pod.slices), key=lambda pod: (pod.namespace, pod.name))
     return found, [f"ignored, of {pod.namespace}/{pod.name}: {pod.fault}" for pod in pods if pod.fault]

@@ -36,14 +36,14 @@ ASK_SECONDS = 10.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Arguments of `vgpu queue`, and of `vgpu queue admit`."""
+    """Add the arguments of `vgpu queue`, and of `vgpu queue admit`."""
     parser.add_argument("-A", "--all-namespaces", action="store_true", help="the jobs of all namespaces")
     output.add_arguments(parser, LISTING)
     output.add_selector(parser, "jobs")
     caller.add_namespace(parser)
     engine.add_arguments(parser)
     commands = parser.add_subparsers(metavar="[admit JOB]")
-    # An option that is not written after `admit` keeps the value that was written before it.
+    # An option that is not written after `admit` keeps its value from before `admit`.
     admit = commands.add_parser(
         "admit", help="start a waiting job by hand", argument_default=argparse.SUPPRESS,
         description="Start a waiting job by hand: its pods are made at once, and placed as there is room.",
@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
         printer = ListPrinter(args, _listing(namespaces=not namespace, wide=args.output == "wide"))
         found, missing = jobs()
         empty = f"no job of namespace {namespace} is in a queue" if namespace else NOBODY
-        # Jobs that may not be read may have rows.
+        # Jobs that the caller may not read would perhaps be rows.
         empty = "no jobs are known" if missing else empty
         printer.show(found, {"missing": [*map(MissingRight.as_object, missing)], "faults": []}, empty)
         if args.output not in output.OBJECTS:
@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
 def labelled(
     client: KubeClient, args: argparse.Namespace, namespace: str
 ) -> tuple[Set[tuple[str, str]], Sequence[MissingRight]]:
-    """Namespace and name of each Job that the selector finds, and what may not be listed.
+    """Returns namespace and name of each Job that the selector finds, and the rights that the caller lacks.
 
     Raises ListForbiddenError, ApiError, EndpointError.
     """
@@ -98,12 +98,12 @@ def labelled(
 
 
 def _number(key: str) -> Callable[[Mapping[str, Any]], tuple[bool, float]]:
-    """The order of a number, which may not be known."""
+    """Returns the sort key for a number of a job; jobs with an unknown number come last."""
     return lambda job: (job[key] is None, job[key] or 0)
 
 
 def _widths(job: Mapping[str, Any]) -> str:
-    """The only widths of a job that lists them; an engine of an older version does not know any."""
+    """Returns the listed widths of a job as text; <none> if it lists none, or the engine has an older version."""
     return ",".join(map(str, job.get("widths") or ())) or NONE
 
 
@@ -120,10 +120,10 @@ def _next_change(job: Mapping[str, Any]) -> str:
     return f"{change['what']} {before} {age(at - now)}" if at > now else str(change["what"])
 
 
-# They change while a job runs or waits as before; what is watched of some of them is in _watched.
+# Keys that change without a change that a reader acts on; _watched compares parts of some of them.
 _NOT_WATCHED = ("progress", "secondsLeft", "secondsStuck", "nextChange", "why")
 # The parts of `why` that differ from answer to answer: the names of refused pods, times, and numbers with their
-# units. A digit in the name of a job is none of these.
+# units. A digit in the name of a job does not match.
 _PASSING = re.compile(
     r'pods "[^"]*"|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]+Z'
     r"|(?<![\w/.-])(?:[0-9][0-9.,]*(?: ?(?:s|min|m|h|d|[kMGTPE]i?)(?![A-Za-z]))? ?)+"
@@ -131,9 +131,9 @@ _PASSING = re.compile(
 
 
 def _watched(job: Mapping[str, Any]) -> object:
-    """The parts that a reader acts on: state, place, size, which change comes next, whether it is stuck, and why.
+    """Returns the parts of a job that a reader acts on: state, place, width, the next change, whether it is stuck, why.
 
-    When the change comes, and the times and numbers in `why`, differ from answer to answer.
+    The time of the next change, and times and numbers in `why`, are left out: they differ from answer to answer.
     """
     change = job["nextChange"]
     kept = {key: value for key, value in job.items() if key not in _NOT_WATCHED}
@@ -167,13 +167,13 @@ LISTING: Listing[Mapping[str, Any]] = Listing(
 
 
 def _reason(job: Mapping[str, Any]) -> str:
-    """The reason why the job waits, or keeps its width; empty for a job that just runs, because its row says that."""
+    """Returns the reason why the job waits or keeps its width; empty if it only runs, which its row shows."""
     just_runs = job["phase"] == JobPhase.RUNNING.value and "; " not in job["why"]
     return "" if just_runs else job["why"] or (job["waitsFor"] and f"waits for {job['waitsFor']}")
 
 
 def _below(job: Mapping[str, Any]) -> Iterator[str]:
-    """The reason of the job's state, and its next change, which are sentences."""
+    """Yields the lines below a job's row: the reason of its state, and its next change."""
     if reason := _reason(job):
         yield f"    {reason}"
     if job["nextChange"]:
@@ -181,13 +181,13 @@ def _below(job: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _listing(*, namespaces: bool, wide: bool = False) -> Listing[Mapping[str, Any]]:
-    """The columns of the list; sentences have columns of their own if `wide`, else lines below the row."""
+    """Returns the listing; sentences are in columns of their own if `wide`, else in lines below the row."""
     listing = LISTING if namespaces else LISTING.without(_NAMESPACE)
     return listing if wide else replace(listing, below=_below)
 
 
 def as_table(jobs: Sequence[Mapping[str, Any]]) -> str:
-    """The jobs of one namespace, as the command prints them where there is no terminal."""
+    """Returns the table of the jobs of one namespace as text, without colours and cut texts."""
     table = StringIO()
     options = argparse.Namespace(output=None, sort_by=None)
     ListPrinter(options, _listing(namespaces=False), table).show(jobs)
@@ -195,7 +195,7 @@ def as_table(jobs: Sequence[Mapping[str, Any]]) -> str:
 
 
 def listed(jobs: Iterable[Mapping[str, Any]], namespace: str) -> list[Mapping[str, Any]]:
-    """The jobs of a namespace (empty: of all), as a queue has them."""
+    """Returns the jobs of a namespace (empty: of all), in the order of their queues."""
     return sorted((job for job in jobs if namespace in ("", job["namespace"])), key=_order)
 
 
@@ -219,5 +219,5 @@ def admitted(client: KubeClient, of: Ref) -> str:
 
 
 def _order(job: Mapping[str, Any]) -> tuple[object, ...]:
-    """Waiting jobs come as their queue has them, then the others by name."""
+    """Returns the sort key of a job: by queue, waiting jobs first by their place, then the others by name."""
     return job["queue"], job["place"] is None, job["place"] or 0, job["namespace"], job["name"]

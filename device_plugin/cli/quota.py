@@ -17,10 +17,11 @@ from device_plugin.cli.printing.follow import follow_list
 from device_plugin.cli.printing.output import Column, Listing, ListPrinter
 from device_plugin.cli.reading import prefixes
 from device_plugin.core import pages
-from device_plugin.core.requests import parse_quantity, resource_names
+from device_plugin.core.contract.quantities import parse_quantity
+from device_plugin.core.requests import all_resource_names
 from device_plugin.kube.api import Kind, Object, Where
 
-# A quota counts requests, and Kubernetes makes those of extended resources equal to the limits.
+# A quota counts requests; for extended resources Kubernetes makes requests equal to limits.
 REQUESTS = "requests."
 
 
@@ -35,7 +36,7 @@ class QuotaLine(NamedTuple):
 
     @property
     def share(self) -> float | None:
-        """The used share; more than 1 where the quota was lowered later, None where it cannot be read."""
+        """Returns the used share: over 1 if the quota was lowered later, None if an amount cannot be read."""
         used, hard = parse_quantity(self.used), parse_quantity(self.hard)
         if used is None or hard is None:
             return None
@@ -43,7 +44,7 @@ class QuotaLine(NamedTuple):
 
 
 class ReadQuota(NamedTuple):
-    """The lines of a ResourceQuota."""
+    """A ResourceQuota, with a line for each of its resources."""
 
     namespace: str
     name: str
@@ -51,7 +52,7 @@ class ReadQuota(NamedTuple):
 
 
 def read_quota(quota: Object) -> ReadQuota:
-    """The hard and used amounts of a ResourceQuota."""
+    """Returns a ResourceQuota with its hard and used amounts."""
     metadata, status = quota["metadata"], quota.get("status") or {}
     hard = status.get("hard") or (quota.get("spec") or {}).get("hard") or {}
     used = status.get("used") or {}
@@ -86,7 +87,7 @@ LISTING: Listing[QuotaLine] = Listing(
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Arguments of `vgpu quota`."""
+    """Add the arguments of `vgpu quota`."""
     caller.add_namespaces(parser)
     prefixes.add_arguments(parser)
     output.add_arguments(parser, LISTING)
@@ -100,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
     listing = LISTING if args.all_namespaces else LISTING.without(_NAMESPACE)
     where = f"of namespace {namespace} " if namespace else ""
     with caller.connected(args) as client:
-        names = frozenset(name for prefix in prefixes.of(client, args) for name in resource_names(prefix))
+        names = all_resource_names(prefixes.of(client, args))
 
         def lines(quotas: Sequence[ReadQuota]) -> tuple[Sequence[QuotaLine], Sequence[str]]:
             return [*_ours(quotas, names)], ()
@@ -112,7 +113,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _ours(quotas: Sequence[ReadQuota], names: frozenset[str]) -> Iterator[QuotaLine]:
-    """The lines on resources of cards, by namespace, quota and resource."""
+    """Yields the lines on resources of cards, sorted by namespace, quota and resource."""
     for line in sorted(line for quota in quotas for line in quota.lines):
         if line.resource.removeprefix(REQUESTS) in names:
             yield line

@@ -56,7 +56,7 @@ LISTING: Listing[SliceUse] = Listing(
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Arguments of `vgpu top`."""
+    """Add the arguments of `vgpu top`."""
     caller.add_namespaces(parser)
     slice_use.add_arguments(parser)
     output.add_arguments(parser, LISTING)
@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _rows(reading: ClusterReading, reader: SliceUseReader) -> Sequence[SliceUse]:
-    """Every slice of the pods, with its use where that is known and else with what is granted."""
+    """Returns every slice of the pods with its use; if the use is not known, only with the granted memory."""
     found = reader.read({pod.node for pod in reading.pods})
     return [
         found.get((pod.namespace, pod.name, container, part.card))

@@ -13,7 +13,7 @@ from device_plugin.cli.access import caller
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Arguments of `vgpu uncordon`."""
+    """Add the arguments of `vgpu uncordon`."""
     cordon.add_card(parser)
 
 

@@ -50,7 +50,7 @@ class WhyError(VgpuError):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Arguments of `vgpu why`."""
+    """Add the arguments of `vgpu why`."""
     parser.add_argument(
         "name", metavar="NAME", help="a pod or a Job: NAME, pod/NAME, job/NAME, or NAMESPACE/NAME"
     )
@@ -86,7 +86,7 @@ def _pod(client: KubeClient, of: Ref) -> dict[str, Any] | None:
 
 
 def about_pod(client: KubeClient, args: argparse.Namespace, found: dict[str, Any]) -> dict[str, Any]:
-    """The answer about a pod, whose JSON this is, with its `paragraph`."""
+    """Returns the answer about a pod, given as JSON; `paragraph` is the answer as text. Raises WhyError, ApiError."""
     try:
         of = Ref(found["metadata"]["name"], found["metadata"]["namespace"])
     except (LookupError, TypeError):
@@ -109,7 +109,7 @@ def about_pod(client: KubeClient, args: argparse.Namespace, found: dict[str, Any
 
 
 def _by_its_condition(pod: Pod, template: TemplatePod) -> PodAnswer:
-    """The answer by what kube-scheduler wrote into the pod, where the cluster may not be read."""
+    """Returns an answer from kube-scheduler's condition in the pod, for a caller who may not read the cluster."""
     name = caller.named(pod)
     try:
         request = pod_request(pod, local_allocator.prefixes_of(template.pod))
@@ -125,7 +125,7 @@ def _by_its_condition(pod: Pod, template: TemplatePod) -> PodAnswer:
 
 
 def _containers(found: dict[str, Any], answer: PodAnswer) -> list[str]:
-    """Sentences about containers of a bound pod that wait, such as for an image."""
+    """Returns a sentence for each container of a bound pod that waits, for its image for example."""
     if answer.waits:
         return []
     statuses = (found.get("status") or {}).get("containerStatuses") or []
@@ -138,7 +138,7 @@ def _containers(found: dict[str, Any], answer: PodAnswer) -> list[str]:
 
 
 def _of_job(client: KubeClient, args: argparse.Namespace, of: Ref, kinds: str) -> int:
-    """Print the engine's answer about a job of a queue, or of another job that about its first waiting pod."""
+    """Print the engine's answer about a queued job; about another job, the answer about its first waiting pod."""
     name = f"{of.namespace}/{of.name}"
     try:
         status, text = engine.ask(client, args, JSON if args.output else "text/plain", job=name)
@@ -161,7 +161,7 @@ def _of_job(client: KubeClient, args: argparse.Namespace, of: Ref, kinds: str) -
 
 
 def _job(client: KubeClient, of: Ref, kinds: str) -> Job:
-    """The job. Raises WhyError if there is none."""
+    """Returns the job of this name. Raises WhyError if there is none."""
     try:
         return client.get(JOBS, of)
     except GoneError:
@@ -187,6 +187,6 @@ def _of_first_pod(client: KubeClient, args: argparse.Namespace, job: Job) -> int
 
 
 def _show(answer: dict[str, Any], args: argparse.Namespace) -> int:
-    # The text may quote what somebody wrote on the pod.
+    # The text may quote a tenant's text from the pod.
     print(json.dumps(answer, indent=2) if args.output else printable(answer["paragraph"]))
     return 0

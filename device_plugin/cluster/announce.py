@@ -1,4 +1,4 @@
-"""Events about pods. They are for people: no action waits for one, and none fails with it."""
+"""Writes events about pods. Events are for people: no action waits for a write of an event, or fails with it."""
 
 import logging
 

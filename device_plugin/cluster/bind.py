@@ -1,14 +1,15 @@
 """/bind: write the Binding, the only write per pod. It carries the grant, so no reader sees one without the other.
 
-A Binding without an answer may still have happened, and its slices stay reserved until a read of the pod shows whether
-it did. The API server drops a request after BIND_SECONDS, so a pod that is unbound twice as long after the sending
-stays unbound.
+A Binding that got no answer may still have been written: its slices stay reserved until a read of the pod shows the
+outcome. The API server drops a request after BIND_SECONDS, so a pod that is still unbound after twice that time stays
+unbound.
 """
 
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import replace
+
+import msgspec
 
 from device_plugin.allocator.service import Service, Shared
 from device_plugin.cluster.counts import Counts
@@ -172,4 +173,6 @@ def _bound(reservation: Reservation, grant: str) -> Pod:
     pod = reservation.pod
     carried = {**(pod.annotations or {}), annotations.GRANT: grant}
     labels = {**(pod.labels or {}), **reservation.request.rank.labels(pod)}
-    return replace(pod, node=reservation.grant.node, annotations=carried, labels=labels or None)
+    return msgspec.structs.replace(
+        pod, node=reservation.grant.node, annotations=carried, labels=labels or None
+    )

@@ -101,7 +101,7 @@ class ClusterGauges(Service):
         self._ledger = LedgerGauges(self._namespace)
 
     def __call__(self) -> Iterator[Reading]:
-        """The replica's own health and work, and the state of the cluster if it leads."""
+        """The metrics of the replica itself, and the metrics of the cluster if the replica leads."""
         synced, leads = not self._view.why_not_synced(), not self._why_not_leading()
         yield Reading(SYNCED, [((), float(synced))])
         if not self._unread():
@@ -132,7 +132,7 @@ class ClusterGauges(Service):
         yield from self._unplaced()
 
     def _namespace(self, holder: Holder) -> str:
-        """The namespace of the pod that holds slices, or whose processes do; empty where there is no such pod."""
+        """The namespace of the pod that holds slices, even if only its processes still exist; empty if unknown."""
         whose = self._view.pods.get(holder) or self._view.reports.outliving(holder)
         return whose.namespace if whose is not None else ""
 
@@ -152,7 +152,7 @@ class ClusterGauges(Service):
 
 
 def _bounds(made: Allocator) -> Mapping[str, Bound]:
-    """All that grows with the waiting pods, except the pods themselves."""
+    """The bounded stores of the allocator, by the name that the metrics give them."""
     room = made.waiting
     refused, waiting, queue, postponed = room.refusals.kept, room.pods, room.preemption, room.postponed
     scores, learnt, lists = made.placer.scores, made.learning, made.gangs.offered

@@ -32,7 +32,7 @@ BINDS = Metric(
 
 
 class Counts:
-    """Counts since the process started. Safe from any thread."""
+    """The numbers of decisions, waits and Bindings since the process started, for the metrics. Safe from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -70,6 +70,6 @@ class Counts:
 
 
 def _buckets(bounds: Sequence[float], counts: Sequence[int]) -> Sequence[tuple[Sequence[str], float]]:
-    """The samples of a histogram; the last of the `counts` is that of values beyond all `bounds`."""
+    """The samples of a histogram; the last of `counts` is the number of values above all `bounds`."""
     names = [*map(str, bounds), "+Inf"]
     return [((name,), float(count)) for name, count in zip(names, accumulate(counts), strict=True)]

@@ -1,15 +1,15 @@
 """Deletions of pods by the leader, each with an event that says why.
 
-Two live grants may overlap though one leader, fenced, makes them all: somebody wrote that a pod had ended whose
-containers run, and its slice was granted again. The pod that runs keeps the slice, and the other pod is deleted, so
-that its owner makes a new one, which is placed again. The agent of the node has the last word: it starts no container
-on slices that another container uses, and reports the container that it refuses. Before that, a pod that does not run
-is deleted in favour of a pod that runs; if neither runs, the pod bound later is deleted; if both run by their status,
-neither is.
+Only one fenced leader makes grants, but two live grants may still overlap: if somebody writes that a pod has ended
+while its containers run, its slices are granted again. The running pod keeps the slices. The other pod is deleted; its
+owner creates a new pod, which is placed again. The agent of the node decides finally: it starts no container on slices
+that another container uses, and reports the refused container. As long as there is no such report, the leader decides
+by the status of the two pods. If only one pod runs, the other pod is deleted. If no pod runs, the pod that was bound
+later is deleted. If both pods run, the leader waits for the report.
 
-A pod whose limits may not hold is deleted where the operator wants that: a pod in which something covers the files that
-its agent mounted (`coveredPods`), or that uses its card past the library (`enforcement` of the card's family). Its
-agent reports it in the node's inventory, and in an event.
+A pod whose limits may not hold is deleted if the operator has configured it: a pod in which something covers the files
+that the agent mounted (`coveredPods`), or a pod that bypasses the library (`enforcement` of the card's family). The
+agent reports such a pod in the node's inventory, and in an event.
 """
 
 import logging
@@ -42,9 +42,10 @@ _REFUSED = (
 
 
 def losers(inventory: Inventory | None, held: Collection[tuple[Pod, Grant]]) -> list[Conflict]:
-    """The conflicts on one node that end a pod: each names a pod that does not run, and the other pod.
+    """The conflicts on one node that end a pod: `holder` is the pod to delete, `other` the pod that keeps the slices.
 
-    The other pod runs, or was bound earlier. Where neither is known, the agent decides.
+    The holder does not run; the other pod runs, or was bound earlier. If no pod runs and the time of a Binding is
+    unknown, the agent decides.
     """
     running: set[Holder] = {pod.uid for pod, _ in held if _runs(pod)}
     ledger = Ledger()
@@ -61,17 +62,17 @@ def losers(inventory: Inventory | None, held: Collection[tuple[Pod, Grant]]) -> 
 
 
 class Deletions(Service):
-    """Deletes pods, each with a log line and one event: first all that must go, then their events.
+    """Deletes pods, each with a log line and one event; the events are written after all deletions.
 
-    Pods whose files agents report as covered are deleted only if `covered_too`; those that use a card past the library
-    if their report says so.
+    Pods whose files are reported as covered are deleted only if `covered_too`; pods that bypass the library are deleted
+    if the report says so.
     """
 
     def __init__(self, shared: Shared, api: Api, *, covered_too: bool) -> None:
         super().__init__(shared)
         self._api = api
         self._covered_too = covered_too
-        # The pods that were deleted and may still be shown, by UID, and the events that are not written yet.
+        # The UIDs of deleted pods that the watch may still show; and the events that are not written yet.
         self._deleted: set[str] = set()
         self._unsaid: list[tuple[Pod, Event, str]] = []
 
@@ -96,7 +97,7 @@ class Deletions(Service):
 
     def _judge(self, node: str) -> None:
         """Delete the later pod of each conflict between the grants on a node. Raises ApiError."""
-        # Our view may be out of date: read all pods in conflict before one is deleted.
+        # Our view may be out of date: read all pods in conflict before a pod is deleted.
         for known in self._in_conflict(node):
             read_again(self._api, self._view, known)
         for conflict in self._losers(node):
@@ -145,7 +146,7 @@ class Deletions(Service):
         return Event.COVERED_POD_DELETED, _COVERED.format(report.container, pod.node)
 
     def _in_the_way(self, pod: Pod) -> list[str]:
-        """The pods, living or not, that hold what was granted to this one, by namespace and name."""
+        """The namespaces and names of other pods, ended pods too, that hold slices of this pod's grant."""
         with self._view.lock:
             grant = self._view.ledger.grant(pod.uid)
             holders = {each.other for each in self._view.ledger.conflicts(grant)} if grant is not None else ()
@@ -153,7 +154,7 @@ class Deletions(Service):
         return sorted(f"{other.namespace}/{other.name}" for other in found if other is not None)
 
     def _delete(self, pod: Pod, event: Event, text: str) -> None:
-        """Delete the pod of this UID; the first time, log why and leave its event to `sweep`. Raises ApiError."""
+        """Delete the pod of this UID; the first time, log why and queue an event for `sweep`. Raises ApiError."""
         self._deleted = {uid for uid in self._deleted if self._view.pods.get(uid) is not None}
         try:
             self._api.delete(PODS, pod)

@@ -1,7 +1,8 @@
 """/filter: choose one node for a pod and reserve its slices, or refuse it. It makes no call to the API server."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct
 
 from device_plugin.allocator.service import Service, Shared
 from device_plugin.allocator.waiting.refusal_budget import LaterError
@@ -10,25 +11,24 @@ from device_plugin.core.contract.reasons import Reason
 from device_plugin.core.errors import RequestError
 from device_plugin.core.ledger import Reservation
 from device_plugin.core.placement import Refusal, Refused
-from device_plugin.core.placement.node_texts import NodeTexts
+from device_plugin.core.placement.node_texts import NO_TEXTS, NodeTexts
 from device_plugin.core.placement.offer import Offer
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import PodRequest
 
-# The /readyz and the log say what this replica waits for: a text that changes would make kube-scheduler write it again.
+# A fixed text, because kube-scheduler writes each new text to the pod; /readyz and the log say why this replica waits.
 NOT_YET = "vgpu places no pods at the moment; kube-scheduler is made to ask again once it does"
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """The answer to kube-scheduler: nodes that remain, texts of those that do not, or an error.
+class Verdict(Struct, frozen=True):
+    """The answer to kube-scheduler: the nodes that remain, the texts of the refused nodes, or an error.
 
-    `hopeless` nodes are those where kube-scheduler need not look for pods to evict.
+    On `hopeless` nodes kube-scheduler does not look for pods to evict; on `failed` nodes it does.
     """
 
     nodes: Sequence[str] = ()
-    failed: NodeTexts = field(default_factory=NodeTexts)
-    hopeless: NodeTexts = field(default_factory=NodeTexts)
+    failed: NodeTexts = NO_TEXTS
+    hopeless: NodeTexts = NO_TEXTS
     error: str = ""
 
 
@@ -71,7 +71,7 @@ class Filter(Service):
         return Verdict(hopeless=NodeTexts.same(self._offered(nodes), text))
 
     def _offered(self, nodes: Sequence[str]) -> Offer:
-        """The nodes as they were looked up for the decision; it needs no lock."""
+        """The nodes as the decision has looked them up; it needs no lock."""
         return self._allocator.placer.table.offered(nodes)
 
     def _refused(self, pod: Pod, refusal: Refusal, nodes: Sequence[str]) -> Verdict:
@@ -80,14 +80,14 @@ class Filter(Service):
         if refusal.main is Reason.GANG:
             return Verdict(hopeless=texts)
         texts = texts.noted(self._view.notes(offer))
-        # kube-scheduler found room on each of these nodes for everything that it counts. So its own preemption would
-        # find no victims there, and take longer for that than for the rest of the attempt; ours handles cards. Only
-        # if it has nominated a node it must continue to wait for that node.
+        # kube-scheduler found enough of everything that it counts on each of these nodes. So its own preemption would
+        # search there without success, which takes longer than the rest of the attempt; our preemption handles cards.
+        # But if it has nominated a node, it must continue to wait for that node.
         return Verdict(failed=texts) if pod.nominated else Verdict(hopeless=texts)
 
     def _postponed(self, pod: Pod, nodes: Sequence[str]) -> Verdict:
         """The answer while this replica does not place; the pod is touched once it does."""
-        # The object that is known anyway, because the copy that kube-scheduler shows would take memory of its own.
+        # Keep the view's object of the pod: the copy that kube-scheduler sent would take memory in addition.
         known = self._view.pods.get(pod.uid) or pod
         self._allocator.waiting.postponed.put(pod.namespace, pod.uid, known)
         # Not an error: after one, kube-scheduler waits for the whole backoff before it asks again.

@@ -16,7 +16,7 @@ CONFIRM_SECONDS = 10.0
 
 
 class Housekeeping(Service):
-    """Runs the periodic work; `step` is called about once a second. It writes only to delete pods, and events."""
+    """Runs the periodic work; `step` is called about once a second. Its only writes are deletions and events."""
 
     def __init__(self, shared: Shared, api: Api, binder: Binder, deletions: Deletions) -> None:
         super().__init__(shared)

@@ -1,7 +1,8 @@
 """Leadership: decide whether this replica leads, by the Lease of its own kube-scheduler, and for how long.
 
-Two machines' clocks cannot be compared, so the age of a Lease is counted on our own clock, and never too low: from the
-last moment at which we know it had *not* been renewed yet. A Lease that was never seen to change has no known age.
+Two machines' clocks cannot be compared, so the age of a Lease is counted on our own clock. A Lease changes between two
+reads, and its age counts from the start of the earlier read, so it is never too low. A Lease that was never seen to
+change has no known age.
 """
 
 import threading
@@ -61,7 +62,7 @@ class Leader:
 
     @property
     def holds(self) -> bool:
-        """True if the last read showed the Lease as ours, however long ago."""
+        """True if the last successful read showed the Lease as ours, even if that was long ago."""
         with self._lock:
             return self._lease is not None and self._ours(self._lease.holder)
 

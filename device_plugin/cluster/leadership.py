@@ -1,11 +1,11 @@
 """The terms of leadership: each begins with a list of all pods and nodes, and its end releases all reservations.
 
-A Lease is lost not only by expiry, long after the fence: kube-scheduler gives it up on SIGTERM, and our process may be
-killed and start again. In both cases a Binding of the earlier term may still be under way. So a term begins only when
-the last such Binding has ended.
+A Lease may be lost before it expires: kube-scheduler gives it up on SIGTERM, and our process may be killed and start
+again. In both cases a Binding of the earlier term may still be under way. So a new term begins only when the last such
+Binding must have ended.
 
-A list of tens of thousands of pods takes seconds, and a Lease that is not read meanwhile counts as lost. So one thread
-lists and another reads the Lease.
+A list of tens of thousands of pods takes seconds, and a Lease that is not read for seconds counts as lost. So one
+thread lists the pods while another reads the Lease.
 """
 
 import logging
@@ -27,7 +27,10 @@ LONG_AGO = float("-inf")
 
 
 class Leadership(Service):
-    """Starts and ends terms. `step` is called about once a second, `begin` in another thread; both only read."""
+    """Starts and ends terms. `step` is called about once a second, `begin` in another thread.
+
+    It only reads from the API server.
+    """
 
     def __init__(self, shared: Shared, leader: Leader, api: Api, lease: Ref) -> None:
         super().__init__(shared)
@@ -48,7 +51,7 @@ class Leadership(Service):
             self._leader.missed(str(error))
         else:
             if not self._leader.fenced():
-                # Even if this read shows it as ours: another replica may have led since the fence.
+                # This read may show the Lease as ours, but another replica may have led since the fence.
                 self._end()
             self._leader.observe(lease, started)
             self._note(there_is_one=lease is not None)
@@ -56,7 +59,7 @@ class Leadership(Service):
             self._end()
 
     def begin(self) -> None:
-        """List all nodes and pods and begin a term, if the Lease is ours and earlier Bindings have ended."""
+        """List all nodes and pods and begin a term, if the Lease is ours and no earlier Binding is under way."""
         breaks = self._breaks
         if self._leader.term or not self._leader.fenced() or not self._settled():
             return
@@ -67,6 +70,9 @@ class Leadership(Service):
             return
         take(self._view.lock, nodes, self._view.node_news.see)
         take(self._view.lock, pods, partial(self._view.pod_news.see, watched=False))
+        with self._view.lock:
+            # Writing thousands of nodes into the table takes most of a second, and no pod waits for it yet.
+            self._allocator.placer.table.refresh()
         with self._view.lock:
             if self._breaks != breaks or not self._leader.fenced():
                 return

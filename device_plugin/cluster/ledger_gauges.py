@@ -1,4 +1,4 @@
-"""The metrics of the ledger: what is granted to each namespace, and what each model has left."""
+"""The metrics of the ledger: the slices granted to each namespace, and the room left on cards of each model."""
 
 import threading
 from collections import Counter
@@ -66,7 +66,7 @@ MEMORY_UNITS = Metric(
     " gets another amount of memory by node.", ("family", "unit_mib"),
 )  # fmt: skip
 
-# In the order of the amounts and of the room of a _NodePart; an amount is in this unit.
+# The metrics of the fields `granted` and `room` of a _NodePart, in the same order; a number is the unit of an amount.
 _NAMESPACES = ((NAMESPACE_MEMORY, MIB), (NAMESPACE_CORE_GROUPS, 1), (NAMESPACE_SLICES, 1))
 _MODELS = (LARGEST_MEMORY_UNITS, LARGEST_CORE_GROUPS, LARGEST_SHARE, FREE_CARDS)
 
@@ -78,11 +78,12 @@ _NO_ROOM = (0.0, 0.0, 0.0, 0.0)
 
 @dataclass(frozen=True, slots=True)
 class _NodePart:
-    """One node's part of the metrics, in one state.
+    """The metrics of one node, computed from its `state`.
 
-    `granted` has MiB, core groups and slices by namespace and family. `room` has, by family and model, memory units,
-    core groups and share of the largest free slice, and the number of free cards. `crowded` counts cards with
-    overlapping slices and cards that shrank; `units` are the families with their memory units.
+    `granted` has MiB, core groups and slices by namespace and family. `room` has, by family and model, the largest
+    free slice (its memory units, its core groups, its share of the card) and the number of free cards. `crowded` counts
+    cards with overlapping slices, and cards that have less now than their holders were granted.
+    `units` has pairs of a card family and its memory unit.
     """
 
     state: NodeState
@@ -93,9 +94,9 @@ class _NodePart:
 
 
 class LedgerGauges:
-    """Reads the metrics of the ledger. It keeps each node's part until the node changes: few do between two scrapes.
+    """Reads the metrics of the ledger. It keeps each node's part, because few nodes change between two scrapes.
 
-    `namespace_of` is empty for a holder whose namespace is not known. Safe from any thread.
+    `namespace_of` returns an empty text for a holder whose namespace is not known. Safe from any thread.
     """
 
     def __init__(self, namespace_of: Callable[[Holder], str]) -> None:
@@ -107,7 +108,7 @@ class LedgerGauges:
         self._labels: dict[Labels, Labels] = {}
 
     def readings(self, snapshot: Snapshot, ready: Container[str] | None) -> Iterator[Reading]:
-        """All metrics, of one moment. `ready` has the nodes whose agents are ready; None if these are not known."""
+        """All metrics of a snapshot. `ready` has the nodes whose agents are ready; None if they are not known."""
         with self._lock:
             self._update(snapshot.records())
             granted, parts = dict(self._granted), list(self._parts.values())
@@ -124,7 +125,7 @@ class LedgerGauges:
         yield Reading(MEMORY_UNITS, [(labels, float(nodes)) for labels, nodes in sorted(units.items())])
 
     def _update(self, states: Mapping[str, NodeState]) -> None:
-        """Make the parts of the nodes that have changed."""
+        """Compute the parts of changed nodes again, and remove the parts of nodes that are gone."""
         for name in self._parts.keys() - states.keys():
             self._add(self._parts.pop(name), -1)
         for name, state in states.items():
@@ -169,7 +170,7 @@ class LedgerGauges:
 
 
 def _room(parts: Iterable[_NodePart]) -> Mapping[Labels, Room]:
-    """The room on the cards of each model; 0 for a model without a card that takes slices."""
+    """By family and model: the largest slices that one card can give, and the number of free cards, over all nodes."""
     found: dict[Labels, Room] = {}
     for part in parts:
         for model, room in part.room.items():
@@ -178,12 +179,12 @@ def _room(parts: Iterable[_NodePart]) -> Mapping[Labels, Room]:
 
 
 def _joined(one: Room, other: Room) -> Room:
-    """The room of both: the largest slices of either, and the free cards together."""
+    """Two rooms joined: the larger memory units, core groups and share of the two, and the sum of the free cards."""
     return max(one[0], other[0]), max(one[1], other[1]), max(one[2], other[2]), one[3] + other[3]
 
 
 def _room_of(state: CardState) -> Room:
-    """The room of one card; none if it cannot give a slice of one memory unit and one core group."""
+    """The room of one card; all 0 if it cannot give a slice of one memory unit and one core group."""
     card, groups = state.card, state.free_cores.bit_count()
     units = mib_to_units(state.free_mib, card.mem_mib, card.units)
     if not (state.open and state.free_slices and groups and units):
@@ -193,7 +194,7 @@ def _room_of(state: CardState) -> Room:
 
 
 def _serving(inventories: Mapping[str, Inventory], ready: Container[str] | None) -> Iterator[Reading]:
-    """The number of nodes whose agents serve, and the names of the others."""
+    """The number of nodes with and without a serving agent, and the names of the nodes without."""
     causes = {
         name: "agent" if inventory.serving else "inventory"
         for name, inventory in sorted(inventories.items())

@@ -19,10 +19,11 @@ class BindCall:
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """Decoders of kube-scheduler's calls, which raise ValueError, and the writer of its answers to /filter, in pieces.
+    """Decoders of kube-scheduler's calls, which raise ValueError, and the encoder of the answer to /filter.
 
-    `filter` gives the pod and the nodes to choose from, `bind` namespace, name and uid of the pod, and the node,
-    `preempt` the pod, and nodes with the uids of pods to evict there.
+    `filter` returns the pod and the nodes to choose from. `bind` returns the pod's namespace, name and uid, and the
+    node. `preempt` returns the pod, and by node the uids of the pods to evict there. `answer_filter` returns the answer
+    in pieces.
     """
 
     filter: Callable[[bytes], tuple[Pod, Sequence[str]]]

@@ -43,10 +43,10 @@ Candidates = Mapping[str, Sequence[str]]
 
 
 class Preemption(Service):
-    """Finds the pods that must end so that another fits: to evict them in `step`, or as an answer to /preempt.
+    """Finds the pods that must end so that another pod fits; `step` evicts them, `advise` returns them for /preempt.
 
-    Both search on a copy of the ledger of their own, because a search in the background pauses often, and
-    kube-scheduler asks for no other pod before it has its answer.
+    Each of the two has its own copy of the ledger: a search in the background pauses often, and kube-scheduler waits
+    for the answer to /preempt before it asks for another pod.
     """
 
     def __init__(self, shared: Shared, api: Api, wait: Callable[[float], object]) -> None:
@@ -54,14 +54,14 @@ class Preemption(Service):
         self._api = api
         self._search = SearchCopy(shared, wait)
         self._advice = SearchCopy(shared, lambda _: None)
-        # Around changes of the records below, which both searches use.
+        # Guards changes of the records below, which both searches use.
         self._lock = threading.Lock()
-        # The pods that were evicted: their slices will be free, even before the watch shows it.
+        # The UIDs of evicted pods: they count as leaving before the watch shows it.
         self._told: frozenset[str] = frozenset()
-        # The times when pods began to end, and those until which pods are no victims.
+        # By UID: the time when a pod began to end; and the time until which a pod is not chosen as a victim.
         self._leaving_since: dict[str, float] = {}
         self._deferred: dict[str, float] = {}
-        # The pods that a PodDisruptionBudget refused before.
+        # The UIDs of pods whose eviction a PodDisruptionBudget has refused.
         self._refused_before: frozenset[str] = frozenset()
 
     def step(self) -> None:
@@ -81,14 +81,14 @@ class Preemption(Service):
             plan = self._nominate(self._search, pending, held)
             if plan is not None:
                 pods = [held[move.source.pod] for move in plan.moves]
-                # A second refusal of a budget comes before any eviction.
+                # Pods whose eviction was refused before come first: a new refusal then comes before any eviction.
                 self._evict(pending, sorted(pods, key=lambda pod: pod.uid not in self._refused_before), plan)
 
     def advise(self, pod: Pod, candidates: Candidates) -> Candidates:
         """One node of the candidates with the pods to evict there; empty if no eviction would help.
 
-        kube-scheduler's own victims are added only if ours are not enough, or none are needed: then CPU or memory of
-        the host is missing, which it knows.
+        kube-scheduler's own victims are added only if our victims are not enough, or if we need none. In the last case
+        the host lacks CPU or memory, which only kube-scheduler counts.
         """
         try:
             request = self._view.pods.request_of(pod)
@@ -120,7 +120,7 @@ class Preemption(Service):
         return {node: evicted}
 
     def _without_leaving(self, pod: Pod, candidates: Candidates, held: Held) -> Candidates:
-        """The nodes where kube-scheduler would evict no pod that leaves for a job, nor others of a Job that shrinks."""
+        """The candidates, without nodes where a victim leaves for another job or belongs to a Job that shrinks."""
         leaving = self._leaving(pod)
         ours = leaving.for_others | {uid for uid, each in held.items() if each.owner_uid in leaving.jobs}
         return {node: victims for node, victims in candidates.items() if ours.isdisjoint(victims)}
@@ -130,10 +130,10 @@ class Preemption(Service):
     def _nominate(
         self, search: SearchCopy, pending: Pending, held: Held, going: Collection[str] = ()
     ) -> MovePlan | None:
-        """The plan with the fewest victims, after its grant is nominated for the pod; None if there is no plan.
+        """Find the plan with the fewest victims, nominate its grant for the pod, and return it; None without a plan.
 
-        Pods that are ending, and those in `going`, count as gone and are no victims. Slices that are kept for the pod's
-        job are free for it.
+        Pods that are ending, and pods in `going`, count as gone and are not victims. Slices kept for the pod's job are
+        free for the pod.
         """
         leaving = self._leaving(pending.pod)
         gone = self._gone(leaving, held, going)
@@ -151,7 +151,7 @@ class Preemption(Service):
             _let_go(planner, gone)
 
             def nominated(option: Option) -> MovePlan | None:
-                # A plan that fails on the copy nearly always fails on the ledger: do not take the lock for it.
+                # A plan that fails on the copy nearly always fails on the ledger too: do not take the lock.
                 if planner.cleared(pending.request, option) is None:
                     return None
                 return self._nominated(pending, option, ranks, gone)
@@ -161,7 +161,10 @@ class Preemption(Service):
     def _nominated(
         self, pending: Pending, before: Option, ranks: Ranks, gone: Collection[str]
     ) -> MovePlan | None:
-        """The plan of an option found on the copy, after its grant is nominated; None if it has more victims by now."""
+        """Nominate a grant for the pod on the ledger itself, by the option `before`, which was found on a copy of it.
+
+        Returns the plan of the preemption; None if it is no longer possible, or needs more victims than on the copy.
+        """
         planner, pod = self._allocator.planner, pending.pod
         with self._view.lock, self._view.promises.opened_for(pod):
             known = self._view.pods.get(pod.uid)
@@ -180,7 +183,7 @@ class Preemption(Service):
             return plan
 
     def _still_wanting(self, pending: Pending, held: Held) -> bool:
-        """False if the pod only has to wait for pods that are ending; else its earlier nomination is released."""
+        """False if the pod's nominated slices become free when ending pods are gone; else release them, return True."""
         pod, ending = pending.pod, self._gone(self._leaving(pending.pod), held)
         with self._view.lock:
             found = self._view.ledger.reservation(pod.uid)
@@ -209,24 +212,24 @@ class Preemption(Service):
         return held
 
     def _withdraw(self, uid: str, pod: Pod) -> None:
-        """Withdraw the promise to another job of the slices that the pod of this UID, evicted for `pod`, leaves."""
+        """Withdraw another job's promise of the slices of the pod of this UID, because it is evicted for `pod`."""
         with self._view.lock:
             self._view.promises.withdraw(uid, pod)
 
     def _leaving(self, pod: Pod) -> Leaving:
-        """The pods that leave for the job of this pod, and those that are no victims because they leave for another."""
+        """The pods that leave for this pod's job, and the pods that leave for other jobs and so cannot be victims."""
         with self._view.lock:
             return self._view.promises.leaving(pod)
 
     def _gone(self, leaving: Leaving, held: Held, going: Collection[str] = ()) -> Set[str]:
-        """The pods that count as gone for a pod: those that end or are `going`, and those that leave for its job.
+        """The pods that count as gone: ending pods, pods in `going`, and pods that leave for the waiting pod's job.
 
-        But not those that leave for another job: what they free is not for this pod.
+        Pods that leave for another job do not count, because their slices are kept for that job.
         """
         return (self._ending(held) | set(going) | leaving.for_it) - leaving.for_others
 
     def _ending(self, held: Held) -> set[str]:
-        """The pods that are ending, but for those that have been ending for LEAVING_SECONDS."""
+        """The pods that have been ending for less than LEAVING_SECONDS."""
         now, since = self._clock(), self._leaving_since
         return {
             uid for uid, pod in held.items()
@@ -239,7 +242,7 @@ class Preemption(Service):
     # Eviction
 
     def _evict(self, pending: Pending, victims: Sequence[Pod], plan: MovePlan) -> None:
-        """Evict the victims of the plan, then say so on the pods: no eviction waits for an event."""
+        """Evict the victims of the plan, then write events on the pods; no eviction waits for an event."""
         where = f"{', '.join(sorted({s.card for s in plan.places[0].slices()}))} on {plan.places[0].node}"
         waiting = _name(pending.pod)
         evicted, refused = self._evicted(victims, pending.pod)
@@ -255,10 +258,10 @@ class Preemption(Service):
             announce(self._api, pending.pod, Event.PREEMPTING, text)
 
     def _evicted(self, victims: Sequence[Pod], waiting: Pod) -> tuple[Sequence[Pod], bool]:
-        """Evict the victims; returns those that were, and True if one was refused: then the rest stay.
+        """Evict the victims until an eviction is refused; returns the evicted pods, and True after a refusal.
 
-        First dry runs for all, so that none is evicted in vain if a budget protects another. Each dry run is alone: of
-        two pods under one budget the second may still be refused, and budgets change.
+        First each victim gets a dry run: if a budget protects one victim, no other victim is evicted. A real eviction
+        may still be refused: a dry run does not count the other victims of its budget, and budgets change.
         """
         asked = victims if len(victims) > 1 else ()
         evicted: list[Pod] = []
@@ -283,7 +286,7 @@ class Preemption(Service):
 
 
 def _let_go(planner: Planner, gone: Collection[str], node: str = "") -> None:
-    """Release the pods in `gone`, or those of them on `node`; the caller has opened a transaction."""
+    """Release the slices of the pods in `gone`, with `node` only on that node; the caller has opened a transaction."""
     for uid in gone:
         held = planner.ledger.holding(uid)
         if held is not None and node in ("", held.node):

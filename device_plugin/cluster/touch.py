@@ -2,11 +2,11 @@
 
 kube-scheduler asks again when something in the cluster changes. But it does not see every change that makes room: a
 reservation that expired, a gang that was dissolved, a Binding that failed. And it may ask before our watch has shown
-that a slice is free, and then not again for minutes. So we touch the refused pods for which there is room; pods that
-kube-scheduler has asked for since are left out.
+that a slice is free, and then not again for minutes. So we touch the refused pods for which there is room, unless
+kube-scheduler has asked for them since.
 
-No tenant can keep others from being touched. Namespaces take turns, and if kube-scheduler does not ask for a touched
-pod, its room is soon offered to other namespaces, before further pods of its own.
+No tenant can prevent other tenants' pods from being touched. Namespaces take turns, and if kube-scheduler does not ask
+for a touched pod, the slices found for it are soon offered to other namespaces.
 """
 
 import logging
@@ -39,21 +39,21 @@ ROUND_SECONDS = 0.5
 LOOKS = 64
 # Most touched pods that kube-scheduler has not asked for yet.
 TOUCHES = 16
-# Pods that are taken from the queue at a time, with the lock held; most are perhaps known to fit nowhere.
+# Most pods that are taken from the queue while the lock is held once; many of them may be known to fit nowhere.
 TAKEN = 256
-# kube-scheduler asks for a touched pod within milliseconds, or after the pods before it. For PROMPT_SECONDS its room is
-# offered to no other pod; until ASKED_SECONDS only to pods of namespaces that are not late.
+# kube-scheduler asks for a touched pod within milliseconds, or after the pods before it. For PROMPT_SECONDS the slices
+# found for it are offered to no other pod; until ASKED_SECONDS only to pods of namespaces that are not late.
 PROMPT_SECONDS, ASKED_SECONDS = 0.75, 5.0
-# Seconds that a namespace counts as late after kube-scheduler did not ask for a touched pod of it.
+# Seconds for which a namespace is late after kube-scheduler did not ask for one of its touched pods.
 LATE_SECONDS = 60.0
-# Seconds after which pods are taken over that another process refused before this one led: kube-scheduler asks for most
-# of them itself by the end of its backoff.
+# Seconds after which this replica takes over the pods that an earlier leader refused: by then kube-scheduler's backoff
+# has ended, and it has asked for most of them again.
 INHERITED_AFTER_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Expected:
-    """The grants for a pod, or for its gang, that was touched at `since`: kube-scheduler is expected to ask for it."""
+    """A touched pod that kube-scheduler should ask for, with the grants found at `since` for the pod or its gang."""
 
     waiting: Waiting
     grants: Sequence[Grant]
@@ -63,16 +63,16 @@ class _Expected:
 class _Queue:
     """Refused pods in the order in which they are tried: namespaces take turns, one pod each.
 
-    Within a namespace they have the order of kube-scheduler's queue. In a round that begins before the last one has
-    ended, those that had no look in that one come first: however often it happens, each pod has its look.
+    Within a namespace they have the order of kube-scheduler's queue. A new round may begin before the last one has
+    ended. Then the pods that the last round did not reach come first, so that each pod has its try.
     """
 
     def __init__(self) -> None:
-        # UIDs by namespace, the next first; no list is empty.
+        # UIDs by namespace, the next UID first; no list is empty.
         self._uids: OrderedDict[str, deque[str]] = OrderedDict()
 
     def __bool__(self) -> bool:
-        """True if a pod is left in this round."""
+        """True if the round still has pods to try."""
         return bool(self._uids)
 
     def clear(self) -> None:
@@ -80,7 +80,7 @@ class _Queue:
         self._uids.clear()
 
     def begin(self, waiting: Iterable[Waiting]) -> None:
-        """Replace the queue by these pods; in each namespace, pods left from the last round come first."""
+        """Replace the queue by these pods. In each namespace the pods that the last round did not reach come first."""
         of: dict[str, list[str]] = defaultdict(list)
         for each in sorted(waiting, key=lambda each: _queue_order(each.pod)):
             of[each.pod.namespace].append(each.pod.uid)
@@ -148,7 +148,7 @@ class Touch(Service):
             self._touch(waiting)
 
     def _settle(self, now: float) -> None:
-        """Forget touched pods that kube-scheduler asked for; where it did not, offer their room to others."""
+        """Forget touched pods that kube-scheduler asked for; offer the slices found for late ones to other pods."""
         offered = False
         with self._view.lock:
             for uid, expected in list(self._expected.items()):
@@ -204,10 +204,10 @@ class Touch(Service):
         return found
 
     def _expect_elsewhere(self) -> None:
-        """Renew the grants of expected pods of which others have taken some.
+        """Find new grants for expected pods if other pods have taken slices of their grants.
 
-        kube-scheduler asks in its own order, so the first pod often gets the place that was found for another one; the
-        other pod then gets what is left, which would seem to be free. Gangs are not looked at: their grants are many.
+        kube-scheduler asks in its own order, so one pod often gets the slices that were found for another. The other
+        pod will then get other slices, which must not look free. Gangs are left out, because they have many grants.
         """
         with self._view.lock:
             for uid, expected in list(self._expected.items()):
@@ -223,7 +223,7 @@ class Touch(Service):
                     self._expected[uid] = replace(expected, grants=grants)
 
     def _is_taken(self, pod: Pod, grant: Grant) -> bool:
-        """True if others hold some of the grant; what is kept for the pod's job is not taken."""
+        """True if other pods hold slices of the grant; slices kept for the pod's own job do not count."""
         own = PromiseHolder(grant.node, self._view.promises.of(pod))
         return any(each.other != own for each in self._view.ledger.in_the_way(grant, pod.uid))
 
@@ -244,15 +244,18 @@ class Touch(Service):
         return sorted(batch, key=lambda each: (each.pod.namespace in self._late, _queue_order(each.pod)))
 
     def _alike(self, waiting: Waiting) -> object:
-        """The key `waiting.alike`; for a job with a promise, the job as well, because there may be room for it alone.
+        """The key of pods that all fit or all do not fit; a job with a promise has a key of its own.
 
-        If one of the pods with a key does not fit, none does.
+        The slices kept for that job are free for its pods alone.
         """
         beneficiary = self._view.promises.of(waiting.pod)
         return (beneficiary, waiting.alike) if beneficiary else waiting.alike
 
     def _awaited(self, waiting: Waiting) -> list[Grant]:
-        """The grants for touched pods that this pod may not take; a late namespace's only if its own is late too."""
+        """The grants found for touched pods, whose slices this pod must not take.
+
+        Grants for pods of late namespaces are left out, unless this pod's namespace is late too.
+        """
         late = self._late if waiting.pod.namespace not in self._late else ()
         return [
             grant
@@ -287,7 +290,10 @@ class Touch(Service):
         return bool(grants)
 
     def _grants(self, pod: Pod, request: PodRequest, waiting: Waiting) -> Sequence[Grant]:
-        """The grants for the pod, or all of its gang, next to those of the expected pods; empty if it does not fit."""
+        """The grants that the pod, or its gang, would get now; empty if it does not fit.
+
+        Slices for pods that were touched before it count as taken.
+        """
         gangs, ledger = self._allocator.gangs, self._view.ledger
         if request.gang is not None and not gangs.worth_asking(pod):
             return ()
@@ -299,7 +305,7 @@ class Touch(Service):
                 ledger.hold(grant)
             if request.gang is not None:
                 return gangs.find(pod, waiting.nodes)
-            # Without a list from kube-scheduler the hosts' CPU and memory were not checked.
+            # If kube-scheduler has sent no list of nodes, it has not checked the hosts' CPU and memory.
             vetted = waiting.nodes is not None
             request = self._allocator.in_group(pod, request)
             find = partial(self._allocator.placer.find, request, waiting.nodes, vetted=vetted)
@@ -311,8 +317,8 @@ class Touch(Service):
         pod = waiting.pod
         with self._view.lock:
             if self._allocator.waiting.pods.get(pod.uid) is not waiting:
-                return  # kube-scheduler has asked for it meanwhile
-            # Dropped, so that it must be refused again before it is touched again.
+                return  # kube-scheduler has asked for the pod meanwhile
+            # The pod is dropped, so that it is touched again only after a new refusal.
             self._allocator.waiting.pods.drop(pod.uid)
         try:
             self._api.patch(PODS, pod, {"metadata": {"annotations": {TOUCHED: _now()}}}, subresource="status")
@@ -347,9 +353,9 @@ class Touch(Service):
         self._seen = None
 
     def _take_postponed(self, now: float) -> None:
-        """Record the postponed pods as waiting, and begin a round: all of them are touched.
+        """Record the postponed pods as waiting, and begin a round, which touches all of them.
 
-        At every step, because a /filter that began before the term may postpone its pod after the term's beginning.
+        It is called in every step: a /filter that began before the term may postpone its pod after the term began.
         """
         for pod in self._allocator.waiting.postponed.take():
             with self._view.lock:

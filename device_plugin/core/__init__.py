@@ -1,4 +1,4 @@
 """The core: cards, requests, grants, the ledger, and the one `place()` that every program calls.
 
-No I/O, no clock, no randomness, no logging; decisions are values. A machine-checked contract keeps it so.
+It has no I/O, no clock, no randomness and no logging, and decisions are values. import-linter checks this.
 """

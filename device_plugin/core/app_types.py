@@ -5,7 +5,7 @@ from dataclasses import astuple, dataclass, field
 
 TYPES = ("gpu", "cpu", "memory")
 DEFAULT_TYPE = "gpu"
-# The score adds up, for each resource of a node, its free share or its free amount.
+# The score of a node is a weighted sum over its resources, of free shares or of free amounts.
 FREE = SHARE, COUNT = ("share", "count")
 
 
@@ -33,10 +33,10 @@ DEFAULT_WEIGHTS: Mapping[str, Weights] = {
 
 @dataclass(frozen=True, slots=True)
 class Scoring:
-    """The weights of each application type, and whether free amounts are added (`counts`) or free shares.
+    """The weights of each application type; scores add free amounts if `counts`, else free shares.
 
-    A card counts as not free at all if a greater share of its memory than `most_memory` is granted or in use, or if a
-    greater share of its core groups than `most_load` is granted, or of its time busy.
+    A card counts as fully used if more than `most_memory` of its memory is granted or in use, or if more than
+    `most_load` of its core groups is granted or of its time is busy.
     """
 
     weights: Mapping[str, Weights] = field(default_factory=lambda: DEFAULT_WEIGHTS)

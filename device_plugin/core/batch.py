@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from device_plugin.core.contract.annotations import GROUP, RESIZE
 from device_plugin.core.node_constraints import ANYWHERE, NodeConstraints
 from device_plugin.core.pods import Pod
 
@@ -13,22 +12,8 @@ _NO_POD = Pod("", "", "")
 
 
 @dataclass(frozen=True, slots=True)
-class QueuedJob:
-    """The metadata of a Job with the label `vgpu.io/queue`: `group` and `record` are empty where there are none.
-
-    `record` is the text of its annotation `vgpu.io/resize`.
-    """
-
-    namespace: str
-    name: str
-    uid: str
-    group: str = ""
-    record: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class JobCondition:
-    """A condition of a Job that is true: its type (`Suspended`, `Complete`, `Failed`), why, and since when."""
+    """A true condition of a Job: its type (`Suspended`, `Complete`, `Failed`), why it is true, and since when."""
 
     type: str
     reason: str = ""
@@ -38,7 +23,7 @@ class JobCondition:
 
 @dataclass(frozen=True, slots=True)
 class FailedCreation:
-    """An event of the Job controller: the API server did not accept a pod. `at` is when that happened last."""
+    """An event of the Job controller that the API server refused a pod. `at` is the time of the latest refusal."""
 
     message: str
     at: str
@@ -48,13 +33,13 @@ class FailedCreation:
 class Job:
     """A Job as the API server shows it.
 
-    `template` is a pod that the Job makes: its name and uid are empty, and its priority is still that of
-    `priority_class`; `nodes` says where it may go. `completions` is None where any success ends the Job. `replacement`
-    is its podReplacementPolicy (`Failed`, `TerminatingOrFailed`). `uncounted` are pods that ended and are not in
-    `succeeded` and `failed` yet. `completed_indexes` and `failed_indexes` are in Kubernetes' form, `0,2-4`; a long one
-    is cut at a comma. `owner` is the kind of the controller above the Job (`JobSet`). `started` is empty while the Job
-    is suspended. `labels` and `annotations` hold only those of this project and of Kueue. `kept` is the text of the
-    condition `vgpu.io/resize`, in which the job engine keeps what the Job has had; it is not among `conditions`.
+    `template` is a pod of the Job as the Job's spec describes it: without name and uid, and without the priority, which
+    `priority_class` names. `nodes` are the constraints of this pod. `completions` is None if any success ends the Job.
+    `replacement` is its podReplacementPolicy (`Failed`, `TerminatingOrFailed`). `uncounted` counts pods that ended and
+    are not in `succeeded` or `failed` yet. `completed_indexes` and `failed_indexes` are in Kubernetes' form, `0,2-4`; a
+    long one is cut at a comma. `owner` is the kind of the controller above the Job (`JobSet`). `started` is empty while
+    the Job is suspended. `labels` and `annotations` hold only keys of this project and of Kueue. `kept` is the text of
+    the condition `vgpu.io/resize`, where the job engine keeps the past of the Job; it is not among `conditions`.
     """
 
     namespace: str
@@ -96,15 +81,8 @@ class Job:
     kept: str = ""
 
     @property
-    def queued(self) -> QueuedJob:
-        """The metadata that promises depend on."""
-        return QueuedJob(
-            self.namespace, self.name, self.uid, self.labels.get(GROUP, ""), self.annotations.get(RESIZE, "")
-        )
-
-    @property
     def width(self) -> int:
-        """The pods that run at a time as the Job is written: no more than there are successes to wait for."""
+        """The number of pods that the Job's spec lets run at a time: its parallelism, but at most its completions."""
         return self.parallelism if self.completions is None else min(self.parallelism, self.completions)
 
     @property
@@ -114,5 +92,5 @@ class Job:
 
     @property
     def suspension(self) -> tuple[JobCondition, ...]:
-        """The condition that says since when the Job is suspended; empty while it is not."""
+        """The Job's true condition `Suspended`, which says since when; empty while the Job is not suspended."""
         return tuple(condition for condition in self.conditions if condition.type == "Suspended")

@@ -1,11 +1,11 @@
-"""Names of card models: by which words of the annotation `vgpu.io/card-model` a card is found."""
+"""Names of card models, by which a pod chooses cards in its annotation `vgpu.io/card-model`."""
 
 import re
 from collections.abc import Mapping
 from functools import lru_cache
 
-# The names by which AMD's driver calls a chip, by the models that have it. Before models were published, these were
-# what a pod's author could write: they go on matching. Source: Linux, drivers/gpu/drm/amd/amdgpu/amdgpu_device.c.
+# The chip names of AMD's driver, each with the card models that have the chip. Earlier agents published chip names
+# only, and annotations that name a chip must still match. Source: Linux, drivers/gpu/drm/amd/amdgpu/amdgpu_device.c.
 _CHIPS: Mapping[str, tuple[str, ...]] = {
     "vega10": ("MI25",),
     "vega20": ("MI50", "MI60", "Radeon Pro VII", "Radeon VII"),
@@ -15,12 +15,12 @@ _CHIPS: Mapping[str, tuple[str, ...]] = {
         "RX 6800", "RX 6800 XT", "RX 6900 XT", "RX 6950 XT", "Radeon Pro V620", "Radeon Pro W6800",
     ),
 }  # fmt: skip
-# Words before a name that people write or leave out.
+# Words at the beginning of a name that people may leave out.
 _VENDOR_WORDS = ("amd ", "hygon ", "radeon ", "instinct ")
 
 
 def normal(name: str) -> str:
-    """The name as it is compared: small letters, without its vendor's words, spaces for underscores and hyphens."""
+    """The name in the form for comparisons: lower case, without the vendor's words, `_` and `-` as spaces."""
     text = " ".join(re.split(r"[\s_-]+", name.strip().casefold()))
     for word in _VENDOR_WORDS:
         text = text.removeprefix(word)
@@ -30,7 +30,7 @@ def normal(name: str) -> str:
 # A cluster has few models; a hostile inventory may name many, of 63 characters each.
 @lru_cache(1024)
 def names(model: str) -> frozenset[str]:
-    """The normal names of a model: its own, each that stands in it between slashes, and that of its chip."""
+    """The normal names of a model: the whole name, each part between slashes, and the name of its chip."""
     own = {normal(model), *map(normal, model.split("/"))}
     chips = {normal(chip) for chip, models in _CHIPS.items() if own & {normal(each) for each in models}}
     return frozenset(own | chips)

@@ -1,6 +1,6 @@
-"""Enforcement modes: what becomes of a container that uses a card past the library that limits it.
+"""Enforcement modes: the measures against a container whose programs bypass the library that limits them.
 
-The library refuses and masks in every mode, and so does the stack of a vendor that has one of its own (Hygon).
+In every mode the library, or Hygon's own driver stack, refuses memory beyond the limit and masks core groups.
 """
 
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from enum import Enum
 
 
 class Enforcement(Enum):
-    """The mode of a card family. Each does what the one before it does, and more."""
+    """The enforcement mode of a card family. Each mode adds a measure to the mode before it."""
 
     OBSERVE = "observe"
     """The container is reported: in an event, a metric and /explain."""
@@ -19,6 +19,6 @@ class Enforcement(Enum):
 
 
 def strongest(modes: Iterable[Enforcement]) -> Enforcement:
-    """The mode of a container with cards of families that have these; OBSERVE if there is none."""
+    """The strongest of the modes, for a container with cards of several families; OBSERVE if there is no mode."""
     order = list(Enforcement)
     return max(modes, key=order.index, default=Enforcement.OBSERVE)

@@ -1,12 +1,15 @@
-"""Gangs: pods that are placed all or nothing, in one transaction of the ledger, and the state machine of one gang.
+"""Gangs: groups of pods that are placed all together or not at all, and the states of one gang.
 
-The largest pods are placed first, and of equal ones those with the fewest nodes, each by its placement policy; none of
-them is moved again. Pods with equal requests and nodes are placed whenever that is possible at all. Where they differ,
-another order might fit where this one does not: then the gang waits for a little more room than it needs.
+Placing a gang, in one transaction of the ledger:
+1. Sort the pods: largest request first, and among equal ones fewest allowed nodes first. With `node-score` the order of
+   their roles comes before both.
+2. Place each pod by its placement policy. A placed pod is not moved again.
+If all pods have equal requests and nodes, this finds room whenever there is room. If they differ, another order might
+find room when this order finds none: then the gang waits for more room than it needs.
 
-The state machine is waiting → refused → reserved → binding → placed, without a clock or a ledger. All of a gang's pods
-get their reservations in one moment. Until a Binding of one of them was sent, the reservations stand or fall together.
-From then on each stays until its pod is bound or gone.
+A gang's states are waiting → refused → reserved → binding → placed. All its pods get their reservations at the same
+moment. Before the first Binding is sent, the reservations end together; after it, each stays until its pod is bound or
+gone.
 """
 
 import math
@@ -21,15 +24,15 @@ from device_plugin.core.contract.reasons import Reason
 from device_plugin.core.ledger import Ledger, Reservation
 from device_plugin.core.placement import Placer, Refusal
 from device_plugin.core.placement.fit import CARDS_IN_A_LOOK, SearchBudget, at_most
-from device_plugin.core.placement.policies import NODE_SCORE
+from device_plugin.core.placement.policies import APART
 from device_plugin.core.pods import Pod
 from device_plugin.core.rearrange import size
 from device_plugin.core.requests import Gang, PodRequest
 
-# The budget of looks at cards for the pods of a gang that have several containers: 1 to 2 s.
+# Most cards to look at for one gang's pods with several containers: 1 to 2 s.
 LOOKS = 200_000
-# kube-scheduler asks for a refused pod again at the next Binding. Before 1.32 it does so after five minutes and
-# at most 10 s of backoff. The rest of a gang has BINDING_SECONDS after each Binding.
+# Seconds that the unbound pods of a gang have after each Binding. kube-scheduler asks for a refused pod again at the
+# next Binding; before 1.32 it asks after five minutes and up to 10 s of backoff.
 BINDING_SECONDS = 600.0
 # Most distinct requests in one gang: each is compared with all cards with the lock held.
 MOST_CLASSES = 32
@@ -37,12 +40,12 @@ _CUT = "the search for a place for all containers was too long"
 
 Nodes = Sequence[str] | None
 EquivalenceClass = tuple[PodRequest, int]
-"""A request without its pod, and constraints: pods of one class may go to equal nodes."""
+"""A request without its pod's UID, and the pod's constraints: pods of one class may go to the same nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A pod of a gang that is to be placed, and the nodes where it may go (None: all)."""
+    """The request of a gang's pod that must be placed, and the nodes where the pod may go (None: all)."""
 
     request: PodRequest
     nodes: Nodes = None
@@ -51,9 +54,9 @@ class Member:
 def place_all(
     members: Iterable[Member], placer: Placer, ledger: Ledger, budget: SearchBudget | None = None
 ) -> Sequence[Grant] | Refusal:
-    """Place all `members` or none: their grants, which the ledger then holds with the host amounts, or a refusal.
+    """Place all `members` or none; returns their grants, which are then in the ledger, or a refusal.
 
-    No member may hold anything before. `placer` decides by `ledger`, with this `budget`, or with one of LOOKS.
+    The members must hold nothing before, and `placer` must read this `ledger`. The default `budget` is LOOKS.
     """
     ordered = sorted(sorted(members, key=lambda member: member.request.pod), key=_order)
     bound = _bound(ordered, placer)
@@ -77,12 +80,12 @@ def place_all(
 
 def _order(member: Member) -> tuple[float, ...]:
     request = member.request
-    role = request.rank.number or 0 if request.policy == NODE_SCORE else 0
+    role = request.rank.number or 0 if request.policy in APART else 0
     return role, -size(request), math.inf if member.nodes is None else len(member.nodes)
 
 
 def _bound(members: Sequence[Member], placer: Placer) -> int:
-    """An upper bound of the number of members that fit together: fast, and enough for most refusals."""
+    """An upper bound of the number of members that fit together. It is fast, and decides most refusals."""
     placer.table.refresh()
     alike = Counter(replace(member, request=replace(member.request, pod="")) for member in members)
     return sum(
@@ -91,11 +94,11 @@ def _bound(members: Sequence[Member], placer: Placer) -> int:
 
 
 def _apart(request: PodRequest, grants: Sequence[Grant]) -> PodRequest:
-    """The request; with `node-score` it avoids the nodes of `grants`.
+    """The request; with a policy that places apart it avoids the nodes of `grants`.
 
-    Each pod of a group goes to a node of its own, the best nodes to the first roles.
+    Each pod of a group then gets a node of its own, the best nodes for the first roles.
     """
-    if request.policy != NODE_SCORE:
+    if request.policy not in APART:
         return request
     avoid = request.rank.avoid.union(grant.node for grant in grants)
     return replace(request, rank=replace(request.rank, avoid=avoid, leave=0))
@@ -125,7 +128,7 @@ class Phase(Enum):
     BINDING = "binding"
     """A Binding was sent, and not all pods are bound yet."""
     PLACED = "placed"
-    """All pods are bound, or have succeeded since."""
+    """Each pod is bound, or has succeeded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +142,7 @@ class GangPod:
 
     @classmethod
     def of(cls, pod: Pod, request: PodRequest, gang: Gang) -> "GangPod":
-        """The gang pod with the class of its request."""
+        """The gang pod of `pod`, with its equivalence class."""
         return cls(pod, request, gang, (replace(request, pod=""), pod.constraints))
 
     @property
@@ -154,12 +157,12 @@ class GangPod:
 
     @property
     def bound(self) -> bool:
-        """True while the pod is bound and live."""
+        """True while the pod is live and bound."""
         return bool(self.pod.node) and self.live
 
     @property
     def unbound(self) -> bool:
-        """True while the pod is not bound and live."""
+        """True while the pod is live and not bound."""
         return not self.pod.node and self.live
 
 
@@ -167,10 +170,10 @@ class GangPod:
 class GangView:
     """The pods of one gang: the names of all, the `waiting` ones (the oldest first), and the state of the others.
 
-    A pod that failed or is being deleted does not count: another takes its place. A pod that succeeded counts as long
-    as its owner has other pods in the gang, so that a second run of that name does not count pods of the first. If
-    there are several `sizes`, the pods contradict each other. `classes` is the number of distinct requests of unbound
-    pods.
+    A pod that failed or is being deleted does not count, because another pod replaces it. A pod that succeeded counts
+    while its owner has other pods in the gang, so that a second gang of the same name does not count pods of the first.
+    `sizes` are the sizes that the pods state; if there are several, the pods contradict each other. `classes` is the
+    number of distinct requests of unbound pods.
     """
 
     group: str
@@ -225,9 +228,9 @@ class GangView:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A question that was decided for a gang: the UIDs of its pods, and the nodes that each class was offered.
+    """The inputs of a decision about a gang: the UIDs of its pods, and the nodes that each class was offered.
 
-    `freed` is the ledger's counter at that time: an equal question would be refused again until it grows.
+    `freed` is the ledger's counter at the decision: until it grows, equal inputs give the same refusal.
     """
 
     pods: frozenset[str]
@@ -242,16 +245,16 @@ class Asked:
         elsewhere: Nodes,
         freed: int,
     ) -> "Asked":
-        """The question for `pods`; classes for which no nodes were offered get the nodes `elsewhere`."""
+        """The inputs for `pods`; a class that is not in `offered` gets the nodes `elsewhere`."""
         nodes = {each.equivalence: offered.get(each.equivalence, elsewhere) for each in pods}
         return cls(frozenset(each.pod.uid for each in pods), nodes, freed)
 
 
 @dataclass(slots=True)
 class GangState:
-    """The mutable state of one gang: the last refusal, and a deadline.
+    """The mutable state of one gang: the last refusal, and the deadline of its reservations.
 
-    The methods take events. Where they return UIDs, the reservations of these pods end.
+    A method records an event. If it returns UIDs, the caller must end the reservations of these pods.
     """
 
     refused: tuple[Asked, Refusal] | None = None
@@ -266,12 +269,12 @@ class GangState:
         return Phase.REFUSED if self.refused and view.waiting and not view.unready else Phase.WAITING
 
     def lacking(self, view: GangView, first: GangPod) -> tuple[GangPod, ...]:
-        """`first` and the other waiting pods that must be placed together with it, the oldest first."""
+        """`first` and the oldest other waiting pods, as many as the gang lacks: they must be placed together."""
         others = [each for each in view.waiting if each.pod.uid != first.pod.uid]
         return first, *others[: max(0, view.size - view.placed - 1)]
 
     def known(self, asked: Asked) -> Refusal | None:
-        """The last refusal, if it answered an equal question; else None."""
+        """The last refusal if it was decided for equal inputs; else None."""
         return self.refused[1] if self.refused is not None and self.refused[0] == asked else None
 
     def may_fit(self, view: GangView, freed: int) -> bool:
@@ -279,7 +282,7 @@ class GangState:
         return view.unready is None and (self.refused is None or self.refused[0].freed != freed)
 
     def why(self, view: GangView) -> Refusal | None:
-        """The refusal that keeps the gang waiting; None if there is none, or it was not decided yet."""
+        """The refusal that keeps the gang waiting; None if the gang does not wait or is not decided yet."""
         return view.unready or (self.refused[1] if self.refused and view.waiting else None)
 
     def refuse(self, asked: Asked, answer: Refusal) -> None:
@@ -300,16 +303,16 @@ class GangState:
         self.deadline = now + BINDING_SECONDS
 
     def lose(self, view: GangView) -> tuple[str, ...]:
-        """The UIDs whose reservations end after a pod or its reservation is gone.
+        """The UIDs whose reservations end because a pod or its reservation is gone.
 
-        All that are reserved, if fewer pods than the gang's size are left before the first Binding; else none.
+        These are all reserved pods if the gang lacks a pod before its first Binding; else none.
         """
         if self.deadline is None or self.phase(view) is not Phase.RESERVED or view.placed >= view.size:
             return ()
         return tuple(reservation.pod.uid for reservation in view.reserved)
 
     def expire(self, view: GangView, now: float) -> tuple[str, ...]:
-        """The UIDs whose reservations end at `now`: after the deadline, all without a Binding under way."""
+        """The UIDs whose reservations end at `now`: after the deadline, all pods without a Binding under way."""
         if self.deadline is None or now < self.deadline:
             return ()
         self.deadline = None

@@ -1,4 +1,4 @@
-"""CPU, memory and disk: the requests of pods, and what a node has left."""
+"""Host amounts: CPU, memory and disk that pods request and that nodes have free."""
 
 from dataclasses import dataclass
 

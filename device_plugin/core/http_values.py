@@ -1,32 +1,31 @@
-"""HTTP requests and answers as values, which a service takes and gives; adapters/http reads and writes their bytes."""
+"""HTTP requests and answers as values for the services; adapters/http reads and writes their bytes."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct
 
 TEXT, JSON = "text/plain; charset=utf-8", "application/json"
-# A header of the job engine's answers: the replica that plans the job which was asked for, if that is another one.
+# A header in answers of the job engine: the replica that plans the job in question, if another replica does.
 PLANNER = "Vgpu-Planner"
 
 
-@dataclass(frozen=True, slots=True)
-class HttpRequest:
+class HttpRequest(Struct, frozen=True):
     """A request: `path` without escapes, `query` as it was sent, `headers` by their names in lower case."""
 
     method: str
     path: str
     query: str = ""
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = {}
     body: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class HttpAnswer:
-    """An answer: its body, whole or in pieces, the type of that, the status, and further headers."""
+class HttpAnswer(Struct, frozen=True):
+    """An answer: its body (a text, or pieces of bytes), the body's content type, the status, and further headers."""
 
     body: str | Sequence[bytes]
     content: str = TEXT
     status: int = 200
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = {}
 
 
 App = Callable[[HttpRequest], HttpAnswer]

@@ -1,7 +1,6 @@
-"""Loads: the use of each card as its agent measured it, by all processes together.
+"""Loads: the use of each card by all processes, as its agent measured it.
 
-Slices that the ledger has granted count as well, so a grant counts from its first moment, before a measurement shows
-it.
+Placement also counts the slices in the ledger, because a new grant is in no measurement yet.
 """
 
 from collections.abc import Mapping
@@ -12,7 +11,7 @@ from device_plugin.core.ledger import Followed, NodeState
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The use of a card, in shares of 0 to 1: of its memory, and of its time (None: not measured by its driver)."""
+    """The used shares of a card's memory and time, 0 to 1; `busy` is None if the driver does not measure it."""
 
     memory: float
     busy: float | None = None
@@ -20,14 +19,14 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """The use of a card, in whole percents: of its memory, and of its time (0 if its driver does not measure it)."""
+    """The used percent of a card's memory and time, rounded; `busy` is 0 if the driver does not measure it."""
 
     memory: int
     busy: int
 
 
 class Loads(Followed):
-    """The use of cards on nodes with a recent measurement. Callers hold the ledger's lock around it."""
+    """The use of cards on nodes with a recent measurement. Callers hold the ledger's lock."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,11 +37,11 @@ class Loads(Followed):
         return self._used.get(node, {})
 
     def copy(self) -> dict[str, Mapping[str, Used]]:
-        """A copy of the loads of every node, which does not change."""
+        """A copy of the loads of every node, which later measurements do not change."""
         return dict(self._used)
 
     def restore(self, copied: Mapping[str, Mapping[str, Used]]) -> None:
-        """Replace all loads by those of a copy."""
+        """Replace all loads by the loads in `copied`."""
         for node in [node for node in self._used if node not in copied]:
             self.drop(node)
         for node, used in copied.items():
@@ -51,7 +50,7 @@ class Loads(Followed):
                 self._touch(node)
 
     def put(self, node: NodeState, loads: Mapping[str, Load]) -> None:
-        """Store the loads measured on `node`; cards that the ledger does not have are left out."""
+        """Store the loads measured on `node`, only for cards that the ledger has."""
         known = (state.card.uuid for state in node.cards)
         used = {uuid: _percent(loads[uuid]) for uuid in known if uuid in loads}
         if self._used.get(node.name) != used:

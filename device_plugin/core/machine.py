@@ -8,7 +8,7 @@ from device_plugin.core.errors import VgpuError
 
 @dataclass(frozen=True, slots=True)
 class DeviceNode:
-    """A device file for a container: its path there, and on the host."""
+    """A device file for a container: its path in the container, and its path on the host."""
 
     path: str
     host: str
@@ -16,7 +16,7 @@ class DeviceNode:
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A host file for a container."""
+    """A file of the host that is mounted into a container."""
 
     host: str
     path: str

@@ -1,9 +1,10 @@
-"""Node constraints: where a pod may go by its node selector, required node affinity, node name and tolerations.
+"""Node constraints: the nodes that a pod's node selector, required node affinity, node name and tolerations allow.
 
-The rules are kube-scheduler's. A NodeIndex evaluates them for thousands of different constraints on thousands of nodes:
-a set of nodes is an integer with a bit for each node, and a requirement costs a look at an index, not at every node. A
-rule that is not evaluated here, such as an operator that Kubernetes adds later, counts as met. If that is wrong for a
-pod, kube-scheduler refuses it; if the rule counted as unmet, a pod that meets it would wait for ever.
+The rules are kube-scheduler's. A NodeIndex evaluates them fast for thousands of different constraints on thousands of
+nodes: a set of nodes is an integer with a bit for each node, and each requirement is one look into an index.
+
+A rule that we do not evaluate, such as an operator that Kubernetes adds later, counts as met. If a pod does not meet
+it, kube-scheduler refuses the pod. If we counted the rule as not met, a pod that meets it would wait for ever.
 """
 
 from bisect import bisect_left, bisect_right
@@ -15,13 +16,13 @@ from operator import or_
 from typing import overload
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-# Characters of constraints that a text shows.
+# Most characters of constraints in a text for people.
 _SHOWN = 200
 BARRING = ("NoSchedule", "NoExecute")
 """The effects of taints that keep pods away."""
 # kube-scheduler treats a cordoned node as one with this taint.
 CORDON = "node.kubernetes.io/unschedulable"
-# Taints that Kubernetes sets itself, while a node is ill or not ready yet, and takes away again.
+# Beginnings of the taints that Kubernetes sets and removes itself, while a node is ill or not ready.
 _PASSING = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 
 
@@ -41,7 +42,7 @@ _SIGNS = {Operator.GREATER: ">", Operator.LESS: "<"}
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """A condition on a node's label `key`; with `by_name`, on the node's name in its place."""
+    """A condition on a node's label `key`, or with `by_name` on the node's name."""
 
     key: str
     operator: Operator
@@ -74,13 +75,13 @@ class Taint:
 
     @property
     def passing(self) -> bool:
-        """True for a cordon, and for what Kubernetes sets while a node is ill."""
+        """True for a cordon, and for a taint that Kubernetes sets while a node is ill."""
         return self.key.startswith(_PASSING)
 
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    """Taints that a pod tolerates: an empty `key` or `effect` stands for all; with `any_value` any value is."""
+    """The taints that a pod tolerates. An empty `key` or `effect` matches every one, `any_value` every value."""
 
     key: str = ""
     value: str = ""
@@ -98,7 +99,7 @@ class Toleration:
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class NodeConstraints:
-    """All of `required` must be met, and all requirements of one of `terms`, unless that is None."""
+    """The conditions on a node: all of `required`, and all requirements of at least one of `terms` (None: no terms)."""
 
     required: tuple[Requirement, ...] = ()
     terms: tuple[tuple[Requirement, ...], ...] | None = None
@@ -121,7 +122,7 @@ def _joined(requirements: Iterable[Requirement]) -> str:
 ANYWHERE = NodeConstraints()
 """The constraints of a pod that names none: every node without a taint."""
 UNKNOWN = NodeConstraints(tolerations=(Toleration(any_value=True),))
-"""Constraints that are not evaluated: every node."""
+"""The constraints of a pod whose own cannot be evaluated: they allow every node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +135,7 @@ class NodeTraits:
 
 
 class NodeSet(Sequence[str]):
-    """The nodes of an index whose bits are set, by name. It never changes, and is equal to itself only."""
+    """An immutable set of node names: the nodes of an index whose bits are set. It is equal to itself only."""
 
     __slots__ = ("__weakref__", "bits", "node_index")
 
@@ -166,10 +167,10 @@ class NodeSet(Sequence[str]):
 
 
 class NodeIndex:
-    """The nodes that meet constraints, for nodes as they are at one time; a new one is made when one of them changes.
+    """Finds the nodes that meet constraints. It is for nodes of one moment: a new index is made when a node changes.
 
-    The values of a label are looked at when they are first asked for. An answer is kept as long as the constraints are,
-    which are those of a Job: tenants may create and delete any number of Jobs. Any thread may ask.
+    The values of a label are indexed at the first question about them. An answer is kept only while the Job with these
+    constraints exists, because tenants may create and delete any number of Jobs. Any thread may call it.
     """
 
     def __init__(self, nodes: Iterable[NodeTraits] = ()) -> None:
@@ -200,19 +201,19 @@ class NodeIndex:
             return found
 
     def allowed_later(self, constraints: NodeConstraints) -> NodeSet | None:
-        """The nodes where such a pod may go once no node is cordoned or ill; None if all of them."""
+        """The nodes where a pod with these constraints may go once no node is cordoned or ill; None if all of them."""
         bits = self._selected(constraints) & ~self._barred(constraints, later=True)
         return None if bits == self._all else self._set(bits)
 
     def passing(self, name: str, constraints: NodeConstraints) -> str:
-        """The reason why such a pod is kept from a node for now: `cordoned`, or taints; empty if nothing does."""
+        """The temporary cause that keeps a pod with these constraints from a node (a cordon or taints); else empty."""
         position = self.position.get(name)
         taints = () if position is None else self._nodes[position].taints
         keys = [taint.key for taint in taints if taint.passing and not _tolerated(taint, constraints)]
         return "cordoned" if CORDON in keys else f"tainted {', '.join(keys)}" if keys else ""
 
     def without(self, bits: int, nodes: NodeSet | None) -> NodeSet:
-        """The nodes (None: all) whose bits are not set."""
+        """`nodes` (None: all) without the nodes whose bit is set in `bits`."""
         return self._set((self._all if nodes is None else nodes.bits) & ~bits)
 
     def values_of(self, key: str) -> Mapping[str, str]:
@@ -235,14 +236,14 @@ class NodeIndex:
         return "; ".join(parts)
 
     def _set(self, bits: int) -> NodeSet:
-        """Equal sets are one object, so that what is known of one is known of all."""
+        """The set of these bits. Equal sets are one object, so that caches find their values by it."""
         found = self._sets.get(bits)
         if found is None:
             found = self._sets[bits] = NodeSet(self, bits)
         return found
 
     def _barred(self, constraints: NodeConstraints, *, later: bool = False) -> int:
-        """The nodes with a taint that is not tolerated; `later` without those that pass."""
+        """The nodes with a taint that is not tolerated; with `later`, passing taints are ignored."""
         bits = 0
         for taint, tainted in self._tainted.items():
             if not (later and taint.passing) and not _tolerated(taint, constraints):
@@ -297,7 +298,7 @@ class NodeIndex:
         return self._values[key]
 
     def _compared(self, requirement: Requirement) -> int:
-        """The nodes whose label is a number beyond that of the requirement."""
+        """The nodes whose label is a number greater (`Gt`) or less (`Lt`) than the requirement's number."""
         bound = _number(requirement.values[0]) if len(requirement.values) == 1 else None
         if bound is None or requirement.key not in self._having:
             return 0
@@ -327,7 +328,7 @@ def _union(sets: Iterable[int]) -> int:
 
 
 def _number(text: str) -> int | None:
-    """A number as Go reads one of 64 bits; None if it is none."""
+    """The value of a text that Go parses as a 64-bit integer; None for any other text."""
     digits = text[1:] if text[:1] in ("+", "-") else text
     if not (digits.isascii() and digits.isdecimal() and len(digits) <= 19):
         return None

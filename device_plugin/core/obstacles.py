@@ -1,13 +1,13 @@
 """Obstacles: scheduling gates, selectors and volumes that keep a pod from a node although a card is free.
 
-They are shown to people, and no decision depends on them: kube-scheduler judges them. Its last message is kept too,
-because only kube-scheduler knows the labels of nodes and the state of volumes.
+They are only shown to people; kube-scheduler decides about them. Its last message about the pod is kept too, because
+only kube-scheduler knows the labels of nodes and the state of volumes.
 """
 
 import re
 from dataclasses import dataclass
 
-# Words from messages of kube-scheduler's plugins about nodes and volumes; no refusal of ours contains them.
+# Words in messages of kube-scheduler's own plugins about nodes and volumes; our refusals do not contain them.
 _ITS_OWN = re.compile(
     r"affinity|persistent ?volume|\bpvc|taint|unschedulable|topology spread|free ports", re.I
 )

@@ -1,11 +1,11 @@
-"""The pages of the documentation, as messages name them: by title, or by address where a build has set SITE."""
+"""The names of the documentation's pages in messages: their titles, or their addresses if a build has set SITE."""
 
 SITE = ""
-"""The address under which a release's pages are published, without a slash at its end; empty: nowhere."""
+"""The address of a release's published pages, without a slash at its end; empty if they are not published."""
 
 
 def named(title: str, name: str, site: str = SITE) -> str:
-    """The name of the page docs/`name`.md in a message; its first line is `title`."""
+    """The address of the page docs/`name`.md at `site`; if `site` is empty, words with the page's title."""
     return f"{site}/{name}.html" if site else f'page "{title}" of the documentation'
 
 

@@ -1,8 +1,8 @@
 """Percent of a card: what `<prefix>-percent: p` grants of its memory and of its core groups.
 
-Memory is rounded down to a MiB. Core groups are few, so they are rounded cumulatively: with P percent of the card held
-by slices that were asked for in percent, and p more to come, these slices hold floor((P + p) * n / 100) of n groups
-together. Four quarters so use all groups of a card, where four equal amounts rounded down would leave up to three.
+Memory is rounded down to a MiB. Core groups are few, so they are rounded cumulatively: if slices in percent already
+hold P percent of a card with n groups, and a slice of p percent is added, then together they hold floor((P + p) * n /
+100) groups. So four quarters use all groups of a card; if each were rounded down, up to three groups would stay unused.
 A slice gets its exact share rounded down or up, and at least one group.
 """
 
@@ -15,14 +15,14 @@ def at_least(percent: int, whole: int) -> int:
 
 
 def most(free: int, whole: int) -> int:
-    """The largest percent whose least share of `whole` is not more than `free`; 0 if there is none."""
+    """The largest percent p with `at_least(p, whole) <= free`; 0 if there is none."""
     return min(MOST, ((free + 1) * MOST - 1) // whole) if free > 0 and whole > 0 else 0
 
 
 def rounded(percent: int, whole: int, held_percent: int, held: int) -> int:
-    """The core groups, out of `whole`, that `percent` more gets; `held_percent` percent already hold `held` of them.
+    """The core groups, out of `whole`, for a new slice of `percent`; others hold `held` groups for `held_percent`.
 
-    Slices that ended may have been those that were rounded down: then the next ones are, until all fit again.
+    If slices that were rounded down have ended, the next slices are rounded down, until all fit again.
     """
     together = (held_percent + percent) * whole // MOST - held
     up = -(-percent * whole // MOST)

@@ -1,4 +1,4 @@
-"""States of a pod that is not refused, with a text and what to do; a refused one has a Reason instead."""
+"""States of pods that are not refused, each with a text and advice; a refused pod has a Reason."""
 
 from device_plugin.core.situations import Situation
 
@@ -6,7 +6,7 @@ from device_plugin.core.situations import Situation
 class PodState(Situation):
     """The state of a pod, if no Reason keeps it from a card. The value is in JSON and, for a waiting pod, in metrics.
 
-    `text` is the words for it in `vgpu why` and /explain, next to names and amounts.
+    `text` describes it in `vgpu why` and /explain, next to names and amounts.
     """
 
     FITS = (

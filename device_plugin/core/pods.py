@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from msgspec import Struct
+
 from device_plugin.core.contract import annotations
 from device_plugin.core.contract.cards import Inventory, card_list
 from device_plugin.core.contract.grants import Grant, own_grant
@@ -13,15 +15,14 @@ from device_plugin.core.obstacles import NONE, Obstacles
 
 
 class ContainerKind(Enum):
-    """Main containers and sidecars hold slices side by side; a regular init container may not ask."""
+    """The kind of a container. Main containers and sidecars may ask for slices, regular init containers may not."""
 
     MAIN = "main"
     SIDECAR = "sidecar"
     INIT = "init"
 
 
-@dataclass(frozen=True, slots=True)
-class Container:
+class Container(Struct, frozen=True, gc=False):
     """One container of a pod: its name, kind and resource limits as written (`{"hygon.com/dcu-mem": "4"}`)."""
 
     name: str
@@ -29,18 +30,18 @@ class Container:
     limits: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Pod:
+# A struct, and no dataclass: a pod is made for each event of the watch, and a dataclass takes ten times as long.
+class Pod(Struct, frozen=True, gc=False):
     """A pod as the API server shows it. `node` and `bound`, the time of binding, are empty until it is bound.
 
-    `host` is the CPU, memory and disk that the pod requests. `priority` is that of its PriorityClass; `preempts` is
-    false if its preemptionPolicy is Never. `owner` is the kind of its controller (`ReplicaSet`), empty if nothing
+    `host` is the CPU, memory and disk that the pod requests. `priority` is the number of its PriorityClass; `preempts`
+    is false if its preemptionPolicy is Never. `owner` is the kind of its controller (`ReplicaSet`), empty if nothing
     creates it again. `index` is its number in an Indexed Job. `constraints` is a fingerprint of node selector, affinity
-    and tolerations: pods with equal ones may go to the same nodes. `nominated` is the node of kube-scheduler's
-    nomination. `refused` is a fingerprint of the condition that kube-scheduler last wrote when it refused the pod, 0
-    without one. `obstacles` is for people: what the pod waits for other than cards. `labels`, `annotations` and
-    `containers` hold only those that this project reads. `ends` is when the grace period of a pod is over that is
-    `deleting`.
+    and tolerations: pods with equal fingerprints may go to the same nodes. `nominated` is the node that kube-scheduler
+    nominated. `refused` is a fingerprint of the condition that kube-scheduler wrote when it last refused the pod; 0
+    without one. `obstacles`, for people, are causes other than cards that keep the pod waiting. `labels`, `annotations`
+    and `containers` hold only entries that this project reads. `ends` is when the grace period of a `deleting` pod
+    ends.
     """
 
     namespace: str
@@ -96,12 +97,13 @@ class Pod:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node as the API server shows it; `inventory` and `cordoned` are the raw texts of annotations, empty if absent.
+    """A node as the API server shows it.
 
-    So is `cordon_notes`, which is for people and does not make two nodes different. `room` is its allocatable CPU,
-    memory and disk. `kubelet` and `runtime` are their versions (`v1.36.3`, `containerd://2.2.0`), `capacity` its
-    extended resources. `taints` holds only those that keep pods away; a cordon is one of them. `version` is the number
-    that grows with each change of the object, 0 if it is not known; it does not make two nodes different.
+    `inventory`, `cordoned` and `cordon_notes` are the texts of annotations, empty if absent. `room` is the node's
+    allocatable CPU, memory and disk. `kubelet` and `runtime` are their versions (`v1.36.3`, `containerd://2.2.0`).
+    `capacity` holds its extended resources, `taints` only taints that keep pods away; a cordon is one of them.
+    `version` grows with each change of the object; 0 if unknown. `version` and `cordon_notes` do not count in
+    comparisons.
     """
 
     name: str
@@ -116,18 +118,20 @@ class Node:
     taints: tuple[Taint, ...] = ()
     version: int = field(default=0, compare=False)
     cordon_notes: str = field(default="", compare=False)
+    registers: tuple[str, ...] = ()
+    """The annotations by which other programs offer cards of the node (annotations.REGISTERS)."""
 
     def shared(self) -> Inventory | None:
-        """The node's cards, with the operators' cordons.
+        """The node's inventory with the operators' cordons; None if its agent has published none.
 
-        None if its agent has published none. Raises AnnotationError.
+        Raises AnnotationError if the text cannot be trusted.
         """
         if not self.inventory:
             return None
         return Inventory.decode(self.inventory).cordon(self.cordons())
 
     def cordons(self) -> frozenset[str]:
-        """The names of cordoned cards; the node may not show them any more."""
+        """The names of the cordoned cards, also of cards that the node no longer has."""
         return card_list(self.cordoned)
 
     def traits(self) -> NodeTraits:
@@ -137,9 +141,9 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """A pod of the node agent: its name, its node, and host:port of its /metrics, empty while it has none.
+    """A pod of the node agent: its name, its node, and the `address` HOST:PORT of its /metrics, empty if unknown.
 
-    `ready` is that of its probe /readyz.
+    `ready` is true if its probe /readyz succeeds.
     """
 
     pod: str

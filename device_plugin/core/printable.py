@@ -1,10 +1,10 @@
-"""Texts for a terminal: what a tenant wrote must not move its cursor, colour it, or turn its direction."""
+"""Safe texts for a terminal: a tenant's text must not move the cursor, set colours, or reverse the direction."""
 
 _SHOWN = "\N{REPLACEMENT CHARACTER}"
 
 
 def printable(text: str) -> str:
-    """The text with every control character and invisible one replaced, line breaks too."""
+    """The text with a replacement for every control character, line break and invisible character."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else _SHOWN for each in text)

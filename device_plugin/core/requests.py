@@ -2,62 +2,47 @@
 
 For a prefix such as `hygon.com/dcu`, `<prefix>: n` asks for n whole cards, `<prefix>-mem: m` for m memory units and
 `<prefix>-cores: c` for c core groups of one card, `<prefix>-percent: p` for p percent of one card. `<prefix>-slices`
-requests no slice: it counts slices for quotas, and a whole card counts all of its own. Only limits count: Kubernetes
-makes requests equal.
+requests nothing: it states the number of slices for quotas, for whole cards all slices that they can give. Only limits
+count: Kubernetes makes requests equal.
 """
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from fractions import Fraction
 from functools import lru_cache
 
 from device_plugin.core import card_models, percent
 from device_plugin.core.contract import annotations
+from device_plugin.core.contract.quantities import parse_quantity
 from device_plugin.core.errors import RequestError
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.pods import ContainerKind, Pod
 from device_plugin.core.roles import ALONE, Rank, order_problem
 
 DEFAULT_PREFIXES = ("hygon.com/dcu", "hygon.com/hcu")
-# A family's resource suffixes; a container's slice is carried by the first of them that it asks for.
+# Suffixes of a family's resources. The tickets of the first of them that a container asks for carry its slice.
 SUFFIXES = WHOLE, MEM, CORES, PERCENT, SLICES = ("", "-mem", "-cores", "-percent", "-slices")
 MAX_GANG = 1024
 # Cards of one container: vgpu.conf and the usage region have places for 16 (vgpu_runtime.config.MAX_CARDS).
 MAX_CONTAINER_CARDS = 16
-LABELS = (annotations.GROUP, annotations.GROUP_SIZE, annotations.ROLE)
-ANNOTATIONS = (
-    annotations.APP_TYPE, annotations.CARD_MODEL, annotations.CARD_UUID, annotations.POLICY,
-    annotations.ROLE_ORDER, annotations.SLICES,
-)  # fmt: skip
-# Characters of a list of cards, and of any other annotation: Kubernetes would keep 256 Ki of them. A refusal repeats
-# what it refuses for each of thousands of nodes.
+LABELS = annotations.people_write("Pod", "label")
+ANNOTATIONS = tuple(sorted(annotations.people_write("Pod", "annotation")))
+# Most characters of a list of cards, and of any other annotation. Kubernetes allows 256 Ki, and a refusal repeats the
+# text for each of thousands of nodes.
 MAX_LIST, MAX_WORD = 4096, 63
-# Words of a list of cards: each costs some 100 bytes where the request is kept.
+# Most words of a list of cards: each takes about 100 bytes for as long as the request is kept.
 MAX_WORDS = 64
-MAX_COUNT = 2**31  # more is as much as this: no card has it, and int64 arithmetic with it stays exact
-
-# The suffixes of Kubernetes' resource.Quantity: the API server itself rewrites 4000 as 4k.
-_SUFFIXES = {
-    "n": Fraction(1, 10**9), "u": Fraction(1, 10**6), "m": Fraction(1, 1000),
-    "k": Fraction(10**3), "M": Fraction(10**6), "G": Fraction(10**9), "T": Fraction(10**12),
-    "P": Fraction(10**15), "E": Fraction(10**18),
-    "Ki": Fraction(2**10), "Mi": Fraction(2**20), "Gi": Fraction(2**30), "Ti": Fraction(2**40),
-    "Pi": Fraction(2**50), "Ei": Fraction(2**60),
-}  # fmt: skip
+MAX_COUNT = 2**31  # a larger count becomes this one: no card has as much, and int64 arithmetic stays exact
 _SIZE = re.compile(r"[1-9][0-9]{0,3}")
-_QUANTITY = re.compile(
-    r"([+-]?)(\d{1,32}(?:\.\d{0,9})?|\.\d{1,9})(?:[eE]([+-]?\d{1,2})|([numkMGTPE]|[KMGTPE]i)?)"
-)
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
     """The request of one container to one card family: `whole` cards, or a slice.
 
-    A slice is `mem` units and `cores` groups, or `percent` of both. One of the two may be None: `place` completes it
-    from the chosen card. A container gets `count` such slices, each of another card of one node. `max_slices` is how
-    many slices each of the whole cards can give, as far as the author wrote it; only such cards will do.
+    A slice is `mem` units and `cores` groups, or `percent` of both. If `mem` or `cores` is None, `place` completes it
+    from the chosen card. A container gets `count` such slices, each of another card of one node. `max_slices`, if the
+    author wrote it, is the number of slices that each whole card must be able to give.
     """
 
     family: str
@@ -90,14 +75,14 @@ class Request:
 class Selector:
     """A comma list `a,b,!c` from an annotation: values that must match, and `!values` that must not.
 
-    Only the text is kept, which the pod has anyway: the sets of its words take twice as much, for thousands of pods.
+    It keeps only the text, which the pod keeps anyway: sets of its words would take twice the memory.
     """
 
     text: str = ""
 
     @property
     def include(self) -> frozenset[str]:
-        """The values of which one must match; empty if all do."""
+        """The values of which one must match; empty if any value may."""
         return _words(self.text)[0]
 
     @property
@@ -106,21 +91,21 @@ class Selector:
         return _words(self.text)[1]
 
     def accepts(self, value: str) -> bool:
-        """True if `value` is wanted; an empty include list wants everything."""
+        """True if `value` is not excluded, and the include list is empty or contains it."""
         include, exclude = _words(self.text)
         return value not in exclude and (not include or value in include)
 
     def accepts_model(self, model: str) -> bool:
-        """True if a model of cards is wanted by any of its names (card_models)."""
+        """True if none of the card model's names is excluded, and the include list is empty or contains one."""
         include, exclude = _model_words(self.text)
         names = card_models.names(model)
         return names.isdisjoint(exclude) and (not include or not names.isdisjoint(include))
 
 
-# An entry takes 16 KiB at most.
+# A cache entry takes 16 KiB at most.
 @lru_cache(128)
 def _words(text: str) -> tuple[frozenset[str], frozenset[str]]:
-    """The words of a comma list, apart by whether they stand behind an exclamation mark."""
+    """The words of a comma list: those without an exclamation mark, and those behind one."""
     words = [word.strip() for word in text.split(",") if word.strip()]
     return (
         frozenset(word for word in words if not word.startswith("!")),
@@ -130,7 +115,7 @@ def _words(text: str) -> tuple[frozenset[str], frozenset[str]]:
 
 @lru_cache(128)
 def _model_words(text: str) -> tuple[frozenset[str], frozenset[str]]:
-    """The words of a comma list of models, as card_models compares them."""
+    """The words of a comma list of models in the normal form of card_models: included ones and excluded ones."""
     include, exclude = _words(text)
     return frozenset(map(card_models.normal, include)), frozenset(map(card_models.normal, exclude))
 
@@ -140,7 +125,7 @@ ANYTHING = Selector()
 
 @dataclass(frozen=True, slots=True)
 class Gang:
-    """A group of pods of one namespace that are placed all or nothing, and how many they are."""
+    """A group of pods of one namespace that are placed all together or not at all, and the number of its pods."""
 
     group: str
     size: int
@@ -150,9 +135,8 @@ class Gang:
 class PodRequest:
     """The request of a pod: its containers' requests in the order of the spec, and its selectors of cards.
 
-    `host` is what it requests of its node in addition to cards: it decides together with the cards where the pod fits
-    best. `app_type` and `rank` matter to the policy `node-score`; the rank of a pod in its group is not what it asks
-    for, and is not compared.
+    `host` is the CPU, memory and disk that the pod requests of its node. `app_type` and `rank` are for the policy
+    `node-score`. `rank`, the pod's number in its group, is no part of its author's request and is not compared.
     """
 
     pod: str
@@ -171,11 +155,10 @@ NO_CARD = Request("")
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The parts of a request that decide, for a pod with at most one asking container.
+    """The parts of a pod's request that decide where it fits best, if at most one of its containers asks.
 
-    Pods of one shape share their scores.
-
-    `request` is empty where a pod wants no card: replayed traces have such pods, and they take CPU.
+    Pods of one shape share their scores. `request` is empty if a pod asks for no card: traces of real clusters, which
+    our simulations read, have such pods, and they take CPU.
     """
 
     request: Request
@@ -192,7 +175,7 @@ class Shape:
         return cls(asked, request.models, request.uuids, request.host)
 
     def accepts(self, family: str, model: str, slices: int) -> bool:
-        """True for cards of the family and the models that are asked for, if such a card can give `slices` slices."""
+        """True if the request accepts cards of this family and model that can give `slices` slices."""
         asked = self.request
         return (
             family == asked.family and asked.max_slices in (None, slices) and self.models.accepts_model(model)
@@ -205,15 +188,20 @@ class Shape:
         return asked.mem is not None or asked.cores is not None or asked.percent is not None
 
 
-# Asked for each container of tens of thousands of pods; a cluster has a few prefixes.
+# Cached: it is called for each container of tens of thousands of pods, and a cluster has few prefixes.
 @lru_cache(64)
 def resource_names(prefix: str) -> tuple[str, ...]:
     """The names of a card family's resources, in the order of SUFFIXES."""
     return tuple(prefix + suffix for suffix in SUFFIXES)
 
 
+def all_resource_names(prefixes: Iterable[str]) -> frozenset[str]:
+    """The names of the resources of several card families."""
+    return frozenset(name for prefix in prefixes for name in resource_names(prefix))
+
+
 def family_of(resource: str) -> str:
-    """The prefix of a resource that `resource_names` gave."""
+    """The prefix of one of the names that `resource_names` returns."""
     return next((resource.removesuffix(s) for s in SUFFIXES if s and resource.endswith(s)), resource)
 
 
@@ -254,7 +242,7 @@ def pod_request(pod: Pod, prefixes: Collection[str]) -> PodRequest | None:
 
 
 def _check_places(pod: Pod) -> None:
-    """Raise RequestError for a key that is an annotation and should be a label, or the other way round."""
+    """Raise RequestError if a key that must be a label is written as an annotation, or the other way round."""
     for keys, kept, found, meant in (
         (LABELS, pod.annotations, "annotation", "a label"),
         (ANNOTATIONS, pod.labels, "label", "an annotation"),
@@ -282,7 +270,7 @@ def _annotation(pod: Pod, key: str, most: int) -> str:
 
 
 def _slices(pod: Pod) -> int:
-    """The number of cards of which a pod's one asking container wants a slice."""
+    """The number of slices, each of another card, that the pod's one asking container wants; 1 by default."""
     text = pod.annotation(annotations.SLICES)
     if text and not (_SIZE.fullmatch(text) and int(text) <= MAX_CONTAINER_CARDS):
         raise RequestError(
@@ -310,9 +298,9 @@ def _gang(pod: Pod) -> Gang | None:
 def container_request(
     name: str, limits: Mapping[str, str], prefixes: Collection[str], count: int = 1
 ) -> Request | None:
-    """The request of `count` slices in one container's limits, or None.
+    """The request in one container's limits, for `count` slices; None if they ask for no card.
 
-    Raises RequestError with what to write instead.
+    Raises RequestError, whose text says what to write instead.
     """
     asked: dict[str, dict[str, int]] = {}
     for prefix in prefixes:
@@ -373,7 +361,7 @@ def _check_amounts(where: str, prefix: str, counts: Mapping[str, int], slices: i
 
 
 def _check_slices(where: str, prefix: str, counts: Mapping[str, int], count: int) -> None:
-    """Raise RequestError if SLICES is written, and not as the number of slices that the container will hold."""
+    """Raise RequestError if `-slices` is written with another number than the container's slices."""
     whole, slices = counts.get(WHOLE, 0), counts.get(SLICES)
     if slices is None:
         return
@@ -399,21 +387,3 @@ def _count(container: str, resource: str, text: str) -> int:
             f"container {container}: {resource} is {text!r}: write a whole number of at least 1"
         )
     return min(value.numerator, MAX_COUNT)
-
-
-def parse_quantity(text: str) -> Fraction | None:
-    """The value of a Kubernetes resource.Quantity (`4`, `2k`, `1.5Ki`, `3e2`), or None if it is not one."""
-    return _parsed(text) if len(text) <= MAX_WORD else None
-
-
-# The amounts of tens of thousands of pods are few: a fraction costs 20 times as much to make as to find.
-@lru_cache(1024)
-def _parsed(text: str) -> Fraction | None:
-    match = _QUANTITY.fullmatch(text.strip())
-    if match is None:
-        return None
-    sign, digits, exponent, suffix = match.groups()
-    value = Fraction(digits if not digits.endswith(".") else digits + "0")
-    if exponent or suffix:
-        value *= Fraction(10) ** int(exponent) if exponent else _SUFFIXES[suffix]
-    return -value if sign == "-" else value

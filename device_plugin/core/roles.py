@@ -1,8 +1,8 @@
 """Roles: pods of one group go to different nodes, the best nodes to the first roles.
 
-A group is what its namespace's pods say it is, so that a label can only ever move pods of its own namespace. A pod's
-role is its label, or what Kubeflow's training operator says of it. Roles go by name, or in the order that the pods'
-annotation `vgpu.io/role-order` gives; in both, and among pods of one role, numbers go by value.
+Labels of a namespace's pods define its groups, so a label can only affect pods of its own namespace. A pod's role is
+its label `vgpu.io/role`, or else the labels of Kubeflow's training operator. Roles are sorted by name, or in the order
+of the pods' annotation `vgpu.io/role-order`; numbers in names are compared by value.
 """
 
 import re
@@ -16,7 +16,7 @@ from typing import TypeVar
 from device_plugin.core.contract import annotations
 from device_plugin.core.pods import Pod
 
-# Numbers in a name that are compared by value; further ones are compared as text.
+# The first numbers in a name, this many, are compared by value; further ones are compared as text.
 MOST_NUMBERS = 8
 _DIGITS = re.compile(r"([0-9]+)")
 # Most characters of a role order: enough for a dozen roles, and short enough to repeat in a refusal.
@@ -31,14 +31,14 @@ Key = tuple[object, ...]
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """A pod's number in its group, the nodes to avoid, and how many better nodes it leaves to pods of earlier roles."""
+    """A pod's number in its group, the nodes to avoid, and the number of better nodes left to pods of earlier roles."""
 
     number: int | None = None
     avoid: frozenset[str] = frozenset()
     leave: int = 0
 
     def labels(self, pod: Pod) -> Mapping[str, str]:
-        """The labels that the pod gets when it is bound; nothing without a group."""
+        """The labels that the pod gets when it is bound; empty without a group."""
         if self.number is None:
             return {}
         role = role_of(pod)
@@ -59,7 +59,7 @@ class Held:
 class Ranking:
     """The pods of one group that have not ended, kept in the order of their roles.
 
-    Sorted lists, because a tenant may ask for a decision about each of two thousand pods at every event.
+    It keeps sorted lists, because a tenant may cause a decision about each of two thousand pods at every event.
     """
 
     def __init__(self) -> None:
@@ -115,10 +115,10 @@ class Ranking:
         return () if pod.deleting else (self._sorted, self._wanting)
 
     def ranks(self, pods: Collection[Pod], held: Mapping[str, Held]) -> Mapping[str, Rank]:
-        """The ranks, by UID, of `pods`, which are unbound, among all pods of the group.
+        """The ranks, by UID, of the unbound `pods` in their group.
 
-        `held` says which of the unbound pods have a reservation, by uid. A number is the count of the pods before;
-        where another pod has that number already, it is the lowest that no pod has.
+        `held` are the reservations of unbound pods, by UID. A pod's number is the count of the pods before it; if
+        another pod has that number already, it is the lowest free number.
         """
         placing = {pod.uid for pod in pods}
         others = {uid: found for uid, found in held.items() if uid in self._unbound and uid not in placing}
@@ -200,7 +200,7 @@ def _key(pod: Pod) -> Key:
 
 
 def _place(role: str, order: Sequence[str]) -> int | None:
-    """The place of a role in a written order, `worker-2` as `worker`; None if it has none."""
+    """The position of a role in a written order, where `worker-2` counts as `worker`; None if it has none."""
     if role in order:
         return order.index(role)
     # `worker-2` is the third of the role `worker`.
@@ -213,7 +213,7 @@ def _place(role: str, order: Sequence[str]) -> int | None:
 
 def _natural(text: str) -> tuple[tuple[str, int], ...]:
     """The text in pairs of words and numbers, so that numbers are compared by value."""
-    # A pattern that takes words and numbers together would look at the rest of a long name once for each character.
+    # One pattern for words and numbers would be slow: it reads the rest of a long name once for each character.
     parts = _DIGITS.split(text, MOST_NUMBERS)
     return (*zip(parts[:-1:2], map(int, parts[1::2]), strict=True), (parts[-1], 0))
 

@@ -1,4 +1,4 @@
-"""A situation of a request or of a pod: a value for programs, a text, and what to do about it."""
+"""Situations of a request or of a pod: each has a value for programs, a text, and advice."""
 
 from enum import Enum
 from typing import Self

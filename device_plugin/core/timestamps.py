@@ -4,9 +4,9 @@ from datetime import datetime
 
 
 def seconds(time: str, otherwise: float) -> float:
-    """A time as Kubernetes writes it, in seconds since 1970; `otherwise` where there is none that can be read.
+    """The seconds since 1970 of a time that Kubernetes wrote; `otherwise` if the text is empty or not readable.
 
-    A pod with a long enough grace period is deleted in a year of more than four digits.
+    A year of more than four digits is not readable: a pod with a very long grace period ends in such a year.
     """
     try:
         return datetime.fromisoformat(time).timestamp() if time else otherwise

@@ -6,6 +6,6 @@ LEAST_KUBERNETES = (1, 31)
 
 
 def minor_version(text: str) -> tuple[int, int] | None:
-    """`(1, 36)` of `v1.36.3`; None for what is no version."""
+    """The major and the minor number of a version, `(1, 36)` for `v1.36.3`; None for any other text."""
     match = re.match(r"v?(\d{1,9})\.(\d{1,9})", text)
     return (int(match[1]), int(match[2])) if match else None

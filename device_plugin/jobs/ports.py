@@ -9,16 +9,16 @@ from device_plugin.core.node_constraints import NodeIndex
 
 
 class Holdings(Protocol):
-    """Reads the ledger: what pods that have not ended, containers that outlive their pods, and promises hold."""
+    """Reads the ledger: holdings of pods that have not ended, of containers that outlive their pods, of promises."""
 
     def why_not_synced(self) -> str:
         """The kinds of objects that were not listed yet, as text; empty if all were."""
 
     def snapshot(self) -> Snapshot:
-        """The ledger as it is now; the same object as long as nothing has changed."""
+        """The ledger as it is now; the same object until something changes."""
 
     def nodes(self) -> NodeIndex:
-        """The nodes with cards as the constraints of pods see them; the same object as long as nothing has changed."""
+        """The nodes with cards, to be matched with constraints of pods; the same object until something changes."""
 
     def release_promised(self, job: Job, ledger: Ledger) -> Sequence[Holding]:
-        """Release, in a fork of the ledger, what is promised to this job or its group; returns what was held for it."""
+        """Release the slices promised to this job or its group, in a fork of the ledger; returns their holdings."""

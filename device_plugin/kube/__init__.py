@@ -1,1 +1,1 @@
-"""The Kubernetes API as our services see it: protocols, values, errors and Leases. No I/O: adapters/kube does that."""
+"""The Kubernetes API for our services: protocols, values, errors and Leases, without I/O, which adapters/kube does."""

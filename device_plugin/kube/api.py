@@ -1,8 +1,8 @@
-"""The Kubernetes API as a port: generic verbs on objects of any kind, and the values that they take and give.
+"""The protocol of the Kubernetes API: verbs for objects of any kind, and the values that they take and return.
 
-A `Kind` says where objects live in the API and what they are read as. The same objects can be read in several ways:
-whole as a core type, as `Metadata` only (the server then sends nothing else), or as plain JSON made into a type of the
-caller's by a function of its own. So a service that needs one more kind writes one more `Kind`, and no adapter.
+A `Kind` names a resource of the API and the Python type to which its objects are decoded: a core type, `Metadata` (the
+server then sends nothing else), or any type that a function makes of JSON. A service that needs another kind defines
+another `Kind`; the adapter stays as it is.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +11,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from device_plugin.core.batch import FailedCreation, Job, QueuedJob
+from device_plugin.core.batch import FailedCreation, Job
 from device_plugin.core.contract import annotations
 from device_plugin.core.contract.resize import MAX_RECORD
 from device_plugin.core.jobs.spec import NamedPriorityClass, PriorityClass
@@ -23,13 +23,20 @@ Object = Mapping[str, Any]
 """An object of the API as JSON."""
 
 
-METADATA_ANNOTATIONS = (annotations.CARDS, annotations.CORDONED, annotations.CORDON_NOTES, annotations.GRANT)
+METADATA_ANNOTATIONS = {
+    annotations.CARDS: annotations.MAX_BYTES,
+    annotations.CORDONED: annotations.MAX_BYTES,
+    annotations.CORDON_NOTES: annotations.MAX_BYTES,
+    annotations.GRANT: annotations.MAX_BYTES,
+    annotations.RESIZE: MAX_RECORD,
+}
+"""The annotations that Metadata holds, and the most characters of each that are accepted."""
 
 
 class Metadata(NamedTuple):
     """The metadata of an object of any kind; `labels` holds only those whose keys begin with `vgpu.io/`.
 
-    `annotations` holds only METADATA_ANNOTATIONS.
+    `annotations` holds only METADATA_ANNOTATIONS, each cut one character beyond the longest that is accepted.
     """
 
     name: str
@@ -77,7 +84,7 @@ class Kind(Generic[Read]):
 
 
 def _agent(pod: Object) -> Agent:
-    """The node agent in its pod; it can be asked at its port `http` while it runs."""
+    """Returns the node agent of a pod; its address is the pod's port `http`, empty while the pod does not run."""
     spec, status = pod["spec"], pod.get("status") or {}
     ports = [port for container in spec["containers"] for port in container.get("ports") or ()]
     port = next((port["containerPort"] for port in ports if port.get("name") == "http"), 0)
@@ -89,23 +96,13 @@ def _agent(pod: Object) -> Agent:
     return Agent(pod["metadata"]["name"], spec.get("nodeName") or "", address, states.get("Ready") == "True")
 
 
-def _queued(job: Object) -> QueuedJob:
-    """The metadata of a Job, with its record cut one character beyond the longest that is read."""
-    metadata = job["metadata"]
-    labels, kept = metadata.get("labels") or {}, metadata.get("annotations") or {}
-    return QueuedJob(
-        metadata["namespace"], metadata["name"], metadata["uid"],
-        labels.get(annotations.GROUP, ""), kept.get(annotations.RESIZE, "")[: MAX_RECORD + 1],
-    )  # fmt: skip
-
-
 def _priority_class(found: Object) -> NamedPriorityClass:
     priority = PriorityClass(int(found["value"]), found.get("preemptionPolicy") != "Never")
     return NamedPriorityClass(found["metadata"]["name"], priority, bool(found.get("globalDefault")))
 
 
 def _failed_creation(event: Object) -> FailedCreation:
-    """The text of an event about a pod that was not accepted, and the last time at which it was written."""
+    """Returns the text of an event about a pod that was not accepted, and the last time at which it was written."""
     last = event.get("lastTimestamp") or (event.get("series") or {}).get("lastObservedTime")
     at = last or event.get("eventTime") or event["metadata"]["creationTimestamp"]
     return FailedCreation(str(event.get("message") or ""), str(at))
@@ -115,38 +112,36 @@ PODS = Kind("", "v1", "pods", "Pod", Pod)
 NODES = Kind("", "v1", "nodes", "Node", Node)
 NAMESPACES = Kind("", "v1", "namespaces", "Namespace", Metadata, partial=True)
 JOBS = Kind("batch", "v1", "jobs", "Job", Job)
-QUEUED_JOBS = Kind("batch", "v1", "jobs", "Job", QueuedJob, _queued, partial=True)
-"""Jobs of queues, read as what the allocator needs of them."""
 PRIORITY_CLASSES = Kind(
     "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", NamedPriorityClass, _priority_class
 )
 AGENTS = Kind("", "v1", "pods", "Pod", Agent, _agent)
-AGENT_LABELS = "app.kubernetes.io/name=vgpu,app.kubernetes.io/component=node"
-"""Pods of the node agent, read as what can be asked for loads, and whether they are ready."""
+AGENT_LABELS = "app.kubernetes.io/name=vgpu,app.kubernetes.io/component in (node,node-hygon)"
+"""Selects the pods of the node agents, which AGENTS decodes to their nodes, addresses and readiness."""
 EVENTS: Kind[dict[str, Any]] = Kind("", "v1", "events", "Event", dict)
 FAILED_CREATIONS = Kind("", "v1", "events", "Event", FailedCreation, _failed_creation)
 """Events of the reason FailedCreate."""
 
 
 class Named(Protocol):
-    """The name of an object: a Pod, a BindCall, a Metadata, or a Ref. An empty `uid` matches any object of the name."""
+    """Names an object, as Pod, BindCall, Metadata and Ref do. An empty `uid` matches any object of that name."""
 
     @property
     def namespace(self) -> str:
-        """Empty for kinds without namespaces."""
+        """The namespace; empty for kinds without namespaces."""
 
     @property
     def name(self) -> str:
-        """Unique in the namespace at any one time."""
+        """The name, which is unique in the namespace at any one time."""
 
     @property
     def uid(self) -> str:
-        """The UID, which no later object of that name has."""
+        """The UID; a later object of the same name has another one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """The name of an object, as a plain value."""
+    """Holds the name, namespace and UID of an object."""
 
     name: str
     namespace: str = ""
@@ -155,7 +150,7 @@ class Ref:
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """A selection of objects: of a namespace (empty: all), with these labels and fields, as kubectl writes them."""
+    """A selection of objects: by namespace (empty: all), and by label and field selectors in kubectl's syntax."""
 
     namespace: str = ""
     labels: str = ""
@@ -185,41 +180,41 @@ class Api(Protocol):
     """Calls to the Kubernetes API server. Each may raise any ApiError, and may be made from any thread."""
 
     def get(self, kind: Kind[Item], of: Named) -> Item:
-        """The object of this name as it is now, never from a cache; its UID is for the caller to compare."""
+        """Returns the object of this name as it is now, never from a cache. The caller has to compare its UID."""
 
     def list(self, kind: Kind[Item], where: Where = EVERYWHERE) -> Listed[Item]:
-        """Objects as a quorum has them. Objects that cannot be read are left out, and logged."""
+        """Returns the objects as a quorum of etcd has them. Objects that cannot be decoded are left out and logged."""
 
     def create(self, kind: Kind[Item], body: Object, namespace: str = "") -> Item:
         """Create an object; returns it as stored. Raises ConflictError if the name is taken."""
 
     def replace(self, kind: Kind[Item], of: Named, body: Object) -> Item:
-        """Write an object whole. With metadata.resourceVersion in `body`, raises ConflictError if it changed since."""
+        """Write a whole object. With metadata.resourceVersion in `body`, raises ConflictError if it changed since."""
 
     def patch(
         self, kind: Kind[Item], of: Named, change: Object, *, subresource: str = "", by_key: bool = False
     ) -> Item:
-        """Merge `change` into an object of this UID; None takes a field away.
+        """Merge `change` into the object of this UID; None removes a field.
 
-        A list takes the place of the old one. With `by_key` its members are merged by the key by which Kubernetes
-        distinguishes them, conditions by their types. With metadata.resourceVersion in `change`, raises ConflictError
-        if the object changed since.
+        A list replaces the old list; with `by_key` its members are merged by Kubernetes' merge key, which for
+        conditions is the type. With metadata.resourceVersion in `change`, raises ConflictError if the object changed
+        since.
         """
 
     def delete(self, kind: Kind[Any], of: Named, *, grace_seconds: int | None = None) -> None:
-        """Delete the object, a pod with its own grace period unless one is given; what it owns is deleted after it.
+        """Delete the object; the API server then deletes the objects that it owns.
 
-        Raises GoneError also where another one of that name is there by now.
+        `grace_seconds` replaces a pod's own grace period. Raises GoneError also if another object has the name now.
         """
 
     def evict(self, pod: Named, *, dry: bool = False) -> None:
-        """Evict the pod, or if `dry` only ask whether it may go.
+        """Evict the pod; with `dry`, only ask the API server whether the eviction is allowed.
 
-        Raises RefusedError of status 429 where a PodDisruptionBudget forbids it now; GoneError as `delete` does.
+        Raises RefusedError with status 429 if a PodDisruptionBudget forbids it now, and GoneError as `delete` does.
         """
 
     def bind(self, pod: Named, node: str, annotations: Mapping[str, str], labels: Mapping[str, str]) -> None:
-        """Bind the pod of this UID, with annotations and labels in the same write; both sides give up after 3 s."""
+        """Bind the pod of this UID and write annotations and labels with it; client and server give up after 3 s."""
 
     def post_event(
         self, kind: Kind[Any], of: Named, reason: str, message: str, *, warning: bool = True

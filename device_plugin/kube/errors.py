@@ -3,8 +3,8 @@
 VgpuError
 └── ApiError            the call failed; `status` is the HTTP status, 0 without an answer
     ├── GoneError       404, or another object has the name by now
-    ├── ConflictError   409: the object exists or has changed, or our own earlier write was done
-    ├── ExpiredError    410: the resource version is too old to go on from, list again
+    ├── ConflictError   409: the object exists or has changed, perhaps by an earlier write of ours
+    ├── ExpiredError    410: the resource version is too old to continue from, list again
     ├── RefusedError    nothing was written: malformed, forbidden, protected, too many requests
     │   └── ForbiddenError   403: RBAC, admission or a quota forbids it
     └── UnknownError    no answer, or an unclear one: the call may or may not have been carried out
@@ -14,7 +14,7 @@ from device_plugin.core.errors import VgpuError
 
 
 class ApiError(VgpuError):
-    """A call of the API server failed. `reason` is the reason in Kubernetes' Status object."""
+    """A call to the API server failed. `reason` is the reason in Kubernetes' Status object."""
 
     def __init__(self, message: str, status: int = 0, reason: str = "") -> None:
         super().__init__(f"{message} ({f'{status} {reason}'.strip()})" if status else message)
@@ -23,7 +23,7 @@ class ApiError(VgpuError):
 
 
 class GoneError(ApiError):
-    """The object is not there, or another one has its name."""
+    """The object does not exist, or another object has its name."""
 
 
 class ConflictError(ApiError):
@@ -35,7 +35,7 @@ class ExpiredError(ApiError):
 
 
 class RefusedError(ApiError):
-    """The API server said no; nothing was written."""
+    """The API server refused the call; nothing was written."""
 
 
 class ForbiddenError(RefusedError):
@@ -60,5 +60,5 @@ _BY_STATUS: dict[int, type[ApiError]] = {
 
 
 def from_status(status: int, reason: str, message: str) -> ApiError:
-    """The error that an answer of this HTTP status means."""
+    """Returns the error for an answer with this HTTP status."""
     return _BY_STATUS.get(status, UnknownError)(message, status, reason)

@@ -1,8 +1,9 @@
 """Leases: leader election among replicas, by the rules of client-go (tools/leaderelection).
 
-Two machines' clocks cannot be compared. So the age of another's Lease is counted on our own clock, from the moment when
-we first saw its last renewal, and the age of our own from before its renewal was sent. A candidate that sees a renewal
-late takes the Lease late, never early; a candidate whose watch shows it the renewals takes it on time.
+The clocks of two machines cannot be compared, so each replica uses its own clock only. The age of another replica's
+Lease begins when we first saw its last renewal; the age of our own Lease begins just before we sent the renewal. A
+candidate that sees a renewal late takes the Lease late, but never early. A candidate that watches the Lease takes it on
+time.
 """
 
 from collections.abc import Callable
@@ -17,9 +18,9 @@ NEVER = float("-inf")
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A Lease as it was read. Two reads are equal if it was not renewed or taken in between; no clocks are compared.
+    """A Lease as it was read. Two reads are equal if nobody renewed or took the Lease between them.
 
-    `note` is what its holder lets all candidates know: the text of an annotation, empty without one.
+    `note` is a message of the holder to all candidates, from an annotation; empty if there is none.
     """
 
     holder: str
@@ -33,7 +34,7 @@ class Lease:
 
 
 def _lease(found: Object) -> Lease:
-    """The Lease in an object of coordination.k8s.io/v1; what is absent is empty."""
+    """Returns the Lease in an object of coordination.k8s.io/v1; missing fields are empty."""
     spec, metadata = found.get("spec") or {}, found["metadata"]
     return Lease(
         spec.get("holderIdentity") or "",
@@ -51,11 +52,11 @@ LEASES = Kind("coordination.k8s.io", "v1", "leases", "Lease", Lease, _lease)
 
 
 class Election:
-    """One candidate's view of a Lease: a state machine without I/O and clock. One thread writes; others may look.
+    """One candidate's view of a Lease: a state machine without I/O or a clock. One thread writes; others may read.
 
-    After each read `next` says what to write; the caller reports by `wrote` that this was done. A Lease lasts
-    `seconds`, and its holder acts for `fence` seconds after a renewal: the rest covers what it sent in the last moment.
-    Another candidate may take it `early` seconds before its end, to hold it by then.
+    After each read, `next` returns the Lease to write; the caller calls `wrote` once it is written. A Lease lasts
+    `seconds`. Its holder acts only for `fence` seconds after a renewal, so that its last requests end before the Lease
+    does. Another candidate may take the Lease `early` seconds before it ends.
     """
 
     def __init__(self, identity: str, seconds: float = 15.0, fence: float = 10.0, early: float = 0.0) -> None:
@@ -64,14 +65,14 @@ class Election:
         self._seconds = max(1, round(seconds))
         self._fence = fence
         self._early = early
-        # The Lease with its last renewal that was seen, and when that was first seen. Replaced together.
+        # The Lease with the last renewal that we saw, and the time when we first saw it. Both are replaced together.
         self._seen: tuple[Lease | None, float] = None, NEVER
         self._renewed = NEVER
 
     def see(self, found: Lease, now: float) -> float:
-        """The time at which the last renewal of `found` was first seen; a read or a watch showed it at `now`.
+        """Record a Lease that a read or a watch showed at `now`; returns when its last renewal was first seen.
 
-        May be called from any thread.
+        Any thread may call it.
         """
         seen, at = self._seen
         if found == seen:
@@ -80,12 +81,12 @@ class Election:
         return now
 
     def taken_from(self) -> float:
-        """The time from which another's Lease may be taken, if it is not renewed; in the past for any other Lease."""
+        """The time from which another holder's Lease may be taken unless it is renewed; NEVER if no other holds it."""
         seen, at = self._seen
         return NEVER if seen is None or seen.holder in ("", self.identity) else self._end(seen, at)
 
     def next(self, found: Lease | None, now: float, time: str) -> Lease | None:
-        """The Lease to write after a read that ended at `now` showed `found`; None while another candidate holds it."""
+        """Returns the Lease to write after a read at `now` showed `found`; None while another candidate holds it."""
         if found is None:
             return Lease(self.identity, time, time, self._seconds)
         seen_at = self.see(found, now)
@@ -99,11 +100,11 @@ class Election:
         return Lease(self.identity, time, time, self._seconds, found.transitions + 1, found.version)
 
     def wrote(self, sent: float) -> None:
-        """The Lease of the last `next` was written, by a request that was sent at `sent`."""
+        """Record that the Lease which `next` returned was written, by a request sent at `sent`."""
         self._renewed = sent
 
     def released(self, found: Lease | None, time: str) -> Lease | None:
-        """The Lease to write to give it up at once, or None if it is not ours."""
+        """Returns the Lease to write so that another candidate may take it now; None if it is not ours."""
         self._renewed = NEVER
         if found is None or found.holder != self.identity:
             return None
@@ -114,14 +115,14 @@ class Election:
         return now - self._renewed < self._fence
 
     def _end(self, lease: Lease, seen_at: float) -> float:
-        """The time from which a Lease may be taken whose last renewal was first seen at `seen_at`."""
+        """Returns the time from which a Lease may be taken, if its last renewal was first seen at `seen_at`."""
         return seen_at + lease.seconds - self._early
 
 
 class Candidate:
-    """Holds a Lease by an API server. Call `attempt` every few seconds; `time` is the wall clock in RFC 3339.
+    """Acquires and renews a Lease through the API server. Call `attempt` every few seconds.
 
-    `note` returns the note to write, given the note that stands there.
+    `time` returns the wall clock in RFC 3339. `note` returns the note to write, given the Lease's present note.
     """
 
     def __init__(
@@ -137,13 +138,13 @@ class Candidate:
         self.found: Lease | None = None
         """The Lease as it was last read or written."""
         self.read_at = NEVER
-        """When the last read that succeeded was sent, by the clock."""
+        """The time on `clock` at which the last successful read was sent."""
         self._attempted = NEVER
 
     def attempt(self, *, takes_free: bool = True) -> bool:
-        """Acquire or renew the Lease, once; true if it was written, false if another was first. Raises ApiError.
+        """Try once to acquire or renew the Lease; returns true if it was written. Raises ApiError.
 
-        Without `takes_free` a Lease that nobody holds is left alone, but not that of a holder who has let it expire.
+        If `takes_free` is false, a Lease without a holder is left alone; an expired one of another holder is taken.
         """
         begun = self._attempted = self._clock()
         found = self.found = self._read()
@@ -162,7 +163,7 @@ class Candidate:
         return True
 
     def release(self) -> None:
-        """Give the Lease up, if it is ours, so that another candidate need not wait for its end. Raises ApiError."""
+        """Give up the Lease if it is ours, so that another candidate need not wait for its end. Raises ApiError."""
         found = self._read()
         wanted = self._election.released(found, self._time())
         if found is not None and wanted is not None:
@@ -173,14 +174,14 @@ class Candidate:
         return self._election.leads(self._clock())
 
     def see(self, lease: Lease) -> None:
-        """Note the Lease as a watch shows it, which may be late; other Leases are ignored. Safe from any thread."""
+        """Record the Lease as a watch shows it, perhaps late; Leases of other names are ignored. Safe in any thread."""
         if lease.name == self._of.name:
             self._election.see(lease, self._clock())
 
     def due(self, usual: float) -> float:
-        """Seconds until the next attempt: `usual`, or fewer if another's Lease may be taken before.
+        """Returns the seconds until the next attempt: `usual`, or fewer if another holder's Lease may be taken sooner.
 
-        0 if it may be taken since the last attempt.
+        They are 0 if the Lease became free to take after the last attempt.
         """
         at = self._election.taken_from()
         return usual if at <= self._attempted else min(usual, max(0.0, at - self._clock()))
@@ -200,7 +201,7 @@ class Candidate:
 
 
 def _body(of: Ref, lease: Lease) -> Object:
-    """The Lease object to write. It has the version read before, so that the first of several candidates wins."""
+    """Returns the Lease object to write, with the version that was read, so that only one of several writers wins."""
     spec = {
         "holderIdentity": lease.holder,
         "leaseDurationSeconds": lease.seconds,

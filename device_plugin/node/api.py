@@ -21,7 +21,7 @@ REFILL_SECONDS = 300.0
 
 
 class NodeApi:
-    """Calls for one node. Writes and events that fail are logged, and their caller goes on. Safe from any thread.
+    """Calls for one node. A write or event that fails is logged, and its caller goes on. Safe from any thread.
 
     `clock` is monotonic, in seconds.
     """
@@ -56,9 +56,9 @@ class NodeApi:
         return True
 
     def node_event(self, event: Event, message: str) -> None:
-        """Write an event about the node, if the event budget has room. Callers log the text too.
+        """Write an event about the node if the event budget has room. Callers log the text too.
 
-        The node's UID there is its name, as in the kubelet's own events.
+        The event has the node's name as the node's UID, as the kubelet's own events do.
         """
         with self._lock:
             if not self._budget.take(event):
@@ -77,9 +77,9 @@ class NodeApi:
 
 
 class EventBudget:
-    """Bounds the events about the node: a fault that comes and goes would write them without end.
+    """Limits the events about the node: a fault that comes and goes would write them without end.
 
-    A token bucket for each reason. `clock` is monotonic, in seconds. Safe only under the caller's lock.
+    Each reason has a token bucket. `clock` is monotonic, in seconds. Safe only under the caller's lock.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -88,7 +88,7 @@ class EventBudget:
         self._left: dict[Event, tuple[float, float]] = {}
 
     def take(self, event: Event) -> bool:
-        """True if an event of this reason may be posted now, which is then charged."""
+        """Decide whether an event of this reason may be posted now, and count it if it may."""
         now = self._clock()
         left, at = self._left.get(event, (BURST, now))
         left = min(BURST, left + (now - at) / REFILL_SECONDS)

@@ -13,10 +13,7 @@ class PodResources(Protocol):
         """Every container that holds tickets. Never call it during Allocate. Raises KubeletError."""
 
     def devices(self) -> Mapping[str, frozenset[str]]:
-        """The IDs of the healthy devices of every resource, whichever plugin's. May be called at any time.
-
-        Raises KubeletError.
-        """
+        """The IDs of the healthy devices of all plugins, by resource. May be called any time. Raises KubeletError."""
 
 
 class Processes(Protocol):
@@ -27,25 +24,25 @@ class Processes(Protocol):
 
 
 class HostProcesses(Protocol):
-    """Processes of this machine by the pod that they belong to, and their mounts."""
+    """The processes of this machine by their pod, and their mounts."""
 
     def look(self) -> None:
-        """Read which processes there are now."""
+        """Read which processes run now."""
 
     def of(self, pod: str, most: int | None = None) -> Sequence[int]:
         """The oldest processes of each container of the pod of this UID at the last look, its sandbox included.
 
-        At most `most` of each container; a few if None.
+        At most `most` of each container; a few of each if None.
         """
 
     def mounts(self, process: int) -> tuple[str, bool] | None:
-        """The process's mountinfo and whether it is whole, or None if there is no such process of a pod any more."""
+        """The process's mountinfo text, and whether it is complete; None if the process is gone or in no pod."""
 
     def container(self, process: int) -> tuple[str, str] | None:
-        """UID of the pod and name of the container's cgroup that a process is in now; None if in none, or gone."""
+        """The pod UID and the container cgroup's name of a process now; None if it is in none, or gone."""
 
     def open_files(self, process: int) -> Iterator[str]:
-        """The kernel's text on each of the first open files of a process; empty if the agent may not read them."""
+        """The kernel's text on each of the first open files of a process; empty if the agent may not read it."""
 
     def own_mounts(self) -> str:
         """The mountinfo of the agent's own process."""
@@ -55,22 +52,22 @@ class PodCgroups(Protocol):
     """The cgroups of the pods of this machine."""
 
     def limit_card_memory(self, pod: str, limits: Mapping[str, int]) -> str:
-        """Set the limits of the pod of this UID: bytes by the kernel's name of the memory.
+        """Limit the card memory of the pod of this UID: bytes by the kernel's name of the memory.
 
         Returns the reason why that failed, as text; empty if it did not.
         """
 
 
 class Plugin(Protocol):
-    """One resource's device plugin server."""
+    """The device plugin server of one resource."""
 
     @property
     def serving(self) -> bool:
-        """True while its socket is there; the kubelet removes it when it restarts."""
+        """True while the plugin's socket exists; the kubelet removes the socket when it restarts."""
 
     @property
     def streaming(self) -> bool:
-        """True while the kubelet listens to our tickets."""
+        """True while the kubelet reads the stream of our tickets."""
 
     def start(self) -> None:
         """Serve on a new socket. Raises KubeletError."""
@@ -79,7 +76,7 @@ class Plugin(Protocol):
         """Register with the kubelet. Raises KubeletError."""
 
     def update(self, devices: Mapping[str, bool]) -> None:
-        """Send the kubelet all tickets and whether each is healthy."""
+        """Send the kubelet all tickets, and for each whether it is healthy."""
 
     def stop(self) -> None:
         """Stop serving."""

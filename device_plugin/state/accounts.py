@@ -1,7 +1,7 @@
-"""The holdings of the ledger, kept in step with what is known of pods, nodes and reports of agents.
+"""The holdings of the ledger, kept in step with the known pods, nodes and reports of agents.
 
-The ledger holds the grant of every bound pod that has not ended, every reservation, what containers hold that outlive
-their pod, and what is kept for jobs. Callers hold the view's lock.
+The ledger holds the grant of every bound pod that has not ended, every reservation, the slices of containers that
+outlive their pod, and the slices that are kept for jobs. Callers hold the view's lock.
 """
 
 from collections.abc import Collection
@@ -19,23 +19,23 @@ from device_plugin.state.reports import Outliving, Reports
 
 
 class Follower(Protocol):
-    """Observes changes of pods that ask for slices or hold some. The view's lock is held."""
+    """Receives each change of a pod that asks for slices or holds some. The view's lock is held."""
 
     def see(self, pod: Pod, before: Pod | None) -> None:
-        """Take news of a pod, which was `before` until now; the ledger does not show it yet."""
+        """Receive a pod, which was `before` until now; the ledger does not show the change yet."""
 
     def account(self, pod: Pod, before: Pod | None, *, changed: bool) -> None:
-        """The ledger shows the news; `changed` is false where that makes no difference to slices or to waiting."""
+        """Receive a pod that the ledger shows now; `changed` is false if slices and waiting pods are not concerned."""
 
     def forget(self, uid: str) -> None:
-        """The pod is gone, or cannot be read any more."""
+        """Remove a pod that is gone, or that cannot be read any more."""
 
     def give_back(self, holder: Holder) -> None:
         """Release the holder's reservation if it is WAITING: it overlaps with slices that others hold."""
 
 
 class Accounts:
-    """Writes holdings to the ledger; the followers hear of each change of a pod."""
+    """Writes holdings to the ledger, and reports each change of a pod to the followers."""
 
     def __init__(
         self, ledger: Ledger, pods: KnownPods, reports: Reports, promises: Promises, faults: Faults
@@ -49,18 +49,18 @@ class Accounts:
         self.followers: list[Follower] = []
 
     def take_suspects(self) -> set[str]:
-        """Nodes where grants may overlap; each is returned once."""
+        """Return the nodes whose grants may overlap, and remove them."""
         suspects, self._suspects = self._suspects, set()
         return suspects
 
     def suspect(self, node: str) -> None:
-        """Look at the node's grants again later."""
+        """Add a node whose grants may overlap, so that they are checked later."""
         self._suspects.add(node)
 
     # Pods
 
     def account(self, pod: Pod) -> None:
-        """Record the slices of a pod as it is known now."""
+        """Record the slices of a pod."""
         if pod.ended:
             self._faults.clear("grant", pod.uid)
             self.free(pod.uid)
@@ -79,21 +79,21 @@ class Accounts:
         return self._ledger.reservation(uid) is not None
 
     def vanish(self, uid: str, now: float) -> None:
-        """Keep what a pod holds that is gone without an end, until its agent had the time to report it."""
+        """Keep the slices of a bound pod that vanished before it ended, until its agent can have reported them."""
         pod, grant, reservation = self._pods.get(uid), self._ledger.grant(uid), self._ledger.reservation(uid)
         unknown = reservation is not None and reservation.stage is ReservationStage.UNKNOWN
         if pod is not None and grant is not None and (pod.node or unknown) and not pod.ended:
             self._reports.vanish(pod, grant, now)
 
     def forget(self, uid: str) -> None:
-        """Remove what was noted of a pod that is not known any more, and free its slices."""
+        """Remove the faults and followers' records of a pod that is not known any more, and free its slices."""
         self._faults.clear("grant", uid)
         for follower in self.followers:
             follower.forget(uid)
         self.free(uid)
 
     def free(self, uid: str) -> None:
-        """End the pod's holding; slices that its processes may still use stay held."""
+        """End the pod's holding; slices that the pod's processes may still use stay held."""
         before, vanished = self._ledger.holding(uid), self._reports.vanished(uid)
         if vanished is not None:
             self._keep(vanished)
@@ -103,12 +103,12 @@ class Accounts:
             self._hold_reported(before.node, uid)
 
     def free_ended(self, uid: str) -> None:
-        """End the holding of a pod that does not live, unless it is a reservation."""
+        """End the holding of a pod that has ended or is not known, unless the holding is a reservation."""
         if not self._lives(uid) and self._ledger.reservation(uid) is None:
             self.free(uid)
 
     def free_hosts(self, listed: Collection[str]) -> None:
-        """Free the host amounts of pods without slices that are not `listed`."""
+        """Free the host amounts of pods without slices that are neither `listed` nor known."""
         hosts = [holder for holder, held in self._ledger.holdings().items() if held.grant is None]
         for holder in hosts:
             if isinstance(holder, str) and holder not in listed and self._pods.get(holder) is None:
@@ -117,7 +117,7 @@ class Accounts:
     # Nodes
 
     def set_inventory(self, name: str, inventory: Inventory | None, whole: HostAmounts = NOTHING) -> None:
-        """Record the cards of a node, and hold or free what its agent reports; None: it has no cards any more."""
+        """Record the cards of a node, None if it has none, and hold or free the slices that its agent reports."""
         known = self._ledger.node(name)
         if inventory is None:
             self._ledger.drop_node(name)
@@ -148,7 +148,7 @@ class Accounts:
         self._hold_reported(pod.node, pod.uid)
 
     def _hold_reported(self, node: str, uid: str) -> None:
-        """Hold the slices that the agent of a node reports of a pod, unless the pod itself holds slices there."""
+        """Hold the slices of a pod that the agent of a node reports, unless the pod itself holds slices there."""
         own, left = self._ledger.holding(uid), self._reports.reported(node, uid)
         if left is not None and (own is None or own.node != node):
             self._keep(left)
@@ -157,7 +157,7 @@ class Accounts:
         self._promises.changed(node, uid)
 
     def _keep(self, left: Outliving) -> None:
-        """Hold the slices that outlive a pod; reservations that overlap with them are released."""
+        """Hold the slices that outlive a pod, and release reservations that overlap with them."""
         holding = Holding(holder=left.holder, node=left.grant.node, grant=left.grant)
         if self._ledger.holding(left.holder) == holding:
             return
@@ -170,6 +170,6 @@ class Accounts:
             follower.give_back(holder)
 
     def _lives(self, holder: Holder) -> bool:
-        """True if the holder is a pod that exists and has not ended, as far as we know."""
+        """True if the holder is a known pod that has not ended."""
         pod = self._pods.get(holder)
         return pod is not None and not pod.ended

@@ -7,7 +7,7 @@ from device_plugin.core.pods import Agent
 
 
 class Agents:
-    """Holds the nodes of the ready agents. Safe from any thread."""
+    """Holds the nodes of the ready agents. Any thread may call it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -15,12 +15,12 @@ class Agents:
         self._ready: dict[str, str] | None = None
 
     def sync(self, agents: Iterable[Agent]) -> None:
-        """Take a list of all agents."""
+        """Record a list of all agents."""
         with self._lock:
             self._ready = {agent.pod: agent.node for agent in agents if agent.ready}
 
     def see(self, agent: Agent) -> None:
-        """Take news of an agent."""
+        """Record an agent as it is now."""
         with self._lock:
             if self._ready is not None and agent.ready:
                 self._ready[agent.pod] = agent.node

@@ -1,7 +1,7 @@
-"""Why pods of Jobs are not created: a quota refuses them, or an admission policy.
+"""The reasons why pods of Jobs are not created: a quota or an admission policy refuses them.
 
-Nothing on the Job says so; the Job controller writes an event. Events are read, not watched, and only those of Jobs
-that have lacked pods for a while.
+The Job does not show the reason; the Job controller writes it into an event. Events are read, not watched, and only
+those of Jobs that have lacked pods for LACKING_SECONDS.
 """
 
 import logging
@@ -19,14 +19,14 @@ from device_plugin.state.managed import Managed
 
 log = logging.getLogger(__name__)
 
-# Seconds for which a Job lacks pods before its events are read: the Job controller creates them meanwhile.
+# Seconds for which a Job lacks pods before its events are read: the Job controller needs time to create pods.
 LACKING_SECONDS = 3.0
 # Seconds between two reads of the events of a Job that still lacks pods: doubled each time.
 FIRST_WAIT, LONGEST_WAIT = 5.0, 300.0
 # Reads at one time. Each may take as long as the API server may be silent.
 MOST_READS = 4
-# The clock of the Job controller may be this many seconds behind ours. A Job of which pods were refused is left alone
-# for longer than that, so what was said before is not taken for news.
+# Seconds by which the Job controller's clock may be behind ours. A Job with refused pods pauses for longer than that,
+# so an event of before the pause does not count as new.
 SKEW_SECONDS = 30.0
 _QUOTA = re.compile(r"(?:exceeded|failed) quota: ")
 _BEGINNING = "Error creating: "
@@ -34,9 +34,9 @@ _BEGINNING = "Error creating: "
 
 @dataclass(slots=True)
 class _Lacking:
-    """A Job that lacks pods: since which record and when, when its events are read next, and what they said.
+    """A Job that lacks pods. `gen` is the number of its record, `since` the time when it began, in seconds since 1970.
 
-    `since` is in seconds since 1970.
+    Its events are read at `read_at`, on the clock, and every `wait` seconds; `why` is the reason that they gave.
     """
 
     gen: int
@@ -47,9 +47,9 @@ class _Lacking:
 
 
 class FailedCreations:
-    """One thread calls `look`. It keeps nothing of Jobs that have all of their pods.
+    """Reads why pods are refused. One thread calls `look`. Jobs that have all of their pods are not kept.
 
-    `clock` is for ages, `wall` for what stands in events.
+    `clock` is for ages, `wall` for the times of events.
     """
 
     def __init__(self, api: Api, clock: Callable[[], float], wall: Callable[[], float]) -> None:
@@ -58,10 +58,10 @@ class FailedCreations:
         self._wall = wall
         self._lacking: dict[str, _Lacking] = {}
         self.next = inf
-        """When `look` is to be called again though nothing has changed, by the clock."""
+        """The time on the clock at which `look` must be called again even if nothing has changed."""
 
     def look(self, jobs: Iterable[Managed]) -> Mapping[JobKey, str]:
-        """The reason why the API server refuses pods, by Job that lacks them."""
+        """The reasons why the API server refuses pods, by Job; reads the events that are due."""
         now, found = self._clock(), dict[str, _Lacking]()
         lacking = [managed for managed in jobs if managed.lacks]
         for managed in lacking:
@@ -86,7 +86,7 @@ class FailedCreations:
         except ApiError as error:
             log.warning("events of job %s/%s cannot be read: %s", *managed.key, error)
             return
-        # A Job may lack a pod for another reason than an hour ago: a failed pod is replaced after a while.
+        # An old event does not count: a Job may lack a pod for another reason now, such as a failed pod's replacement.
         since = lacking.since - SKEW_SECONDS
         new = [(at, event.message) for event in events if (at := seconds(event.at, 0.0)) >= since]
         if new:
@@ -94,7 +94,7 @@ class FailedCreations:
 
 
 def refusal(message: str) -> str:
-    """Why pods or a width were refused, from the API server's message: what it says of a quota, or all of it, cut."""
+    """The part of the API server's message that names a quota, or else the whole message; both are cut."""
     found = _QUOTA.search(message)
     text = message[found.start() :] if found else message.removeprefix(_BEGINNING)
     shown = "".join(letter if letter.isprintable() else " " for letter in text[:MAX_REFUSAL]).strip()

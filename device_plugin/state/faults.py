@@ -1,4 +1,4 @@
-"""Annotations that cannot be trusted: each is logged once, counted while it lasts, and otherwise ignored."""
+"""Annotations that are malformed or not to be trusted: each is ignored, logged once, and counted while it lasts."""
 
 import logging
 from collections import Counter
@@ -10,7 +10,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """An annotation that is ignored. `subject` is the node, or namespace/name.
+    """An annotation that is ignored. `subject` is the name of the node, or namespace/name of the object.
 
     `kind` is `inventory`, `grant` or `resize`.
     """
@@ -37,7 +37,7 @@ class Faults:
         self._standing.pop((kind, key), None)
 
     def keys(self, kind: str) -> set[str]:
-        """The objects that have a fault of this kind."""
+        """The keys of the objects that have a fault of this kind."""
         return {key for standing, key in self._standing if standing == kind}
 
     def standing(self) -> tuple[Fault, ...]:

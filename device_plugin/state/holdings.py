@@ -1,4 +1,4 @@
-"""The ledger of the cluster's view as the job engine reads it, and the nodes where constraints let pods go."""
+"""The ledger of the cluster's view as the job engine reads it, and the nodes on which pods may run."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from device_plugin.state.view import ClusterView
 
 
 class ViewedHoldings:
-    """Reads the ledger of the allocator's view of the cluster, and knows where constraints let pods go."""
+    """Reads the ledger of the cluster's view, and the nodes that constraints of pods are matched with."""
 
     def __init__(self, view: ClusterView, nodes: KnownNodes) -> None:
         self._view = view
@@ -24,23 +24,23 @@ class ViewedHoldings:
         return self._view.why_not_synced()
 
     def snapshot(self) -> Snapshot:
-        """The ledger as it is now, without what has expired."""
+        """The ledger as it is now, after holdings that have expired were removed."""
         self._view.expire()
         return self._view.snapshot()
 
     def nodes(self) -> NodeIndex:
-        """The nodes with cards as the constraints of pods see them."""
+        """The nodes with cards, to be matched with the constraints of pods."""
         return self._nodes.index()
 
     def release_promised(self, job: Job, ledger: Ledger) -> Sequence[Holding]:
-        """Release, in a fork of the ledger, what is promised to this job or its group; returns what was held for it."""
+        """Release the slices promised to this job or its group, in a fork of the ledger; returns their holdings."""
         with self._view.lock:
-            return self._view.promises.slices.release(beneficiary(job.queued), ledger)
+            return self._view.promises.slices.release(beneficiary(job), ledger)
 
     def share(self, asked: Request) -> float:
         """The part of a card that a slice takes: the larger of its shares of memory and core groups.
 
-        It is 1 where no card is known that has as much.
+        It is 1 if no known card is large enough for the slice.
         """
         for inventory in self._view.snapshot().inventories().values():
             for card in inventory.cards:

@@ -1,4 +1,4 @@
-"""The pods of Jobs that have not ended: by their Job, and by the node that they are bound to."""
+"""The pods of Jobs that have not ended, by their Job and by their node."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
@@ -8,9 +8,9 @@ from device_plugin.core.pods import Pod
 
 
 class JobPods:
-    """Safe from any thread: `lock` is that of the Jobs, and `of` and `on` are called with it.
+    """Holds the pods of Jobs. Any thread may call it; callers of `of` hold `lock`, the lock of the Jobs.
 
-    `changed` is called after each change, with the UID of the pod if it is gone.
+    `changed` is called after each change, with the UID of the pod if it is gone, else with an empty text.
     """
 
     def __init__(self, lock: AbstractContextManager[object], changed: Callable[[str], None]) -> None:
@@ -34,30 +34,30 @@ class JobPods:
         return dict(self._on.get(node, {}))
 
     def see(self, pod: Pod) -> None:
-        """Take a newer version of a pod; only those of Jobs are kept, until they have ended."""
+        """Record a pod if it belongs to a Job; a pod that has ended is removed."""
         if pod.owner == "Job":
             with self._lock:
                 self._keep(pod)
 
     def see_again(self, pod: Pod) -> None:
-        """Take the answer to a write, unless the pod is gone by now."""
+        """Record the answer to a write of a pod, unless the pod is gone by now."""
         with self._lock:
             if pod.uid in self._pods:
                 self._keep(pod)
 
     def forget(self, pod: Pod) -> None:
-        """The pod is gone."""
+        """Remove a pod that is gone."""
         self.gone(pod.uid)
 
     def gone(self, uid: str) -> None:
-        """The pod of this UID is gone."""
+        """Remove the pod with this UID, which is gone."""
         with self._lock:
             pod = self._pods.get(uid)
             if pod is not None:
                 self._drop(pod)
 
     def sync(self, pods: Iterable[Pod]) -> None:
-        """Take a list of all pods."""
+        """Record a list of all pods; known pods that are not listed are removed."""
         listed = set()
         for pod in pods:
             listed.add(pod.uid)

@@ -1,4 +1,4 @@
-"""Measured loads of cards, kept until they are stale; then only grants count."""
+"""Measured loads of cards. They are removed once they are stale; then placement counts the grants alone."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -8,7 +8,7 @@ from device_plugin.core.loads import Load, Loads
 
 
 class MeasuredLoads:
-    """Keeps the loads of nodes measured within the last `stale` seconds. All but `age` need the ledger's lock."""
+    """Holds the loads of nodes measured within the last `stale` seconds. All but `age` need the ledger's lock."""
 
     def __init__(self, ledger: Ledger, stale: float, clock: Callable[[], float]) -> None:
         self.loads = Loads()

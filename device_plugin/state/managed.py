@@ -1,4 +1,4 @@
-"""A Job that the engine queues, with all that is known of it at one time."""
+"""A queued Job at one time, as the job engine sees it: the object, its spec, its pods, its record and its reports."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,19 +26,22 @@ RECEIVED_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Managed:
-    """A Job that the engine queues: the object, what its author asks for, its pods that have not ended, and its record.
+    """A queued Job: the object, the spec that its author asks for, its pods that have not ended, and its record.
 
-    `past` is that of the record as far as it stands in the Job's status, and the record is `lost` if the Job itself
-    does not have it any more. `checkpoint` is the last request for one to the program of index 0, and `saved` how many
-    that program had saved by what the agent of its node said at `received`, in seconds since 1970; `progress` is what
-    it reported then, and `history` what it has reported until then, None if nothing. `rigid` says why the API server
-    does not let its width be changed, if so, and `refusal` why it refuses pods that the Job lacks, if it does. `pin` is
-    the label of nodes, and its value, that its pods are bound to when it starts, None for any nodes. `stranded_seconds`
-    is how long a pod may wait for a node, or take to end, before the Job does not go on as it is.
+    `problem` says why the Job cannot be read; its `spec` is then meaningless. The record is `lost` if the Job's
+    annotation does not hold it any more; `past` is the copy of the record's past in the Job's status. `checkpoint` is
+    the last request for a checkpoint to the program of index 0. The agent of that program's node reported `saved`
+    checkpoints and `progress` at `received`, in seconds since 1970; `history` holds all reports, None without any.
+
+    `rigid` is the answer by which the API server refused a new width, and `refusal` the one by which it refuses pods
+    that the Job lacks; each is empty without one. `pin` is the node label, key and value, that the Job's pods are bound
+    to when it starts; None for any nodes. The Job shrinks or stops once one of its pods has waited for a node, or taken
+    to end, for `stranded_seconds`.
     """
 
     job: Job
     spec: JobSpec
+    problem: str = ""
     pods: tuple[Pod, ...] = ()
     record: Resize | None = None
     past: Resize | None = None
@@ -54,11 +57,11 @@ class Managed:
     stranded_seconds: float = STRANDED_S
 
     def planned_like(self, other: "Managed") -> bool:
-        """True if the two are equal in all that a plan depends on, whatever else of the Job has changed.
+        """True if no plan would tell the two apart; two Jobs that cannot be read are always alike.
 
-        The program's reports count while a request for a checkpoint may wait for them.
+        The time of the program's last report counts only while a change waits, which may need a checkpoint.
         """
-        return self._planned() == other._planned()
+        return bool(self.problem and other.problem) or self._planned() == other._planned()
 
     def _planned(self) -> "Managed":
         waits = self.record is not None and not self.record.applied
@@ -77,20 +80,20 @@ class Managed:
 
     @property
     def waits(self) -> bool:
-        """True while the Job is suspended, and could be started."""
+        """True while the Job is suspended, and has neither ended nor is being deleted."""
         return self.job.suspend and self.lives
 
     @property
     def seeks(self) -> bool:
-        """True if room may have to be found for pods of the Job: it waits, or has pods without a node, or fewer."""
+        """True if pods of the Job may need room: the Job is suspended, or fewer pods are bound than it is to run."""
         return self.lives and (self.job.suspend or self.due > sum(bool(pod.node) for pod in self.pods))
 
     def wants(self, width: int) -> bool:
-        """True if the Job waits for cards to run with this width: it is suspended, or a split that runs with less."""
+        """True if the Job needs cards to have this width: it is suspended, or is a split with a smaller window."""
         return self.waits or (self.lives and self.spec.parts > 0 and self.job.width < width)
 
     def has(self, width: int) -> bool:
-        """True if the Job is written to run with this width, or as a split with a wider window; 0 is suspended."""
+        """True if the Job has this width, or is a split with at least this window; width 0 is a suspended Job."""
         if self.job.suspend or width == 0:
             return self.job.suspend == (width == 0)
         if self.spec.parts:
@@ -100,13 +103,13 @@ class Managed:
     def written(self, width: int) -> bool:
         """True if this width is written in the Job, which may be suspended.
 
-        A Job whose width stays may have more completions: a pod that succeeds is followed by another.
+        A Job whose width is fixed may have more completions than pods: each pod that succeeds is followed by another.
         """
         job = self.job
         return job.width == width and (not self.spec.elastic or job.completions in (None, width))
 
     def attained(self, now: float) -> float:
-        """The service that the job has had until now, in card-seconds: that of its last record, and what ran since."""
+        """The service that the Job has had until `now`, in card-seconds: up to its last record, and since then."""
         record, job = self.record, self.job
         before = record.attained if record is not None else 0.0
         if job.suspend and record is not None:
@@ -116,13 +119,13 @@ class Managed:
         return before + width * self.spec.cards * max(0.0, until - since)
 
     def begun(self, now: float) -> float:
-        """The time when the running Job got the width that it has; somebody may have started it since its record."""
+        """The time when the running Job got its width: by its last record, or by somebody who started it later."""
         if self.record is None:
             return seconds(self.job.started, now)
         return max(self.record.asked, seconds(self.job.started, self.record.asked))
 
     def stopped(self, record: Resize, now: float) -> float:
-        """The time when the suspended Job of this record was stopped: by the record, or else by somebody since."""
+        """The time when the suspended Job with this record was stopped: by the record, or by somebody later."""
         if not record.width:
             return record.asked
         since = (seconds(condition.since, now) for condition in self.job.suspension)
@@ -130,9 +133,10 @@ class Managed:
 
     @property
     def unkept(self) -> bool:
-        """True if what decides the Job's turns later does not stand where only the engine can remove it.
+        """True if the record's past, which decides the Job's turns, must be written into the Job's status.
 
-        A start has nothing that the record before it does not have, but for when it was.
+        Only the engine can remove it there. The record of a start need not be kept: it adds only the time of the start
+        to the record before it.
         """
         record = self.record
         if record is None or not self.lives:
@@ -141,12 +145,12 @@ class Managed:
 
     @property
     def author_width(self) -> int:
-        """The width that the Job's author asked for, whatever it has now; 0 if it is not known."""
+        """The width that the Job's author asked for, whatever width it has now; 0 if it is not known."""
         return self.record.author_width if self.record is not None else self.job.width
 
     @property
     def admitted(self) -> int:
-        """The replicas that the engine lets run, by the last record; none of a width written by others since."""
+        """The number of replicas that the Job's `vgpu.io/resize` lets run; 0 if somebody has changed the width."""
         record = self.record
         if record is None or self.by_hand:
             return 0
@@ -154,9 +158,9 @@ class Managed:
 
     @property
     def as_written(self) -> bool:
-        """True if the engine started the running Job with the width that its author wrote, and it has that width.
+        """True if the engine started the running Job with its author's width, and the Job still has that width.
 
-        For a Job with widths that is the allowed width nearest to what was written.
+        For a Job with a list of widths, the author's width is the listed width nearest to the written one.
         """
         record, width = self.record, self.job.width
         if record is None or self.job.suspend or record.before or not record.applied:
@@ -165,21 +169,21 @@ class Managed:
 
     @property
     def index_ended(self) -> bool:
-        """True if an index that succeeded could run again in another width; the sub-tasks of a split do not."""
+        """True if an index has succeeded that would run again in another width; sub-tasks of a split would not."""
         return bool(self.job.succeeded or self.job.completed_indexes) and not self.spec.parts
 
     def may_have(self, width: int) -> bool:
-        """True if the Job may run with this width by its list of widths, or because no other one can be written."""
+        """True if the Job may run with this width: its list allows it, or the Job's width cannot be changed."""
         return self.spec.allows(width) or bool(self.rigid) or self.index_ended
 
     @property
     def created(self) -> int:
-        """The pods that the Job has now, by its status or by the watch of pods, whichever knows of more."""
+        """The number of pods that the Job has now: by its status or by the watch of pods, the larger of the two."""
         return max(self.job.active, sum(not pod.deleting for pod in self.pods))
 
     @property
     def lacks(self) -> bool:
-        """True if the Job has fewer pods than it is to run, and none that it waits for to end first."""
+        """True if the Job has fewer pods than it is to run, and none of its pods is still ending."""
         job = self.job
         if not self.lives or job.suspend or job.terminating or any(pod.deleting for pod in self.pods):
             return False
@@ -187,7 +191,7 @@ class Managed:
 
     @property
     def due(self) -> int:
-        """The pods that the Job runs now where nothing is in their way: its width, or the successes that it lacks."""
+        """The number of pods that the Job is to run now: its width, or the successes that it lacks if fewer."""
         job = self.job
         if job.suspend or not self.lives:
             return 0
@@ -195,19 +199,19 @@ class Managed:
 
     @property
     def refused(self) -> str:
-        """Why the API server refuses pods that the Job lacks; empty if it does not, or lacks none any more."""
+        """The reason why the API server refuses pods that the Job lacks; empty if none is refused or lacking."""
         return self.refusal if self.refusal and self.lacks else ""
 
     def stranded(self, now: float) -> int:
-        """The number of its pods that have waited for a node for `stranded_seconds`."""
+        """The number of pods that have waited for a node for `stranded_seconds`."""
         return sum(now >= time for time in self._placed_by(now))
 
     def unreplaced(self, now: float) -> int:
-        """The number of its pods that are to be replaced once they have ended, and have not for `stranded_seconds`."""
+        """The number of pods that should have ended for `stranded_seconds`, and are replaced only once they have."""
         return sum(now >= time for time in self._gone_by(now))
 
     def deadlines(self, now: float) -> Iterator[float]:
-        """The times by which its pods are to have a node or, if deleted, to be gone."""
+        """The times by which waiting pods must have a node, and deleted pods must be gone."""
         yield from self._placed_by(now)
         yield from self._gone_by(now)
 
@@ -224,43 +228,43 @@ class Managed:
 
     @property
     def waits_for_ends(self) -> bool:
-        """True if a pod is replaced only once it has ended, however long that takes."""
+        """True if the Job controller replaces a pod only once the pod has ended."""
         return self.job.replacement == "Failed"
 
     @property
     def paused_until(self) -> float:
-        """The time until which the Job neither starts nor grows, as its pods could not be created; 0 if they could."""
+        """The time until which the Job neither starts nor grows, because its pods were refused; 0 if they were not."""
         return paused_until(self.record) if self.record is not None else 0.0
 
     @property
     def by_hand(self) -> bool:
-        """True if the running Job has another width than its last record says: a user has set it since."""
+        """True if a user has changed the width of the running Job since its last record."""
         record = self.record
         if record is None or self.job.suspend:
             return False
         return record.width > 0 and not self.written(record.width)
 
     def spared(self, now: float) -> bool:
-        """True while the running Job is not made narrower, because its program did not answer when it was asked."""
+        """True while the running Job may not shrink, because its program left requests for checkpoints unanswered."""
         return self.record is not None and now < self.record.spared_until and not self.job.suspend
 
     def received_since(self, now: float) -> bool:
-        """True if it is known how many checkpoints the program of index 0 had saved shortly before `now`."""
+        """True if the program of index 0 reported its number of checkpoints within RECEIVED_SECONDS before `now`."""
         return self.received >= now - RECEIVED_SECONDS
 
     def leaving(self, width: int) -> Iterator[Pod]:
-        """The pods that a width of `width` has no place for: those of the highest indexes.
+        """The pods that have no place in a width of `width`: those of the highest indexes.
 
-        From a split all pods leave or none: its window slides over the indexes.
+        A split loses all of its pods or none: its window slides over the indexes.
         """
         if width and self.spec.parts:
             return iter(())
         return (pod for pod in self.pods if width == 0 or pod.index is None or pod.index >= width)
 
     def young(self, now: float) -> Sequence[Pod]:
-        """The sub-tasks of a running split that have just begun, the latest first.
+        """The sub-tasks of a running split that began less than YOUNG_SECONDS ago, the latest first.
 
-        The Job controller ends them in this order where the window becomes smaller.
+        The Job controller ends them in this order if the window becomes smaller.
         """
         if not self.spec.parts or self.job.suspend:
             return ()
@@ -269,11 +273,11 @@ class Managed:
 
 
 class ManagedJobs(Protocol):
-    """The Jobs that are planned together: all that are known, or those of a pool."""
+    """The Jobs that are planned together: all known Jobs, or those of a pool."""
 
     @property
     def changes(self) -> int:
-        """Grows with every change."""
+        """Counts the changes of these Jobs that a plan depends on."""
 
     def why_not_synced(self) -> str:
         """The kinds of objects that were not listed yet, as text; empty if all were."""
@@ -283,9 +287,9 @@ class ManagedJobs(Protocol):
 
 
 def planned(job: Job) -> Job:
-    """The part of a Job that a plan depends on in addition to its JobSpec and its record.
+    """The fields of a Job that a plan depends on in addition to its JobSpec and its record.
 
-    A tenant may write the rest, such as metadata, as often as the API server takes it.
+    A tenant may write other fields, such as metadata, as often as the API server accepts.
     """
     return Job(
         job.namespace, job.name, job.uid,
@@ -299,7 +303,7 @@ def planned(job: Job) -> Job:
 
 
 def paused_until(record: Resize) -> float:
-    """The time until which the Job of this record neither starts nor grows; 0 if its pods were not refused."""
+    """The time until which the Job of this record neither starts nor grows; 0 if none of its pods was refused."""
     if not record.refusal:
         return 0.0
     doubled = FIRST_PAUSE * 2.0 ** min(record.refusals - 1, 10)

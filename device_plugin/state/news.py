@@ -1,14 +1,13 @@
 """News of pods, nodes and Jobs, from watches, lists, reads and our own writes, in any order.
 
-The known state of a pod only moves forward (unbound, bound, ended, gone). Only an end may be taken back, by the watch
-alone. Nothing is decided here: the followers decide what a change means for waiting pods.
+The known state of a pod only moves forward: unbound, bound, ended, gone. Only the watch can take an end back. This
+module decides nothing: the followers decide how a change concerns waiting pods.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import TypeVar
 
-from device_plugin.core.batch import Job, QueuedJob
 from device_plugin.core.contract.cards import Inventory
 from device_plugin.core.errors import AnnotationError
 from device_plugin.core.ledger import Ledger
@@ -17,6 +16,7 @@ from device_plugin.state.accounts import Accounts
 from device_plugin.state.faults import Fault, Faults
 from device_plugin.state.pods import KnownPods, alike, concerns_us
 from device_plugin.state.promises import Promises
+from device_plugin.state.records import QueuedJob
 from device_plugin.state.reports import CardChanges
 
 # Objects of a list that are recorded at a time with the lock held: other threads wait for it a few milliseconds.
@@ -26,7 +26,7 @@ Lock = AbstractContextManager[object]
 
 
 class Listed:
-    """The kinds of objects that were listed; once all are, `begin` is called after each list."""
+    """The kinds of objects that were listed. Once all of them are, `begin` is called after each list."""
 
     KINDS = ("nodes", "pods", "jobs")
 
@@ -38,7 +38,7 @@ class Listed:
         return kind in self._done
 
     def add(self, kind: str) -> None:
-        """All objects of this kind were listed. The view's lock is held."""
+        """Note that all objects of this kind were listed. The view's lock is held."""
         self._done.add(kind)
         if not self.why_not():
             self._begin()
@@ -50,7 +50,7 @@ class Listed:
 
 
 class PodNews:
-    """Takes news of pods. Each call takes the lock."""
+    """Records pods. Each call takes the lock."""
 
     def __init__(
         self, lock: Lock, pods: KnownPods, accounts: Accounts, listed: Listed, resources: Collection[str],
@@ -64,7 +64,7 @@ class PodNews:
         self._clock = clock
 
     def see(self, pod: Pod, *, watched: bool = True) -> None:
-        """Take news of a pod, from the watch or from elsewhere."""
+        """Record a pod; `watched` is false if it comes from elsewhere than the watch."""
         with self._lock:
             if self._pods.misplaced(pod):
                 self._lose(pod.uid)
@@ -84,9 +84,9 @@ class PodNews:
                 follower.account(now, before, changed=changed)
 
     def known(self, pod: Pod) -> Pod:
-        """The pod as it is known here; a pod that the watch has not shown yet is recorded as `pod` shows it.
+        """The pod as it is known here; a pod that the watch has not shown yet is recorded as `pod`.
 
-        kube-scheduler may be ahead of our watch, and does not ask again before something changes.
+        kube-scheduler may be ahead of our watch, and does not ask for a pod again before something changes.
         """
         with self._lock:
             if self._pods.get(pod.uid) is None:
@@ -94,13 +94,13 @@ class PodNews:
             return self._pods.get(pod.uid) or pod
 
     def forget(self, pod: Pod) -> None:
-        """The watch shows that the pod is gone."""
+        """Remove a pod of which the watch shows that it is gone."""
         self.gone(pod.uid, ended=pod.ended)
 
     def gone(self, uid: str, *, ended: bool = False) -> None:
-        """Forget a pod whose object is gone, and free its slices.
+        """Remove the pod with this UID, which is gone, and free its slices.
 
-        If it was bound and was not seen to end, they stay held for 4 s, or as long as its agent reports them.
+        Slices of a bound pod that was not seen to end stay held for 4 s, or as long as the pod's agent reports them.
         """
         with self._lock:
             if not ended:
@@ -112,8 +112,8 @@ class PodNews:
                 self._accounts.free(uid)
 
     def sync(self, pods: Iterable[Pod]) -> None:
-        """Take a list of all pods from the watch; pods that it had shown before and does not list are gone."""
-        # In the order of their arrival: the newer count more for what is to be expected.
+        """Record a list of all pods from the watch; pods that the watch had shown, and does not list, are removed."""
+        # In the order of their arrival: newer requests weigh more in the model of requests.
         pods = sorted(pods, key=lambda pod: pod.created)
         listed = {pod.uid for pod in pods}
         take(self._lock, pods, self.see)
@@ -121,15 +121,16 @@ class PodNews:
         self._end_list(listed)
 
     def doubt(self) -> None:
-        """Let the next news of each pod count as it is: etcd was restored, and a list of all pods follows.
+        """Accept the next news of each pod as it is: etcd was restored, and a list of all pods follows.
 
-        News that comes from now on stays, whatever that list says: it may be read before a Binding of ours is done.
+        News between this call and the list counts more than the list, which may have been read before a Binding of
+        ours.
         """
         with self._lock:
             self._pods.doubt()
 
     def go_without(self) -> None:
-        """Work though pods cannot be read: none is known until a list shows them again, and none counts as gone."""
+        """Remove all pods, because pods cannot be read any more; a later list shows them again. None counts as gone."""
         take(self._lock, [pod.uid for pod in self._pods.all()], self._lose)
         self._end_list(())
 
@@ -144,7 +145,7 @@ class PodNews:
 
 
 class NodeNews:
-    """Takes news of nodes. Each call takes the lock."""
+    """Records nodes. Each call takes the lock."""
 
     def __init__(
         self, lock: Lock, ledger: Ledger, accounts: Accounts, faults: Faults, listed: Listed,
@@ -161,9 +162,9 @@ class NodeNews:
         self._versions: dict[str, int] = {}
 
     def see(self, node: Node) -> None:
-        """Take a node's inventory; an unusable one counts as none, and the grants on the node stay held.
+        """Record a node's inventory; an unusable one counts as none, and the grants on the node stay held.
 
-        News that is older than what is known changes nothing: the watch may be ahead of a list.
+        A version older than the known one changes nothing: the watch may be ahead of a list.
         """
         with self._lock:
             if node.version < self._versions.get(node.name, 0):
@@ -181,20 +182,20 @@ class NodeNews:
                 self._faults.put(node.name, Fault("inventory", node.name, fault))
             else:
                 self._faults.clear("inventory", node.name)
-            # Nothing need be known of the thousands of nodes without cards.
+            # Thousands of nodes without cards are not kept.
             self._accounts.set_inventory(node.name, taken, node.room)
 
     def apply_due(self, now: float) -> None:
-        """Apply the changes of cards that had to wait. The lock is held."""
+        """Apply the changes of cards whose waiting time is over. The lock is held."""
         for node in self._changes.due(now):
             self.see(node)
 
     def forget(self, node: Node) -> None:
-        """The watch shows that the node is gone."""
+        """Remove a node of which the watch shows that it is gone."""
         self.gone(node.name)
 
     def gone(self, name: str) -> None:
-        """The node object is gone; the grants of its pods stay held until the pods are gone."""
+        """Remove a node that is gone; the grants of its pods stay held until the pods are gone."""
         with self._lock:
             self._versions.pop(name, None)
             self._faults.clear("inventory", name)
@@ -202,7 +203,7 @@ class NodeNews:
             self._accounts.set_inventory(name, None)
 
     def sync(self, nodes: Iterable[Node]) -> None:
-        """Take a list of all nodes."""
+        """Record a list of all nodes; known nodes that are not listed are removed."""
         listed = {node.name: node for node in nodes}
         take(self._lock, [*listed.values()], self.see)
         with self._lock:
@@ -212,20 +213,20 @@ class NodeNews:
             self._listed.add("nodes")
 
     def doubt(self) -> None:
-        """Let the next news of each node count, whatever its version: etcd was restored, and a list follows."""
+        """Accept the next version of each node, whatever its number: etcd was restored, and a list follows."""
         with self._lock:
             self._versions = dict.fromkeys(self._versions, 0)
             self._changes = CardChanges()
 
     def inventory(self, node: str) -> Inventory | None:
-        """The node's inventory, if its agent publishes one."""
+        """The node's inventory; None if its agent publishes none."""
         with self._lock:
             known = self._ledger.node(node)
         return known.inventory if known is not None else None
 
 
 class JobNews:
-    """Takes news of Jobs with the queue label. Each call takes the lock."""
+    """Records Jobs with the queue label. Each call takes the lock."""
 
     def __init__(self, lock: Lock, promises: Promises, listed: Listed) -> None:
         self._lock = lock
@@ -233,17 +234,17 @@ class JobNews:
         self._listed = listed
 
     def see(self, job: QueuedJob) -> None:
-        """Take news of a Job."""
+        """Record a Job."""
         with self._lock:
             self._promises.see(job)
 
     def forget(self, job: QueuedJob) -> None:
-        """The Job is gone, or no longer has the label."""
+        """Remove a Job that is gone or no longer has the label."""
         with self._lock:
             self._promises.forget(job.uid)
 
     def sync(self, jobs: Iterable[QueuedJob]) -> None:
-        """Take a list of all Jobs."""
+        """Record a list of all Jobs; known Jobs that are not listed are removed."""
         listed = {job.uid: job for job in jobs}
         take(self._lock, [*listed.values()], self._promises.see)
         with self._lock:
@@ -253,27 +254,8 @@ class JobNews:
             self._listed.add("jobs")
 
 
-class FullJobNews:
-    """Takes news of Jobs as a process knows them that plans them."""
-
-    def __init__(self, news: JobNews) -> None:
-        self._news = news
-
-    def see(self, job: Job) -> None:
-        """Take news of a Job."""
-        self._news.see(job.queued)
-
-    def forget(self, job: Job) -> None:
-        """The Job is gone, or no longer has the label."""
-        self._news.forget(job.queued)
-
-    def sync(self, jobs: Iterable[Job]) -> None:
-        """Take a list of all Jobs."""
-        self._news.sync(job.queued for job in jobs)
-
-
 def take(lock: Lock, items: Sequence[Item], see: Callable[[Item], object]) -> None:
-    """Call `see` with each of the items, BATCH of them at a time: meanwhile other threads can have the lock."""
+    """Call `see` with each of the items, BATCH of them at a time, so that other threads get the lock in between."""
     for start in range(0, len(items), BATCH):
         with lock:
             for item in items[start : start + BATCH]:

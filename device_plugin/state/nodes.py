@@ -1,4 +1,4 @@
-"""The nodes with cards, as the constraints of pods see them, from watch events and lists."""
+"""The nodes with cards, to be matched with the constraints of pods, from watch events and lists."""
 
 import threading
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from device_plugin.core.pods import Node
 
 
 class KnownNodes:
-    """Safe from any thread. Nodes without an inventory are not kept: no replica with cards can go there."""
+    """Holds the nodes that have an inventory; pods with cards cannot run on others. Any thread may call it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -16,7 +16,7 @@ class KnownNodes:
         self._index: NodeIndex | None = None
 
     def see(self, node: Node) -> None:
-        """Take news of a node, most of which is a heartbeat."""
+        """Record a node; most versions of a node change only its heartbeat."""
         if not node.inventory:
             self.gone(node.name)
             return
@@ -27,17 +27,17 @@ class KnownNodes:
                 self._index = None
 
     def forget(self, node: Node) -> None:
-        """The watch shows that the node is gone."""
+        """Remove a node of which the watch shows that it is gone."""
         self.gone(node.name)
 
     def gone(self, name: str) -> None:
-        """The node is gone, or shows no cards any more."""
+        """Remove a node that is gone, or that shows no cards any more."""
         with self._lock:
             if self._nodes.pop(name, None) is not None:
                 self._index = None
 
     def sync(self, nodes: Iterable[Node]) -> None:
-        """Take a list of all nodes."""
+        """Record a list of all nodes; known nodes that are not listed are removed."""
         listed = set()
         for node in nodes:
             listed.add(node.name)
@@ -46,7 +46,7 @@ class KnownNodes:
             self.gone(name)
 
     def index(self) -> NodeIndex:
-        """The nodes as they are now; the same object as long as nothing has changed."""
+        """The nodes as they are now; the same object until something changes."""
         with self._lock:
             if self._index is None:
                 self._index = NodeIndex(self._nodes.values())

@@ -2,7 +2,7 @@
 
 from collections import OrderedDict, defaultdict
 from collections.abc import Collection
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from operator import attrgetter
 
 from device_plugin.core.contract import annotations
@@ -18,7 +18,7 @@ GONE_REMEMBERED = 10_000
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """The request of a pod, and the view of the pod that it was read from."""
+    """The request of a pod, and the version of the pod from which the request was read."""
 
     pod: Pod
     request: PodRequest
@@ -26,9 +26,9 @@ class _Asked:
 
 @dataclass(slots=True)
 class Known:
-    """A pod, whether the watch has shown it, and when there was news of it; its request while it is unbound.
+    """A pod, the time of the last news of it, and its request while it is unbound; `watched` if the watch has shown it.
 
-    It is `doubted` after a restored etcd, until there is news of it.
+    The pod is `doubted` after etcd was restored, until there is news of it.
     """
 
     pod: Pod
@@ -40,7 +40,7 @@ class Known:
 
 _accounted = attrgetter(
     *(
-        {field.name for field in fields(Pod)}
+        set(Pod.__struct_fields__)
         - {"phase", "bound", "deleting", "ends", "nominated", "refused", "obstacles"}
     )
 )
@@ -55,9 +55,9 @@ def concerns_us(pod: Pod, resources: Collection[str]) -> bool:
 
 
 def later(known: Pod, news: Pod, *, watched: bool) -> Pod:
-    """The later of two views of one pod: a binding is never taken back, so old news cannot free a slice.
+    """The later of two versions of one pod: a binding is never taken back, so old news cannot free a slice.
 
-    An end is taken back only by the watch, whose news is in order: its kubelet rewrites an end that somebody forged.
+    Only the watch, whose news is in order, takes an end back: the kubelet rewrites an end that somebody forged.
     """
     if (known.node and not news.node) or (known.ended and not (news.ended or watched)):
         return known
@@ -65,23 +65,23 @@ def later(known: Pod, news: Pod, *, watched: bool) -> Pod:
 
 
 def alike(one: Pod, other: Pod) -> bool:
-    """True if the difference of two views of one pod, such as that it runs now, concerns no slices and no waiting."""
+    """True if two versions of one pod are equal in all that concerns slices and waiting."""
     left = not other.node and _waited(one) != _waited(other)
     return one.ended == other.ended and not left and _accounted(one) == _accounted(other)
 
 
 def _ask_alike(one: Pod, other: Pod) -> bool:
-    """True if two views of one pod have equal requests."""
+    """True if two versions of one pod have equal requests."""
     return one is other or _asking(one) == _asking(other)
 
 
 def taken_back(before: Pod | None, now: Pod, reserved: Reservation) -> bool:
-    """True if kube-scheduler has taken an unbound pod back since its slices were reserved: it was preempted or refused.
+    """True if kube-scheduler has refused or preempted an unbound pod since its slices were reserved.
 
-    It names the node of a pod that waits before its binding, for a volume for instance, and withdraws that name when
-    the pod is preempted or what it waits for failed (1.35 and later). Otherwise the pod shows a refusal that it did not
-    show when it was asked for. This does not count for a gang's pods: their refusal may predate the reservation that
-    the gang's last pod made for all.
+    kube-scheduler nominates the node of a pod that waits before its binding, for a volume for instance. It withdraws
+    the nomination if the pod is preempted, or if that wait fails (Kubernetes 1.35 and later). Without a nomination, a
+    refusal on the pod counts if the pod did not show it when the slices were reserved. A refusal of a gang's pod does
+    not count: it may be older than the reservation that the gang's last pod made for all.
     """
     node = reserved.grant.node
     if before is not None and before.nominated == node != now.nominated:
@@ -91,10 +91,10 @@ def taken_back(before: Pod | None, now: Pod, reserved: Reservation) -> bool:
 
 
 def sound_grant(pod: Pod, reserved: Reservation | None) -> Grant | None:
-    """The grant of a bound pod, or None if it has none. Raises AnnotationError if it is not this pod's.
+    """The grant of a bound pod; None if it has none. Raises AnnotationError if the grant belongs to another pod.
 
-    The present inventory makes no difference: a card may shrink, or be away, and granted slices stay held. A grant that
-    is written as we reserved it need not be read again.
+    The present inventory is not compared: a card may shrink or be away, and granted slices stay held. A grant equal to
+    our reservation is not decoded again.
     """
     ours = reserved.grant if reserved is not None else None
     if ours is not None and ours.node == pod.node and ours.encode() == pod.annotation(annotations.GRANT):
@@ -103,7 +103,7 @@ def sound_grant(pod: Pod, reserved: Reservation | None) -> Grant | None:
 
 
 class KnownPods:
-    """The pods that ask for slices or hold some, by uid: as they were last heard of, where they are, which are gone.
+    """Holds the pods that ask for slices or hold some, by UID, and the UIDs of pods that are gone.
 
     Callers hold the view's lock, unless a method says otherwise.
     """
@@ -120,14 +120,14 @@ class KnownPods:
         return known.pod if known else None
 
     def all(self) -> list[Pod]:
-        """All of them, with ended pods that still exist. It needs no lock."""
+        """All pods that exist, ended pods included. It needs no lock."""
         # A list of values is made in one step of the interpreter, whatever other threads do.
         return [known.pod for known in list(self._known.values())]
 
     def request_of(self, pod: Pod) -> PodRequest | None:
         """The pod's request; None if it asks for no slice. Raises RequestError. It needs no lock.
 
-        kube-scheduler shows a pod again with each question, and it is read once: when it is seen.
+        kube-scheduler shows a pod with each question; the request of a known pod was read when the pod was recorded.
         """
         known = self._known.get(pod.uid)
         # It may be another in the next moment.
@@ -137,11 +137,11 @@ class KnownPods:
         return pod_request(pod, self._prefixes)
 
     def is_gone(self, uid: str) -> bool:
-        """True if the pod existed and was seen to be gone. It needs no lock."""
+        """True if the pod existed and is gone. It needs no lock."""
         return uid in self._gone
 
     def unconfirmed(self, before: float) -> list[Pod]:
-        """Pods that the watch has not shown, without news since `before`, which may be gone. It needs no lock."""
+        """The pods that the watch has not shown, and of which there is no news since `before`. It needs no lock."""
         known = list(self._known.values())
         return [each.pod for each in known if not each.watched and each.since <= before]
 
@@ -151,18 +151,18 @@ class KnownPods:
         return [uid for uid in watched if uid not in listed]
 
     def doubt(self) -> None:
-        """Take the next news of each pod as it is, even if it takes a binding or an end back: etcd was restored."""
+        """Accept the next news of each pod as it is, even if it takes a binding or an end back: etcd was restored."""
         for known in self._known.values():
             known.doubted = True
         self._gone.clear()
 
     def misplaced(self, pod: Pod) -> bool:
-        """True if the pod is known as bound elsewhere, and that is doubted."""
+        """True if the pod is known as bound to another node, and is doubted."""
         known = self._known.get(pod.uid)
         return known is not None and known.doubted and known.pod.node not in ("", pod.node)
 
     def see(self, pod: Pod, now: float, *, watched: bool) -> Pod:
-        """Take news of a pod; returns the pod as it is known now. Old news changes nothing."""
+        """Record a pod; returns the pod as it is known now. Old news changes nothing."""
         known = self._known.get(pod.uid)
         if known is None:
             known = self._known[pod.uid] = Known(pod, watched, now)
@@ -188,18 +188,18 @@ class KnownPods:
         return _Asked(pod, request) if request is not None else None
 
     def remove(self, uid: str) -> None:
-        """The pod is not known any more; it may exist, and be seen again."""
+        """Remove a pod that cannot be read any more; it may exist, and may be recorded again."""
         known = self._known.pop(uid, None)
         if known is not None:
             self._on_node[known.pod.node].discard(uid)
 
     def forget(self, uid: str) -> None:
-        """The pod is gone, whether it was known or only expected."""
+        """Remove a pod that is gone, and remember its UID even if the pod was not known."""
         self.remove(uid)
         self._gone[uid] = None
         if len(self._gone) > GONE_REMEMBERED:
             self._gone.popitem(last=False)
 
     def on(self, node: str) -> list[Pod]:
-        """Bound pods on a node that have not ended."""
+        """The pods bound to a node that have not ended."""
         return [self._known[uid].pod for uid in self._on_node.get(node, ())]

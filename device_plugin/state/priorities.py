@@ -1,36 +1,36 @@
-"""The cluster's PriorityClasses: a Job that waits has no pods yet whose priority could be read."""
+"""The cluster's PriorityClasses, by which the priority of a Job is read; a waiting Job has no pods to show it."""
 
 from collections.abc import Callable, Iterable, Mapping
 
 from device_plugin.core.jobs.spec import NamedPriorityClass, PriorityClass
 
-# Under this name stands the class of pods that name none.
+# The name of the class of pods that name none.
 DEFAULT = ""
 
 
 class Priorities:
-    """The PriorityClasses by name. `changed` is called after each change; one thread changes them."""
+    """Holds the PriorityClasses by name. `changed` is called after each change; one thread changes them."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
         self._classes: dict[str, NamedPriorityClass] = {}
         self.listed = False
         self.by_name: Mapping[str, PriorityClass] = {}
-        """The classes as a job is read with them; replaced with every change."""
+        """The classes by name; a new mapping after each change. The default class has an empty name."""
 
     def sync(self, classes: Iterable[NamedPriorityClass]) -> None:
-        """Take a list of all classes."""
+        """Record a list of all classes."""
         self._classes = {each.name: each for each in classes}
         self._renew()
         self.listed = True
 
     def see(self, found: NamedPriorityClass) -> None:
-        """Take news of a class."""
+        """Record a class."""
         self._classes[found.name] = found
         self._renew()
 
     def forget(self, found: NamedPriorityClass) -> None:
-        """The class is gone; pods that exist keep its value."""
+        """Remove a class; existing pods keep its value."""
         if self._classes.pop(found.name, None) is not None:
             self._renew()
 

@@ -1,6 +1,6 @@
-"""Slices that are promised to jobs: the pods that are about to leave them, and the holdings of those that are free.
+"""Slices that are promised to jobs: the leaving pods that still hold some, and the holdings of the free ones.
 
-Callers hold the view's lock. Without any promise each call costs one look at an empty dict.
+Callers hold the view's lock. Without any promise each call reads one empty dict.
 """
 
 from collections import defaultdict
@@ -21,10 +21,10 @@ _CONTAINER = "promise"
 
 @dataclass(frozen=True, slots=True)
 class PromiseStatus:
-    """A promise as people see it: slices of one node that are promised to `beneficiary`, until in `seconds`.
+    """A promise as people see it: slices of one node promised to `beneficiary`; the promise ends in `seconds`.
 
-    `leaving` are the pods, by namespace and name, that still hold some of what is promised; `kept` is what is held for
-    the beneficiary already.
+    `leaving` are the pods, by namespace and name, that still hold promised slices; `kept` are the slices that are
+    already held for the beneficiary.
     """
 
     beneficiary: str
@@ -36,7 +36,10 @@ class PromiseStatus:
 
 @dataclass(slots=True)
 class LeavingPod:
-    """A pod whose slices are promised, and whether they are free of the pod and of its containers."""
+    """A leaving pod, of the Job with the UID `giver`, and its promised slices.
+
+    The slices are `freed` once neither the pod nor one of its containers holds them.
+    """
 
     giver: str
     beneficiary: str
@@ -48,9 +51,9 @@ class LeavingPod:
 
 @dataclass(slots=True)
 class _Promise:
-    """The promise to one beneficiary on one node: the leaving pods by UID.
+    """The promise to one beneficiary on one node: the UIDs of the leaving pods.
 
-    `before` are the pods of the beneficiary that held slices there already.
+    `before` holds the UIDs of the beneficiary's pods that already had slices there: those are no part of the promise.
     """
 
     before: frozenset[str]
@@ -58,10 +61,10 @@ class _Promise:
 
 
 class PromisedSlices:
-    """The promised slices by the pod that leaves them, by beneficiary and by node.
+    """Holds the promised slices by leaving pod, by beneficiary and by node.
 
-    `beneficiary_of` names the beneficiary that a pod belongs to; `ended` is called with each of which the last promise
-    has ended; `clock` is that of the view.
+    `beneficiary_of` returns the beneficiary that a pod belongs to; `ended` is called with a beneficiary when its last
+    promise has ended; `clock` is that of the view.
     """
 
     def __init__(
@@ -75,7 +78,7 @@ class PromisedSlices:
         self._ended = ended
         self._clock = clock
         self.leaving: dict[str, LeavingPod] = {}
-        """The pods whose slices are promised, by UID; `add` and `drop` change it."""
+        """The leaving pods by UID; `add` and `drop` change it."""
         # By beneficiary, then by node.
         self._promises: dict[str, dict[str, _Promise]] = {}
         self._on_node: dict[str, set[str]] = {}
@@ -91,9 +94,10 @@ class PromisedSlices:
     # Changes
 
     def add(self, uid: str, leaving: LeavingPod, before: Callable[[], frozenset[str]]) -> None:
-        """The pod's slices are promised from now on; `before` is called for the first promise of its kind on a node.
+        """Promise the slices of the pod `uid`.
 
-        It returns the UIDs of the beneficiary's pods that held slices there already.
+        `before` returns the UIDs of the beneficiary's pods that already have slices on the node; it is called for the
+        first promise to that beneficiary on that node.
         """
         self.leaving[uid] = leaving
         on = self._promises.setdefault(leaving.beneficiary, {})
@@ -103,12 +107,12 @@ class PromisedSlices:
         on[leaving.node].leaving.add(uid)
 
     def drop(self, uid: str) -> None:
-        """The pod's slices are promised no longer. The promise that they were part of is ended by `hold`."""
+        """Remove a leaving pod; a later call of `hold` ends the promise if no pod leaves for it any more."""
         leaving = self.leaving.pop(uid)
         self._promises[leaving.beneficiary][leaving.node].leaving.discard(uid)
 
     def hold(self, beneficiary: str, node: str) -> None:
-        """Hold what is left of a promise, and end it if nobody is leaving for it and nothing was freed."""
+        """Hold the free slices of a promise that its beneficiary has not taken; end it if no pod leaves for it."""
         on = self._promises.get(beneficiary, {})
         promise = on.get(node)
         if promise is None or beneficiary == self._opened:
@@ -129,13 +133,13 @@ class PromisedSlices:
                 self._ended(beneficiary)
 
     def hold_on(self, node: str) -> None:
-        """Hold what is left of each promise on the node."""
+        """Hold the free slices of each promise on the node."""
         for beneficiary in tuple(self._on_node.get(node, ())):
             self.hold(beneficiary, node)
 
     @contextmanager
     def open(self, beneficiary: str) -> Iterator[None]:
-        """A block in which what is kept for the beneficiary is free; then what is left of it is held again."""
+        """A context in which slices kept for the beneficiary are free; afterwards the remaining ones are held again."""
         ledger = self._ledger
         counts = ledger.gained, ledger.freed
         self.release(beneficiary, ledger)
@@ -150,9 +154,9 @@ class PromisedSlices:
                 self.hold(beneficiary, node)
 
     def release(self, beneficiary: str, ledger: Ledger) -> Sequence[Holding]:
-        """Release what is kept for the beneficiary, on this ledger or a copy; returns what was held.
+        """Release the slices kept for the beneficiary, on this ledger or a fork; returns their holdings.
 
-        The caller holds the rest again, or rolls it back.
+        The caller holds remaining slices again, or rolls the ledger back.
         """
         holders = (PromiseHolder(node, beneficiary) for node in self._promises.get(beneficiary, ()))
         released = [held for holder in holders if (held := ledger.holding(holder)) is not None]
@@ -167,11 +171,11 @@ class PromisedSlices:
         return [uid for promise in self._promises[beneficiary].values() for uid in promise.leaving]
 
     def is_free(self, node: str, uid: str) -> bool:
-        """True if neither the pod nor a container that outlives it holds its slices."""
+        """True if neither the pod nor a container that outlives it holds the pod's slices."""
         return self._ledger.grant(uid) is None and self._reports.reported(node, uid) is None
 
     def holders(self, beneficiary: str, node: str) -> Mapping[str, Sequence[Slice]]:
-        """The slices on a node of the beneficiary's pods, by UID."""
+        """The slices of the beneficiary's pods on a node, by UID."""
         state = self._ledger.node(node)
         found: dict[str, Sequence[Slice]] = {}
         for holder, holding in state.holdings.items() if state is not None else ():
@@ -183,12 +187,12 @@ class PromisedSlices:
     # For people
 
     def notes(self, nodes: Container[str]) -> Mapping[str, str]:
-        """A text that names the job, by node, for each of `nodes` with slices kept for a job."""
+        """A text for each of `nodes` with slices kept for a job; it names the jobs."""
         held = ((node, self._kept_on(node)) for node in self._on_node if node in nodes)
         return {node: f"slices there are kept for {_few(names)}" for node, names in held if names}
 
     def summary(self) -> Sequence[str]:
-        """A text for the first MOST_NAMED beneficiaries for which slices are kept now."""
+        """A text for each of the first MOST_NAMED beneficiaries for which slices are kept."""
         names = sorted({name for node in self._on_node for name in self._kept_on(node)})
         return [f"slices are kept for {name}" for name in names[:MOST_NAMED]]
 
@@ -201,7 +205,7 @@ class PromisedSlices:
         ]
 
     def cards(self) -> Mapping[str, int]:
-        """The number of cards with promised slices: `leaving` while pods still hold them, `kept` afterwards."""
+        """The number of cards with promised slices: `leaving` while pods hold them, `kept` once they are free."""
         leaving = {(pod.node, s.card) for pod in self.leaving.values() if not pod.freed for s in pod.slices}
         held = (
             self._ledger.grant(PromiseHolder(node, name))
@@ -243,7 +247,7 @@ class PromisedSlices:
         return kept(freed, taken, cards)
 
     def _without(self, holder: PromiseHolder, card: CardState) -> CardState:
-        """The state of a card if `holder` held nothing of it."""
+        """The state of a card without the holding of `holder`."""
         held = self._ledger.holders(holder.node, card.card.uuid)
         if holder not in held:
             return card

@@ -1,11 +1,12 @@
 """Promises: slices that are being freed for one job, and that no other pod gets (the Job annotation `vgpu.io/resize`).
 
-A record names pods of its own Job that are about to leave, and the job that they leave for. While such a pod holds its
-slices, nothing changes. When they are free, they are held without a pod, for the beneficiary: the job, or its group.
-Decisions for pods of the beneficiary do not see that holding, and what they take is taken from it.
+A record names leaving pods of its own Job, the giver, and the beneficiary: the job, or its group, that gets their
+slices. While a leaving pod holds its slices, nothing changes. Once the slices are free, the ledger holds them for the
+beneficiary, without a pod. A decision for a pod of the beneficiary does not see that holding, which shrinks by the
+slices that the pod takes.
 
 Admission lets only the job engine write records, whether the engine is installed or not. A promise holds no more than
-pods of its own Job have held, and nothing that somebody else holds. Only when this process starts may pods that a
+pods of its own Job have held, and nothing that somebody else holds. Only when this process starts can pods that a
 record names be gone already: then the record is believed, as a grant is, for slices that nobody holds.
 """
 
@@ -15,7 +16,6 @@ from dataclasses import dataclass
 from functools import partial
 from math import inf
 
-from device_plugin.core.batch import QueuedJob
 from device_plugin.core.contract.grants import Grant
 from device_plugin.core.errors import AnnotationError
 from device_plugin.core.ledger import Ledger
@@ -23,7 +23,7 @@ from device_plugin.core.pods import Pod
 from device_plugin.state.faults import Faults
 from device_plugin.state.pods import KnownPods
 from device_plugin.state.promised import LeavingPod, PromisedSlices
-from device_plugin.state.records import Giver, ResizeRecords
+from device_plugin.state.records import JobRecord, JobRecords, QueuedJob
 from device_plugin.state.reports import Reports
 
 # Most pods whose slices are promised at a time.
@@ -35,9 +35,10 @@ MOST_READ = 128 * MOST_LEAVING
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """The UIDs of pods that still hold what they leave: for the job of one pod, and for others that have it before it.
+    """The leaving pods that still hold their slices, from the view of one pod that asks for slices.
 
-    `jobs` are those of Jobs of which such pods leave now.
+    `for_it` holds the UIDs of pods that leave for the asking pod's job, `for_others` of pods that leave for another job
+    and that the asking pod must not count on. `jobs` holds the UIDs of Jobs that already have the smaller width.
     """
 
     for_it: set[str]
@@ -46,7 +47,7 @@ class Leaving:
 
 
 class Promises:
-    """All promises. Callers hold the view's lock. Without any promise each call costs one look at an empty dict.
+    """All promises. Callers hold the view's lock. Without any promise each call reads one empty dict.
 
     `clock` is that of the view, `wall` returns the seconds since 1970.
     """
@@ -57,44 +58,44 @@ class Promises:
     ) -> None:  # fmt: skip
         self._ledger = ledger
         self._pods = pods
-        self._records = ResizeRecords(faults, clock, wall)
-        # By beneficiary: its pods that are bound and have not ended, and since when; empty where that is not known yet.
+        self._records = JobRecords(faults, clock, wall)
+        # By beneficiary, then by UID: the times at which its running pods were bound; empty where not known yet.
         self._bound: dict[str, dict[str, str]] = {}
         self.slices = PromisedSlices(ledger, pods, reports, self._records.beneficiary_of, self._end, clock)
-        # Pods of which nothing is promised any more, because they were evicted for others.
+        # The UIDs of pods that were evicted for other jobs: their slices are promised no longer.
         self._withdrawn = set[str]()
         self._begun = False
         self.first_end = inf
-        """No promise ends by time before this."""
+        """The earliest time at which a promise can end, on the view's clock."""
 
     # Jobs
 
     def see(self, job: QueuedJob) -> None:
-        """Take news of a Job that has the queue label."""
+        """Record a Job that has the queue label, and put the records that it changes into force."""
         self._follow(self._records.see(job))
 
     def forget(self, uid: str) -> None:
-        """The Job is gone, or has left its queue: what it promised ends, and what was promised to it."""
+        """Remove a Job that is gone or has left its queue; promises by it and to it end."""
         self._follow(self._records.forget(uid))
 
     def jobs(self) -> Set[str]:
         """The UIDs of all Jobs with the queue label."""
-        return {giver.job.uid for giver in self._records.all()}
+        return {record.uid for record in self._records.all()}
 
     def begin(self) -> None:
-        """Put the records into force: all pods, nodes and Jobs were listed for the first time."""
+        """Put all records into force; called once all pods, nodes and Jobs were listed. Later calls do nothing."""
         if not self._begun:
             self._begun = True
             self._apply(self._records.all(), believed=True)
 
-    def _follow(self, changed: Iterable[Giver]) -> None:
+    def _follow(self, changed: Iterable[JobRecord]) -> None:
         if self._begun:
             self._apply(changed)
 
     # Changes of pods and nodes
 
     def changed(self, node: str, uid: str = "") -> None:
-        """The holding of the pod changed, or the cards of the node did."""
+        """Update the promises on the node after a change of its cards, or of the holding of the pod `uid`."""
         if not self.slices.leaving:
             return
         leaving = self.slices.leaving.get(uid)
@@ -104,51 +105,51 @@ class Promises:
         self.slices.hold_on(node)
 
     def expire(self, now: float) -> None:
-        """End the promises whose time is over."""
+        """End the promises whose records have ended by `now`."""
         self._reapply({leaving.giver for leaving in self.slices.leaving.values() if leaving.until <= now})
         self.first_end = min((leaving.until for leaving in self.slices.leaving.values()), default=inf)
 
     # Decisions
 
     def of(self, pod: Pod) -> str:
-        """The name of the beneficiary that the pod belongs to; empty if nothing is promised to its job."""
+        """The name of the pod's job as a beneficiary; empty if no slices are promised to that job."""
         if not self.slices:
             return ""
         name = self._records.beneficiary_of(pod)
         return name if name in self.slices else ""
 
     def opened_for(self, pod: Pod) -> AbstractContextManager[None]:
-        """A block in which what is kept for the pod's job is free; nothing changes if nothing is promised to it."""
+        """A context in which slices kept for the pod's job are free; it changes nothing if there are none."""
         beneficiary = self.of(pod)
         return self.slices.open(beneficiary) if beneficiary else nullcontext()
 
     def shrinking(self) -> Set[str]:
-        """The UIDs of Jobs whose pods are about to leave, now or later, whoever gets the freed slices."""
+        """The UIDs of Jobs with leaving pods, and of Jobs whose shrink is recorded and not yet carried out."""
         givers = {leaving.giver for leaving in self.slices.leaving.values() if not leaving.freed}
         return givers | self._records.shrinking()
 
     def leaving(self, pod: Pod) -> Leaving:
-        """The pods that still hold what they leave for a job: for that of `pod`, and for others.
+        """The leaving pods that still hold their slices, from the view of `pod`, which asks for slices.
 
-        Until its Job has the smaller width, which may take it an hour, what a pod leaves for a job of lower priority is
-        as free for `pod` as what any pod of its priority holds.
+        A pod that leaves for a job of lower priority than `pod` may be preempted like any other pod until its Job has
+        the smaller width, which may take an hour.
         """
         found, own = Leaving(set(), set(), set()), self.of(pod)
         for uid, leaving in self.slices.leaving.items():
             if leaving.freed:
                 continue
-            giver = self._records.get(leaving.giver)
-            record = giver.record if giver is not None else None
-            if record is None or record.applied:
+            record = self._records.get(leaving.giver)
+            resize = record.resize if record is not None else None
+            if resize is None or resize.applied:
                 found.jobs.add(leaving.giver)
             if leaving.beneficiary == own:
                 found.for_it.add(uid)
-            elif record is None or record.applied or record.priority >= pod.priority:
+            elif resize is None or resize.applied or resize.priority >= pod.priority:
                 found.for_others.add(uid)
         return found
 
     def withdraw(self, uid: str, pod: Pod) -> None:
-        """The pod of this UID is evicted for `pod`: what it was to leave for another job is promised no longer."""
+        """End the promise of the pod `uid` to another job than that of `pod`: the pod `uid` is evicted for `pod`."""
         leaving = self.slices.leaving.get(uid)
         if leaving is None or leaving.beneficiary == self.of(pod):
             return
@@ -157,73 +158,78 @@ class Promises:
 
     # Records
 
-    def _apply(self, givers: Iterable[Giver], *, believed: bool = False) -> None:
-        """Put the records of these Jobs into force as they are now, or what is left of them."""
+    def _apply(self, records: Iterable[JobRecord], *, believed: bool = False) -> None:
+        """Put these records into force; if `believed`, also for leaving pods that are gone or have ended."""
         touched: dict[tuple[str, str], None] = {}
         read = 0
-        for giver in givers:
-            beneficiary, grants = self._in_force(giver), tuple[Grant, ...]()
-            if beneficiary and (giver.leaving or read < MOST_READ):
-                named = self._records.grants(giver)
+        for record in records:
+            beneficiary, grants = self._in_force(record), tuple[Grant, ...]()
+            if beneficiary and (record.leaving or read < MOST_READ):
+                named = self._records.grants(record)
                 grants = tuple(grant for grant in named if grant.pod not in self._withdrawn)
-                read += len(giver.text)
-            touched |= self._named(giver, beneficiary, grants, believed=believed)
+                read += len(record.text)
+            touched |= self._named(record, beneficiary, grants, believed=believed)
         for name, node in touched:
             self.slices.hold(name, node)
 
     def _named(
-        self, giver: Giver, beneficiary: str, grants: Sequence[Grant], *, believed: bool
+        self, record: JobRecord, beneficiary: str, grants: Sequence[Grant], *, believed: bool
     ) -> Mapping[tuple[str, str], None]:
-        """Take over which pods leave for whom; returns the beneficiaries and nodes whose promises that changes."""
-        # In this order: what one promise gives up another may get.
+        """Record the pods of these grants as leaving; returns the beneficiaries and nodes of the changed promises."""
+        # In this order: slices that one promise gives up may go to another one.
         touched = dict.fromkeys(
-            (self.slices.leaving[uid].beneficiary, self.slices.leaving[uid].node) for uid in giver.leaving
+            (self.slices.leaving[uid].beneficiary, self.slices.leaving[uid].node) for uid in record.leaving
         )
-        for uid in giver.leaving - {grant.pod for grant in grants}:
+        for uid in record.leaving - {grant.pod for grant in grants}:
             self.slices.drop(uid)
-            giver.leaving.discard(uid)
+            record.leaving.discard(uid)
         others = []
         for grant in grants:
             leaving = self.slices.leaving.get(grant.pod)
-            if leaving is not None and leaving.giver == giver.job.uid:
+            if leaving is not None and leaving.giver == record.uid:
                 self.slices.drop(grant.pod)
-                leaving.beneficiary, leaving.until = beneficiary, giver.until
-            elif self._of_another_job(giver, grant.pod):
+                leaving.beneficiary, leaving.until = beneficiary, record.until
+            elif self._of_another_job(record, grant.pod):
                 others.append(grant.pod)
             else:
-                leaving = self._taken(giver, grant, beneficiary, believed=believed)
+                leaving = self._taken(record, grant, beneficiary, believed=believed)
             if leaving is not None and grant.pod not in others:
-                self._add(grant.pod, leaving, self._records.asked(giver) if believed else "")
-                giver.leaving.add(grant.pod)
+                self._add(grant.pod, leaving, self._records.asked(record) if believed else "")
+                record.leaving.add(grant.pod)
                 touched[beneficiary, leaving.node] = None
         if others:
             self._records.fault(
-                giver, f"resize: pod {others[0]} is not of this Job: what it holds is not promised"
+                record, f"resize: pod {others[0]} is not of this Job: what it holds is not promised"
             )
         return touched
 
     def _reapply(self, uids: Iterable[str]) -> None:
-        self._apply([giver for giver in map(self._records.get, uids) if giver is not None])
+        self._apply([record for record in map(self._records.get, uids) if record is not None])
 
-    def _in_force(self, giver: Giver) -> str:
-        """The beneficiary of the record, until enough of its pods were bound after it was written; else empty."""
-        name, record = self._records.taker(giver), giver.record
-        if not name or record is None or self._records.get(giver.job.uid) is not giver:
+    def _in_force(self, record: JobRecord) -> str:
+        """The name of the record's beneficiary; empty once enough of its pods were bound after the record."""
+        name, resize = self._records.taker(record), record.resize
+        if not name or resize is None or self._records.get(record.uid) is not record:
             return ""
-        if not record.replicas:
+        if not resize.replicas:
             return name
-        # Pods of a group that ran before are not those that it is written for.
-        asked = self._records.asked(giver)
+        # Pods of a group that ran before the record was written do not count.
+        asked = self._records.asked(record)
         bound = sum(not time or time > asked for time in self._bound_of(name).values())
-        return "" if bound >= record.replicas else name
+        return "" if bound >= resize.replicas else name
 
-    def _of_another_job(self, giver: Giver, uid: str) -> bool:
-        """True if the pod is known and of another Job, or of none."""
+    def _of_another_job(self, record: JobRecord, uid: str) -> bool:
+        """True if the pod is known and does not belong to the record's Job."""
         pod = self._pods.get(uid)
-        return uid in self.slices.leaving or (pod is not None and self._records.job_of(pod) is not giver.job)
+        return uid in self.slices.leaving or (pod is not None and self._records.of(pod) is not record)
 
-    def _taken(self, giver: Giver, grant: Grant, beneficiary: str, *, believed: bool) -> LeavingPod | None:
-        """The slices of a pod of the Job, as they are known here; None if it holds none."""
+    def _taken(
+        self, record: JobRecord, grant: Grant, beneficiary: str, *, believed: bool
+    ) -> LeavingPod | None:
+        """The leaving pod of a grant, with the slices that it is known to hold; None if it holds none.
+
+        If `believed`, the grant itself counts for a pod that is not known.
+        """
         uid, pod = grant.pod, self._pods.get(grant.pod)
         if len(self.slices.leaving) >= MOST_LEAVING:
             return None
@@ -235,27 +241,28 @@ class Promises:
         if held is None:
             return None
         freed = self.slices.is_free(held.node, uid)
-        return LeavingPod(giver.job.uid, beneficiary, held.node, tuple(held.slices()), giver.until, freed)
+        return LeavingPod(record.uid, beneficiary, held.node, tuple(held.slices()), record.until, freed)
 
     def _add(self, uid: str, leaving: LeavingPod, asked: str) -> None:
-        """The pod's slices are promised from now on, or since the time `asked`."""
+        """Promise the slices of the pod `uid`; `asked` is the time of the record if that is believed, else empty."""
         self.first_end = min(self.first_end, leaving.until)
         if leaving.beneficiary not in self._bound:
             self._bound[leaving.beneficiary] = self._bound_of(leaving.beneficiary)
         self.slices.add(uid, leaving, partial(self._before, leaving, asked))
 
     def _before(self, leaving: LeavingPod, asked: str) -> frozenset[str]:
-        """The beneficiary's pods that have slices on the node now; only those that were bound by the time `asked`."""
+        """The UIDs of the beneficiary's pods with slices on the node; with `asked`, only of those bound by then."""
         pods = map(self._pods.get, self.slices.holders(leaving.beneficiary, leaving.node))
         return frozenset(pod.uid for pod in pods if pod is not None and (not asked or pod.bound <= asked))
 
     # Pods of beneficiaries
 
     def _end(self, beneficiary: str) -> None:
-        """The last promise to the beneficiary has ended: its pods need not be counted."""
+        """Remove the times of the beneficiary's pods: its last promise has ended."""
         del self._bound[beneficiary]
 
     def _bound_of(self, beneficiary: str) -> dict[str, str]:
+        """The times at which the beneficiary's running pods were bound, by UID; kept while promises to it last."""
         known = self._bound.get(beneficiary)
         if known is not None:
             return known
@@ -266,7 +273,7 @@ class Promises:
         }
 
     def _count(self, uid: str) -> None:
-        """Count the pod if it is bound and of a beneficiary; a record ends once enough of them are bound."""
+        """Record when the pod was bound, and end the promises to its job if enough pods of that job are bound now."""
         pod = self._pods.get(uid)
         if pod is None or not _runs(pod):
             for bound in self._bound.values():
@@ -285,7 +292,7 @@ def _runs(pod: Pod) -> bool:
 
 
 def _granted(pod: Pod) -> Grant | None:
-    """The grant of a bound pod that has ended, if it is sound."""
+    """The grant of a bound pod; None if the pod has none or a malformed one."""
     try:
         return pod.grant() if pod.node else None
     except AnnotationError:

@@ -1,51 +1,64 @@
-"""The Jobs of queues and their records: which job each of them gives slices to, and which Job a pod belongs to.
+"""The records of Jobs (`vgpu.io/resize`): the job that each of them gives slices to, and the Job that a pod belongs to.
 
 A pod belongs to a Job if it is in its namespace and the Job, by UID, is its controller. Within a namespace an owner can
 be made up; across namespaces it cannot.
 """
 
-from collections.abc import Callable, Sequence, Set
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from math import inf
+from typing import Protocol
 
-from device_plugin.core.batch import QueuedJob
+from device_plugin.core.contract.annotations import GROUP, RESIZE
 from device_plugin.core.contract.grants import Grant
 from device_plugin.core.contract.resize import Resize, api_time
 from device_plugin.core.errors import AnnotationError
 from device_plugin.core.jobs.job import JobKey
 from device_plugin.core.pods import Pod
+from device_plugin.kube.api import Named
 from device_plugin.state.faults import Fault, Faults
 
 # Seconds that a promise lasts at most, whatever its record says: a checkpoint may take an hour.
 MOST_SECONDS = 7200.0
 
 
-@dataclass(slots=True)
-class Giver:
-    """A Job of a queue. `record` has no grants: these are read again from its `text` when they are needed.
+class QueuedJob(Named, Protocol):
+    """A Job with the queue label: its metadata alone, or the whole Job where the process has read it."""
 
-    `until` is when the record ends, on the view's clock. `leaving` are the pods, by UID, whose slices it promises now.
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """The object's labels that are of this project."""
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        """The annotations that are read, `vgpu.io/resize` among them."""
+
+
+@dataclass(slots=True)
+class JobRecord:
+    """The record of one Job with the queue label; of the Job itself only its names are kept.
+
+    `own` names the Job, or its group, as a beneficiary. `resize` is the decoded `text` without its grants, which are
+    decoded again when they are needed; None if the Job has no sound record. `until` is the end of the record, on the
+    view's clock. `leaving` holds the UIDs of the Job's pods whose slices are promised now.
     """
 
-    job: QueuedJob
+    key: JobKey
+    uid: str
+    own: str
     text: str = ""
-    record: Resize | None = None
+    resize: Resize | None = None
     until: float = -inf
     leaving: set[str] = field(default_factory=set)
 
     @property
-    def key(self) -> JobKey:
-        """Namespace and name."""
-        return self.job.namespace, self.job.name
-
-    @property
     def beneficiary(self) -> JobKey | None:
-        """The job that the record names."""
-        return self.record.beneficiary if self.record is not None else None
+        """Namespace and name of the job that the record gives slices to."""
+        return self.resize.beneficiary if self.resize is not None else None
 
 
-class ResizeRecords:
-    """All Jobs of queues. Callers hold the view's lock.
+class JobRecords:
+    """The records of all Jobs with the queue label. Callers hold the view's lock.
 
     `clock` is that of the view, `wall` returns the seconds since 1970.
     """
@@ -54,115 +67,116 @@ class ResizeRecords:
         self._faults = faults
         self._clock = clock
         self._wall = wall
-        self._jobs: dict[str, Giver] = {}
+        self._records: dict[str, JobRecord] = {}
         self._uids: dict[JobKey, str] = {}
-        # The UIDs of the Jobs whose records name a job.
+        # By beneficiary: the UIDs of the Jobs whose records name it.
         self._naming: dict[JobKey, set[str]] = {}
-        # The UIDs of the Jobs that have a record of a shrink which was not carried out yet.
+        # The UIDs of the Jobs whose record is of a shrink that was not carried out yet.
         self._shrinking: set[str] = set()
 
-    def all(self) -> Sequence[Giver]:
-        """All Jobs."""
-        return list(self._jobs.values())
+    def all(self) -> Sequence[JobRecord]:
+        """The records of all Jobs."""
+        return list(self._records.values())
 
-    def get(self, uid: str) -> Giver | None:
-        """The Job of this UID."""
-        return self._jobs.get(uid)
+    def get(self, uid: str) -> JobRecord | None:
+        """The record of the Job with this UID; None if the Job is not known."""
+        return self._records.get(uid)
 
-    def see(self, job: QueuedJob) -> Sequence[Giver]:
-        """Take news of a Job; returns the Jobs whose records mean something else now."""
-        known, text = self._jobs.get(job.uid), job.record
-        job = replace(job, record="")
-        if known is not None and (known.job, known.text) == (job, text):
+    def see(self, job: QueuedJob) -> Sequence[JobRecord]:
+        """Record a Job; returns the records whose meaning has changed: its own, and those that name it."""
+        known, text = self._records.get(job.uid), job.annotations.get(RESIZE, "")
+        key, own = (job.namespace, job.name), beneficiary(job)
+        if known is not None and (known.key, known.own, known.text) == (key, own, text):
             return ()
-        regrouped = known is None or known.job != job
-        giver = known or Giver(job)
-        giver.job = job
-        self._jobs[job.uid] = giver
-        self._uids[giver.key] = job.uid
-        if giver.text != text:
-            self._read(giver, text)
-        return [giver, *(self._named_by(giver.key) if regrouped else ())]
+        regrouped = known is None or (known.key, known.own) != (key, own)
+        record = known or JobRecord(key, job.uid, own)
+        record.key, record.own = key, own
+        self._records[job.uid] = record
+        self._uids[key] = job.uid
+        if record.text != text:
+            self._read(record, text)
+        return [record, *(self._named_by(key) if regrouped else ())]
 
-    def forget(self, uid: str) -> Sequence[Giver]:
-        """Remove a Job; returns the Jobs whose records mean something else now."""
-        giver = self._jobs.pop(uid, None)
-        if giver is None:
+    def forget(self, uid: str) -> Sequence[JobRecord]:
+        """Remove a Job; returns the records whose meaning has changed: its own, and those that name it."""
+        record = self._records.pop(uid, None)
+        if record is None:
             return ()
-        self._read(giver, "")
-        if self._uids.get(giver.key) == uid:
-            del self._uids[giver.key]
-        return [giver, *self._named_by(giver.key)]
+        self._read(record, "")
+        if self._uids.get(record.key) == uid:
+            del self._uids[record.key]
+        return [record, *self._named_by(record.key)]
 
-    def taker(self, giver: Giver) -> str:
-        """The name of the beneficiary of a record that shrinks its Job and has not ended; else empty."""
-        record, key = giver.record, giver.beneficiary
-        if record is None or key is None or key == giver.key or not record.shrinks:
+    def taker(self, record: JobRecord) -> str:
+        """The name of the beneficiary of a record that shrinks its Job for another one; empty once the record ends."""
+        resize, key = record.resize, record.beneficiary
+        if resize is None or key is None or key == record.key or not resize.shrinks:
             return ""
         uid = self._uids.get(key)
-        return beneficiary(self._jobs[uid].job) if uid is not None and giver.until > self._clock() else ""
+        return self._records[uid].own if uid is not None and record.until > self._clock() else ""
 
     def shrinking(self) -> Set[str]:
-        """The UIDs of the Jobs that are to shrink, as long as their records last."""
+        """The UIDs of the Jobs whose record is of a shrink that was not carried out yet, and has not ended."""
         now = self._clock()
-        return {uid for uid in self._shrinking if self._jobs[uid].until > now}
+        return {uid for uid in self._shrinking if self._records[uid].until > now}
 
-    def grants(self, giver: Giver) -> Sequence[Grant]:
-        """The grants that the record names. A record whose grants cannot be read is dropped, and has none."""
+    def grants(self, record: JobRecord) -> Sequence[Grant]:
+        """The grants that the record names; a record whose grants are malformed is dropped, and has none."""
         try:
-            return Resize.decode(giver.text).grants
+            return Resize.decode(record.text).grants
         except AnnotationError as error:
-            self._put(giver, None, str(error))
+            self._put(record, None, str(error))
             return ()
 
-    def asked(self, giver: Giver) -> str:
-        """The time at which a change was decided, as the API server writes times; empty without a record."""
-        return api_time(giver.record.asked) if giver.record is not None else ""
+    def asked(self, record: JobRecord) -> str:
+        """The time of the recorded decision, as the API server writes times; empty without a decision."""
+        return api_time(record.resize.asked) if record.resize is not None else ""
 
     def beneficiary_of(self, pod: Pod) -> str:
-        """The name of what promises to the pod's Job are kept for; empty if it belongs to no Job of a queue."""
-        job = self.job_of(pod)
-        return beneficiary(job) if job is not None else ""
+        """The name of the pod's Job, or of its group, as a beneficiary; empty if the pod is of no queued Job."""
+        record = self.of(pod)
+        return record.own if record is not None else ""
 
-    def job_of(self, pod: Pod) -> QueuedJob | None:
-        """The Job of a queue that the pod belongs to."""
-        giver = self._jobs.get(pod.owner_uid) if pod.owner == "Job" else None
-        return giver.job if giver is not None and giver.job.namespace == pod.namespace else None
+    def of(self, pod: Pod) -> JobRecord | None:
+        """The record of the queued Job that the pod belongs to."""
+        record = self._records.get(pod.owner_uid) if pod.owner == "Job" else None
+        return record if record is not None and record.key[0] == pod.namespace else None
 
-    def fault(self, giver: Giver, text: str) -> None:
-        """Record what is wrong with a record; nothing if `text` is empty."""
+    def fault(self, record: JobRecord, text: str) -> None:
+        """Set the fault of a record; an empty `text` clears it."""
         if text:
-            self._faults.put(giver.job.uid, Fault("resize", "/".join(giver.key), text))
+            self._faults.put(record.uid, Fault("resize", "/".join(record.key), text))
         else:
-            self._faults.clear("resize", giver.job.uid)
+            self._faults.clear("resize", record.uid)
 
-    def _named_by(self, key: JobKey) -> Sequence[Giver]:
-        return [self._jobs[uid] for uid in self._naming.get(key, ())]
+    def _named_by(self, key: JobKey) -> Sequence[JobRecord]:
+        return [self._records[uid] for uid in self._naming.get(key, ())]
 
-    def _read(self, giver: Giver, text: str) -> None:
-        giver.text = text
+    def _read(self, record: JobRecord, text: str) -> None:
+        record.text = text
         try:
-            self._put(giver, Resize.decode(text, grants=False) if text else None)
+            self._put(record, Resize.decode(text, grants=False) if text else None)
         except AnnotationError as error:
-            self._put(giver, None, str(error))
+            self._put(record, None, str(error))
 
-    def _put(self, giver: Giver, record: Resize | None, fault: str = "") -> None:
-        before, giver.record = giver.beneficiary, record
-        self.fault(giver, fault)
-        if before is not None and before != giver.beneficiary:
-            self._naming[before].discard(giver.job.uid)
+    def _put(self, record: JobRecord, resize: Resize | None, fault: str = "") -> None:
+        before, record.resize = record.beneficiary, resize
+        self.fault(record, fault)
+        if before is not None and before != record.beneficiary:
+            self._naming[before].discard(record.uid)
             if not self._naming[before]:
                 del self._naming[before]
-        if giver.beneficiary is not None:
-            self._naming.setdefault(giver.beneficiary, set()).add(giver.job.uid)
-        self._shrinking.discard(giver.job.uid)
-        if giver.record is not None:
-            if giver.record.shrinks and not giver.record.applied:
-                self._shrinking.add(giver.job.uid)
-            left = giver.record.until - self._wall()
-            giver.until = self._clock() + min(max(0.0, left), MOST_SECONDS)
+        if record.beneficiary is not None:
+            self._naming.setdefault(record.beneficiary, set()).add(record.uid)
+        self._shrinking.discard(record.uid)
+        if resize is not None:
+            if resize.shrinks and not resize.applied:
+                self._shrinking.add(record.uid)
+            left = resize.until - self._wall()
+            record.until = self._clock() + min(max(0.0, left), MOST_SECONDS)
 
 
 def beneficiary(job: QueuedJob) -> str:
-    """The name of what a promise to this Job is kept for: its group, whose pods start together, or the Job alone."""
-    return f"group {job.namespace}/{job.group}" if job.group else f"job {job.namespace}/{job.name}"
+    """The name under which slices are kept for a Job: its group, whose pods start together, or the Job alone."""
+    group = job.labels.get(GROUP, "")
+    return f"group {job.namespace}/{group}" if group else f"job {job.namespace}/{job.name}"

@@ -1,4 +1,4 @@
-"""The live replicas of the job engine: the pods of the controller that this replica's own pod belongs to."""
+"""The live replicas of the job engine: the pods with the same controller as this replica's own pod."""
 
 from collections.abc import Iterable
 
@@ -6,7 +6,7 @@ from device_plugin.core.pods import Pod
 
 
 class LiveReplicas:
-    """`name` and `namespace` are those of this replica's pod. One thread changes it; any thread may ask."""
+    """Holds the pods of the replicas. `name` and `namespace` are those of this replica's pod. One thread changes it."""
 
     def __init__(self, name: str, namespace: str) -> None:
         self._name = name
@@ -16,11 +16,11 @@ class LiveReplicas:
         self._owners: dict[str, str] = {}
 
     def names(self) -> frozenset[str]:
-        """The names of their pods; none where this replica runs outside of the cluster."""
+        """The names of the replicas' pods; none if this replica runs outside of the cluster. Any thread may call it."""
         return self._pods.get(self._owners.get(self._name, ""), frozenset())
 
     def see(self, pod: Pod) -> None:
-        """Take news of a pod."""
+        """Record a pod."""
         if pod.namespace != self._namespace or not pod.owner_uid:
             return
         if pod.ended or pod.deleting or pod.phase != "Running":
@@ -30,14 +30,14 @@ class LiveReplicas:
         self._pods[pod.owner_uid] = self._pods.get(pod.owner_uid, frozenset()) | {pod.name}
 
     def forget(self, pod: Pod) -> None:
-        """Remove a pod that is gone, or about to go, from the live replicas."""
+        """Remove a pod that is gone or is being deleted."""
         owner = self._owners.pop(pod.name, "") if pod.namespace == self._namespace else ""
         left = self._pods.pop(owner, frozenset()) - {pod.name}
         if left:
             self._pods[owner] = left
 
     def sync(self, pods: Iterable[Pod]) -> None:
-        """Take a list of all pods."""
+        """Record a list of all pods."""
         self._pods, self._owners = {}, {}
         for pod in pods:
             self.see(pod)

@@ -1,6 +1,6 @@
-"""Reports of agents: slices whose containers outlive their pod, which stay held, and what is wrong with living pods.
+"""Reports of agents: slices of containers that outlive their pod, which stay held, and faults of living pods.
 
-Agents report both in their node's inventory; a report counts only for the cards of its own node, whatever pods it
+An agent writes reports into its node's inventory; a report counts only for the cards of its own node, whatever pods it
 names. The API server does not show whether the containers of a force-deleted pod have ended. The agent sees it, and
 reports those that still run; so the grant stays held for VANISHED_SECONDS, then for as long as a report names it. If
 the agent or the API server is down in that time, the slices are free here, and the agent's PreStartContainer makes a
@@ -31,7 +31,7 @@ MOST_NAMED = 3
 
 
 class CardChanges:
-    """Bounds how often the cards of a node may change: with other kinds of cards the node table is built again.
+    """Limits how often the cards of a node may change, because each change builds the node table again.
 
     Building it takes 0.2 s at 5,000 nodes, with the lock held, and an agent may write its inventory at any rate.
     Changes that come too often wait; until then the node keeps its old cards and gets no new slices. Callers hold the
@@ -47,7 +47,7 @@ class CardChanges:
     def taken(
         self, node: Node, before: Inventory | None, inventory: Inventory | None, now: float
     ) -> Inventory | None:
-        """The inventory to use from now on: the new one, or if it must wait the old cards with the new reports."""
+        """The inventory to use from now on: the new one, or the old cards with new reports while a change waits."""
         self._waiting.pop(node.name, None)
         if inventory == before or _shape(inventory) == _shape(before):
             return inventory
@@ -61,7 +61,7 @@ class CardChanges:
         return replace(before, serving=False, slices=inventory.slices)
 
     def waits(self, node: str) -> bool:
-        """True while a change of the node's cards waits."""
+        """True while a change of the node's cards must wait."""
         return node in self._waiting
 
     def forget(self, node: str) -> None:
@@ -79,7 +79,7 @@ class CardChanges:
 
 
 def _shape(inventory: Inventory | None) -> tuple[Card, ...]:
-    """The cards as the node table lays them out: without health and cordon."""
+    """The cards without health and cordon, which are no part of the node table."""
     cards = inventory.cards if inventory is not None else ()
     return tuple(msgspec.structs.replace(card, healthy=True, cordoned=False) for card in cards)
 
@@ -99,7 +99,7 @@ class Outliving:
 
 
 class Reports:
-    """The slices that agents report, and the pods that vanished recently. Callers hold the view's lock."""
+    """Holds the slices that agents report, and the pods that vanished recently. Callers hold the view's lock."""
 
     def __init__(self) -> None:
         # By node, then by pod UID.
@@ -108,7 +108,7 @@ class Reports:
         self._vanished: dict[str, tuple[Outliving, float]] = {}
 
     def outliving(self, holder: Holder) -> Outliving | None:
-        """The slices of this holder in the ledger, if their pod has ended; else None."""
+        """The slices that this holder has in the ledger though its pod has ended; None without any."""
         if isinstance(holder, ReportHolder):
             return self.reported(*holder)
         return self.vanished(holder) if isinstance(holder, str) else None
@@ -118,26 +118,26 @@ class Reports:
         return self._reported.get(node, {}).get(uid)
 
     def vanished(self, uid: str) -> Outliving | None:
-        """The grant of a pod that vanished, as long as its agent may still report it; else None."""
+        """The grant of a pod that vanished, while its agent may still report it; else None."""
         found, _ = self._vanished.get(uid, (None, 0.0))
         return found
 
     def of_living(self, node: str) -> Sequence[ReportedSlice]:
-        """The reports of a node about pods that have not ended: covered, unenforced and refused containers."""
+        """The agent's reports about pods that have not ended: covered, unenforced and refused containers."""
         return self._of_living.get(node, ())
 
     def nodes_with_living(self) -> list[str]:
-        """The names of the nodes with such reports, in order."""
+        """The names of the nodes with reports about pods that have not ended, in order."""
         return sorted(self._of_living)
 
     def vanish(self, pod: Pod, grant: Grant, now: float) -> None:
-        """Record that a bound pod is gone without a terminal phase."""
+        """Record the grant of a bound pod that is gone and was not seen to end."""
         if self.reported(grant.node, pod.uid) is None:
             found = Outliving(pod.namespace, pod.name, pod.uid, grant, pod.uid)
             self._vanished[pod.uid] = found, now + VANISHED_SECONDS
 
     def expired(self, now: float) -> list[str]:
-        """Remove and return the pods that vanished and that no agent reported in time."""
+        """Remove and return the UIDs of pods that vanished and that no agent reported in time."""
         # The earliest come first, and 10,000 pods may vanish with their namespace.
         expired = [uid for uid, _ in takewhile(lambda item: item[1][1] <= now, self._vanished.items())]
         for uid in expired:
@@ -162,14 +162,14 @@ class Reports:
         return frozenset(before).union(named)
 
     def notes(self, nodes: Container[str]) -> dict[str, str]:
-        """A text that names the pods, by node, for each of `nodes` with slices of ended pods.
+        """A text for each of `nodes` with slices of ended pods; it names the pods.
 
         It has no counts, so it seldom changes.
         """
         return {node: self._text(node) for node in self._reported if node in nodes}
 
     def summary(self) -> list[str]:
-        """The texts of notes() for the first MOST_NAMED nodes."""
+        """A text for each of the first MOST_NAMED nodes, by name: which ended pods still hold slices there."""
         return [self._text(node) for node in islice(sorted(self._reported), MOST_NAMED)]
 
     def _text(self, node: str) -> str:

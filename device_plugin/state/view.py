@@ -1,6 +1,6 @@
-"""The cluster as the watches show it: pods, inventories, reports, promises and loads, and who holds what in the ledger.
+"""The cluster as the watches show it: pods, inventories, reports, promises, loads, and the ledger of all holdings.
 
-`news` takes what watches, lists, reads and our own writes show, `accounts` keeps the ledger in step with it.
+`news` records pods, nodes and Jobs as they are seen; `accounts` keeps the ledger in step with them.
 """
 
 import threading
@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from device_plugin.core.ledger import Ledger, Snapshot
 from device_plugin.core.pods import Pod
-from device_plugin.core.requests import resource_names
+from device_plugin.core.requests import all_resource_names
 from device_plugin.kube.api import PODS, Api
 from device_plugin.kube.errors import GoneError
 from device_plugin.state.accounts import Accounts, Follower
@@ -24,7 +24,7 @@ from device_plugin.state.reports import Reports
 
 
 class ClusterView:
-    """Take `lock` around several calls that belong together; each call takes it too."""
+    """The known state of the cluster. Callers take `lock` around calls that belong together; each call takes it too."""
 
     def __init__(
         self, prefixes: Sequence[str], clock: Callable[[], float], stale_seconds: float = 60.0,
@@ -40,7 +40,7 @@ class ClusterView:
         self.promises = Promises(self.ledger, self.pods, self.reports, self.faults, clock, wall)
         self.listed = Listed(self.promises.begin)
         self.accounts = Accounts(self.ledger, self.pods, self.reports, self.promises, self.faults)
-        resources = {name for prefix in prefixes for name in resource_names(prefix)}
+        resources = all_resource_names(prefixes)
         self.pod_news = PodNews(self.lock, self.pods, self.accounts, self.listed, resources, clock)
         self.node_news = NodeNews(self.lock, self.ledger, self.accounts, self.faults, self.listed, clock)
         self.job_news = JobNews(self.lock, self.promises, self.listed)
@@ -60,7 +60,7 @@ class ClusterView:
             return self.ledger.snapshot()
 
     def expire(self) -> None:
-        """Remove old loads and the slices of pods that vanished, and apply changes of cards that had to wait."""
+        """Remove stale loads and the slices of vanished pods, and apply changes of cards whose waiting time is over."""
         with self.lock:
             self.measured.expire()
             now = self._clock()
@@ -71,12 +71,12 @@ class ClusterView:
             self.node_news.apply_due(now)
 
     def free(self, uid: str) -> None:
-        """End the pod's holding; slices that its processes may still use stay held."""
+        """End the pod's holding; slices that the pod's processes may still use stay held."""
         with self.lock:
             self.accounts.free(uid)
 
     def notes(self, nodes: Container[str]) -> Mapping[str, str]:
-        """A text for refusals, by node, about any slices that outlive their pod or are kept for a job.
+        """A text for refusals, by node, that names slices of ended pods and slices kept for a job.
 
         It has no counts or times, so it seldom changes.
         """
@@ -87,18 +87,18 @@ class ClusterView:
             return found
 
     def suspects(self) -> set[str]:
-        """Nodes where grants may overlap; each is returned once."""
+        """Return the nodes whose grants may overlap, and remove them."""
         with self.lock:
             return self.accounts.take_suspects()
 
     def suspect(self, node: str) -> None:
-        """Look at the node's grants again later."""
+        """Add a node whose grants may overlap, so that they are checked later."""
         with self.lock:
             self.accounts.suspect(node)
 
 
 def read_again(api: Api, view: ClusterView, pod: Pod) -> Pod | None:
-    """The pod as the API server has it now, which is recorded; None if it is gone. Raises ApiError."""
+    """Read the pod from the API server again and record it; None if it is gone. Raises ApiError."""
     found: Pod | None = None
     with suppress(GoneError):
         found = api.get(PODS, pod)

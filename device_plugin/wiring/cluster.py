@@ -1,6 +1,7 @@
-"""The cluster service, put together: four watches, two loops, two HTTP servers around one view of the cluster."""
+"""Builds the cluster service: its watches, its loops and two HTTP servers, which share one view of the cluster."""
 
 import gc
+import logging
 import sys
 import threading
 import time
@@ -32,14 +33,17 @@ from device_plugin.cluster.touch import Touch
 from device_plugin.core.contract.annotations import QUEUE
 from device_plugin.core.http_values import App
 from device_plugin.core.loads import Load
-from device_plugin.core.requests import resource_names
-from device_plugin.kube.api import QUEUED_JOBS, Ref, Where
+from device_plugin.core.placement import kernel
+from device_plugin.core.requests import all_resource_names
+from device_plugin.kube.api import JOBS, Ref, Where
 from device_plugin.state.view import ClusterView
 from device_plugin.wiring import fitting
 from device_plugin.wiring.build_info import with_build_info
 from device_plugin.wiring.cpu_pinning import CpuPinning
 from device_plugin.wiring.replica import Replica
 from device_plugin.wiring.settings import ClusterSettings, SettingsError
+
+log = logging.getLogger(__name__)
 
 COMPONENT = "vgpu-cluster"
 TURN_SECONDS = 1.0
@@ -65,6 +69,8 @@ class ClusterService(Replica):
         super().__init__(COMPONENT, settings, view, scored.agent_namespace, STUCK_SECONDS, stop)
         self._extender_listen = settings.extender_listen
         api = self._api
+        if kernel.compiled() is None:
+            log.warning("%s cannot be loaded: placing takes more time, with numpy alone", kernel.LIBRARY)
         allocator = Allocator(view, settings.reservation_seconds, clock, scored.scoring())
         leader = self._leader = Leader(settings.pod_name, clock)
         shared, counts = Shared(view, allocator, leader.why_not, clock), Counts()
@@ -79,7 +85,7 @@ class ClusterService(Replica):
         self._refit = Refit(shared, partial(fitting.tables, ending=stop.is_set), self._pause)
         pace = Pace(scored.ask_seconds, scored.asks_per_second)
         self._poller = AgentPoller(read_loads, self._on_loads, self._leads, pace, clock)
-        resources = [name for prefix in settings.prefixes for name in resource_names(prefix)]
+        resources = all_resource_names(settings.prefixes)
         calls = Calls(
             extender.FilterCalls(resources), extender.read_bind,
             partial(extender.read_preempt, resources=resources), extender.FilterAnswers(),
@@ -87,7 +93,7 @@ class ClusterService(Replica):
         self._extender = Extender(
             Filter(shared, counts), binder, self._preemption, explainer, Decisions(shared), calls
         ).app()
-        self._jobs = ListWatch(api, QUEUED_JOBS, Where(labels=QUEUE))
+        self._jobs = ListWatch(api, JOBS.metadata, Where(labels=QUEUE))
 
     def _leads(self) -> bool:
         return not self._leader.why_not()
@@ -106,8 +112,8 @@ class ClusterService(Replica):
             "jobs": partial(feed, self._jobs, self._stop, self._view.job_news),
             "leadership": partial(self._loop.turns, "leadership", TURN_SECONDS, self._leadership.step),
             "housekeeping": partial(self._loop.turns, "housekeeping", TURN_SECONDS, self._housekeeping.step),
-            # Without a heartbeat: a step over all pods may take minutes, and no placement depends on these. A replica
-            # that has not listed does not lead.
+            # A hang of these loops is not reported: a step over all pods may take minutes, and no placement waits for
+            # one. A replica that has not listed does not lead.
             "beginnings": partial(self._loop.every, TURN_SECONDS, self._leadership.begin),
             "preemption": partial(self._loop.every, TURN_SECONDS, self._preemption.step),
             "refit": partial(self._loop.every, TURN_SECONDS, self._refit.step),
@@ -124,7 +130,7 @@ class ClusterService(Replica):
             self._view.measured.put(node, loads)
 
     def _pause(self) -> bool:
-        """Wait PAUSE_SECONDS so that other threads get the lock; true if the service ends."""
+        """Wait PAUSE_SECONDS so that other threads get the lock; returns true if the service ends."""
         return self._stop.wait(PAUSE_SECONDS)
 
     def _stay_together(self) -> None:

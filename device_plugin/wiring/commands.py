@@ -1,4 +1,4 @@
-"""The commands of `vgpu`. The module of a command is imported only when it runs: the node agent saves memory so."""
+"""The commands of `vgpu`. A command's module is imported only when it runs, which saves memory in the node agent."""
 
 import argparse
 import difflib
@@ -29,12 +29,17 @@ _SERVICES: tuple[Command, ...] = (
         "device_plugin.wiring.mount_writable",
     ),
     (
+        "copy-library",
+        "copy the library into a folder, for the container in which `vgpu check --image` looks",
+        "device_plugin.wiring.copy_library",
+    ),
+    (
         "scheduler-config",
         "write the configuration of the kube-scheduler next to the cluster service",
         "device_plugin.wiring.scheduler_config",
     ),
 )
-# Commands of people, by what they are for. The services' image lacks packages of theirs, so there they are not listed.
+# Commands for people, in groups. The services' image lacks packages that they need, so its help does not list them.
 _PEOPLE: Mapping[str, tuple[Command, ...]] = {
     "See cards and pods": (
         ("nodes", "list nodes with cards, and how much of each is granted", "device_plugin.cli.nodes"),
@@ -89,7 +94,7 @@ _PLUGIN = "kubectl vgpu"
 
 
 def main(argv: Sequence[str] | None = None, more: Sequence[Command] = ()) -> int:
-    """Run one command; the exit status is that of `failures` where it fails.
+    """Run one command and return its exit status; `failures` chooses the status of a command that fails.
 
     A command in `more` replaces the product's command of that name.
     """
@@ -111,9 +116,9 @@ def main(argv: Sequence[str] | None = None, more: Sequence[Command] = ()) -> int
 
 
 def parse(words: Sequence[str], more: Sequence[Command] = ()) -> argparse.Namespace:
-    """The arguments of one command, which is in `run`. Exits with a usage text where they are wrong.
+    """Returns the arguments of one command; `run` holds the function of the command. Exits with a usage text on errors.
 
-    Words after `--` are another program's: they go to `program`, in a command that takes one.
+    In a command that starts another program, the words after `--` go to `program`.
     """
     offered = _offered(words[:1], more)
     parser = argparse.ArgumentParser(
@@ -147,7 +152,7 @@ def parse(words: Sequence[str], more: Sequence[Command] = ()) -> argparse.Namesp
 
 
 def _complete(words: Sequence[str], more: Sequence[Command]) -> int:
-    """Print what the last of the words may become, for a shell that asks."""
+    """Print the candidates with which a shell can complete the last of `words`."""
     from device_plugin.wiring.completion import print_candidates
 
     offered = {name: (text, module) for name, text, module in (*for_people(), *more)}
@@ -163,12 +168,12 @@ def _complete(words: Sequence[str], more: Sequence[Command]) -> int:
 
 
 def _program() -> str:
-    """The words that a person writes for this program: kubectl runs it as a plugin under another name."""
+    """Returns the name by which a person calls this program: `kubectl vgpu` as a plugin of kubectl, else `vgpu`."""
     return _PLUGIN if Path(sys.argv[0]).name == "kubectl-vgpu" else "vgpu"
 
 
 def _check_name(parser: argparse.ArgumentParser, words: Sequence[str], known: Collection[str]) -> None:
-    """Exit with a usage text where the first word is no command."""
+    """Exit with a usage text if the first word is not a command."""
     name = words[0] if words else "-"
     if name.startswith("-") or name in known:
         return
@@ -178,7 +183,7 @@ def _check_name(parser: argparse.ArgumentParser, words: Sequence[str], known: Co
 
 
 def _about(offered: Mapping[str, Sequence[Command]]) -> str:
-    """The text of --help: examples, and the commands by what they are for."""
+    """Returns the text of --help: examples, and the commands in their groups."""
     groups = [
         "\n".join([f"{title}:", *(f"  {name:<18}{text}" for name, text, _ in commands)])
         for title, commands in offered.items()
@@ -189,14 +194,14 @@ def _about(offered: Mapping[str, Sequence[Command]]) -> str:
 
 
 def for_people() -> Iterator[Command]:
-    """The commands of people, in the order of --help."""
+    """Returns the commands for people, in the order of --help."""
     return chain.from_iterable(_PEOPLE.values())
 
 
 def _offered(chosen: Sequence[str], more: Sequence[Command]) -> Mapping[str, Sequence[Command]]:
-    """By what they are for: the commands that may be chosen here, without those that `more` replaces.
+    """Returns the commands that may be chosen here, by the title of their group, without those that `more` replaces.
 
-    People find no services in their list. A service that is named runs all the same, but not as a plugin of kubectl.
+    People see no services in the list. A service still runs if `chosen` names it, except in the plugin of kubectl.
     """
     replaced = {name for name, _, _ in more}
     people = importlib.util.find_spec(_OF_PEOPLE) is not None

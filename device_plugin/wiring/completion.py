@@ -1,8 +1,8 @@
-"""Completion of the command line for shells, and for kubectl, which asks the program kubectl_complete-vgpu.
+"""Completes command lines for shells, and for kubectl, which runs the program kubectl_complete-vgpu.
 
-Both ask with the words that were written, the one to complete last, and read candidates, one a line with a tab before
-its description, and `:DIRECTIVE` in the last line: 4 for these alone, 0 where files fit too
-(cobra's ShellCompDirective, which kubectl's plugin completion takes over).
+Both pass the words of the command line; the last word is the one to complete. Each line of the output has a candidate,
+a tab and a description. The last line is `:4` if only these candidates fit, or `:0` if file names fit too; the numbers
+are cobra's ShellCompDirective, which kubectl uses.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from device_plugin.kube.api import NAMESPACES
 NO_FILES, FILES = 4, 0
 # Seconds to wait for the API server: a person waits for the answer.
 TIMEOUT_SECONDS = 3.0
-# Most candidates: more are of no help.
+# Most candidates that are printed: nobody reads more.
 MOST = 500
 SHELLS: Mapping[str, str] = {
     "bash": """\
@@ -54,7 +54,7 @@ compdef _vgpu vgpu
 complete -c vgpu -f -a '(vgpu __complete (commandline -opc)[2..] (commandline -ct) 2>/dev/null | string match -rv "^:")'
 """,
 }
-# By the name of an argument: what it names in the cluster.
+# By the name of an argument, the kind of object that its value names.
 _NAMES: Mapping[str, str] = {"node": "nodes", "card": "cards", "namespace": "namespaces"}
 _FILE_ARGUMENTS = frozenset({"kubeconfig", "file", "files"})
 # A shell takes a candidate as if it had been typed, so one with `$(...)` or a line break would be a command.
@@ -62,11 +62,11 @@ _PLAIN = re.compile(r"[\w.:/@+=,-]+", re.ASCII)
 _OWN_PROGRAM = "--"
 
 Parsers = Callable[[str], argparse.ArgumentParser | None]
-"""A command's parser by its name, None if there is no such command."""
+"""Returns the parser of the command with this name; None if there is no such command."""
 
 
 def print_candidates(words: Sequence[str], commands: Iterable[tuple[str, str]], parser_of: Parsers) -> int:
-    """Print what the last of `words` may become. `commands` are names and descriptions. Never fails."""
+    """Print the candidates for the last of `words`, and return 0. `commands` are names and descriptions."""
     found, directive = [*commands], NO_FILES
     *before, last = words or ("",)
     candidates: Iterable[tuple[str, str]] = found
@@ -89,7 +89,7 @@ def print_candidates(words: Sequence[str], commands: Iterable[tuple[str, str]], 
 def _after(
     parser: argparse.ArgumentParser, before: Sequence[str], last: str
 ) -> tuple[Iterable[tuple[str, str]], int]:
-    """The candidates after these words of a command, and whether files fit."""
+    """Returns the candidates for `last`, which follows the words `before`; and FILES if file names fit too."""
     actions = parser._actions  # argparse has no public way to its arguments
     options = {name: action for action in actions for name in action.option_strings}
     written, _, _ = last.partition("=")
@@ -120,7 +120,7 @@ def _values(asked: argparse.Action, before: Sequence[str]) -> tuple[Iterable[tup
 
 
 def _caller(before: Sequence[str]) -> argparse.Namespace:
-    """The options of these words that say which cluster is meant; all others are passed over."""
+    """Returns the options among these words that choose the cluster and the namespace; other words are ignored."""
     parser = argparse.ArgumentParser(add_help=False, exit_on_error=False, allow_abbrev=False)
     caller.add_arguments(parser)
     caller.add_namespace(parser)
@@ -150,13 +150,13 @@ def _in_cluster(what: str, before: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Arguments of `vgpu completion`."""
+    """Add the arguments of `vgpu completion`."""
     parser.description = "Print what a shell reads to complete `vgpu`: source <(vgpu completion bash)"
     parser.add_argument("shell", choices=sorted(SHELLS))
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print what the shell reads."""
+    """Print the completion script for the shell."""
     sys.stdout.write(SHELLS[args.shell])
     return 0
 

@@ -5,8 +5,8 @@ to a thread on another CPU costs more than the work in between: on one CPU a /fi
 long (`vgpu bench extender`). The kernel chooses the CPU, and chooses again every STAY_SECONDS, when another may be
 idle.
 
-The threads get the scheduling policy SCHED_BATCH (sched(7)), so that a thread that wakes does not interrupt the running
-one, only to wait for Python's lock.
+The threads get the scheduling policy SCHED_BATCH (sched(7)): a thread that wakes up then does not interrupt the running
+thread, which has Python's lock.
 """
 
 import os
@@ -23,9 +23,9 @@ _PROCESSOR = 36
 
 
 class CpuPinning:
-    """Call `step` in a loop, in a thread of its own.
+    """Pins the threads of this process to one CPU. Call `step` in a loop, in a thread of its own.
 
-    `wait` waits for some seconds and returns true if the service ends. Threads whose names are among `free` are not
+    `wait` waits for a number of seconds and returns true if the service ends. Threads with a name in `free` are not
     pinned, nor are their child processes.
     """
 

@@ -20,7 +20,7 @@ MOST_CHARACTERS = 2000
 
 
 class ArgumentError(VgpuError):
-    """A word of the command line is no text."""
+    """A word of the command line is not text in the terminal's encoding."""
 
 
 class OutputError(VgpuError):
@@ -28,9 +28,9 @@ class OutputError(VgpuError):
 
 
 def exit_status(run: Callable[[], int], *, of_people: bool) -> int:
-    """The exit status of `run`, whose failure is printed. An exit by argparse passes.
+    """Returns the exit status of `run`, and prints a failure in one line. argparse's SystemExit is not caught.
 
-    An error that nobody expects is one line too in a command `of_people`. A service raises it, for its log.
+    An unexpected error is printed in one line too if the command is `of_people`; a service raises it, for its log.
     """
     try:
         return _status(run, of_people=of_people)
@@ -40,12 +40,12 @@ def exit_status(run: Callable[[], int], *, of_people: bool) -> int:
 
 
 def _status(run: Callable[[], int], *, of_people: bool) -> int:
-    """The exit status of `run`. Raises KeyboardInterrupt, also while a failure is printed."""
+    """Returns the exit status of `run`, and prints a failure. Raises KeyboardInterrupt, also during the print."""
     try:
         try:
             return run()
         finally:
-            # Here, because a failure at the interpreter's end could not be distinguished from others.
+            # Flushed here: a failure while the interpreter ends could not be distinguished from others.
             _flush_output()
     except BrokenPipeError:
         return UNREAD
@@ -59,11 +59,11 @@ def _status(run: Callable[[], int], *, of_people: bool) -> int:
 
 
 def _flush_output() -> None:
-    """Write the output out. Raises BrokenPipeError where nobody reads it, OutputError where it cannot be written."""
+    """Flush the output. Raises BrokenPipeError if nobody reads it, OutputError if it cannot be written."""
     try:
         sys.stdout.flush()
     except OSError as error:
-        # The interpreter writes at its end what is left, which would fail again and change the exit status.
+        # The interpreter flushes stdout once more when it ends, which would fail again and change the exit status.
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
@@ -72,7 +72,7 @@ def _flush_output() -> None:
 
 
 def check_words(words: Sequence[str]) -> None:
-    """Raise ArgumentError for a word that no request can hold: its bytes are not of the terminal's encoding."""
+    """Raise ArgumentError for a word whose bytes are not text in the terminal's encoding: no request can hold it."""
     for word in words:
         try:
             word.encode()
@@ -81,7 +81,7 @@ def check_words(words: Sequence[str]) -> None:
 
 
 def open_streams() -> None:
-    """Open the standard streams that are closed, on nothing, and let none fail for a letter that it cannot show."""
+    """Open closed standard streams on /dev/null, and let stdout escape characters that its encoding lacks."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - until the program ends
@@ -96,7 +96,7 @@ def _say(text: str) -> None:
 
 
 def _line(error: Exception) -> str:
-    """The failure in one line. Errors that are not expected are defects, and say where."""
+    """Returns the failure in one line. For an unexpected error, which is a defect, the line names file and line."""
     if isinstance(error, VgpuError):
         return " ".join(map(printable, str(error).splitlines()))
     if isinstance(error, ModuleNotFoundError):

@@ -1,7 +1,7 @@
 """Makes the tables of placement policies in a child process, which ends when they are made.
 
-`python -m device_plugin.wiring.fitting` is that process. It is not a multiprocessing worker, because such a
-worker runs the main program again, which would serve.
+`python -m device_plugin.wiring.fitting` is that process. It is not a multiprocessing worker, because a worker would run
+the main program again, and so start a second service.
 """
 
 import ctypes
@@ -33,8 +33,8 @@ def tables(
 ) -> WorkloadTables:
     """Returns WorkloadTables(...) of these arguments, made in a child process.
 
-    Raises FitError if the process fails, is killed or takes MOST_SECONDS, and once `ending` is true. Pods decide what
-    tables are made of, so no failure here may end the service.
+    Raises FitError if the process fails, is killed or takes MOST_SECONDS, and once `ending` returns true. The requests
+    of pods are the input of the tables, so no failure here may end the service.
     """
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-m", "device_plugin.wiring.fitting", str(os.getpid())]
@@ -55,7 +55,10 @@ def tables(
 def _talk(
     process: "subprocess.Popen[bytes]", lesson: bytes, ending: Callable[[], bool]
 ) -> tuple[bytes, bytes]:
-    """The output and error output of the process. Raises FitError, after killing it, if the time is up."""
+    """Returns output and error output of the process. If its time is over or the service ends, it is killed.
+
+    Raises FitError then.
+    """
     deadline = time.monotonic() + MOST_SECONDS
     given: bytes | None = lesson
     while True:
@@ -69,7 +72,7 @@ def _talk(
 
 
 def main() -> None:
-    """Make the tables at low priority. prctl(2) ends this process when the service ends, however that ends."""
+    """Make the tables at low priority. By prctl(2) the kernel kills this process when the service's process ends."""
     os.nice(POLITENESS)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != int(sys.argv[1]):

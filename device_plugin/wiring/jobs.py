@@ -1,4 +1,4 @@
-"""The job engine, put together: its watches, its planners, and two HTTP servers around what is known of the Jobs."""
+"""Builds the job engine: its watches, its planners and two HTTP servers, which share the records of known Jobs."""
 
 import logging
 import threading
@@ -21,11 +21,11 @@ from device_plugin.core.jobs.reading import job_spec
 from device_plugin.core.jobs.rules import Rules
 from device_plugin.jobs.execute.sender import Sender
 from device_plugin.jobs.execute.writes import Write
-from device_plugin.jobs.plan.dispatcher import Dispatcher
-from device_plugin.jobs.plan.leases import PoolLeases
-from device_plugin.jobs.plan.planners import Planners
-from device_plugin.jobs.plan.round import Rounds
+from device_plugin.jobs.pools.dispatcher import Dispatcher
+from device_plugin.jobs.pools.leases import PoolLeases
+from device_plugin.jobs.pools.planners import Planners
 from device_plugin.jobs.ports import Holdings
+from device_plugin.jobs.round import Rounds
 from device_plugin.jobs.show.announcer import Announcer
 from device_plugin.jobs.show.explain import JobExplainer
 from device_plugin.jobs.show.gauges import JobGauges
@@ -36,7 +36,6 @@ from device_plugin.state.creations import FailedCreations
 from device_plugin.state.holdings import ViewedHoldings
 from device_plugin.state.jobs import KnownJobs
 from device_plugin.state.managed import ManagedJobs
-from device_plugin.state.news import FullJobNews
 from device_plugin.state.nodes import KnownNodes
 from device_plugin.state.priorities import Priorities
 from device_plugin.state.replicas import LiveReplicas
@@ -48,7 +47,7 @@ from device_plugin.wiring.settings import JobsSettings
 log = logging.getLogger(__name__)
 
 COMPONENT = "vgpu-jobs"
-# Seconds between two looks at whether anything has changed.
+# Seconds between two checks for changes.
 LOOK_SECONDS = 0.25
 # Seconds without a turn after which a loop counts as hung: a round makes many calls of at most 3 s each.
 STUCK_SECONDS = 120.0
@@ -123,7 +122,7 @@ class JobEngine(Replica):
     def _watches(self) -> Sequence[ListWatch[Any]]:
         return self._jobs, self._classes, self._lease_watch
 
-    def _read(self, job: Job) -> JobSpec | None:
+    def _read(self, job: Job) -> JobSpec:
         settings = self._settings
         return job_spec(
             job,
@@ -134,12 +133,11 @@ class JobEngine(Replica):
         )
 
     def _watch_jobs(self) -> None:
-        # The part of a card that a slice takes is known once the cards are, and a Job's priority once the classes are.
+        # To decode a Job, the cards must be known, for the share that a slice takes, and the priority classes.
         while not ("nodes" in self._view.listed and self._priorities.listed):
             if self._stop.wait(LOOK_SECONDS):
                 return
-        jobs = FullJobNews(self._view.job_news), self._known
-        feed(self._jobs, self._stop, *jobs, doubt=self._known.doubt)
+        feed(self._jobs, self._stop, self._view.job_news, self._known, doubt=self._known.doubt)
 
     def _on_write(self, write: Write) -> None:
         self._gauges.count(write)
@@ -163,7 +161,7 @@ class JobEngine(Replica):
 
 
 def rules_of(settings: JobsSettings) -> Rules:
-    """The parameters of rounds by these settings."""
+    """Returns the rules of the job engine's rounds, made from the settings."""
     return Rules(
         quantum_s=settings.quantum_seconds,
         cooldown_s=settings.cooldown_seconds, young_s=settings.young_seconds,
@@ -173,7 +171,7 @@ def rules_of(settings: JobsSettings) -> Rules:
 
 
 def _now() -> str:
-    """The wall clock as a Lease has it."""
+    """Returns the wall clock in the format of a Lease's times."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 

@@ -7,7 +7,7 @@ from device_plugin.wiring.threads import Threads
 
 
 class Loops:
-    """Runs functions until `stop` is set. A loop hangs if it has not turned for `stuck_seconds`."""
+    """Runs functions again and again until `stop` is set. A loop hangs if it starts no turn for `stuck_seconds`."""
 
     def __init__(self, stop: threading.Event, clock: Callable[[], float], stuck_seconds: float) -> None:
         self._stop = stop
@@ -17,7 +17,7 @@ class Loops:
         self.threads = Threads(stop)
 
     def turns(self, name: str, seconds: float, step: Callable[[], None]) -> None:
-        """Call `step` now and every `seconds`; if a call does not return, `why_not_alive` says so."""
+        """Call `step` now and every `seconds`; `why_not_alive` reports a call that hangs."""
 
         def turn() -> float:
             step()
@@ -26,13 +26,13 @@ class Loops:
         self.paced(name, turn)
 
     def paced(self, name: str, step: Callable[[], float]) -> None:
-        """Call `step` now, and again after the seconds that it returns; if it hangs, `why_not_alive` says so."""
+        """Call `step` now, and again after the seconds that it returns; `why_not_alive` reports a call that hangs."""
         while not self._stop.is_set():
             self.turn(name)
             self._stop.wait(step())
 
     def every(self, seconds: float, step: Callable[[], None]) -> None:
-        """Call `step` again and again, after a pause of `seconds` each; a call that hangs is not reported."""
+        """Call `step` again and again, after a pause of `seconds` each time; a call that hangs is not reported."""
         while not self._stop.wait(seconds):
             step()
 
@@ -43,11 +43,11 @@ class Loops:
             pause = step()
 
     def turn(self, name: str) -> None:
-        """Record a turn of a loop."""
+        """Record that a loop starts a turn now."""
         self._turned[name] = self._clock()
 
     def why_not_alive(self) -> str:
-        """The loops that hang, as text; empty if none does."""
+        """Returns the loops that hang, as text; empty if none hangs."""
         now = self._clock()
         ages = sorted((loop, now - at) for loop, at in list(self._turned.items()))
         return "; ".join(

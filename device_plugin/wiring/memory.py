@@ -1,23 +1,23 @@
-"""Returns memory that is no longer used to the system."""
+"""Gives freed memory back to the operating system."""
 
 import ctypes
 from collections.abc import Callable
 
-# Pods that must have come or gone, because returning free memory takes about 10 ms.
+# Change of the number of pods after which free memory is given back, which takes about 10 ms.
 MANY_PODS = 500
 
 
 def malloc_trim() -> Callable[[int], int] | None:
-    """Glibc's function of this name, which other C libraries do not have."""
+    """Returns glibc's function malloc_trim; None with another C library."""
     found: Callable[[int], int] | None = getattr(ctypes.CDLL(None), "malloc_trim", None)
     return found
 
 
 class MemoryReturn:
-    """Returns free memory with each `step` before which many pods came or went.
+    """Gives free memory back to the system in each `step` before which many pods came or went.
 
-    glibc keeps what is freed where something later is still in use: the texts of a tenant's 4,000 pods stayed with the
-    process after the pods were gone, in both replicas.
+    glibc keeps freed memory if memory behind it is still in use: both replicas kept the memory of a tenant's 4,000 pods
+    after the pods were gone.
     """
 
     def __init__(self, pods: Callable[[], int], trim: Callable[[int], int] | None) -> None:
@@ -26,7 +26,7 @@ class MemoryReturn:
         self._before = 0
 
     def step(self) -> None:
-        """Give free memory back if many pods came or went since that was done last."""
+        """Give free memory back if the number of pods has changed by MANY_PODS since the last time."""
         pods = self._pods()
         if self._trim is not None and abs(pods - self._before) >= MANY_PODS:
             self._trim(0)

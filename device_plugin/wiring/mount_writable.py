@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Mount it, or say why not; 0 in both cases, since the agent is to start. Raises VgpuError for bad arguments."""
+    """Mount the tmpfs or log why not; returns 0, so that the agent starts. Raises VgpuError for bad arguments."""
     if not 1 <= args.containers <= MOST_CONTAINERS:
         raise VgpuError(f"--containers {args.containers}: write 1 to {MOST_CONTAINERS}")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
@@ -54,12 +54,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def mounted(folder: Path, containers: int) -> str:
-    """Mount the tmpfs for the files of `containers` containers, and return what was done as a text. Raises OSError."""
+    """Mount the tmpfs for the files of this number of containers; returns a text for the log. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     before = room(folder)
     if before >= containers:
         return f"{folder} is mounted, for the files of {before} containers"
-    # Twice the inodes: that of a removed file is taken while a process has it open.
+    # Twice the inodes: a removed file keeps its inode while a process has it open.
     inodes = 1 + 2 * len(KINDS) * containers
     mounts.tmpfs(folder, containers * CONTAINER_BYTES, inodes, again=os.path.ismount(folder))
     return f"{folder} is mounted now, for the files of {containers} containers"

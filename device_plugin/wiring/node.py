@@ -1,4 +1,4 @@
-"""The node agent, put together."""
+"""Builds the node agent: its adapters, its stages, the loop that runs them, and its servers."""
 
 import logging
 import os
@@ -22,11 +22,12 @@ from device_plugin.adapters.metrics import Exposition
 from device_plugin.adapters.probes import probes
 from device_plugin.adapters.processes import CgroupProcesses, ProcProcesses
 from device_plugin.core.pods import Pod
-from device_plugin.core.requests import resource_names
+from device_plugin.core.requests import all_resource_names
 from device_plugin.kube.api import PODS, Change, Where
 from device_plugin.node import ports
 from device_plugin.node.api import NodeApi
 from device_plugin.node.checks.covered import CoveredSlices
+from device_plugin.node.checks.driver_slices import DriverSlices
 from device_plugin.node.checks.kernel_checks import KernelChecks
 from device_plugin.node.checks.kernel_figures import KernelFigures
 from device_plugin.node.checks.kernel_limits import KernelLimits
@@ -34,6 +35,7 @@ from device_plugin.node.checks.other_plugins import OtherPlugins
 from device_plugin.node.checks.preflight import Preflight
 from device_plugin.node.checks.refused import RefusedStarts
 from device_plugin.node.checks.render_scan import RenderScan
+from device_plugin.node.checks.rivals import Rivals
 from device_plugin.node.checks.unaccounted import UnaccountedMemory
 from device_plugin.node.checks.unenforced import UnenforcedSlices
 from device_plugin.node.slices.pods import NodePods
@@ -48,9 +50,8 @@ from device_plugin.node.stages.inject import Injector
 from device_plugin.node.stages.meter import Meter
 from device_plugin.node.stages.publish import Publisher
 from device_plugin.node.stages.reclaim import Reclaimer
-from device_plugin.node.vendors.hygon import Hygon
-from device_plugin.node.vendors.port import Machine, Vendor
-from device_plugin.node.vendors.rocm import Rocm
+from device_plugin.node.vendors.families import FAMILIES, Family
+from device_plugin.node.vendors.port import Machine, NodeSigns, Vendor
 from device_plugin.wiring import nodes_file
 from device_plugin.wiring.build_info import with_build_info
 from device_plugin.wiring.commands import say_listening
@@ -65,7 +66,7 @@ COMPONENT = "vgpu-node"
 
 @dataclass(frozen=True)
 class Host:
-    """The parts of the host that the agent reads; the laboratory replaces them by simulated ones."""
+    """The parts of the host that the agent reads; hack/simulated replaces them by simulated ones."""
 
     machine: Machine
     pods: ports.Processes
@@ -76,7 +77,7 @@ class Host:
 
 
 def host(settings: NodeSettings) -> Host:
-    """The host below the folders that the settings name."""
+    """Returns the real host, read from the folders that the settings name."""
     cgroups, processes = CgroupProcesses(Path(settings.cgroup_root)), ProcProcesses(Path(settings.proc_root))
     return Host(
         HostMachine(Path(settings.root)),
@@ -88,7 +89,7 @@ def host(settings: NodeSettings) -> Host:
 
 
 class NodeService:
-    """The node agent. If one of its threads fails, the process ends."""
+    """The node agent. Its process ends if one of its threads fails."""
 
     def __init__(self, settings: NodeSettings, stop: threading.Event, host: Host) -> None:
         self._settings = settings
@@ -96,11 +97,11 @@ class NodeService:
         self._threads = Threads(stop)
         kube, kubelet, state = settings.kube, Path(settings.kubelet_dir), Path(settings.state_dir)
         endpoint = from_settings(kube.server, kube.token_file, kube.ca_file, kube.kubeconfig)
-        resources = [name for prefix in settings.prefixes.values() for name in resource_names(prefix)]
+        resources = all_resource_names(settings.prefixes.values())
         self._client = KubeClient(endpoint, COMPONENT, resources=resources)
         self._api = NodeApi(self._client, settings.node_name)
         settings, self._nodes_problem = self._own(settings)
-        vendors = tuple(vendor(host.machine, _mounts(settings, vendor)) for vendor in (Hygon, Rocm))
+        vendors = tuple(family(host.machine, _mounts(settings, family)) for family in FAMILIES)
         self._records = Records(state)
         self._cards = SharedCards(_discovery(settings, vendors), self._api, self._records.all)
         self._writable = WritableFiles(state, self._records.folder)
@@ -128,27 +129,31 @@ class NodeService:
             self._api.node,
             state / "other-plugins.json",
         )
+        self._rivals = Rivals(self._cards, self._signs)
         render = RenderScan(host.processes) if settings.render_work else None
         figures = KernelFigures(self._records, self._cards, host.processes, render)
         unaccounted = UnaccountedMemory(
             self._records, self._writable, self._cards, figures, self._api, settings.unaccounted_mib
         )
-        self._agent = self._loop(host, figures, unaccounted)
+        driver = DriverSlices(self._records, self._cards, figures, self._api)
+        self._agent = self._loop(host, figures, unaccounted, driver)
         self._meter = Meter(
             settings.node_name, self._records, self._writable, self._cards, self._node_pods, self._agent.reports,
-            figures, unaccounted, self._agent.inventory_age,
+            figures, unaccounted, driver, self._agent.inventory_age,
         )  # fmt: skip
         self._pods = ListWatch(self._client, PODS, Where(fields=f"spec.nodeName={settings.node_name}"))
 
     def _own(self, settings: NodeSettings) -> tuple[NodeSettings, str]:
-        """The settings with what the file `nodesFile` says of this node, and the problem with it, if there is one."""
+        """Returns the settings with the changes of `nodesFile` for this node; and the problem of the file, as text."""
         node = self._api.node() if settings.nodes_file else None
         try:
             return nodes_file.applied(settings, (node.labels or {}) if node else None)
         except OSError as error:
             raise SettingsError(f"cannot use {error.filename}: {error.strerror} (stateDir)") from error
 
-    def _loop(self, host: Host, figures: KernelFigures, unaccounted: UnaccountedMemory) -> AgentLoop:
+    def _loop(
+        self, host: Host, figures: KernelFigures, unaccounted: UnaccountedMemory, driver: DriverSlices
+    ) -> AgentLoop:
         """The agent's loop, with the stages that it calls one after another."""
         settings = self._settings
         advertiser = Advertiser(
@@ -158,18 +163,19 @@ class NodeService:
             self._records, self._writable, self._injector, self._node_pods, self._starts, self._api
         )
         covered = CoveredSlices(self._records, self._injector.files, host.processes, self._api)
-        unenforced = UnenforcedSlices(self._records, self._writable, self._cards, figures, self._api)
+        unenforced = UnenforcedSlices(self._records, self._writable, self._cards, figures, driver, self._api)
         preflight = Preflight(
             self._api, Path(settings.cdi_dir), Path(settings.state_dir), Path(settings.kubelet_dir),
             lambda: self._problems(host.problems()),
         )  # fmt: skip
         return AgentLoop(
             self._cards, advertiser, Publisher(self._api), reclaimer, self._refused, covered,
-            KernelChecks(figures, unaccounted, unenforced), preflight, self._others, settings.drain_seconds,
+            KernelChecks(figures, unaccounted, driver, unenforced), preflight, self._others,
+            self._rivals, settings.drain_seconds,
         )  # fmt: skip
 
     def run(self) -> int:
-        """Serve until `stop` is set, then drain; returns the exit status."""
+        """Serve until `stop` is set, and end what has begun; returns the exit status."""
         self._prepare()
         with ExitStack() as stack:
             stack.callback(self._client.close)
@@ -205,12 +211,22 @@ class NodeService:
         yield from filter(None, (self._nodes_problem, *found))
         yield from not_advertised(self._cards.cards())
         yield from self._others.problems()
+        yield from self._rivals.problems()
         for vendor in {local.vendor for local in self._cards().values()}:
             for path in vendor.missing_mounts():
                 yield (
                     f"mounts: {path} is not there, or empty, and containers start without it: install the vendor's"
                     " stack on the node, and mount it into the agent's pod at this path"
                 )
+
+    def _signs(self) -> NodeSigns:
+        """The traces of other programs on the node, without those that cannot be read now."""
+        node, cdi = self._api.node(), Path(self._settings.cdi_dir)
+        return NodeSigns(
+            registers=node.registers if node else (),
+            sockets=server.PluginSockets(self._plugins).others(),
+            cdi_files=[path.name for path in cdi.iterdir()] if cdi.is_dir() else (),
+        )
 
     def _listen(self, stack: ExitStack) -> None:
         app = probes(
@@ -232,9 +248,9 @@ class NodeService:
         self._node_pods.change(pod, gone=change is Change.DELETED)
 
 
-def _mounts(settings: NodeSettings, vendor: type[Rocm]) -> Sequence[str]:
-    """The paths of the setting `mounts` for the vendor's containers."""
-    ids = (f"{vendor.PCI_VENDOR:04x}", f"{vendor.PCI_VENDOR:#06x}")
+def _mounts(settings: NodeSettings, family: Family) -> Sequence[str]:
+    """The paths of the setting `mounts` for the family's containers."""
+    ids = (f"{family.PCI_VENDOR:04x}", f"{family.PCI_VENDOR:#06x}")
     return [path for key, wanted in settings.mounts.items() if key.lower() in ids for path in wanted]
 
 
@@ -256,7 +272,7 @@ def _discovery(settings: NodeSettings, vendors: Sequence[Vendor[Any]]) -> Discov
 
 
 def run(settings: NodeSettings, stop: threading.Event, of: Callable[[NodeSettings], Host] = host) -> int:
-    """Serve until `stop` is set, on the host that `of` finds. Prints where it listens.
+    """Serve until `stop` is set, on the host that `of` returns for the settings. Prints where it listens.
 
     Raises SettingsError, EndpointError.
     """

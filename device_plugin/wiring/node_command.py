@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, host: "Callable[[settings.NodeSettings], Host] | None" = None) -> int:
-    """Serve until a signal to stop, on the real host if no other is given.
+    """Run the node agent until it is stopped; `host` returns its host, by default the real one.
 
     Raises SettingsError before anything is started.
     """

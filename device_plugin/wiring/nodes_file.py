@@ -1,4 +1,4 @@
-"""Settings of some nodes only: a file whose entries change settings of `vgpu node` on nodes that have certain labels.
+"""Settings of some nodes only: entries of a file change settings of `vgpu node` on nodes with certain labels.
 
     version: v1
     nodes:
@@ -7,9 +7,9 @@
     - labels: {kubernetes.io/hostname: gpu-7}
       enforcement: {"1d94": observe}
 
-If several entries match a node, the later ones count. The agent reads the file when it starts, and keeps what was
-true for its node in its state folder. These settings stay in force where the file is wrong later, or the node's labels
-cannot be read: no card is offered because of a typing error.
+If several entries match a node, a later one overrides the earlier ones. The agent reads the file when it starts, and
+keeps the settings of its node in its state folder. It uses the kept settings if it finds an error in the file later, or
+cannot read the node's labels, so that no excluded card is offered because of a typing error.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ class Changed(msgspec.Struct, forbid_unknown_fields=True, rename="camel", frozen
     enforcement: dict[str, Enforcement] | UnsetType = UNSET
 
     def over(self, settings: NodeSettings) -> NodeSettings:
-        """A copy of the settings with these in place of the general ones."""
+        """Returns a copy of the settings in which the values of this entry replace the general ones."""
         return msgspec.structs.replace(settings, **self.given())
 
     def given(self) -> dict[str, object]:
@@ -54,9 +54,9 @@ class NodesFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 def applied(settings: NodeSettings, labels: Mapping[str, str] | None) -> tuple[NodeSettings, str]:
-    """The settings of the node with these labels, and a problem with the file as text; empty if there is none.
+    """Returns the settings of the node with these labels, and the problem of the file as text; empty if it has none.
 
-    `labels` is None where the node cannot be read.
+    `labels` is None if the node cannot be read.
     """
     kept = Path(settings.state_dir) / KEPT
     file = Path(settings.nodes_file)
@@ -105,7 +105,7 @@ def _kept(kept: Path) -> Changed:
 
 
 def _keep(changed: Changed, kept: Path) -> None:
-    """Write it by a rename, so that it is either whole or as before."""
+    """Write the settings to the file `kept`, by a rename, so that the file is never half written."""
     if changed != _kept(kept):
         kept.parent.mkdir(parents=True, exist_ok=True)
         fresh = kept.with_suffix(".new")

@@ -1,7 +1,7 @@
-"""One replica of a service that follows the whole cluster: what the cluster service and the job engine have in common.
+"""The common base of the cluster service and the job engine: one replica, which follows the whole cluster.
 
-Both follow pods, nodes, Jobs and the node agents by watches, keep the same view of the cluster, run loops of which a
-hanging one is found, and serve two addresses: one for those who ask something of the service, one for probes.
+Both watch pods, nodes, Jobs and node agents, and keep the same view of the cluster. /healthz reports a loop that hangs.
+Each serves two addresses: one for the calls of its clients, one for probes and metrics.
 """
 
 import threading
@@ -20,7 +20,7 @@ from device_plugin.adapters.kube.watch import ListWatch, News, feed
 from device_plugin.adapters.probes import probes
 from device_plugin.core.http_values import App
 from device_plugin.core.pods import Node, Pod
-from device_plugin.core.requests import resource_names
+from device_plugin.core.requests import all_resource_names
 from device_plugin.kube.api import AGENT_LABELS, AGENTS, NODES, PODS, Where
 from device_plugin.state.view import ClusterView
 from device_plugin.wiring.commands import say_listening
@@ -33,14 +33,14 @@ RETURN_SECONDS = 10.0
 
 
 class Replica(ABC):
-    """Serves with `run`. If one of its threads dies, the process ends. A loop hangs if it takes `stuck_seconds`."""
+    """One replica. `run` serves until `stop` is set or a thread fails. A loop hangs after `stuck_seconds` in a turn."""
 
     _poller: AgentPoller[Any]
     """The poller of the node agents."""
     _pod_news: Sequence[News[Pod]] = ()
-    """Further parts that take news of pods."""
+    """Receivers of news of pods, in addition to the view."""
     _node_news: Sequence[News[Node]] = ()
-    """Further parts that take news of nodes."""
+    """Receivers of news of nodes, in addition to the view."""
 
     def __init__(
         self, component: str, settings: ClusterSettings | JobsSettings, view: ClusterView, agent_namespace: str,
@@ -48,7 +48,7 @@ class Replica(ABC):
     ) -> None:  # fmt: skip
         kube = settings.kube
         endpoint = from_settings(kube.server, kube.token_file, kube.ca_file, kube.kubeconfig)
-        resources = [name for prefix in settings.prefixes for name in resource_names(prefix)]
+        resources = all_resource_names(settings.prefixes)
         self._api = KubeClient(endpoint, component, resources=resources)
         self._view = view
         self._stop = stop
@@ -60,23 +60,23 @@ class Replica(ABC):
 
     @abstractmethod
     def _main_server(self) -> tuple[str, str, App]:
-        """The server that others ask: the name to print with its address, its address, and its application."""
+        """Returns the server for clients: its name, its address, and its application."""
 
     @abstractmethod
     def _metrics(self) -> App:
-        """The application of /metrics."""
+        """Returns the application of /metrics."""
 
     @abstractmethod
     def _why_not_ready(self) -> str:
-        """The missing parts, as text; empty if this replica could lead, whether it does or not."""
+        """Returns the reasons why this replica could not lead, as text; empty if it leads or could lead."""
 
     @abstractmethod
     def _loops(self) -> Mapping[str, Callable[[], None]]:
-        """The functions that run until the service ends, in addition to every replica's, by their threads' names."""
+        """Returns the service's own loops by thread name; loops that every replica has are not among them."""
 
     @abstractmethod
     def _watches(self) -> Sequence[ListWatch[Any]]:
-        """The watches in addition to those of every replica."""
+        """Returns the service's own watches, without those that every replica has."""
 
     def run(self) -> int:
         """Serve until `stop` is set; returns the exit status."""
@@ -98,13 +98,13 @@ class Replica(ABC):
             "pods": partial(feed, self._pods, stop, *pods, doubt=view.pod_news.doubt),
             "nodes": partial(feed, self._nodes, stop, *nodes, doubt=view.node_news.doubt),
             "agents": partial(feed, self._agents, stop, view.agents, self._poller),
-            # Its hanging does no harm: what agents say becomes stale then, and nothing rests on it alone.
+            # A hang does no harm: figures of the agents become stale then, and no decision rests on them alone.
             "ask agents": partial(self._loop.again, lambda: self._poller.step()),
             "memory": partial(self._loop.every, RETURN_SECONDS, memory.step),
         }
 
     def _listen(self, stack: ExitStack) -> str:
-        """Begin to serve; returns the addresses with their names."""
+        """Start both servers; returns their names and addresses as text."""
         name, listen, app = self._main_server()
         operations = probes(self._loop.why_not_alive, self._why_not_ready, self._metrics())
         addresses = (

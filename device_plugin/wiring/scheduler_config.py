@@ -15,13 +15,14 @@ from typing import Any
 
 import yaml
 
+from device_plugin.adapters.yaml_text import NotYamlError, parse
 from device_plugin.core.requests import resource_names
 from device_plugin.wiring import settings
 from device_plugin.wiring.settings import ClusterSettings, SettingsError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add both files, and one flag for each setting."""
+    """Add to the parser the template, the file to write, and one flag for each setting."""
     parser.usage = "vgpu scheduler-config --template FILE [--out FILE] [--config FILE] [--SETTING VALUE]..."
     parser.add_argument("--template", metavar="FILE", required=True, help="KubeSchedulerConfiguration")
     parser.add_argument("--out", metavar="FILE", help="where to write it (default: stdout)")
@@ -33,13 +34,15 @@ def run(args: argparse.Namespace) -> int:
     loaded = settings.load(ClusterSettings, vars(args), os.environ)
     template = Path(args.template)
     try:
-        text = yaml.safe_dump(filled(yaml.safe_load(template.read_text()), loaded), sort_keys=False)
+        text = yaml.safe_dump(filled(parse(template.read_text()), loaded), sort_keys=False)
     except KeyError as error:
         raise SettingsError(
-            f"template {template}: no KubeSchedulerConfiguration: no {error} in it"
+            f"template {template} is not a KubeSchedulerConfiguration: it has no {error.args[0]}"
         ) from error
-    except (yaml.YAMLError, TypeError) as error:
-        raise SettingsError(f"template {template}: no KubeSchedulerConfiguration: {error}") from error
+    except NotYamlError as error:
+        raise SettingsError(f"template {template} is not YAML: {error}") from error
+    except TypeError as error:
+        raise SettingsError(f"template {template} is not a KubeSchedulerConfiguration: {error}") from error
     except OSError as error:
         raise SettingsError(f"template {template}: {error.strerror}") from error
     if args.out is None:
@@ -54,7 +57,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def filled(template: Mapping[str, Any], loaded: ClusterSettings) -> dict[str, Any]:
-    """The template with names of profiles and our resources of extenders filled in; values that it has stay."""
+    """Returns the template with a schedulerName in each profile and managedResources in each extender.
+
+    Values that the template has stay.
+    """
     names = [name for prefix in loaded.prefixes for name in resource_names(prefix)]
     managed = [{"name": name, "ignoredByScheduler": False} for name in names]
     return {

@@ -87,10 +87,10 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel", f
     mounts: Annotated[
         dict[str, list[str]],
         Meta(
-            description="paths of the node that all containers with cards of a PCI vendor id get, read-only; of devices"
-            f" only /dev/dri/cardN, the granted card's own; {pages.INSTALL} says what is refused (a kubelet's"
-            " folder other than /var/lib/kubelet is not)",
-            examples=[{"1d94": ["/opt/hyhal", "/dev/dri/cardN"]}],
+            description="paths of the node that all containers with cards of a PCI vendor id get, read-only, at the"
+            " same path or, written NODE:CONTAINER, at another one; of devices only /dev/dri/cardN, the granted card's"
+            f" own; {pages.INSTALL} says what is refused (a kubelet's folder other than /var/lib/kubelet is not)",
+            examples=[{"1d94": ["/opt/hyhal", "/opt/dtk:/opt/hygondriver", "/dev/dri/cardN"]}],
         ),
     ] = {}
     mem_unit_mib: Annotated[int, Meta(description="MiB of one memory unit", ge=1)] = msgspec.field(
@@ -182,7 +182,7 @@ class NodeScoreSettings(msgspec.Struct, forbid_unknown_fields=True, rename="came
     ] = 60.0
 
     def scoring(self) -> Scoring:
-        """These settings as a value of the core. Raises TypeError for weights that settings_checks refuses."""
+        """Returns these settings as a `Scoring`. Raises TypeError for weights that settings_checks refuses."""
         weights = {name: Weights(**getattr(self, name)) for name in TYPES}
         return Scoring(weights, self.most_memory, self.most_load, self.free == COUNT)
 
@@ -316,7 +316,7 @@ KINDS: tuple[type[msgspec.Struct], ...] = (NodeSettings, ClusterSettings, JobsSe
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting of a service and its names: where it stands in the file, its flag and its environment variable.
+    """One setting of a service, with its key in the file, its flag and its environment variable.
 
     `type` is its type without the description, which is in `meta`.
     """
@@ -343,7 +343,7 @@ class Setting:
 
     @property
     def default(self) -> str:
-        """The value without any of them, as a person writes it; empty if there is none."""
+        """The default value, as a person writes it; empty if there is none."""
         value = (
             self.field.default_factory() if self.field.default is msgspec.NODEFAULT else self.field.default
         )
@@ -361,7 +361,7 @@ class Setting:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The only values that it can have; empty if there are others."""
+        """The values that the setting may have; empty if any value of its type is allowed."""
         return get_args(self.type) if get_origin(self.type) is Literal else ()
 
     @property
@@ -371,7 +371,7 @@ class Setting:
 
 
 def settings_of(kind: type[msgspec.Struct], path: tuple[str, ...] = ()) -> Iterator[Setting]:
-    """All settings of a service, in their order; those of a group have its key before theirs."""
+    """Yields the settings of a service in order; the path of a setting in a group begins with the group's key."""
     for field in msgspec.structs.fields(kind):
         if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
             yield from settings_of(field.type, (*path, field.encode_name))
@@ -387,9 +387,9 @@ def add_flags(parser: argparse.ArgumentParser, kind: type[Settings]) -> None:
 
 
 def load(kind: type[Settings], flags: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
-    """Settings of `kind` from parsed `flags` (see add_flags), the environment and the file they name.
+    """Returns settings of `kind` from parsed `flags` (see add_flags), the environment and the file they name.
 
-    Raises SettingsError with the key and its source.
+    Raises SettingsError, which names the key and its source.
     """
     file = flags.get("config") or environ.get("VGPU_CONFIG") or ""
     values = read_file(Path(file)) if file else {}
@@ -421,7 +421,7 @@ def require(value: str, key: str) -> None:
 
 
 def read_file(file: Path) -> dict[str, Any]:
-    """The keys of a settings file, without its version. Raises SettingsError."""
+    """The settings in a file, by key, without the key `version` of the file's format. Raises SettingsError."""
     try:
         values = _yaml(file.read_text(encoding="utf-8"), f"settings file {file}")
     except OSError as error:
@@ -454,7 +454,7 @@ class _UniqueKeys(yaml.SafeLoader):
     """YAML in which a key that is written twice is an error, as its specification says."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """The mapping, once its keys are known to differ."""
+        """Returns the mapping. Raises MarkedYAMLError if a key is written twice."""
         seen = set()
         for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
             if key.value in seen:
@@ -489,7 +489,7 @@ def _convert(values: Mapping[str, Any], kind: type[Settings], source: str) -> Se
 
 
 def _problem(text: str, kind: type[Settings]) -> str:
-    """The text of a msgspec.ValidationError with the key first, and with the values that the setting can have."""
+    """Returns the text of a msgspec.ValidationError, with the key first and the values that the setting may have."""
     what, _, where = text.partition(" - at ")
     key = where.strip("`").removeprefix("$").removeprefix(".")
     known = {setting.key: setting for setting in settings_of(kind)}

@@ -1,4 +1,4 @@
-"""Checks of settings beyond their types. Each problem is one line that says what to write; nothing has started yet."""
+"""Checks settings beyond their types, before anything is started. Each problem is one line that says what to write."""
 
 import ipaddress
 import re
@@ -14,7 +14,7 @@ from device_plugin.node.vendors.host_stack import MOST_MOUNTS
 if TYPE_CHECKING:
     from device_plugin.wiring.settings import ClusterSettings, JobsSettings, NodeScoreSettings, NodeSettings
 
-# domain/name, as Kubernetes has the names of extended resources.
+# domain/name, the form of the names of extended resources in Kubernetes.
 _PREFIX = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 
 # The value of a label.

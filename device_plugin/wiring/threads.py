@@ -1,4 +1,4 @@
-"""Threads of a service. If one of them dies, the service ends: else it would serve with a part missing."""
+"""Threads of a service. If one of them fails, the service ends: otherwise it would serve with a part missing."""
 
 import logging
 import threading

@@ -1,4 +1,4 @@
-"""The real core over a workload's nodes: places, lets go, and learns what pods ask for."""
+"""The product's placement on a workload's nodes: it places pods, releases them, and learns the target workload."""
 
 import random
 from collections.abc import Sequence
@@ -13,10 +13,10 @@ from device_plugin.core.placement.workload import TargetWorkload, Weighted
 from device_plugin.core.requests import Shape
 from hack.bench.workload import BenchPod, BenchWorkload
 
-# Arrivals until the target workload is learnt again: twice the number each time, up to each MOST_REFIT.
+# The target workload is learnt again after 64 arrivals (FIRST_REFIT), then 128, 256, 512, then after every 1,024.
 FIRST_REFIT, MOST_REFIT = 64, 1024
-# Policies that get the list of pods in advance, as in the published protocol, and those that learn it as pods come. The
-# others use no workload, and learning it takes time.
+# Policies that get the list of pods in advance, as in the published protocol; and policies that learn the workload from
+# arriving pods. The others use no workload, so the time to learn it is saved.
 GIVEN = ("fgd",)
 LEARNING = ("fragmentation",)
 
@@ -40,7 +40,7 @@ class BenchCluster:
         self._target, self._refit = TargetWorkload(), FIRST_REFIT
 
     def learn(self, job: BenchPod) -> None:
-        """Count an arriving pod in the target workload, and learn it again when that is due."""
+        """Count an arriving pod in the target workload, and learn the workload again if it is due."""
         if (shape := Shape.of(job.request)) is not None:
             self._target.add(shape)
         if self._policy in LEARNING and self._target.arrivals == self._refit:
@@ -48,7 +48,7 @@ class BenchCluster:
             self._refit += min(self._refit, MOST_REFIT)
 
     def renew(self) -> None:
-        """Use the workload of all pods that have arrived so far."""
+        """Learn the target workload from all pods that have arrived so far."""
         self.placer.learn(self._target.frequent())
 
     def place(self, job: BenchPod) -> Grant | None:
@@ -60,18 +60,18 @@ class BenchCluster:
         return found
 
     def leave(self, grant: Grant) -> None:
-        """The pod has ended."""
+        """Release the grant of a pod that has ended."""
         self.ledger.release(grant.pod)
 
     def useless(self) -> float:
-        """Percent of the cards that is idle and of no use to the pods of the list."""
+        """The percent of the cards' capacity that is idle and that no pod of the list can use."""
         self.placer.table.refresh()
         self._gauge.refresh()
         return 100 * self._gauge.ratio()
 
 
 def _listed(jobs: Sequence[BenchPod]) -> Sequence[Weighted]:
-    """The list itself, every shape counted as often as it stands there."""
+    """The target workload of a list of pods: each shape counts as often as it is in the list."""
     target = TargetWorkload(half_life=float("inf"))
     for job in jobs:
         if (shape := Shape.of(job.request)) is not None:

@@ -10,7 +10,7 @@ from hack.bench.report import Report
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words that follow `vgpu bench`."""
+    """Add the arguments of `vgpu bench`."""
     kinds = parser.add_subparsers(metavar="WHAT", required=True)
     for name, text, module in (
         ("placement", "how full the cards get, by policy, and how long a decision takes", placement),
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the benchmark that was asked for and print its report. Raises VgpuError for what cannot be run."""
+    """Run the chosen benchmark and print its report. Raises VgpuError if it cannot run."""
     report: Report = args.bench(args)
     print(json.dumps(report.figures) if args.json else report.text)
     return 0

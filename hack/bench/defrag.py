@@ -29,7 +29,7 @@ PARTS = 10
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A point of the curve: after `moves`, the percent of the capacity that is allocated, and that is fragmented."""
+    """A point of the curve: the percent of the capacity that is allocated, and fragmented, after `moves` moves."""
 
     moves: float
     allocated: float
@@ -50,7 +50,7 @@ class Moved:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words that follow `vgpu bench defrag`."""
+    """Add the arguments of `vgpu bench defrag`."""
     runs.add_arguments(parser)
     parser.add_argument(
         "--max-moves-share", type=float, default=SHARE, metavar="S", help=f"of the pods (default: {SHARE})"
@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Report:
-    """Run the benchmark. Raises VgpuError for what cannot be run."""
+    """Run the benchmark and return its report. Raises VgpuError if it cannot run."""
     if not 0 < args.max_moves_share <= 1:
         raise BenchError("write --max-moves-share above 0 and up to 1: 0.05 for one pod in twenty")
     workload = chosen(args.nodes, args.pods)
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> Report:
 
 
 def moved(policy: str, seed: int, workload: BenchWorkload, share: float) -> Moved:
-    """Fill by `policy`, plan, move, and offer again."""
+    """Fill a cluster by `policy`, make a plan of moves, carry it out, and place the waiting pods again."""
     cluster = BenchCluster(workload, policy, seed)
     there, waiting = _filled(cluster, workload, seed)
     cluster.renew()
@@ -108,7 +108,7 @@ def moved(policy: str, seed: int, workload: BenchWorkload, share: float) -> Move
 def _filled(
     cluster: BenchCluster, workload: BenchWorkload, seed: int
 ) -> tuple[Mapping[str, BenchPod], Mapping[str, BenchPod]]:
-    """The pods that were placed, and those that were refused, by name."""
+    """Fill the cluster; returns the placed pods and the refused pods, by name."""
     there: dict[str, BenchPod] = {}
     waiting: dict[str, BenchPod] = {}
     asked = 0.0
@@ -126,7 +126,7 @@ def _asking(jobs: Mapping[str, BenchPod]) -> Mapping[str, Ranked]:
 
 
 def figures(outcomes: Sequence[Moved]) -> Mapping[str, object]:
-    """Means over the seeds, the curve read at equal parts of each seed's moves."""
+    """The means over the seeds; the curve's points are at equal parts of each seed's number of moves."""
     curve = [
         {
             name: mean([getattr(_at(outcome.curve, part / PARTS), name) for outcome in outcomes])
@@ -144,7 +144,7 @@ def figures(outcomes: Sequence[Moved]) -> Mapping[str, object]:
 
 
 def _at(curve: Sequence[Point], part: float) -> Point:
-    """The last point within a part of all moves."""
+    """The last point of the curve within `part` (0 to 1) of all moves."""
     return [point for point in curve if point.moves <= part * curve[-1].moves][-1]
 
 

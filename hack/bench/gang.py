@@ -27,9 +27,9 @@ HOST, ASKED = HostAmounts(128_000, 1 << 20), HostAmounts(1000, 4096)
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """Seconds until the whole gang has its places, and milliseconds of each later call.
+    """Seconds until the whole gang has its reservations, and milliseconds of each later call.
 
-    Other work on the machine hardly moves the processor's time, `decided_cpu_s`.
+    `decided_cpu_s` is the CPU time of the decision, which hardly depends on other work of the machine.
     """
 
     decided_s: float
@@ -38,7 +38,7 @@ class Decided:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words that follow `vgpu bench gang`."""
+    """Add the arguments of `vgpu bench gang`."""
     parser.add_argument("--pods", type=int, default=PODS, metavar="N", help=f"of the gang (default: {PODS})")
     parser.add_argument(
         "--nodes", type=int, default=NODES, metavar="N", help=f"of {CARDS} cards (default: {NODES})"
@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Report:
-    """Run the benchmark. Raises VgpuError for what cannot be run."""
+    """Run the benchmark and return its report. Raises VgpuError if it cannot run."""
     if not 2 <= args.pods <= MAX_GANG or not 1 <= args.asks <= args.pods:
         raise BenchError(f"write --pods from 2 to {MAX_GANG}, --asks from 1 to as many")
     workload = ClusterModel(args.nodes, CARDS, args.fill, seconds=1)
@@ -86,7 +86,7 @@ def filled(workload: ClusterModel) -> tuple[ClusterView, Allocator]:
 def decided(
     view: ClusterView, allocator: Allocator, nodes: Sequence[str], asked: Sequence[Request]
 ) -> Decided:
-    """Create a gang of pods that ask so, ask for the last of them, then for the others."""
+    """Create a gang whose pods have these requests, and measure the decision for its last pod, then for the others."""
     labels = {annotations.GROUP: "gang", annotations.GROUP_SIZE: str(len(asked))}
     pods = [_pod(f"gang-{number}", one, labels=labels) for number, one in enumerate(asked)]
     for pod in pods:

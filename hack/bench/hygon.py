@@ -1,4 +1,4 @@
-"""A made-up card like Hygon's Z100, which benchmarks share out."""
+"""A simulated card like Hygon's Z100, for benchmarks."""
 
 from device_plugin.core.contract.cards import Card
 

@@ -1,9 +1,9 @@
-"""Pods that leave again, and wait when they do not fit.
+"""A simulation of pods that end after a lifetime, and that wait when they do not fit.
 
-Lifetimes are drawn from a list, arrivals come at random, at such a rate that a given share of the capacity is asked
-for. The cluster does not start empty, for then the few pods that stay very long would be missing at first: it starts
-with the average number of pods, each at a random moment of its lifetime, so that long lifetimes are more frequent.
-Whenever a pod leaves, those that wait are tried again, the longest waiting first.
+Lifetimes are drawn from a list. Arrivals are random, at a rate that asks for a given share of the capacity. The cluster
+starts with the average number of pods, each at a random moment of its lifetime: in an empty cluster the few pods that
+stay very long would be missing at first. Whenever a pod ends, the waiting pods are tried again, the longest waiting
+first.
 """
 
 import random
@@ -21,16 +21,16 @@ from device_plugin.core.placement.fit import fit
 from hack.bench.cluster import BenchCluster
 from hack.bench.workload import BenchPod, BenchWorkload
 
-# The measured period, in mean lifetimes after the start.
+# The begin and the end of the measured period, in mean lifetimes after the start.
 FROM, UNTIL = 0.5, 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Steady:
-    """Mean percent of the capacity that was allocated, and for how many seconds each pod waited, while it was measured.
+    """The mean allocated percent of the capacity, and the seconds that each pod waited, in the measured period.
 
-    All pods that waited then count, also those that came before and those that still wait: without them a policy that
-    starves pods would look better.
+    Pods that came before the period and pods that still wait at its end count too: without them a policy that starves
+    pods would look better.
     """
 
     allocated: float
@@ -39,7 +39,7 @@ class Steady:
 
     @property
     def wait(self) -> float:
-        """Seconds that a pod waits on average: how many wait by how many arrive, as Little's law has it."""
+        """The mean wait in seconds, by Little's law: the sum of all waits divided by the number of arrived pods."""
         return sum(self.waits) / max(1, self.arrived)
 
 
@@ -51,26 +51,28 @@ class WaitingJobs:
         self._numbers = count()
 
     def add(self, since: float, job: BenchPod) -> None:
-        """A pod waits, behind all others."""
+        """Add a pod behind all others; it has waited since `since`."""
         self._queues.setdefault(_kind(job), deque()).append((since, next(self._numbers), job))
 
     def blocked(self, job: BenchPod) -> bool:
-        """True if another of its kind waits already."""
+        """True if a pod with an equal request waits already."""
         return bool(self._queues.get(_kind(job)))
 
     def tried(self) -> Iterator[tuple[float, BenchPod]]:
-        """The pods that wait, the longest waiting first; after a pod that is not taken, none of its kind follows."""
+        """Yield the waiting pods, the longest waiting first; if a pod is not taken, its equals are skipped."""
         # Numbers are unique, so that the elements after them are never compared.
         heads = [(*queue[0][:2], queue) for queue in self._queues.values() if queue]
         heapify(heads)
         while heads:
             since, number, queue = heappop(heads)
             yield since, queue[0][2]
-            if queue and queue[0][1] != number:  # it was taken: the next of its request may fit too
+            if (
+                queue and queue[0][1] != number
+            ):  # the pod was taken: the next pod with its request may fit too
                 heappush(heads, (*queue[0][:2], queue))
 
     def take(self, job: BenchPod) -> None:
-        """The first of its kind waits no longer."""
+        """Remove the first waiting pod with this pod's request."""
         self._queues[_kind(job)].popleft()
 
     def left(self) -> Iterator[float]:
@@ -81,7 +83,10 @@ class WaitingJobs:
 def simulate(
     policy: str, seed: int, workload: BenchWorkload, lifetimes: Sequence[float], offered: float
 ) -> Steady:
-    """Simulate one policy on one seed, with `offered` percent of the capacity. Time is in mean lifetimes."""
+    """Simulate one policy with one seed; arriving pods ask for `offered` percent of the capacity.
+
+    Times inside are in mean lifetimes.
+    """
     cluster, rng = BenchCluster(workload, policy, seed), random.Random(seed)
     waiting, numbers = WaitingJobs(), count()
     ends: list[tuple[float, int, BenchPod, Grant]] = []
@@ -139,7 +144,7 @@ def simulate(
 
 
 class Freed:
-    """The node where something was just given back: nowhere else is more room than when those that wait were tried."""
+    """The node where a pod has just ended: only this node has more room than when the waiting pods were last tried."""
 
     def __init__(self, cluster: BenchCluster, node: str) -> None:
         state = cluster.ledger.node(node)
@@ -147,7 +152,7 @@ class Freed:
         self._left = state.left if state is not None else NOTHING
 
     def could(self, job: BenchPod) -> bool:
-        """True if it may have room for the pod."""
+        """True if the node may have room for the pod."""
         left, host, request = self._left, job.request.host, job.request
         if left.cpu_milli < host.cpu_milli or left.memory_mib < host.memory_mib:
             return False

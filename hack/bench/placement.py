@@ -46,7 +46,7 @@ STEADY = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words that follow `vgpu bench placement`."""
+    """Add the arguments of `vgpu bench placement`."""
     runs.add_arguments(parser)
     parser.add_argument(
         "--policy", default=DEFAULT, metavar="P,P", help=f"any of {', '.join(POLICIES)} (default: {DEFAULT})"
@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Report:
-    """Run the benchmark. Raises VgpuError for what cannot be run."""
+    """Run the benchmark and return its report. Raises VgpuError if it cannot run."""
     policies, seeds = _policies(args.policy), runs.numbered(args.seeds)
     if args.plot is not None and args.lifetimes is not None:
         raise BenchError("--plot draws arrivals that stay: leave out --lifetimes")
@@ -95,7 +95,7 @@ def run(args: argparse.Namespace) -> Report:
 
 
 def arrived(outcomes: Sequence[ReplayOutcome]) -> Figures:
-    """Means over the seeds; shares in percent. The first failure is None if nothing failed on any seed."""
+    """Means over the seeds; shares are in percent. The first failure is None if all pods of all seeds fitted."""
     at_100, at_130 = ([outcome.at(percent) for outcome in outcomes] for percent in (100, 130))
     failures = [outcome.first_failure for outcome in outcomes if outcome.first_failure is not None]
     return {
@@ -109,7 +109,7 @@ def arrived(outcomes: Sequence[ReplayOutcome]) -> Figures:
 
 
 def steady(outcomes: Sequence[Steady]) -> Figures:
-    """Means over the seeds; the wait's p99 is of each seed."""
+    """Means over the seeds; `wait_p99_s` is the mean of the seeds' 99th percentiles."""
     return {
         "alloc_mean": mean([outcome.allocated for outcome in outcomes]),
         "wait_mean_s": mean([outcome.wait for outcome in outcomes]),

@@ -1,4 +1,4 @@
-"""Draw allocation and fragmentation over the arrived capacity."""
+"""Draws the allocated and the fragmented share of the capacity, over the share that has been asked for."""
 
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
@@ -15,7 +15,7 @@ FORMATS = (".png", ".svg", ".pdf")
 
 
 def drawable(file: Path) -> None:
-    """See that there can be a drawing, before minutes of replays. Raises BenchError."""
+    """Check that the drawing can be made, before minutes of replays. Raises BenchError if not."""
     if find_spec("matplotlib") is None:
         raise BenchError("--plot needs matplotlib: pip install matplotlib")
     if file.suffix not in FORMATS:
@@ -25,7 +25,7 @@ def drawable(file: Path) -> None:
 
 
 def draw(replays: Mapping[str, Sequence[ReplayOutcome]], file: Path) -> None:
-    """One line for each policy, the mean of its seeds, in a file that is `drawable`. Raises BenchError."""
+    """Draw one line per policy, the mean of its seeds, into a file that is `drawable`. Raises BenchError."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7, 7), layout="constrained")

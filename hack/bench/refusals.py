@@ -17,9 +17,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from itertools import chain, cycle, product
 from types import TracebackType
+
+from msgspec.structs import replace
 
 from device_plugin.adapters import extender
 from device_plugin.adapters.http.server import Server
@@ -37,7 +39,7 @@ from device_plugin.core.contract import annotations
 from device_plugin.core.contract.grants import Grant, Slice
 from device_plugin.core.placement.policies import NODE_SCORE
 from device_plugin.core.pods import Container, ContainerKind, Node, Pod
-from device_plugin.core.requests import DEFAULT_PREFIXES, resource_names
+from device_plugin.core.requests import DEFAULT_PREFIXES, all_resource_names
 from device_plugin.kube.leases import Lease
 from device_plugin.state.view import ClusterView
 from hack.bench.extender import api_objects
@@ -58,9 +60,9 @@ CROWD, GROUP = 1900, "crowd"
 
 @dataclass(frozen=True, slots=True)
 class FilterCost:
-    """Milliseconds of the processor for one /filter: while the lock was held, in all, and asked again in all.
+    """The CPU time of one /filter in milliseconds: with the lock held, in total, and in total when asked again.
 
-    `again_p50_ms` is None for placements. `answer_kib` is the longest answer.
+    `again_p50_ms` is None for placements. `answer_kib` is the length of the longest answer.
     """
 
     locked_p50_ms: float
@@ -72,7 +74,7 @@ class FilterCost:
 
 @dataclass(frozen=True, slots=True)
 class _Took:
-    """Seconds of the processor for one /filter, while the lock was held and in all, and the bytes of the answer."""
+    """The CPU seconds of one /filter, with the lock held and in total, and the bytes of the answer."""
 
     locked: float
     whole: float
@@ -80,7 +82,7 @@ class _Took:
 
 
 class _TimedLock:
-    """Around a re-entrant lock: `held` is the processor's time, in seconds, that its holder has spent so far."""
+    """A re-entrant lock that measures: `held` is the CPU time, in seconds, that its holders have used so far."""
 
     def __init__(self, lock: AbstractContextManager[bool]) -> None:
         self._lock = lock
@@ -105,7 +107,7 @@ class _TimedLock:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words that follow `vgpu bench refusals`."""
+    """Add the arguments of `vgpu bench refusals`."""
     parser.add_argument(
         "--nodes", type=int, default=NODES, metavar="N", help=f"of {CARDS} cards (default: {NODES})"
     )
@@ -115,7 +117,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Report:
-    """Run the benchmark. Raises BenchError for what cannot be run."""
+    """Run the benchmark and return its report. Raises BenchError if it cannot run."""
     most = MOST_OF_NAMESPACE * len(_REFUSED)
     if args.nodes < 1 or not len(_REFUSED) <= args.requests <= most:
         raise BenchError(f"write --nodes of at least 1, --requests from {len(_REFUSED)} to {most}")
@@ -141,7 +143,7 @@ def _cells(cost: FilterCost) -> Iterator[str]:
 
 
 def nearly_full(workload: ClusterModel) -> tuple[ClusterView, Allocator]:
-    """The memory of a service on whose nodes every card holds a slice that leaves a little, more or less."""
+    """The view and the allocator of a service; on all its cards one slice leaves a small random part free."""
     view = ClusterView(DEFAULT_PREFIXES, time.monotonic)
     allocator = Allocator(view, 3600.0, time.monotonic)
     rng = random.Random(workload.seed)
@@ -170,7 +172,7 @@ def costs(
             "placement, the first of its kind": _cost([scheduler.asked(pod, placed=True) for pod in kinds])
         }
         placed, refused = list[_Took](), {name: (list[_Took](), list[_Took]()) for name in _REFUSED}
-        # In turns, so that other work on the machine slows all of them alike.
+        # The kinds take turns, so that other work on the machine slows all of them equally.
         for n in range(requests // len(_REFUSED)):
             placed.append(scheduler.asked(_pod(f"b-{n}", {"-mem": 1, "-cores": 1}), placed=True))
             hopeless = {name: make(n) for name, make in _REFUSED.items()}
@@ -183,7 +185,7 @@ def costs(
 
 
 class _Caller:
-    """Plays kube-scheduler: sends pods to /filter, and reads how long the threads that answer were busy."""
+    """Calls /filter as kube-scheduler does, and reads the CPU time of the threads that answer."""
 
     def __init__(self, view: ClusterView, lock: _TimedLock, workload: ClusterModel, server: Server) -> None:
         self._view = view
@@ -196,14 +198,14 @@ class _Caller:
         self._connections.close()
 
     def asked(self, pod: Pod, *, placed: bool) -> _Took:
-        """The cost of one /filter. Raises BenchError if the answer is another one than `placed` says."""
+        """The cost of one /filter. Raises BenchError if the pod is refused though `placed`, or the other way round."""
         body = b'{"Pod":%b,"Nodes":null,"NodeNames":%b}' % (api_objects.pending(pod), next(self._names))
         self._view.pod_news.see(pod, watched=True)
         began, held = self._busy(), self._lock.held
         status, answer = self._connections.request(
             "POST", "/filter", {"Content-Type": "application/json"}, body
         )
-        # Until the thread waits for the next request.
+        # Wait until the thread waits for the next request: its time is complete then.
         time.sleep(0.001)
         took = _Took(self._lock.held - held, self._busy() - began, len(answer))
         result = json.loads(answer) if status == 200 else {"Error": f"status {status}"}
@@ -212,7 +214,7 @@ class _Caller:
         return took
 
     def _busy(self) -> float:
-        """Seconds of the processor that the server's threads have used so far."""
+        """The CPU seconds that the server's threads have used so far."""
         threads = [thread for thread in threading.enumerate() if thread.name == self._threads]
         return sum(
             time.clock_gettime(time.pthread_getcpuclockid(thread.ident)) for thread in threads if thread.ident
@@ -221,14 +223,14 @@ class _Caller:
 
 @contextmanager
 def _serving(view: ClusterView, allocator: Allocator, workload: ClusterModel) -> Iterator[_Caller]:
-    """/filter of a replica that leads, and its caller."""
+    """Start the server of /filter as a replica that leads; yields its caller."""
     lock = _TimedLock(view.lock)
     view.lock = lock  # type: ignore[assignment]
     leader = Leader("bench", lambda: 0.0)
     for renewed in ("1", "2"):
         leader.observe(Lease("bench_", renewed), 0.0)
     leader.begin()
-    resources = [name for prefix in DEFAULT_PREFIXES for name in resource_names(prefix)]
+    resources = all_resource_names(DEFAULT_PREFIXES)
     calls = Calls(
         extender.FilterCalls(resources), extender.read_bind, extender.read_preempt, extender.FilterAnswers(),
     )  # fmt: skip
@@ -259,12 +261,12 @@ def _pod(name: str, *containers: Mapping[str, int], family: str = FAMILY, **writ
         Container(f"c{number}", ContainerKind.MAIN, {family + suffix: str(n) for suffix, n in limits.items()})
         for number, limits in enumerate(containers)
     )
-    # Each kind in a namespace of its own: of each namespace some refusals are remembered.
+    # Each kind of pods has its own namespace, because the remembered refusals of a namespace are limited.
     return Pod(f"bench-{name[0]}", name, name, containers=asking, annotations=written)
 
 
 def _grouped(name: str, *containers: Mapping[str, int]) -> Pod:
-    """A pod of the large group whose pods go to different nodes in the order of their roles."""
+    """A pod of the large group with `node-score`, where the order of the roles decides the nodes."""
     made = _pod(name, *containers, **{annotations.POLICY: NODE_SCORE})
     return replace(
         made, namespace=GROUP, labels={annotations.GROUP: GROUP, annotations.ROLE: f"worker-{name}"}

@@ -1,7 +1,8 @@
 """The published replay (FGD, ATC'23): pods arrive one at a time, nothing leaves, nothing is tried again.
 
-The list is sorted by name and shuffled with the seed, and pods drawn from it with replacement follow until 1.3 times
-the capacity was asked for. "At 100 %" is the mean over the arrivals whose asked share rounds to 100.
+The list of pods is sorted by name and shuffled with the seed. After its last pod, pods are drawn from it at random (one
+pod may be drawn several times) until 1.3 times the capacity was asked for. "At 100 %" is the mean over the arrivals
+whose asked share rounds to 100.
 """
 
 import random
@@ -15,15 +16,15 @@ from hack.bench.cluster import BenchCluster
 from hack.bench.workload import BenchPod, BenchWorkload
 
 ARRIVALS = 1.3
-# In clusters with fewer cards single arrivals are more than 1 %.
+# In clusters with fewer cards than this, one arrival can be more than 1 % of the capacity.
 SMALL = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A sample after one arrival: the percent of the capacity that has been asked for, and that is allocated.
+    """A sample after one arrival: the percent of the capacity that was asked for, and the percent that is allocated.
 
-    `useless` is the percent that is fragmented, where that was measured.
+    `useless` is the fragmented percent; None if it was not measured.
     """
 
     arrived: float
@@ -33,7 +34,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class ReplayOutcome:
-    """One policy on one seed. `first_failure` is the percent that had arrived when a pod first found no place."""
+    """The result of one policy with one seed. `first_failure` is the asked percent when a pod first did not fit."""
 
     samples: Sequence[Sample]
     placed: int
@@ -41,7 +42,7 @@ class ReplayOutcome:
     seconds: float
 
     def at(self, percent: int) -> tuple[float, float]:
-        """The allocated and useless percent when `percent` had arrived; for a small cluster the last sample before."""
+        """The allocated and useless percent when `percent` was asked for; if missing, of the last sample before."""
         before = [s for s in self.samples if s.arrived < percent + 0.5] or self.samples[:1]
         there = [s for s in before if round(s.arrived) == percent] or before[-1:]
         return (
@@ -51,7 +52,7 @@ class ReplayOutcome:
 
 
 def arrivals(workload: BenchWorkload, seed: int) -> Iterator[BenchPod]:
-    """The pods in the order of their arrival; each has a name of its own."""
+    """The pods in the order of their arrival; each has a different name."""
     rng = random.Random(seed)
     jobs = list(workload.jobs)
     rng.shuffle(jobs)
@@ -64,7 +65,7 @@ def arrivals(workload: BenchWorkload, seed: int) -> Iterator[BenchPod]:
 
 
 def replay(policy: str, seed: int, workload: BenchWorkload) -> ReplayOutcome:
-    """One policy on one seed."""
+    """Replay all arrivals with one policy and one seed."""
     cluster = BenchCluster(workload, policy, seed)
     samples: list[Sample] = []
     placed, failed = 0, None

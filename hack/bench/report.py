@@ -1,4 +1,4 @@
-"""The figures of a benchmark: for programs as one JSON object, for people as text, which mostly holds a table."""
+"""The report of a benchmark: its figures as JSON for programs, and a text, mostly a table, for people."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from device_plugin.core.errors import VgpuError
 
 
 class BenchError(VgpuError):
-    """The benchmark cannot be run as asked, or what it measures has failed; the text says why."""
+    """The benchmark cannot be run with these arguments, or the measured program has failed; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Report:
 
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Lines of equally wide cells: the first of each line is on the left, the others are on the right."""
+    """A table as text: the first column is aligned to the left, the others to the right."""
     lines = [titles, *rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(

@@ -16,7 +16,7 @@ MOST_SEEDS, MOST_PROCESSES = 1000, 256
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words that name a workload and its runs."""
+    """Add the arguments that name a workload and its runs."""
     parser.add_argument(
         "--nodes", type=Path, metavar="FILE", help="CSV: sn, cpu_milli, memory_mib, gpu, model"
     )
@@ -41,9 +41,9 @@ def every(
     run_one: Callable[..., T],
     *more: object,
 ) -> Mapping[str, Sequence[T]]:
-    """Every policy on every seed, and how far that is on standard error; 0 `processes` are one for each CPU.
+    """The results of every policy with every seed; a terminal shows the progress on standard error.
 
-    Raises BenchError.
+    With 0 `processes` there is one per CPU. Raises BenchError.
     """
     if not 0 <= processes <= MOST_PROCESSES:
         raise BenchError(f"write --processes from 1 to {MOST_PROCESSES}")
@@ -61,7 +61,7 @@ def every(
 
 
 def numbered(text: str) -> Sequence[int]:
-    """The seeds of `42-51` or `1,2,7`. Raises BenchError."""
+    """The seeds in a text such as `42-51` or `1,2,7`. Raises BenchError."""
     try:
         first, dash, last = text.partition("-")
         seeds = range(int(first), int(last) + 1) if dash else [int(word) for word in text.split(",")]

@@ -1,4 +1,4 @@
-"""A made-up workload: cards like Hygon's, pods that ask for memory and core groups in different proportions."""
+"""A synthetic workload: cards like Hygon's, pods that ask for memory and core groups in different proportions."""
 
 import random
 from pathlib import Path
@@ -11,7 +11,7 @@ from hack.bench.report import BenchError
 from hack.bench.workload import FAMILY, BenchNode, BenchPod, BenchWorkload, read
 
 NODES, CARDS, PODS = 100, 8, 2000
-# Memory units and core groups with weights, as inference services, notebooks and small trainings ask for them.
+# Memory units, core groups and weight of each size, as inference services, notebooks and small trainings ask for.
 SLICE_SIZES = (
     ((2, 4), 10), ((2, 15), 8), ((4, 8), 12), ((4, 15), 15), ((4, 30), 6), ((6, 10), 8), ((8, 15), 10), ((8, 30), 12),
     ((10, 20), 6), ((12, 20), 5), ((12, 45), 8),
@@ -21,7 +21,7 @@ CPU_MILLI = (1000, 2000, 4000, 8000)
 
 
 def chosen(nodes: Path | None, pods: Path | None) -> BenchWorkload:
-    """The workload of these files, or where there are none the made-up one. Raises VgpuError."""
+    """The workload in these files, or the synthetic workload if no files are given. Raises VgpuError."""
     if nodes is None and pods is None:
         return synthetic()
     if nodes is None or pods is None:

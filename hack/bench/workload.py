@@ -15,7 +15,7 @@ from hack.bench.report import BenchError
 T = TypeVar("T")
 
 FAMILY = "bench.io/card"
-# A trace has one dimension, in thousandths of a card: memory units stand for them, and slices take no core groups.
+# A trace gives only thousandths of a card: each becomes one memory unit, and slices take no core groups.
 MILLI = 1000
 
 
@@ -30,7 +30,7 @@ class BenchNode:
 
 @dataclass(frozen=True, slots=True)
 class BenchPod:
-    """A pod of the workload, with the memory and the core groups that it takes, each in cards."""
+    """A pod of the workload; `memory` and `cores` are its shares of a card's memory and core groups (1.0: one card)."""
 
     name: str
     request: PodRequest
@@ -38,12 +38,12 @@ class BenchPod:
     cores: float = 0.0
 
     def named(self, number: int) -> "BenchPod":
-        """Another pod that asks alike."""
+        """A pod with this number as its name, and the same request."""
         return replace(self, name=f"{number}", request=replace(self.request, pod=f"{number}"))
 
 
 class BenchWorkload:
-    """Nodes, and pods in the order of their names. `capacity` is the cards of all nodes."""
+    """Nodes, and pods in the order of their names. `capacity` is the number of cards of all nodes."""
 
     def __init__(self, nodes: Sequence[BenchNode], jobs: Sequence[BenchPod]) -> None:
         self.nodes = nodes
@@ -66,7 +66,7 @@ def read(nodes: Path, pods: Path) -> BenchWorkload:
 
 
 def lifetimes(pods: Path) -> Sequence[float]:
-    """Seconds that the pods of a list ran; those that are not known are left out. Raises BenchError."""
+    """Seconds that the pods of a list ran; pods without both times are left out. Raises BenchError."""
     found = [each for each in _parsed(pods, ("scheduled_time", "deletion_time"), _lifetime) if each > 0]
     if not found:
         raise BenchError(f"{pods} has no pod with a scheduled_time and a later deletion_time")

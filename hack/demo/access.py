@@ -10,7 +10,7 @@ from hack.embedded.apiserver.admission import ADMIN
 
 
 def prepare(root: Path, api_url: str) -> None:
-    """Write the kubeconfig, and put kubectl next to it."""
+    """Write the kubeconfig, and install kubectl in the folder `bin` next to it."""
     config = {
         "apiVersion": "v1", "kind": "Config", "current-context": "demo",
         "clusters": [{"name": "demo", "cluster": {"server": api_url}}],

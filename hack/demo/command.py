@@ -24,7 +24,7 @@ from vgpu_runtime.sim import hip
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words that follow `vgpu demo`."""
+    """Add the arguments of `vgpu demo`."""
     actions = parser.add_subparsers(metavar="ACTION", required=True)
 
     def add(name: str, text: str, action: Callable[[argparse.Namespace], None]) -> argparse.ArgumentParser:
@@ -39,13 +39,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do the chosen action. Raises VgpuError for what cannot be done."""
+    """Do the chosen action. Raises VgpuError if it cannot be done."""
     args.action(args)
     return 0
 
 
 def run_story(args: argparse.Namespace) -> None:
-    """Show the story on a new cluster; exits with 1 if a check fails. Raises DemoError if one runs already."""
+    """Show the story on a new cluster; exits with 1 if a check fails. Raises DemoError if a cluster runs already."""
     session.forbid()
     page = StoryPage(Console())
     page.runtime(_runtime(page))
@@ -67,7 +67,7 @@ def run_story(args: argparse.Namespace) -> None:
 
 
 def env(_: argparse.Namespace) -> None:
-    """Print what makes a shell use the cluster."""
+    """Print the lines that make a shell use the cluster."""
     print(access.variables(Path(session.require().root)), end="")
 
 

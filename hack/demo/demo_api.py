@@ -31,16 +31,16 @@ class DemoApi(Person):
         return answer
 
     def queue(self) -> list[Mapping[str, Any]]:
-        """The Jobs of queues as `vgpu queue` shows them. Raises EngineError while the engine does not plan."""
+        """The queued Jobs as `vgpu queue` shows them. Raises EngineError while the engine does not plan."""
         return listed(answered(read(self._session.engine, "/explain", JSON))["jobs"], NAMESPACE)
 
     def why(self, job: str) -> str:
-        """The paragraph of `vgpu why JOB`."""
+        """The paragraph that `vgpu why JOB` prints."""
         name = job if "/" in job else f"{NAMESPACE}/{job}"
         return read(self._session.engine, f"/explain?{urlencode({'job': name})}").strip()
 
     def cards(self) -> list[Object]:
-        """Every card in that ledger."""
+        """Every card in the ledger."""
         return [card for node in self.explain()["nodes"] for card in node["cards"]]
 
     def metrics(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""Objects that the story leaves on a kept cluster, so that there is something to look at."""
+"""Objects that the story creates on a cluster that stays, as examples for its user."""
 
 from importlib import resources
 

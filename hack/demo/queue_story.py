@@ -49,7 +49,7 @@ def tell(api: DemoApi, page: StoryPage) -> None:
 
 
 def _rows(api: DemoApi, what: str, is_there: Callable[[Row], bool]) -> list[Row]:
-    """The Jobs of the queue, once one of them is there. An engine that does not plan at the moment is asked again."""
+    """The Jobs of the queue, as soon as `is_there` is true for one; an engine that does not plan yet is asked again."""
 
     def look() -> list[Row] | None:
         try:
@@ -70,7 +70,7 @@ def _runs(row: Row, name: str, width: int) -> bool:
 
 
 def _runs_on(api: DemoApi, job: str, indexes: set[str]) -> bool:
-    """True if the Job's pods that run are those of these indexes."""
+    """True if exactly the Job's pods with these indexes run."""
     mine = [pod for pod in api.pods() if pod["metadata"].get("labels", {}).get(JOB_NAME) == job]
     return {_index(pod) for pod in mine if phase(pod) == "Running"} == indexes
 
@@ -80,6 +80,6 @@ def _index(pod: Object) -> str:
 
 
 def _grown(api: DemoApi) -> list[str] | None:
-    """The engine's events about the Job train, once the growth is among them; None before that."""
+    """The engine's events about the Job train if the last one is JobGrown; otherwise None."""
     texts = [text for text in api.events("train") if text.startswith("Job")]
     return texts if texts[-1:] and texts[-1].startswith("JobGrown") else None

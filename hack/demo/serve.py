@@ -19,7 +19,7 @@ from vgpu_runtime.sim import hip
 NODE = "node-1"
 CARDS = "version: v1\ncards:\n  - {preset: hygon-60cu-16gib, count: 2}\n"
 PROBES = ("vgpu-probe", "vgpu-kfd-probe")
-# A Job of the story shrinks soon after it started, and grows soon after that; a cluster waits for 600 s and 300 s.
+# A Job of the story shrinks soon after its start, and grows soon after it shrank; by default, 600 s and 300 s pass.
 QUICK = ("--young-seconds", "0", "--cooldown-seconds", "2")
 
 

@@ -41,12 +41,12 @@ class DemoSession:
 
     @property
     def alive(self) -> bool:
-        """True while that very process runs; a later process with the same id is another one."""
+        """True while the session's process runs; a later process with the same id does not count."""
         return process_start(self.pid) == self.started
 
 
 def file() -> Path:
-    """The path of the session file; $VGPU_SESSION names another one, for a second cluster."""
+    """The path of the session file; $VGPU_SESSION can name another path, for a second cluster."""
     named = os.environ.get("VGPU_SESSION")
     return Path(named) if named else default_cache() / "demo" / "session.json"
 
@@ -62,7 +62,7 @@ def process_start(pid: int) -> int | None:
 
 
 def publish(session: DemoSession) -> None:
-    """Write the session file, at once and whole."""
+    """Write the session file atomically: readers never see a part of it."""
     target = file()
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_suffix(".tmp")
@@ -88,7 +88,7 @@ def require() -> DemoSession:
 
 
 def forbid() -> None:
-    """Raise DemoError if a cluster runs: it may hold pods of its user."""
+    """Raise DemoError if a cluster runs already, because its user may have pods on it."""
     if current() is not None:
         raise DemoError(
             "a demo cluster is running already: end it and its pods with `.venv/bin/vgpu demo end`, or use it:"
@@ -97,7 +97,7 @@ def forbid() -> None:
 
 
 def start() -> DemoSession:
-    """Start a cluster in the background. Raises DemoError with the log's end."""
+    """Start a cluster in the background. Raises DemoError with the log's end if it does not start."""
     root = Path(tempfile.mkdtemp(prefix="vgpu-"))
     log = root / "demo.log"
     with log.open("wb") as output:

@@ -21,14 +21,14 @@ COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "red")
 
 
 class StoryPage:
-    """Prints to one console. `width` is fixed where there is no terminal, so that logs read the same everywhere."""
+    """Prints the story to one console. Without a terminal the width is fixed, so that logs are the same everywhere."""
 
     def __init__(self, console: Console) -> None:
         self._console = console if console.is_terminal else Console(width=110)
         self._step = 0
 
     def step(self, text: str) -> None:
-        """Print what is being done before the story."""
+        """Print a step of the preparation before the story."""
         self._console.print(Text(text), soft_wrap=True)
 
     def runtime(self, text: str) -> None:
@@ -90,14 +90,14 @@ class StoryPage:
         self._table(("pod", "total memory", "free memory", "units", "device", "granted"), rows)
 
     def limit(self, refused: Object, neighbour: Object) -> None:
-        """Print the refused allocation, and the neighbour's that was granted."""
+        """Print the refused allocation of one pod, and the granted allocation of its neighbour."""
         self._console.print(f"   greedy asks for {refused['mib']} MiB: [bold red]{refused['error']}[/]")
         self._console.print(
             f"   inference, on the same card, allocates {neighbour['mib']} MiB: [bold green]done[/]"
         )
 
     def metrics(self, samples: Iterable[str]) -> None:
-        """Print sample lines as Prometheus reads them."""
+        """Print sample lines in Prometheus' format."""
         for sample in samples:
             self._console.print(Text("   " + sample, style="dim"), soft_wrap=True)
 
@@ -131,7 +131,7 @@ class StoryPage:
             )
 
     def _said(self, command: str, text: str) -> None:
-        """Print a command, and what it prints."""
+        """Print a command and its output."""
         self._console.print(Text(f"   $ {command}", style="bold"))
         for line in text.splitlines():
             self._console.print(Text("   " + line, style="dim"), soft_wrap=True)
@@ -144,7 +144,7 @@ class StoryPage:
 
 
 def _owners(slices: Iterable[Object]) -> Mapping[str, int]:
-    """Pods by their first core group, each with the set of its core groups."""
+    """The core groups of each pod, as a mask, in the order of the pods' first core groups."""
     owners: dict[str, int] = {}
     for held in sorted(slices, key=lambda held: min(held["cores"])):
         owners[held["pod"]] = owners.get(held["pod"], 0) | core_mask(held["cores"])

@@ -78,7 +78,7 @@ def _submit(api: DemoApi) -> list[Object]:
     for pod in pods:
         api.create(pod)
         name = pod["metadata"]["name"]
-        if name in FITTING:  # one after another, so that in every run they share cards in one way
+        if name in FITTING:  # one after another, so that every run places them on the same cards
             api.until(f"{name} to be placed", partial(_granted, api, name))
     return pods
 
@@ -109,7 +109,7 @@ def _running(api: DemoApi, name: str) -> Slice | None:
 
 
 def _granted(api: DemoApi, name: str) -> Slice | None:
-    """The only slice of a pod, once it has its grant."""
+    """The only slice of a pod; None until the pod has its grant."""
     pod = api.pod(name) or {"metadata": {}}
     text = pod["metadata"].get("annotations", {}).get("vgpu.io/grant")
     return next(Grant.decode(text).slices()) if text else None
@@ -148,7 +148,7 @@ def _samples(api: DemoApi) -> list[str]:
 
 
 def _samples_in_use(api: DemoApi) -> list[str] | None:
-    """All samples, once each slice uses memory."""
+    """All samples; None until every slice uses memory."""
     samples = _samples(api)
     used = [line for line in samples if line.startswith(USED) and not line.endswith(" 0.0")]
     return samples if len(used) == len(FITTING) else None

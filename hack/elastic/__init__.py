@@ -1,1 +1,1 @@
-"""Elastic PyTorch: a trainer for torchrun that may be resized while it runs, and a trial of it without Kubernetes."""
+"""Elastic PyTorch: a trainer for torchrun that can be resized while it runs, and a test of it without Kubernetes."""

@@ -16,7 +16,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-# Ranks that wait longer for another one give up, and torchrun starts them again.
+# Ranks that wait longer for another rank give up, and torchrun starts them again.
 PATIENCE = timedelta(seconds=60)
 PROGRESS_BYTES = 64
 FEATURES, SAMPLES = 8, 4
@@ -25,8 +25,8 @@ _told: list[int] = []
 
 
 def main() -> int:
-    """0 once all steps are done, 1 after SIGTERM: torchrun takes 0 for the end of the job."""
-    # Before PyTorch, whose import takes seconds: until then SIGTERM would end this rank alone.
+    """Train; returns 0 if all steps are done, 1 after SIGTERM. For torchrun, 0 is the end of the job."""
+    # Set before the import of PyTorch, which takes seconds: without a handler SIGTERM would end only this rank.
     signal.signal(signal.SIGTERM, lambda number, _: _told.append(number))
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -42,7 +42,7 @@ def main() -> int:
 
 
 def train(folder: Path, steps: int, interval: int, step_seconds: float) -> int:
-    """Go on from the newest checkpoint until all steps are done or one of the ranks gets a signal to stop."""
+    """Train from the newest checkpoint until all steps are done or a rank gets SIGTERM; returns the exit code."""
     import torch
     import torch.distributed as ranks
 
@@ -89,9 +89,9 @@ def train(folder: Path, steps: int, interval: int, step_seconds: float) -> int:
 
 
 def _store(ranks: Any) -> Any:
-    """The store at which the ranks of this round meet: torchrun's own, or (None) at the host of rank 0.
+    """The store where the ranks of this round meet: torchrun's store, or None for PyTorch's default.
 
-    The latter, PyTorch's default, is known by its name, which pods find only with DNS and a Service for each pod.
+    The default is a store on the host of rank 0. Pods would need DNS and a Service for each pod to find it by name.
     """
     endpoint = os.environ.get("PET_RDZV_ENDPOINT")
     if not endpoint:
@@ -103,7 +103,7 @@ def _store(ranks: Any) -> Any:
 
 
 def replace(path: Path, write: Any) -> None:
-    """Let `write(file)` make the new content of `path`: readers find the old content or the new, each whole."""
+    """Replace the content of `path` atomically by the content that `write(file)` writes."""
     new = path.with_name(f"{path.name}.new")
     with new.open("wb") as file:
         write(file)
@@ -113,7 +113,7 @@ def replace(path: Path, write: Any) -> None:
 
 
 def note(path: Path, step: int, world: int) -> None:
-    """Append a step done to the list of steps, in one write."""
+    """Append a done step to the list of steps, in one write."""
     with path.open("a") as file:
         file.write(f"{step} {world}\n")
 

@@ -32,7 +32,7 @@ PROGRAM = SOURCES.parent / "hack/elastic/train.py"
 # Steps are slow enough to be counted, and there are more than the trial waits for.
 STEPS, INTERVAL, STEP_SECONDS = 1_000_000, 20, 0.05
 WAIT_SECONDS, LOOK_SECONDS, LOG_LINES = 120.0, 0.02, 40
-# The folder that stands for / gets the machine's devices and the trial's folder as /tmp, in mounts of its own.
+# Runs a command in the image's folder as its root. It has the machine's devices, and the trial's folder as /tmp.
 IN_TREE = """
 for folder in dev proc sys; do mount --rbind /$folder "$1/$folder"; done
 mount --bind "$2" "$1/tmp"
@@ -42,7 +42,7 @@ exec chroot "$root" "$@"
 
 
 def main() -> int:
-    """0 if no more steps were lost than may be."""
+    """Run the trial; returns 0 if every change lost at most the allowed number of steps."""
     parser = argparse.ArgumentParser(
         prog="hack/elastic-torch", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -61,7 +61,7 @@ def main() -> int:
 
 
 def _changes(agents: "Agents", settle: int) -> bool:
-    """Make one change after the other; True if none lost more than it may."""
+    """Make the changes one after another; true if each lost at most its allowed number of steps."""
     print(f"{'change':<8}{'ranks':>8}{'seconds':>9}{'steps lost':>12}")
     changes: Sequence[tuple[str, Callable[[], None], str, int, int]] = (
         ("start", lambda: agents.start(3), "0 → 3", 3, 0),
@@ -87,7 +87,7 @@ def _changes(agents: "Agents", settle: int) -> bool:
 
 
 class Agents:
-    """Agents of torchrun, each with one rank, that share a folder; the first one has the rendezvous."""
+    """Agents of torchrun, each with one rank, that share a folder; the first agent serves the rendezvous."""
 
     def __init__(self, tree: Path, folder: Path) -> None:
         self.folder = folder
@@ -98,12 +98,12 @@ class Agents:
         (folder / "progress").write_text(" " * 63 + "\n")
 
     def start(self, count: int = 1) -> None:
-        """Start more agents; they join the others."""
+        """Start `count` agents, which join the others."""
         for _ in range(count):
             self._start()
 
     def _start(self) -> None:
-        host = "false" if self._running else "true"  # the first one, whichever is the first to look
+        host = "false" if self._running else "true"  # fixed here, so that the agents do not compete for it
         settings = {
             "PATH": "/usr/bin:/bin:/usr/sbin:/sbin",
             "OMP_NUM_THREADS": "1",
@@ -142,7 +142,7 @@ class Agents:
             )
 
     def end_last(self, number: signal.Signals) -> None:
-        """Send the signal to the agent that came last; SIGKILL ends its rank with it, as the end of a pod does."""
+        """Send the signal to the newest agent; SIGKILL also ends its rank, as the end of a pod would."""
         agent = self._running.pop()
         if number == signal.SIGKILL:
             os.killpg(agent.pid, number)
@@ -151,7 +151,7 @@ class Agents:
         agent.wait()
 
     def begin_again(self, more: int) -> None:
-        """Send SIGTERM to all agents; once they have ended start a new one, for `more` steps."""
+        """Send SIGTERM to all agents, wait until they have ended, and start a new agent for `more` steps."""
         for agent in self._running:
             agent.send_signal(signal.SIGTERM)
         self.finish()
@@ -183,7 +183,7 @@ class Agents:
             time.sleep(LOOK_SECONDS)
 
     def kill(self) -> None:
-        """End all of them at once."""
+        """Kill all agents."""
         for agent in self._running:
             with suppress(ProcessLookupError):
                 os.killpg(agent.pid, signal.SIGKILL)

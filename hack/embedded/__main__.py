@@ -1,4 +1,4 @@
-"""`vgpu` of the one-machine cluster: its nodes have simulated cards, and process groups in place of cgroups."""
+"""`vgpu` in the one-machine cluster: its node agent uses simulated cards, and process groups in place of cgroups."""
 
 import sys
 

@@ -3,9 +3,8 @@
     with EmbeddedCluster(root, {"node-1": cards}) as cluster:
         cluster.api.url ...
 
-The API server, Job controller, kubelets and schedulers are threads of this process; the services are processes of
-their own, so that they can be killed and measured. Everything lies below `root`, and nothing outlives the `with`
-statement.
+The API server, Job controller, kubelets and schedulers are threads of this process. Each service is a separate process,
+so that it can be killed and measured. All files are below `root`; everything has ended when the `with` statement ends.
 """
 
 import random
@@ -29,7 +28,7 @@ ALLOCATOR_USER = "system:serviceaccount:vgpu-system:vgpu-cluster"
 ENGINE_USER = "system:serviceaccount:vgpu-system:vgpu-jobs"
 AGENT_USER = "system:serviceaccount:vgpu-system:vgpu-node"
 SCHEDULER_USER = "system:kube-scheduler"
-# By command: its ports, and the variables that the manifests set in addition to settings.
+# By command: its ports, and the environment variables that the manifests set in addition to settings.
 PORTS: Mapping[str, Mapping[str, int]] = {
     "node": {"http": 9400}, "cluster": {"extender": 9401, "http": 9402}, "jobs": {"explain": 9404, "http": 9403},
 }  # fmt: skip
@@ -40,10 +39,11 @@ ENVIRONMENT: Mapping[str, Mapping[str, str]] = {"node": {"MALLOC_ARENA_MAX": "2"
 class Options:
     """The settings of a cluster, apart from its nodes.
 
-    `image_mounts` (host path, container path) are the files of the containers' image. With `on_start` the containers
-    have no processes but make one call each. `flags` are added to the agents' command lines. There are `engines`
-    replicas of the job engine, with `engine_flags`, and its admission policies where there is one. With `shown` the
-    API server has the workloads and pods of an installation, as commands for people read them.
+    `image_mounts` (host path, container path) are the files of the containers' image. With `on_start`, containers have
+    no process: each one only calls `on_start`. `flags` are added to the agents' command lines. `engines` is the number
+    of replicas of the job engine, which have `engine_flags`; with at least one, the engine's admission policies are
+    installed. With `shown`, the API server also has the workloads and pods of an installation, for commands that show
+    them.
     """
 
     replicas: int = 1
@@ -66,7 +66,7 @@ class ReplicaPod:
 
 
 class EmbeddedCluster:
-    """A cluster of `nodes` (name: simulated cards) below `root`, which should be a short path: it holds sockets."""
+    """A cluster of `nodes` (name: simulated cards) below `root`, a short path: socket names are limited."""
 
     def __init__(
         self, root: Path, nodes: Mapping[str, Sequence[sim.SimCard]], options: Options | None = None
@@ -106,7 +106,7 @@ class EmbeddedCluster:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End everything, newest first."""
+        """End all services and stand-ins; the API server ends last."""
         for replica in self.replicas:
             replica.scheduler.stop()
         for service in self.services():
@@ -122,7 +122,7 @@ class EmbeddedCluster:
         return [*self.agents.values(), *(replica.service for replica in self.replicas), *self.engines]
 
     def _pods(self) -> Iterator[ServicePod]:
-        """The pods that our services would be on a real cluster; those of Deployments are on any of the nodes."""
+        """A pod for each of our services, as on a real cluster; pods of Deployments are on the first node."""
         node = next(iter(self.cards))
         for name, agent in self.agents.items():
             yield ServicePod("node", agent.name, name, agent.host)
@@ -189,6 +189,6 @@ class EmbeddedCluster:
 
 
 def _host() -> str:
-    """A loopback address of a service's own, as its pod would have an address: so all listen on the usual ports."""
+    """A random loopback address for one service, so that each can listen on its usual ports, as a pod would."""
     chance = random.SystemRandom()
     return ".".join(map(str, (127, *(chance.randrange(1, 255) for _ in range(3)))))

@@ -1,7 +1,7 @@
 """The objects that an installation of vgpu has in the API server: its workloads, and a pod for each of its processes.
 
-The workloads are those of manifests/. Nothing acts on them: the processes run by themselves, so their pods are mirrors,
-as those of programs are that a node runs without the API server.
+The workloads are read from manifests/. No controller acts on them. Their pods are mirror pods, like the pods of
+programs that a node runs without the API server.
 """
 
 import copy
@@ -20,24 +20,26 @@ from device_plugin.kube.api import NODES, PODS, Kind, Ref
 from hack.embedded.clock import timestamp
 from hack.embedded.pod_spec import MIRROR
 
-# So long that a slow machine answers in time.
+# Long enough for a slow machine.
 WRITE_SECONDS = 60.0
 
 NAMESPACE = "vgpu-system"
 NODE_LABELS = {"vgpu.io/node": "true"}
+# The agents of Hygon's nodes, which an installation has beside those of `node`. No node is labelled for them here.
+HYGON = "node-hygon"
 _MANIFESTS = Path(__file__).parents[2] / "manifests"
-# By component.
+# The manifest of each component's workload.
 _FILES = {
-    "node": "base/node/daemonset.yaml", "cluster": "base/cluster/deployment.yaml",
-    "jobs": "components/jobs/deployment.yaml",
+    "node": "base/node/agents/daemonset.yaml", HYGON: "base/node/agents/daemonset.yaml",
+    "cluster": "base/cluster/deployment.yaml", "jobs": "components/jobs/deployment.yaml",
 }  # fmt: skip
-# The texts that kustomize puts in place of words of the manifests.
+# The values that kustomize gives to environment variables of the manifests.
 _VALUES = {"FAMILIES": ",".join(DEFAULT_PREFIXES), "VGPU_SCHEDULER_NAME": "vgpu-scheduler"}
 Object = dict[str, Any]
 
 
 class ServicePod(NamedTuple):
-    """A process of a service: its component, its pod's name, its node, and the loopback address that is its own."""
+    """A process of a service: its component, and its pod's name, node and loopback address."""
 
     component: str
     name: str
@@ -46,12 +48,13 @@ class ServicePod(NamedTuple):
 
 
 def show(api_url: str, pods: Iterable[ServicePod]) -> None:
-    """Create the objects, and label the nodes of agents. Raises ApiError."""
+    """Create the workloads and pods, and label the nodes of agents. Raises ApiError."""
     found = list(pods)
     with closing(
         KubeClient(Endpoint(api_url, lambda: None), "installation", timeout=WRITE_SECONDS)
     ) as client:
-        for component, count in Counter(pod.component for pod in found).items():
+        counts = Counter(pod.component for pod in found)
+        for component, count in (counts | {HYGON: 0} if counts["node"] else counts).items():
             workload = _workload(component, count)
             kind = Kind("apps", "v1", f"{workload['kind'].lower()}s", workload["kind"], dict)
             made = client.create(kind, workload, NAMESPACE)
@@ -70,16 +73,21 @@ def show(api_url: str, pods: Iterable[ServicePod]) -> None:
 def _workload(component: str, count: int) -> Object:
     """The Deployment or DaemonSet of a component with `count` pods."""
     found: Object = yaml.safe_load((_MANIFESTS / _FILES[component]).read_text(encoding="utf-8"))
+    # As kustomize ends the name of an agent's DaemonSet, and labels its pods.
+    metadata, spec, template = found["metadata"], found["spec"], found["spec"]["template"]
+    metadata["name"] = f"vgpu-{component}"
+    for labels in (metadata["labels"], spec["selector"]["matchLabels"], template["metadata"]["labels"]):
+        labels["app.kubernetes.io/component"] = component
     if found["kind"] == "Deployment":
-        found["spec"]["replicas"] = count
-    for container in found["spec"]["template"]["spec"]["containers"]:
+        spec["replicas"] = count
+    for container in template["spec"]["containers"]:
         for variable in container.get("env") or ():
             variable.update({"value": _VALUES[variable["name"]]} if variable["name"] in _VALUES else {})
     return found
 
 
 def _status(kind: str, count: int) -> Mapping[str, int]:
-    """The status of a workload all of whose pods are Ready."""
+    """The status of a workload of `count` pods, all Ready."""
     names = {
         "Deployment": "replicas updatedReplicas readyReplicas availableReplicas",
         "DaemonSet": "currentNumberScheduled desiredNumberScheduled updatedNumberScheduled numberReady numberAvailable",

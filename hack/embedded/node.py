@@ -1,4 +1,4 @@
-"""`vgpu node` of the one-machine cluster: simulated cards, and process groups in place of cgroups."""
+"""`vgpu node` in the one-machine cluster: it uses simulated cards, and process groups in place of cgroups."""
 
 import argparse
 from dataclasses import replace
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """One flag for each setting, and where the stand-in of the kubelet keeps its process groups."""
+    """Add a flag for each setting, and one for the folder of the kubelet stand-in's process groups."""
     node_command.add_arguments(parser)
     parser.add_argument("--process-groups", type=Path, required=True, metavar="DIR")
 
@@ -25,7 +25,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def host(settings: "NodeSettings", process_groups: Path) -> "Host":
-    """The host of an agent on the node of a stand-in of a kubelet."""
+    """The host interface of an agent on a node of the kubelet stand-in."""
     from hack.embedded.runtime.process_groups import LiveGroups
 
     # The stand-in's containers have no cgroup of a pod, so the host's /proc is not needed.

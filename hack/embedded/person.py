@@ -1,4 +1,4 @@
-"""A person with kubectl and curl: creates pods and Jobs, reads and deletes them, reads what the services say."""
+"""A user of the cluster: creates, reads and deletes pods and Jobs, and reads the services' answers."""
 
 import time
 from collections.abc import Callable
@@ -14,16 +14,16 @@ from device_plugin.kube.errors import GoneError
 
 NAMESPACE = "default"
 KINDS: dict[str, Kind[Any]] = {kind.name: kind for kind in (PODS, JOBS)}
-# Seconds for a call, so long that a slow machine answers in time, and between two looks.
+# Seconds for a call, enough for a slow machine; seconds between two checks of an awaited state.
 SECONDS, LOOK_SECONDS = 60.0, 0.05
-# Seconds that a trial or a benchmark waits for what takes some on most machines.
+# Seconds that a measurement waits for a state that takes a few seconds on most machines.
 PATIENCE_SECONDS = 900.0
 Object = dict[str, Any]
 T = TypeVar("T")
 
 
 class NotInTimeError(VgpuError):
-    """The awaited state did not come in time; the text has the pods that do not run."""
+    """The awaited state did not come in time; the text names pods that do not run."""
 
 
 class Person:
@@ -33,7 +33,7 @@ class Person:
         self.api = KubeClient(Endpoint(url, lambda: f"Bearer {user}"), "vgpu-person", timeout=SECONDS)
 
     def close(self) -> None:
-        """Close the kept connections."""
+        """Close all connections."""
         self.api.close()
 
     def create(self, manifest: Object) -> Object:
@@ -46,11 +46,11 @@ class Person:
         return sorted(listed.items, key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
 
     def pod(self, name: str) -> Object | None:
-        """The pod, or None if there is none of that name."""
+        """The pod of this name; None if it does not exist."""
         return next((pod for pod in self.pods() if pod["metadata"]["name"] == name), None)
 
     def delete(self, name: str, grace: int | None = None, kind: str = "Pod") -> None:
-        """Delete a pod, or with its pods a Job; `grace` 0 is `kubectl delete --force`."""
+        """Delete a pod, or a Job with its pods; `grace` 0 is `kubectl delete --force`."""
         self.api.delete(KINDS[kind], Ref(name, NAMESPACE), grace_seconds=grace)
 
     def remove(self, name: str, grace: int | None = None) -> None:
@@ -83,7 +83,7 @@ def phase(pod: Object) -> str:
 
 
 def read(server: str, target: str, accept: str = "*/*") -> str:
-    """The body of the answer to a GET, whatever its status; `server` is a URL without a path."""
+    """The body of the answer to a GET, for any HTTP status; `server` is a URL without a path."""
     with closing(Connections(Endpoint(server, lambda: None), SECONDS)) as connections:
         _, answer = connections.request("GET", target, {"Accept": accept}, None)
     return answer.decode()

@@ -1,17 +1,20 @@
-"""Resources that a pod takes of its node, as kubelet and kube-scheduler count them (component-helpers' PodRequests)."""
+"""Computes the resources that a pod takes on its node, as kubelet and kube-scheduler do (PodRequests)."""
 
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from device_plugin.core.requests import parse_quantity
+from device_plugin.core.contract.quantities import parse_quantity
 
 Amounts = Mapping[str, Fraction]
 ZERO = Fraction(0)
 
 
 def requested(pod: Mapping[str, Any]) -> Amounts:
-    """The sum of main containers and sidecars, or an init container's with the sidecars before it if that is larger."""
+    """The amounts that the pod requests: the larger of two sums, by resource.
+
+    One sum is of the main containers and sidecars; the other is of an init container and the sidecars before it.
+    """
     spec = pod["spec"]
     sidecars: Amounts = {}
     peak: Amounts = {}
@@ -27,7 +30,7 @@ def requested(pod: Mapping[str, Any]) -> Amounts:
 
 
 def amounts(quantities: Mapping[str, Any] | None) -> Amounts:
-    """The amounts of `limits`, `requests` or `allocatable`; what is no quantity counts as none."""
+    """The amounts in `limits`, `requests` or `allocatable`; a malformed quantity counts as 0."""
     return {name: parse_quantity(str(text)) or ZERO for name, text in (quantities or {}).items()}
 
 

@@ -1,4 +1,4 @@
-"""Reading pod objects: their identity, and the fields of the spec that the kubelet honours."""
+"""Reads pod objects: their identity, and the fields of the spec that the kubelet stand-in uses."""
 
 import math
 import re
@@ -11,7 +11,7 @@ from hack.embedded.pod_requests import amounts
 
 Json = Mapping[str, Any]
 MIRROR = "kubernetes.io/config.mirror"
-"""Annotation of a pod that shows what a node runs without an order of the API server."""
+"""The annotation of a mirror pod: it shows a program that the node runs without the API server."""
 _KEPT = re.compile(r"metadata\.(?P<kind>labels|annotations)\['(?P<key>[^']+)'\]")
 
 
@@ -40,13 +40,13 @@ def ref(pod: Json) -> Ref:
 
 
 def full_name(pod: Json) -> str:
-    """The pod as the kubelet names it in messages: name_namespace(uid)."""
+    """The pod's name in the kubelet's messages: name_namespace(uid)."""
     of = ref(pod)
     return f"{of.name}_{of.namespace}({of.uid})"
 
 
 def mirrored(pod: Json) -> bool:
-    """True if the pod only shows what its node runs."""
+    """True for a mirror pod."""
     return MIRROR in (pod["metadata"].get("annotations") or {})
 
 
@@ -61,7 +61,7 @@ def terminal(pod: Json) -> bool:
 
 
 def grace_seconds(pod: Json) -> float:
-    """Seconds that containers may run after SIGTERM: the deletion's grace period, else the spec's; at least 1."""
+    """Seconds that containers may run after SIGTERM: the deletion's grace period or else the spec's; at least 1."""
     asked = pod["metadata"].get("deletionGracePeriodSeconds") or pod["spec"].get(
         "terminationGracePeriodSeconds", 30
     )
@@ -69,7 +69,7 @@ def grace_seconds(pod: Json) -> float:
 
 
 def containers(pod: Json) -> list[ContainerView]:
-    """Init containers, sidecars among them, then main containers: the order in which they start."""
+    """All containers in the order in which they start: init containers and sidecars, then main containers."""
     spec = pod["spec"]
     found = [_view(pod, raw, init=True) for raw in spec.get("initContainers") or ()]
     return found + [_view(pod, raw, init=False) for raw in spec["containers"]]
@@ -89,7 +89,7 @@ def _view(pod: Json, raw: Json, *, init: bool) -> ContainerView:
 
 
 def _value(pod: Json, variable: Json) -> str:
-    """The value as it was written, or that of the pod's field that it names."""
+    """The value of an environment variable: the written text, or the value of the pod's field that it names."""
     source = (variable.get("valueFrom") or {}).get("fieldRef")
     return field(pod, source["fieldPath"]) if source else str(variable.get("value", ""))
 

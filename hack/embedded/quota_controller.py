@@ -1,4 +1,4 @@
-"""Writes the status of ResourceQuotas: what the pods of their namespaces use. The API server counts by itself."""
+"""Writes the usage of each namespace into the status of its ResourceQuotas; the API server counts separately."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +18,7 @@ Object = dict[str, Any]
 
 
 class QuotaController:
-    """Follows the quotas of an API server, as the user of this token, from `start` to `stop`."""
+    """Updates the quotas of an API server from `start` to `stop`; `token` is its user's bearer token."""
 
     def __init__(self, api_url: str, token: str = USER) -> None:
         self._api = KubeClient(Endpoint(api_url, lambda: f"Bearer {token}"), "quota-controller", timeout=10.0)
@@ -39,7 +39,7 @@ class QuotaController:
             thread.start()
 
     def stop(self) -> None:
-        """Stop, after the write under way."""
+        """Stop all threads; a write that has begun is completed."""
         self._stop.set()
         self._changed.set()
         for watch in self._watches.values():
@@ -72,7 +72,7 @@ class QuotaController:
                 beside = [pod for pod in pods if pod["metadata"]["namespace"] == metadata["namespace"]]
                 status = status_of(quota, beside)
                 if quota.get("status") != status:
-                    # A change by somebody else meanwhile leads to another look.
+                    # If the write fails because the quota has changed, the watch brings a new try.
                     with suppress(ApiError):
                         self._api.patch(
                             QUOTAS,

@@ -1,4 +1,4 @@
-"""The two services as processes of their own: what the one-machine cluster starts, kills and starts again."""
+"""A service of vgpu as a process that the one-machine cluster can start, signal, kill and start again."""
 
 import os
 import signal
@@ -9,16 +9,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 READY_SECONDS = 600.0
-# Ends the service when our process ends, however that happens: PR_SET_PDEATHSIG of prctl(2).
+# Lets the kernel kill the service when our process ends in any way: PR_SET_PDEATHSIG of prctl(2).
 _TIED = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execv(sys.argv[1], sys.argv[1:])"
 
 
 class ServiceError(Exception):
-    """A service ended, or did not serve in time; the text holds the end of its log."""
+    """A service has ended, or did not serve in time; the text has the end of its log."""
 
 
 class ServiceProcess:
-    """A process of `vgpu` with the address `host`. `addresses` are those of its line `listening http=…`, by name."""
+    """A process of `vgpu` that listens on the address `host`.
+
+    `addresses` has the addresses in its log line `listening http=…`, by name.
+    """
 
     def __init__(
         self,
@@ -48,11 +51,11 @@ class ServiceProcess:
 
     @property
     def running(self) -> bool:
-        """True while the process lives."""
+        """True while the process runs."""
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
-        """Start the process and return at once; `wait` returns when it serves."""
+        """Start the process without waiting; `wait` returns when it serves."""
         self._listening.clear()
         self._log.parent.mkdir(parents=True, exist_ok=True)
         with self._log.open("ab") as log:
@@ -64,22 +67,22 @@ class ServiceProcess:
         self._reader.start()
 
     def wait(self, seconds: float = READY_SECONDS) -> None:
-        """Return once the process listens. Raises ServiceError if it ends or takes longer than `seconds`."""
+        """Wait until the process listens. Raises ServiceError if it ends, or after `seconds`."""
         if not self._listening.wait(seconds) or not self.addresses:
             raise ServiceError(f"{self.name} does not serve; its log ends with:\n{self.log_tail()}")
 
     def signal(self, number: int) -> None:
-        """Send a signal, if the process lives."""
+        """Send a signal, if the process runs."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(number)
 
     def kill(self) -> None:
-        """End it as a crash would: SIGKILL, then wait."""
+        """End the process as a crash would: send SIGKILL, then wait."""
         self.signal(signal.SIGKILL)
         self._join()
 
     def stop(self, seconds: float = 60.0) -> None:
-        """End it as Kubernetes would: SIGTERM, and SIGKILL after `seconds`."""
+        """End the process as Kubernetes would: send SIGTERM, and SIGKILL after `seconds`."""
         self.signal(signal.SIGTERM)
         try:
             if self._process is not None:
@@ -89,7 +92,7 @@ class ServiceProcess:
         self._join()
 
     def log_tail(self, lines: int = 20) -> str:
-        """The last lines of its log."""
+        """The last lines of the service's log."""
         try:
             return "\n".join(self._log.read_text(errors="replace").splitlines()[-lines:])
         except OSError:

@@ -1,4 +1,4 @@
-"""WebSockets (RFC 6455) with the standard library: what clients and kubelets speak for `exec` and `port-forward`."""
+"""WebSockets (RFC 6455) with the standard library; clients and kubelets use them for `exec` and `port-forward`."""
 
 import base64
 import hashlib
@@ -15,12 +15,12 @@ from io import BufferedIOBase
 _GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _BINARY, _CLOSE, _PING, _PONG = 2, 8, 9, 10
 _FINAL, _MASKED = 0x80, 0x80
-# Longest message that is taken; the peers' own are at most 32 KiB.
+# Longest message that is accepted; our own programs send at most 32 KiB.
 MOST_BYTES = 1 << 20
 
 
 class HandshakeError(Exception):
-    """The server did not open a WebSocket: its status, and what it said."""
+    """The server did not open a WebSocket; `status` and `text` are from its answer."""
 
     def __init__(self, status: int, text: bytes) -> None:
         super().__init__(f"{status} {text.decode(errors='replace').strip()}")
@@ -29,9 +29,10 @@ class HandshakeError(Exception):
 
 
 class WebSocket:
-    """An open WebSocket over a connection. `masked` says that our frames are, as those of clients must be.
+    """An open WebSocket over a connection. `masked`: our frames are masked, as a client's frames must be.
 
-    Any thread may send; one thread receives. `kept` is what would close the connection if it were collected.
+    Any thread may send; only one thread receives. `kept` is an object that would close the connection if it were
+    garbage-collected.
     """
 
     def __init__(
@@ -46,11 +47,11 @@ class WebSocket:
         self._lock = threading.Lock()
 
     def send(self, message: bytes) -> None:
-        """Send a binary message. Raises OSError once the peer is gone."""
+        """Send a binary message. Raises OSError if the peer is gone."""
         self._frame(_BINARY, message)
 
     def receive(self) -> bytes | None:
-        """The next message; None at the end."""
+        """Wait for the next message, and return it; None at the end."""
         message = b""
         while (frame := self._read()) is not None:
             final, opcode, content = frame
@@ -65,7 +66,7 @@ class WebSocket:
         return None
 
     def close(self) -> None:
-        """Say that nothing follows, and end the connection."""
+        """Send a close frame, and end the connection."""
         with suppress(OSError):
             self._frame(_CLOSE, struct.pack("!H", 1000))
             self._connection.shutdown(socket.SHUT_RDWR)
@@ -73,7 +74,7 @@ class WebSocket:
         self._connection.close()
 
     def _read(self) -> tuple[bool, int, bytes] | None:
-        """The next frame: whether it ends a message, its opcode, and its content; None at the end."""
+        """Read the next frame: true if it ends a message, its opcode, its content. None at the end."""
         try:
             first, second = self._exactly(2)
             length = second & 0x7F
@@ -113,14 +114,14 @@ class WebSocket:
 def connect(
     connection: HTTPConnection, path: str, headers: Mapping[str, str], protocols: Sequence[str]
 ) -> WebSocket:
-    """A WebSocket to `path` of a server, over a connection of its own. Raises HandshakeError, OSError."""
+    """Open a WebSocket to `path` of a server, over this connection. Raises HandshakeError, OSError."""
     key = base64.b64encode(secrets.token_bytes(16)).decode()
     asked = {
         **headers, "Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
         "Sec-WebSocket-Key": key, "Sec-WebSocket-Protocol": ", ".join(protocols),
     }  # fmt: skip
     connection.request("GET", path, headers=asked)
-    # Kept by us: the connection forgets its socket where the answer says that it closes.
+    # Keep the socket: HTTPConnection drops it if the answer says that the connection closes.
     opened = connection.sock
     answer = connection.getresponse()
     if answer.status != HTTPStatus.SWITCHING_PROTOCOLS or answer.getheader("Sec-WebSocket-Accept") != accept(
@@ -140,6 +141,6 @@ def accept(key: str) -> str:
 
 
 def _mask(content: bytes, mask: bytes) -> bytes:
-    """The content with every byte combined with one of the mask's four."""
+    """The content XORed with the four bytes of the mask, repeated."""
     repeated = (mask * (len(content) // 4 + 1))[: len(content)]
     return (int.from_bytes(content, "big") ^ int.from_bytes(repeated, "big")).to_bytes(len(content), "big")

@@ -1,1 +1,1 @@
-"""Makes the committed chart, reference pages, rules and boards from the code; and the site, which is not committed."""
+"""Generates the chart, reference pages, rules and boards, which are committed; and the site, which is not committed."""

@@ -1,1 +1,1 @@
-"""`hack/gpu-check`: does a slice hold on the cards of this machine? Python 3.8 and its standard library only."""
+"""`hack/gpu-check`: tests whether limits of slices hold on this machine's cards, with Python 3.8 and nothing else."""

@@ -19,18 +19,21 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from hack.gpu_check import checks, dmem, hygon
 from hack.gpu_check.cards import NODES, Card, cards
-from hack.gpu_check.checks import CHECKS, Bench, kernel
-from hack.gpu_check.program import FailedError, ImpossibleError
-from hack.gpu_check.slices import make_slice
+from hack.gpu_check.checks import Bench, kernel
+from hack.gpu_check.running import FailedError, ImpossibleError
+from hack.gpu_check.slices import make_slice, quarter
+from hack.gpu_check.vdev import HYGON
 
+CHECKS = {**checks.CHECKS, **dmem.CHECKS, **hygon.CHECKS}
 LIBRARY = Path(__file__).resolve().parents[2] / "build/libvgpu-test.so"
 PASS, FAIL, IMPOSSIBLE = "pass", "fail", "not possible here"
 
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the table. `card` is the PCI address of the card that was checked, or empty."""
+    """A line of the table. `card` is the PCI address of the checked card; empty for a line about the machine."""
 
     card: str
     check: str
@@ -39,7 +42,7 @@ class Row:
 
 
 def row(card: str, name: str, check: Callable[[], str]) -> Row:
-    """The outcome of one check."""
+    """Run one check, and return its row."""
     try:
         return Row(card, name, PASS, check())
     except ImpossibleError as error:
@@ -51,17 +54,18 @@ def row(card: str, name: str, check: Callable[[], str]) -> Row:
 
 
 def check_card(card: Card, library: Path, names: list[str]) -> Iterator[Row]:
-    """The named checks of one card."""
+    """Run the named checks on one card, or all that its maker's cards have; yields their rows."""
+    own = [name for name in CHECKS if name not in hygon.CHECKS or card.ids.startswith(HYGON)]
     with tempfile.TemporaryDirectory(prefix="gpu-check-") as folder:
         one = make_slice(card, library, Path(folder) / "one", 0)
-        other = make_slice(card, library, Path(folder) / "other", max(1, card.units // card.group_units // 4))
+        other = make_slice(card, library, Path(folder) / "other", quarter(card))
         bench = Bench(card, one, other)
-        for name in names:
+        for name in names or own:
             yield row(card.pci, name, partial(CHECKS[name], bench))
 
 
 def missing(found: list[Card], library: Path) -> str:
-    """The reason why no card can be checked; empty if one can. Builds the library where it is not there."""
+    """The reason why no card can be checked; empty if one can. Builds the default library if it is missing."""
     if not found:
         return (
             f"no card of AMD or Hygon in {NODES}: is its driver loaded (lsmod | grep -E 'amdgpu|hycu|hydcu'), and"
@@ -78,7 +82,7 @@ def missing(found: list[Card], library: Path) -> str:
 
 
 def rows(library: Path, names: list[str]) -> Iterator[Row]:
-    """The whole table, or the rows of the named checks; one row with the reason if nothing can be checked."""
+    """Run the named checks on all cards; yields their rows, or one row with the reason if no card can be checked."""
     yield row("", "kernel, driver", kernel)
     found = cards()
     reason = missing(found, library)
@@ -90,7 +94,7 @@ def rows(library: Path, names: list[str]) -> Iterator[Row]:
 
 
 def main() -> int:
-    """Print the table; the exit status."""
+    """Print the table; returns the exit status."""
     parser = argparse.ArgumentParser(
         prog="hack/gpu-check", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -102,10 +106,10 @@ def main() -> int:
     if wrong:
         parser.error(f"no check {'; '.join(wrong)}; there are: {'; '.join(CHECKS)}")
     table = []
-    for line in rows(options.library.resolve(), options.check or list(CHECKS)):
+    for line in rows(options.library.resolve(), options.check):
         table.append(line)
         if not options.json:
-            print(f"{line.card or '-':<14}{line.check:<24}{line.result:<19}{line.detail}", flush=True)
+            print(f"{line.card or '-':<14}{line.check:<25}{line.result:<19}{line.detail}", flush=True)
     results = [line.result for line in table if line.card]
     status = 0 if PASS in results and FAIL not in results else 1
     if options.json:

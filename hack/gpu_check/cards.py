@@ -1,4 +1,4 @@
-"""Cards as their driver describes them in the KFD topology."""
+"""Reads the cards of this machine from the driver's KFD topology."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ RDNA = 100000  # the first gfx_target_version whose units come in pairs
 
 @dataclass(frozen=True)
 class Card:
-    """A card as its driver describes it in the KFD topology."""
+    """A card, with its values in the KFD topology."""
 
     gpu_id: int
     pci: str
@@ -24,12 +24,12 @@ class Card:
 
     @property
     def group_units(self) -> int:
-        """Units that only go together: one on each XCC, pairs on RDNA."""
+        """The number of compute units in a core group: one on each XCC, or pairs on RDNA."""
         return self.xcc * (2 if self.gfx >= RDNA else 1)
 
 
 def read(path: str) -> str:
-    """The text of a file, stripped; empty if there is none."""
+    """The text of a file, stripped; empty if it cannot be read."""
     try:
         with open(path) as file:  # noqa: PTH123 - the call that a simulated driver answers
             return file.read().strip()
@@ -40,7 +40,7 @@ def read(path: str) -> str:
 def cards() -> list[Card]:
     """The cards of the KFD topology, in its order."""
     try:
-        nodes = sorted(os.listdir(NODES), key=int)  # noqa: PTH208 - as above
+        nodes = sorted(os.listdir(NODES), key=int)  # noqa: PTH208 - a simulated driver answers this call
     except OSError:
         return []
     found = []

@@ -1,9 +1,8 @@
-"""The checks: each returns the detail of a row that passes, or raises ImpossibleError or FailedError."""
+"""The checks of any card: each returns the text of a passed row, or raises ImpossibleError or FailedError."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import platform
 import re
@@ -12,26 +11,31 @@ import stat
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from hack.gpu_check.cards import RDNA, Card, read
-from hack.gpu_check.program import (
+from hack.gpu_check.running import (
     OUT_OF_MEMORY,
     TIMEOUT_SECONDS,
     FailedError,
     ImpossibleError,
+    Running,
     ask,
     command_of,
     good,
+    started,
 )
 from hack.gpu_check.slices import LIMIT_MIB, MIB, Slice
 
 PROCESSES = "/sys/devices/virtual/kfd/kfd/proc"
-CGROUPS = Path("/sys/fs/cgroup")
 PAIRS = 3
-# Prints the units on which its groups ran.
+OCCUPANCY_SECONDS = 2
+# Of the check with changing masks; STALLED is the ratio of times from which short kernels count as held up.
+SHORT_KERNELS, MASK_CHANGES, STALLED = 1000, 1000, 2.0
+# A program that prints the units on which its work groups ran.
 WHERE = Path(__file__).parent / "where.hip"
 TORCH = """
 import sys, torch
@@ -47,7 +51,7 @@ except RuntimeError as error:
 
 @dataclass(frozen=True)
 class Bench:
-    """Two slices of one card that share no unit."""
+    """Two slices of one card without a common unit."""
 
     card: Card
     one: Slice
@@ -55,7 +59,7 @@ class Bench:
 
 
 def kernel() -> str:
-    """The kernel and the driver."""
+    """Return the versions of the kernel and of the driver."""
     drivers = ("amdgpu", "hycu", "hydcu", "amdkfd")
     loaded = [name for name in drivers if read(f"/sys/module/{name}/initstate") == "live"]
     versions = [f"{name} {read(f'/sys/module/{name}/version') or 'of the kernel'}" for name in loaded]
@@ -63,29 +67,29 @@ def kernel() -> str:
 
 
 def model(bench: Bench) -> str:
-    """The card."""
+    """Return the name and the numbers of the card."""
     card = bench.card
     return f"{card.name}, PCI {card.ids}, gfx {card.gfx}, {card.units} units on {card.xcc} XCC, gpu_id {card.gpu_id}"
 
 
 def queue(bench: Bench) -> str:
-    """A queue is created and used in a slice."""
+    """Check that a queue can be created and used in a slice."""
     good(ask("queue 1", bench.card, bench.one.environment), "a stream in a slice")
     return f"1,000 fills of memory with {bench.one.units} of {bench.card.units} units"
 
 
 def unit_count(bench: Bench) -> str:
-    """HIP counts the slice's units; on RDNA pairs of them."""
-    seen = good(ask("info 0", bench.card, bench.one.environment), "the number of units")["units"]
+    """Check that HIP reports the slice's number of units (on RDNA, of pairs)."""
+    seen = good(ask("info", bench.card, bench.one.environment), "the number of units")["units"]
     if seen not in (bench.one.units, bench.one.units // 2 if bench.card.gfx >= RDNA else 0):
         raise FailedError(f"HIP counts {seen:.0f} units, the slice has {bench.one.units}")
     return f"{seen:.0f} for {bench.one.units} units"
 
 
 def memory(bench: Bench) -> str:
-    """HIP sees the slice's memory, gets what it has, and no more."""
+    """Check that HIP reports the slice's memory, can allocate within it, and not beyond it."""
     environment = bench.one.environment
-    total = good(ask("info 0", bench.card, environment), "the memory that HIP sees")["total_mib"]
+    total = good(ask("info", bench.card, environment), "the memory that HIP sees")["total_mib"]
     good(ask(f"alloc {LIMIT_MIB // 2}", bench.card, environment), "half of the slice's memory")
     refused = ask(f"alloc {LIMIT_MIB + 1}", bench.card, environment)["error"]
     if total != LIMIT_MIB or refused != OUT_OF_MEMORY:
@@ -96,7 +100,7 @@ def memory(bench: Bench) -> str:
 
 
 def torch_memory(bench: Bench) -> str:
-    """PyTorch gets its own out-of-memory error at the limit."""
+    """Check that PyTorch raises its out-of-memory error at the limit."""
     command = [sys.executable, "-c", TORCH, str(LIMIT_MIB * MIB)]
     done = subprocess.run(
         command,
@@ -116,7 +120,7 @@ def torch_memory(bench: Bench) -> str:
 
 
 def places(bench: Bench) -> tuple[set[str], set[str]]:
-    """The units on which kernels of both slices ran, as HW_ID names them. Raises ImpossibleError, FailedError."""
+    """Run a kernel in both slices, and return the units on which it ran. Raises ImpossibleError, FailedError."""
     compiler = shutil.which("hipcc") or shutil.which("hipcc", path="/opt/rocm/bin:/opt/dtk/bin")
     if not compiler:
         raise ImpossibleError("no hipcc to compile a kernel that reads HW_ID")
@@ -136,7 +140,7 @@ def places(bench: Bench) -> tuple[set[str], set[str]]:
 
 
 def masks(bench: Bench) -> str:
-    """A slice's kernels run on no more units than it has."""
+    """Check that a slice's kernels run on no more units than the slice has."""
     one, _ = places(bench)
     if len(one) > bench.one.units:
         raise FailedError(f"kernels ran on {len(one)} units, the slice has {bench.one.units}")
@@ -144,7 +148,7 @@ def masks(bench: Bench) -> str:
 
 
 def disjoint(bench: Bench) -> str:
-    """Two slices that run at once use no unit together."""
+    """Check that two slices that run at the same time have no common unit."""
     one, other = places(bench)
     if one & other:
         raise FailedError(f"{len(one & other)} units were used by both")
@@ -153,25 +157,14 @@ def disjoint(bench: Bench) -> str:
 
 @contextlib.contextmanager
 def holding(bench: Bench, mib: int) -> Iterator[int]:
-    """The id of a process of the slice that holds `mib` MiB until the block ends."""
-    process = subprocess.Popen(
-        command_of(f"hold {mib}", bench.card),
-        env=bench.one.environment,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    with process:
-        assert process.stdout is not None  # noqa: S101 - PIPE
-        answer = json.loads(process.stdout.readline() or "{}")
-        if "impossible" in answer:
-            raise ImpossibleError(answer["impossible"])
-        good(answer or {"error": -1}, f"{mib} MiB in a slice")
-        yield process.pid
+    """Start a process in the slice that holds `mib` MiB until the context ends; yields its id."""
+    with started(command_of(f"hold {mib}", bench.card), bench.one.environment) as program:
+        good(program.answer(), f"{mib} MiB in a slice")
+        yield program.process.pid
 
 
 def figures(bench: Bench) -> str:
-    """The kernel counts for a process what the library charges to it."""
+    """Check that the kernel and the library count the same memory for a process."""
     with holding(bench, 512) as process:
         text = read(f"{PROCESSES}/{process}/vram_{bench.card.gpu_id}")
         charged = bench.one.used_bytes()
@@ -183,7 +176,7 @@ def figures(bench: Bench) -> str:
 
 
 def render_files(bench: Bench) -> str:
-    """The kernel's text on an open render node has the memory too: the agent reads it with the setting renderWork."""
+    """Check that the kernel's text about an open render node has the memory; the agent reads it with renderWork."""
     with holding(bench, 512) as process:
         folder = f"/proc/{process}/fdinfo"
         texts = [read(f"{folder}/{name}") for name in os.listdir(folder)]  # noqa: PTH208 - as the driver's files
@@ -199,37 +192,71 @@ def render_files(bench: Bench) -> str:
     return shown
 
 
-def dmem(bench: Bench) -> str:
-    """The kernel's own limit of card memory refuses, or moves memory out of the card. Needs root and cgroup v2."""
-    region = f"drm/{bench.card.pci}/vram"
-    if region not in read(str(CGROUPS / "dmem.capacity")):
-        raise ImpossibleError(f"no controller dmem with {region} (cgroup v2, Linux 6.14)")
-    group = CGROUPS / f"vgpu-gpu-check-{os.getpid()}"
-    try:
-        (CGROUPS / "cgroup.subtree_control").write_text("+dmem")
-        group.mkdir()
-    except OSError as error:
-        raise ImpossibleError(f"needs root: {error}") from None
-    try:
-        (group / "dmem.max").write_text(f"{region} {256 * MIB}")
-        enter = ["sh", "-c", f'echo $$ >{group}/cgroup.procs && exec "$@"', "sh"]
-        command = [*enter, *command_of("hold 512", bench.card)]
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None  # noqa: S101 - PIPE
-            answer = json.loads(process.stdout.readline() or "{}")
-            current = dict(line.split() for line in read(str(group / "dmem.current")).splitlines())
-        if answer.get("error"):
-            return f"512 MiB beyond 256 refused: HIP error {answer['error']}"
-        held = int(current.get(region, "0"))
-        if held > 256 * MIB:
-            raise FailedError(f"{held // MIB} MiB are held, 256 allowed")
-        return f"512 MiB beyond 256 given, {held // MIB} MiB in the card: evicted"
-    finally:
-        group.rmdir()
+def occupancy(bench: Bench) -> str:
+    """Find the kernel's figure of busy units while a kernel runs in a slice."""
+    units = bench.one.units
+    with started(command_of(f"busy {units}", bench.card), bench.one.environment) as program:
+        good(program.answer(), "a kernel in a slice")
+        path = f"{PROCESSES}/{program.process.pid}/stats_{bench.card.gpu_id}/cu_occupancy"
+        program.go()
+        end = time.monotonic() + OCCUPANCY_SECONDS
+        seen = set()
+        while time.monotonic() < end:
+            seen.add(read(path))
+            time.sleep(0.02)
+    figures = sorted(int(text) for text in seen if text)
+    if not figures:
+        raise ImpossibleError(
+            f"the kernel has no {PROCESSES}/PID/stats_GPU/cu_occupancy (outside of a container?)"
+        )
+    if not figures[-1]:
+        raise FailedError(f"always 0 in the {OCCUPANCY_SECONDS} s in which a kernel ran")
+    return f"{figures[0]} to {figures[-1]} with {units} of {bench.card.units} units"
+
+
+def beside(bench: Bench) -> tuple[contextlib.AbstractContextManager[Running], ...]:
+    """A program that changes the mask of its running queue in every second step, and one with short kernels."""
+    one, groups = bench.one, bench.one.units // bench.card.group_units
+    half = max(1, groups // 2) * bench.card.group_units
+    return (
+        started(command_of(f"busy {one.units} {half} {MASK_CHANGES}", bench.card), one.environment),
+        started(command_of(f"short {SHORT_KERNELS}", bench.card), bench.other.environment),
+    )
+
+
+def changed_masks(bench: Bench) -> str:
+    """Check that short kernels of a slice do not wait while another slice changes the mask of its running queue."""
+    changes, seconds = 0.0, 0.0
+    pairs: list[list[Mapping[str, float]]] = []
+    with contextlib.ExitStack() as stack:
+        busy, short = (stack.enter_context(program) for program in beside(bench))
+        if not good(busy.answer(), "a kernel in a slice")["queues"]:
+            raise FailedError("no queue of the program is known to /dev/kfd")
+        good(short.answer(), "a kernel in the other slice")
+        busy.go()
+        for _ in range(PAIRS):
+            pairs.append([])
+            for _ in ("quiet", "changing"):
+                short.go()
+                pairs[-1].append(good(short.answer(), "short kernels"))
+                busy.go()
+                done = good(busy.answer(), "the running kernel")
+                if done["errno"]:
+                    raise FailedError(f"the mask of a running queue is refused: errno {done['errno']:.0f}")
+            changes, seconds = changes + done["changes"], seconds + done["seconds"]
+    ratios = sorted(changing["median"] / quiet["median"] for quiet, changing in pairs)
+    longest = [max(pair[part]["longest"] for pair in pairs) * 1000 for part in (0, 1)]
+    shown = (
+        f"{statistics.median(ratios):.2f} times as long (of {PAIRS} pairs {ratios[0]:.2f} to {ratios[-1]:.2f}),"
+        f" at most {longest[1]:.1f} ms instead of {longest[0]:.1f}, during {changes:.0f} changes in {seconds:.1f} s"
+    )
+    if ratios[0] > STALLED:
+        raise FailedError(f"short kernels of another slice take {shown}")
+    return shown
 
 
 def trace(bench: Bench) -> str:
-    """The runtime's requests go to /dev/kfd, where the library meets them."""
+    """Check that the runtime sends its requests to /dev/kfd, where the library can check them."""
     if not Path("/dev/kfd").exists() or not stat.S_ISCHR(Path("/dev/kfd").stat().st_mode):
         raise ImpossibleError("no device /dev/kfd: a simulated driver's requests never reach the kernel")
     if not shutil.which("strace"):
@@ -245,7 +272,7 @@ def trace(bench: Bench) -> str:
 
 
 def overhead(bench: Bench) -> str:
-    """Time of 1,000 fills in a slice, divided by that without the library; the pairs take turns."""
+    """Return the time of 1,000 fills in a slice divided by the time without the library, in alternating pairs."""
     whole = {**bench.one.environment, "LD_PRELOAD": os.environ.get("LD_PRELOAD", "")}
     pairs = [
         [
@@ -268,7 +295,8 @@ CHECKS: dict[str, Callable[[Bench], str]] = {
     "two slices disjoint": disjoint,
     "kernel's figures": figures,
     "render node's text": render_files,
-    "dmem.max": dmem,
+    "cu_occupancy": occupancy,
     "ioctl path": trace,
+    "masks of a running queue": changed_masks,
     "overhead": overhead,
 }

@@ -1,36 +1,33 @@
-"""A program of a slice: it asks HIP for something and prints the answer as JSON. Errors are HIP's numbers."""
+"""The program that runs in a slice: it calls HIP, and prints the answer of each step as a line of JSON.
+
+`python3 -m hack.gpu_check.program COMMAND NUMBER... DEVICE`: the device is HIP's number of it or a PCI address. After
+each answer it waits for a line, and ends at the end of its input. Errors are HIP's numbers.
+"""
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import ctypes
 import json
 import os
-import subprocess
+import select
+import statistics
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator
 
-from hack.gpu_check.cards import Card, cards
+from hack.gpu_check import masks
+from hack.gpu_check.running import NO_DEVICE, ImpossibleError
 from hack.gpu_check.slices import MIB
 
-TIMEOUT_SECONDS = 120
-# Constants of HIP's interface, unchanged since 5.0.
-OUT_OF_MEMORY, MULTIPROCESSOR_COUNT = 2, 63
+MULTIPROCESSOR_COUNT = 63  # a constant of HIP's interface, unchanged since 5.0
 HIP_FOLDERS = ("", "/opt/rocm/lib/", "/opt/dtk/hip/lib/", "/opt/dtk/lib/")
-
-
-class ImpossibleError(Exception):
-    """A check cannot be made on this machine; the message is the reason."""
-
-
-class FailedError(Exception):
-    """A check was made and shows something else than it should; the message says what."""
+FILLS_AHEAD, AHEAD_MIB = 64, 16  # how a queue is kept running
+MOST_BITS = 128  # of a mask: more units than a card of Hygon's has
 
 
 def hip() -> ctypes.CDLL:
-    """The HIP runtime. Raises ImpossibleError."""
+    """Load the HIP runtime. Raises ImpossibleError if there is none."""
     for folder in HIP_FOLDERS:
         for name in ("libamdhip64.so", *(f"libamdhip64.so.{number}" for number in (7, 6, 5, 4))):
             with contextlib.suppress(OSError):
@@ -38,74 +35,189 @@ def hip() -> ctypes.CDLL:
     raise ImpossibleError("no HIP runtime (libamdhip64.so); name its folder in LD_LIBRARY_PATH")
 
 
-def program(command: str, mib: int, device: int) -> dict[str, object]:
-    """HIP's answers to a program in the slice; errors are HIP's numbers."""
-    runtime = hip()
-    pointer, stream = ctypes.c_void_p(), ctypes.c_void_p()
+class Gpu:
+    """A device of HIP. After an error its calls do nothing: `error` is the first one."""
+
+    def __init__(self, device: str) -> None:
+        """Choose the device. Its absence is an error."""
+        self.runtime = hip()
+        self.error = 0
+        self.device = int(device) if device.isdigit() else self._at(device)
+        self.call("hipSetDevice", self.device)
+
+    def call(self, name: str, *arguments: object) -> None:
+        """Call a function of HIP's. Raises ImpossibleError where this HIP does not have it."""
+        try:
+            function = getattr(self.runtime, name)
+        except AttributeError:
+            raise ImpossibleError(f"this HIP has no {name}") from None
+        self.error = self.error or function(*arguments)
+
+    def memory(self, mib: int) -> ctypes.c_void_p:
+        """Memory of the card."""
+        pointer = ctypes.c_void_p()
+        self.call("hipMalloc", ctypes.byref(pointer), ctypes.c_size_t(mib * MIB))
+        return pointer
+
+    def stream(self) -> ctypes.c_void_p:
+        """A new stream."""
+        stream = ctypes.c_void_p()
+        self.call("hipStreamCreate", ctypes.byref(stream))
+        return stream
+
+    def fill(self, pointer: ctypes.c_void_p, mib: int, stream: ctypes.c_void_p, times: int = 1) -> None:
+        """Put kernels that fill memory into the stream's queue."""
+        for _ in range(times):
+            self.call("hipMemsetAsync", pointer, 0, ctypes.c_size_t(mib * MIB), stream)
+
+    def wait(self, stream: ctypes.c_void_p) -> None:
+        """Wait for the end of the stream's kernels."""
+        self.call("hipStreamSynchronize", stream)
+
+    def _at(self, pci: str) -> int:
+        """The number of the device with this PCI address."""
+        count, text = ctypes.c_int(), ctypes.create_string_buffer(32)
+        self.call("hipGetDeviceCount", ctypes.byref(count))
+        for device in range(count.value):
+            self.call("hipDeviceGetPCIBusId", text, len(text), device)
+            if text.value.decode().lower() == pci:
+                return device
+        self.error = self.error or NO_DEVICE
+        return 0
+
+
+def info(device: str) -> Iterator[dict[str, object]]:
+    """The units and the memory that HIP sees."""
+    gpu = Gpu(device)
     free, total, units = ctypes.c_size_t(), ctypes.c_size_t(), ctypes.c_int()
-    error = runtime.hipSetDevice(device)
-    if command == "info":
-        error = error or runtime.hipMemGetInfo(ctypes.byref(free), ctypes.byref(total))
-        error = error or runtime.hipDeviceGetAttribute(ctypes.byref(units), MULTIPROCESSOR_COUNT, device)
-        return {"error": error, "units": units.value, "total_mib": total.value // MIB}
-    error = error or runtime.hipMalloc(ctypes.byref(pointer), ctypes.c_size_t(mib * MIB))
-    if command != "queue":
-        return {"error": error}
-    error = error or runtime.hipStreamCreate(ctypes.byref(stream))
+    gpu.call("hipMemGetInfo", ctypes.byref(free), ctypes.byref(total))
+    gpu.call("hipDeviceGetAttribute", ctypes.byref(units), MULTIPROCESSOR_COUNT, gpu.device)
+    yield {"error": gpu.error, "units": units.value, "total_mib": total.value // MIB}
+
+
+def late(device: str) -> Iterator[dict[str, object]]:
+    """The units and the memory that HIP sees, if the program loads HIP only in its second step."""
+    yield {"error": 0}
+    yield from info(device)
+
+
+def hold(device: str, *sizes: int) -> Iterator[dict[str, object]]:
+    """Allocate memory of each size in MiB, a step for each, and hold it."""
+    gpu = Gpu(device)
+    for mib in sizes:
+        gpu.memory(mib)
+        yield {"error": gpu.error}
+
+
+def pool(device: str, mib: int) -> Iterator[dict[str, object]]:
+    """Allocate memory from HIP's pool, fill it, and hold it."""
+    gpu = Gpu(device)
+    pointer, stream = ctypes.c_void_p(), gpu.stream()
+    gpu.call("hipMallocAsync", ctypes.byref(pointer), ctypes.c_size_t(mib * MIB), stream)
+    gpu.fill(pointer, mib, stream)
+    gpu.wait(stream)
+    yield {"error": gpu.error}
+
+
+def queue(device: str, mib: int) -> Iterator[dict[str, object]]:
+    """The time of 1,000 fills."""
+    gpu = Gpu(device)
+    pointer, stream = gpu.memory(mib), gpu.stream()
     began = time.perf_counter()
-    for _ in range(1000):
-        error = error or runtime.hipMemsetAsync(pointer, 0, ctypes.c_size_t(mib * MIB), stream)
-    error = error or runtime.hipStreamSynchronize(stream)
-    return {"error": error, "seconds": time.perf_counter() - began}
+    gpu.fill(pointer, mib, stream, 1000)
+    gpu.wait(stream)
+    yield {"error": gpu.error, "seconds": time.perf_counter() - began}
 
 
-def command_of(words: str, card: Card) -> list[str]:
-    """The command that runs one of these programs on a card: "info 0", "alloc MIB", "hold MIB" or "queue MIB"."""
-    device = [other.gpu_id for other in cards()].index(card.gpu_id)
-    return [sys.executable, "-m", "hack.gpu_check.program", *words.split(), str(device)]
+def own_masks(device: str, units: int) -> Iterator[dict[str, object]]:
+    """Set masks of the program's own: the lower half of the slice's units, then all ones, by HIP and by ioctl."""
+    gpu = Gpu(device)
+    pointer, bits = gpu.memory(1), masks.bits_of(units)
+    before = masks.answers(bits)
+    stream = gpu.stream()
+    gpu.fill(pointer, 1, stream)
+    gpu.wait(stream)
+    new = masks.new_queues(before, masks.answers(bits))
+    answer: dict[str, object] = {"error": gpu.error, "queues": len(new)}
+    half = (1 << max(1, units // 2)) - 1
+    for name, mask, width in (("half", half, bits), ("ones", (1 << MOST_BITS) - 1, MOST_BITS)):
+        answer[f"{name}_errno"] = masks.set_mask(new[0], mask, width) if new else 0
+        words = masks.words_of(mask, MOST_BITS)
+        gpu.error = 0
+        gpu.call("hipExtStreamCreateWithCUMask", ctypes.byref(stream), len(words), words)
+        gpu.fill(pointer, 1, stream)
+        gpu.wait(stream)
+        answer[f"{name}_hip"] = gpu.error
+    yield answer
 
 
-def ask(words: str, card: Card, environment: Mapping[str, str] | None = None) -> dict[str, float]:
-    """The answer of such a program, in a slice's environment or in none. Raises ImpossibleError, FailedError."""
-    done = subprocess.run(
-        command_of(words, card),
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_SECONDS,
-        check=False,
-    )
-    lines = done.stdout.splitlines()
-    if not lines:
-        raise FailedError(f"`{words}` ended with status {done.returncode}: {done.stderr.strip()[-200:]}")
-    answer = json.loads(lines[-1])
-    if "impossible" in answer:
-        raise ImpossibleError(answer["impossible"])
-    return dict(answer)
+def busy(device: str, units: int, half: int = 0, changes: int = 0) -> Iterator[dict[str, object]]:
+    """Keep a queue running until the next step.
+
+    With `half` every second step changes the queue's mask, at least `changes` times, between all units of the slice and
+    the lowest `half` of them.
+    """
+    gpu = Gpu(device)
+    pointer = gpu.memory(AHEAD_MIB)
+    before = masks.answers(masks.bits_of(units))
+    stream = gpu.stream()
+    gpu.fill(pointer, AHEAD_MIB, stream)
+    gpu.wait(stream)
+    new = masks.new_queues(before, masks.answers(masks.bits_of(units)))
+    yield {"error": gpu.error, "queues": len(new)}
+    change = False
+    while True:
+        began, made, refused = time.perf_counter(), 0, 0
+        while not gpu.error and (not _asked() or (change and made < changes)):
+            if gpu.runtime.hipStreamQuery(stream) == 0:
+                gpu.fill(pointer, AHEAD_MIB, stream, FILLS_AHEAD)
+            if change:
+                wanted = half if made % 2 == 0 else units
+                refused = masks.set_mask(new[0], (1 << wanted) - 1, masks.bits_of(units)) or refused
+                made += 1
+        yield {"error": gpu.error, "changes": made, "errno": refused, "seconds": time.perf_counter() - began}
+        change = bool(half and new) and not change
 
 
-def good(answer: dict[str, float], doing: str) -> dict[str, float]:
-    """The answer. Raises FailedError if HIP failed."""
-    if answer["error"]:
-        raise FailedError(f"{doing}: HIP error {answer['error']:.0f}")
-    return answer
+def short(device: str, count: int) -> Iterator[dict[str, object]]:
+    """The time of short kernels one after another, `count` in each step after the first."""
+    gpu = Gpu(device)
+    pointer, stream = gpu.memory(1), gpu.stream()
+    gpu.fill(pointer, 1, stream)
+    gpu.wait(stream)
+    yield {"error": gpu.error}
+    while True:
+        times = []
+        for _ in range(count):
+            began = time.perf_counter()
+            gpu.fill(pointer, 1, stream)
+            gpu.wait(stream)
+            times.append(time.perf_counter() - began)
+        yield {"error": gpu.error, "median": statistics.median(times), "longest": max(times)}
+
+
+COMMANDS: dict[str, Callable[..., Iterator[dict[str, object]]]] = {
+    "info": info, "late": late, "hold": hold, "alloc": hold, "pool": pool, "queue": queue, "masks": own_masks,
+    "busy": busy, "short": short,
+}  # fmt: skip
 
 
 def main() -> None:
-    """Carry out one command; "hold" then stays until its input ends."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("command", choices=["info", "alloc", "hold", "queue"])
-    parser.add_argument("mib", type=int)
-    parser.add_argument("device", type=int)
-    options = parser.parse_args()
+    """Carry out one command, a step for each line of the input."""
+    name, *numbers, device = sys.argv[1:]
     try:
-        print(json.dumps(program(options.command, options.mib, options.device)), flush=True)
+        for answer in COMMANDS[name](device, *map(int, numbers)):
+            print(json.dumps(answer), flush=True)
+            if not sys.stdin.readline():
+                break
     except ImpossibleError as error:
         print(json.dumps({"impossible": str(error)}), flush=True)
-    if options.command == "hold":
-        sys.stdin.read()
-    os._exit(0)  # the runtime's own clean-up is not what is looked at
+    os._exit(0)  # skip the runtime's clean-up, which is not checked
+
+
+def _asked() -> bool:
+    """True if the next step is asked for, or the end."""
+    return bool(select.select([sys.stdin], [], [], 0)[0])
 
 
 if __name__ == "__main__":

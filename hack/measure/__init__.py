@@ -1,1 +1,1 @@
-"""Programs behind docs/measured.md: costs, speeds, and the system under load and under fire, checked from outside."""
+"""Programs that make the figures of docs/measured.md: costs, speeds, and checks under load and under failures."""

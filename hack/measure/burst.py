@@ -40,7 +40,7 @@ LEAST_SECONDS = 0.05
 
 
 def main() -> int:
-    """Run the rounds on a cluster of their own; 0 if they could be run."""
+    """Start a cluster, run the rounds on it, and end it; returns 0 if the rounds could be run."""
     parser = argparse.ArgumentParser(
         prog="hack/burst", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -100,7 +100,7 @@ def _rounds(count: int, *, cpu_too: bool) -> int:
 
 
 def await_clearance(containers: Callable[[], int], lasting: int) -> None:
-    """Return once no more than the `lasting` containers are left. Raises SystemExit if that takes minutes."""
+    """Wait until at most `lasting` containers are left. Raises SystemExit after SECONDS."""
     begin = time.monotonic()
     while (left := containers() - lasting) > 0:
         if time.monotonic() - begin > SECONDS:
@@ -118,7 +118,7 @@ def _containers() -> int:
 
 
 def _print_cpu(plain: Sequence[Burst], sliced: Sequence[Burst]) -> None:
-    """CPU seconds of an average burst, the programs that slices cost most first."""
+    """Print the CPU seconds of an average burst; programs for which slices cost most come first."""
     names = {name for burst in (*plain, *sliced) for name in burst.cpu} - {cpu.MACHINE}
     rows = [(name, _mean(plain, [name]), _mean(sliced, [name])) for name in names]
     rows = sorted((row for row in rows if max(row[1:]) >= LEAST_SECONDS), key=lambda row: row[1] - row[2])
@@ -134,7 +134,7 @@ def _mean(bursts: Sequence[Burst], names: Collection[str]) -> float:
 
 
 def _burst(name: str, limits: dict[str, str]) -> Burst:
-    """From the first create to the last Running, by our clock; all pods are gone when it returns."""
+    """Create the pods, measure until the last is Running by our clock, delete them, and return the figures."""
     pods = [_pod(f"{name}-{number}", limits) for number in range(PODS)]
     watch = _kubectl("get", "pods", "--watch", "--output=jsonpath={.metadata.name} {.status.phase}{'\\n'}")
     before, begin = cpu.look(), time.monotonic()

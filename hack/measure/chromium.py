@@ -1,4 +1,4 @@
-"""Starts Debian's Chromium without a screen, for what measures and tests pages."""
+"""Starts Debian's Chromium without a screen, for measurements and tests of pages."""
 
 import os
 import shutil
@@ -16,9 +16,9 @@ class NoChromiumError(Exception):
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """A browser, which ends with the block. Raises NoChromiumError.
+    """Start a browser, which ends with the context. Raises NoChromiumError.
 
-    Chromium refuses to run as root inside its sandbox, so as root alone it runs without.
+    Chromium refuses to run as root in its sandbox, so only for root the sandbox is off.
     """
     path = shutil.which("chromium")
     if path is None:

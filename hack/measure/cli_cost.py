@@ -41,7 +41,7 @@ from hack.measure.large_cluster import (
 
 
 class ProgramCost(NamedTuple):
-    """The cost of a program: CPU seconds, user and system, and its largest resident memory in MiB."""
+    """The cost of a program: its CPU seconds (user and system), and its largest resident memory in MiB."""
 
     cpu: float
     mib: float
@@ -75,11 +75,11 @@ COMMANDS = {
     "fit": ["fit", "--mem", "4", "--cores", "15", "--count", "8"],
 }
 MOST_CPU, MOST_MIB = 2.0, 300.0
-"""The most that `vgpu cards` may cost: seconds of CPU, and MiB."""
+"""The limits for `vgpu cards`: CPU seconds, and MiB."""
 
 
 def serve(node_count: int, slices: int, whole: bool, ready: Connection, stop: Any) -> None:
-    """Make the pages, and answer with them until `stop` is set."""
+    """Make the pages of all lists, and answer requests with them until `stop` is set."""
     made = (whole_pages if whole else pages)(node_count, slices)
     single = {path: as_bytes(answer) for path, answer in DISCOVERY.items()}
     single[f"/api/v1/namespaces/default/pods/{WAITS}"] = as_bytes(waiting_pod())
@@ -110,7 +110,7 @@ def serve(node_count: int, slices: int, whole: bool, ready: Connection, stop: An
             self.wfile.flush()
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     size = sum(map(len, (*made["/api/v1/pods", form], *made["/api/v1/nodes", form])))
@@ -118,7 +118,7 @@ def serve(node_count: int, slices: int, whole: bool, ready: Connection, stop: An
     ready.send((server.server_address[1], size, per_pod))
     Thread(target=server.serve_forever, daemon=True).start()
     stop.wait()
-    os._exit(0)  # the pages need no tidy end
+    os._exit(0)  # skip freeing the pages, which takes time
 
 
 def cost(words: Sequence[str], environment: Mapping[str, str]) -> ProgramCost:
@@ -133,7 +133,7 @@ def cost(words: Sequence[str], environment: Mapping[str, str]) -> ProgramCost:
 
 @contextmanager
 def served(node_count: int, slices: int, *, whole: bool) -> Iterator[tuple[str, int, float]]:
-    """A server with these objects: a kubeconfig for it, the bytes of its lists, and those of one pod."""
+    """Start a server with these objects; yields its kubeconfig's folder, the bytes of its lists, and of one pod."""
     ours, theirs = Pipe()
     stop = Event()
     process = Process(target=serve, args=(node_count, slices, whole, theirs, stop))
@@ -155,7 +155,7 @@ def served(node_count: int, slices: int, *, whole: bool) -> Iterator[tuple[str, 
 
 
 def main() -> int:
-    """Measure both, in pairs; the exit status is 1 where `vgpu cards` costs more than it may."""
+    """Measure vgpu and kubectl, in pairs; returns 1 if `vgpu cards` exceeds a limit."""
     parser = argparse.ArgumentParser(
         prog="hack/cli-cost", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -21,12 +21,12 @@ from vgpu_runtime import sim
 NODE = "n1"
 CARDS, RUN, JOBS = 16, 64, 1000
 MOST = CostLimits(120.0, 0.5)
-# Until nothing is left to do of the beginning.
+# Seconds until the work of the start is done.
 SETTLE_SECONDS = 20.0
 
 
 def main() -> int:
-    """Start it all, wait until it is quiet, measure."""
+    """Start the cluster, wait until it is idle, and measure; returns the exit status."""
     parser = argparse.ArgumentParser(prog="hack/engine-footprint", description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=60.0)
     seconds = parser.parse_args().seconds
@@ -52,7 +52,7 @@ def _running(person: Person) -> int:
 
 
 def queued(name: str, **places: str) -> Object:
-    """A Job of a queue with one pod, which asks for a quarter of a card on a node with these labels."""
+    """A queued Job with one pod, which asks for a quarter of a card on a node with the labels `places`."""
     container = quarter(name)["spec"]["containers"][0]
     return {
         "apiVersion": "batch/v1",

@@ -27,7 +27,7 @@ from vgpu_runtime.paths import BUILD, SOURCES
 from vgpu_runtime.rocm import UNITS_VARIABLE, RocmLimit
 
 HERE = Path(__file__).parent / "fence"
-TMPFS = Path("/dev/shm")  # noqa: S108 - of each run a folder of its own
+TMPFS = Path("/dev/shm")  # noqa: S108 - each run has its own folder in it
 LIBRARY = BUILD / "libvgpu-test.so"
 CALLS = 20_000
 STARTS = 200
@@ -39,14 +39,14 @@ Environment = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Pairs:
-    """The environments of the two runs of a pair, and how many pairs there are."""
+    """The environments of the two runs of a pair, without and with the library, and the number of pairs."""
 
     plain: Environment
     held: Environment
     count: int
 
     def measure(self, run: Callable[[Environment], float]) -> tuple[float, float]:
-        """The median of what `run` finds without the library, and of what is added with it."""
+        """Return two medians over the pairs: the result of `run` without the library, and the library's addition."""
         plain, added = [], []
         for _ in range(self.count):
             plain.append(run(self.plain))
@@ -54,7 +54,7 @@ class Pairs:
         return statistics.median(plain), statistics.median(added)
 
     def on_driver(self, driver: Path) -> "Pairs":
-        """The pairs with `driver` below the library, and in its place."""
+        """The same pairs, with the stand-in `driver` loaded in both runs. If the library is loaded, it comes first."""
 
         def preloading(environment: Environment) -> Environment:
             libraries = [environment.get("LD_PRELOAD"), str(driver)]
@@ -100,7 +100,7 @@ def _print(name: str, unit: str, plain: float, added: float) -> None:
 
 
 def _build(folder: Path) -> tuple[Path, Path]:
-    """The program whose calls are timed, and the driver."""
+    """Compile the timed program and the stand-in for the driver; returns their paths."""
     program, driver = folder / "fence_cost", folder / "driver.so"
     command = ["cc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", f"-I{SOURCES / 'include'}"]
     subprocess.run([*command, HERE / "cost.c", "-o", program], check=True)
@@ -109,7 +109,7 @@ def _build(folder: Path) -> tuple[Path, Path]:
 
 
 def _slice(folder: Path, count: int) -> Pairs:
-    """A quarter of the units of a card, and one GiB."""
+    """Write the files of a slice (a quarter of a card's units, 1 GiB), and return the pairs for it."""
     limit = RocmLimit(gpu_id=1, render_minor=128, compute_units=60, xcc=1, paired=False, mask=(1 << 15) - 1)
     card = CardLimit("D", "0000:19:00.0", "Z100", "hygon.com/dcu-mem:1", 1 << 30, limit)
     (folder / "vgpu.conf").write_text(config.render(SliceConfig("pod", "main", (card,))))
@@ -119,14 +119,14 @@ def _slice(folder: Path, count: int) -> Pairs:
 
 
 def _call(program: Path, what: str, share: float, environment: Environment) -> float:
-    """Nanoseconds of a call: those that this share of the calls does not exceed."""
+    """The nanoseconds that a `share` (0 to 1) of the calls does not exceed."""
     done = subprocess.run([program, what, str(CALLS)], env=environment, stdout=subprocess.PIPE, check=True)
     values = sorted(value for (value,) in struct.iter_unpack("<Q", done.stdout))
     return float(values[int(share * (len(values) - 1))])
 
 
 def _beside(program: Path, call: Callable[[Environment], float], environment: Environment) -> float:
-    """The result of `call` while another process holds memory."""
+    """Run `call` while another process holds card memory; returns its result."""
     ready, told = os.pipe()
     with subprocess.Popen(
         [program, "hold"], env=environment, stdin=subprocess.PIPE, stdout=told
@@ -140,7 +140,7 @@ def _beside(program: Path, call: Callable[[Environment], float], environment: En
 
 
 def _start_cpu(environment: Environment) -> float:
-    """CPU microseconds of a program that does nothing, from fork to end."""
+    """The CPU microseconds of an empty program, from fork to end."""
     began = _children_cpu()
     for _ in range(STARTS):
         subprocess.run(["true"], env=environment, check=True)
@@ -153,7 +153,7 @@ def _children_cpu() -> float:
 
 
 def _at_once(environment: Environment) -> float:
-    """Milliseconds until AT_ONCE programs that were started together have ended."""
+    """The milliseconds until AT_ONCE programs, started together, have ended."""
     began = time.monotonic()
     running = [subprocess.Popen(["true"], env=environment) for _ in range(AT_ONCE)]
     for process in running:

@@ -34,7 +34,7 @@ from vgpu_runtime.paths import BUILD, SOURCES
 from vgpu_runtime.sim import hip, vram
 
 MIB = 1 << 20
-# The library lets small allocations, which queues need, use this much more than the limit.
+# MiB beyond the limit that the library allows for small allocations, which queues need.
 RESERVE_MIB = 32
 CARD = "hygon-60cu-16gib"
 HERE = Path(__file__).parent / "fence"
@@ -48,7 +48,7 @@ SECONDS = 60
 
 @dataclass(frozen=True)
 class Way:
-    """A call that takes memory or a queue (`kind`) of a card; fence/`source`.c makes it."""
+    """A call that takes memory or a queue (`kind`) of a card; fence/`source`.c has the call."""
 
     source: str
     call: str
@@ -56,7 +56,7 @@ class Way:
 
 
 Cell = tuple[Way, str]
-"""A way to a card, and how a program reaches it."""
+"""A row and a column of the table: a call, and the way in which a program reaches it."""
 
 WAYS = (
     Way("hip", "hipMalloc", MEMORY),
@@ -90,7 +90,7 @@ REACHES = (
     "other letter",
     "raw call",
 )
-# Libraries that a user preloads before ours, by the column that they make.
+# By column: the library that a user preloads before ours.
 PRELOADED = {"other letter": "letter.so", "raw call": "raw.so"}
 LINKED = {
     "hip": ("libamdhip64.so.5",),
@@ -116,28 +116,28 @@ PAGE = Path(__file__).parents[2] / "docs/fence.md"
 
 
 class CellError(RuntimeError):
-    """The program of a cell died before it said what it took."""
+    """The program of a cell ended before it reported its result."""
 
 
 @dataclass(frozen=True)
 class TrialPrograms:
-    """The folder of the programs and libraries, and of the real runtimes."""
+    """The programs and libraries of all cells: the folder with them, and the folder with the real runtimes."""
 
     folder: Path
     runtimes: Path
     library: Path
-    """libvgpu with the simulated driver below it."""
+    """libvgpu, linked to the simulated driver."""
     watched: bool
-    """True if a node's agent looks at the kernel's figures."""
+    """True if a node agent checks the kernel's figures."""
 
     def command(self, way: Way, reach: str) -> Sequence[str | Path]:
-        """The program of a cell, with its arguments."""
+        """The command line of a cell's program."""
         host = f"host-{way.source}" if reach == "linked" else "host"
         return self.folder / host, reach, self.folder / f"way-{way.source}.so", way.call
 
 
 def build(folder: Path, runtimes: Path, *, hook: bool) -> TrialPrograms:
-    """Build the programs of all cells into `folder`; without the hook, no agent looks on. Raises CalledProcessError."""
+    """Build the programs of all cells into `folder`; without `hook`, no agent checks. Raises CalledProcessError."""
 
     def cc(target: str, *arguments: str | Path) -> Path:
         subprocess.run(["cc", *FLAGS, "-o", folder / target, *arguments], check=True)
@@ -168,7 +168,7 @@ def build(folder: Path, runtimes: Path, *, hook: bool) -> TrialPrograms:
 
 
 def _without_hook(cc: Callable[..., Path]) -> Path:
-    """The library without its `ioctl`, with the simulated driver below it."""
+    """Build the library without its `ioctl`, linked to the simulated driver; returns its path."""
     sources = [path for path in NATIVE.glob("*/*.c") if path.name != "hook_ioctl.c"]
     includes = [f"-I{folder}" for folder in (SOURCES / "include", NATIVE / "common", NATIVE / "rocm")]
     script = f"-Wl,--version-script={NATIVE / 'vgpu.map'}"
@@ -178,7 +178,7 @@ def _without_hook(cc: Callable[..., Path]) -> Path:
 
 
 def table(programs: TrialPrograms, folder: Path, reaches: Sequence[str] = REACHES) -> dict[Cell, str]:
-    """The word for what the program of each cell got. Raises CellError."""
+    """Run the program of each cell; returns the word for its result, one of WORDS. Raises CellError."""
     cells = [(way, reach) for way in WAYS for reach in reaches]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return dict(zip(cells, pool.map(lambda cell: _cell(programs, folder, *cell), cells), strict=True))
@@ -186,10 +186,10 @@ def table(programs: TrialPrograms, folder: Path, reaches: Sequence[str] = REACHE
 
 @dataclass(frozen=True)
 class CardUseRecord:
-    """A program's use of the card by the driver's books: bytes, the masks of each queue in order, other work.
+    """A program's use of the card in the simulated driver's records: bytes, the masks of each queue, other work.
 
-    `listed` bytes of them the kernel lists with the process: not those of render nodes. `charged` bytes are those that
-    the slice's usage region has.
+    `listed` are the bytes that the kernel shows for the process, without memory of render nodes. `charged` are the
+    bytes in the slice's usage region.
     """
 
     used: int
@@ -203,7 +203,7 @@ def _cell(programs: TrialPrograms, folder: Path, way: Way, reach: str) -> str:
     with tempfile.TemporaryDirectory(dir=folder) as machine, tempfile.TemporaryDirectory(dir=folder) as files:
         card = SHAPES[CARD]
         slice_ = slices.make(Path(machine), BUILD, programs.runtimes, card, slices.sizes(card)[1])
-        for name in ("vgpu.conf", "usage"):  # apart from the driver's, for a root without them
+        for name in ("vgpu.conf", "usage"):  # in a separate folder, which a program in a chroot does not see
             (slice_.folder / name).rename(Path(files) / name)
         own = [programs.folder / PRELOADED[reach]] if reach in PRELOADED else []
         environment = {
@@ -238,7 +238,10 @@ def _cell(programs: TrialPrograms, folder: Path, way: Way, reach: str) -> str:
 
 
 def _word(way: Way, books: CardUseRecord, grant: int, before: int) -> str:
-    """The word for what the books say, in a slice with the mask `grant`; the parent had taken `before` bytes."""
+    """The word for a program's use of the card in a slice with the mask `grant`.
+
+    `before` are the bytes that the program's parent had taken.
+    """
     if way.kind == QUEUE:
         held = all(queue and not queue[-1] & ~grant for queue in books.queues)
         return OPEN if books.work or not held else "masked" if books.queues else "refused"
@@ -248,7 +251,7 @@ def _word(way: Way, books: CardUseRecord, grant: int, before: int) -> str:
 
 
 def _reported(files: Path, process: int, books: CardUseRecord) -> bool:
-    """True if a node's agent posts an event when what it sees of the card has lasted 30 s."""
+    """True if a node agent posts an event about this use of the card after it has lasted 30 s."""
     agent = Looping(files).start()
     kernel, card = KfdTree(agent.parts.machine), next(iter(agent.parts.cards().values()))
     kernel.folder.mkdir(parents=True)
@@ -267,7 +270,7 @@ def _reported(files: Path, process: int, books: CardUseRecord) -> bool:
 
 
 def text(found: Mapping[Cell, str]) -> str:
-    """The table in columns, for a terminal."""
+    """The table as text for a terminal."""
     lines = [f"{'':30}" + "".join(f"{reach:>14.13}" for reach in REACHES)]
     lines += [f"{way.call:30}" + "".join(f"{found[way, reach]:>14}" for reach in REACHES) for way in WAYS]
     return "\n".join([*lines, summary(found)])
@@ -294,7 +297,7 @@ def page(found: Mapping[Cell, str]) -> str:
 
 
 def summary(found: Mapping[Cell, str]) -> str:
-    """The line that says how many cells there are, and how many are open."""
+    """A line with the number of cells, and the number of open cells."""
     return f"cells {len(found)}, not held and not reported: {sum(word == OPEN for word in found.values())}"
 
 
@@ -308,7 +311,7 @@ def main() -> int:
     )
     kind.add_argument("--page", action="store_true", help="write docs/fence.md")
     arguments = parser.parse_args()
-    logging.disable()  # the agent's own lines
+    logging.disable()  # hides the agent's log
     subprocess.run(["make", "--no-print-directory", "-C", SOURCES], check=True)
     with tempfile.TemporaryDirectory() as folder:
         programs = build(Path(folder), hip.ensure(hip.default_cache()), hook=not arguments.without_hook)

@@ -31,7 +31,7 @@ SETTLE_SECONDS = 3.0
 
 
 def main() -> int:
-    """Start it all, wait until it is quiet, measure."""
+    """Start the cluster, wait until it is idle, and measure; returns the exit status."""
     parser = argparse.ArgumentParser(prog="hack/agent-footprint", description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=30.0)
     seconds = parser.parse_args().seconds
@@ -49,13 +49,13 @@ def main() -> int:
         time.sleep(SETTLE_SECONDS)
         print(f"{CARDS} cards, {SLICES} slices")
         status = measure(cluster, cluster.agents[NODE].pid, f"{AGENT_USER}@{NODE}", seconds, MOST)
-        # A pod that was not placed has no grant, and so no process on a card.
+        # A pod without a grant gets no process on a card.
         placed = [pod for pod in person.pods() if GRANT in pod["metadata"].get("annotations", {})]
         return int(not all_run) | status | measure_metrics(cluster, Path(proc), placed, seconds)
 
 
 def until(person: Person, what: str, look: Callable[[], object]) -> bool:
-    """Wait for a true result of `look`, and say so if it does not come in time: what there is can be measured."""
+    """Wait for a true result of `look`; false, after a warning, if it does not come in time."""
     try:
         person.until(what, look, PATIENCE_SECONDS)
     except NotInTimeError as error:
@@ -65,7 +65,7 @@ def until(person: Person, what: str, look: Callable[[], object]) -> bool:
 
 
 def _options(proc: str) -> Options:
-    """Containers have no processes, and the agent finds those of the node in the folder `proc`."""
+    """Options of the cluster: containers have no processes, and the agent reads the folder `proc` as /proc."""
     return Options(on_start=lambda *_: None, flags=["--proc-root", proc])
 
 
@@ -83,7 +83,7 @@ def quarter(name: str) -> Object:
 
 @dataclass(frozen=True, slots=True)
 class CostLimits:
-    """The most that an idle service may cost: MiB of memory, and percent of a core. It may write nothing."""
+    """The limits of an idle service: MiB of memory, and percent of a CPU core. It may write nothing."""
 
     mib: float
     cpu: float
@@ -91,18 +91,21 @@ class CostLimits:
 
 MOST = CostLimits(55.0, 1.0)
 ROUNDS = 3
-# Percent of a core.
+# Limit in percent of a CPU core.
 MOST_METRICS = 0.5
 SCRAPE_SECONDS = 15
 
 
 def measure(cluster: EmbeddedCluster, pid: int, user: str, seconds: float, most: CostLimits) -> int:
-    """Watch the process of this user do nothing, and print what it cost; returns the exit status."""
+    """Measure an idle process for `seconds`, and print its costs; returns the exit status.
+
+    `user` is the process' name at the API server.
+    """
     cluster.api.write_requests.clear()
     before = cpu_seconds(pid)
     time.sleep(seconds)
     cpu = 100 * (cpu_seconds(pid) - before) / seconds
-    # A Lease is a heartbeat: it is renewed whatever happens.
+    # Writes of a Lease do not count, because it is always renewed.
     written = [path for by, _, path in list(cluster.api.write_requests) if by == user]
     writes = sum("/leases/" not in path for path in written)
     rss = rss_mib(pid)
@@ -112,9 +115,10 @@ def measure(cluster: EmbeddedCluster, pid: int, user: str, seconds: float, most:
 
 
 def measure_metrics(cluster: EmbeddedCluster, proc: Path, pods: Sequence[Object], seconds: float) -> int:
-    """Print what scrapes and processes on the cards cost the agent; returns the exit status.
+    """Print the agent's costs for scrapes and for processes on the cards; returns the exit status.
 
-    Each of ROUNDS rounds measures it without and with both, one after the other: the machine does other work as well.
+    Each of ROUNDS rounds measures the agent twice: without scrapes and processes, and then with both. Several rounds
+    are needed because the machine also does other work.
     """
     agent, machine = cluster.agents[NODE], cluster.root / NODE / "machine"
     costs = []
@@ -130,7 +134,7 @@ def measure_metrics(cluster: EmbeddedCluster, proc: Path, pods: Sequence[Object]
 
 
 def _cpu_seconds_of(agent: ServiceProcess, seconds: float, scrapes: int) -> float:
-    """Seconds of CPU that the agent takes in `seconds`, in which it is scraped `scrapes` times."""
+    """The CPU seconds that the agent uses in `seconds` while it is scraped `scrapes` times."""
     before = cpu_seconds(agent.pid)
     for _ in range(scrapes):
         time.sleep(seconds / scrapes)
@@ -143,7 +147,7 @@ def _cpu_seconds_of(agent: ServiceProcess, seconds: float, scrapes: int) -> floa
 
 
 def _use_cards(machine: Path, proc: Path, pods: Sequence[Object]) -> Sequence[int]:
-    """Give each pod a process that uses its card, as the kernel shows it; returns the processes."""
+    """Write files of the kernel that show a process of each pod on its card; returns the processes' ids."""
     processes = range(100_000, 100_000 + len(pods))
     for process, pod in zip(processes, pods, strict=True):
         meta = pod["metadata"]

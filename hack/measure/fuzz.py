@@ -35,7 +35,7 @@ from vgpu_runtime.rocm import parse
 from vgpu_runtime.sim import Kernel
 
 HARNESSES = SOURCES.parent / "tests/runtime/fuzz"
-# Inputs that found something stay here.
+# The folder for inputs that have found a fault.
 FINDINGS = BUILD / "fuzz"
 COMPILE = (
     *(
@@ -53,16 +53,16 @@ COMPILE = (
     *(f"-I{SOURCES / folder}" for folder in ("include", "native/common", "native/rocm")),
 )
 KEYS = ("version", "pod", "container", "enforcement", "uuid", "pci", "model", "request", "mem_bytes", "gpu_id",
-        "render_minor", "compute_units", "xcc", "paired", "mask", "[card]", "[rocm]", " = ", "0x")  # fmt: skip
+        "render_minor", "compute_units", "xcc", "paired", "masks", "mask", "[card]", "[rocm]", " = ", "0x")  # fmt: skip
 
 
 class FuzzToolMissingError(Exception):
-    """A tool that fuzzing needs is not on this machine; the message names the command that brings it."""
+    """A tool that fuzzing needs is not installed; the message has the command that installs it."""
 
 
 @dataclass(frozen=True)
 class FuzzOutcome:
-    """`finding` is the file with the input that broke something, or what broke."""
+    """The result of one target. `finding` is the file with the input that found a fault, or a text about it."""
 
     target: str
     runs: int
@@ -71,7 +71,7 @@ class FuzzOutcome:
 
 @dataclass(frozen=True)
 class Session:
-    """`programs` holds the harnesses. `seed` decides the inputs of every target, unless `input` is the only one."""
+    """A run of fuzzing. `programs` is the folder of the harnesses; `seed` decides the inputs, unless `input` is set."""
 
     programs: Path
     seconds: int
@@ -79,7 +79,7 @@ class Session:
     input: Path | None
 
     def config(self) -> FuzzOutcome:
-        """Fuzz the library's parser; the agent's parser must accept the same texts of the corpus that it found."""
+        """Fuzz the library's parser; the agent's parser must accept the same texts of the resulting corpus."""
         with tempfile.TemporaryDirectory() as folder:
             corpus = Path(folder)
             for name, text in FINE.items():
@@ -96,7 +96,7 @@ class Session:
             return FuzzOutcome("config", outcome.runs, str(FINDINGS / "config-agent-differs"))
 
     def calls(self, target: str) -> FuzzOutcome:
-        """Fuzz the library's hooks over the simulated driver of a card, in a slice of a quarter of it."""
+        """Fuzz the library's hooks in a slice of a quarter of a card, with the simulated driver."""
         with tempfile.TemporaryDirectory() as folder:
             (corpus := Path(folder) / "corpus").mkdir()
             slice_ = make(Path(folder), BUILD, None, SHAPES["hygon-60cu-16gib"], 15, Kernel.UNCHECKED)
@@ -125,7 +125,7 @@ class Session:
                 seed, runs = rng.getrandbits(64), runs + 1
                 try:
                     regions.read_damaged(Path(folder) / "usage", random.Random(seed))
-                except Exception as error:  # noqa: BLE001 - whatever it is, it was found
+                except Exception as error:  # noqa: BLE001 - any exception is a finding
                     return FuzzOutcome("agent", runs, f"{error!r} for the seed {seed}")
         return FuzzOutcome("agent", runs)
 
@@ -174,7 +174,7 @@ def _agent_accepts(path: Path) -> bool:
 
 
 def compile_programs(folder: Path) -> None:
-    """Build the harnesses. Raises FuzzToolMissingError."""
+    """Build the harnesses into `folder`. Raises FuzzToolMissingError."""
     if not shutil.which("clang"):
         raise FuzzToolMissingError("clang is not installed: apt-get install clang libclang-rt-14-dev")
     subprocess.run(["make", "--no-print-directory", "-s", "-C", SOURCES], check=True)
@@ -227,7 +227,7 @@ def _options() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Run the targets and print a line for each; the exit status is 1 if one found something."""
+    """Run the targets and print a line for each; returns 1 if one of them has found a fault."""
     options = _options()
     names, found = options.target or list(TARGETS), 0
     print(f"{options.seconds} s each, seed {options.seed}", flush=True)

@@ -49,7 +49,7 @@ from vgpu_runtime.sim.hip import default_cache
 
 CARDS, NAMESPACES = 8, 20
 SCHEDULER = "vgpu-scheduler"
-# Until thousands of pods are refused or gone, and a pod is bound that there is room for.
+# Seconds to wait until thousands of pods are refused or gone; and until a pod with room is bound.
 SETTLE_SECONDS, PROBE_SECONDS = 1800.0, 900.0
 REQUEST_SECONDS = 60.0
 WRITERS = 8
@@ -62,8 +62,8 @@ CLAIMS = Kind("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", dict)
 STORAGE = Kind("storage.k8s.io", "v1", "storageclasses", "StorageClass", dict)
 TENANTS = [f"tenant-{number:02}" for number in range(NAMESPACES)]
 GOOD = "good"
-# The namespace of pods that are touched, and their node, whose one card has a model of its own; and a storage class
-# whose volumes never become ready.
+# The namespace of the probes, which are touched; their node; and the model of its only card, which no other node has.
+# VOLUMES is a storage class whose volumes never become ready.
 PROBES, PROBE_NODE, PROBE_MODEL = "probes", "probe-node", "Probe"
 VOLUMES = "no-volumes"
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
@@ -71,7 +71,7 @@ Item = TypeVar("Item")
 
 
 def main() -> int:
-    """Run the rounds on a control plane of their own; 0 if they could be run."""
+    """Start a control plane, run the rounds, and end it; returns 0 if the rounds could be run."""
     parser = argparse.ArgumentParser(
         prog="hack/hopeless", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -96,7 +96,7 @@ def main() -> int:
 
 @dataclass(frozen=True)
 class MeasuredCluster:
-    """The API server, the two services whose /metrics are read, and a text about kube-scheduler's backoffs."""
+    """Clients of the API server and of the two services with /metrics, and a text about the scheduler's backoffs."""
 
     api: KubeClient
     scheduler: Connections
@@ -115,7 +115,7 @@ def _counted(service: Connections, line: re.Pattern[bytes]) -> int:
 
 @contextmanager
 def _running(folder: Path, binaries: Path, backoff: int | None) -> Iterator[MeasuredCluster]:
-    """API server, allocator and kube-scheduler; they end with the block, and their logs stay in `folder`."""
+    """Start API server, allocator and kube-scheduler; they end with the context, and their logs stay in `folder`."""
     with bare.running(folder, binaries) as cluster:
         extender, http, scheduler = bare.free_ports(3)
         config, seconds = _scheduler_config(cluster.kubeconfig, extender, backoff)
@@ -166,7 +166,7 @@ def _scheduler_config(kubeconfig: Path, extender: int, backoff: int | None) -> t
 
 @contextmanager
 def _changes(api: KubeClient, kind: Kind[Item], where: Where) -> Iterator[Iterator[Item]]:
-    """The objects of a selection, each as soon as it changes. Raises queue.Empty after PROBE_SECONDS without one."""
+    """Yield an iterator over changed objects of a selection. It raises queue.Empty after PROBE_SECONDS without one."""
     found: SimpleQueue[Item] = SimpleQueue()
     listed, stop = threading.Event(), threading.Event()
     watch = ListWatch(api, kind, where)
@@ -238,11 +238,11 @@ def _measure(plane: MeasuredCluster, arguments: argparse.Namespace) -> None:
 
 
 def _fill(api: KubeClient, count: int, selector: object) -> None:
-    """Create the pods that wait, and return once kube-scheduler has refused each of them."""
+    """Create the waiting pods, and wait until kube-scheduler has refused each of them."""
     more = {"nodeSelector": selector} if selector else {}
 
     def create(number: int) -> None:
-        # A card has 16 units, a node has enough of them.
+        # More units than a card has, but fewer than a node has.
         api.create(PODS, _pod(f"waits-{number}", 17 + number % 100, **more), TENANTS[number % NAMESPACES])
 
     _all_at_once(create, range(count))
@@ -255,7 +255,7 @@ def _fill(api: KubeClient, count: int, selector: object) -> None:
 
 
 def _empty(api: KubeClient) -> None:
-    """Delete all pods, and return once they are gone."""
+    """Delete all pods, and wait until they are gone."""
     _all_at_once(lambda pod: api.delete(PODS, pod, grace_seconds=0), api.list(PODS).items)
     bare.until("not all pods are gone", SETTLE_SECONDS, lambda: not api.list(PODS).items)
 
@@ -267,13 +267,16 @@ def _all_at_once(act: Callable[[Item], object], items: Iterable[Item]) -> None:
 
 @dataclass(frozen=True)
 class Probe:
-    """Seconds until a pod was bound: since there is room for it, and since its touch if it needed one."""
+    """Two times in seconds: from when a pod had room until it was bound, and from its touch until it was bound.
+
+    The second is None for a pod that was not touched.
+    """
 
     room: float
     touch: float | None
 
     def __str__(self) -> str:
-        """The figures as they are printed."""
+        """The figures as text."""
         touch = "" if self.touch is None else f" ({self.touch:.2f} after its touch)"
         return f"{self.room:.2f}{touch}"
 
@@ -288,7 +291,7 @@ class PartFigures:
     probes: Sequence[Probe]
 
     def __str__(self) -> str:
-        """The figures in one line."""
+        """The figures as one line of text."""
         return (
             f"{self.good:.1f} good pods/s, {self.attempts:.1f} attempts of kube-scheduler and {self.decisions:.1f}"
             f" decisions of /filter for each; seconds from room to binding: {', '.join(map(str, self.probes))}"
@@ -333,7 +336,7 @@ def _part(plane: MeasuredCluster, arguments: argparse.Namespace) -> PartFigures:
 
 
 def _probes(api: KubeClient, end: float) -> list[Probe]:
-    """Pods that room appears for, one after another, the last begun before `end`."""
+    """Run probes one after another; the last begins before `end`. Returns their figures."""
     found = []
     while time.monotonic() < end:
         name = f"probe-{time.monotonic_ns()}"
@@ -350,7 +353,7 @@ def _probes(api: KubeClient, end: float) -> list[Probe]:
 
 
 def _probe(api: KubeClient, name: str) -> Probe:
-    # By units alone, which kube-scheduler counts, there is room for both.
+    # kube-scheduler counts only units, and by units both pods fit.
     holder, waiting = _pod(f"{name}-holder"), _pod(name, 16)
     for body in (holder, waiting):
         body["metadata"]["annotations"] = {annotations.CARD_MODEL: PROBE_MODEL}
@@ -358,12 +361,12 @@ def _probe(api: KubeClient, name: str) -> Probe:
     this = Where(PROBES, fields=f"metadata.name={name}")
     with _changes(api, CLAIMS, this) as claims:
         api.create(PODS, holder, PROBES)
-        # kube-scheduler assumes the holder on its node, and waits for the volume before it binds it.
+        # kube-scheduler assumes that the holder is on its node, but waits for the volume before it binds the holder.
         next(claim for claim in claims if SELECTED_NODE in claim["metadata"].get("annotations", {}))
     with _changes(api, PODS, this) as pods:
         api.create(PODS, waiting, PROBES)
         next(pod for pod in pods if pod.refused)
-        # Its request differs now, so its reservation ends, and no event of that wakes a refused pod.
+        # The holder's request is changed, so its reservation ends; no event about this wakes a refused pod.
         changed = {"metadata": {"annotations": {annotations.CARD_MODEL: "none"}}}
         room, touched = time.monotonic(), None
         api.patch(PODS, Ref(f"{name}-holder", PROBES), changed)

@@ -26,7 +26,7 @@ CARDS = "version: v1\ncards:\n  - {preset: amd-60cu-16gib, count: 16}\n"
 
 @dataclass
 class TrialResult:
-    """Counts over all rounds."""
+    """The counts over all rounds."""
 
     containers: int = 0
     mismatches: int = 0
@@ -34,17 +34,17 @@ class TrialResult:
     overlaps: int = 0
 
     def __str__(self) -> str:
-        """The last line of the trial."""
+        """The last line of the output."""
         return f"mismatches {self.mismatches}, failed {self.failed}, overlaps {self.overlaps}"
 
     @property
     def good(self) -> bool:
-        """True if nothing went wrong, and something was tried."""
+        """True if at least one container was started, and no count of faults is above 0."""
         return self.containers > 0 and not (self.mismatches or self.failed or self.overlaps)
 
 
 def run(seeds: Sequence[int], pods: int) -> TrialResult:
-    """Run one round for each seed, on one cluster."""
+    """Run one round per seed on the same cluster; returns the counts."""
     witness = Witness()
     cards = sim.parse(CARDS)
     result = TrialResult()

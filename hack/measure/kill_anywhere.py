@@ -49,7 +49,7 @@ class PodLoad(threading.Thread):
         self.failed: Counter[str] = Counter()
 
     def run(self) -> None:
-        """One or two small changes every few hundredths of a second."""
+        """Create or delete a pod about every 50 ms until the load is ended."""
         while not self.ended.wait(self._rng.uniform(0.0, 0.1)):
             pods = self._person.pods()
             for pod in pods:
@@ -109,7 +109,7 @@ class ServiceKiller:
 
 
 def faults(cluster: EmbeddedCluster, person: Person, witness: Witness) -> list[str]:
-    """The broken invariants after the load has stopped, as texts."""
+    """Texts about broken invariants, to be checked after the load has stopped."""
     pods = person.pods()
     live = {pod["metadata"]["uid"] for pod in pods}
     cards = [card for cards in cluster.cards.values() for card in cards]
@@ -134,8 +134,8 @@ def faults(cluster: EmbeddedCluster, person: Person, witness: Witness) -> list[s
 
 
 def _slices(cluster: EmbeddedCluster, node: str) -> list[Path]:
-    """The folders of all containers that the node's agent keeps files for."""
-    # Path.glob of Python 3.11 fails where a folder is removed meanwhile.
+    """The folders in which the node's agent keeps files of containers."""
+    # Path.glob of Python 3.11 fails if a folder is removed meanwhile.
     return [Path(path) for path in glob.glob(f"{cluster.state(node)}/slices/*/*")]  # noqa: PTH207
 
 
@@ -177,7 +177,7 @@ def _ledger(replica: ReplicaPod) -> dict[str, list[tuple[object, ...]]]:
 
 
 def run(seed: int, seconds: float) -> bool:
-    """Load and hits for `seconds`, then the reckoning; True if all held."""
+    """Run load and kills for `seconds`, and then check the invariants; true if all hold."""
     rng, witness = random.Random(seed), Witness()
     cards = {name: sim.parse(CARDS, machine=number) for number, name in enumerate(NODES)}
     options = Options(replicas=2, seed=seed, on_start=witness, flags=FLAGS)
@@ -223,7 +223,7 @@ def _reckon(cluster: EmbeddedCluster, person: Person, witness: Witness) -> list[
 
 
 def _empty(cluster: EmbeddedCluster, person: Person) -> None:
-    """Delete all pods, and wait until no file of them is left on the nodes."""
+    """Delete all pods, and wait until the nodes have no more files of them."""
     for pod in person.pods():
         person.remove(pod["metadata"]["name"])
 

@@ -1,7 +1,7 @@
-"""The lists of a large cluster, as a real API server writes them: metadata alone, whole objects, and kubectl's Tables.
+"""Makes the lists of a large cluster in a real API server's formats: metadata, whole objects, and kubectl's Tables.
 
-Objects are as large as those of a cluster: pods of a ReplicaSet with the managed fields of controller, allocator and
-kubelet; nodes with the images that they hold. Every pod holds a quarter of a card.
+Objects are as large as in a real cluster: pods of a ReplicaSet have managed fields of controller, allocator and
+kubelet; nodes have lists of images. Every pod holds a quarter of a card.
 """
 
 import json
@@ -15,9 +15,9 @@ from device_plugin.core.contract.grants import CardSize, Grant, Slice
 
 CARDS, MEM_MIB, UNITS, GROUPS, MOST = 8, 16368, 16, 60, 4
 FAMILY = "hygon.com/dcu"
-# Images of a node that the kubelet names, as it does by default, and objects of a page.
+# Most images of a node that the kubelet lists by default, and objects in a page.
 IMAGES, PAGE = 50, 500
-# The pod that waits.
+# The name of the waiting pod.
 WAITS = "waits"
 METADATA, TABLE, WHOLE = "metadata", "table", "whole"
 TIME = "2026-01-01T00:00:00Z"
@@ -37,18 +37,18 @@ NODE_COLUMNS = (
     "Container-Runtime",
 )  # fmt: skip
 Pages = Mapping[tuple[str, str], Sequence[bytes]]
-"""By path and format, the pages of a list."""
+"""The pages of each list, by path and format."""
 
 
 def uuid(node: int, card: int) -> str:
-    """The name of a card."""
+    """The UUID of a card."""
     return f"GPU-{node:012x}{card:04x}"
 
 
 def metadata(
     name: str, namespace: str, number: int, kept: Mapping[str, str], managers: Sequence[Any]
 ) -> dict[str, Any]:
-    """The metadata of an object, as the API server writes it."""
+    """The metadata of an object, in the API server's format."""
     return {
         "name": name, **({"namespace": namespace} if namespace else {}),
         "uid": f"{number:08x}-0000-4000-8000-{number:012x}", "resourceVersion": str(1_000_000 + number),
@@ -66,7 +66,7 @@ def managed(manager: str, fields: Mapping[str, Any], subresource: str = "") -> d
 
 
 def tree(*names: str, depth: int = 2) -> dict[str, Any]:
-    """Fields as managedFields has them."""
+    """A tree of fields in the format of managedFields."""
     return {
         f"f:{name}": {".": {}, **{f"f:{part}{i}": {} for i, part in enumerate(names[:depth])}}
         for name in names
@@ -161,7 +161,7 @@ def pods(node_count: int, count: int) -> list[dict[str, Any]]:
 
 
 def paged(items: Sequence[Mapping[str, Any]], cells: Sequence[str]) -> Iterator[tuple[bytes, bytes]]:
-    """The pages of a list: as metadata, and as a Table."""
+    """Yield each page of a list twice: as metadata, and as a Table."""
     for start in range(0, len(items), PAGE):
         part, rest = items[start : start + PAGE], len(items) - start - PAGE
         token = {"continue": str(start // PAGE + 1), "remainingItemCount": rest} if rest > 0 else {}
@@ -191,7 +191,7 @@ def paged(items: Sequence[Mapping[str, Any]], cells: Sequence[str]) -> Iterator[
 
 
 def _bare(item: Mapping[str, Any]) -> Mapping[str, Any]:
-    """An object of a list, which names no kind."""
+    """The object as an item of a list, without its kind."""
     return {"metadata": item["metadata"]}
 
 
@@ -200,7 +200,7 @@ def as_bytes(value: Mapping[str, Any]) -> bytes:
 
 
 def pages(node_count: int, slices: int) -> Pages:
-    """The pages of the metadata of nodes and pods, and of Tables of them."""
+    """The pages of the lists of nodes and pods, each list as metadata and as a Table."""
     made: dict[tuple[str, str], Sequence[bytes]] = {}
     for path, items, cells in (
         ("/api/v1/nodes", nodes(node_count), NODE_COLUMNS),
@@ -213,7 +213,7 @@ def pages(node_count: int, slices: int) -> Pages:
 
 
 def whole_node(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """A node of this metadata, with what the kubelet says of it."""
+    """A node with this metadata, and with the status that the kubelet writes."""
     amounts = {
         "cpu": "128", "memory": "1056594548Ki", "ephemeral-storage": "1840576000Ki", "pods": "110",
         f"{FAMILY}-mem": str(CARDS * UNITS), f"{FAMILY}-cores": str(CARDS * GROUPS), FAMILY: str(CARDS),
@@ -242,7 +242,7 @@ def whole_node(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def whole_pod(metadata: Mapping[str, Any], node: str, limits: Mapping[str, str]) -> dict[str, Any]:
-    """A pod of this metadata with one container; it runs on `node`, or waits without one."""
+    """A pod with this metadata and one container; it runs on `node`, or waits if `node` is empty."""
     mounts = [
         {"name": "data", "mountPath": "/data"},
         {"name": "token", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount", "readOnly": True},
@@ -308,7 +308,7 @@ def _whole_pods(node_count: int, count: int) -> Iterator[dict[str, Any]]:
 
 
 def whole_pages(node_count: int, slices: int) -> Pages:
-    """The pages of whole nodes and pods, one of which waits, and of no Jobs."""
+    """The pages of whole nodes and pods; one of the pods waits."""
     lists: dict[str, tuple[str, Iterator[dict[str, Any]]]] = {
         "/api/v1/nodes": ("NodeList", _whole_nodes(node_count)),
         "/api/v1/pods": ("PodList", _whole_pods(node_count, slices)),
@@ -317,7 +317,7 @@ def whole_pages(node_count: int, slices: int) -> Pages:
 
 
 def _whole_pages(kind: str, items: Iterator[dict[str, Any]]) -> Iterator[bytes]:
-    """The pages of a list; each but the last names the next one."""
+    """Yield the pages of a list; each except the last has the token of the next page."""
     number, part = 1, [*islice(items, PAGE)]
     while part:
         following = [*islice(items, PAGE)]

@@ -1,4 +1,4 @@
-"""Runs a randomised test of `make test` for longer: forecasts, last-slices, packings, region-torture, rounds."""
+"""Runs a randomised test of `make test` for longer; TESTS lists them."""
 
 import argparse
 import os
@@ -13,7 +13,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 class LongTest(NamedTuple):
-    """A file of tests and what they do; its options with default numbers of rounds; the prefix of its variables."""
+    """A file of tests with its description, its options (numbers of rounds), and its environment variables' prefix."""
 
     about: str
     test: str
@@ -26,6 +26,12 @@ TESTS = {
         "Ask `vgpu fit` and `vgpu why` about random pods on random clusters of 1 to 6 nodes, and then the allocator:"
         " both must say whether it places the pod, on which node and cards, and fit with which core groups.",
         "tests/cli/test_forecasts.py", {"--pods": 1000}, "FORECASTS",
+    ),
+    "hygon-slices": LongTest(
+        "Start, end, kill and restart containers with slices of Hygon's cards of 80 and 120 units at random, each with"
+        " a real process on the simulated driver, and now and then the agent: no program may lose its card, no two live"
+        " slices of a card may have one pipe, and each record of the driver must be a slice's.",
+        "tests/node/test_hygon_slices.py", {"--starts": 100_000}, "HYGON_SLICES",
     ),
     "last-slices": LongTest(
         "Send 64 /filter calls at once for the last slices of a few cards, in rounds: no slice may be reserved twice.",
@@ -54,7 +60,7 @@ TESTS = {
 
 
 def main(name: str, *words: str) -> int:
-    """Run the tests of a script; `words` are the script's arguments."""
+    """Run the tests of the script `name`, with its arguments; returns the exit status."""
     long = TESTS[name]
     parser = argparse.ArgumentParser(prog=f"hack/{name}", description=long.about)
     for flag, default in long.options.items():

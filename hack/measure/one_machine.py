@@ -1,4 +1,4 @@
-"""A one-machine cluster in a temporary folder, and a person at its API server: for trials and tests."""
+"""A one-machine cluster in a temporary folder, and a user of it, for measurements and tests."""
 
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ from vgpu_runtime import sim
 def one_machine(
     nodes: Mapping[str, Sequence[sim.SimCard]], options: Options, user: str = "demo-user"
 ) -> Iterator[tuple[EmbeddedCluster, Person]]:
-    """The cluster of these nodes and a person who is `user` there; nothing of either is left afterwards."""
+    """Start a cluster of these nodes, and yield it with a client of the user `user`; it ends with the context."""
     with (
         tempfile.TemporaryDirectory(prefix="vg-") as folder,
         EmbeddedCluster(Path(folder), nodes, options) as cluster,

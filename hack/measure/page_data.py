@@ -1,4 +1,4 @@
-"""Generates a cluster for the page of `vgpu ui`, as the entries that its server sends."""
+"""Generates the entries of a random cluster for the page of `vgpu ui`."""
 
 import random
 from collections.abc import Mapping
@@ -10,14 +10,14 @@ Row = dict[str, Any]
 MODELS = (("Z100", 16368, 60, 4), ("Z100L", 32752, 60, 4), ("K100", 65520, 120, 4), ("BW1000", 65520, 80, 4))
 NAMESPACES = ("team-vision", "team-speech", "research", "serving", "notebooks", "batch")
 PODS = ("trainer", "notebook", "inference", "evaluate", "tokenizer", "serve-llm")
-# Models whose cards are linked in fours.
+# Models whose cards are linked in groups of four.
 LINKED = ("BW1000",)
-# Quarters of a card that a slice takes.
+# Sizes of slices in quarters of a card, from which one is drawn.
 QUARTERS = (1, 1, 1, 1, 2)
 
 
 def fill(entries: PageEntries, nodes: int, cards: int = 8, seed: int = 1) -> Mapping[str, Row]:
-    """Put a cluster of this many nodes into the entries; returns the nodes by name.
+    """Put a cluster of `nodes` nodes into the entries; returns the nodes by name.
 
     5,000 nodes with 8 cards each have about 68,000 slices.
     """
@@ -32,7 +32,7 @@ def fill(entries: PageEntries, nodes: int, cards: int = 8, seed: int = 1) -> Map
 
 
 def node(rng: random.Random, mark: str, cards: int) -> Row:
-    """A node whose cards are of one model, each with random slices."""
+    """A node with cards of one model and random slices."""
     model = rng.choice(MODELS)
     fullness = max(rng.random(), rng.random())
     linked = model[0] in LINKED
@@ -48,7 +48,7 @@ def node(rng: random.Random, mark: str, cards: int) -> Row:
 
 
 def card(rng: random.Random, uuid: str, model: tuple[str, int, int, int], fullness: float) -> Row:
-    """A card with slices of quarters."""
+    """A card with random slices, each of one or two quarters."""
     name, mib, groups, most = model
     slices: list[Row] = []
     quarter = 0
@@ -71,7 +71,7 @@ def card(rng: random.Random, uuid: str, model: tuple[str, int, int, int], fullne
 
 
 def waiting(number: int) -> Row:
-    """A pod that waits."""
+    """A waiting pod."""
     return {
         "namespace": "research", "pod": f"sweep-{number}", "asks": "hygon.com/dcu-mem: 48, hygon.com/dcu-cores: 60",
         "since": f"2026-11-22T{number:02}:10:00Z", "reason": "memory",
@@ -81,7 +81,7 @@ def waiting(number: int) -> Row:
 
 
 def gang(number: int) -> Row:
-    """A gang."""
+    """A gang of eight pods; gang 0 waits, the others are bound."""
     why = "" if number else "no room for all 8 pods: 6 fit now"
     return {
         "namespace": "batch", "group": f"llama-{number}", "sizes": [8], "reserved": 0, "finished": 0, "why": why,
@@ -90,7 +90,7 @@ def gang(number: int) -> Row:
 
 
 def job(number: int) -> Row:
-    """A job of a queue."""
+    """A queued job; the first four run, the others wait."""
     waits = number > 3
     return {
         "namespace": "batch", "name": f"pretrain-{number}", "queue": "default", "place": number - 3 if waits else None,

@@ -1,4 +1,4 @@
-"""Memory and CPU time of a process, from proc(5)."""
+"""Reads memory and CPU time of a process from proc(5)."""
 
 import os
 from pathlib import Path
@@ -13,6 +13,6 @@ def rss_mib(pid: int) -> float:
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time so far: fields 14 and 15 of proc_pid_stat(5)."""
+    """The user and system time of a process so far, from fields 14 and 15 of proc_pid_stat(5)."""
     after_name = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     return (int(after_name[11]) + int(after_name[12])) / _TICKS

@@ -56,7 +56,7 @@ def _five_sizes(shape: str, libraries: Path, faults: Counter[str]) -> None:
 
 
 def _every_size(shape: str, faults: Counter[str]) -> int:
-    """The number of slices that were tried, on all kernels."""
+    """Try slices of every size on all kernels, and count faults; returns the number of slices."""
     card, tried = SHAPES[shape], 0
     for kernel in Kernel:
         with tempfile.TemporaryDirectory() as folder:

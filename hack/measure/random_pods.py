@@ -1,4 +1,4 @@
-"""Random pods for the trials."""
+"""Random pods for measurements."""
 
 import random
 from collections.abc import Callable, Iterable
@@ -8,7 +8,7 @@ from typing import TypeVar
 from hack.embedded.person import Object
 
 FAMILY = "hygon.com/dcu"
-# The trials' cards are AMD's, each with up to sixteen slices, offered as the default family.
+# The cards are AMD's, because these have up to 16 slices, but are offered as the default family.
 FLAGS = ("--prefixes", f'{{"1002": {FAMILY}}}')
 T = TypeVar("T")
 
@@ -33,6 +33,6 @@ def _container(rng: random.Random, name: str) -> Object:
 
 
 def at_once(call: Callable[[T], object], items: Iterable[T]) -> None:
-    """Call with each item, from several threads."""
+    """Call `call` with each item, from several threads; returns when all calls have ended."""
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(call, items))

@@ -25,7 +25,7 @@ MOST_PERCENT = 1.0
 
 
 class StandInPods(ProcProcesses):
-    """The real files of processes, each of which belongs to the pod that `pods` says. Counts the processes read."""
+    """Reads the files of real processes, which `pods` assigns to pods; `read` has the processes that were read."""
 
     def __init__(self, pods: dict[str, Sequence[int]]) -> None:
         super().__init__(Path("/proc"))
@@ -37,13 +37,13 @@ class StandInPods(ProcProcesses):
         return self.pods[pod][:most]
 
     def open_files(self, process: int) -> Iterator[str]:
-        """The kernel's text on each of the first open files of a process."""
+        """The kernel's texts about the first open files of a process."""
         self.read.add(process)
         return super().open_files(process)
 
 
 def main() -> int:
-    """Start the processes, then look until each of them was read."""
+    """Start the processes, and scan until each of them was read; returns the exit status."""
     parser = argparse.ArgumentParser(prog="hack/render-scan", description=__doc__.splitlines()[0])
     parser.add_argument("--full", type=int, default=2)
     parser.add_argument("--small", type=int, default=30)
@@ -70,7 +70,7 @@ def main() -> int:
 
 
 def _looks(host: StandInPods, few: frozenset[int]) -> int:
-    """Look until every process was read, and print what that took; returns the exit status."""
+    """Scan until every process was read, and print the costs; returns the exit status."""
     everyone = {process for processes in host.pods.values() for process in processes}
     host.read.clear()
     scan, costs, late = RenderScan(host), list[float](), 0
@@ -93,7 +93,7 @@ def _looks(host: StandInPods, few: frozenset[int]) -> int:
 
 @contextmanager
 def _processes(count: int, files: int) -> Iterator[list[int]]:
-    """The ids of `count` processes with `files` open files each, which end with the block."""
+    """Start `count` processes with `files` open files each, and yield their ids; they end with the context."""
     started = []
     try:
         for _ in range(count):

@@ -2,8 +2,8 @@
 
     hack/scrape-cost [--nodes 5000] [--namespaces 2000] [--away 600] [--waiting 2000]
 
-The nodes have 8 cards with two slices each. `--away` of the nodes have no agent that is ready; pods wait in as many
-namespaces as there are. Each scrape is made anew, in both formats. Exits non-zero above 5,000 samples or 100 ms.
+The nodes have 8 cards with two slices each. `--away` of the nodes have no agent that is ready; pods wait in all
+namespaces. No scrape reuses an earlier one; both formats are measured. Exits non-zero above 5,000 samples or 100 ms.
 """
 
 import argparse
@@ -35,7 +35,7 @@ LIMITS = {f"{DEFAULT_PREFIXES[0]}-mem": "4"}
 
 
 def main() -> int:
-    """Make the cluster, scrape, and print what a scrape costs; returns the exit status."""
+    """Make the cluster, scrape, and print the costs of a scrape; returns the exit status."""
     parser = argparse.ArgumentParser(prog="hack/scrape-cost", description=__doc__.splitlines()[0])
     parser.add_argument(
         "--nodes", type=int, default=5000, metavar="N", help="of 8 cards (default: %(default)s)"
@@ -58,7 +58,7 @@ def main() -> int:
 
 
 def cluster(nodes: int, namespaces: int, away: int, waiting: int) -> ClusterView:
-    """A cluster as a leading replica knows it."""
+    """The view of a large cluster that a leading replica has."""
     view = ClusterView(DEFAULT_PREFIXES, time.monotonic)
     model = ClusterModel(nodes, CARDS, 0.0, seconds=1)
     inventories = {name: model.inventory(name) for name in model.names()}
@@ -77,7 +77,7 @@ def cluster(nodes: int, namespaces: int, away: int, waiting: int) -> ClusterView
 
 
 def _pod(number: int, namespaces: int, node: str = "", held: Slice | None = None) -> Pod:
-    """A pod that asks for a quarter of a card, and has this one if it is bound."""
+    """A pod that asks for a quarter of a card; with `held` it is bound and holds this slice."""
     grant = Grant(uid(number), node, {CONTAINER: (held,)}).encode() if held is not None else ""
     return Pod(
         f"team-{number % namespaces}", f"pod-{number}", uid(number), node=node, created="2026-11-21T07:00:00Z",
@@ -87,13 +87,13 @@ def _pod(number: int, namespaces: int, node: str = "", held: Slice | None = None
 
 
 def measured(read: ClusterGauges, content: str) -> int:
-    """Scrape in this format, and print what it costs; returns the exit status."""
+    """Scrape in this format, and print the costs; returns the exit status."""
     request = HttpRequest("GET", "/metrics", headers={"accept": content})
     took, body = list[float](), b""
     for _ in range(SCRAPES):
         gc.collect()
         begin = time.process_time()
-        # Another application each time: one keeps its text for those who ask within a second.
+        # A new application each time, because an application keeps its text for a second.
         answer = Exposition(read)(request)
         took.append(1000 * (time.process_time() - begin))
         body = b"".join(part for part in answer.body if isinstance(part, bytes))

@@ -23,7 +23,7 @@ from statistics import median
 from device_plugin.adapters.kube.watch import ListWatch
 from device_plugin.core.batch import JOB_NAME, Job
 from device_plugin.core.contract.annotations import POOL
-from device_plugin.jobs.plan.leases import RENEW_SECONDS
+from device_plugin.jobs.pools.leases import RENEW_SECONDS
 from device_plugin.kube.api import JOBS, NODES, PODS, Change, Ref, Where
 from device_plugin.kube.leases import LEASES, Lease
 from hack.embedded.apiserver.admission import ADMIN
@@ -34,34 +34,34 @@ from hack.measure.engine_footprint import queued
 from hack.measure.one_machine import one_machine
 from vgpu_runtime import sim
 
-# The cards of each pool, how many Jobs fit on them, and how many there are.
+# The cards of each pool; the number of Jobs that fit on them, and the number of Jobs in each pool.
 CARDS = "version: v1\ncards:\n  - {preset: hygon-60cu-16gib, count: 2}\n"
 FIT, JOBS_OF_POOL = 8, 16
 POOLS = ("a", "b")
 SYSTEM, LEASE = "vgpu-system", "vgpu-jobs"
-# Seconds between two Jobs that end.
+# Seconds between the ends of two Jobs.
 END_SECONDS = 0.5
 LOOK_SECONDS = 0.01
 
 
 class Admitted:
-    """The Jobs that the engine has started and that are still there, as a watch shows them."""
+    """The existing Jobs that the engine has started, as a watch shows them."""
 
     def __init__(self) -> None:
         self._names: dict[str, set[str]] = defaultdict(set)
         self.last = dict.fromkeys(POOLS, 0.0)
-        """By pool: when a Job was last started, by time.monotonic."""
+        """By pool: the time of the last start of a Job, by time.monotonic."""
         self.count = 0
         self.beyond: list[str] = []
         """Names of Jobs that were started while FIT Jobs of their pool ran."""
 
     def sync(self, jobs: Sequence[Job]) -> None:
-        """Take a list of all Jobs."""
+        """Record all Jobs of a list."""
         for job in jobs:
             self.see(Change.MODIFIED, job)
 
     def see(self, change: Change, job: Job) -> None:
-        """Take news of a Job."""
+        """Record a changed Job."""
         pool = job.name.partition("-")[0]
         names = self._names[pool]
         if change is Change.DELETED or job.deleting:
@@ -79,7 +79,7 @@ class Admitted:
 
 
 class JobLoad(threading.Thread):
-    """Ends one of the Jobs of each pool now and then, and queues another."""
+    """Deletes a running Job of each pool every END_SECONDS, and queues a new one."""
 
     def __init__(self, person: Person, admitted: Admitted) -> None:
         super().__init__(name="load")
@@ -94,7 +94,7 @@ class JobLoad(threading.Thread):
         self._person.create(queued(f"{pool}-{self._number:06}", **{POOL: pool}))
 
     def run(self) -> None:
-        """End and queue a Job of each pool every END_SECONDS."""
+        """Delete and queue a Job of each pool every END_SECONDS, until the load is ended."""
         while not self.ended.wait(END_SECONDS):
             for pool in POOLS:
                 if name := self._admitted.oldest(pool):
@@ -103,7 +103,7 @@ class JobLoad(threading.Thread):
 
 
 class Engines:
-    """The replicas of the engine, and the pods that a Deployment would have for them."""
+    """The replicas of the engine, and their pods, as a Deployment would have them."""
 
     def __init__(self, cluster: EmbeddedCluster, person: Person) -> None:
         self._services = {service.name: service for service in cluster.engines}
@@ -116,7 +116,7 @@ class Engines:
         return self._person.api.get(LEASES, Ref(name, SYSTEM))
 
     def shared_out(self) -> dict[str, str] | None:
-        """The Lease of each pool that has one, by the pool; None unless each replica holds one of them."""
+        """The name of each pool's Lease, by pool; None unless every replica holds at least one of the Leases."""
         note = self.lease(LEASE).note
         numbers = json.loads(note)["pools"] if note else {}
         leases = {pool.rpartition("/")[2]: f"{LEASE}-{number}" for number, pool in numbers.items()}
@@ -124,14 +124,14 @@ class Engines:
         return leases if {held.get(name) for name in leases.values()} == set(self._services) else None
 
     def kill(self, name: str) -> float:
-        """End this replica as a crash would, and its pod; returns when, by time.monotonic."""
+        """Kill a replica and delete its pod; returns the time of the kill, by time.monotonic."""
         at = time.monotonic()
         self._services[name].kill()
         self._person.api.delete(PODS, Ref(name, SYSTEM), grace_seconds=0)
         return at
 
     def start(self, name: str) -> None:
-        """Start it again, and return when it serves."""
+        """Start a killed replica again, and wait until it serves."""
         service: ServiceProcess = self._services[name]
         service.start()
         service.wait()
@@ -154,7 +154,7 @@ class Engines:
 
 @dataclass
 class Takeovers:
-    """Seconds from each kill until another replica held the pool's Lease, and until it had started a Job there."""
+    """Seconds from each kill until the other replica held the pool's Lease, and until it started a Job in the pool."""
 
     lease_seconds: int = 0
     held: list[float] = field(default_factory=list)
@@ -170,7 +170,7 @@ class Takeovers:
 
 @contextmanager
 def watched(person: Person) -> Iterator[Admitted]:
-    """The Jobs that are admitted, as a watch shows them meanwhile."""
+    """Watch the Jobs until the context ends; yields the record of started Jobs."""
     admitted, stop = Admitted(), threading.Event()
     watch = ListWatch(person.api, JOBS, Where(NAMESPACE))
     watching = threading.Thread(target=watch.run, args=(admitted.sync, admitted.see, stop))
@@ -185,7 +185,7 @@ def watched(person: Person) -> Iterator[Admitted]:
 
 @contextmanager
 def loaded(person: Person, admitted: Admitted) -> Iterator[None]:
-    """Meanwhile Jobs end in each pool and others take their places; the same number waits as runs."""
+    """Run a JobLoad until the context ends; in each pool FIT Jobs run and FIT more wait."""
     load = JobLoad(person, admitted)
     for _ in range(JOBS_OF_POOL):
         for pool in POOLS:
@@ -199,7 +199,7 @@ def loaded(person: Person, admitted: Admitted) -> Iterator[None]:
 
 
 def run(kills: int, seed: int) -> bool:
-    """Kill `kills` times; true if each takeover was in time and no Job was started on cards that were not free."""
+    """Kill a replica `kills` times; true if each takeover was in time and no Job was started without free cards."""
     rng, taken = random.Random(seed), Takeovers()
     cards = {f"node-{pool}": sim.parse(CARDS, machine=number) for number, pool in enumerate(POOLS)}
     options = Options(engines=2, seed=seed, on_start=lambda *_: None)
@@ -218,7 +218,7 @@ def run(kills: int, seed: int) -> bool:
 
 
 def _kill(engines: Engines, person: Person, admitted: Admitted, rng: random.Random, taken: Takeovers) -> str:
-    """Kill the planner of a random pool, wait until the other one has taken over, and start it again."""
+    """Kill the replica that plans a random pool, wait for the takeover, and start it again; returns a text about it."""
     leases = person.until("each replica to plan a pool", engines.shared_out, PATIENCE_SECONDS)
     pool = rng.choice(POOLS)
     name = leases[pool]

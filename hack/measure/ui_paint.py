@@ -23,9 +23,9 @@ from hack.measure import page_data
 from hack.measure.chromium import chromium
 
 CHANGES, MOST_TASK_MS = 200, 100.0
-# Nodes in sight at the page's beginning.
+# The number of nodes that the page shows before it is scrolled.
 IN_SIGHT = 8
-# Longest tasks that are printed.
+# The number of longest tasks to print.
 TOLD = 3
 # The browser's trace has each task of each thread, and a mark that is set in the page.
 TRACED = ["toplevel", "disabled-by-default-devtools.timeline", "blink.user_timing"]
@@ -34,7 +34,7 @@ WATCH = """
 window.painted = [];
 document.addEventListener("painted", (event) => window.painted.push(event.detail));
 """
-# The page's own rules forbid what Playwright's wait_for_function does.
+# The page's Content-Security-Policy forbids Playwright's wait_for_function.
 UNTIL_PAINTED = """
 (before) => new Promise((done) => {
     const look = () => (window.painted.length > before ? done() : setTimeout(look, 2));
@@ -44,16 +44,16 @@ UNTIL_PAINTED = """
 
 
 class Task(NamedTuple):
-    """A task of a browser's thread, in ms."""
+    """A task of a browser's thread; times are in ms."""
 
     used: float
-    """Time of the processor."""
+    """The CPU time of the task."""
     lasted: float
-    """Time from its beginning to its end."""
+    """The time from the beginning to the end of the task."""
 
 
 def main() -> int:
-    """Measure, and print what was found."""
+    """Measure, and print the result; returns the exit status."""
     parser = argparse.ArgumentParser(
         prog="hack/ui-paint", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -100,7 +100,7 @@ def main() -> int:
 
 
 def picture(page: Page, address: str, file: str) -> int:
-    """Take a picture of the page with a card open."""
+    """Take a picture of the page with the details of a card open."""
     page.set_viewport_size({"width": 1640, "height": 960})
     page.goto(address)
     page.locator(".row").first.locator(".card").nth(6).click()
@@ -112,7 +112,7 @@ def picture(page: Page, address: str, file: str) -> int:
 
 
 def changed(page: Page, entries: PageEntries, nodes: dict[str, page_data.Row], changes: int) -> list[float]:
-    """Change one node after another, each when the one before is painted; the times in ms."""
+    """Change nodes one by one, each after the last change was painted; returns the times in ms."""
     rng = random.Random(2)
     for done in range(changes):
         number = rng.randint(1, min(len(nodes), IN_SIGHT) if done % 2 else len(nodes))
@@ -127,7 +127,7 @@ def changed(page: Page, entries: PageEntries, nodes: dict[str, page_data.Row], c
 
 
 def tasks(trace: bytes) -> tuple[list[Task], list[Task]]:
-    """The tasks of the page's thread before it was loaded, and those after."""
+    """The tasks of the page's thread before the page was loaded, and after."""
     events = json.loads(trace)["traceEvents"]
     (loaded,) = (each for each in events if each["name"] == LOADED)
     found = [
@@ -146,7 +146,7 @@ def tasks(trace: bytes) -> tuple[list[Task], list[Task]]:
 
 
 def told(found: list[Task]) -> str:
-    """The longest tasks as text."""
+    """A text about the longest tasks."""
     used = sorted((task.used for task in found), reverse=True)[:TOLD]
     lasted = sorted((task.lasted for task in found), reverse=True)[:TOLD]
     return f"{_joined(used)} ms of the processor, {_joined(lasted)} ms in all"

@@ -1,4 +1,4 @@
-"""A witness in every container: it sees the files that the container got, and holds them against the pod's grant."""
+"""A witness: a callback for every started container, which compares the container's files with the pod's grant."""
 
 import threading
 from collections import Counter
@@ -17,7 +17,7 @@ Key = tuple[str, str]
 
 
 class Witness:
-    """Called by the runtime for each container that starts. `wrong` says in words what was not as granted."""
+    """Called by the runtime for each container that starts. `wrong` has texts about differences from the grants."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -28,7 +28,7 @@ class Witness:
     def __call__(
         self, pod: Mapping[str, Any], container: str, files: Mapping[str, bytes], env: Mapping[str, str]
     ) -> None:
-        """See one container start; it then runs until it is deleted."""
+        """Compare a starting container's files with its grant, and record them; the container then runs."""
         del env
         uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
         try:
@@ -44,7 +44,7 @@ class Witness:
                 self._seen[(uid, container)] = seen
 
     def overlaps(self, live: set[str], cards: Iterable[sim.SimCard]) -> list[str]:
-        """Texts on core groups and memory of `cards` that `live` pods hold twice by their config files."""
+        """Texts about core groups and memory that `live` pods hold twice, according to their config files."""
         with self._lock:
             held = [(key, card) for key, seen in self._seen.items() if key[0] in live for card in seen.cards]
         found = []
@@ -60,7 +60,7 @@ class Witness:
         return found
 
     def forget(self) -> None:
-        """Start a new round."""
+        """Forget all containers, for a new round."""
         with self._lock:
             self._seen.clear()
 

@@ -1,1 +1,1 @@
-"""hack/release: the files of a release, and a way to a registry and to sites without one."""
+"""hack/release: makes the files of a release, pushes its image to a registry, and packs all for offline sites."""

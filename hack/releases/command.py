@@ -33,7 +33,7 @@ VERSION = ours.TAG
 
 
 def main() -> int:
-    """Carry out the command; the exit status."""
+    """Carry out the command; returns the exit status."""
     parser = argparse.ArgumentParser(
         prog="hack/release", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -69,7 +69,7 @@ def main() -> int:
 
 
 def _image() -> Path:
-    """The archive with the product's images for all architectures."""
+    """The path of the archive with the product's images for all architectures; it is built if it is not cached."""
     first, *others = (ours.product(PROJECT, VERSION, architecture) for architecture in ours.MACHINES)
     layers = [layer.name for image in (first, *others) for layer in image.layers]
     key = cache.fingerprint(first.reference, layers, first.config)
@@ -79,10 +79,10 @@ def _image() -> Path:
 
 
 def release(out: Path, image: Path, url: str | None, scheduler: Path | None) -> Sequence[Path]:
-    """Write all files into the folder `out`; their paths.
+    """Write all files of the release into the folder `out`; returns their paths.
 
-    `url` is where the plugin's archives will be: without it there is no krew.yaml. `scheduler` is an archive with
-    kube-scheduler's image. Raises NoSchedulerError if it has none.
+    `url` is the future address of the plugin's archives; without it there is no krew.yaml. `scheduler` is an archive
+    with kube-scheduler's image. Raises NoSchedulerError if it does not have the image.
     """
     out.mkdir(parents=True, exist_ok=True)
     holding = {f"{ours.NAME}:{VERSION}": _copied(image, out / f"vgpu-{VERSION}.oci.tar")}
@@ -112,7 +112,7 @@ def release(out: Path, image: Path, url: str | None, scheduler: Path | None) -> 
 
 
 def left_out(url: str | None, scheduler: Path | None) -> Iterator[str]:
-    """A line for each thing that a release may have and this one has not, with what would add it."""
+    """A line for each optional file that this release does not have, with the option that adds it."""
     if not url:
         yield "no krew.yaml: it names the address of the plugin's archives, --url ADDRESS"
     if scheduler is None:
@@ -155,7 +155,7 @@ def _written(file: Path, text: str) -> Path:
 
 
 def _copied(source: Path, target: Path) -> Path:
-    """A copy that shares its blocks with the source where the disk allows it."""
+    """Copy a file; the copy shares its blocks with the source if the disk allows it."""
     target.unlink(missing_ok=True)
     subprocess.run(["cp", "--reflink=auto", source, target], check=True)
     return target

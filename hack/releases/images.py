@@ -1,4 +1,4 @@
-"""The images that an installation needs, read from manifests/: a site without a network must have all of them."""
+"""Finds the images that an installation needs in manifests/; a site without a network must have all of them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from vgpu_runtime.paths import SOURCES
 
 MANIFESTS = SOURCES.parent / "manifests"
 SCHEDULER = "registry.k8s.io/kube-scheduler"
-# The bases, and the components that have pods of their own on real cards.
+# The bases, and the components that add pods for real cards.
 INSTALLED = {"cluster", "node", "jobs"}
 _POD_PARTS = ("initContainers", "containers")
 
@@ -32,10 +32,10 @@ class NeededImage:
 def needed(manifests: Path = MANIFESTS) -> Sequence[NeededImage]:
     """The images of all bases, components and overlays, by name and tag."""
     found: dict[str, set[str]] = {}
-    for file in sorted(manifests.glob("base/*/*.yaml")) + sorted(manifests.glob("components/*/*.yaml")):
+    for file in (*sorted(manifests.glob("base/*/**/*.yaml")), *sorted(manifests.glob("components/*/*.yaml"))):
         for document in yaml.safe_load_all(file.read_text(encoding="utf-8")):
             for reference in _references(document):
-                found.setdefault(reference, set()).add(file.parent.name)
+                found.setdefault(reference, set()).add(file.relative_to(manifests).parts[1])
     for file in sorted(manifests.glob("overlays/*/kustomization.yaml")):
         overlay = yaml.safe_load(file.read_text(encoding="utf-8"))
         for image in overlay.get("images", ()):
@@ -44,19 +44,19 @@ def needed(manifests: Path = MANIFESTS) -> Sequence[NeededImage]:
 
 
 def scheduler() -> str:
-    """The image of kube-scheduler that the base names."""
+    """The image of kube-scheduler in the base of manifests/."""
     return next(
         image.reference for image in needed() if image.name == SCHEDULER and "cluster" in image.named_by
     )
 
 
 def listed() -> str:
-    """images.txt: a line for each image that the default overlay or the chart needs, without simulated cards."""
+    """The text of images.txt: a line per image that an installation needs, except images for simulated cards."""
     return "".join(f"{image.reference}\n" for image in needed() if INSTALLED & {*image.named_by})
 
 
 def _references(document: Mapping[str, Any] | None) -> Iterator[str]:
-    """The images of the containers of a workload."""
+    """The images of a workload's containers."""
     template = ((document or {}).get("spec") or {}).get("template") or {}
     for part in _POD_PARTS:
         for container in (template.get("spec") or {}).get(part, ()):

@@ -1,7 +1,7 @@
-"""The archives of `kubectl vgpu` for krew, one for each architecture, and their manifest.
+"""Makes the archives of `kubectl vgpu` for krew, one per architecture, and their manifest.
 
-An archive has the product's Python, the locked packages of the extra `cli`, and a program that starts it with the
-Python of the machine. Packages with compiled parts are there for each version of Python.
+An archive has the product's Python code, the locked packages of the extra `cli`, and a program that starts the code
+with the machine's Python. It has packages with compiled parts once per version of Python.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ LOCK = PROJECT / "requirements/cli.lock"
 TEMPLATE = Path(__file__).with_name("krew.yaml")
 PYTHONS = ("3.11", "3.12", "3.13")
 PROGRAMS = ("kubectl-vgpu", "kubectl_complete-vgpu")
-# The scripts that pip would make, without the path of a Python.
+# Replaces the scripts that pip would make, which contain the path of a Python.
 MAIN = b"""import sys
 from pathlib import Path
 
@@ -39,7 +39,7 @@ _PIP = (
 
 
 def archive(target: Path, architecture: str) -> Path:
-    """Write the archive for this architecture (amd64, arm64). Raises CalledProcessError."""
+    """Write the archive for an architecture (amd64, arm64), and return its path. Raises CalledProcessError."""
     found: dict[str, bytes | Path] = dict.fromkeys(PROGRAMS, LAUNCHER)
     product = ours.product_files(PROJECT)
     for place, file in product.items():
@@ -52,7 +52,7 @@ def archive(target: Path, architecture: str) -> Path:
 
 
 def manifest(version: str, url: str, archives: Mapping[str, Path]) -> str:
-    """The plugin's manifest, with the archives by architecture below `url`."""
+    """The text of the plugin's manifest; `archives` are by architecture, and will be at addresses below `url`."""
     text = TEMPLATE.read_text(encoding="utf-8").replace("{version}", version).replace("{homepage}", url)
     for architecture, file in archives.items():
         text = text.replace(f"{{uri-{architecture}}}", f"{url}/{file.name}")
@@ -62,7 +62,7 @@ def manifest(version: str, url: str, archives: Mapping[str, Path]) -> str:
 
 
 def _packages(architecture: str) -> Path:
-    """A folder with `packages`, which all versions of Python share, and `packages-VERSION` for each of them."""
+    """A folder with the subfolder `packages` for all versions of Python, and `packages-VERSION` for each version."""
 
     def make(root: Path) -> None:
         root.mkdir()
@@ -87,7 +87,7 @@ def _install(folder: Path, architecture: str, python: str) -> None:
 
 
 def share(root: Path) -> None:
-    """Move what is equal for all versions, as a whole package, to `packages`."""
+    """Move each package that is equal for all versions of Python to the subfolder `packages`."""
     folders = [root / f"packages-{python}" for python in PYTHONS]
     shared = root / "packages"
     shared.mkdir()

@@ -1,4 +1,4 @@
-"""The notes of a release: its changes by the subjects of commits, and which versions understand each other."""
+"""The notes of a release: its changes, from the subjects of commits, and the compatible versions."""
 
 import subprocess
 from collections.abc import Iterable, Sequence
@@ -6,14 +6,22 @@ from pathlib import Path
 
 from device_plugin.core.contract import annotations
 
-# A line for each version of the annotations' JSON: what wrote it first, and what reads it.
+# For each version of the annotations' JSON: the release that wrote it first, and the releases that read it.
 COMPATIBILITY = ((1, "0.1.0", "0.1.0 and newer"),)
 
 
-def subjects(checkout: Path) -> Sequence[str]:
-    """The subjects of the commits since the last tag, or of all, the newest first. Raises CalledProcessError."""
+def last_tag(checkout: Path) -> str:
+    """The tag of the newest release; empty if there is none."""
     asked = ["git", "describe", "--tags", "--abbrev=0"]
-    tag = subprocess.run(asked, cwd=checkout, capture_output=True, text=True, check=False).stdout.strip()
+    return subprocess.run(asked, cwd=checkout, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def subjects(checkout: Path) -> Sequence[str]:
+    """The subjects of commits since the last tag (of all without a tag), the newest first.
+
+    Raises CalledProcessError.
+    """
+    tag = last_tag(checkout)
     listed = ["git", "log", "--no-merges", "--format=%s", *([f"{tag}..HEAD"] if tag else [])]
     return subprocess.run(
         listed, cwd=checkout, capture_output=True, text=True, check=True
@@ -21,7 +29,7 @@ def subjects(checkout: Path) -> Sequence[str]:
 
 
 def changes(version: str, found: Iterable[str]) -> str:
-    """The subjects by scope (`scope: what changes`), as Markdown; those without a scope come last."""
+    """The subjects as Markdown, by their scope (`scope: what changes`); subjects without a scope come last."""
     scopes: dict[str, list[str]] = {}
     for subject in found:
         scope, colon, text = subject.partition(": ")
@@ -36,7 +44,7 @@ def changes(version: str, found: Iterable[str]) -> str:
 
 
 def compatibility() -> str:
-    """The table of the versions of annotations, as Markdown. Raises LookupError where the present one is not in it."""
+    """The table of the annotations' versions, as Markdown. Raises LookupError if the present version is not in it."""
     if annotations.VERSION not in {number for number, _, _ in COMPATIBILITY}:
         raise LookupError(
             f"hack/releases/notes.py: COMPATIBILITY has no line for version {annotations.VERSION}"

@@ -1,4 +1,4 @@
-"""OFFLINE.txt: how a site without a network installs from the archive, and which image it must fetch itself."""
+"""OFFLINE.txt: the steps with which a site without a network installs from the archive, and a missing image."""
 
 import json
 import tarfile
@@ -8,7 +8,7 @@ from typing import Any
 
 from hack.releases.images import SCHEDULER
 
-# Where containerd keeps an image's full name.
+# The annotation in which containerd keeps an image's full name.
 _NAME = "io.containerd.image.name"
 _STEPS = """vgpu {version}, for a site without a network
 
@@ -34,14 +34,14 @@ last command --set scheduler.tag=VERSION
 
 
 class NoSchedulerError(Exception):
-    """A file that should hold kube-scheduler's image does not; the text names the file."""
+    """A file does not have kube-scheduler's image, though it should; the text names the file."""
 
 
 def text(version: str, scheduler: str, files: Mapping[str, str]) -> str:
-    """The text. `scheduler` is the image that the manifests name.
+    """The text of OFFLINE.txt. `scheduler` is the image of kube-scheduler in the manifests.
 
-    `files` are the names of the archive's files by the image that each holds: ours, and perhaps a kube-scheduler, which
-    may be of another version.
+    `files` has the name of the file with each image in the archive: of our image, and perhaps of a kube-scheduler of
+    another version.
     """
     name, _, tag = scheduler.rpartition(":")
     held = next((image for image in files if image.rpartition(":")[0] == name), None)
@@ -56,7 +56,7 @@ def text(version: str, scheduler: str, files: Mapping[str, str]) -> str:
 
 
 def file_name(scheduler: str) -> str:
-    """The name of the file with this image of kube-scheduler: kube-scheduler-v1.36.3.tar."""
+    """The name of the file with this image of kube-scheduler, such as kube-scheduler-v1.36.3.tar."""
     return f"{scheduler.rpartition('/')[2].replace(':', '-')}.tar"
 
 
@@ -73,7 +73,7 @@ def scheduler_in(archive: Path) -> str:
 
 
 def _names(archive: Path) -> set[str]:
-    """The full names of the images, as docker save and containerd write them."""
+    """The full names of the images in an archive of docker save or containerd."""
     with tarfile.open(archive) as opened:
         docker = _json(opened, "manifest.json") or []
         oci = _json(opened, "index.json") or {"manifests": []}

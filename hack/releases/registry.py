@@ -1,6 +1,6 @@
-"""Push an OCI archive to a registry, by the protocol of the OCI distribution specification.
+"""Pushes an OCI archive to a registry, by the protocol of the OCI distribution specification.
 
-Parts that the registry has already are not sent again.
+Blobs that the registry already has are not sent again.
 """
 
 import base64
@@ -19,11 +19,11 @@ _CHUNK = 1 << 20
 
 
 class RegistryError(Exception):
-    """The registry refused; the text is what was asked of it and what it said."""
+    """The registry refused a request; the text has the request and the answer."""
 
 
 class Registry:
-    """A registry at `host` (HOST or HOST:PORT), over HTTP where `plain`, else over HTTPS.
+    """A client of a registry at `host` (HOST or HOST:PORT), over HTTP if `plain`, otherwise over HTTPS.
 
     User and password are taken from $VGPU_REGISTRY_USER and $VGPU_REGISTRY_PASSWORD, for Basic authentication.
     """
@@ -35,7 +35,10 @@ class Registry:
         self._headers = {"Authorization": f"Basic {told}"} if user else {}
 
     def push(self, archive: Path, repository: str, tag: str) -> str:
-        """Push the only image of an OCI archive under this name; the digest of its manifest. Raises RegistryError."""
+        """Push the only image of an archive as `repository:tag`; returns the digest of its manifest.
+
+        Raises RegistryError.
+        """
         with tarfile.open(archive) as opened:
             (entry,) = json.loads(_read(opened, "index.json"))["manifests"]
             for blob in _blobs(opened, entry):
@@ -60,14 +63,14 @@ class Registry:
         self._ask("PUT", f"{where}{joined}{urlencode({'digest': blob['digest']})}", 201, content, size)
 
     def _ask(self, method: str, path: str, wanted: int, body: Any, headers: Mapping[str, str]) -> str:
-        """The address that the answer names. Raises RegistryError for another status than `wanted`."""
+        """Send a request; returns the address in the answer. Raises RegistryError unless the status is `wanted`."""
         status, answer = self._send(method, path, body, headers)
         if status != wanted:
             raise RegistryError(f"{method} {urlsplit(path).path}: {status}: {answer}")
         return answer
 
     def _send(self, method: str, path: str, body: Any, headers: Mapping[str, str]) -> tuple[int, str]:
-        """The status, and the address in `Location`, or the body of an answer without one."""
+        """Send a request; returns the status, and the header `Location` or else the body of the answer."""
         url = urlsplit(urljoin(self._base, path))
         kind = http.client.HTTPConnection if url.scheme == "http" else http.client.HTTPSConnection
         connection = kind(url.netloc, timeout=_TIMEOUT_SECONDS)
@@ -84,7 +87,7 @@ class Registry:
 
 
 def _blobs(opened: tarfile.TarFile, entry: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """All that the manifests refer to, each once."""
+    """All blobs to which the manifests refer, each once."""
     seen = set()
     for manifest in _children(opened, entry) if entry["mediaType"] == INDEX else [entry]:
         content = json.loads(_read(opened, _path(manifest)))

@@ -1,6 +1,6 @@
 """The software bill of materials of a release, as SPDX 2.3 in JSON.
 
-It has an entry for each product, the image and the plugin, which contains Debian's packages and those of its lock file.
+It has an entry for each product (the image and the plugin), with its Debian packages and the packages of its lock file.
 """
 
 import hashlib
@@ -26,19 +26,19 @@ class Component:
 
     @property
     def identifier(self) -> str:
-        """Its name in the document."""
+        """The component's identifier in the document."""
         return _identifier(self.kind, self.name, self.version)
 
     @property
     def purl(self) -> str:
-        """Its package URL."""
+        """The component's package URL."""
         if self.kind == "deb":
             return f"pkg:deb/debian/{self.name}@{self.version.replace('+', '%2B')}?distro=bookworm"
         return f"pkg:{self.kind}/{self.name}@{self.version}"
 
 
 def debian(versions: Mapping[str, str]) -> Sequence[Component]:
-    """Debian's packages, from their versions by name."""
+    """Components for Debian packages, given their versions by name."""
     return [Component("deb", name, version) for name, version in versions.items()]
 
 
@@ -56,9 +56,9 @@ def locked(lock: Path, pythons: Iterable[str]) -> Sequence[Component]:
 
 
 def document(version: str, created: str, products: Mapping[str, Sequence[Component]]) -> Document:
-    """The bill of these products of a release, each with what it contains.
+    """The bill of materials of a release's products, given the components of each.
 
-    `created` is a time as SPDX writes it, 2026-11-23T00:00:00Z.
+    `created` is a time in the format of SPDX, such as 2026-11-23T00:00:00Z.
     """
     parts = sorted({part for contained in products.values() for part in contained})
     name = f"vgpu-{version}"
@@ -112,7 +112,7 @@ def _relationship(one: str, kind: str, other: str) -> Document:
 
 
 def checksums(files: Iterable[Path]) -> str:
-    """A line for each file, as sha256sum --check reads them."""
+    """A line for each file with its checksum, in the format of sha256sum --check."""
     lines = []
     for file in sorted(files, key=lambda each: each.name):
         with file.open("rb") as content:

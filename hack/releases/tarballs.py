@@ -1,4 +1,4 @@
-"""Compressed archives with equal bytes for equal content."""
+"""Writes compressed archives; equal content gives equal bytes."""
 
 import gzip
 import io
@@ -10,7 +10,7 @@ Content = Mapping[str, bytes | Path]
 
 
 def write(target: Path, content: Content, *, executable: frozenset[str] = frozenset()) -> Path:
-    """Write `content`, by the paths in the archive, as a .tar.gz; those in `executable` can be run."""
+    """Write `content` (by path in the archive) as a .tar.gz; paths in `executable` get the mode 0755."""
     with (
         target.open("wb") as file,
         gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=6, mtime=0) as packed,

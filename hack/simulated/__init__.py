@@ -1,1 +1,1 @@
-"""Simulated cards: the commands that make them, and the node agent that reads them. In an image of its own."""
+"""Simulated cards, in a separate image: the commands that make them, and a node agent that uses them."""

@@ -1,4 +1,4 @@
-"""`vgpu` of the image for simulated cards: the product's commands, with `node` on simulated cards, and `simulate`."""
+"""`vgpu` in the image for simulated cards: the product's commands, with `node` for simulated cards, and `simulate`."""
 
 import sys
 

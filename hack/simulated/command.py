@@ -15,18 +15,18 @@ from pathlib import Path
 from device_plugin.core.errors import VgpuError
 from vgpu_runtime import sim
 
-# The file with the input that the folder was built from. Equal input changes nothing, because containers may use the
-# cards.
+# The file with the input from which the folder was built. For equal input the folder is not built again, because
+# containers may use the cards.
 BUILT_OF = "built-of"
 MACHINES = 1 << 16
 
 
 class SimulateError(VgpuError):
-    """The cards cannot be made, or there is no such card."""
+    """The cards cannot be made, or the named card does not exist."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Arguments of `vgpu simulate`."""
+    """Add the arguments of `vgpu simulate`."""
     verbs = parser.add_subparsers(metavar="VERB", required=True)
     build = verbs.add_parser("build", help="make the cards; does nothing if they exist")
     build.add_argument(
@@ -76,7 +76,7 @@ def _build(args: argparse.Namespace) -> None:
     stamp = args.folder / BUILT_OF
     if not stamp.exists() or stamp.read_text(encoding="utf-8") != wanted:
         stamp.unlink(missing_ok=True)
-        for name in ("sys", "dev", "state"):
+        for name in ("sys", "dev", "state", "opt"):
             shutil.rmtree(args.folder / name, ignore_errors=True)
         args.folder.mkdir(parents=True, exist_ok=True)
         sim.build(cards, args.folder, args.kernel)

@@ -1,4 +1,4 @@
-"""`vgpu node` on simulated cards: `root` is a folder that `vgpu simulate build` made."""
+"""`vgpu node` for simulated cards; the setting `root` is a folder made by `vgpu simulate build`."""
 
 import argparse
 from dataclasses import replace
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """One flag for each setting."""
+    """Add a flag for each setting."""
     node_command.add_arguments(parser)
 
 
@@ -23,7 +23,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def host(settings: "NodeSettings") -> "Host":
-    """The product's host, with the simulated cards below `root` in place of its machine."""
+    """The product's host interface, with the simulated machine below `root` in place of the real one."""
     from device_plugin.wiring.node import host as real
     from hack.simulated.cards import SimulatedMachine
 

@@ -1,7 +1,7 @@
-"""Archives of images: what is in them, and a containerd's folder that has them.
+"""Archives of images: their lists of images, and the folder of a containerd that has imported them.
 
-To import the project's images costs each containerd seconds of CPU. So one imports them for all nodes, whose folders
-begin as copies of its own.
+An import of the project's images costs a containerd seconds of CPU time. So one containerd imports them, and the
+folders of all nodes' containerds are copies of its folder.
 """
 
 import shutil
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from hack.testbed.images import cache
 
-# The files that list the images of an archive, with digests of all their parts: OCI's, and that of `docker save`.
+# The files in an archive that list its images with the digests of all parts: of OCI, and of `docker save`.
 _INDEXES = {"index.json", "manifest.json"}
 _CONFIG = """\
 version = 3
@@ -24,16 +24,16 @@ address = "{state}/socket"
 """
 
 
-# A folder of the project's images has 1 GB, and begins all nodes of a cluster within seconds.
+# Seconds for which an unused folder is kept; it has 1 GB, and is copied for all nodes of a cluster within seconds.
 UNUSED_SECONDS = 600.0
 
 
 class ArchiveError(Exception):
-    """A file is no archive of images; the text names it."""
+    """A file is not an archive of images; the text names the file."""
 
 
 def index(file: Path) -> bytes:
-    """The file in the archive that lists its images. Raises ArchiveError for what `ctr images import` cannot read."""
+    """The content of the archive's list of images. Raises ArchiveError if `ctr images import` cannot read the file."""
     try:
         with tarfile.open(file) as archive:
             for entry in archive:
@@ -47,7 +47,10 @@ def index(file: Path) -> bytes:
 
 
 def imported(files: Sequence[Path], programs: Path) -> Path:
-    """The folder of a containerd (of the folder `programs`) with the images in these archives, kept in the cache."""
+    """The folder of a containerd that has imported these archives, from the cache or made now.
+
+    The programs of containerd are in `programs`.
+    """
     key = cache.fingerprint(programs.name, *map(index, files))
 
     def make(root: Path) -> None:
@@ -59,7 +62,7 @@ def imported(files: Sequence[Path], programs: Path) -> Path:
 
 
 def copy(imported: Path, folder: Path) -> None:
-    """Make the new folder of a node's containerd. Files are shared, as far as no containerd ever changes them."""
+    """Copy `imported` to the new `folder` of a node's containerd; files that containerd never changes are shared."""
     shared = ["--link"] if imported.stat().st_dev == folder.parent.stat().st_dev else []
     subprocess.run(["cp", "--archive", *shared, imported, folder], check=True)
     for database in imported.glob("*/*.db"):
@@ -70,7 +73,7 @@ def copy(imported: Path, folder: Path) -> None:
 
 def _import(files: Sequence[Path], programs: Path, root: Path, state: Path) -> None:
     (state / "config.toml").write_text(_CONFIG.format(root=root, state=state))
-    # It also writes to /run, where the machine may have a containerd of its own.
+    # containerd also writes to /run, where the machine's own containerd may have files.
     own_run = 'mount -t tmpfs tmpfs /run && exec "$@"'
     program = (f"{programs}/containerd", "--config", f"{state}/config.toml")
     command = ["unshare", "--mount", "sh", "-c", own_run, "sh", *program]

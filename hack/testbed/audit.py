@@ -1,4 +1,4 @@
-"""The requests of our services to the API server, read from its audit log (see control_plane.AUDIT_POLICY)."""
+"""Reads the requests of our services from the API server's audit log (see control_plane.AUDIT_POLICY)."""
 
 import json
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ READS = ("get", "list", "watch")
 class Call:
     """A request in the audit log. `resource` includes the subresource (pods/binding), `client` is the program.
 
-    `at` is when it came, in seconds since 1970.
+    `at` is the time at which it came, in seconds since 1970.
     """
 
     service: str
@@ -29,7 +29,7 @@ class Call:
 
     @property
     def ours(self) -> bool:
-        """False for the kube-scheduler that shares the cluster service's account."""
+        """True for requests of our own programs; false for the kube-scheduler with the cluster service's account."""
         return not self.client.startswith("kube-scheduler")
 
     @property
@@ -39,9 +39,9 @@ class Call:
 
 
 def calls(log: Path, after: int = 0) -> Iterator[Call]:
-    """All finished requests to resources from byte `after` of the log on, oldest first.
+    """Yield all finished requests to resources from byte `after` of the log on, the oldest first.
 
-    Lines of which a part was not written yet are left out: at the end of the log, and where `after` is amid one.
+    An incomplete line is left out: the last line, or the line in which `after` is.
     """
     with log.open("rb") as lines:
         if after:

@@ -1,4 +1,4 @@
-"""A real API server without nodes, on loopback: etcd, kube-apiserver, and controllers where asked. It needs no root."""
+"""A real API server without nodes, on loopback: etcd, kube-apiserver, and some controllers. It needs no root."""
 
 import shutil
 import socket
@@ -19,14 +19,14 @@ READY_SECONDS, LOOK_SECONDS, REQUEST_SECONDS = 600.0, 0.5, 30.0
 
 @dataclass(frozen=True)
 class BareCluster:
-    """An API server that is ready, and who may ask it: `kubeconfig` is the administrator's."""
+    """An API server that is ready, with the administrator's kubeconfig and the certificate authority."""
 
     url: str
     kubeconfig: Path
     authority: Authority
 
     def certificate(self) -> Sequence[str]:
-        """Flags with a certificate for one more server on loopback."""
+        """The flags that give another server on loopback its certificate and key."""
         return (
             f"--tls-cert-file={self.authority.file('kube-apiserver', 'crt')}",
             f"--tls-private-key-file={self.authority.file('kube-apiserver', 'key')}",
@@ -37,10 +37,10 @@ class BareCluster:
 def running(
     folder: Path, binaries: Path, *flags: str, controllers: Sequence[str] = ()
 ) -> Iterator[BareCluster]:
-    """The cluster, until the block ends; its logs stay in `folder`.
+    """Start the cluster, which ends with the context; its logs stay in `folder`.
 
-    `flags` are further ones of the API server, `controllers` the names of those that run in kube-controller-manager.
-    Raises SystemExit if it is not ready after READY_SECONDS.
+    `flags` are further flags of the API server, `controllers` the names of controllers for kube-controller-manager.
+    Raises SystemExit if the API server is not ready after READY_SECONDS.
     """
     shutil.rmtree(folder, ignore_errors=True)
     etcd, peer, secure, managing = free_ports(4)
@@ -83,14 +83,14 @@ def running(
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of loopback that nothing listens on now."""
+    """Loopback ports on which no program listens now."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
         return [each.getsockname()[1] for each in sockets]
 
 
 def is_ready(service: Connections) -> bool:
-    """True if /readyz of the service says so."""
+    """True if /readyz of the service answers with status 200."""
     try:
         return service.request("GET", "/readyz", {}, None)[0] == 200
     except LOST:
@@ -98,7 +98,7 @@ def is_ready(service: Connections) -> bool:
 
 
 def until(problem: str, seconds: float, look: Callable[[], bool]) -> None:
-    """Return once `look` is true. Raises SystemExit with the problem after these seconds."""
+    """Wait until `look` returns true. Raises SystemExit with the problem after `seconds`."""
     end = time.monotonic() + seconds
     while not look():
         if time.monotonic() > end:
@@ -124,6 +124,6 @@ def _api_server(authority: Authority, etcd: int, secure: int) -> list[str]:
         f"--service-account-key-file={authority.file('tokens', 'pub')}",
         f"--service-account-signing-key-file={authority.file('tokens', 'key')}",
         "--service-cluster-ip-range=10.0.0.0/24", "--authorization-mode=RBAC", "--allow-privileged=true",
-        # There are no service accounts here, and no kubelets that report the conditions of nodes.
+        # This cluster has no service accounts, and no kubelets that report the conditions of nodes.
         "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Keys, certificates and kubeconfig files: every identity of the cluster proves itself by a client certificate."""
+"""Makes keys, certificates and kubeconfig files; every user of the cluster authenticates by a client certificate."""
 
 import json
 import subprocess
@@ -10,7 +10,7 @@ _KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
 
 
 class Authority:
-    """A certificate authority whose files lie in `folder`: ca.crt, ca.key, and NAME.crt, NAME.key of each identity."""
+    """A certificate authority with its files in `folder`: ca.crt, ca.key, and NAME.crt, NAME.key of each identity."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -25,7 +25,7 @@ class Authority:
         _openssl("pkey", "-in", str(tokens), "-pubout", "-out", str(self.folder / "tokens.pub"))
 
     def issue(self, name: str, user: str, group: str = "", hosts: Sequence[str] = ()) -> None:
-        """A certificate of `user` in `group`, as a client and, for `hosts` (names and addresses), as a server."""
+        """Make a client certificate of `user` in `group`; with `hosts` (names, addresses) also for a server."""
         usage = "clientAuth,serverAuth" if hosts else "clientAuth"
         options = ["-CA", str(self.certificate), "-CAkey", str(self.folder / "ca.key")]
         options += ["-addext", "basicConstraints=critical,CA:FALSE", "-addext", f"extendedKeyUsage={usage}"]
@@ -35,7 +35,7 @@ class Authority:
         self._request(name, (f"/O={group}" if group else "") + f"/CN={user}", *options)
 
     def file(self, name: str, kind: str) -> str:
-        """Path of the file NAME.kind; kind is crt, key or pub."""
+        """The path of the file NAME.KIND; the kind is crt, key or pub."""
         return str(self.folder / f"{name}.{kind}")
 
     def kubeconfig(self, name: str, server: str, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The cluster from outside: up, down, and commands inside it."""
+"""Starts and ends the cluster, and runs commands inside it, from outside."""
 
 import os
 import shutil
@@ -17,11 +17,11 @@ from hack.testbed.supervisor import order
 
 READY_SECONDS = 240.0
 PROJECT = Path(__file__).resolve().parents[2]
-# Set for commands that already run inside.
+# The environment variable of commands that already run inside the cluster.
 INSIDE = "VGPU_TESTBED_INSIDE"
 DOWN = "no cluster is up: hack/cluster up"
-# Go's programs collect garbage when their live memory has grown to five times, not to twice: of the CPU that all of
-# Kubernetes shares here, that takes a good part, and memory is not short.
+# Go programs collect garbage when their memory has grown to five times the live memory, not to twice. Garbage
+# collection takes much of the CPU time of Kubernetes on one machine, which has enough memory.
 GO = {"GOGC": "400"}
 
 
@@ -30,7 +30,7 @@ class ClusterError(Exception):
 
 
 class Cluster:
-    """The cluster of `layout`, running or not."""
+    """The cluster in the folders of `layout`, running or not."""
 
     def __init__(self, layout: Layout, programs: Programs) -> None:
         self.layout = layout
@@ -38,9 +38,9 @@ class Cluster:
         self._pid = layout.root / "pid"
 
     def up(self, nodes: int, images: Sequence[Path], gates: Mapping[str, bool] | None = None) -> None:
-        """Start the cluster, every node with the images in these archives, and return once all nodes are Ready.
+        """Start the cluster, with the images in these archives on every node, and wait until all nodes are Ready.
 
-        `gates` are feature gates of the kubelets. Raises ClusterError; what was started is gone then.
+        `gates` are feature gates of the kubelets. If it fails, all processes are ended, and ClusterError is raised.
         """
         self.down()
         self._prepare(nodes, archives.imported(images, self._programs.containerd), gates or {})
@@ -62,8 +62,8 @@ class Cluster:
         """End the cluster, if it is up, and remove all of its files except the logs."""
         if (pid := self.pid()) is not None:
             first = _first(pid)
-            os.kill(pid, signal.SIGKILL)  # unshare --kill-child: process 1 dies with it
-            while _alive(first):  # all of its descendants end before it is gone
+            os.kill(pid, signal.SIGKILL)  # because of --kill-child, process 1 ends with unshare
+            while _alive(first):  # process 1 is gone only after all of its descendants
                 time.sleep(0.01)
         self._pid.unlink(missing_ok=True)
         namespaces.remove_cgroups(self.layout.cgroup)
@@ -71,7 +71,7 @@ class Cluster:
             shutil.rmtree(folder)
 
     def pid(self) -> int | None:
-        """The process that holds the cluster, or None if it is down."""
+        """The pid of the process that keeps the cluster up; None if the cluster is down."""
         try:
             pid, started = self._pid.read_text().split()
             return int(pid) if _started(int(pid)) == started else None
@@ -84,19 +84,19 @@ class Cluster:
             raise ClusterError(DOWN)
 
     def nodes(self) -> list[str]:
-        """The nodes, by name."""
+        """The names of the nodes, in the order of their numbers."""
         return sorted(
             (path.parent.name for path in self.layout.root.glob("n*/kubelet.yaml")), key=lambda n: int(n[1:])
         )
 
     def run(self, command: Sequence[str], **variables: str) -> int:
-        """Run `command` in the control plane's namespaces, with its kubectl and $KUBECONFIG; the exit status."""
+        """Run `command` in the control plane's namespaces, with kubectl and $KUBECONFIG; returns the exit status."""
         return subprocess.run(
             [*self._enter(), *command], env=self._environment() | variables, check=False
         ).returncode
 
     def output(self, command: Sequence[str], **variables: str) -> tuple[int, str]:
-        """Like `run`, but returns the output."""
+        """Run `command` as `run` does; returns the exit status and the output."""
         done = subprocess.run(
             [*self._enter(), *command], env=self._environment() | variables, check=False, text=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -123,7 +123,7 @@ class Cluster:
         return ["nsenter", "--target", str(_first(pid)), "--mount", "--net", "--pid", f"--wd={Path.cwd()}"]
 
     def order(self, machine: str, do: str, **details: object) -> dict[str, object]:
-        """Give an order to the supervisor of a machine. Raises OrderError, ClusterError."""
+        """Give an order to a machine's supervisor, and return the answer. Raises OrderError, ClusterError."""
         self.know(machine)
         try:
             return order(self.layout.control(machine), do, **details)
@@ -133,7 +133,7 @@ class Cluster:
             ) from None
 
     def know(self, machine: str) -> None:
-        """Raise ClusterError if there is no machine of that name."""
+        """Raise ClusterError if the cluster has no machine of this name."""
         known = (CONTROL_PLANE, *self.nodes())
         if machine not in known:
             raise ClusterError(f"there is no machine {machine}; there are: {', '.join(known)}")
@@ -163,17 +163,17 @@ class Cluster:
             account, _ = self.output(["kubectl", "get", "serviceaccount", "default"])
             _, ready = self.output(["kubectl", "get", "nodes", f"--output={status_of_each}"])
         except (ClusterError, IndexError, FileNotFoundError):
-            return False  # there is no process 1 yet
+            return False  # process 1 does not exist yet
         return account == 0 and ready.split().count("True") == nodes
 
 
 def _started(pid: int) -> str:
-    """The time at which the process began, in ticks since boot: with its pid, the name of a process for good."""
+    """The start time of a process, in ticks since boot; pid and start time together identify a process."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
 
 
 def _first(pid: int) -> int:
-    """Process 1 of the pid namespace that the process `pid` (unshare) holds, as seen from outside."""
+    """The pid, outside of the cluster, of process 1 in the pid namespace that the process `pid` (unshare) has made."""
     return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
 
 

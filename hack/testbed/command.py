@@ -39,7 +39,7 @@ ALL = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Carry out one command; the exit status."""
+    """Carry out one command; returns the exit status."""
     parser = _parser()
     arguments, rest = parser.parse_known_args(argv)
     if arguments.command not in (*INSIDE, "on") and rest:
@@ -94,7 +94,7 @@ def _up(cluster: Cluster, nodes: int | None, given: Sequence[Path]) -> None:
     for file in given:
         archives.index(file)
     programs.ensure()
-    # No pod starts without the image of its sandbox, so it is always added.
+    # The image of the sandbox is always added, because no pod starts without it.
     found = [*(file.resolve() for file in given), images.build("pause")] if given else images.build_all()
     cluster.up(nodes or NODES, found)
     print(f"{nodes or NODES} nodes are Ready: hack/cluster kubectl get nodes")

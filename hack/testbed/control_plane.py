@@ -6,7 +6,7 @@ from hack.testbed.certificates import Authority
 from hack.testbed.layout import API_SERVER, GATEWAY, KUBERNETES_SERVICE, SERVICE_NETWORK, Layout
 from hack.testbed.supervisor import Program
 
-# Only requests of our services are recorded: the tests count writes in them and compare their verbs with RBAC.
+# Records only requests of our services: tests count their writes, and compare their verbs with RBAC.
 AUDIT_POLICY = """\
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -19,7 +19,7 @@ rules:
 # A silent node counts as lost after seconds, not minutes, because tests kill nodes.
 GRACE_SECONDS = 12
 TOLERATION_SECONDS = 5
-# As whom the API server passes on requests to API servers that others add to it (APIService).
+# The user as which the API server forwards requests to added API servers (APIService).
 PROXY = "front-proxy"
 
 
@@ -40,7 +40,7 @@ def prepare(layout: Layout, authority: Authority) -> None:
 
 
 def programs(layout: Layout, authority: Authority) -> list[Program]:
-    """The programs, in the order in which they start."""
+    """The programs of the control plane, in the order in which they start."""
     folder = layout.machine("control-plane")
     etcd = ["etcd", "--data-dir=etcd", "--unsafe-no-fsync", "--logger=zap", "--log-level=warn"]
     return [
@@ -67,7 +67,7 @@ def _api_server(layout: Layout, authority: Authority, folder: Path) -> list[str]
         f"--service-account-key-file={authority.file('tokens', 'pub')}",
         f"--service-account-signing-key-file={authority.file('tokens', 'key')}",
         f"--service-cluster-ip-range={SERVICE_NETWORK}",
-        # It reaches pods, but no Service: there is no kube-proxy next to it.
+        # The API server can reach pods but no Service, because it has no kube-proxy.
         "--enable-aggregator-routing=true",
         f"--proxy-client-cert-file={authority.file(PROXY, 'crt')}",
         f"--proxy-client-key-file={authority.file(PROXY, 'key')}",

@@ -1,6 +1,7 @@
-"""CPU seconds of the processes that we can see, by program: which of them the work between two looks cost.
+"""Measures the CPU seconds of all visible processes between two looks, by program.
 
-Children that have ended count for whoever waited for them (runc and the network plugins for containerd and its shims).
+The CPU time of an ended process counts for the parent that waited for it: runc and the network plugins count for
+containerd and its shims.
 """
 
 import os
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _TICKS = os.sysconf("SC_CLK_TCK")
-# Programs that are shown by their first argument, or by the file that it names.
+# Programs that are shown by their first argument, or by the name of the file in it.
 _PYTHON = ("python", "python3", "python3.11")
 OURS = "kube-scheduler of vgpu"
 MACHINE = "the whole machine"
@@ -18,7 +19,7 @@ MACHINE = "the whole machine"
 
 @dataclass(frozen=True)
 class Process:
-    """A process: its program, and its CPU seconds with those of the children that it waited for."""
+    """A process: its program, its parent, and its CPU seconds, with its ended children's."""
 
     program: str
     parent: int
@@ -26,22 +27,22 @@ class Process:
 
 
 Look = Mapping[tuple[int, str], Process]
-"""Every process by its pid and start time, which no other process ever has."""
+"""Every process by its pid and start time, which together identify it."""
 
 
 def look() -> Look:
-    """The present processes, and the whole machine, which includes the kernel and processes that are not visible."""
+    """The present processes, and an entry for the whole machine, which includes the kernel and invisible processes."""
     return {(0, ""): Process(MACHINE, 0, _busy()), **dict(_processes())}
 
 
 def spent(before: Look, after: Look) -> Mapping[str, float]:
-    """CPU seconds between two looks, by program."""
+    """The CPU seconds between two looks, by program."""
     seconds: defaultdict[str, float] = defaultdict(float)
     for process in after.values():
         seconds[process.program] += process.seconds
     parents = {pid: process.program for (pid, _), process in after.items()}
     for key, process in before.items():
-        # The CPU time of an ended process is in its parent's: subtract the part from before.
+        # The parent's time includes an ended process' time: subtract the part before the first look.
         program = process.program if key in after else parents.get(process.parent, process.program)
         seconds[program] -= process.seconds
     return seconds

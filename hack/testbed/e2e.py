@@ -38,10 +38,10 @@ class Installed(Enum):
 
 @dataclass(frozen=True)
 class Lane:
-    """Tests that run one after another on one cluster, and what is installed there before.
+    """Tests that run one after another on one cluster, and the state of the cluster before them.
 
-    The cluster has the images named here in addition to every cluster's, and the product has these components.
-    `settings` are environment variables of the job engine, if it is one of them.
+    `images` are added to the images of every cluster, `components` to the product. `settings` are environment variables
+    of the job engine, if it is one of the components.
     """
 
     name: str
@@ -53,29 +53,29 @@ class Lane:
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
-# Tests that wait for most of their time. The last one of WAITING takes a node's power.
+# Tests that wait for most of their time. The last test of WAITING cuts a node's power.
 LEADERS = ("tests/e2e/test_leaders.py",)
 WAITING = ("tests/e2e/test_burst.py", "tests/e2e/test_writes.py", "tests/e2e/test_power.py")
-# With the job engine. Jobs train with PyTorch, whose image is the size of all others together.
-# The last of them removes the engine.
+# Tests with the job engine. Jobs train with PyTorch, whose image is as large as all others together. The last test
+# removes the engine.
 JOBS = tuple(
     f"tests/e2e/test_{name}.py"
     for name in (
         "elastic", "job_engine", "job_kinds", "job_faults", "passing_queues", "run", "monitoring", "queue_commands",
     )
 )  # fmt: skip
-# With the job engine too, on several nodes. The last one takes a node's power.
+# Tests with the job engine on several nodes. The last test cuts a node's power.
 STRANDED = tuple(f"tests/e2e/test_{name}.py" for name in ("chart", "consent", "job_pools", "stranded_jobs"))
-# A page for newcomers, which installs the product and removes it.
+# The test of a documentation page for newcomers, which installs the product and removes it.
 START = ("tests/e2e/test_start.py",)
-# Jobs become narrower and grow back at once, and the speed of a model is known.
+# Settings with which Jobs shrink and grow without a delay, and with a known speed of a model.
 QUICK = {
     "VGPU_COOLDOWN_SECONDS": "1",
     "VGPU_YOUNG_SECONDS": "0",
     "VGPU_RATES": '["resnet50 Z100 100"]',
 }
 ELSEWHERE = tuple(f"--ignore={file}" for file in (*LEADERS, *WAITING, *JOBS, *STRANDED, *START))
-# The longest first; the last starts when the shortest of the others, the contract's, has ended.
+# The longest lanes come first; the last one starts when the shortest of the others, `contract`, has ended.
 LANES = (
     Lane("running", 3, ("tests/e2e", *ELSEWHERE, "-m", "not disturbs")),
     Lane("leaders", 3, LEADERS),
@@ -96,7 +96,7 @@ LANES = (
 
 
 def main() -> int:
-    """1 if a test failed, or could not be run."""
+    """Run the tests; returns 1 if a test failed or could not be run."""
     parser = argparse.ArgumentParser(prog="make e2e", description=__doc__)
     parser.add_argument("--kubeconfig", type=Path, help="run on this cluster")
     parser.add_argument("--keep", action="store_true", help="leave the cluster up")
@@ -110,7 +110,7 @@ def main() -> int:
         found = programs.ensure()
         earlier = previous.prepare()
         built = [*images.build_all(), *earlier.archives]
-        archives.imported(built, found.containerd)  # once, before the clusters ask for it at the same time
+        archives.imported(built, found.containerd)  # once, before all clusters need it at the same time
     except programs.MissingError as error:
         print(error, file=sys.stderr)
         return 1
@@ -131,7 +131,7 @@ def _all_lanes(found: programs.Programs, built: Sequence[Path]) -> int:
         results = list(pool.map(lambda lane, cluster: run(lane, cluster, built), LANES, clusters))
     differences = rbac.check([cluster.layout.audit for cluster in clusters])
     print("\n".join(differences) or "RBAC: every permission is used, and every use is permitted")
-    # Printed again at the end, because the output of other lanes is in between.
+    # The failures are printed again at the end, because the lanes' outputs are mixed.
     print(*(line for result in results for line in result.failures), sep="\n", flush=True)
     return 1 if differences or any(result.status for result in results) else 0
 
@@ -151,7 +151,7 @@ def _install(lane: Lane, cluster: Cluster, overlay: Path | None) -> None:
 
 
 def _overlay(lane: Lane, where: Layout) -> Path:
-    """The manifests of the lane's product."""
+    """The folder with the manifests of the lane's product."""
     if not lane.components:
         return OVERLAY
     added = [
@@ -182,7 +182,7 @@ class LaneResult:
 def run(
     lane: Lane, cluster: Cluster, built: Sequence[Path], overlay: Path | None = None, *, keep: bool = False
 ) -> LaneResult:
-    """Run one lane on its cluster with this overlay, and print pytest's output at the end."""
+    """Run one lane on its cluster, with the product from `overlay`, and print pytest's output at the end."""
     begin = time.monotonic()
     try:
         cluster.up(lane.nodes, [*built, *map(images.build, lane.images)])

@@ -1,4 +1,4 @@
-"""Install the product on the test cluster as in docs/install.md, by kustomize or by its chart."""
+"""Installs the product on the test cluster as in docs/install.md, with kustomize or with its chart."""
 
 import json
 import os
@@ -18,9 +18,9 @@ SIMULATED = "vgpu-simulated-cards"
 
 
 def product(cluster: Cluster, overlay: Path = OVERLAY, cards: str = "") -> None:
-    """Install the product by kustomize; `cards` replaces the simulated cards of every node.
+    """Install the product with kustomize; `cards` replaces the simulated cards of every node.
 
-    Raises ClusterError if it does not come up.
+    Raises ClusterError if the product does not become ready.
     """
     _kubectl(cluster, "apply", "--kustomize", str(overlay))
     if cards:
@@ -30,7 +30,7 @@ def product(cluster: Cluster, overlay: Path = OVERLAY, cards: str = "") -> None:
 
 
 def chart(cluster: Cluster, values: Mapping[str, object]) -> None:
-    """Install the product by its chart, with simulated cards. Raises ClusterError if it does not come up."""
+    """Install the product with its chart and simulated cards. Raises ClusterError if it does not become ready."""
     file = cluster.layout.root / "values.json"
     file.write_text(json.dumps({"simulatedCards": {"enabled": True}, **values}), encoding="utf-8")
     _done(cluster, "helm", "install", *RELEASE, "--create-namespace", str(CHART), f"--values={file}")
@@ -38,11 +38,11 @@ def chart(cluster: Cluster, values: Mapping[str, object]) -> None:
 
 
 def _serve(cluster: Cluster) -> None:
-    """Label all nodes, and wait until everything that is installed is ready."""
+    """Label all nodes, and wait until all installed workloads are ready."""
     _kubectl(cluster, "label", "nodes", "--all", "vgpu.io/node=true")
-    # Until its controller has seen the label, a DaemonSet for no node counts as rolled out.
+    # A DaemonSet without nodes counts as rolled out, so first wait until its controller has seen the labels.
     wanted = f"--for=jsonpath={{.status.desiredNumberScheduled}}={len(cluster.nodes())}"
-    _kubectl(cluster, "wait", wanted, "daemonset", "--all", SYSTEM, "--timeout=300s")
+    _kubectl(cluster, "wait", wanted, "daemonset/vgpu-node", SYSTEM, "--timeout=300s")
     workloads = _kubectl(cluster, "get", "daemonset,deployment", SYSTEM, "--output=name").split()
     for workload in workloads:
         _kubectl(cluster, "rollout", "status", workload, SYSTEM, "--timeout=300s")
@@ -56,7 +56,7 @@ def overlay(
     images: Sequence[Mapping[str, str]] = (),
     patches: Sequence[Mapping[str, object]] = (),
 ) -> Path:
-    """A folder for kubectl apply -k, next to the cluster's own: an overlay of ours with more of our components."""
+    """Write a folder for `kubectl apply -k`, with the overlay `base` and further components; returns the folder."""
     folder = overlay_folder(where)
     folder.mkdir(parents=True, exist_ok=True)
     manifests = os.path.relpath(PROJECT / "manifests", folder.resolve())
@@ -71,12 +71,12 @@ def overlay(
 
 
 def overlay_folder(where: Layout) -> Path:
-    """The folder in which `overlay` puts the overlay of this cluster."""
+    """The folder to which `overlay` writes the overlay of this cluster."""
     return where.root.parent / f"{where.root.name}-overlay"
 
 
 def admission(cluster: Cluster, overlay: Path = OVERLAY) -> None:
-    """Install the policies of the overlay alone. Raises ClusterError."""
+    """Install only the admission policies of the overlay. Raises ClusterError."""
     objects = yaml.safe_load_all(_kubectl(cluster, "kustomize", str(overlay)))
     policies = [item for item in objects if item["kind"] == "Namespace" or "Admission" in item["kind"]]
     file = cluster.layout.root / "admission.json"

@@ -1,7 +1,7 @@
 """Names, addresses and folders of one cluster.
 
-The control plane and every node are a machine each: a supervisor with its programs, in namespaces of its own below one
-pid namespace. They meet on a bridge, 10.99.0.0/24; the pods of node i have 10.88.i.0/24.
+The control plane and each node are machines: a machine is a supervisor with its programs, in separate namespaces within
+one pid namespace. A bridge, 10.99.0.0/24, connects the machines; the pods of node i have 10.88.i.0/24.
 """
 
 import hashlib
@@ -18,13 +18,13 @@ SERVICE_NETWORK = "10.96.0.0/24"
 KUBERNETES_SERVICE, DNS_SERVICE = "10.96.0.1", "10.96.0.10"
 API_SERVER = f"https://{GATEWAY}:6443"
 MOST_NODES = 50
-# Images on every node; the second is the sandbox of pods.
+# The image of pods' sandboxes, which every node has.
 PAUSE = "registry.k8s.io/pause:3.10"
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The cluster below `root`, on local disk. Short paths: the folders hold sockets."""
+    """The folders of a cluster below `root`, a short path on a local disk, because the folders have sockets."""
 
     root: Path
 
@@ -35,7 +35,7 @@ class Layout:
 
     @property
     def certificates(self) -> Path:
-        """Keys and certificates of all identities."""
+        """The folder with the keys and certificates of all users and servers."""
         return self.root / "certificates"
 
     @property
@@ -45,20 +45,20 @@ class Layout:
 
     @property
     def cgroup(self) -> str:
-        """The folder of the nodes in each cgroup tree of the machine; another cluster has another."""
+        """The name of this cluster's folder in each cgroup tree of the machine; it differs between clusters."""
         return f"vgpu-testbed-{hashlib.sha256(str(self.root).encode()).hexdigest()[:8]}"
 
     def machine(self, name: str) -> Path:
-        """Logs, settings and the control socket of one machine."""
+        """The folder with the logs, settings and control socket of one machine."""
         return self.root / name
 
     def control(self, name: str) -> Path:
-        """The socket that its supervisor listens on."""
+        """The path of the socket on which a machine's supervisor listens."""
         return self.root / name / "control"
 
 
 def here() -> Layout:
-    """The one cluster of this machine and user."""
+    """The layout of this user's cluster; $VGPU_TESTBED can name another folder."""
     folder = os.environ.get("VGPU_TESTBED")
     return Layout(Path(folder) if folder else default_cache() / "testbed")
 

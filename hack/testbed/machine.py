@@ -1,7 +1,7 @@
-"""The processes of the cluster that are ours: `python -m hack.testbed.machine init ROOT COUNT`.
+"""Our own processes of the cluster: `python -m hack.testbed.machine init ROOT COUNT`.
 
-init, process 1 of the pid namespace, starts the control plane and reaps; `control-plane` and each node are machines
-(see supervisor.py). Run by cluster.py, in new mount, network and pid namespaces.
+cluster.py runs `init` in new mount, network and pid namespaces. It is process 1 of the pid namespace: it starts the
+control plane and the nodes as machines (see supervisor.py), and reaps ended processes.
 """
 
 import os
@@ -18,7 +18,7 @@ from hack.testbed.supervisor import Supervisor
 
 
 def _init(root: str, count: str) -> None:
-    """Orphans of all machines, the runtime's shims among them, come to process 1."""
+    """Start all machines, and reap ended processes: orphans of all machines become children of process 1."""
     namespaces.bridge()
     layout = Layout(Path(root))
     for name in (CONTROL_PLANE, *node_names(int(count))):
@@ -42,15 +42,15 @@ def _node(layout: Layout, name: str) -> None:
     namespaces.become(name, folder, layout.cgroup)
     supervisor = NodeSupervisor(folder, node.programs(layout, name))
     supervisor.start("containerd")
-    node.await_containerd()  # without it the kubelet would end, and start again
+    node.await_containerd()  # without containerd the kubelet would end, and be started again
     _serve(layout, name, supervisor)
 
 
 class NodeSupervisor(Supervisor):
-    """A node holds more than its programs: containers, and what they left in /run."""
+    """The supervisor of a node, which also has containers and their files in /run."""
 
     def crash(self) -> None:
-        """Cut the node's power: all programs stop at once, before one of them can see another end and report it."""
+        """Cut the node's power: all programs are stopped first, so that none can see and report another's end."""
         self._signal_others(signal.SIGSTOP)
         super().crash()
         while self._signal_others(signal.SIGKILL):
@@ -59,7 +59,7 @@ class NodeSupervisor(Supervisor):
         namespaces.fresh_run()
 
     def _signal_others(self, number: int) -> int:
-        """Send a signal to all processes of the node but this one; how many those are."""
+        """Send a signal to all other processes of the node; returns their number."""
         others = namespaces.processes() - {os.getpid()}
         for pid in others:
             with suppress(ProcessLookupError):

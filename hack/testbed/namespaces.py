@@ -1,4 +1,4 @@
-"""Makes a process a node: namespaces, mounts, a virtual cable to the bridge, and cgroups of its own."""
+"""Turns a process into a node, with its own namespaces, mounts, cgroups and a virtual cable to the bridge."""
 
 import ctypes
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 from hack.testbed import layout
 
 CGROUPS = Path("/sys/fs/cgroup")
-# The kubelet insists on these and would set them for the whole machine; each node sees a file of its own instead.
+# Settings that the kubelet requires and would change for the whole machine; each node gets its own file instead.
 SYSCTLS = {
     "vm/overcommit_memory": "1",
     "vm/panic_on_oom": "0",
@@ -19,13 +19,14 @@ SYSCTLS = {
     "kernel/keys/root_maxkeys": "1000000",
     "kernel/keys/root_maxbytes": "25000000",
 }
-# A node's own; /run, and what is mounted below these, as on any machine do not outlive its end (see `forget_mounts`).
+# Folders that each node has for itself. At the node's end, /run and all mounts below STATE are removed, as at the end
+# of any machine (see `forget_mounts`).
 STATE = ("/var/lib", "/var/log")
 _NEWNS, _NEWCGROUP, _NEWUTS, _NEWNET = 0x00020000, 0x02000000, 0x04000000, 0x40000000
 
 
 def bridge() -> None:
-    """In the control plane: the bridge that all nodes are plugged into."""
+    """Create the bridge to which all nodes are connected, in the control plane's namespaces."""
     _run("mount", "--make-rprivate", "/")
     _ip(
         "link set lo up",
@@ -37,7 +38,7 @@ def bridge() -> None:
 
 
 def become(node: str, folder: Path, cgroup: str) -> None:
-    """Turn this process, which has one thread, into the first of a new node."""
+    """Turn this process, which must have only one thread, into the first process of a new node."""
     _join_cgroup(f"{cgroup}/{node}")
     if ctypes.CDLL(None, use_errno=True).unshare(_NEWNS | _NEWCGROUP | _NEWUTS | _NEWNET):
         raise OSError(ctypes.get_errno(), "unshare: no new namespaces")
@@ -53,14 +54,14 @@ def become(node: str, folder: Path, cgroup: str) -> None:
 
 
 def fresh_run() -> None:
-    """A new /run, as after a boot."""
+    """Mount an empty /run, as after a boot."""
     _run("mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", "/run")
     _run("mount", "--make-rshared", "/run")
     Path("/run/cdi").mkdir()
 
 
 def forget_mounts() -> None:
-    """Unmount everything at /run and below, and below the folders of the node's own."""
+    """Unmount /run and all mounts below it, and all mounts below the folders of STATE."""
     points = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
     below = [point for point in points if any(point.startswith(f"{path}/") for path in STATE)]
     for point in (*reversed(below), "/run"):
@@ -68,9 +69,9 @@ def forget_mounts() -> None:
 
 
 def processes() -> set[int]:
-    """Every process of this node."""
+    """The pids of all processes of this node."""
     found: set[int] = set()
-    # Containers that end meanwhile take their folders with them.
+    # The folder of a container that ends meanwhile disappears.
     for folder, _, _ in os.walk(CGROUPS / "pids"):
         with suppress(OSError):
             found.update(map(int, Path(folder, "cgroup.procs").read_text().split()))
@@ -78,7 +79,7 @@ def processes() -> set[int]:
 
 
 def remove_cgroups(cgroup: str) -> None:
-    """From outside, once all processes are gone: the folders that they leave in the machine's cgroup trees."""
+    """Remove the cluster's folders in the machine's cgroup trees, after all its processes have ended."""
     for tree in CGROUPS.glob(f"*/{cgroup}"):
         for folder, _, _ in os.walk(tree, topdown=False):
             Path(folder).rmdir()
@@ -88,7 +89,7 @@ def _join_cgroup(path: str) -> None:
     for controller in _controllers():
         folder = CGROUPS / controller / path
         folder.mkdir(parents=True, exist_ok=True)
-        if controller == "cpuset":  # a new one is empty, and takes no process
+        if controller == "cpuset":  # a new cpuset is empty, and accepts no process
             for name in ("cpuset.cpus", "cpuset.mems"):
                 for below in (folder.parent, folder):
                     (below / name).write_text((below.parent / name).read_text())
@@ -96,7 +97,7 @@ def _join_cgroup(path: str) -> None:
 
 
 def _mount_cgroups() -> None:
-    """In a cgroup namespace a new mount shows the node's own folder as the root of each tree."""
+    """Mount the cgroup trees again: in the cgroup namespace, the root of each tree is the node's own folder."""
     controllers = _controllers()
     _run("mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", str(CGROUPS))
     for controller in controllers:
@@ -123,7 +124,7 @@ def _mask_sysctls(folder: Path) -> None:
 
 
 def _plug_in(node: str) -> None:
-    """A cable from here to the bridge, which is in the namespace of process 1."""
+    """Connect the node to the bridge, which is in the network namespace of process 1, by a pair of veth devices."""
     port, address = f"port-{node}", layout.address(node)
     _ip(
         "link set lo up",

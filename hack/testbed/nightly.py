@@ -1,33 +1,38 @@
 """hack/nightly: what takes too long for make e2e, in parts, each of which can be run alone.
 
-The last line says how each part went. Needs root and Go.
+The last line says how each part went. Parts that need no root and no Go say so.
 """
 
 import argparse
 import os
+import random
 import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from hack.measure import pairs, userlands
 from hack.testbed import images, kueue, layout, programs
 from hack.testbed.cluster import PROJECT, Cluster
 from hack.testbed.e2e import Installed, Lane, LaneResult, run
 from hack.testbed.install import overlay
 from hack.testbed.layout import Layout
 
-# The variable by which tests/e2e/nightly knows that its tests are wanted.
+# The environment variable with which tests/e2e/nightly runs its tests.
 WANTED = "VGPU_NIGHTLY"
 RELEASE, OLDER = "1.34", "kubernetes-1.31"
-# Seeds, and random events of each; after every event the ledger must equal a model and its rebuild.
+# The seeds, and the number of random events per seed; after every event the ledger must equal a model and its rebuild.
 SEEDS, EVENTS = range(20), 100_000
+# A factor (tests/effort.py).
+TIMES = 10
+PYTEST = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--no-cov")
 # Pods of test_reuse.py.
 REUSES = 300
-# By part: the tests that run on clusters of their own.
+# By part: its lanes, each with its own cluster.
 LANES = {
     "older": (
         Lane("contract", 1, ("tests/contract",), Installed.ADMISSION),
@@ -55,8 +60,21 @@ class Ended:
     passed: bool
 
 
+def random_tests() -> Ended:
+    """The tests of make test, with a new seed and ten times as many random states or events (no root, no Go)."""
+    seed = str(random.randrange(1 << 32))
+    print(f"VGPU_TEST_SEED={seed} VGPU_TEST_TIMES={TIMES}", flush=True)
+    command = [*PYTEST, "-n3", "--dist=worksteal", "--timeout=0"]
+    return tested(command, {"VGPU_TEST_SEED": seed, "VGPU_TEST_TIMES": str(TIMES)})
+
+
+def coverage() -> Ended:
+    """The share of the product's lines that tests run: make coverage (no root, no Go)."""
+    return tested(["make", "--no-print-directory", "coverage"], {})
+
+
 def transactions() -> Ended:
-    """Random transactions on the ledger, of more seeds than make test has."""
+    """Random transactions on the ledger, of more seeds than make test has (no root, no Go)."""
     seeds = [sys.executable, "-m", "tests.core.test_transactions", str(EVENTS), *map(str, SEEDS)]
     passed = subprocess.run(seeds, cwd=PROJECT, check=False).returncode == 0
     return Ended(f"{len(SEEDS)} seeds {'passed' if passed else 'failed'}", passed)
@@ -81,19 +99,7 @@ def autoscaling() -> Ended:
 
 def tools() -> Ended:
     """Tests our files with Pod Security, Prometheus' operator, and krew where it is on the PATH."""
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-p",
-        "no:cacheprovider",
-        "-n0",
-        "--no-cov",
-        "tests/hack/nightly",
-    ]
-    done = subprocess.run(command, cwd=PROJECT, stdout=subprocess.PIPE, text=True, check=False)
-    print(done.stdout, flush=True)
-    return Ended(summary(LaneResult(done.returncode, done.stdout)), done.returncode == 0)
+    return tested([*PYTEST, "-n0", "tests/hack/nightly"], {})
 
 
 def kueue_queues() -> Ended:
@@ -101,19 +107,34 @@ def kueue_queues() -> Ended:
     return lanes(LANES["kueue"], more=[kueue.image()])
 
 
-# Each part's name, and what runs it; its docstring is its help.
+def hip_releases() -> Ended:
+    """HIP 5.2.3, 5.7.1, 6.4.3 and 7.2.4 in slices of simulated cards: suites, and a table (no root, no Go)."""
+    texts, passed = userlands.run()
+    return Ended(", ".join(texts), passed)
+
+
+def pairs_of_benches() -> Ended:
+    """Placing, refusing, rounds and the library against the last release, in pairs, with a bound (no root, no Go)."""
+    return Ended(*pairs.run(pairs.default_base()))
+
+
+# By name of a part, the function that runs it; the function's docstring is the help text.
 PARTS: dict[str, Callable[[], Ended]] = {
+    "random": random_tests,
+    "coverage": coverage,
     "transactions": transactions,
     "older": older,
     "deployments": deployments,
     "autoscaling": autoscaling,
     "kueue": kueue_queues,
     "tools": tools,
+    "userlands": hip_releases,
+    "pairs": pairs_of_benches,
 }
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """0 if all tests of the chosen parts passed."""
+    """Run the chosen parts; returns 0 if all of their tests passed."""
     helps = "\n".join(f"  {name:<14}{part.__doc__}" for name, part in PARTS.items())
     parser = argparse.ArgumentParser(
         prog="hack/nightly",
@@ -136,9 +157,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0 if all(end.passed for end in ended.values()) else 1
 
 
+def tested(command: Sequence[str], variables: Mapping[str, str]) -> Ended:
+    """Run tests with these environment variables besides, and print their output."""
+    done = subprocess.run(
+        command, cwd=PROJECT, env=os.environ | variables, stdout=subprocess.PIPE, text=True, check=False
+    )
+    print(done.stdout, flush=True)
+    return Ended(summary(LaneResult(done.returncode, done.stdout)), done.returncode == 0)
+
+
 @contextmanager
 def kubernetes(release: str) -> Iterator[None]:
-    """Within, programs, images and tests are those of this older Kubernetes."""
+    """Use the programs, images and tests of this older Kubernetes until the context ends."""
     os.environ[programs.RELEASE] = release
     try:
         yield
@@ -151,10 +181,10 @@ def lanes(
     overlay_of: Callable[[Layout], Path] | None = None,
     more: Sequence[Path] = (),
 ) -> Ended:
-    """Run these lanes one after another, each on a cluster of its own with the product as `overlay_of` has it.
+    """Run these lanes one after another, each on its own cluster; returns the results as one text.
 
-    Without one the product is installed as in `make e2e`. `more` are archives of images that only these clusters have.
-    Raises MissingError.
+    `overlay_of` returns the overlay of the product; without it the product is installed as in `make e2e`. `more` are
+    archives of further images. Raises MissingError.
     """
     found = programs.ensure()
     archives = [*images.build_all(), *more]
@@ -168,13 +198,13 @@ def lanes(
 
 
 def older_overlay(where: Layout) -> Path:
-    """The overlay for this release, with simulated cards and its scheduler."""
+    """Write the overlay for the older Kubernetes, with simulated cards and its kube-scheduler; returns the folder."""
     scheduler = {"name": "registry.k8s.io/kube-scheduler", "newTag": programs.version("k8s.io/kubernetes")}
     return overlay(where, OLDER, ["simulated-cards"], images=[scheduler])
 
 
 def summary(result: LaneResult) -> str:
-    """The result of pytest in a line: `5 passed, 1 skipped`."""
+    """The result of pytest in one line, such as `5 passed, 1 skipped`."""
     ends = re.findall(r"^=+ (.*) in [0-9.]+s.*=+$", result.output, re.MULTILINE)
     return str(ends[-1]) if ends else "did not run"
 

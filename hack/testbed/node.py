@@ -1,4 +1,4 @@
-"""One node: containerd, kube-proxy and kubelet, with the settings that let several nodes run on one machine."""
+"""One node: containerd, kube-proxy and kubelet, with settings so that several nodes can run on one machine."""
 
 import json
 import subprocess
@@ -18,9 +18,9 @@ CTR = ("ctr", "--address", SOCKET, "--namespace", "k8s.io")
 def prepare(
     layout_: Layout, authority: Authority, node: str, imported: Path, gates: Mapping[str, bool]
 ) -> None:
-    """Issue the node's certificates, and write the settings of its programs; `gates` are the kubelet's.
+    """Issue the node's certificates, and write the settings of its programs; `gates` are the kubelet's feature gates.
 
-    Its containerd has the images of the folder `imported`.
+    Its containerd gets a copy of the folder `imported`, which has the images.
     """
     folder = layout_.machine(node)
     authority.issue(f"kubelet-{node}", f"system:node:{node}", "system:nodes")
@@ -39,7 +39,7 @@ def prepare(
 
 
 def programs(layout_: Layout, node: str) -> list[Program]:
-    """The programs, in the order in which they start."""
+    """The programs of a node, in the order in which they start."""
     folder = layout_.machine(node)
     return [
         Program("containerd", ["containerd", "--config", "containerd.toml"]),
@@ -58,7 +58,7 @@ def programs(layout_: Layout, node: str) -> list[Program]:
 
 
 def await_containerd() -> None:
-    """Return once the containerd of this node listens."""
+    """Wait until the containerd of this node listens."""
     while subprocess.run([*CTR, "version"], capture_output=True, check=False).returncode:
         continue  # each try takes 10 to 100 ms
 
@@ -83,7 +83,7 @@ def _kubelet(authority: Authority, folder: Path, node: str) -> dict[str, object]
         "tlsPrivateKeyFile": authority.file(f"kubelet-{node}-server", "key"),
         "containerRuntimeEndpoint": f"unix://{SOCKET}",
         "staticPodPath": str(folder / "static-pods"),
-        # No server answers there; without this setting each pod causes a warning.
+        # No DNS server has this address, but without this setting each pod causes a warning.
         "clusterDNS": [layout.DNS_SERVICE],
         "resolvConf": "",
         "cgroupDriver": "cgroupfs",
@@ -121,7 +121,7 @@ conf_dir = "{folder}/cni"
 
 
 def _kube_proxy(folder: Path, node: str) -> list[str]:
-    # Zeros: connection tracking's settings belong to the machine, not to a namespace.
+    # The zeros keep the settings of connection tracking, which belong to the machine and not to a namespace.
     return [
         "kube-proxy",
         f"--kubeconfig={folder / 'kube-proxy.kubeconfig'}",

@@ -1,4 +1,4 @@
-"""An earlier commit, from which tests upgrade a cluster and to which they go back: its files and its images."""
+"""Prepares files and images of an earlier commit, for tests that upgrade a cluster from it and roll back to it."""
 
 import subprocess
 import sys
@@ -10,22 +10,22 @@ from hack.testbed.cluster import PROJECT
 from vgpu_runtime.sim.hip import default_cache
 
 TAG = "0.1.0-previous"
-# Names the commit.
+# The file that names the commit.
 FILE = PROJECT / "hack/testbed/upgrade-from"
-# The images that have a tag.
+# The images of the product, which have a version as their tag.
 OURS = {"vgpu", "simulated"}
 
 
 @dataclass(frozen=True)
 class Previous:
-    """`source` is a checkout, `archives` are its own images under the tag TAG."""
+    """The earlier version: `source` is a checkout, `archives` are its images with the tag TAG."""
 
     source: Path
     archives: Sequence[Path]
 
 
 def prepare() -> Previous:
-    """Unpack and build it; in a clone without its history this checkout stands in for it."""
+    """Unpack the earlier commit and build its images; in a clone without the commit, use this checkout."""
     source = _unpacked() or PROJECT
     listed = {line.split()[0] for line in _image(source, "list").splitlines()}
     built = _image(source, "build", *sorted(OURS & listed), f"--tag={TAG}")
@@ -33,13 +33,13 @@ def prepare() -> Previous:
 
 
 def _image(source: Path, *words: str) -> str:
-    """The output of `hack/image` in that checkout, whose own recipe builds the images that its manifests expect."""
+    """Run the checkout's own `hack/image`, which builds the images of its manifests; returns the output."""
     command = [sys.executable, "-m", "hack.testbed.images.command", *words]
     return subprocess.run(command, cwd=source, stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
 def commit() -> str:
-    """The commit that the file names."""
+    """The commit that FILE names."""
     (named,) = (line for line in FILE.read_text().splitlines() if not line.startswith("#"))
     return named
 

@@ -1,9 +1,9 @@
-"""The programs of the cluster: Kubernetes, containerd and helm, built once into the cache; the others are Debian's.
+"""Builds Kubernetes, containerd and helm into the cache, once; the cluster's other programs are Debian's.
 
-For hack/nightly also Kueue, which a cluster runs as an image, and prometheus-adapter.
+For hack/nightly it also builds Kueue, which a cluster runs as an image, and prometheus-adapter.
 
-Versions are those of the go.mod files next to this one, but with $VGPU_KUBERNETES=1.34 Kubernetes is that of
-kubernetes/v1.34.mod. A build is kept under its version until that changes.
+The versions are in the go.mod files in this folder. With $VGPU_KUBERNETES=1.34, Kubernetes has the version in
+kubernetes/v1.34.mod. Builds are kept by version.
 """
 
 import os
@@ -30,7 +30,7 @@ KUBERNETES = (
     "kubelet",
 )
 _OPERATOR = "github.com/prometheus-operator/prometheus-operator"
-# The purpose of each tool, and its Debian package.
+# By tool, its Debian package.
 TOOLS = {
     "ip": "iproute2",
     "nft": "nftables",
@@ -42,12 +42,12 @@ TOOLS = {
 
 
 class MissingError(Exception):
-    """The machine lacks something that the cluster needs; the text has a line for each, with the command that helps."""
+    """The machine does not have all requirements; the text has a line for each missing one, with a command."""
 
 
 @dataclass(frozen=True)
 class Programs:
-    """Folders to look for programs in, in order: `kubernetes` has one link for each of its programs."""
+    """The folders of the programs; `kubernetes` has a link for each of its programs."""
 
     kubernetes: Path
     containerd: Path
@@ -56,16 +56,16 @@ class Programs:
 
     @property
     def kube(self) -> Path:
-        """The binary that all of Kubernetes' programs are."""
+        """The binary that has all programs of Kubernetes."""
         return self.kubernetes / "kube"
 
     def path(self) -> str:
-        """A value for $PATH."""
+        """A value for $PATH with all folders."""
         return f"{self.kubernetes}:{self.containerd}:{self.helm}:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def version(module: str) -> str:
-    """The version of the Go module `module` that is required here, such as v1.36.3."""
+    """The version of a Go module in our go.mod files, such as v1.36.3."""
     others = (HERE / name / "go.mod" for name in ("containerd", "helm", "kueue", "prometheus-adapter"))
     for file in (_requirements(), *others):
         if found := _required(module, file):
@@ -79,7 +79,7 @@ def _required(module: str, file: Path) -> str | None:
 
 
 def _requirements() -> Path:
-    """The go.mod of Kubernetes' programs. Raises MissingError where $VGPU_KUBERNETES names none."""
+    """The go.mod file for Kubernetes' programs. Raises MissingError if $VGPU_KUBERNETES names an unknown release."""
     release = os.environ.get(RELEASE)
     file = HERE / "kubernetes" / (f"v{release}.mod" if release else "go.mod")
     if not file.exists():
@@ -103,7 +103,7 @@ def check() -> None:
 
 
 def _lacking(tools: Iterable[str], *more: str) -> Iterator[str]:
-    """The command that installs the packages of those `tools` that are missing, and of `more`; nothing if none is."""
+    """Yield a line with the command that installs `more` and the missing `tools`; no line if none is missing."""
     packages = sorted({TOOLS[tool] for tool in tools if shutil.which(tool) is None})
     if packages or more:
         names = " ".join([*packages, *more])
@@ -121,7 +121,7 @@ def _refuse(missing: Sequence[str]) -> None:
 
 
 def installed() -> Programs:
-    """The folders of the programs; they exist once `ensure` has returned."""
+    """The folders of the programs; they exist after `ensure`."""
     cache = default_cache() / "programs"
     return Programs(
         cache / f"kubernetes-{version('k8s.io/kubernetes')}",
@@ -132,7 +132,10 @@ def installed() -> Programs:
 
 
 def ensure() -> Programs:
-    """Build the missing programs: 8 minutes on two cores, then nothing. Raises MissingError, CalledProcessError."""
+    """Build the missing programs, and return the folders; building all takes 8 minutes on two cores.
+
+    Raises MissingError, CalledProcessError.
+    """
     check()
     programs = installed()
     kubernetes()
@@ -143,7 +146,10 @@ def ensure() -> Programs:
 
 
 def helm() -> Path:
-    """The program helm, built if it is missing: 2 minutes of one CPU. Raises MissingError, CalledProcessError."""
+    """The program helm; if it is missing it is built, which takes 2 minutes of one CPU.
+
+    Raises MissingError, CalledProcessError.
+    """
     folder = installed().helm
     built = (folder / "helm").exists()
     _refuse([*_go_lacking("helm", built=built)])
@@ -153,9 +159,9 @@ def helm() -> Path:
 
 
 def prometheus_operator() -> Path:
-    """The folder of Prometheus' operator, with its resource definitions in `crds`: 4 minutes of one CPU, then nothing.
+    """The folder of Prometheus' operator, with its resource definitions in the subfolder `crds`.
 
-    Raises MissingError, CalledProcessError.
+    If it is missing it is built, which takes 4 minutes of one CPU. Raises MissingError, CalledProcessError.
     """
     version = _required(_OPERATOR, HERE / "prometheus-operator/go.mod")
     folder = default_cache() / "programs" / f"prometheus-operator-{version}"
@@ -167,9 +173,9 @@ def prometheus_operator() -> Path:
 
 
 def kueue() -> Path:
-    """A folder with Kueue's controller, `kueue`, and the manifests that install it, `config`; built if it is missing.
+    """The folder of Kueue's controller, the program `kueue`, and of its manifests in the subfolder `config`.
 
-    Takes 4 minutes of one CPU. Raises MissingError, CalledProcessError.
+    If it is missing it is built, which takes 4 minutes of one CPU. Raises MissingError, CalledProcessError.
     """
     folder = installed().kueue
     built = folder.exists()
@@ -180,7 +186,10 @@ def kueue() -> Path:
 
 
 def prometheus_adapter() -> Path:
-    """The program of prometheus-adapter, built if it is missing: 2 minutes. Raises MissingError, CalledProcessError."""
+    """The program of prometheus-adapter; if it is missing it is built, which takes 2 minutes.
+
+    Raises MissingError, CalledProcessError.
+    """
     module = "prometheus-adapter"
     folder = default_cache() / "programs" / f"{module}-{version(f'sigs.k8s.io/{module}')}"
     built = (folder / "adapter").exists()
@@ -191,7 +200,7 @@ def prometheus_adapter() -> Path:
 
 
 def kubernetes() -> Path:
-    """The folder of Kubernetes' programs, built if they are missing. A control plane of them needs no root.
+    """The folder of Kubernetes' programs, which are built if they are missing; a control plane needs no root.
 
     Raises MissingError, CalledProcessError.
     """
@@ -276,7 +285,7 @@ def _go(module: Path, folder: Path, verb: str, *arguments: str) -> None:
 
 
 def _appear(final: Path, build: Callable[[Path], None]) -> None:
-    """Fill `final` by `build`, so that it is either whole or not there."""
+    """Make the folder `final`, filled by `build`; it appears atomically."""
     final.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".building-", dir=final.parent) as scratch:
         whole = Path(scratch) / "whole"

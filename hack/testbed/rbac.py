@@ -21,7 +21,7 @@ from hack.testbed.programs import installed
 
 @dataclass(frozen=True, order=True)
 class Permission:
-    """One verb on one resource (with its subresource) for one service; `names` narrow it to these objects."""
+    """One verb on one resource (or subresource) for one service; `names` limit it to objects with these names."""
 
     service: str
     verb: str
@@ -40,7 +40,7 @@ class Permission:
 
 
 def granted(objects: list[dict[str, Any]]) -> set[Permission]:
-    """The permissions that the roles among these objects give to service accounts."""
+    """The permissions that roles and bindings in `objects` give to service accounts."""
     roles = {
         (role["kind"], role["metadata"]["name"]): role["rules"]
         for role in objects
@@ -63,7 +63,7 @@ def _permissions(service: str, rule: dict[str, Any]) -> Iterator[Permission]:
 
 
 def differences(permissions: set[Permission], calls: list[Call]) -> list[str]:
-    """A line for each permission that no call used, and for each call of ours that none of them covers."""
+    """A line for each unused permission, for each call of ours without a permission, and for each refused call."""
     ours = [call for call in calls if call.ours]
     unused = [p for p in sorted(permissions) if not any(p.covers(call) for call in calls)]
     uncovered = {
@@ -71,8 +71,8 @@ def differences(permissions: set[Permission], calls: list[Call]) -> list[str]:
         for call in ours
         if not any(p.covers(call) for p in permissions)
     }
-    # A call that was refused only sometimes: the product was being removed, or an API server had just started, which
-    # refuses everything until it has read the roles.
+    # Calls that also succeeded are left out: a call is refused for a moment while the product is removed, or after the
+    # start of an API server, which refuses all calls until it has read the roles.
     done = {_attempted(call) for call in calls if call.code < 400}
     refused = {
         f"{call.service}: {call.verb} {call.resource} ({call.client})"
@@ -91,9 +91,9 @@ def _asked(call: Call) -> tuple[str, str, str, str]:
 
 
 def _attempted(call: Call) -> tuple[str, str, str, str]:
-    """The request of the call, with a list by kube-scheduler as a watch.
+    """The verb and resource of a call; a list by kube-scheduler counts as a watch.
 
-    client-go reads objects by a watch alone (KEP-3157), and lists them only where that is refused.
+    client-go reads objects with a watch (KEP-3157), and lists them only if the watch is refused.
     """
     service, verb, group, resource = _asked(call)
     return service, "watch" if verb == "list" and not call.ours else verb, group, resource
@@ -113,7 +113,7 @@ def check(logs: Sequence[Path]) -> list[str]:
 
 
 def main() -> int:
-    """Print the differences between RBAC and the audit logs; the exit status is 1 if there is any."""
+    """Print the differences between RBAC and the audit logs; returns 1 if there are any."""
     argparse.ArgumentParser(prog="hack/rbac", description=__doc__).parse_args()
     root = layout.here().root
     found = check([Layout(folder).audit for folder in (root, *root.glob("*"))])

@@ -1,7 +1,7 @@
-"""The supervisor of one machine: its programs run below it, and a socket takes orders about each of them.
+"""The supervisor of one machine: it runs the machine's programs, and takes orders about them at a socket.
 
-An order is one line of JSON, {"do": "stop", "program": "kubelet"}; the answer is one line, {"error": "..."} if it
-could not be carried out. Started in the machine's namespaces by `machine.py`, it ends when the cluster does.
+An order is one line of JSON, {"do": "stop", "program": "kubelet"}; the answer is one line, {"error": "..."} if the
+order could not be carried out. `machine.py` starts the supervisor in the machine's namespaces.
 """
 
 import json
@@ -33,7 +33,7 @@ class Program:
 
 
 class Supervisor:
-    """The programs of the machine whose folder is `folder`."""
+    """Runs the programs of the machine with this folder."""
 
     def __init__(self, folder: Path, programs: Sequence[Program]) -> None:
         self._folder = folder
@@ -48,12 +48,12 @@ class Supervisor:
             self.start(name)
 
     def crash(self) -> None:
-        """End all programs at once."""
+        """End all programs with SIGKILL."""
         for name in self._programs:
             self.stop(name, signal.SIGKILL)
 
     def run(self, command: Sequence[str]) -> dict[str, object]:
-        """Run `command` on this machine; its exit status and what it printed."""
+        """Run `command` on this machine; returns its exit status and its output."""
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
             cwd=self._folder,
@@ -61,7 +61,7 @@ class Supervisor:
         return {"status": done.returncode, "output": done.stdout.decode(errors="replace")}
 
     def start(self, name: str) -> None:
-        """Start the program, and again whenever it ends by itself; nothing happens if it runs."""
+        """Start the program, if it does not run; `keep` starts it again if it ends by itself."""
         self._program(name)
         with self._lock:
             self._wanted.add(name)
@@ -70,7 +70,7 @@ class Supervisor:
     def keep(self) -> None:
         """Restart programs that end by themselves, as an init system does; never returns.
 
-        A program may need another that is not up yet.
+        A program may end because it needs another program that does not run yet.
         """
         while True:
             time.sleep(KEEP_SECONDS)
@@ -79,7 +79,7 @@ class Supervisor:
                     self._ensure(name)
 
     def send(self, name: str, number: int) -> None:
-        """Send the program a signal; OrderError if it does not run."""
+        """Send the program a signal. Raises OrderError if it does not run."""
         self._program(name)
         with self._lock:
             process = self._process(name)
@@ -88,7 +88,7 @@ class Supervisor:
         process.send_signal(number)
 
     def stop(self, name: str, number: int = signal.SIGTERM) -> None:
-        """Send the program a signal that ends it, and return when it is gone (SIGKILL after 30 s)."""
+        """Send the program a signal that ends it, and wait until it has ended; SIGKILL follows after 30 s."""
         self._program(name)
         with self._lock:
             self._wanted.discard(name)
@@ -102,7 +102,7 @@ class Supervisor:
                 process.wait()
 
     def status(self) -> dict[str, bool]:
-        """The names of the running programs."""
+        """For each program, by its name, true if it runs."""
         with self._lock:
             return {name: self._process(name) is not None for name in self._programs}
 
@@ -124,7 +124,7 @@ class Supervisor:
         return self._programs[name]
 
     def obey(self, order: Mapping[str, Any]) -> dict[str, object]:
-        """Carry out one order; OrderError if it cannot be."""
+        """Carry out one order, and return the answer. Raises OrderError if it cannot be carried out."""
         name = order.get("program", "")
         match order.get("do"):
             case "boot":
@@ -167,7 +167,7 @@ class Supervisor:
 
 
 def order(control: Path, do: str, **details: object) -> dict[str, Any]:
-    """Give one order, and return its answer. Raises OrderError, and OSError where no supervisor listens."""
+    """Give one order, and return its answer. Raises OrderError, and OSError if no supervisor listens."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(str(control))
         connection.sendall(json.dumps({"do": do, **details}).encode() + b"\n")

@@ -27,8 +27,10 @@ def test_a_filter_call_gives_the_pod_and_the_offered_nodes() -> None:
 
 
 def test_of_a_pods_limits_those_of_our_resources_are_kept() -> None:
-    filtered, _ = FilterCalls(["a.b/c"])(json.dumps({"Pod": _POD, "NodeNames": ["n1"]}).encode())
-    preempting, _ = read_preempt(json.dumps({"Pod": _POD, "NodeNameToMetaVictims": {}}).encode(), ["a.b/c"])
+    filtered, _ = FilterCalls(frozenset({"a.b/c"}))(json.dumps({"Pod": _POD, "NodeNames": ["n1"]}).encode())
+    preempting, _ = read_preempt(
+        json.dumps({"Pod": _POD, "NodeNameToMetaVictims": {}}).encode(), frozenset({"a.b/c"})
+    )
     assert filtered.containers == preempting.containers == ()
 
 
@@ -41,7 +43,7 @@ def _call(pod: object, names: str) -> bytes:
 
 
 def test_a_pod_that_is_asked_for_again_is_read_once_and_its_nodes_each_time(mocker: MockerFixture) -> None:
-    reading, read = mocker.spy(extender, "read_pod"), FilterCalls()
+    reading, read = mocker.spy(extender, "as_pod"), FilterCalls()
     first, _ = read(_call(_POD, '["n1","n2"]'))
     again, nodes = read(_call(_POD, '["n3","n1"]'))
     assert (again, list(nodes)) == (first, ["n3", "n1"])
@@ -72,7 +74,7 @@ def test_calls_that_are_long_or_many_are_forgotten(
     """A tenant can make as many pods as it likes, and long ones."""
     monkeypatch.setattr(extender, "LONGEST", 1000)
     monkeypatch.setattr(extender, "MOST_READ", 2000)
-    reading, read = mocker.spy(extender, "read_pod"), FilterCalls()
+    reading, read = mocker.spy(extender, "as_pod"), FilterCalls()
     long = {**_POD, "status": {"message": "x" * 1000}}
     for pod in (_POD, long, long, _POD):
         read(_call(pod, '["n1"]'))

@@ -2,9 +2,9 @@
 
 import random
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from device_plugin.core.pods import Pod
 from device_plugin.kube.errors import UnknownError

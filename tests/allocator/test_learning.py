@@ -1,9 +1,9 @@
 """What pods ask for is learnt from those that stay: not from what one tenant creates and deletes in a loop."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from device_plugin.allocator.learning import STAY_SECONDS
 from device_plugin.core.pods import Pod

@@ -1,9 +1,9 @@
 """/explain of one pod says whose moves would make room for it."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from device_plugin.allocator.explain import as_text
 from device_plugin.core.rearrange import Planner

@@ -1,9 +1,7 @@
 """Why a pod has no card, in one paragraph: the groups of nodes, and what would make room."""
 
-from dataclasses import replace
-
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from device_plugin.allocator.search import SearchCopy
 from device_plugin.allocator.why_pod import PodAnswer, PodAnswers
@@ -33,7 +31,7 @@ def test_it_says_what_each_group_of_nodes_lacks_and_what_would_help(
 ) -> None:
     world.node("n1", inventory("n1", 1))
     world.node("n2", inventory("n2", 1))
-    world.node("n3", Inventory((msgspec.structs.replace(card("n3-0", mem_mib=8176), model="K100"),)))
+    world.node("n3", Inventory((replace(card("n3-0", mem_mib=8176), model="K100"),)))
     world.node("n4", inventory("n4", 1, healthy=False))
     one.view.node_news.sync(world.api.nodes())
     bound(world, "a", 8)

@@ -7,6 +7,7 @@ from device_plugin.core.batch import Job, JobCondition
 from device_plugin.core.contract.resize import Resize
 from device_plugin.core.jobs.job import JobSpec
 from device_plugin.core.pods import Pod
+from device_plugin.kube.api import Metadata
 from device_plugin.state.managed import Managed
 from tests.builders.jobs import job_spec
 
@@ -21,6 +22,13 @@ def job(name: str, width: int = 1, **more: object) -> Job:
         "replacement": "Failed", "grace_seconds": GRACE, "active": width, "ready": width, **more,
     }  # fmt: skip
     return Job(**fields)  # type: ignore[arg-type]
+
+
+def queued_job(name: str, group: str = "", record: str = "", namespace: str = "default") -> Metadata:
+    """The metadata of a Job with the queue label, its uid `job-NAME`."""
+    labels = {"vgpu.io/queue": "default"} | ({"vgpu.io/group": group} if group else {})
+    annotations = {"vgpu.io/resize": record} if record else {}
+    return Metadata(name, namespace, f"job-{name}", labels=labels, annotations=annotations)
 
 
 def waiting(name: str, width: int = 1, **more: object) -> Job:

@@ -1,7 +1,8 @@
 """Pods as the cluster service sees them, and their grants."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from device_plugin.core.contract import annotations
 from device_plugin.core.contract.grants import Grant, Slice

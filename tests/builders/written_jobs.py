@@ -49,9 +49,7 @@ def spec(*args: Any, **fields: Any) -> JobSpec:
 
 def read(written: Job) -> JobSpec:
     """What is read of a Job with the queue label; a slice counts a quarter of a card."""
-    found = job_spec(written, DEFAULT_PREFIXES, CLASSES, lambda _: 0.25)
-    assert found is not None
-    return found
+    return job_spec(written, DEFAULT_PREFIXES, CLASSES, lambda _: 0.25)
 
 
 def as_object(written: Job) -> dict[str, Any]:

@@ -250,6 +250,8 @@ def impatient() -> Iterator[None]:
                     signal.pthread_kill(me, signal.SIGINT)
 
     thread = threading.Thread(target=press)
+    # A shell starts what runs in the background with Ctrl-C ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     thread.start()
     try:
         yield

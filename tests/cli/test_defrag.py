@@ -8,7 +8,7 @@ from pytest_mock import MockerFixture
 
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli.defrag import planned
-from device_plugin.kube.api import QUEUED_JOBS, Kind, Named
+from device_plugin.kube.api import JOBS, Kind, Named
 from device_plugin.kube.errors import from_status
 from device_plugin.wiring.commands import main
 from tests.cli.fleet import Fleet
@@ -135,7 +135,7 @@ def test_without_the_right_to_list_jobs_it_plans_and_says_so(
     listed = KubeClient.list
 
     def refused(client: KubeClient, kind: Kind[Any], *more: Any) -> Any:
-        if kind is QUEUED_JOBS:
+        if kind == JOBS.metadata:
             raise from_status(403, "Forbidden", "you may not list jobs")
         return listed(client, kind, *more)
 

@@ -155,6 +155,10 @@ def test_a_malformed_request_is_told(half_full: Fleet, capsys: pytest.CaptureFix
     [
         ({"hygon.com/dcumem": "4"}, "hygon.com/dcumem is no resource of a card: write hygon.com/dcu-mem"),
         (
+            {"hygon.com/hcu-share-4c-16g": "1"},
+            "hygon.com/hcu-share-4c-16g is no resource of a card: write hygon.com/hcu-mem and hygon.com/hcu-cores",
+        ),
+        (
             {"hygon.com/DCU_cores": "4"},
             "hygon.com/DCU_cores is no resource of a card: write hygon.com/dcu-cores",
         ),

@@ -14,7 +14,7 @@ from device_plugin.wiring.commands import main
 from hack.embedded.apiserver import EmbeddedApiServer
 from tests.cli.fleet import USERS, Fleet
 from tests.cli.test_queue import LEASES, kubectl
-from tests.jobs.pools_world import PoolsWorld
+from tests.jobs.pools.world import PoolsWorld
 
 FORWARDS = """#!/bin/sh
 case "$*" in {}esac

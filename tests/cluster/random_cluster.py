@@ -6,13 +6,14 @@ from msgspec.structs import replace
 
 from device_plugin.core.contract.cards import Inventory
 from device_plugin.core.hosts import HostAmounts
+from device_plugin.core.placement.policies import OFFERED
 from device_plugin.core.pods import Node, Pod
 from tests.builders.cards import CORES, FAMILY, MEM, card
 from tests.builders.pods import main, pod
 from tests.cluster.world import Clock, FakeApi, Replica
 
 MODELS = ("Z100", "K100")
-POLICIES = ("", "", "", "pack", "spread", "best-fit", "node-score")
+POLICIES = ("", "", "", *OFFERED)
 
 
 def random_cluster(rng: random.Random, clock: Clock, pods: int) -> FakeApi:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from device_plugin.core.contract import annotations
 from device_plugin.core.contract.grants import CardSize, Grant
@@ -107,7 +108,7 @@ def test_a_pod_that_is_bound_there_already_is_fine(world: World, one: Replica) -
 
 def test_a_pod_that_is_bound_elsewhere_is_not(world: World, one: Replica) -> None:
     made = world.pod("p")
-    world.api.put(replace(made, node="n2"))
+    world.api.put(structs.replace(made, node="n2"))
     assert one.bind(made) == "pod default/p is bound to n2 already"
 
 

@@ -2,9 +2,9 @@
 
 import tracemalloc
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from device_plugin.allocator import learning
 from device_plugin.allocator.gangs import offered
@@ -13,7 +13,7 @@ from device_plugin.cluster.cluster_gauges import KEPT, KEPT_LEFT_OUT, KEPT_MOST
 from device_plugin.core.errors import RequestError
 from device_plugin.core.placement.workload import MOST_SIZES
 from device_plugin.core.pods import Pod
-from device_plugin.core.requests import DEFAULT_PREFIXES, MAX_WORDS, parse_quantity, pod_request
+from device_plugin.core.requests import DEFAULT_PREFIXES, MAX_WORDS, pod_request
 from device_plugin.state.pods import KnownPods
 from tests.builders.pods import pod
 from tests.cluster.gang_pods import member, more_nodes
@@ -67,7 +67,7 @@ def test_pods_with_long_lists_cost_little_more_than_their_text_and_nothing_once_
 def test_a_tenant_teaches_a_bounded_number_of_asks(one: Replica) -> None:
     for number in range(500):
         one.hear(pod(f"p{number}", 1 + number % 16, 1 + number % 60))
-    one.hear(replace(pod("other", 5, 59), namespace="other"))
+    one.hear(structs.replace(pod("other", 5, 59), namespace="other"))
     one.wait(learning.STAY_SECONDS + 10)
     one.turn()
     assert len(one.allocator.learning.target) == learning.MOST_OF_NAMESPACE + 1
@@ -76,7 +76,9 @@ def test_a_tenant_teaches_a_bounded_number_of_asks(one: Replica) -> None:
 
 def test_tables_are_made_for_a_bounded_number_of_amounts(one: Replica) -> None:
     for number in range(500):
-        made = replace(pod(f"p{number}", 1 + number % 16, 1 + number % 60), namespace=f"ns-{number % 20}")
+        made = structs.replace(
+            pod(f"p{number}", 1 + number % 16, 1 + number % 60), namespace=f"ns-{number % 20}"
+        )
         one.hear(made)
     one.wait(learning.STAY_SECONDS + 10)
     one.turn()
@@ -92,7 +94,7 @@ def test_preempting_and_refused_pods_are_bounded_for_each_namespace(
     monkeypatch.setattr(one.allocator.waiting.pods, "most_of_namespace", 4)
     for number in range(6):
         one.ask(world.pod(f"p{number}", 17, priority=5))
-    one.ask(world.api.put(replace(pod("theirs", 17, priority=5), namespace="other")))
+    one.ask(world.api.put(structs.replace(pod("theirs", 17, priority=5), namespace="other")))
     assert (len(one.allocator.waiting.preemption), one.allocator.waiting.preemption.left_out) == (4, 3)
     assert (len(one.allocator.waiting.pods), one.allocator.waiting.pods.left_out) == (5, 2)
     for number in range(6):
@@ -109,7 +111,7 @@ def test_postponed_pods_are_bounded_for_each_namespace_and_let_go_once_another_r
     monkeypatch.setattr(postponed, "most_of_namespace", 4)
     for number in range(6):
         two.ask(world.pod(f"p{number}", 1, 1))
-    two.ask(world.api.put(replace(pod("theirs", 1, 1), namespace="other")))
+    two.ask(world.api.put(structs.replace(pod("theirs", 1, 1), namespace="other")))
     assert (len(postponed), postponed.left_out) == (5, 2)
     first = world.api.by_name["default", "p0"]
     assert world.one.bind(first, world.one.ask(first)) == ""
@@ -129,7 +131,7 @@ def test_lists_of_nodes_for_gangs_are_bounded_for_each_namespace(
         one.ask(world.api.put(member(f"p{number}", 1, f"g{number}", mem=17)))
     assert (len(lists), lists.left_out) == (3, 3)
     for namespace in ("other", "third"):
-        one.ask(world.api.put(replace(member("p", 1, mem=17), namespace=namespace, uid=namespace)))
+        one.ask(world.api.put(structs.replace(member("p", 1, mem=17), namespace=namespace, uid=namespace)))
     assert (len(lists), lists.left_out) == (4, 4)
     for number in range(6):
         one.view.pod_news.gone(f"uid-p{number}")
@@ -165,10 +167,6 @@ def test_pods_that_may_go_to_different_nodes_each_cost_a_bit_for_each_node(
     assert after - before < MIB
 
 
-def test_a_long_text_is_no_quantity() -> None:
-    assert parse_quantity("1" * 64) is None
-
-
 def memory(prefixes: Sequence[str], pods: Sequence[Pod], node: str) -> int:
     """Bytes that are kept of these pods, bound to `node` after they were seen if it is given."""
     known = KnownPods(prefixes)
@@ -177,7 +175,7 @@ def memory(prefixes: Sequence[str], pods: Sequence[Pod], node: str) -> int:
         for made in pods:
             known.see(made, 0.0, watched=True)
         for made in pods if node else ():
-            known.see(replace(made, node=node), 1.0, watched=True)
+            known.see(structs.replace(made, node=node), 1.0, watched=True)
         return tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()

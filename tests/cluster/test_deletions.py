@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-import msgspec
 import pytest
+from msgspec import structs
 
 from device_plugin.allocator.explain import as_text
 from device_plugin.core.contract.cards import ReportedSlice, SliceState
@@ -78,7 +78,9 @@ def test_only_the_pod_of_that_uid_is_deleted(
     delete = world.api.delete
 
     def raced(kind: Kind[Any], pod: Pod) -> None:
-        world.api.by_name["default", "late"] = replace(late, uid="uid-namesake", node="", annotations=None)
+        world.api.by_name["default", "late"] = structs.replace(
+            late, uid="uid-namesake", node="", annotations=None
+        )
         delete(kind, pod)
 
     monkeypatch.setattr(world.api, "delete", raced)
@@ -91,14 +93,14 @@ def test_only_the_pod_of_that_uid_is_deleted(
 
 def test_an_overlap_that_ended_meanwhile_harms_nobody(world: World, one: Replica) -> None:
     early, _ = _overlap(world)
-    world.api.by_name["default", "early"] = replace(early, phase="Succeeded")
+    world.api.by_name["default", "early"] = structs.replace(early, phase="Succeeded")
     one.housekeeping.step()
     assert world.api.written == []
 
 
 def test_a_pod_that_goes_already_is_not_deleted_again(world: World, one: Replica) -> None:
     _, late = _overlap(world)
-    world.api.put(replace(late, deleting=True))
+    world.api.put(structs.replace(late, deleting=True))
     one.housekeeping.step()
     assert (world.api.written, world.api.warnings) == ([], [])
 
@@ -196,9 +198,7 @@ def test_two_grants_that_no_size_of_their_card_explains_are_a_conflict(world: Wo
     made = []
     for name, when, cores in (("late", LATE, range(30)), ("early", EARLY, range(30, 60))):
         pod = world.pod(name, 12, 30)
-        given = msgspec.structs.replace(
-            grant(pod, cores=cores, mem=12276), cards={"n1-0": CardSize(16368, 4)}
-        )
+        given = structs.replace(grant(pod, cores=cores, mem=12276), cards={"n1-0": CardSize(16368, 4)})
         made.append(world.api.put(with_grant(pod, given.encode(), bound=when)))
     one.housekeeping.step()
     assert world.api.written == [("delete", "late")]
@@ -236,7 +236,7 @@ def forged(world: World) -> World:
 
 def now(world: World, name: str, **changed: Any) -> Pod:
     """The pod is so from now on, and each replica hears of it."""
-    return world.api.put(replace(world.api.by_name["default", name], **changed))
+    return world.api.put(structs.replace(world.api.by_name["default", name], **changed))
 
 
 def run(world: World, name: str) -> None:

@@ -2,10 +2,10 @@
 
 import random
 import threading
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from device_plugin.allocator.waiting.refusal_budget import BURST, SHARE
 from device_plugin.allocator.waiting.refusals import Refusals

@@ -67,6 +67,16 @@ def test_a_new_leader_lists_before_its_first_place(world: World) -> None:
     assert two.view.ledger.grant(last.uid) is not None
 
 
+def test_the_nodes_are_in_the_table_before_a_pod_is_placed(world: World) -> None:
+    """Thousands of nodes take most of a second, for which the first pods would wait."""
+    two = Replica(world.api, world.clock, "vgpu-1")
+    two.follow()
+    table = two.allocator.placer.table
+    assert not table.nodes
+    two.lead()
+    assert table.nodes == tuple(world.api.by_node)
+
+
 def test_a_leader_that_cannot_list_places_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     two = Replica(world.api, world.clock, "vgpu-1")
     two.follow()

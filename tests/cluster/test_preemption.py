@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from device_plugin.allocator import search
 from device_plugin.cluster.preemption import SEARCHES, Preemption
@@ -176,7 +177,7 @@ def test_beside_one_that_was_protected_before_nobody_goes_in_vain_again(world: W
 
 def test_one_that_is_leaving_anyway_is_waited_for_and_nobody_is_evicted(world: World) -> None:
     full(world)
-    world.api.put(replace(world.api.by_name["default", "low"], deleting=True))
+    world.api.put(structs.replace(world.api.by_name["default", "low"], deleting=True))
     vip = refused(world, "vip")
     world.one.turn()
     assert evicted(world) == []
@@ -215,7 +216,7 @@ def test_what_is_held_for_a_pod_ends_when_it_asks_for_something_else(world: Worl
     full(world)
     vip = refused(world, "vip")
     world.one.turn()
-    world.api.put(replace(vip, containers=world.pod("other", 3, None).containers))
+    world.api.put(structs.replace(vip, containers=world.pod("other", 3, None).containers))
     gone(world, "lower")
     assert sorted(world.one.free()) == [4092, 16368]
 
@@ -265,7 +266,7 @@ def test_victims_are_no_conflict_of_grants(world: World) -> None:
     grant = world.one.view.ledger.grant(victim.uid)
     assert isinstance(grant, Grant)
     world.one.allocator.release(victim.uid)
-    world.api.put(replace(victim, created="2026-11-21T07:00:01Z"))
+    world.api.put(structs.replace(victim, created="2026-11-21T07:00:01Z"))
     world.one.turn()
     assert [verb for verb, _ in world.api.written if verb == "delete"] == []
     assert world.one.view.ledger.grant("uid-vip") is not None
@@ -348,7 +349,7 @@ def test_while_victims_are_leaving_kube_scheduler_gets_no_more(world: World) -> 
     full(world)
     vip = world.pod("vip", 16, None, priority=10)
     assert advised(world, vip, n1=["uid-low"]) == {"n1": ["uid-lower"]}
-    world.api.put(replace(world.api.by_name["default", "lower"], deleting=True))
+    world.api.put(structs.replace(world.api.by_name["default", "lower"], deleting=True))
     assert advised(world, vip, n1=["uid-low"]) == {}
 
 

@@ -3,11 +3,11 @@
 import random
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from device_plugin.allocator.gangs import groups
 from device_plugin.allocator.waiting.refusal_budget import BURST, SHARE
@@ -71,7 +71,7 @@ def test_a_slice_that_the_watch_shows_after_the_refusal_is_no_pods_loss(world: W
 
 def test_in_whatever_order_they_are_asked_for_no_more_are_touched_than_there_is_room_for() -> None:
     """The first that is asked for gets the place that was found for another one, and each that is bound wakes all."""
-    seed = random.SystemRandom().randrange(2**32)
+    seed = random.randrange(2**32)
     print(f"seed {seed}")
     for number in range(30):
         rng, world = random.Random(seed + number), World()
@@ -79,7 +79,7 @@ def test_in_whatever_order_they_are_asked_for_no_more_are_touched_than_there_is_
         assert all(map(world.one.ask, holders))
         names = [made.name for made in refused(world, world.one, *(f"half-{each}" for each in range(5)))]
         for holder in holders:
-            world.api.put(replace(holder, annotations={annotations.CARD_UUID: "none"}))
+            world.api.put(structs.replace(holder, annotations={annotations.CARD_UUID: "none"}))
         world.api.written.clear()
         scheduled(world, names, rng)
         assert sum(verb == "touch" for verb, _ in world.api.written) <= 4, number
@@ -283,7 +283,7 @@ def test_a_new_leader_touches_the_pods_of_a_gang_that_the_old_one_refused(world:
     held = full(world)
     for made in gang(world, 2):
         assert one.ask(made) == ""
-        world.api.put(replace(made, refused=1))
+        world.api.put(structs.replace(made, refused=1))
     two = Replica(world.api, world.clock, "vgpu-1")
     two.follow()
     two.lead()
@@ -326,7 +326,7 @@ def test_a_write_that_fails_is_not_fatal(world: World, one: Replica, monkeypatch
     with monkeypatch.context() as patched:
         patched.setattr(world.api, "patch", fails)
         assert touched(world, one) == []
-    assert one.ask(replace(world.api.by_name["default", "first"])) == "n1"
+    assert one.ask(structs.replace(world.api.by_name["default", "first"])) == "n1"
 
 
 def test_who_waits_for_a_pod_that_was_taken_back_unbound_is_touched(world: World, one: Replica) -> None:
@@ -334,10 +334,10 @@ def test_who_waits_for_a_pod_that_was_taken_back_unbound_is_touched(world: World
     world.placed("held-0"), world.placed("held-1")
     low = world.pod("low", 16, 60)
     assert one.ask(low) == "n1"
-    low = world.api.put(replace(low, nominated="n1"))
+    low = world.api.put(structs.replace(low, nominated="n1"))
     (waiting,) = refused(world, one, "waiting")
     assert touched(world, one) == []
-    world.api.put(replace(low, nominated="", refused=1))
+    world.api.put(structs.replace(low, nominated="", refused=1))
     assert touched(world, one) == ["waiting"]
     assert one.bind(waiting, one.ask(waiting)) == ""
 
@@ -390,7 +390,7 @@ def test_no_tenants_hopeless_pods_stand_before_a_pod_that_fits(
     hopeless = in_namespaces(namespaces, names)
     ask_for(
         world, one,
-        *(replace(each, annotations={annotations.CARD_UUID: f"none-{each.name}"}) for each in hopeless),
+        *(structs.replace(each, annotations={annotations.CARD_UUID: f"none-{each.name}"}) for each in hopeless),
     )  # fmt: skip
     refused(world, one, "fits", created="2026-11-21T07:00:09Z")
 
@@ -481,7 +481,11 @@ def test_the_memory_of_refused_pods_is_shared_between_namespaces(
     monkeypatch.setattr(one.allocator.waiting.pods, "most_of_namespace", 8)
     held = full(world)
     tenants = in_namespaces(2, (f"hopeless-{number:02}" for number in range(20)))
-    ask_for(world, one, *(replace(each, annotations={annotations.CARD_UUID: "none"}) for each in tenants))
+    ask_for(
+        world,
+        one,
+        *(structs.replace(each, annotations={annotations.CARD_UUID: "none"}) for each in tenants),
+    )
     assert len(one.allocator.waiting.pods) == 16
     refused(world, one, "fits")
     assert len(one.allocator.waiting.pods) == 16
@@ -494,7 +498,7 @@ def test_whoever_takes_over_touches_pods_of_all_namespaces(world: World) -> None
     two = Replica(world.api, world.clock, "vgpu-1")
     held = full(world)
     for each in in_namespaces(1, (f"absent-{number:03}" for number in range(200))):
-        world.api.put(replace(each, refused=1))
+        world.api.put(structs.replace(each, refused=1))
     world.pod("fits", refused=1, created="2026-11-21T07:00:09Z")
     two.follow()
     world.api.end(held[0])
@@ -528,7 +532,11 @@ def test_a_gang_is_not_kept_waiting_by_touched_pods_that_nobody_asks_for(world: 
 
 def test_a_touched_gang_that_nobody_asks_for_leaves_its_room_to_others(world: World, one: Replica) -> None:
     held = full(world)
-    ask_for(world, one, *(replace(each, namespace="tenant", priority=9) for each in gang_of("absent", 2)))
+    ask_for(
+        world,
+        one,
+        *(structs.replace(each, namespace="tenant", priority=9) for each in gang_of("absent", 2)),
+    )
     refused(world, one, "fits")
     for gone in held[:2]:
         world.api.end(gone)
@@ -556,7 +564,7 @@ def gang_of(group: str, count: int) -> list[Pod]:
 
 def relabelled(made: Pod, **labels: str) -> Pod:
     written = {f"vgpu.io/{key.replace('_', '-')}": text for key, text in labels.items()}
-    return replace(made, labels={**(made.labels or {}), **written})
+    return structs.replace(made, labels={**(made.labels or {}), **written})
 
 
 @pytest.mark.parametrize(
@@ -566,7 +574,7 @@ def relabelled(made: Pod, **labels: str) -> Pod:
         lambda made: relabelled(made, group_size="two"),
         lambda made: relabelled(made, group="trian"),
         lambda made: relabelled(made, group=""),
-        lambda made: replace(made, annotations={"vgpu.io/role-order": "ps,worker"}),
+        lambda made: structs.replace(made, annotations={"vgpu.io/role-order": "ps,worker"}),
         None,
     ],
     ids=["another size", "no size", "another name", "no name", "another role order", "no pod"],
@@ -600,7 +608,7 @@ def test_a_group_that_agrees_on_its_order_or_is_small_enough_is_asked_for_again(
     odd = world.pod("odd", labels=labels, annotations={**scored, "vgpu.io/role-order": "worker"})
     (first,) = refused(world, one, "first", labels=labels, annotations=scored)
     assert touched(world, one) == []
-    world.api.put(replace(odd, annotations=scored))
+    world.api.put(structs.replace(odd, annotations=scored))
     assert touched(world, one) == ["first"]
     monkeypatch.setattr(groups, "MOST", 1)
     assert one.ask(first) == ""

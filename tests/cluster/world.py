@@ -2,9 +2,10 @@
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Any, Protocol
+
+from msgspec import structs
 
 from device_plugin.allocator.allocator import Allocator
 from device_plugin.allocator.explain import Explainer
@@ -21,12 +22,11 @@ from device_plugin.cluster.leadership import Leadership
 from device_plugin.cluster.ports import BindCall
 from device_plugin.cluster.preemption import Preemption
 from device_plugin.cluster.touch import Touch
-from device_plugin.core.batch import QueuedJob
 from device_plugin.core.contract import annotations
 from device_plugin.core.contract.cards import Inventory
 from device_plugin.core.pods import Node, Pod
 from device_plugin.core.requests import DEFAULT_PREFIXES
-from device_plugin.kube.api import EVERYWHERE, NODES, PODS, Kind, Listed, Named, Object, Ref, Where
+from device_plugin.kube.api import EVERYWHERE, NODES, PODS, Kind, Listed, Metadata, Named, Object, Ref, Where
 from device_plugin.kube.errors import GoneError, RefusedError, UnknownError
 from device_plugin.kube.leases import LEASES, Lease
 from device_plugin.state.view import ClusterView
@@ -56,10 +56,10 @@ class Watcher(Protocol):
     def lose(self, pod: Pod) -> None:
         """It is gone."""
 
-    def hear_job(self, job: QueuedJob) -> None:
+    def hear_job(self, job: Metadata) -> None:
         """A Job of a queue is so now."""
 
-    def lose_job(self, job: QueuedJob) -> None:
+    def lose_job(self, job: Metadata) -> None:
         """The Job is gone."""
 
 
@@ -69,7 +69,7 @@ class FakeApi:
     def __init__(self) -> None:
         self.by_name: dict[tuple[str, str], Pod] = {}
         self.by_node: dict[str, Node] = {}
-        self.jobs: dict[str, QueuedJob] = {}
+        self.jobs: dict[str, Metadata] = {}
         self.held: Lease | None = None
         self.written: list[tuple[str, str]] = []
         self.warnings: list[tuple[str, str]] = []
@@ -128,7 +128,7 @@ class FakeApi:
             raise UnknownError("conflict")
         carried = {**(found.annotations or {}), **annotations}
         labelled = {**(found.labels or {}), **(labels or {})} or None
-        self.put(replace(found, node=node, annotations=carried, labels=labelled, bound=self.time()))
+        self.put(structs.replace(found, node=node, annotations=carried, labels=labelled, bound=self.time()))
 
     def delete(self, kind: Kind[Any], of: Named, *, grace_seconds: int | None = None) -> None:
         assert (kind, grace_seconds) == (PODS, None)
@@ -148,7 +148,7 @@ class FakeApi:
         found = self.by_name.get((pod.namespace, pod.name))
         if found is None or found.uid != pod.uid:
             raise GoneError("gone")
-        self.put(replace(found, deleting=True))
+        self.put(structs.replace(found, deleting=True))
 
     def patch(
         self, kind: Kind[Any], of: Named, change: Object, *, subresource: str = "", by_key: bool = False
@@ -185,10 +185,10 @@ class FakeApi:
     def end(self, pod: Pod) -> None:
         """The pod has ended, as its kubelet says, and then its object is gone."""
         if pod.node and not pod.ended:
-            self.put(replace(pod, phase="Succeeded"))
+            self.put(structs.replace(pod, phase="Succeeded"))
         self.remove(pod)
 
-    def put_job(self, job: QueuedJob) -> QueuedJob:
+    def put_job(self, job: Metadata) -> Metadata:
         """A Job with the queue label as it is from now on."""
         self.jobs[job.uid] = job
         for watcher in self.watchers:
@@ -290,11 +290,11 @@ class Replica(Memory):
         """The watch shows that a pod is gone."""
         self.view.pod_news.gone(pod.uid)
 
-    def hear_job(self, job: QueuedJob) -> None:
+    def hear_job(self, job: Metadata) -> None:
         """The watch shows a Job of a queue."""
         self.view.job_news.see(job)
 
-    def lose_job(self, job: QueuedJob) -> None:
+    def lose_job(self, job: Metadata) -> None:
         """The watch shows that a Job is gone."""
         self.view.job_news.forget(job)
 

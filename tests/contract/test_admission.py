@@ -66,19 +66,22 @@ def test_a_pod_that_does_not_ask_may_do_what_it_likes(
         ({MEM: "2Ti"}, ["hygon.com/dcu-mem: 2Ti is too many: no card has more than 1024 units of 1 GiB"]),
         ({CORES: "2000"}, ["hygon.com/dcu-cores: 2k is too many: no card has more than 1024 core groups"]),
         ({FAMILY: str(2**63 - 1)}, [f"{2**63 - 1} is too many: no node has more than 64 cards"]),
-        ({FAMILY: "1", MEM: "4"}, ["asks for whole cards and a slice: write either PREFIX: N"]),
-        ({FAMILY: "1", CORES: "4"}, ["asks for whole cards and a slice: write either PREFIX: N"]),
+        ({FAMILY: "1", MEM: "4"}, ["asks for whole cards and a slice: write either hygon.com/dcu: N"]),
+        ({FAMILY: "1", CORES: "4"}, ["asks for whole cards and a slice: write either hygon.com/dcu: N"]),
         ({MEM: "1", "hygon.com/hcu-mem": "1"}, ["hygon.com/dcu and hygon.com/hcu: ask for one kind of card"]),
         (
             {PERCENT: "25", "hygon.com/hcu": "1"},
             ["hygon.com/dcu and hygon.com/hcu: ask for one kind of card"],
         ),
-        ({FAMILY: "1", PERCENT: "25"}, ["asks for whole cards and a slice: write either PREFIX: N"]),
+        ({FAMILY: "1", PERCENT: "25"}, ["asks for whole cards and a slice: write either hygon.com/dcu: N"]),
         (
             {PERCENT: "25", CORES: "4"},
-            ["main asks for PREFIX-percent beside PREFIX-mem or PREFIX-cores: percent"],
+            ["main asks for hygon.com/dcu-percent beside hygon.com/dcu-mem or hygon.com/dcu-cores: percent"],
         ),
-        ({PERCENT: "25", MEM: "4"}, ["write either PREFIX-percent, or PREFIX-mem and PREFIX-cores"]),
+        (
+            {PERCENT: "25", MEM: "4"},
+            ["either hygon.com/dcu-percent, or hygon.com/dcu-mem and hygon.com/dcu-cores"],
+        ),
         (
             {PERCENT: "101"},
             ["-percent: 101: write 1 to 100, the percent of one card, or hygon.com/dcu for whole"],
@@ -86,9 +89,9 @@ def test_a_pod_that_does_not_ask_may_do_what_it_likes(
         ({PERCENT: "0"}, ["hygon.com/dcu-percent is 0: write a whole number of at least 1"]),
         (
             {SLICES: "1"},
-            ["main asks for PREFIX-slices alone, which only counts slices for a quota: write also"],
+            ["main asks for hygon.com/dcu-slices alone, which only counts slices for a quota: write also"],
         ),
-        ({"hygon.com/hcu-slices": "4"}, ["asks for PREFIX-slices alone"]),
+        ({"hygon.com/hcu-slices": "4"}, ["asks for hygon.com/hcu-slices alone"]),
         ({MEM: "4", SLICES: "2"}, ["hygon.com/dcu-slices is 2: write 1, as it asks for one slice"]),
         (
             {FAMILY: "2", SLICES: "5"},
@@ -132,7 +135,7 @@ def test_slices_of_several_cards(name: str, accepted: Any, slices: str, limits: 
         ),
         ("3", {MEM: "6", CORES: "10"}, "main: hygon.com/dcu-cores is 10 for 3 slices"),
         ("2", {PERCENT: "202"}, "hygon.com/dcu-percent: 202: write 1 to 100, the percent of one card"),
-        ("2", {FAMILY: "2"}, "main asks for whole cards: leave out the annotation vgpu.io/slices"),
+        ("2", {FAMILY: "2"}, "leave out the annotation vgpu.io/slices; their number is hygon.com/dcu: N"),
         ("2", {MEM: "4", SLICES: "1"}, "dcu-slices is 1: write 2, as it asks for so many slices"),
         ("17", {MEM: "17"}, "annotation vgpu.io/slices is 17: write a whole number from 1 to 16"),
         ("", {MEM: "0"}, "write a whole number of at least 1"),
@@ -245,6 +248,14 @@ def test_keys_of_a_pod_that_asks_for_nothing_are_its_own(name: str, accepted: An
     ("resource", "words"),
     [
         ("hygon.com/dcumem", "write hygon.com/dcu-mem (memory units of one card)"),
+        (
+            "hygon.com/hcu-share-4c-16g",
+            "write hygon.com/hcu-mem (memory units of one card) and hygon.com/hcu-cores",
+        ),
+        (
+            "hygon.com/hcu-mig-2g-15gb",
+            "write hygon.com/hcu-mem (memory units of one card) and hygon.com/hcu-cores",
+        ),
         ("hygon.com/dcu_mem", "write hygon.com/dcu-mem"),
         ("hygon.com/dcu-memory", "write hygon.com/dcu-mem"),
         ("hygon.com/DCU-mem", "write hygon.com/dcu-mem"),

@@ -203,7 +203,10 @@ def test_no_runtime_gives_cards_by_environment(cluster: Cluster, name: str) -> N
 @pytest.mark.parametrize(
     "variable",
     [{"name": "AMD_VISIBLE_DEVICES", "value": "all"}, {"name": "NVIDIA_VISIBLE_DEVICES", "value": "0"},
-     {"name": "DCU_VISIBLE_DEVICES", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}}],
+     {"name": "DCU_VISIBLE_DEVICES", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}},
+     {"name": "HCU_VISIBLE_DEVICES", "value": "0,1"}, {"name": "VHCU_VISIBLE_DEVICES", "value": "0"},
+     {"name": "MIG_VISIBLE_DEVICES", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}},
+     {"name": "RESOURCE_REGISTER_STRATEGY", "value": "hami"}],
     ids=lambda variable: variable["name"],
 )  # fmt: skip
 @pytest.mark.parametrize("kind", ["containers", "initContainers"])
@@ -216,8 +219,21 @@ def test_no_variable_asks_the_runtime_for_cards(
         cluster.post(PODS, body, "tenant"),
         "vgpu-isolation",
         f": variable {variable['name']}:",
-        "write the value none",
+        "write an empty value",
     )
+
+
+@pytest.mark.parametrize(
+    "variable", ["MIG_VISIBLE_DEVICES", "RESOURCE_REGISTER_STRATEGY", "VHCU_VISIBLE_DEVICES"]
+)
+@pytest.mark.parametrize("value", ["none", "void"])
+def test_hygons_runtime_adds_something_for_any_text(
+    cluster: Cluster, name: str, accepted: Any, variable: str, value: str
+) -> None:
+    env = [{"name": variable, "value": value}]
+    answer = cluster.post(PODS, asking(name, containers=[container(env=env)]), "tenant")
+    refused(answer, "vgpu-isolation", f"container main: variable {variable}:", "write an empty value")
+    accepted(asking(name, containers=[container(env=[{"name": variable, "value": ""}, {"name": "A"}])]))
 
 
 def test_a_program_may_choose_among_its_cards(name: str, accepted: Any) -> None:

@@ -52,7 +52,7 @@ def test_what_a_quota_would_not_see_is_refused_with_what_to_write(
 
 def test_slices_alone_are_refused_there_too(cluster: Cluster, strict: str, name: str) -> None:
     body = asking(name, containers=[container(limits={SLICES: "1"})])
-    refused(cluster.post(strict, body), "vgpu-requests", "asks for PREFIX-slices alone")
+    refused(cluster.post(strict, body), "vgpu-requests", "asks for hygon.com/dcu-slices alone")
 
 
 @pytest.mark.parametrize(

@@ -17,10 +17,11 @@ from device_plugin.core.ledger import CardPart, CardState, Holding, Ledger
 from device_plugin.core.placement import Placer, Refusal
 from tests.builders.cards import card, inventory
 from tests.builders.requests import random_request, slice_request
+from tests.effort import TIMES
 
-EVENTS = 100_000
+EVENTS = 10_000 * TIMES
 FULL = CardSize(16368, 4)
-# Reading one text again and again would be most of the time of a hundred thousand events.
+# Reading one text again and again would be most of the time of all events.
 read_grant = lru_cache(1024)(Grant.decode)
 read_inventory = lru_cache(1024)(Inventory.decode)
 
@@ -275,10 +276,10 @@ def assert_invariants(ledger: Ledger, inventories: dict[str, Inventory]) -> None
 
 
 @pytest.mark.no_cover
-def test_a_hundred_thousand_events_leave_the_ledger_equal_to_one_rebuilt_from_grants() -> None:
+def test_random_events_leave_the_ledger_equal_to_one_rebuilt_from_grants() -> None:
     """Place, finish, crash (rebuild, reservations lost), nodes and cards that come, go, shrink and grow; checked after
     each, and nobody is ever found in conflict."""
-    seed = random.SystemRandom().randrange(2**32)
+    seed = random.randrange(2**32)
     print(f"seed {seed}")
     rng = random.Random(seed)
     full = {"n1": Inventory((card("a"), card("b", groups=20, mem_mib=8184))), "n2": Inventory((card("c"),))}
@@ -311,8 +312,8 @@ def test_a_hundred_thousand_events_leave_the_ledger_equal_to_one_rebuilt_from_gr
         assert ledger == rebuilt(ledger, inventories, written)
         assert_invariants(ledger, inventories)
     print(seen, "short", short)
-    assert min(seen.values()) > 1000, seen
-    assert short > 100, "hardly ever was a card smaller than what is held of it"
+    assert min(seen.values()) > EVENTS // 100, seen
+    assert short > EVENTS // 1000, "hardly ever was a card smaller than what is held of it"
 
 
 def _change_inventory(

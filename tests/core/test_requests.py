@@ -1,12 +1,11 @@
 """Requests: what limits ask for, and what to write instead of what is malformed."""
 
 from collections.abc import Mapping
-from dataclasses import replace
-from fractions import Fraction
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from device_plugin.core.contract import units
 from device_plugin.core.errors import RequestError
@@ -20,7 +19,6 @@ from device_plugin.core.requests import (
     SUFFIXES,
     Request,
     family_of,
-    parse_quantity,
     pod_request,
 )
 from vgpu_runtime import config
@@ -231,21 +229,6 @@ def test_a_label_that_should_be_an_annotation_is_not_passed_over(key: str) -> No
     labelled = replace(pod({f"{DCU}-mem": "4"}), labels={key: "1"})
     with pytest.raises(RequestError, match=f"^label {key}: write an annotation instead$"):
         pod_request(labelled, DEFAULT_PREFIXES)
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [("4", 4), ("+4", 4), ("4.", 4), (".5", Fraction(1, 2)), ("2Ki", 2048), ("3e2", 300), ("3E2", 300),
-     ("1E", 10**18), ("4P", 4 * 10**15), ("1Ei", 2**60), ("1.5Pi", 3 * 2**49), ("9223372036854775807", 2**63 - 1),
-     ("1500m", Fraction(3, 2)), ("-2k", -2000), ("", None), ("k", None), ("1e2k", None), ("--1", None), ("1 2", None)],
-)  # fmt: skip
-def test_quantities_are_those_of_kubernetes(text: str, value: Fraction | None) -> None:
-    assert parse_quantity(text) == value
-
-
-@given(st.text())
-def test_any_text_is_a_quantity_or_none(text: str) -> None:
-    parse_quantity(text)
 
 
 @given(st.integers(1, 2**22), st.integers(1, 2**14), st.integers(1, 8))

@@ -28,8 +28,9 @@ from device_plugin.core.ledger import (
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import PodRequest
 from tests.builders.cards import card
+from tests.effort import TIMES
 
-EVENTS = 100_000
+EVENTS = 10_000 * TIMES
 GROUPS, MIB = 32, 1600
 NODES = ("a", "b")
 HOLDERS = tuple(f"pod-{i}" for i in range(5))
@@ -250,8 +251,8 @@ def drive(seed: int, events: int) -> Mapping[str, int]:
 
 
 @pytest.mark.no_cover
-def test_a_hundred_thousand_events_leave_the_store_equal_to_a_model_and_to_its_rebuild() -> None:
-    seed = random.SystemRandom().randrange(2**32)
+def test_random_events_leave_the_store_equal_to_a_model_and_to_its_rebuild() -> None:
+    seed = random.randrange(2**32)
     print(f"seed {seed}")
     counts = drive(seed, EVENTS)
     assert min(counts.values()) > EVENTS // 200, counts
@@ -274,6 +275,6 @@ def test_an_error_within_a_transaction_takes_all_of_it_back() -> None:
 
 
 if __name__ == "__main__":
-    seeds = [int(text) for text in sys.argv[2:]] or [random.SystemRandom().randrange(2**32)]
+    seeds = [int(text) for text in sys.argv[2:]] or [random.randrange(2**32)]
     for chosen in seeds:
         print(f"seed {chosen}: {dict(drive(chosen, int(sys.argv[1])))}", flush=True)

@@ -14,7 +14,7 @@ from typing import Any
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.endpoint import Endpoint, from_kubeconfig
 from device_plugin.kube.api import EVENTS, PODS, Kind, Ref, Where
-from device_plugin.kube.errors import ApiError, GoneError, RefusedError
+from device_plugin.kube.errors import ApiError, ConflictError, GoneError, RefusedError, UnknownError
 from tests.deadline import eventually
 from tests.e2e.commands import LOST, execute
 
@@ -36,8 +36,8 @@ def endpoint() -> Endpoint:
 
 @cache
 def api() -> KubeClient:
-    """The API server of $KUBECONFIG, as its administrator."""
-    return KubeClient(endpoint(), "vgpu-e2e", timeout=30)
+    """The API server of $KUBECONFIG, as its administrator. The server itself gives up after 34 s."""
+    return KubeClient(endpoint(), "vgpu-e2e", timeout=40)
 
 
 def kind_of(body: Mapping[str, Any]) -> Kind[Any]:
@@ -96,10 +96,7 @@ class Kubectl:
         for body in objects:
             named = body["metadata"].get("namespace", self.namespace)
             namespace = "" if body["kind"] in CLUSTER_WIDE else named
-            try:
-                api().create(kind_of(body), body, namespace)
-            except ApiError as error:
-                raise KubectlError(str(error)) from error
+            _create(body, namespace)
 
     def refusal(self, *objects: Mapping[str, Any]) -> str:
         """Why these objects are not taken; asserts that they are not."""
@@ -184,6 +181,30 @@ def is_ready(found: Any) -> bool:
     """True if the pod or node has the condition Ready."""
     conditions = found["status"].get("conditions", [])
     return any((each["type"], each["status"]) == ("Ready", "True") for each in conditions)
+
+
+def _create(body: Mapping[str, Any], namespace: str) -> None:
+    """Create an object, asking again while there is no answer: other clusters share the machine.
+
+    Raises KubectlError with the server's message.
+    """
+    asked = 0
+
+    def created() -> bool:
+        nonlocal asked
+        asked += 1
+        try:
+            api().create(kind_of(body), body, namespace)
+        except ConflictError:
+            # A request without an answer may have created the object.
+            if asked == 1:
+                raise
+        return True
+
+    try:
+        eventually(created, SECONDS, 0.25, UnknownError)
+    except ApiError as error:
+        raise KubectlError(str(error)) from error
 
 
 def _list(objects: Sequence[Mapping[str, Any]]) -> str:

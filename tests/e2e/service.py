@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -76,6 +77,18 @@ def explain(replica: str) -> Mapping[str, Any]:
         except (OSError, HTTPException, ValueError) as error:  # it ends, or begins, at this moment
             raise KubectlError(f"/explain of {replica}: {error}") from error
     return view
+
+
+def why_not_ready(node: str) -> str:
+    """The reasons of the node's agent for not being Ready, as its /readyz says them. Raises KubectlError."""
+    with _forwarded(agent(node), AGENT_PORT) as url:
+        try:
+            urllib.request.urlopen(f"{url}/readyz", timeout=60).close()  # noqa: S310 - http, by port-forward
+        except urllib.error.HTTPError as error:
+            return error.read().decode()
+        except (OSError, HTTPException) as error:  # the agent ends, or begins, at this moment
+            raise KubectlError(f"/readyz of the agent on {node}: {error}") from error
+    return ""
 
 
 def ledger_slices(replica: str) -> list[tuple[Mapping[str, Any], Mapping[str, Any]]]:

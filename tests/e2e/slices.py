@@ -35,7 +35,14 @@ def cards() -> dict[str, dict[str, Any]]:
 
 def held(kubectl: Kubectl, pod: str, container: str = "main") -> list[Held]:
     """The slices of a running container."""
-    parsed = rocm.parse(kubectl.inside(pod, "cat", "/etc/vgpu/vgpu.conf", container=container))
+    text = kubectl.inside(pod, "cat", "/etc/vgpu/vgpu.conf", container=container)
+    # An agent of the commit in hack/testbed/upgrade-from writes version 5, which does not say who sets masks.
+    text = (
+        text.replace("version = 5\n", "version = 6\n").replace("\nmask = ", "\nmasks = library\nmask = ")
+        if (text.startswith("version = 5\n"))
+        else text
+    )
+    parsed = rocm.parse(text)
     return [Held(pod, card.uuid, card.mem_bytes, frozenset(_bits(card.family.mask))) for card in parsed.cards]
 
 

@@ -166,12 +166,15 @@ def test_no_card_by_a_variable_that_admission_does_not_see(kubectl: Kubectl) -> 
         "apiVersion": "v1",
         "metadata": {"name": "env", "namespace": kubectl.namespace},
     }
-    kubectl.create({**names, "data": {"AMD_VISIBLE_DEVICES": "all", "OTHER": "all"}})
+    kubectl.create(
+        {**names, "data": {"AMD_VISIBLE_DEVICES": "all", "VHCU_VISIBLE_DEVICES": "0", "OTHER": "all"}}
+    )
     source = [{"configMapRef": {"name": "env"}}]
     kubectl.create(pod("takes", container(envFrom=source, resources=slice_of(mem=1))))
     kubectl.running("takes")
     seen = kubectl.inside("takes", "env").splitlines()
     assert [line for line in seen if line.startswith("AMD_VISIBLE_DEVICES")] == ["AMD_VISIBLE_DEVICES=void"]
+    assert [line for line in seen if line.startswith("VHCU_VISIBLE_DEVICES")] == ["VHCU_VISIBLE_DEVICES="]
     assert "OTHER=all" in seen
 
 

@@ -1,7 +1,7 @@
 """Every query of the boards and of the rules gives a result on a real Prometheus that scrapes the cluster."""
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -35,8 +35,9 @@ def test_every_query_of_boards_and_rules_gives_a_result(kubectl: Kubectl, tmp_pa
     workload(kubectl)
     with (
         busy(kubectl),
-        quota_metrics(kubectl) as quotas,
-        scraping(tmp_path, [*monitored(), quotas]) as prometheus,
+        exported("kube-state-metrics", lambda: quota_metrics(kubectl)) as quotas,
+        exported("hcu-exporter", hcu_metrics) as hcu,
+        scraping(tmp_path, [*monitored(), quotas, hcu]) as prometheus,
     ):
         expected = {
             name: query for name, query in named_queries().items() if not metrics_in(query) & {*EMPTY}
@@ -75,8 +76,9 @@ def workload(kubectl: Kubectl) -> None:
 
 @contextmanager
 def busy(kubectl: Kubectl) -> Iterator[None]:
-    """The driver says that the pod's program and its card compute, for as long as the block runs."""
+    """A program of the pod holds memory, and the driver says that it and its card compute while the block runs."""
     (card,) = held(kubectl, "used")
+    kubectl.inside("used", "sh", "-c", "vgpu-probe hold 100 </dev/null >/dev/null 2>&1 &")
     (process,) = service.processes(str(kubectl.pod("used")["metadata"]["uid"]), "sleep 100000 & wait")
     simulate("process", str(process), card.card, "--busy-units", "5")
     simulate("busy", card.card, "--percent", "25")
@@ -172,28 +174,41 @@ def shows_use(prometheus: Prometheus, page: Page, shown: Locator, card: str) -> 
     return all(found and f"{name}: now {found[0]} %" in said for name, found in values.items())
 
 
+def quota_metrics(kubectl: Kubectl) -> str:
+    """The namespace's ResourceQuotas as kube-state-metrics exports them."""
+    return "".join(
+        f'kube_resourcequota{{namespace="{kubectl.namespace}", resourcequota="{quota["metadata"]["name"]}",'
+        f' resource="{resource}", type="{kind}"}} {amount}\n'
+        for quota in kubectl.items(QUOTAS)
+        for kind in ("hard", "used")
+        for resource, amount in quota["status"].get(kind, {}).items()
+    )
+
+
+def hcu_metrics() -> str:
+    """Figures of the first node's cards as Hygon's hcu-exporter exports them."""
+    return "".join(
+        f'{name}{{node="{nodes.first()}", pcieBus_number="{card["pci"]}"}} 40\n'
+        for card in inventory(nodes.first())["cards"]
+        for name in ("hcu_temp", "hcu_power_usage", "hcu_usedmemory_bytes")
+    )
+
+
 @contextmanager
-def quota_metrics(kubectl: Kubectl) -> Iterator[Mapping[str, Any]]:
-    """A target that exports the namespace's ResourceQuotas as kube-state-metrics does."""
+def exported(job: str, metrics: Callable[[], str]) -> Iterator[Mapping[str, Any]]:
+    """A target that exports these metrics."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            body = "".join(
-                f'kube_resourcequota{{namespace="{kubectl.namespace}", resourcequota="{quota["metadata"]["name"]}",'
-                f' resource="{resource}", type="{kind}"}} {amount}\n'
-                for quota in kubectl.items(QUOTAS)
-                for kind in ("hard", "used")
-                for resource, amount in quota["status"].get(kind, {}).items()
-            )
             self.send_response(200)
             self.send_header("Content-Type", "text/plain; version=0.0.4")
             self.end_headers()
-            self.wfile.write(body.encode())
+            self.wfile.write(metrics().encode())
 
         def log_message(self, *_: object) -> None:
             """Prometheus says what it could not scrape."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield {"targets": [f"127.0.0.1:{server.server_address[1]}"], "labels": {"job": "kube-state-metrics"}}
+        yield {"targets": [f"127.0.0.1:{server.server_address[1]}"], "labels": {"job": job}}
         server.shutdown()

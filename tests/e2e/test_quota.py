@@ -28,7 +28,7 @@ def test_percent_and_slices_are_given_counted_and_never_passed_by(kubectl: Kubec
     assert eventually(lambda: kubectl.would_refuse(asking("bare", percent=25)), 30), "the label holds"
     assert "write hygon.com/dcu-slices: 1" in kubectl.refusal(asking("bare", percent=25))
     assert "write hygon.com/dcu-mem too, or" in kubectl.refusal(asking("half", cores=15, slices=1))
-    assert "asks for PREFIX-slices alone" in kubectl.refusal(asking("none", slices=1))
+    assert "asks for hygon.com/dcu-slices alone" in kubectl.refusal(asking("none", slices=1))
     # Two quarters, and a half of each of two cards.
     kubectl.create(*(asking(f"quarter-{i}", percent=25, slices=1) for i in range(2)))
     kubectl.create(asking("pair", 2, percent=100, slices=2))

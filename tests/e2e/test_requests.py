@@ -23,8 +23,8 @@ BAD_REQUESTS = (
     (asking(mem="-1"), "must be greater than or equal to 0"),
     (asking(mem="1.5"), "must be an integer"),
     (asking(mem="four"), "quantities must match the regular expression"),
-    (asking(whole="1", mem="4"), "asks for whole cards and a slice: write either PREFIX: N"),
-    (asking(whole="1", cores="4"), "asks for whole cards and a slice: write either PREFIX: N"),
+    (asking(whole="1", mem="4"), "asks for whole cards and a slice: write either hygon.com/dcu: N"),
+    (asking(whole="1", cores="4"), "asks for whole cards and a slice: write either hygon.com/dcu: N"),
     (
         pod("bad", container(resources={"limits": {MEM: "1", "hygon.com/hcu-mem": "1"}})),
         "hygon.com/dcu and hygon.com/hcu: ask for one kind of card",

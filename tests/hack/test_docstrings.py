@@ -21,6 +21,19 @@ from hack import docstrings
         "Waits, and at\nlast returns.",
         "At last it returns.",
         "See `A`. What is free?\nWhat is free is taken.",
+        "Fails so\noften that the kubelet waits.",
+        "Sleeps for so long, then reads.",
+        "The pods that it was told of.",
+        "The nodes, sorted as\nabove.",
+        "A victim would end for nothing.",
+        "The one that is free.",
+        "The free cards, and the ones\nthat are shared.",
+        "Reads the list anew.",
+        "The containers beside the first.",
+        "The slices that are of use to the pod.",
+        "Pods of another scheduler are let be.",
+        "The service, put together.",
+        "Hold what is left of it.",
     ],
 )
 def test_it_refuses(text: str) -> None:
@@ -36,8 +49,11 @@ def test_it_refuses(text: str) -> None:
         "`What` names the request. `Of. What` too.",
         "The call:\n\n    What it prints. What it returns.\n\nNothing else.",
         "An office that is open. Offers it. Thatched roofs.",
-        "The one that is free.",
         "The last one, e.g. of a list.",
+        "The one free card; that one is taken.",
+        "So the many cards, often shared, last long.",
+        "Besides, the figures of use per card, all left together.",
+        "Calls `told`, then returns what is lost.",
     ],
 )
 def test_it_accepts(text: str) -> None:

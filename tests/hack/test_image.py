@@ -72,10 +72,17 @@ def test_the_product_is_small_and_holds_nothing_of_the_laboratory(
     assert not [entry.name for entry in found if laboratory.search(entry.name)]
 
 
+def test_the_product_scores_by_the_compiled_kernel(vgpu: Archive, tmp_path: Path) -> None:
+    vgpu.unpack(tmp_path)
+    program = "from device_plugin.core.placement import kernel; print(kernel.compiled() is not None)"
+    done = vgpu.run(tmp_path, "/usr/bin/python3.11", "-c", program)
+    assert (done.stdout, done.stderr) == ("True\n", "")
+
+
 def test_the_product_offers_what_works_in_it(vgpu: Archive, tmp_path: Path) -> None:
     vgpu.unpack(tmp_path)
     done = vgpu.run(tmp_path, "vgpu", "--help", user=vgpu.config["User"])
-    services = ["node", "cluster", "jobs", "mount-writable", "scheduler-config"]
+    services = ["node", "cluster", "jobs", "mount-writable", "copy-library", "scheduler-config"]
     assert re.findall(r"^  ([a-z][a-z-]*) ", done.stdout, re.MULTILINE) == services
     # Commands of people run as well: what a kubeconfig lacks is said, and which package its user needs.
     (tmp_path / "kubeconfig").write_text(AUTH_PROVIDER)

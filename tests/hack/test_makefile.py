@@ -9,14 +9,11 @@ import pytest
 
 from vgpu_runtime.paths import SOURCES
 
-FIRST, SECOND = "not no_cover", "no_cover"
-# In place of pytest: it says which tests were chosen, ends as the test wants, and writes its closing line.
+# In place of pytest: it says how it was called, and ends as the test wants.
 PYTHON = """\
 #!/bin/sh
-while [ "$1" != -m ] || [ "$2" = pytest ]; do shift; done
-echo "ran: $2"
-echo "closing: $2" >>"$VGPU_CLOSING_LINES"
-case "$FAILS" in *"<$2>"*) exit 1;; esac
+echo "$*"
+exit "$STATUS"
 """
 
 
@@ -39,22 +36,25 @@ def make(folder: Path, *words: str, **environment: str) -> "subprocess.Completed
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("status", [0, 1])
 @pytest.mark.parametrize(
-    "fails", [(), (FIRST,), (SECOND,), (FIRST, SECOND)], ids=["none", "first", "second", "both"]
+    ("words", "called"),
+    [
+        (["test"], "-m pytest --numprocesses 3 --dist worksteal"),
+        (["test", "ARGS=tests/core -q"], "-m pytest tests/core -q"),
+        (["coverage"], "-m pytest --numprocesses 3 --dist worksteal -m not no_cover --cov"),
+    ],
 )
-def test_both_halves_of_the_tests_run_whatever_the_first_one_says(
-    fails: tuple[str, ...], folder: Path
+def test_the_tests_run_as_asked_for_and_their_end_is_makes(
+    words: list[str], called: str, status: int, folder: Path
 ) -> None:
     python = folder / ".venv/bin/python"
     python.parent.mkdir(parents=True)
     python.write_text(PYTHON)
     python.chmod(0o755)
-    (folder / "build").mkdir()
-    done = make(folder, "--old-file=setup", "test", FAILS="".join(f"<{half}>" for half in fails))
-    assert done.stdout.splitlines() == [
-        f"ran: {FIRST}", f"ran: {SECOND}", f"closing: {FIRST}", f"closing: {SECOND}",
-    ]  # fmt: skip
-    assert (done.returncode != 0) == bool(fails), done.stderr
+    done = make(folder, "--old-file=setup", *words, STATUS=str(status))
+    assert done.stdout.splitlines() == [called]
+    assert (done.returncode != 0) == bool(status), done.stderr
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from device_plugin.core.contract import annotations
 from device_plugin.core.contract.events import Event
 from device_plugin.core.contract.metrics import MetricType
 from device_plugin.core.contract.reasons import Reason
-from device_plugin.node.vendors import models
+from device_plugin.node.vendors.families import FAMILIES
 from device_plugin.wiring.settings import KINDS, settings_of
 from hack.generate.reference import cards, metrics, tables
 from hack.generate.reference.__main__ import FOLDER, PAGES
@@ -76,9 +76,9 @@ def test_what_a_metric_is_about_is_in_the_labels_that_all_metrics_use() -> None:
 
 def test_every_model_has_a_row_and_only_simulated_ones_were_tried() -> None:
     page = cards.page()
-    for family in cards.FAMILIES:
-        for device, _, name in models.listed(family.vendor):
+    for family in FAMILIES:
+        for device, _, name in family.MODELS.listed():
             (line,) = [line for line in page.splitlines() if line.startswith(f"| {name} |")]
-            assert f"`{family.vendor:04x}:{device:04x}`" in line
+            assert f"`{family.PCI_VENDOR:04x}:{device:04x}`" in line
     assert "| Z100 | `1d94:54b7` | simulated |" in page
     assert "| MI325X | `1002:74a5`, `1002:74b9` | not tried |" in page

@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from msgspec import structs
+
 from device_plugin.core.batch import FailedCreation, Job, JobCondition
 from device_plugin.core.contract.annotations import GRANT, QUEUE, RESIZE
 from device_plugin.core.contract.grants import Grant, Slice
@@ -18,11 +20,11 @@ from device_plugin.core.pods import Container, ContainerKind, Node, Pod
 from device_plugin.core.requests import DEFAULT_PREFIXES
 from device_plugin.jobs.execute.sender import Sender
 from device_plugin.jobs.execute.writes import Write
-from device_plugin.jobs.plan.dispatcher import Dispatcher
-from device_plugin.jobs.plan.leases import PoolLeases
-from device_plugin.jobs.plan.planners import Planners
-from device_plugin.jobs.plan.round import Rounds
+from device_plugin.jobs.pools.dispatcher import Dispatcher
+from device_plugin.jobs.pools.leases import PoolLeases
+from device_plugin.jobs.pools.planners import Planners
 from device_plugin.jobs.ports import Holdings
+from device_plugin.jobs.round import Rounds
 from device_plugin.kube.api import FAILED_CREATIONS, JOBS, PODS, Kind, Listed, Named, Object, Ref, Where
 from device_plugin.kube.errors import ConflictError, GoneError
 from device_plugin.kube.leases import LEASES, Lease
@@ -98,7 +100,9 @@ class JobApi:
             self.patches.append((of.name, change))
             pod = self.pods[of.uid]
             return self.put_pod(
-                replace(pod, annotations={**(pod.annotations or {}), **change["metadata"]["annotations"]})
+                structs.replace(
+                    pod, annotations={**(pod.annotations or {}), **change["metadata"]["annotations"]}
+                )
             )
         job, metadata = self._job(of), change["metadata"]
         if metadata["resourceVersion"] != job.version:
@@ -204,7 +208,7 @@ class World:
 
     def delete_pod(self, pod: Pod) -> None:
         """A pod is to end, and has no time to."""
-        self.api.put_pod(replace(pod, deleting=True, ends=api_time(self.now)))
+        self.api.put_pod(structs.replace(pod, deleting=True, ends=api_time(self.now)))
 
     def crash_node(self, name: str) -> None:
         """A node dies: nothing new goes there, and its pods are deleted but do not end."""
@@ -328,7 +332,7 @@ class World:
             if card not in held and (allowed is None or node in allowed):
                 text = Grant(pod.uid, node, {"main": (Slice(card, CARD_MIB, CORES),)}).encode()
                 kept = {**(pod.annotations or {}), GRANT: text}
-                self.api.put_pod(replace(pod, node=node, phase="Running", annotations=kept))
+                self.api.put_pod(structs.replace(pod, node=node, phase="Running", annotations=kept))
                 return
 
 

@@ -37,11 +37,10 @@ class Installation:
 
     def one(self, kind: str, name: str) -> Object:
         """The object of this kind whose name is `name`, or begins with it where its content ends the name."""
-        (found,) = [
-            item
-            for item in self.of(kind)
-            if item["metadata"]["name"] == name or item["metadata"]["name"].rpartition("-")[0] == name
-        ]
+        named = {item["metadata"]["name"]: item for item in self.of(kind)}
+        if name in named:
+            return named[name]
+        (found,) = (item for full, item in named.items() if full.rpartition("-")[0] == name)
         return found
 
     def pods(self) -> dict[str, Object]:

@@ -7,14 +7,11 @@ import shutil
 from collections.abc import Iterator
 from contextlib import nullcontext
 from math import inf
-from pathlib import PurePosixPath
 from typing import Any
 
 import msgspec
 import pytest
 
-from device_plugin.node.vendors import host_stack
-from device_plugin.node.vendors.host_stack import LONGEST_MOUNT, TAKEN
 from device_plugin.wiring.settings import (
     KINDS,
     JobsSettings,
@@ -30,19 +27,6 @@ from hack.testbed.programs import installed
 from tests.requirement import require
 
 CHART = variants.MANIFESTS / "chart"
-STATE = NodeSettings().state_dir
-REFUSED_FOLDERS = (
-    *(folder for taken in (*TAKEN, STATE) for folder in (taken, f"{taken}/a", f"{taken}/a/b")),
-    *(str(above) for taken in (*TAKEN, STATE) for above in PurePosixPath(taken).parents),
-    *("/opt/hyhal/", "/opt//hyhal", "//opt/hyhal", "/opt/./hyhal", "/opt/../etc", "/opt/hyhal/..", "/."),
-    *("", "opt/hyhal", "opt", "/opt/a b", "/opt/a:b", "/opt/*", "/opt/hyhal\n", "/" + LONGEST_MOUNT * "x"),
-)
-FREE_FOLDERS = (
-    *(f"{taken}{end}" for taken in TAKEN if taken.count("/") > 1 for end in ("2", "-25.04", "..")),
-    *("/opt/hyhal", "/opt/dtk-25.04", "/opt/devel/x", "/opt/etc/vgpu", "/etc/vdev/other", "/etc/hyhal.conf"),
-    *("/devel", "/usr/local/hyhal", "/usr/lib/hyhal", "/var/hyhal", "/var/lib/hyhal", "/home/a..b"),
-    "/" + (LONGEST_MOUNT - 1) * "x",
-)
 
 
 def test_the_chart_is_what_the_generator_makes() -> None:
@@ -62,21 +46,6 @@ def test_every_value_has_a_meaning_and_no_other_is_let_in() -> None:
             assert group["additionalProperties"] is False
         for key, leaf in group.get("properties", {"": group}).items():
             assert leaf.get("description", "").endswith(".") or name == "global", (name, key)
-
-
-@pytest.mark.parametrize(
-    ("folder", "refused"),
-    [
-        *((folder, True) for folder in dict.fromkeys(REFUSED_FOLDERS)),
-        *((folder, False) for folder in FREE_FOLDERS),
-    ],
-)
-def test_a_folder_is_refused_by_the_schema_where_the_agent_refuses_it(folder: str, *, refused: bool) -> None:
-    assert bool(host_stack.problem(folder, STATE)) is refused
-    schema = json.loads((CHART / "values.schema.json").read_text())["properties"]["hygonFolders"]["items"]
-    well_written = re.fullmatch(schema["pattern"], folder) and len(folder) <= schema["maxLength"]
-    taken = re.fullmatch(schema["if"]["pattern"], folder) and folder != schema["then"]["const"]
-    assert (not well_written or bool(taken)) is refused
 
 
 def numbers() -> Iterator[tuple[type[msgspec.Struct], Setting]]:

@@ -24,7 +24,7 @@ from tests.requirement import require
 
 CHART = MANIFESTS / "chart"
 NODES = [{"labels": {"pool": "display"}, "excludeCards": ["0000:03:00.0"]}]
-KUBELET, DTK = "/var/lib/k0s/kubelet", "/opt/dtk"
+KUBELET = "/var/lib/k0s/kubelet"
 SWITCHES = {name: key for name, (key, _) in COMPONENTS.items()} | {"amd": "amd"}
 # As a person would list them: `amd` before the engine, whose policies have its prefix too.
 ALL = ("amd", *COMPONENTS)
@@ -171,10 +171,6 @@ def test_every_value_changes_what_is_installed(key: str, schema: Mapping[str, An
         ("simulatedCards.cards", [{"preset": "hygon-61cu"}], "hygon-60cu-16gib"),
         ("runbookUrl", "https://docs.example.com/alerts", "pattern"),
         ("monitoringLabels", {"release": 1}, "string"),
-        ("hygonFolders", [], "minItems"),
-        ("hygonFolders", ["/opt/hyhal", "/opt/../etc"], "pattern"),
-        ("hygonFolders", ["/opt/hyhal", "/opt/hyhal"], "equal"),
-        ("hygonFolders", ["/opt/hyhal", "/etc"], "a folder that is not at, above or below /dev"),
         ("parameters.kubeletRootDir", "/var/lib/kubelet/", "pattern"),
     ],
 )
@@ -193,22 +189,13 @@ def test_a_wrong_value_is_refused(key: str, value: object, complaint: str) -> No
             "node.env.VGPU_MEM_UNIT_MIB: the value parameters.memUnitMiB sets",
         ),
         ({"node.env.VGPU_PREFIXES": "{}"}, "node.env.VGPU_PREFIXES: the value parameters.vendors sets"),
-        (
-            {"hygonStack": True, "node.env.VGPU_MOUNTS": "{}"},
-            "node.env.VGPU_MOUNTS: the value hygonStack sets",
-        ),
         ({"cluster.env.VGPU_POD_NAME": "a"}, "cluster.env.VGPU_POD_NAME: the chart sets"),
         (
             {"jobs.enabled": True, "jobs.env.VGPU_PREFIXES": "[]"},
             "jobs.env.VGPU_PREFIXES: the value parameters.prefixes sets",
         ),
-        ({"hygonFolders": ["/opt/dtk"]}, "hygonFolders has no effect without hygonStack"),
         ({"monitoringLabels": {"release": "a"}}, "monitoringLabels has no effect without monitoring"),
         ({"parameters.vendors.1d94": None}, "parameters.vendors is empty"),
-        (
-            {"parameters.vendors.1d94": None, "amd": True, "hygonStack": True},
-            "hygonStack is for PCI vendor 1d94: add it to parameters.vendors",
-        ),
         ({"testPrefix": "amd.com/gpu"}, "testPrefix: amd.com/gpu is not one of parameters.prefixes"),
     ],
 )
@@ -219,7 +206,7 @@ def test_a_value_that_contradicts_another_is_refused(values: Mapping[str, object
 
 
 def test_a_default_that_is_written_out_is_no_contradiction() -> None:
-    assert template({"hygonFolders": ["/opt/hyhal"], "monitoringLabels": {}}).stdout == template({}).stdout
+    assert template({"monitoringLabels": {}}).stdout == template({}).stdout
 
 
 def variables(made: list[Object]) -> Iterator[tuple[str, list[str]]]:
@@ -288,23 +275,31 @@ def test_a_kubelets_folder_is_that_of_the_parameters(manifests: Path) -> None:
     assert KUBELET in json.dumps(made["ValidatingAdmissionPolicy", "vgpu-isolation"])
 
 
-def of_agent(found: list[Object]) -> dict[str, dict[str, Any]]:
-    """The agent's variables, mounts and volumes, by their names."""
-    pod = by_name(found)["DaemonSet", "vgpu-node"]["spec"]["template"]["spec"]
-    (agent,) = pod["containers"]
-    lists = {"env": agent["env"], "mounts": agent["volumeMounts"], "volumes": pod["volumes"]}
-    return {kind: {each["name"]: each for each in entries} for kind, entries in lists.items()}
+def agents(found: list[Object]) -> dict[str, Any]:
+    """The pods' specs of the DaemonSets of agents, by their names."""
+    return {
+        item["metadata"]["name"]: item["spec"]["template"]["spec"]
+        for item in found
+        if item["kind"] == "DaemonSet"
+    }
 
 
-def test_hygons_folders_are_those_of_the_overlay_that_the_page_shows(manifests: Path) -> None:
-    shown = [text for page, text in blocks("yaml") if page.name == "install.md" and DTK in text]
-    values, overlay = shown
-    folder = manifests / "overlays/mine"
-    folder.mkdir()
-    (folder / "kustomization.yaml").write_text(overlay)
-    made = of_agent(objects(yaml.safe_load(values)))
-    assert made == of_agent(kustomize(folder).objects)
-    assert made["mounts"]["hygon-1"] == {"name": "hygon-1", "mountPath": DTK, "readOnly": True}
+def test_values_of_the_agents_are_for_hygons_nodes_too() -> None:
+    given = {
+        "node.env.VGPU_DRAIN_SECONDS": 10,
+        "node.nodeSelector": {"pool": "cards"},
+        "node.tolerations": [{"key": "cards", "operator": "Exists"}],
+        "node.resources": {"limits": {"memory": "512Mi"}},
+    }
+    pods = agents(objects(given))
+    assert pods.keys() == {"vgpu-node", "vgpu-node-hygon"}
+    for pod in pods.values():
+        (agent,) = pod["containers"]
+        assert {"name": "VGPU_DRAIN_SECONDS", "value": "10"} in agent["env"]
+        assert agent["resources"] == {**agent["resources"], "limits": {"memory": "512Mi"}}
+        assert pod["nodeSelector"]["pool"] == "cards"
+        assert pod["tolerations"] == [{"key": "cards", "operator": "Exists"}]
+        assert "affinity" in pod
 
 
 def test_the_page_for_trying_installs_simulated_cards() -> None:
@@ -314,8 +309,7 @@ def test_the_page_for_trying_installs_simulated_cards() -> None:
     done = helm("template", "vgpu", str(CHART), "--kube-version=1.36.3", *flags.split())
     assert done.returncode == 0, done.stderr
     made = [item for item in yaml.safe_load_all(done.stdout) if item]
-    (agent,) = (item for item in made if item["kind"] == "DaemonSet")
-    (image,) = {each["image"] for each in agent["spec"]["template"]["spec"]["containers"]}
+    (image,) = {each["image"] for pod in agents(made).values() for each in pod["containers"]}
     assert image == "registry.example.com/vgpu-simulated:0.1.0"
     (values,) = (yaml.safe_load(text) for page, text in blocks("yaml") if page.name == "try.md")
     cards = [item for item in objects(values) if item["metadata"]["name"] == "vgpu-simulated-cards"]

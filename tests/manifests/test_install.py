@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from device_plugin.cli.check.installation import NODE_AGENTS
 from device_plugin.cli.reading.allocator_deployment import read_deployment
 from device_plugin.kube.api import Ref
-from tests.manifests.conftest import MANIFESTS, Installation, kustomize
+from device_plugin.wiring.settings import NodeSettings, load
+from tests.manifests.conftest import MANIFESTS, Installation, kustomize, rendered
 from tests.pages import blocks
 
 EXAMPLES = {
@@ -35,6 +37,27 @@ def test_an_overlay_of_ones_own(tmp_path: Path) -> None:
     ports = {port["name"] for container in mine.containers() for port in container.get("ports", ())}
     for monitor in mine.of("PodMonitor"):
         assert {endpoint["port"] for endpoint in monitor["spec"]["podMetricsEndpoints"]} <= ports
+
+
+def test_an_overlay_changes_the_agents_of_all_nodes(tmp_path: Path) -> None:
+    pods = example("mine", tmp_path).pods()
+    for name in NODE_AGENTS:
+        (agent,) = pods[name]["containers"]
+        assert {"name": "VGPU_DRAIN_SECONDS", "value": "10"} in agent["env"]
+
+
+def test_a_further_folder_of_hygons_nodes_is_seen_by_the_agent_that_gives_it_to_containers(
+    tmp_path: Path,
+) -> None:
+    made = example("with-folder", tmp_path)
+    given = load(NodeSettings, {}, made.environment("vgpu-node-hygon", "agent")).mounts
+    assert given == {"1d94": ["/opt/dtk-25.04:/opt/dtk"]}
+    pod = made.pods()["vgpu-node-hygon"]
+    (agent,) = pod["containers"]
+    (mount,) = (each for each in agent["volumeMounts"] if each["mountPath"] == "/opt/dtk-25.04")
+    (volume,) = (each for each in pod["volumes"] if each["name"] == mount["name"])
+    assert (mount["readOnly"], volume["hostPath"]["path"]) == (True, "/opt/dtk-25.04")
+    assert made.pods()["vgpu-node"] == rendered("default").pods()["vgpu-node"]
 
 
 @pytest.mark.parametrize(("name", "mutating"), [("with-jobs", 3), ("with-jobs-1.31", 0)])

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from device_plugin.cli.check.installation import NODE_AGENTS
 from device_plugin.core.jobs.pools import MOST_POOLS
-from device_plugin.node.stages.inject import CARD_VARIABLES
-from device_plugin.node.vendors.host_stack import CARD_NODE
+from device_plugin.node.vendors.families import CARD_VARIABLES
 from device_plugin.wiring.settings import ClusterSettings, JobsSettings, NodeSettings, load
 from hack.embedded.apiserver import EmbeddedApiServer
 from hack.embedded.apiserver.errors import StatusError
@@ -71,7 +71,8 @@ def agree(made: Installation, prefixes: list[str], vendors: dict[str, str], sche
     assert {variable["expression"] for variable in names} == {f'"{scheduler}"'}
     cluster = load(ClusterSettings, {}, made.environment("vgpu-cluster", "allocator"))
     assert (cluster.prefixes, cluster.scheduler_name) == (prefixes, scheduler)
-    assert load(NodeSettings, {}, made.environment("vgpu-node", "agent")).prefixes == vendors
+    for agents in NODE_AGENTS:
+        assert load(NodeSettings, {}, made.environment(agents, "agent")).prefixes == vendors
     config = made.scheduler_config()
     assert [profile["schedulerName"] for profile in config["profiles"]] == [scheduler]
     (extender,) = config["extenders"]
@@ -122,22 +123,10 @@ def test_families_are_added_by_a_component_each(manifests: Path, base: str) -> N
     agree(made, [*HYGON, "amd.com/gpu", "vendor.com/card"], vendors, "vgpu-scheduler")
 
 
-@pytest.mark.parametrize("base", OVERLAYS)
-def test_hygons_stack_is_seen_by_the_agent_that_gives_it_to_containers(manifests: Path, base: str) -> None:
-    made = overlay(manifests, base, "hygon-stack")
-    given = load(NodeSettings, {}, made.environment("vgpu-node", "agent")).mounts
-    assert given == {"1d94": ["/opt/hyhal", CARD_NODE]}
-    pod = made.pods()["vgpu-node"]
-    (agent,) = [each for each in pod["containers"] if each["name"] == "agent"]
-    seen = {mount["mountPath"] for mount in agent["volumeMounts"] if mount.get("readOnly")}
-    assert {path for path in given["1d94"] if path != CARD_NODE} <= seen
-    assert {volume["name"] for volume in pod["volumes"]} >= {mount["name"] for mount in agent["volumeMounts"]}
-
-
 def test_a_changed_parameter_rolls_the_pods(manifests: Path) -> None:
     before = kustomize(manifests / "overlays/default").pods()
     after = overlay(manifests, "default", "amd").pods()
-    assert all(before[workload] != after[workload] for workload in ("vgpu-node", "vgpu-cluster"))
+    assert all(before[workload] != after[workload] for workload in (*NODE_AGENTS, "vgpu-cluster"))
 
 
 def test_nothing_that_only_kustomize_reads_is_applied(manifests: Path) -> None:
@@ -147,7 +136,10 @@ def test_nothing_that_only_kustomize_reads_is_applied(manifests: Path) -> None:
 
 def test_the_agent_answers_all_variables_that_the_policy_refuses(manifests: Path) -> None:
     text = (manifests / "admission" / "isolation.yaml").read_text()
-    assert set(re.findall(r'"([A-Z]+_VISIBLE_DEVICES)"', text)) == set(CARD_VARIABLES)
+    refused = set(re.findall(r'"([A-Z]+_VISIBLE_DEVICES|RESOURCE_REGISTER_STRATEGY)"', text))
+    assert refused == set(CARD_VARIABLES)
+    (emptied,) = re.findall(r"name: emptyVariables\n    expression: '(.*)'", text)
+    assert json.loads(emptied) == sorted(name for name, value in CARD_VARIABLES.items() if not value)
 
 
 def test_settings_of_isolation_reach_its_policies(manifests: Path) -> None:
@@ -222,7 +214,8 @@ def test_bounds_that_are_written_there_reach_everybody(manifests: Path) -> None:
     installation = overlay(manifests, "default")
     made = {name: json.dumps(spec) for name, spec in specs(installation.objects).items()}
     assert 'int(\\"333\\")' in made["vgpu-requests"]
-    assert load(NodeSettings, {}, installation.environment("vgpu-node", "agent")).mem_unit_mib == 333
+    for agents in NODE_AGENTS:
+        assert load(NodeSettings, {}, installation.environment(agents, "agent")).mem_unit_mib == 333
     assert '\\"555,amd.com/gpu=777\\".split' in made["vgpu-requests"]
     assert '\\"8\\".split' in made["vgpu-quota"]
     times = {name: spec.count('int(\\"999\\")') for name, spec in made.items()}
@@ -238,10 +231,11 @@ def test_the_kubelets_folder_reaches_the_agent_and_the_policy(manifests: Path) -
         file.read_text().replace('kubeletRootDir: "/var/lib/kubelet"', 'kubeletRootDir: "/data/kubelet"')
     )
     made = overlay(manifests, "default")
-    volumes = {volume["name"]: volume.get("hostPath") for volume in made.pods()["vgpu-node"]["volumes"]}
-    assert volumes["pod-resources"]["path"] == "/data/kubelet/pod-resources"
-    # The kubelet's own constant: --root-dir does not change it.
-    assert volumes["device-plugins"]["path"] == "/var/lib/kubelet/device-plugins"
+    for agents in NODE_AGENTS:
+        volumes = {volume["name"]: volume.get("hostPath") for volume in made.pods()[agents]["volumes"]}
+        assert volumes["pod-resources"]["path"] == "/data/kubelet/pod-resources"
+        # The kubelet's own constant: --root-dir does not change it.
+        assert volumes["device-plugins"]["path"] == "/var/lib/kubelet/device-plugins"
     variables = {
         each["name"]: each["expression"] for each in specs(made.objects)["vgpu-isolation"]["variables"]
     }

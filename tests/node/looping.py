@@ -1,5 +1,6 @@
 """The agent's whole loop in virtual time: its kubelet, other plugins and processes do what the test says."""
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -7,18 +8,23 @@ from pathlib import Path
 from device_plugin.core.contract.cards import Inventory, ReportedSlice
 from device_plugin.core.machine import KubeletError
 from device_plugin.node.checks.covered import CoveredSlices
+from device_plugin.node.checks.driver_slices import DriverSlices
 from device_plugin.node.checks.kernel_checks import LOOK_SECONDS, KernelChecks
 from device_plugin.node.checks.kernel_figures import KernelFigures
 from device_plugin.node.checks.other_plugins import OtherPlugins
 from device_plugin.node.checks.preflight import Preflight
 from device_plugin.node.checks.render_scan import RenderScan
+from device_plugin.node.checks.rivals import Rivals
 from device_plugin.node.checks.unaccounted import UnaccountedMemory
 from device_plugin.node.checks.unenforced import UnenforcedSlices
+from device_plugin.node.slices.records import Record
 from device_plugin.node.stages.advertise import Advertiser
 from device_plugin.node.stages.agent import TURN_SECONDS, AgentLoop
 from device_plugin.node.stages.meter import Meter
 from device_plugin.node.stages.publish import Publisher
+from device_plugin.node.vendors.port import NodeSigns
 from tests.node.parts import Parts, Peer
+from vgpu_runtime.sim import records as driver
 
 COVER = "50 10 0:99 / /usr/local/vgpu rw - tmpfs tmpfs rw"
 
@@ -116,18 +122,21 @@ class Looping:
         self.unaccounted_memory = UnaccountedMemory(
             parts.records, parts.writable, parts.cards, figures, self.peer, 64, self.clock
         )
+        self.driver = DriverSlices(parts.records, parts.cards, figures, self.peer, self.clock)
         self.unenforced = UnenforcedSlices(
-            parts.records, parts.writable, parts.cards, figures, self.peer, self.clock
+            parts.records, parts.writable, parts.cards, figures, self.driver, self.peer, self.clock
         )
-        self.kernel = KernelChecks(figures, self.unaccounted_memory, self.unenforced)
+        self.kernel = KernelChecks(figures, self.unaccounted_memory, self.driver, self.unenforced)
+        self.signs = NodeSigns((), (), ())
+        self.rivals = Rivals(parts.cards, lambda: self.signs, self.clock)
         self.meter = Meter(
             "n1", parts.records, parts.writable, parts.cards, parts.active, tuple, figures, self.unaccounted_memory,
-            lambda: self.agent.inventory_age(),
+            self.driver, lambda: self.agent.inventory_age(),
         )  # fmt: skip
         self.agent = AgentLoop(
             parts.shared, self.advertiser, Publisher(self.peer, self.clock), parts.reclaimer, parts.refused,
-            self.covered, self.kernel, Preflight(self.peer, folder, folder, folder, lambda: ()),
-            self.others, 0, self.clock,
+            self.covered, self.kernel, Preflight(self.peer, folder, folder, folder, self.rivals.problems),
+            self.others, self.rivals, 0, self.clock,
         )  # fmt: skip
 
     def _make(self, resource: str) -> Plugin:
@@ -161,11 +170,28 @@ class Looping:
         self.parts.now += seconds
         self.advertiser.step(self.parts.shared.cards())
 
-    def check_kernel(self, seconds: float) -> None:
+    def hold(self, *foreign: int, slack: int = 0) -> None:
+        """The driver holds the slices of all containers, and those with `foreign` pipes on the first card.
+
+        The limits of ours are `slack` bytes larger than granted.
+        """
+        cards = list(self.parts.cards())
+        pipes = {(cards.index(uuid), pipe): _mem_bytes(record, uuid) + slack
+                 for record in self.parts.records.all() for uuid, pipe in record.vendor_ids.items()}  # fmt: skip
+        pipes |= {(0, pipe): 1 << 30 for pipe in foreign}
+        content = bytearray(driver.CARDS * driver.PIPES * driver.RECORD.size)
+        for (card, pipe), size in pipes.items():
+            at = (card * driver.PIPES + pipe) * driver.RECORD.size
+            driver.RECORD.pack_into(content, at, 0, 0, time.monotonic_ns(), size, 1, 0, 0, 0)
+        (self.parts.machine / "state/pipes").write_bytes(content)
+
+    def check_kernel(self, seconds: float, *, held: bool = True, foreign: Sequence[int] = ()) -> None:
         """Compare the slices with the kernel's figures, and nothing else, for some time."""
         end = self.parts.now + seconds
         while self.parts.now < end:
             self.parts.now += LOOK_SECONDS
+            if held:
+                self.hold(*foreign)
             self.kernel.step()
 
     def look(self, seconds: float) -> list[str]:
@@ -190,3 +216,7 @@ class Looping:
         for number, (source, path) in enumerate(self.parts.injector.files(record), 11):
             lines.append(f"{number} 10 8:1 {source} {path} ro - ext4 sda rw")
         return "\n".join([*lines, *extra]) + "\n"
+
+
+def _mem_bytes(record: Record, card: str) -> int:
+    return next(each.mem_mib for each in record.slices if each.card == card) << 20

@@ -27,10 +27,9 @@ from device_plugin.node.stages.allocate import ContainerStarts
 from device_plugin.node.stages.discover import Discovery, SharedCards
 from device_plugin.node.stages.inject import Injector
 from device_plugin.node.stages.reclaim import Reclaimer
-from device_plugin.node.vendors.hygon import Hygon
+from device_plugin.node.vendors.families import FAMILIES
 from device_plugin.node.vendors.local_card import LocalCard
 from device_plugin.node.vendors.port import Machine, Vendor
-from device_plugin.node.vendors.rocm import Rocm
 from hack.embedded.runtime.cdi import Edits, read_spec
 from hack.simulated.cards import SimulatedMachine
 from tests.builders.cards import CARDS, MEM
@@ -43,7 +42,7 @@ TICKETS = ("dcu-mem-0", "dcu-mem-1")
 
 def vendors(machine: Machine) -> Sequence[Vendor[Any]]:
     """The families of cards that the agent knows."""
-    return Hygon(machine), Rocm(machine)
+    return [family(machine) for family in FAMILIES]
 
 
 def discovered(machine: Path, node: str = "n1", *exclude: str) -> list[Card]:

@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 
 from tests.requirement import require
+from tests.runtime.slices import CHOSEN
 from vgpu_runtime import config, region
 from vgpu_runtime.config import CardLimit, SliceConfig
 from vgpu_runtime.paths import SOURCES
 from vgpu_runtime.rocm import RocmLimit
+from vgpu_runtime.sim import hip, userlands
+from vgpu_runtime.sim.userlands import USERLANDS, Root
 
 HERE = Path(__file__).parent
 NATIVE = SOURCES / "native"
@@ -21,6 +24,32 @@ MIB = 1 << 20
 STRICT = ("-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror")
 SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 PRELUDE = f"import os\nfrom tests.runtime import kfd\nGPU, MIB = {GPU}, {MIB}\n"
+
+
+def hip_of(version: str) -> Path | Root:
+    """The folder of Debian 12's HIP, or the userland of a newer one, fetched once into the cache."""
+    try:
+        if version == hip.VERSION:
+            return hip.ensure(hip.default_cache())
+        return userlands.ensure(hip.default_cache(), USERLANDS[version])
+    except hip.HipUnavailableError as error:
+        require(False, str(error))  # noqa: FBT003 - it is what require asks
+        raise
+
+
+@pytest.fixture(scope="session")
+def chosen_hip() -> Path | Root:
+    """The release of HIP that the suites run on."""
+    return hip_of(CHOSEN)
+
+
+@pytest.fixture(scope="session")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program `hipcalls`, which makes HIP's and HSA's calls and prints what they say."""
+    target = tmp_path_factory.mktemp("hip") / "hipcalls"
+    flags = ["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror"]
+    subprocess.run(["cc", *flags, HERE / "hipcalls.c", "-o", target, "-ldl"], check=True)
+    return target
 
 
 def card(**changes: object) -> CardLimit[RocmLimit]:

@@ -1,8 +1,8 @@
 /*
  * What a program sees and gets through the real HIP and HSA runtimes, a line per call: `name result …`.
  * `hipcalls MIB` allocates that much in every way there is, one after another, and frees it again; then it makes
- * streams and a queue with masks of its own. Declarations are facts of hip_runtime_api.h, hsa.h and hsa_ext_amd.h
- * (5.2.3), so that no header of theirs is needed.
+ * streams and a queue with masks of its own. $VGPU_PROBE_HIP names HIP's library. Declarations are facts of
+ * hip_runtime_api.h, hsa.h and hsa_ext_amd.h (5.2.3), so that no header of theirs is needed.
  */
 #include <dlfcn.h>
 #include <stdint.h>
@@ -135,7 +135,7 @@ static void use_masks(void)
 int main(int count, char **arguments)
 {
 	setbuf(stdout, NULL);
-	hip = dlopen("libamdhip64.so.5", RTLD_NOW);
+	hip = dlopen(getenv("VGPU_PROBE_HIP"), RTLD_NOW);
 	hsa = dlopen("libhsa-runtime64.so.1", RTLD_NOW);
 	if (!hip || !hsa || count != 2) {
 		fprintf(stderr, "%s\n", hip && hsa ? "usage: hipcalls MIB" : dlerror());

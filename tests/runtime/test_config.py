@@ -27,10 +27,10 @@ BAD = {
     "truncated": GOOD[:-1],
     "no card": GOOD.split("\n[card]")[0],
     "garbage": "\x00\x01\x7f" * 100 + "\n",
-    "future version": edited("version = 5", "version = 6"),
-    "earlier version": edited("version = 5", "version = 4"),
-    "version of two digits": edited("version = 5", "version = 55"),
-    "no version": edited("version = 5\n", ""),
+    "future version": edited("version = 6", "version = 7"),
+    "earlier version": edited("version = 6", "version = 5"),
+    "version of two digits": edited("version = 6", "version = 66"),
+    "no version": edited("version = 6\n", ""),
     "blank inside of a request": edited("^request = (.*):", r"request = \1: "),
     "empty request": edited("^request = .*", "request = "),
     "long request": edited("^request = .*", "request = " + "x" * 257),
@@ -45,7 +45,7 @@ BAD = {
     "model in the family": edited(r"^(model = .*\n)((?:.*\n){2}\[rocm\]\n)", r"\2\1"),
     "unknown mode": edited("= kill", "= kills"),
     "mode in upper case": edited("= kill", "= KILL"),
-    "card without its family": edited(r"^\[rocm\]\n(.*\n){6}", ""),
+    "card without its family": edited(r"^\[rocm\]\n(.*\n){7}", ""),
     "family without a card": edited(r"^\[card\]\n(.*\n){5}", ""),
     "family before the cards": edited(r"^\[card\]", "[rocm]\n[card]"),
     "family twice": edited(r"^\[rocm\]", "[rocm]\n[rocm]"),
@@ -83,6 +83,9 @@ BAD = {
     "gpu_id twice": edited("gpu_id = .*", "gpu_id = 5", count=2),
     "paired 2": edited("paired = .*", "paired = 2"),
     "paired yes": edited("paired = .*", "paired = yes"),
+    "masks of nobody": edited("^masks = .*", "masks = none"),
+    "masks in upper case": edited("^masks = .*", "masks = VENDOR"),
+    "masks missing": edited("^masks = .*\n", ""),
     "xcc 0": edited("xcc = .*", "xcc = 0"),
     "xcc 17": edited("xcc = .*", "xcc = 17"),
     "units 0": edited("compute_units = .*", "compute_units = 0"),
@@ -104,7 +107,7 @@ BAD = {
 FINE = {
     "as rendered": GOOD,
     "comments and blank lines": "# one\n\n" + GOOD.replace("\n", "\n#ü\n\n"),
-    "another order": edited("version = 5\npod = (.*)", r"pod = \1\nversion = 5"),
+    "another order": edited("version = 6\npod = (.*)", r"pod = \1\nversion = 6"),
     "model of several words": edited("^model = .*", "model = RX 6800/RX 6800 XT  (2)"),
     "long model": edited("^model = .*", "model = " + "x" * 255 + "y"),
     "model of one letter": edited("^model = .*", "model = x"),
@@ -113,6 +116,7 @@ FINE = {
     "leading zeros of a mask": edited("mask = 0x", "mask = 0x000"),
     "pairs": edited("paired = 0", "paired = 1").replace("0x1fffc00", "0x3f0c"),
     "eight XCCs": edited("xcc = 1", "xcc = 8"),
+    "masks of the maker's driver": edited("^masks = .*", "masks = vendor"),
     "sixteen cards": "\n[card]".join(
         [GOOD.split("\n[card]")[0], *(GOOD.split("\n[card]")[1].replace("13261", str(i)) for i in range(20, 36))]
     ),
@@ -215,13 +219,13 @@ def test_a_containers_limit_is_written_as_a_value_that_can_be_read(
     assert parse(render(slices)) == slices
 
 
-@pytest.mark.parametrize("text", [GOOD, edited("version = 5\n", "version = 9\nsurprise = 1\n")])
+@pytest.mark.parametrize("text", [GOOD, edited("version = 6\n", "version = 9\nsurprise = 1\n")])
 def test_the_cards_of_a_file_of_any_version_are_found(text: str) -> None:
     assert config.card_uuids(text) == {"DCU-1", "DCU-2"}
 
 
 @pytest.mark.parametrize(
-    "text", [GOOD[:-1], edited("^uuid = .*\n", ""), edited("version = 5\n", ""), "# none\n"]
+    "text", [GOOD[:-1], edited("^uuid = .*\n", ""), edited("version = 6\n", ""), "# none\n"]
 )
 def test_a_file_in_which_a_card_may_be_missing_is_refused(text: str) -> None:
     with pytest.raises(ConfigError):

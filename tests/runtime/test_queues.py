@@ -96,6 +96,19 @@ def test_a_queue_alone_shows_the_process_to_the_agent(container: Slice) -> None:
     assert region.read(container.region).live_slots == 0
 
 
+def test_masks_of_the_makers_driver_are_the_programs(container: Slice) -> None:
+    container.configure(card(vendor_masks=True))
+    container.output("q = kfd.create_queue(GPU); kfd.set_mask(q, 0b1001, 32); kfd.set_mask(q, 2**64 - 1, 64)")
+    assert masks(container) == [(1, 0b1001), (1, 2**64 - 1)]
+
+
+def test_the_makers_driver_judges_a_mask(container: Slice) -> None:
+    container.configure(card(vendor_masks=True))
+    attempt = "try: kfd.set_mask(q, 1, 32)\nexcept OSError as error: print(error.errno)"
+    assert container.output(f"q = kfd.create_queue(GPU)\n{attempt}", STUB_FAIL="0x1a") == ["5"]
+    assert "call 0x3" not in container.log, "its queue goes on"
+
+
 def mapped(limit: RocmLimit, wanted: int, bits: int) -> int:
     """The rule, written once more: granted units by rank, one on each XCC, whole pairs."""
     granted = [unit for unit in range(limit.compute_units) if limit.mask >> unit & 1]

@@ -88,7 +88,8 @@ def test_a_queue_whose_number_the_program_does_not_ask_for_is_masked(machine: Si
 def queue(code: str) -> str:
     """Create a queue by this request; its first 44 bytes say all that there must be."""
     return (
-        "ring = ctypes.addressof(ctypes.create_string_buffer(4096))\n"
+        "memory = ctypes.create_string_buffer(4096)\n"
+        "ring = ctypes.addressof(memory)\n"
         'fields = "ring:64 wptr:64 rptr:64 doorbell:64 size:32 gpu_id:32 type:32 percent:32"\n'
         'fields += " priority:32 id:32 eop:64 eop_size:64 area:64 area_size:32 stack:32"\n'
         "arguments = kfd.layout(fields)(ring, ring, ring, 0, 4096, GPU, kfd.COMPUTE_AQL, 100)\n"

@@ -50,6 +50,16 @@ def test_whole_cards_need_none(container: Slice) -> None:
         assert environment([limit.family for limit in cards]) == {}
 
 
+def test_where_the_maker_shows_only_the_units_of_a_slice_hip_counts_them_itself(container: Slice) -> None:
+    cards = (card(vendor_masks=True), card(gpu_id=7, vendor_masks=True))
+    container.configure(*cards)
+    assert told(container) == []
+    assert environment([limit.family for limit in cards]) == {UNITS_VARIABLE: ""}
+    whole = card(mask=(1 << 60) - 1, vendor_masks=True)
+    assert environment([whole.family]) == {}
+    assert environment([whole.family, cards[1].family]) == {UNITS_VARIABLE: ""}
+
+
 def test_without_a_config_there_is_none(container: Slice) -> None:
     assert told(container) == []
 

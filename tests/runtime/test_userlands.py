@@ -1,6 +1,6 @@
-"""A slice's limit and masks hold in the userlands of other machines.
+"""A slice's limit and masks hold in the userlands of other machines, over the simulated driver.
 
-The program is vgpu-kfd-probe, which knows the driver's interface only, over the simulated driver.
+The program is vgpu-kfd-probe, which knows the driver's interface only, or vgpu-probe with a release's own HIP.
 """
 
 import errno
@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,12 +19,14 @@ from hack.testbed.images import cache
 from tests import compiled
 from tests.requirement import require
 from tests.runtime import slices, test_loader
-from tests.runtime.conftest import HERE, STRICT, Slice
+from tests.runtime.conftest import HERE, STRICT, Slice, hip_of
 from tests.runtime.slices import LIMIT_MIB, SHAPES, SimSlice
 from tests.runtime.test_preload import user_namespaces
 from vgpu_runtime import paths, region
 from vgpu_runtime.paths import SOURCES
+from vgpu_runtime.sim import hip
 from vgpu_runtime.sim.debian import Apt, DebianUnavailableError
+from vgpu_runtime.sim.userlands import Root
 
 # Where Debian's cross compiler has the libc of programs for the other machine.
 AARCH64 = Path("/usr/aarch64-linux-gnu")
@@ -74,22 +77,90 @@ def test_in_a_userland_of_debian(release: str, native: Path, tmp_path: Path) -> 
     root = tmp_path / "root"
     shutil.copytree(userland(release), root, symlinks=True)
     slice_ = slices.make(root, native, None, SHAPES["hygon-60cu-16gib"], 15)
-    usage = root / paths.CONTAINER_REGION.lstrip("/")
+    usage = put_files(slice_, native / "vgpu-kfd-probe")
+    enter = entering('mount --rbind /proc "$0/proc"', root)
+    assert_held(slice_, usage, *enter, SIMKFD_DIR="/sim", SIMKFD_LOG="/driver.log")
+
+
+def put_files(slice_: SimSlice, probe: Path) -> Path:
+    """Put what a container has of a slice at its places in the slice's folder; returns the usage region there."""
+    root, build = slice_.folder, slice_.build
     for place, file in {
         paths.CONTAINER_CONFIG: root / "vgpu.conf",
         paths.CONTAINER_REGION: root / "usage",
-        "/opt/libvgpu.so": native / "libvgpu.so",
-        "/opt/libsimkfd.so": native / "libsimkfd.so",
-        "/opt/probe": native / "vgpu-kfd-probe",
+        "/opt/libvgpu.so": build / "libvgpu.so",
+        "/opt/libsimkfd.so": build / "libsimkfd.so",
+        "/opt/probe": probe,
     }.items():
         target = root / place.lstrip("/")
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(file, target)
     (root / "etc/ld.so.preload").write_text("/opt/libvgpu.so\n/opt/libsimkfd.so\n")
     (root / "proc").mkdir()  # through which the simulated driver opens its files again
-    mount_and_run = 'mount --rbind /proc "$0/proc" && exec /usr/sbin/chroot "$0" /opt/probe "$@"'
-    enter = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount_and_run, root)
-    assert_held(slice_, usage, *enter, SIMKFD_DIR="/sim", SIMKFD_LOG="/driver.log")
+    return root / paths.CONTAINER_REGION.lstrip("/")
+
+
+def entering(mount: str, root: Path, *folders: Path) -> tuple[str | Path, ...]:
+    """The command that runs /opt/probe with `root` as its root, after the shell's words `mount` have mounted there.
+
+    They have `root` as $0 and `folders` as $1 and so on, of which they leave none.
+    """
+    run = f'set -e; {mount}; exec /usr/sbin/chroot "$0" /opt/probe "$@"'
+    return ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", run, root, *folders)
+
+
+# Of a newer HIP the whole suites run in hack/nightly.
+@pytest.mark.parametrize("version", sorted({hip.VERSION, "5.7.1", slices.CHOSEN}))
+def test_hip_with_the_library_as_shipped(version: str, native: Path, tmp_path: Path) -> None:
+    """As in a container of that release, whose own libc finds HIP."""
+    require(user_namespaces(), "needs user namespaces: sysctl kernel.unprivileged_userns_clone=1")
+    found, root = hip_of(version), tmp_path / "root"
+    slice_ = slices.make(root, native, found, SHAPES["hygon-60cu-16gib"], 15)
+    usage = put_files(slice_, native / "vgpu-probe")
+    for name in ("usr", "dev", "sys", "tmp", "opt/rocm/lib"):
+        (root / name).mkdir(parents=True)
+    for name in ("lib", "lib64"):
+        (root / name).symlink_to(f"usr/{name}")
+    # Debian 12's own HIP runs on this machine's libc.
+    folders = (found.folder / "usr", found.libraries) if isinstance(found, Root) else (Path("/usr"), found)
+    mounts = ('/proc "$0/proc"', '/dev "$0/dev"', '/sys "$0/sys"', '"$1" "$0/usr"', '"$2" "$0/opt/rocm/lib"')
+    enter = entering("; ".join(f"mount --rbind {what}" for what in mounts) + "; shift 2", root, *folders)
+    environment = slice_.environment | {
+        "LD_PRELOAD": "",
+        "LD_LIBRARY_PATH": "/opt/rocm/lib",
+        "SIMKFD_DIR": "/sim",
+        "SIMKFD_LOG": "/driver.log",
+    }
+
+    def probe(*words: str) -> dict[str, Any]:
+        done = slice_.run(*enter, *words, **environment)
+        require(
+            "version `GLIBC_" not in done.stderr,
+            "needs programs built on Debian 12: later libcs run them too",
+        )
+        assert (done.returncode, len(done.stdout.splitlines())) == (0, 1), done.stderr
+        return dict(json.loads(done.stdout))
+
+    seen = probe("info")
+    assert (seen["total_mib"], seen["units"]) == (LIMIT_MIB, slice_.hip_units)
+    assert probe("queue")["error"] == "hipSuccess"
+    masks = list(slice_.queue_masks().values())
+    assert masks
+    assert all(set(queue) == {slice_.grant} for queue in masks)
+    with slices.holding((*enter, "hold", "1500"), environment):
+        assert probe("alloc", "600")["error"] == "hipErrorOutOfMemory"
+        assert region.read(usage).denied[0] > 0, "the library refused, not HIP"
+        assert probe("alloc", "500")["error"] == "hipSuccess"
+
+
+def test_hip_of_debian_13_on_its_own_loader(native: Path, tmp_path: Path) -> None:
+    """One card that Debian 12's HIP does not know; hack/nightly has the others, and newer HIP."""
+    card = slices.shapes("5.7.1")["amd-gfx942-304cu-192gib"]
+    slice_ = slices.make(tmp_path, native, hip_of("5.7.1"), card, 9)
+    outcome = slice_.outcome()
+    assert outcome == slices.Outcome("hipSuccess", slice_.units, outcome.queues, 0)
+    assert outcome.queues > 0
+    assert slice_.probe("copy", "9") == {"mib": 9, "intact": True, "error": "hipSuccess"}
 
 
 @pytest.fixture(scope="session")

@@ -31,17 +31,23 @@ def test_count_is_the_number_of_bits_in_both_lines() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "pipe"), [({"compute_units": 304, "mask": 1 << 200}, 0), ({}, 4), ({}, -1)]
+    ("changes", "pipe"), [({"compute_units": 304, "mask": 1 << 200}, 0), ({}, 20), ({}, -1)]
 )
 def test_what_the_format_cannot_express(changes: dict[str, object], pipe: int) -> None:
     with pytest.raises(ConfigError):
         vdev.render(card(**changes), vdev_id=0, pipe_id=pipe)
 
 
-def test_pipes_go_round() -> None:
+def test_the_first_pipes_go_round() -> None:
     assert vdev.free_pipe([]) == 0
     assert vdev.free_pipe([0, 1], last=1) == 2
     assert vdev.free_pipe([], last=3) == 0
     assert vdev.free_pipe([0, 2], last=2) == 3
     assert vdev.free_pipe([0, 2, 3], last=1) == 1
-    assert vdev.free_pipe(range(4)) is None
+    assert vdev.free_pipe([], last=7) == 0
+
+
+def test_the_others_are_for_where_the_first_are_busy() -> None:
+    assert vdev.free_pipe(range(4)) == 4
+    assert vdev.free_pipe([0, 1, 2, 3, 4, 6], last=4) == 5
+    assert vdev.free_pipe(range(20)) is None

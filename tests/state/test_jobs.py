@@ -5,6 +5,7 @@ from math import inf
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from device_plugin.core.batch import Job, JobCondition
 from device_plugin.core.contract.annotations import CHECKPOINT, MAX_INT, POOL, RESIZE
@@ -65,6 +66,12 @@ def test_after_a_restored_etcd_lower_versions_count_and_the_answers_to_writes_si
     assert known.managed()[A].job.parallelism == 4, "from now on the order counts again"
 
 
+def test_a_job_without_the_label_is_left_alone(known: KnownJobs) -> None:
+    known.see(job("a", labels={"vgpu.io/colour": "red"}, annotations={"bad": ""}))
+    assert not known.managed()
+    assert not known.problems()
+
+
 def test_a_job_that_leaves_its_queue_is_left_alone(known: KnownJobs) -> None:
     known.see(job("a"))
     known.see(job("a", version="2", labels={}))
@@ -92,7 +99,7 @@ def test_pods_belong_to_their_job_until_they_have_ended(known: KnownJobs) -> Non
     known.pods.gone("uid-a-2")
     known.pods.gone("nobody")
     assert [pod.index for pod in known.managed()[A].pods] == [0]
-    known.pods.see(replace(replica(made, 0), owner="ReplicaSet", uid="x"))
+    known.pods.see(structs.replace(replica(made, 0), owner="ReplicaSet", uid="x"))
     assert len(known.managed()[A].pods) == 1
 
 
@@ -102,7 +109,7 @@ def test_a_pod_of_another_namespace_that_names_a_job_as_its_owner_is_none_of_its
     made = job("a")
     known.see(made)
     known.pods.see(replica(made, 0))
-    known.pods.see(replace(replica(made, 0), namespace="other", uid="stranger"))
+    known.pods.see(structs.replace(replica(made, 0), namespace="other", uid="stranger"))
     assert [pod.uid for pod in known.managed()[A].pods] == ["uid-a-0"]
     for at in range(0, 400, 10):
         said = {("other", "a-0-x", "main"): ProgressReport(Progress(at, 1000), at)}
@@ -280,7 +287,7 @@ def test_more_checkpoints_than_a_request_can_name_are_cut(known: KnownJobs) -> N
 def test_nodes_are_of_use_while_first_pods_of_queued_jobs_are_bound_to_them(known: KnownJobs) -> None:
     """Hundreds of agents have nothing to tell that would be heard."""
     pod = replica(job("a"), 0)
-    known.pods.see(replace(pod, node=""))
+    known.pods.see(structs.replace(pod, node=""))
     assert not known.on("n1")
     known.pods.see(pod)
     known.pods.see(replica(job("a", 2), 1, node="n2"))
@@ -288,10 +295,10 @@ def test_nodes_are_of_use_while_first_pods_of_queued_jobs_are_bound_to_them(know
     known.see(job("a"))
     assert known.on("n1")
     assert not known.on("n2")
-    known.pods.see(replace(pod, uid="newer"))
+    known.pods.see(structs.replace(pod, uid="newer"))
     known.pods.gone(pod.uid)
     assert known.on("n1"), "another pod has the name now"
-    known.pods.see(replace(pod, uid="newer", phase="Succeeded"))
+    known.pods.see(structs.replace(pod, uid="newer", phase="Succeeded"))
     assert not known.on("n1")
 
 

@@ -7,16 +7,18 @@ from datetime import datetime
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from device_plugin.allocator.explain import as_text
 from device_plugin.allocator.openings import opening, placed_pods
-from device_plugin.core.batch import QueuedJob
 from device_plugin.core.contract.cards import ReportedSlice, SliceState
 from device_plugin.core.contract.grants import Grant, Slice
 from device_plugin.core.contract.resize import MAX_RECORD, Resize
 from device_plugin.core.ledger import PromiseHolder
 from device_plugin.core.pods import Pod
+from device_plugin.kube.api import Metadata
 from device_plugin.state.promises import MOST_READ
+from tests.builders.batch_jobs import queued_job
 from tests.builders.cards import inventory
 from tests.builders.pods import HALF, pod
 from tests.cluster.gang_pods import more_nodes, placed, said
@@ -27,9 +29,9 @@ CARD = {"mem": 16, "cores": 60}
 UNTIL = 2000.0
 
 
-def job(world: World, name: str, **more: Any) -> QueuedJob:
+def job(world: World, name: str, **more: Any) -> Metadata:
     """A Job with the queue label, its uid `job-NAME`."""
-    return world.api.put_job(QueuedJob("default", name, f"job-{name}", **more))
+    return world.api.put_job(queued_job(name, **more))
 
 
 def of(name: str, number: int = 0, **more: Any) -> Pod:
@@ -55,7 +57,7 @@ def record(*leaving: Pod, job: str = "b", **more: Any) -> str:
     return Resize(**given | more).encode()
 
 
-def shrinks(world: World, name: str, *leaving: Pod, **more: Any) -> QueuedJob:
+def shrinks(world: World, name: str, *leaving: Pod, **more: Any) -> Metadata:
     """The Job, with its record."""
     return job(world, name, record=record(*leaving, **more))
 
@@ -231,7 +233,7 @@ def test_pods_of_another_namespace_are_of_no_promised_job(shrunk: World) -> None
     one = shrunk.one
     leave(shrunk, "a-1")
     forged = shrunk.api.put(of("b", 0, namespace="other", uid="forged"))
-    replica_set = shrunk.api.put(replace(of("b", 1), owner="ReplicaSet"))
+    replica_set = shrunk.api.put(structs.replace(of("b", 1), owner="ReplicaSet"))
     assert (one.ask(forged), one.ask(replica_set)) == ("", "")
     assert one.ask(shrunk.api.put(of("b", 2))) == "n1"
 
@@ -239,7 +241,7 @@ def test_pods_of_another_namespace_are_of_no_promised_job(shrunk: World) -> None
 def test_a_job_of_the_same_name_in_another_namespace_gets_nothing(shrunk: World) -> None:
     """Nor do pods whose owner is the beneficiary by name or by UID only, in whatever way they ask."""
     one = shrunk.one
-    shrunk.api.put_job(QueuedJob("other", "b", "job-other-b"))
+    shrunk.api.put_job(queued_job("b", namespace="other")._replace(uid="job-other-b"))
     leave(shrunk, "a-1")
     whole = kept(one)
     vip: dict[str, Any] = {"namespace": "other", "priority": 10, **CARD}
@@ -249,7 +251,7 @@ def test_a_job_of_the_same_name_in_another_namespace_gets_nothing(shrunk: World)
             [{}, {"labels": {"job-name": "b", "vgpu.io/group": "g", "vgpu.io/group-size": "1"}}]
         )
     ]
-    pods.append(shrunk.api.put(replace(of("b", 2, uid="vip-2", **vip), owner_uid="job-other-b")))
+    pods.append(shrunk.api.put(structs.replace(of("b", 2, uid="vip-2", **vip), owner_uid="job-other-b")))
     for made in pods:
         assert (one.ask(made), one.view.promises.of(made)) == ("", "")
         one.preemption.advise(made, {"n1": []})
@@ -451,7 +453,7 @@ def test_a_replica_that_stands_by_keeps_the_same(shrunk: World) -> None:
 
 def test_a_pod_that_ended_before_its_record_was_seen_counts_only_at_the_start(shrunk: World) -> None:
     """Else a Job could keep whatever its pods of former times had."""
-    ended = shrunk.api.put(replace(shrunk.api.by_name["default", "a-0"], phase="Succeeded"))
+    ended = shrunk.api.put(structs.replace(shrunk.api.by_name["default", "a-0"], phase="Succeeded"))
     shrinks(shrunk, "a", ended)
     assert shrunk.one.view.promises.slices.statuses() == []
     two = Replica(shrunk.api, shrunk.clock, "vgpu-1")
@@ -572,7 +574,7 @@ class Storm:
         self.number += 1
         name, mem = self.rng.choice(("a", "b", "c", "x")), self.rng.choice((4, 8, 16))
         made = of(name, self.number, mem=mem, cores=mem * 60 // 16)
-        self.world.api.put(made if name != "x" else replace(made, owner="", owner_uid=""))
+        self.world.api.put(made if name != "x" else structs.replace(made, owner="", owner_uid=""))
 
     def ask(self) -> None:
         if waiting := self.pods(bound=False):
@@ -651,7 +653,7 @@ class Storm:
 
 @pytest.mark.no_cover
 def test_whatever_happens_a_promise_is_kept_and_nothing_is_given_twice() -> None:
-    seed = random.SystemRandom().randrange(2**32)
+    seed = random.randrange(2**32)
     print(f"seed {seed}")
     storm = Storm(seed)
     for _ in range(1500):
@@ -774,7 +776,7 @@ def test_a_pod_that_preempts_does_not_get_what_leaves_for_another_job(shrunk: Wo
     """Though that pod is being deleted: other pods that end are as good as gone."""
     one, leaving = shrunk.one, shrunk.api.by_name["default", "a-1"]
     shrinks(shrunk, "a", leaving, applied=True)
-    shrunk.api.put(replace(leaving, deleting=True))
+    shrunk.api.put(structs.replace(leaving, deleting=True))
     vip = shrunk.api.put(pod("vip", priority=10, **CARD))
     assert one.ask(vip) == ""
     assert one.preemption.advise(vip, {"n1": ["uid-stranger"]}) == {}

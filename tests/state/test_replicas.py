@@ -1,8 +1,7 @@
 """Which pods are replicas of the job engine that live."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from device_plugin.core.pods import Pod
 from device_plugin.state.replicas import LiveReplicas
@@ -27,7 +26,7 @@ def test_replicas_are_the_running_pods_of_the_same_controller(replicas: LiveRepl
 @pytest.mark.parametrize("end", [{"deleting": True}, {"phase": "Failed"}, {"phase": "Pending"}])
 def test_a_pod_that_ends_or_is_gone_is_no_replica(replicas: LiveReplicas, end: dict[str, object]) -> None:
     replicas.sync([A, B])
-    replicas.see(replace(B, **end))  # type: ignore[arg-type]
+    replicas.see(replace(B, **end))
     assert replicas.names() == {"a"}
     replicas.see(B)
     assert replicas.names() == {"a", "b"}

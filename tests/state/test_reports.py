@@ -4,8 +4,8 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
-import msgspec
 import pytest
+from msgspec import structs
 
 from device_plugin.allocator.explain import as_text
 from device_plugin.core.contract.cards import REPORT_SECONDS, Inventory, ReportedSlice, SliceState
@@ -124,7 +124,7 @@ def test_what_the_text_says_does_not_depend_on_how_many_there_are(world: World, 
 
 def test_an_ended_pod_whose_process_runs_is_held_too(world: World, one: Replica) -> None:
     old = world.placed("old")
-    ended = world.api.put(replace(old, phase="Failed"))
+    ended = world.api.put(structs.replace(old, phase="Failed"))
     assert one.free() == [ALL, ALL]
     says(world, [report(old)])
     assert one.free() == [ALL - HALF, ALL]
@@ -136,9 +136,7 @@ def test_an_ended_pod_whose_process_runs_is_held_too(world: World, one: Replica)
 
 def test_a_report_of_a_pod_that_lives_changes_nothing_until_it_ends(world: World, one: Replica) -> None:
     old = world.placed("old")
-    says(
-        world, [replace(report(old), slices=(msgspec.structs.replace(report(old).slices[0], mem_mib=1000),))]
-    )
+    says(world, [replace(report(old), slices=(structs.replace(report(old).slices[0], mem_mib=1000),))])
     assert one.free() == [ALL - HALF, ALL]
     world.api.end(old)
     assert one.free() == [ALL - 1000, ALL]
@@ -367,8 +365,8 @@ def test_a_node_accuses_only_pods_of_its_own(world: World) -> None:
 
 def of_model(name: str, *, healthy: bool = True, reports: Sequence[ReportedSlice] = ()) -> Inventory:
     """The cards of n2 are of this model; one of them may be sick."""
-    first, second = (msgspec.structs.replace(card, model=name) for card in inventory("n2").cards)
-    return Inventory((msgspec.structs.replace(first, healthy=healthy), second), slices=tuple(reports))
+    first, second = (structs.replace(card, model=name) for card in inventory("n2").cards)
+    return Inventory((structs.replace(first, healthy=healthy), second), slices=tuple(reports))
 
 
 def shows(world: World, cards: Inventory | None) -> None:

@@ -9,12 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import msgspec
 import pytest
+from msgspec import structs
 from pytest_mock import MockerFixture
 
 from device_plugin.allocator.explain import as_text
-from device_plugin.core.batch import QueuedJob
 from device_plugin.core.contract.cards import REPORT_SECONDS, Card, Inventory, ReportedSlice, SliceState
 from device_plugin.core.contract.grants import Grant
 from device_plugin.core.errors import RequestError
@@ -25,6 +24,7 @@ from device_plugin.core.pods import Node, Pod
 from device_plugin.core.requests import DEFAULT_PREFIXES, PodRequest, pod_request
 from device_plugin.state.news import BATCH
 from device_plugin.state.view import ClusterView
+from tests.builders.batch_jobs import queued_job
 from tests.builders.cards import FAMILY, inventory
 from tests.builders.pods import grant as slice_of
 from tests.builders.pods import pod, with_grant
@@ -74,7 +74,7 @@ def test_news_of_a_pod_may_come_in_any_order(order: tuple[int, ...]) -> None:
     """The unbound pod, the binding as we know it ourselves, the binding as the watch shows it."""
     a = pod("a")
     held = bound(a, grant(a))
-    news = [(a, True), (held, False), (replace(held, bound="2026-01-01T00:00:00Z"), True)]
+    news = [(a, True), (held, False), (structs.replace(held, bound="2026-01-01T00:00:00Z"), True)]
     state = state_of()
     for i in order:
         state.view.pod_news.see(news[i][0], watched=news[i][1])
@@ -126,7 +126,7 @@ def test_others_can_have_the_lock_while_a_list_is_taken(mocker: MockerFixture) -
         mocker.patch.object(owner, name, side_effect=turns.counted(getattr(owner, name)))
     pods = [pod(f"p{number}") for number in range(3 * BATCH + 1)]
     nodes = [node(f"n{number}") for number in range(2 * BATCH)]
-    jobs = [QueuedJob("default", f"j{number}", f"job-{number}") for number in range(2 * BATCH + 1)]
+    jobs = [queued_job(f"{number}") for number in range(2 * BATCH + 1)]
     for listed in (nodes, ()):
         view.node_news.sync(listed)
     for shown in (pods, ()):
@@ -143,19 +143,19 @@ def test_a_request_is_read_once_while_its_pod_is_unbound_and_again_where_it_is_s
     view.pod_news.see(a, watched=True)
     found = view.pods.request_of(a)
     assert view.pods.request_of(pod("a", nominated="n1")) is found
-    view.pod_news.see(replace(a, refused=7), watched=True)
+    view.pod_news.see(structs.replace(a, refused=7), watched=True)
     assert view.pods.request_of(a) is found
     for other in (
-        replace(a, annotations={"vgpu.io/policy": "spread"}),
-        replace(a, labels={"vgpu.io/group": "g", "vgpu.io/group-size": "2"}),
-        replace(a, containers=pod("a", 9).containers),
-        replace(a, host=HostAmounts(1, 1)),
+        structs.replace(a, annotations={"vgpu.io/policy": "spread"}),
+        structs.replace(a, labels={"vgpu.io/group": "g", "vgpu.io/group-size": "2"}),
+        structs.replace(a, containers=pod("a", 9).containers),
+        structs.replace(a, host=HostAmounts(1, 1)),
     ):
         assert view.pods.request_of(other) == pod_request(other, DEFAULT_PREFIXES) != found
         view.pod_news.see(other, watched=True)
-        assert view.pods.request_of(other) is view.pods.request_of(replace(other, priority=1))
+        assert view.pods.request_of(other) is view.pods.request_of(structs.replace(other, priority=1))
     with pytest.raises(RequestError):
-        view.pods.request_of(replace(a, annotations={"vgpu.io/policy": "x" * 64}))
+        view.pods.request_of(structs.replace(a, annotations={"vgpu.io/policy": "x" * 64}))
     view.pod_news.see(bound(a, grant(a)), watched=True)
     assert view.pods.request_of(a) == found
     assert view.pods.request_of(a) is not found
@@ -178,9 +178,9 @@ def test_a_terminal_phase_frees_the_slice_and_a_deletion_mark_does_not() -> None
     a = pod("a")
     state = state_of()
     held = bound(a, grant(a))
-    state.view.pod_news.see(replace(held, deleting=True), watched=True)
+    state.view.pod_news.see(structs.replace(held, deleting=True), watched=True)
     assert free(state.view) == ALL - QUARTER
-    state.view.pod_news.see(replace(held, deleting=True, phase="Failed"), watched=True)
+    state.view.pod_news.see(structs.replace(held, deleting=True, phase="Failed"), watched=True)
     assert free(state.view) == ALL
     state.view.pod_news.see(held, watched=False)
     assert free(state.view) == ALL, "old news brought an ended pod back"
@@ -189,15 +189,17 @@ def test_a_terminal_phase_frees_the_slice_and_a_deletion_mark_does_not() -> None
 def test_the_watch_alone_takes_an_end_back() -> None:
     """Its news is in order: somebody has forged the end, and the kubelet has written again that it runs."""
     a, state = pod("a"), state_of()
-    held = replace(bound(a, grant(a)), phase="Running")
+    held = structs.replace(bound(a, grant(a)), phase="Running")
     for phase, left in (("Running", ALL - QUARTER), ("Failed", ALL), ("Running", ALL - QUARTER)):
-        state.view.pod_news.see(replace(held, phase=phase), watched=True)
+        state.view.pod_news.see(structs.replace(held, phase=phase), watched=True)
         assert free(state.view) == left
     assert state.view.ledger.grants() == {a.uid: grant(a)}
 
 
 ENDS: Mapping[str, Callable[[ClusterView, Pod], None]] = {
-    "terminal phase": lambda view, pod: view.pod_news.see(replace(pod, phase="Succeeded"), watched=True),
+    "terminal phase": lambda view, pod: view.pod_news.see(
+        structs.replace(pod, phase="Succeeded"), watched=True
+    ),
     "deleted, and seen to end": lambda view, pod: view.pod_news.gone(pod.uid, ended=True),
     "not in the list": lambda view, _: view.pod_news.sync(()),
 }
@@ -212,8 +214,8 @@ def test_whatever_a_pod_holds_ends_in_one_way(
     clock, room = Clock(), HostAmounts(4000, 4096)
     view = ClusterView((FAMILY,), clock)
     view.node_news.sync([replace(node(), room=room)])
-    before, a = view.ledger.node("n1"), replace(pod("a"), host=HostAmounts(1000, 1024))
-    holder = bound(a, grant(a)) if slices else replace(a, node="n1", containers=())
+    before, a = view.ledger.node("n1"), structs.replace(pod("a"), host=HostAmounts(1000, 1024))
+    holder = bound(a, grant(a)) if slices else structs.replace(a, node="n1", containers=())
     view.pod_news.see(holder, watched=True)
     held = view.ledger.node("n1")
     assert held is not None
@@ -248,7 +250,7 @@ def test_a_list_without_a_pod_says_it_is_gone_unless_the_watch_never_showed_it()
 
 def test_pods_that_cannot_be_read_are_not_known_and_not_gone() -> None:
     a, b, waits, faulty = (pod(name) for name in ("a", "b", "waits", "faulty"))
-    host = replace(b, node="n1", containers=(), host=HostAmounts(1, 1))
+    host = structs.replace(b, node="n1", containers=(), host=HostAmounts(1, 1))
     listed = [bound(a, grant(a)), host, waits, with_grant(faulty, "{", "n1", "")]
     view = state_of().view
     view.pod_news.sync(listed)
@@ -369,7 +371,7 @@ def reports(rng: random.Random, pods: Sequence[Pod], name: str) -> tuple[Reporte
 
 def smaller(rng: random.Random, known: Card) -> Card:
     """The card with less of something, or as it is."""
-    return msgspec.structs.replace(
+    return structs.replace(
         known, mem_mib=known.mem_mib - rng.choice((0, 16, 8000)), core_groups=rng.choice((60, 56, 20)),
         max_slices=rng.randint(1, 4),
     )  # fmt: skip
@@ -394,7 +396,7 @@ def test_a_ledger_rebuilt_after_a_restart_equals_the_live_one(rng: random.Random
         elif existing and event < 0.5:
             name = rng.choice(sorted(existing))
             if rng.random() < 0.5:
-                existing[name] = replace(existing[name], phase="Succeeded")
+                existing[name] = structs.replace(existing[name], phase="Succeeded")
                 live.view.pod_news.see(existing[name], watched=True)
             else:
                 live.view.pod_news.gone(existing.pop(name).uid)
@@ -471,11 +473,11 @@ def test_after_a_restored_etcd_bindings_ends_and_deletions_that_it_lost_are_take
     a, b, c = pod("a"), pod("b"), pod("c")
     held = bound(b, grant(b, cores=(1,)))
     view.pod_news.see(bound(a, grant(a)), watched=True)
-    view.pod_news.see(replace(held, phase="Succeeded"), watched=True)
+    view.pod_news.see(structs.replace(held, phase="Succeeded"), watched=True)
     view.pod_news.see(bound(c, grant(c, cores=(2,))), watched=True)
     view.pod_news.gone(c.uid, ended=True)
     view.pod_news.doubt()
-    view.pod_news.sync([a, replace(held, phase="Running"), c])
+    view.pod_news.sync([a, structs.replace(held, phase="Running"), c])
     assert view.ledger.grants() == {b.uid: grant(b, cores=(1,))}
     assert [view.pods.get(each.uid) for each in (a, c)] == [a, c]
     request = request_of(state, a)
@@ -529,7 +531,7 @@ def _some_pods(rng: random.Random) -> list[Pod]:
         made = pod(f"p{number}")
         where = grant(made, f"n1-{rng.randrange(2)}", (number,))
         phase = rng.choice(("Pending", "Running", "Failed"))
-        states = (made, replace(bound(made, where), phase=phase))
+        states = (made, structs.replace(bound(made, where), phase=phase))
         if rng.random() < 0.8:
             found.append(rng.choice(states))
     return found

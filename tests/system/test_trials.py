@@ -15,7 +15,7 @@ pytestmark = pytest.mark.usefixtures("native")
 
 
 def test_every_container_of_many_in_flight_gets_its_own_grant() -> None:
-    first = random.SystemRandom().randrange(10**6)
+    first = random.randrange(10**6)
     print(f"seeds from {first}")
     result = in_flight.run(range(first, first + 3), 40)
     assert result.containers >= 120
@@ -23,7 +23,7 @@ def test_every_container_of_many_in_flight_gets_its_own_grant() -> None:
 
 
 def test_killing_either_service_anywhere_loses_and_leaks_nothing() -> None:
-    seed = random.SystemRandom().randrange(10**6)
+    seed = random.randrange(10**6)
     print(f"seed {seed}")
     assert kill_anywhere.run(seed, 20.0)
 

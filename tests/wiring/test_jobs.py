@@ -16,7 +16,7 @@ from device_plugin.adapters.metrics import Exposition
 from device_plugin.adapters.probes import probes
 from device_plugin.core.contract.annotations import POOL, QUEUE, SPLIT
 from device_plugin.core.contract.metrics import Reading
-from device_plugin.jobs.plan.leases import PoolLeases
+from device_plugin.jobs.pools.leases import PoolLeases
 from device_plugin.kube.api import JOBS, NODES, PODS, Ref
 from device_plugin.kube.leases import LEASES
 from device_plugin.node.stages.meter import PROGRESS_DONE, PROGRESS_GOAL

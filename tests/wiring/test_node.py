@@ -66,12 +66,12 @@ def test_what_it_cannot_work_with_is_named(
 def test_a_stack_that_is_not_on_the_node_is_a_problem_where_its_cards_are(
     settings: dict[str, object], caplog: pytest.LogCaptureFixture
 ) -> None:
-    mounts = {"1d94": ["/opt/hyhal"], "1002": ["/opt/rocm"]}
+    mounts = {"1d94": ["/opt/stack"], "1002": ["/opt/rocm"]}
     assert _run(settings, mounts=mounts, prefixes={"1d94": "hygon.com/dcu", "1002": "amd.com/gpu"}) == 0
     said = [record.message for record in caplog.records if "mounts:" in record.message]
     assert len(said) == 1
     assert said[0].startswith(
-        "preflight: mounts: /opt/hyhal is not there, or empty, and containers start without it"
+        "preflight: mounts: /opt/stack is not there, or empty, and containers start without it"
     )
 
 

@@ -40,12 +40,12 @@ def test_without_a_file_it_is_printed_and_stdout_is_not_opened_anew(
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("[]", ""),
-        ("a: b", "no 'profiles' in it"),
-        ("profiles: []", "no 'extenders' in it"),
-        ("profiles: [[]]\nextenders: []", ""),
-        ("a: [", ""),
-        ("profiles: 1", ""),
+        ("[]", "not a KubeSchedulerConfiguration: "),
+        ("a: b", "not a KubeSchedulerConfiguration: it has no profiles"),
+        ("profiles: []", "not a KubeSchedulerConfiguration: it has no extenders"),
+        ("profiles: [[]]\nextenders: []", "not a KubeSchedulerConfiguration: "),
+        ("a: [", "not YAML: line "),
+        ("profiles: 1", "not a KubeSchedulerConfiguration: "),
     ],
 )
 def test_another_file_is_refused(
@@ -53,7 +53,7 @@ def test_another_file_is_refused(
 ) -> None:
     (tmp_path / "template.yaml").write_text(text)
     assert main(["scheduler-config", f"--template={tmp_path}/template.yaml", f"--out={tmp_path}/out"]) == 2
-    assert f"no KubeSchedulerConfiguration: {says}" in capsys.readouterr().err
+    assert f"template.yaml is {says}" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 

@@ -98,6 +98,10 @@ def test_a_bad_variable_is_named() -> None:
             "mounts: 'opt/hyhal': write an absolute path without . or ..",
         ),
         ('node --mounts {"1d94":["/etc"]}', "mounts: '/etc': it is at, above or below /etc/"),
+        (
+            'node --mounts {"1d94":["/opt/a:/etc"]}',
+            "mounts: '/opt/a:/etc': '/etc': it is at, above or below /etc/",
+        ),
         ('node --mounts {"1d94":["/dev/mem"]}', "of /dev only /dev/dri/cardN"),
         (f'node --mounts {{"1d94":{MANY_PATHS}}}', "mounts: 1d94 has 17: write at most 16"),
         ("node --exclude-cards GPU-1", "--exclude-cards: 'GPU-1': write it as JSON"),

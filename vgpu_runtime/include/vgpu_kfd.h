@@ -23,6 +23,7 @@
 #define KFD_NR_SET_XNACK_MODE 0x21
 #define KFD_NR_AVAILABLE_MEMORY 0x23
 #define KFD_NR_EXPORT_DMABUF 0x24
+#define KFD_NR_CREATE_PROCESS 0x27 /* a secondary context for its descriptor; it takes no arguments */
 
 #define KFD_QUEUE_COMPUTE 0
 #define KFD_QUEUE_SDMA 1

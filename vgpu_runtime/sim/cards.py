@@ -40,7 +40,7 @@ Gfx = tuple[int, int, int]
 
 
 class SpecError(ValueError):
-    """A description of cards that makes no machine; the message names the card and the key."""
+    """The description of the cards is wrong; the message names the card and the key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +83,18 @@ class SimCard:
         return 2 if self.paired else 1
 
     @property
+    def lds_kib(self) -> int:
+        """The local data share of a compute unit, in KiB."""
+        return 160 if self.gfx_version == (9, 5, 0) else 64
+
+    @property
     def engines(self) -> int:
         """Shader engines of the whole card."""
         return self.arrays // self.arrays_per_engine
 
     @property
     def save_area_xccs(self) -> int:
-        """XCCs that a queue's save area is divided by: only gfx 9.4 and 9.5 have several. See PRESETS."""
+        """XCCs among which a queue's save area is divided: several only for gfx 9.4 and 9.5. See PRESETS."""
         return self.xcc if self.gfx_version[:2] in ((9, 4), (9, 5)) else 1
 
     @property
@@ -98,15 +103,22 @@ class SimCard:
         return zlib.crc32(f"{self.pci} {self.device} {self.unique_id}".encode()) % 0xFFFF + 1
 
 
-# Debian's HIP 5.2.3 knows gfx up to 9.0.10 and 10.3.x, so the 8-XCC card says gfx90a where hardware says 9.4.2. It is
-# an 8-XCC card by the rules of masks; for a queue's save area it is one card of 304 units, as gfx90a has no XCCs.
+# Debian's HIP 5.2.3 knows gfx up to 9.0.10 and 10.3.x, and no HIP of AMD knows Hygon's 9.3.6. So the BW card says
+# gfx908, and the 8-XCC card for HIP 5.2.3 gfx90a where hardware says 9.4.2. It is an 8-XCC card by the rules of masks;
+# for a queue's save area it is one card of 304 units, as gfx90a has no XCCs. From ROCr 6 on such a card has no queue:
+# for newer HIP there are the cards whose names have their gfx.
 PRESETS: Mapping[str, SimCard] = {
     "hygon-60cu-16gib": SimCard("Z100", 0x1D94, 0x54B7, 16368, 60),
+    "hygon-80cu-64gib": SimCard("BW150", 0x1D94, 0x6320, 65520, 80, gfx="9.0.8"),
     "hygon-120cu-64gib": SimCard("K100-AI", 0x1D94, 0x6210, 65520, 120, gfx="9.0.8"),
     "amd-60cu-16gib": SimCard("vega20", 0x1002, 0x66A1, 16368, 60),
     "amd-104cu-64gib": SimCard("mi210", 0x1002, 0x740F, 65520, 104, gfx="9.0.10"),
     "amd-304cu-192gib": SimCard("mi300x", 0x1002, 0x74A1, 196592, 304, xcc=8, gfx="9.0.10"),
     "amd-rdna-80cu-16gib": SimCard("navi21", 0x1002, 0x73BF, 16368, 80, gfx="10.3.0"),
+    "amd-gfx942-304cu-192gib": SimCard("mi300x", 0x1002, 0x74A1, 196592, 304, xcc=8, gfx="9.4.2"),
+    "amd-gfx950-256cu-288gib": SimCard("mi350x", 0x1002, 0x75A0, 294896, 256, xcc=8, gfx="9.5.0"),
+    "amd-gfx1100-96cu-48gib": SimCard("w7900", 0x1002, 0x7448, 49136, 96, gfx="11.0.0"),
+    "amd-gfx1201-64cu-16gib": SimCard("navi48", 0x1002, 0x7550, 16304, 64, gfx="12.0.1"),
     "nvidia": SimCard("GA102", 0x10DE, 0x2235, 46068, 84, kfd=False),
 }
 
@@ -118,7 +130,7 @@ KEYS = {
 
 
 def load(path: Path, machine: int = 0) -> list[SimCard]:
-    """Read a YAML file as `parse` reads its text. Raises SpecError, which says what to change."""
+    """Read a YAML file as `parse` reads its text. Raises SpecError, whose message gives the cure."""
     try:
         return parse(path.read_text(encoding="utf-8"), machine)
     except OSError as error:
@@ -147,7 +159,7 @@ def parse(text: str, machine: int = 0) -> list[SimCard]:
 
 
 def number(cards: Sequence[SimCard], machine: int = 0) -> list[SimCard]:
-    """Give each card without one a PCI address and a unique id, and check that the machine can exist."""
+    """Give each card a PCI address and a unique id if it has none, and check that they differ. Raises SpecError."""
     if len(cards) > MAX_CARDS:
         raise SpecError(f"{len(cards)} cards: at most {MAX_CARDS} can be simulated")
     numbered = [

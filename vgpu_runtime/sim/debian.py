@@ -1,13 +1,14 @@
-"""Unpack Debian packages into a folder without installing them; apt lists the packages that are needed.
+"""Unpacks Debian packages into a folder without installing them; apt lists the packages that are needed.
 
-Needs apt-get and dpkg-deb, but no root: where the machine has no package lists (or none with what is looked for)
-they are fetched into a folder of our own first.
+It needs apt-get and dpkg-deb, but not root. Where the machine's package lists are missing, or lack the package, lists
+are first fetched into a folder of our own.
 """
 
 import platform
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 _TIMEOUT_SECONDS = 600
@@ -20,11 +21,14 @@ class DebianUnavailableError(RuntimeError):
 class Apt:
     """apt, working in the folder `scratch`, with package lists that offer the package `sought`.
 
-    `release` is Debian's codename of the packages, `architecture` Debian's name of the machines that they are for; by
-    default both are this machine's own. Raises DebianUnavailableError, as its methods do.
+    `release` is Debian's codename of the packages, `architecture` Debian's name of the machines for which they are; by
+    default both are this machine's own. Packages of `release` may need some of the release `beside`. Raises
+    DebianUnavailableError, as its methods do.
     """
 
-    def __init__(self, scratch: Path, sought: str, release: str = "", architecture: str = "") -> None:
+    def __init__(
+        self, scratch: Path, sought: str, release: str = "", architecture: str = "", beside: str = ""
+    ) -> None:
         missing = [tool for tool in ("apt-get", "dpkg-deb") if shutil.which(tool) is None]
         if missing:
             raise DebianUnavailableError(
@@ -32,26 +36,29 @@ class Apt:
             )
         self._scratch = scratch
         self._options: list[str] = []
+        # Without this apt prefers the packages of `beside`, even where those of `release` do not go with them.
+        self._preferred = ["--target-release", release] if beside else []
         own = platform.freedesktop_os_release().get("VERSION_CODENAME", "")
         if release not in ("", own) or architecture or not _offered(sought):
             self._options = _own_lists(scratch)
             if architecture:
                 self._options += _for(architecture)
             if release not in ("", own):
-                self._options += self._only(release, own)
+                self._options += self._only([release, *([beside] if beside else [])], own)
             self._run(["apt-get", *self._options, "--quiet", "update"], "fetching package lists")
 
     def needs(self, *packages: str, bare: bool = False) -> dict[str, str]:
         """The packages that apt would install for these, with versions: all (`bare`), or only those missing here."""
         options = [*self._options, *(["-o", "Dir::State::status=/dev/null"] if bare else [])]
-        command = ["apt-get", *options, "--simulate", "--no-install-recommends", "install", *packages]
+        wanted = ["--simulate", "--no-install-recommends", *self._preferred, "install", *packages]
+        command = ["apt-get", *options, *wanted]
         plan = self._run(command, f"asking apt what {' and '.join(packages)} need")
         lines = [line.split() for line in plan.splitlines() if line.startswith("Inst ")]
         # Inst NAME [VERSION INSTALLED] (VERSION ARCHIVE [ARCHITECTURE])
         return {words[1]: next(word.strip("()") for word in words if word.startswith("(")) for words in lines}
 
     def unpack(self, packages: Iterable[str], root: Path) -> Mapping[str, str]:
-        """Download packages (NAME or NAME=VERSION) and unpack them into the new folder `root`; their versions."""
+        """Download packages (NAME or NAME=VERSION) and unpack them into the new folder `root`; returns the versions."""
         command = ["apt-get", *self._options, "--quiet", "download", *sorted(packages)]
         self._run(command, "downloading packages")
         versions = {}
@@ -63,14 +70,14 @@ class Apt:
         root.chmod(0o755)
         return versions
 
-    def _only(self, release: str, own: str) -> list[str]:
-        """Options that make apt look at `release` alone, on the server of the machine's own release."""
+    def _only(self, releases: Iterable[str], own: str) -> list[str]:
+        """Options that make apt look at these releases alone, on the server of the machine's own release."""
         asked = ["apt-get", "indextargets", "--format", "$(RELEASE) $(REPO_URI)", "Created-By: Packages"]
         servers = dict(line.split() for line in self._run(asked, "asking apt for its server").splitlines())
         if own not in servers:
             raise DebianUnavailableError(f"apt names no server of packages of {own or 'this machine'}")
         sources = self._scratch / "sources.list"
-        sources.write_text(f"deb {servers[own]} {release} main\n")
+        sources.write_text("".join(f"deb {servers[own]} {release} main\n" for release in releases))
         settings = {
             "Dir::Etc::sourcelist": sources,
             "Dir::Etc::sourceparts": "-",
@@ -79,7 +86,7 @@ class Apt:
         return [part for key, value in settings.items() for part in ("-o", f"{key}={value}")]
 
     def _run(self, command: list[str], doing: str) -> str:
-        """Run quietly, for its output. Its output names package hosts, so no message of ours quotes it."""
+        """Run a command and return its output. No message of ours quotes the output: it names package hosts."""
         try:
             done = subprocess.run(
                 command,
@@ -98,8 +105,26 @@ class Apt:
         return done.stdout
 
 
+def kept(final: Path, prefix: str, make: Callable[[Path], Path]) -> Path:
+    """The folder `final`; if it is missing, the folder that `make(scratch)` returns becomes it.
+
+    Any number of processes may call this at once: the folder appears whole, by one rename.
+    """
+    if final.is_dir():
+        return final
+    final.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=final.parent) as scratch:
+        made = make(Path(scratch))
+        try:
+            made.rename(final)
+        except OSError:
+            if not final.is_dir():  # else another process was first, with equal content
+                raise
+    return final
+
+
 def _offered(package: str) -> bool:
-    """True if the machine's own package lists name it."""
+    """True if the machine's own package lists name the package."""
     command = ["apt-cache", "show", "--no-all-versions", package]
     return subprocess.run(command, capture_output=True, check=False, timeout=_TIMEOUT_SECONDS).returncode == 0
 

@@ -21,7 +21,7 @@ def minor(index: int) -> int:
 
 
 def build(card: SimCard, index: int, folder: Path, account: Path | None) -> None:
-    """Write the files of the `index`-th card; its memory use, as KFD reports it, is in the file `account`."""
+    """Write the files of the `index`-th card. The file `account` has its memory use, as KFD reports it."""
     device = folder / "sys/devices/pci0000:00" / card.pci
     for name in (f"card{index}", f"renderD{minor(index)}"):
         node = device / "drm" / name
@@ -83,7 +83,7 @@ def _device(folder: Path, uuid: str) -> Path:
 
 
 def _replace(path: Path, text: str) -> None:
-    """A sysfs file is never half written to its reader."""
+    """Write a file of the simulated sysfs whole: no reader may see half of it."""
     new = path.with_name(f".{path.name}")
     new.write_text(text, encoding="ascii")
     new.replace(path)

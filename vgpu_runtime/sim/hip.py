@@ -5,7 +5,6 @@ code-object library loads) only where it is not installed.
 """
 
 import os
-import tempfile
 from pathlib import Path
 
 from vgpu_runtime.sim import debian
@@ -37,33 +36,20 @@ def default_cache() -> Path:
 
 
 def present(cache: Path) -> bool:
-    """True if `ensure` has nothing to fetch."""
+    """True if the runtime is in the cache, so that `ensure` fetches nothing."""
     return (cache / f"hip-{VERSION}").is_dir()
 
 
 def ensure(cache: Path) -> Path:
     """The folder with libamdhip64.so.5 and its dependencies, which the first call fetches into `cache`.
 
-    Any number of processes may call this at once: the folder appears whole, by one rename. Raises
-    HipUnavailableError.
+    Any number of processes may call this at once. Raises HipUnavailableError.
     """
-    final = cache / f"hip-{VERSION}"
-    if final.is_dir():
-        return _library_folder(final)
-    cache.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".hip-", dir=cache) as scratch:
-        root = _fetch(Path(scratch))
-        _library_folder(root)
-        try:
-            root.rename(final)
-        except OSError:
-            if not final.is_dir():  # else another process was first, with equal content
-                raise
-    return _library_folder(final)
+    return _library_folder(debian.kept(cache / f"hip-{VERSION}", ".hip-", _fetch))
 
 
 def _fetch(scratch: Path) -> Path:
-    """Download and unpack into folders below `scratch`; returns the folder that stands for /."""
+    """Download the packages and unpack them below `scratch`; returns the folder that stands for /."""
     root = scratch / "root"
     try:
         apt = debian.Apt(scratch, PACKAGES[0])
@@ -72,6 +58,7 @@ def _fetch(scratch: Path) -> Path:
         raise HipUnavailableError(str(error)) from None
     if not (offered := versions[PACKAGES[0]]).startswith(VERSION):
         raise HipUnavailableError(f"this machine's package lists offer HIP {offered}, not {VERSION}")
+    _library_folder(root)
     return root
 
 

@@ -1,9 +1,10 @@
-"""The save area of a compute queue: what each Linux demands of it.
+"""The save area of a compute queue: its size, and how each Linux release checks it.
 
-When a queue is preempted, the waves that run are saved to memory that the process gave with the queue. Linux works out
-from the whole card how much that is (drivers/gpu/drm/amd/amdkfd/kfd_queue.c, kfd_queue_ctx_save_restore_size); the
-runtime in the process works out the same from `simd_count` in the topology. From 6.12 on CREATE_QUEUE compares the two
-(kfd_queue_acquire_buffers) and answers EINVAL where they differ, so a topology with fewer units leaves no queue.
+When a queue is preempted, the waves that run are saved to memory that the process gave with the queue. Linux computes
+the size of this memory from the whole card (drivers/gpu/drm/amd/amdkfd/kfd_queue.c, kfd_queue_ctx_save_restore_size);
+the runtime in the process computes it from `simd_count` in the topology. From 6.12 on CREATE_QUEUE compares the two
+sizes (kfd_queue_acquire_buffers) and answers EINVAL where they differ: where the topology shows fewer units, no queue
+can be made.
 """
 
 import enum
@@ -14,7 +15,7 @@ from vgpu_runtime.sim.cards import Gfx, SimCard
 _PAGE = 4096
 _HEADER = 40
 _STACK_LIMIT_GFX10 = 0x7000
-_REST_OF_A_UNIT = 0x4000 + 0x10000 + 0x1000  # scalar registers, local data share, hardware registers
+_REST_OF_A_UNIT = 0x4000 + 0x1000  # scalar registers, hardware registers
 
 
 _LARGE = {(9, 0, 8), (9, 0, 10), (9, 4, 0), (9, 4, 1), (9, 4, 2), (9, 5, 0)}
@@ -22,14 +23,14 @@ _MIDDLE = {(11, 0, 0), (11, 0, 1), (12, 0, 0), (12, 0, 1)}
 
 
 class Kernel(enum.Enum):
-    """The rule by which Linux checks a queue's save area. The value is the first release that checks so."""
+    """The rule by which Linux checks a queue's save area. The value is the first release with this rule."""
 
     UNCHECKED = "6.1"
     """No check: every release before 6.12; 6.1 stands for them."""
     EQUAL = "6.12"
     """The save area must have exactly the card's size."""
     EXPORTED = "6.18.4"
-    """It may be larger, and the topology shows `cwsr_size` and `ctl_stack_size`."""
+    """The save area may be larger, and the topology shows `cwsr_size` and `ctl_stack_size`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +50,18 @@ class SaveArea:
 
 def save_area(card: SimCard) -> SaveArea:
     """The save area that the kernel expects of a queue on this card."""
-    return sizes(card.gfx_version, card.compute_units, card.engines, card.save_area_xccs)
+    return sizes(card.gfx_version, card.compute_units, card.engines, card.save_area_xccs, card.lds_kib)
 
 
-def sizes(gfx: Gfx, units: int, engines: int, xccs: int = 1) -> SaveArea:
-    """The formulae, of the numbers of the whole card. A runtime that sees fewer `units` gets other sizes."""
+def sizes(gfx: Gfx, units: int, engines: int, xccs: int = 1, lds_kib: int = 64) -> SaveArea:
+    """The save area by Linux's formulae, for the whole card. A runtime that sees fewer `units` gets other sizes."""
     navi = gfx >= (10, 1, 0)
     units //= xccs
     waves = units * 32 if navi else min(units * 40, engines * 512)
     stack = _up(_HEADER + waves * (12 if navi else 8) + 8, _PAGE)
     if gfx[0] == 10:
         stack = min(stack, _STACK_LIMIT_GFX10)
-    rest = _up(units * (_vector_registers(gfx) + _REST_OF_A_UNIT), _PAGE)
+    rest = _up(units * (_vector_registers(gfx) + _REST_OF_A_UNIT + (lds_kib << 10)), _PAGE)
     return SaveArea(stack, stack + rest, _up(waves * 32, 64), xccs)
 
 

@@ -1,7 +1,7 @@
-"""The files of a simulated machine: what its kernel would show in sysfs, and what the simulated driver reads.
+"""The files of a simulated machine: those that its kernel would show in sysfs, and those of the simulated driver.
 
-Layout and formats are those of Linux, drivers/gpu/drm/amd/amdkfd/kfd_topology.c and amdgpu's sysfs files, so
-that discovery under `<folder>` runs exactly the code that it runs under `/`.
+Layout and formats are those of Linux, drivers/gpu/drm/amd/amdkfd/kfd_topology.c and amdgpu's sysfs files, so that
+discovery under `<folder>` runs exactly the code that it runs under `/`.
 """
 
 import filecmp
@@ -10,16 +10,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from vgpu_runtime.paths import BUILD
-from vgpu_runtime.sim import drm, vram
+from vgpu_runtime.sim import drm, records, vram
 from vgpu_runtime.sim.cards import SimCard, number
 from vgpu_runtime.sim.save_area import Kernel, save_area
 
 KFD = Path("sys/devices/virtual/kfd/kfd")
 TOPOLOGY = KFD / "topology"
 KFD_NUMBER = "511:0\n"  # of the device node, as the driver's device.c has it
-CONF_VERSION = 2
+CONF_VERSION = 3
 DRIVER = "libsimkfd.so"
 
+HYGON = 0x1D94
 _CHECKS = {Kernel.UNCHECKED: "none", Kernel.EQUAL: "equal", Kernel.EXPORTED: "at-least"}
 
 _HEAP_SYSTEM, _HEAP_VRAM_PUBLIC = 0, 1
@@ -33,7 +34,7 @@ _SIMD_ID_BASE = 1 << 31
 def build(cards: Sequence[SimCard], folder: Path, kernel: Kernel = Kernel.EQUAL) -> None:
     """Write the machine under `folder`: sys/, dev/, state/ and driver.conf. `folder` must hold no other machine.
 
-    Cards without PCI address and unique id are given them, as `cards.number` does. Raises SpecError.
+    A card without a PCI address or a unique id gets one, as `cards.number` gives it. Raises SpecError.
     """
     cards = number(cards)
     nodes = [card for card in cards if card.kfd]
@@ -59,12 +60,15 @@ def build(cards: Sequence[SimCard], folder: Path, kernel: Kernel = Kernel.EQUAL)
         "1.0.0\n" + "".join(f"{card.device:X},\t00,\t{card.name}\n" for card in nodes),
     )
     vram.create(folder, len(nodes))
+    records.create(folder)
+    if any(card.vendor == HYGON for card in nodes):
+        _write(folder / "opt/hyhal/version", "simulated\n")
     minors = {card.pci: drm.minor(index) for index, card in enumerate(cards)}
     _write(folder / "driver.conf", _conf(nodes, minors, kernel))
 
 
 def add_driver(folder: Path) -> None:
-    """Put the driver next to its cards, where containers can be given it. Raises OSError if it is not built."""
+    """Copy the driver next to its cards, for containers to get it from there. Raises OSError if it is not built."""
     target = folder / DRIVER
     if not target.exists() or not filecmp.cmp(BUILD / DRIVER, target, shallow=False):
         new = folder / f".{DRIVER}"
@@ -78,8 +82,9 @@ def _conf(nodes: Sequence[SimCard], minors: Mapping[str, int], kernel: Kernel) -
     for node, card in enumerate(nodes, start=1):
         area = save_area(card)
         lines.append(
-            f"card gpu_id={card.gpu_id} node={node} minor={minors[card.pci]} device={card.device}"
-            f" units={card.compute_units} xcc={card.xcc} paired={int(card.paired)} vram={card.memory_mib << 20}"
+            f"card gpu_id={card.gpu_id} node={node} minor={minors[card.pci]} vendor={card.vendor} device={card.device}"
+            f" pci={card.pci} units={card.compute_units} xcc={card.xcc} paired={int(card.paired)}"
+            f" vram={card.memory_mib << 20}"
             f" stack={area.stack} area={area.size} debug={area.debug} xccs={area.xccs}"
         )
     return "\n".join(lines) + "\n"
@@ -115,7 +120,7 @@ def _gpu_properties(card: SimCard, minor: int, kernel: Kernel) -> dict[str, int]
 
 
 def _properties(**known: int) -> dict[str, int]:
-    """The properties of a topology node in the kernel's order; those that are not given have defaults."""
+    """The properties of a topology node in the kernel's order; properties that are not given have defaults."""
     names = (
         "cpu_cores_count simd_count mem_banks_count caches_count io_links_count p2p_links_count cpu_core_id_base"
         " simd_id_base max_waves_per_simd lds_size_in_kb gds_size_in_kb num_gws wave_front_size array_count"
@@ -127,7 +132,7 @@ def _properties(**known: int) -> dict[str, int]:
 
 
 def _shape(card: SimCard) -> dict[str, int]:
-    """The numbers of the whole card, over all its XCCs."""
+    """The topology properties of the card's size, counted over all its XCCs."""
     rdna = card.paired
     simd_per_cu = 2 if rdna else 4
     major, minor, step = card.gfx_version
@@ -135,7 +140,7 @@ def _shape(card: SimCard) -> dict[str, int]:
         "simd_count": card.compute_units * simd_per_cu,
         "simd_id_base": _SIMD_ID_BASE,
         "max_waves_per_simd": 16 if rdna else 10,
-        "lds_size_in_kb": 64,
+        "lds_size_in_kb": card.lds_kib,
         "wave_front_size": 32 if rdna else 64,
         "array_count": card.arrays,
         "simd_arrays_per_engine": card.arrays_per_engine,
@@ -184,7 +189,7 @@ def _link(folder: Path, node_from: int, node_to: int) -> None:
 
 
 def _cache(folder: Path, level: int, kib: int) -> None:
-    """One cache of each level: no program here needs one for each unit."""
+    """Write one cache of this level: no program here needs one for each compute unit."""
     cache = {
         "processor_id_low": _SIMD_ID_BASE, "level": level, "size": kib, "cache_line_size": 64,
         "cache_lines_per_tag": 1, "association": 16, "latency": 0, "type": _CACHE_OF_SIMD_DATA,

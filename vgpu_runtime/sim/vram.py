@@ -1,6 +1,6 @@
-"""VRAM in use on simulated cards: the file in which the processes that use them keep their accounts.
+"""Used VRAM of simulated cards: the file in which each process that uses a card counts its use.
 
-Driver and layout: driver/vram.c. A slot counts while its owner's lock is on it, as VRAM is freed with its process.
+Driver and layout: driver/vram.c. A process's slot counts while it holds the slot's lock: its VRAM is freed at its end.
 """
 
 import struct
@@ -38,7 +38,7 @@ def used(folder: Path) -> list[int]:
 
 
 def refresh(folder: Path) -> None:
-    """Write the used memory into the simulated sysfs: the driver does so only while it is called, not at a death."""
+    """Write the used memory into the simulated sysfs: the driver writes it when called, not when a process dies."""
     for card, amount in enumerate(used(folder)):
         with account(folder, card).open("r+b") as file:
             file.write(b"%-20d\n" % amount)

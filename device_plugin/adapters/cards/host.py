@@ -1,4 +1,4 @@
-"""The real machine, as its kernel shows it."""
+"""The real machine: its files in /sys and /dev, as the agent reads them."""
 
 import os
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from device_plugin.core.machine import DeviceNode, Mount
 
 
 class HostMachine:
-    """The machine below `root`, which holds its sys/."""
+    """Reads the machine's files below `root`, which holds its sys/ and dev/."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -26,13 +26,14 @@ class HostMachine:
         return os.listdir(self._root / folder)  # noqa: PTH208 - half the time of iterdir
 
     def device(self, path: str) -> DeviceNode:
-        """The host's own device file."""
+        """Returns the host's device file at `path`, which has the same path in the container."""
         return DeviceNode(f"/{path}", f"/{path}")
 
     def host_file(self, path: str) -> Mount | None:
-        """The host's file or folder, to be mounted at its own path; None if it is not there, or an empty folder.
+        """Returns a mount of the host's file or folder at its own path; None if it does not exist or is empty.
 
-        The kubelet makes an empty folder for a mount of the agent whose source is missing.
+        An empty folder counts as missing, because the kubelet creates one where the source of an agent's mount is
+        missing.
         """
         found = self._root / path.lstrip("/")
         try:
@@ -42,9 +43,9 @@ class HostMachine:
         return Mount(path, path) if there else None
 
     def mounts(self) -> Sequence[Mount]:
-        """No mounts: containers see the kernel of the host."""
+        """Returns no mounts: containers see the kernel of the host."""
         return ()
 
     def preloads(self) -> Sequence[str]:
-        """No libraries."""
+        """Returns no libraries: on a real machine only ours is loaded."""
         return ()

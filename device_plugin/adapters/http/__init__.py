@@ -1,1 +1,1 @@
-"""HTTP over sockets of our own, read by llhttp: one client, one server. Figures of the extender ask for both."""
+"""An HTTP client and an HTTP server on sockets and llhttp; general libraries are too slow for the extender."""

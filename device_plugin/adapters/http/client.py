@@ -1,6 +1,6 @@
-"""HTTP/1.1 as a client: one connection, whose answers are read by llhttp.
+"""An HTTP/1.1 client for one connection; llhttp parses the answers.
 
-A general client of HTTP costs several times as much for each Binding as the decision itself.
+A general HTTP client takes several times as long for a Binding as the decision itself.
 """
 
 import math
@@ -16,7 +16,7 @@ import httptools
 PIECE = 1 << 16
 # Errors without a whole answer: the request may have been carried out or not.
 LOST = (OSError, httptools.HttpParserError)
-# Reasons of OpenSSL for an answer in plain text.
+# OpenSSL's reasons when the server answers in plain text.
 _NO_TLS = (
     "WRONG_VERSION_NUMBER",
     "HTTP_REQUEST",
@@ -27,7 +27,7 @@ _NO_TLS = (
 
 
 def lost_text(error: Exception) -> str:
-    """The reason why there is no answer, in words for people. `error` is one of LOST."""
+    """Returns the reason why there is no answer, as text for people. `error` is one of LOST."""
     if isinstance(error, httptools.HttpParserError):
         return "it does not answer in HTTP: if it speaks TLS, its address begins with https://"
     if isinstance(error, ssl.SSLCertVerificationError):
@@ -81,7 +81,7 @@ class Connection:
             self._receive()
 
     def body(self) -> Iterator[bytes]:
-        """The answer's body, as it comes."""
+        """Yields the parts of the answer's body as they arrive."""
         while self._parts or not self.complete:
             if self._parts:
                 parts, self._parts = self._parts, []
@@ -117,7 +117,7 @@ class Connection:
     # llhttp calls these.
 
     def on_message_begin(self) -> None:
-        """An answer begins, or a second one where there should be none."""
+        """Note an answer that begins after the end of the last one, which no request asked for."""
         self._unasked = self.complete
 
     def on_headers_complete(self) -> None:
@@ -126,10 +126,10 @@ class Connection:
             self.status = self._parser.get_status_code()
 
     def on_body(self, part: bytes) -> None:
-        """A part of it."""
+        """Keep a part of the body."""
         self._parts.append(part)
 
     def on_message_complete(self) -> None:
-        """The end of the message."""
+        """Note the end of the answer, and whether the connection can be used again."""
         self.complete = self.status > 0
         self.keeps = self._parser.should_keep_alive()

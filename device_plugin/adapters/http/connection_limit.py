@@ -22,7 +22,7 @@ class Client:
 
     def __init__(self, connection: socket.socket, address: str, seconds: float) -> None:
         connection.settimeout(0)
-        # An answer is written in one piece: no delay could add anything to it.
+        # An answer is sent in one piece: there is nothing to wait for before it is sent.
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.address = address
         self._socket = connection
@@ -31,12 +31,12 @@ class Client:
         self.await_request()
 
     def await_request(self) -> None:
-        """Start the time within which the client must have sent a whole request."""
+        """Start the time in which the client must send a whole request."""
         self.awaited = True
         self.deadline = time.monotonic() + self._seconds
 
     def receive(self) -> bytes:
-        """Received bytes; empty at the end of the connection. Raises TimeoutError at the deadline."""
+        """Returns received bytes; none at the end of the connection. Raises TimeoutError at the deadline."""
         self._wait(select.POLLIN)
         return self._socket.recv(PIECE)
 
@@ -57,7 +57,7 @@ class Client:
                 rest[0] = rest[0][sent:]
 
     def interrupt(self) -> None:
-        """End the connection from another thread: the thread that reads or writes it finds its end, and closes it."""
+        """End the connection from another thread; the thread that reads or writes it then closes it."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
@@ -74,8 +74,8 @@ class Client:
 class ConnectionLimit:
     """At most `most` open connections, and at most `per_address` of one address. Safe from any thread.
 
-    At the limit the idle connection with the earliest deadline is closed for the new one. Idle is one whose whole
-    request has not come yet: a client that has sent a whole request is answered.
+    At the limit the idle connection with the earliest deadline is closed for the new one. A connection is idle until
+    its client has sent a whole request; after that the client is answered.
     """
 
     def __init__(self, per_address: float, most: float) -> None:
@@ -85,7 +85,7 @@ class ConnectionLimit:
         self._open: set[Client] = set()
 
     def admit(self, new: Client) -> bool:
-        """Count a new connection in; False if it is one too many and none is idle."""
+        """Count a new connection; returns false if a limit is reached and no connection is idle."""
         with self._lock:
             same = [client for client in self._open if client.address == new.address]
             if not self._make_way(same, self._per_address) or not self._make_way(self._open, self._most):
@@ -94,7 +94,7 @@ class ConnectionLimit:
             return True
 
     def leave(self, client: Client) -> None:
-        """Count a connection out, before it is closed: until then no other can have its file descriptor."""
+        """Stop counting a connection. Call it before the close, while no other connection can have its descriptor."""
         with self._lock:
             self._open.discard(client)
 

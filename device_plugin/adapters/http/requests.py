@@ -1,6 +1,6 @@
-"""HTTP requests: read by llhttp, whose framing is strict and costs little, and handed to an application.
+"""Reads HTTP requests with llhttp, which is strict and fast, and writes the answers of an application.
 
-A server that reads requests in Python costs more time than all that the allocator does with them.
+To parse a request in Python would take more time than the allocator's decision.
 """
 
 from collections import deque
@@ -33,12 +33,12 @@ class RawRequest:
 
 
 class Reader:
-    """Reads the requests of one connection. `feed` it; then `ready` holds whole ones, in their order."""
+    """Reads the requests of one connection: `feed` parses bytes, and `ready` holds the whole requests, in order."""
 
     def __init__(self, most_body: int) -> None:
         self.ready: deque[RawRequest] = deque()
         self.wants_continue = False
-        """The client waits for permission to send the body."""
+        """True while the client waits for permission to send the body."""
         self._most_body = most_body
         self._parser = httptools.HttpRequestParser(self)
         self._begin()
@@ -52,7 +52,7 @@ class Reader:
         self._fed += len(data)
         if self._fed - self._length > MOST_HEAD:
             raise BadRequestError("431 Request Header Fields Too Large")
-        # llhttp has read it as a number; Python reads at most 4,300 digits, leading zeros among them.
+        # llhttp has checked that it is a number. Python converts at most 4,300 digits, leading zeros included.
         declared = self._now.headers.get("content-length", "").lstrip("0") if self._headed else ""
         if self._length > self._most_body or int(declared or 0) > self._most_body:
             raise BadRequestError("413 Content Too Large")
@@ -64,7 +64,7 @@ class Reader:
         self._begin()
 
     def on_url(self, part: bytes) -> None:
-        """A part of its target."""
+        """Append a part of the request's target."""
         self._now.url += part
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -74,19 +74,19 @@ class Reader:
         self._now.headers[key] = text if known is None else f"{known},{text}"
 
     def on_headers_complete(self) -> None:
-        """Note the method and the connection's fate once the headers are whole."""
+        """Note the method, and whether the connection stays open, once the headers are complete."""
         self._headed = True
         self._now.method = self._parser.get_method().decode("latin-1")
         self._now.last = not self._parser.should_keep_alive() or self._parser.get_http_version() != "1.1"
         self.wants_continue = self._now.headers.get("expect", "").lower() == "100-continue"
 
     def on_body(self, part: bytes) -> None:
-        """A part of its body."""
+        """Append a part of the request's body."""
         self._parts.append(part)
         self._length += len(part)
 
     def on_message_complete(self) -> None:
-        """Add the whole request to those that are `ready`."""
+        """Add the whole request to `ready`."""
         self._now.body = b"".join(self._parts)
         self.wants_continue = False
         self.ready.append(self._now)
@@ -99,7 +99,7 @@ class Reader:
 
 
 def answer(app: App, request: RawRequest) -> Sequence[bytes]:
-    """The bytes of the application's answer, in pieces. Raises BadRequestError, and what the application raises."""
+    """Returns the application's answer as bytes, in pieces. Raises BadRequestError and the application's own errors."""
     try:
         target = httptools.parse_url(request.url)
     except httptools.HttpParserError as error:
@@ -125,7 +125,7 @@ def answer(app: App, request: RawRequest) -> Sequence[bytes]:
 
 
 def refusal(status: str) -> Sequence[bytes]:
-    """An answer of nothing but a status, after which the connection closes."""
+    """Returns an answer with only a status, which announces that the connection closes."""
     return _text([f"HTTP/1.1 {status}", "Content-Length: 0"], RawRequest(), ())
 
 

@@ -1,4 +1,4 @@
-"""Serve an application over HTTP/1.1, each connection in a thread of our process, which has the ledger."""
+"""Serves an application over HTTP/1.1, each connection in a thread of this process, which holds the ledger."""
 
 import contextlib
 import ipaddress
@@ -30,10 +30,10 @@ CLOSE_SECONDS, AGAIN_SECONDS = 5.0, 0.1
 
 
 class Server:
-    """Serves `app` from now on at `listen`, each connection in a thread of its own; `port` is the real one.
+    """Serves `app` at `listen` until it is closed, each connection in a thread. `port` is the port that is in use.
 
-    One address has at most `per_address` connections, by default a quarter of the `threads`. On a loopback address only
-    our own programs connect, and nothing bounds them.
+    A client address has at most `per_address` connections, by default a quarter of the `threads`. On a loopback address
+    only our own programs connect, without a limit.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Server:
         silence: int = SILENCE_SECONDS,
         per_address: int | None = None,
     ) -> None:
-        """Raises ValueError for an address that is none, OSError if it cannot be had."""
+        """Raises ValueError for a malformed address, OSError if it cannot be used."""
         host, port = address(listen)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._listener = socket.create_server(
@@ -75,7 +75,7 @@ class Server:
         self.close()
 
     def close(self) -> None:
-        """Stop listening and wait for requests that run."""
+        """Stop listening, and wait until running requests are answered, CLOSE_SECONDS for each at most."""
         self._closing.set()
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
@@ -97,7 +97,10 @@ class Server:
                     self._closing.wait(AGAIN_SECONDS)
 
     def _take(self, client: Client) -> None:
-        """Give it a thread, unless it is one too many. Raises RuntimeError if there is none to be had."""
+        """Serve the client in a new thread, or close its connection if too many are open.
+
+        Raises RuntimeError if no thread can start.
+        """
         if not self._limit.admit(client):
             client.close()
             return
@@ -135,7 +138,7 @@ class Server:
             client.send(refusal(str(error)))
 
     def _next(self, client: Client, reader: Reader) -> RawRequest | None:
-        """The client's next request; None at its end."""
+        """Returns the client's next request; None if the client has closed the connection."""
         while not reader.ready:
             if not (data := client.receive()):
                 return None
@@ -157,7 +160,7 @@ class Server:
 
 
 def address(listen: str) -> tuple[str, int]:
-    """Host and port of `127.0.0.1:9400`, `[::1]:9400` or `:9400`. Raises ValueError with what to write."""
+    """Returns host and port of `127.0.0.1:9400`, `[::1]:9400` or `:9400`. Raises ValueError for another form."""
     host, colon, port = listen.rpartition(":")
     if not colon or not re.fullmatch("[0-9]+", port):
         raise ValueError(f"{listen!r} is no address: write host:port, such as 127.0.0.1:9400")

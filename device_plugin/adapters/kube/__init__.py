@@ -1,1 +1,1 @@
-"""The Kubernetes API over kept HTTP connections, decoded into core types."""
+"""Calls the Kubernetes API over reused HTTP connections, and decodes objects into core types."""

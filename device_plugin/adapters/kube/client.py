@@ -1,4 +1,4 @@
-"""The Kubernetes API over kept HTTP connections: `kube.Api`."""
+"""Implements `kube.Api`: calls to the API server over reused HTTP connections."""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,7 +44,7 @@ MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 # A server that cannot send metadata alone sends whole objects.
 METADATA = "application/json;as={};g=meta.k8s.io;v=v1,application/json"
-# Objects of one page of a list, which is in memory at once: the API server takes 1.5 MiB for one, annotations 256 KiB.
+# Objects of one page of a list. A whole page is in memory, and an object may have 1.5 MiB, its annotations 256 KiB.
 PAGE_ITEMS = 100
 LIST_TRIES = 3
 # Most characters that the Event API accepts in a message.
@@ -53,10 +53,10 @@ Item = TypeVar("Item")
 
 
 class KubeClient:
-    """One API server, from any thread. `component` names us in events.
+    """A client of one API server, for any thread. `component` is our name in events.
 
-    Pods' containers keep only the limits of `resources`; None keeps every extended resource. Lists of
-    metadata alone are asked for in pages of `metadata_items` objects.
+    Pods keep only the limits of `resources`; None keeps those of all extended resources. A page of a list of metadata
+    has `metadata_items` objects.
     """
 
     def __init__(
@@ -71,18 +71,18 @@ class KubeClient:
         self._connections = Connections(endpoint, timeout)
 
     def close(self) -> None:
-        """Close the kept connections."""
+        """Close the connections to the API server."""
         self._connections.close()
 
     def get(self, kind: Kind[Item], of: Named) -> Item:
-        """The object of this name as it is now, not from a cache."""
+        """Returns the object of this name as it is now, not from a cache."""
         return self._decoded(kind, self._request("GET", _object(kind, of), accept=_accept(kind)))
 
     def list(self, kind: Kind[Item], where: Where = EVERYWHERE) -> Listed[Item]:
-        """Objects as a quorum has them: no resource version is named. Unreadable ones are left out.
+        """Returns the objects as a quorum of etcd has them, because no version is named. Undecodable ones are left out.
 
-        The server is asked for a page at a time. All pages are of one moment, which the server forgets after some
-        minutes; the list then begins again. Raises ExpiredError if that happens LIST_TRIES times.
+        The server sends one page per request. All pages are of one resource version, which the server forgets after
+        some minutes; then the list begins again. Raises ExpiredError if that happens LIST_TRIES times.
         """
         for _ in range(LIST_TRIES - 1):
             with suppress(ExpiredError):
@@ -90,7 +90,7 @@ class KubeClient:
         return self._list(kind, where)
 
     def _list(self, kind: Kind[Item], where: Where) -> Listed[Item]:
-        """The objects of all pages. Raises ExpiredError if the server forgot the moment of the first one."""
+        """Returns the objects of all pages. Raises ExpiredError if the server forgot the version of the first page."""
         found: list[Item] = []
         query = {**_query(where), "limit": str(self._metadata_items if kind.partial else PAGE_ITEMS)}
         while True:
@@ -103,7 +103,7 @@ class KubeClient:
     def _page(
         self, kind: Kind[Item], where: Where, query: Mapping[str, str]
     ) -> tuple[Sequence[Item], str, str]:
-        """The objects of a page, its version, and the token for the next page. Its text is dropped."""
+        """Returns the objects of a page, its version, and the token for the next page. The page's text is not kept."""
         text = self._request("GET", _folder(kind, where.namespace), query=query, accept=_accept(kind, "List"))
         if kind.item is Metadata:
             with suppress(DecodeError):
@@ -116,7 +116,7 @@ class KubeClient:
         return read, page.version, page.rest
 
     def read(self, kind: Kind[Item], text: Text) -> Item | None:
-        """The decoded object; None, with a log line, if it cannot be decoded as its kind."""
+        """Returns the decoded object. Returns None, and logs it, if the text is not of this kind."""
         try:
             return decode.read(kind, text, self._resources)
         except DecodeError as error:
@@ -124,9 +124,9 @@ class KubeClient:
             return None
 
     def watch(self, kind: Kind[Any], where: Where, version: str, silence: float) -> Connection:
-        """An open watch of changes after `version`; reading from it raises one of LOST after `silence` seconds of none.
+        """Returns an open watch of changes after `version`, which the caller has to close.
 
-        Close it.
+        Reading from it raises one of LOST after `silence` seconds without data.
         """
         query = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": version, **_query(where)}
         target = _target(_folder(kind, where.namespace), query)
@@ -140,23 +140,23 @@ class KubeClient:
         return stream
 
     def text(self, path: str) -> str:
-        """The text of a GET of `path`, such as what a pod answers through the API server's proxy."""
+        """Returns the answer to a GET of `path` as text. The path may lead to a pod through the API server's proxy."""
         return self._request("GET", path, accept="*/*").decode(errors="replace")
 
     def create(self, kind: Kind[Item], body: Object, namespace: str = "", *, dry: bool = False) -> Item:
-        """Create an object; returns it as stored. With `dry` it passes admission and quotas, and is not stored."""
+        """Create an object; returns it as stored. With `dry`, admission and quotas are tried, and nothing is stored."""
         query = {"dryRun": "All"} if dry else {}
         made = self._request("POST", _folder(kind, namespace), body, query=query, accept=_accept(kind))
         return self._decoded(kind, made)
 
     def replace(self, kind: Kind[Item], of: Named, body: Object) -> Item:
-        """Write an object whole."""
+        """Write a whole object."""
         return self._decoded(kind, self._request("PUT", _object(kind, of), body, accept=_accept(kind)))
 
     def patch(
         self, kind: Kind[Item], of: Named, change: Object, *, subresource: str = "", by_key: bool = False
     ) -> Item:
-        """Merge `change` into an object of this UID, with `by_key` the members of lists by their keys."""
+        """Merge `change` into the object of this UID; with `by_key`, members of lists are merged by their keys."""
         metadata = dict(change.get("metadata") or {})
         if of.uid:
             metadata["uid"] = of.uid
@@ -166,16 +166,16 @@ class KubeClient:
         return self._decoded(kind, self._request("PATCH", path, body, media, accept=_accept(kind)))
 
     def delete(self, kind: Kind[Any], of: Named, *, grace_seconds: int | None = None) -> None:
-        """Delete the object of this UID; what it owns is deleted after it."""
+        """Delete the object of this UID; the API server then deletes the objects that it owns."""
         grace = {} if grace_seconds is None else {"gracePeriodSeconds": grace_seconds}
-        # Said, because Jobs leave their pods otherwise.
+        # Without `propagationPolicy` the pods of a deleted Job would stay.
         kind_of = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
         body = {**kind_of, **grace, **_preconditions(of)}
         with _conflict_means_gone():
             self._request("DELETE", _object(kind, of), body)
 
     def evict(self, pod: Named, *, dry: bool = False) -> None:
-        """Evict the pod of this UID, as far as PodDisruptionBudgets allow; `dry` only asks whether it may go."""
+        """Evict the pod of this UID if PodDisruptionBudgets allow it; with `dry`, only ask whether they do."""
         body = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
@@ -187,9 +187,9 @@ class KubeClient:
             self._request("POST", f"{_object(PODS, pod)}/eviction", body, query=query)
 
     def bind(self, pod: Named, node: str, annotations: Mapping[str, str], labels: Mapping[str, str]) -> None:
-        """Bind the pod of this UID to a node, with annotations and labels that the API server stores in that write.
+        """Bind the pod of this UID to a node; the API server stores annotations and labels in the same write.
 
-        Labels only from Kubernetes 1.35 on (KEP-4742).
+        It stores the labels only from Kubernetes 1.35 on (KEP-4742).
         """
         kept = {"annotations": dict(annotations)} | ({"labels": dict(labels)} if labels else {})
         body = {
@@ -205,7 +205,7 @@ class KubeClient:
     def post_event(
         self, kind: Kind[Any], of: Named, reason: str, message: str, *, warning: bool = True
     ) -> None:
-        """Write an event about an object; in `default` for objects without a namespace, as the kubelet does."""
+        """Write an event about an object, in namespace `default` if the object has none, as the kubelet does."""
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         namespace = of.namespace or "default"
         body = {
@@ -274,7 +274,7 @@ class KubeClient:
 
 def _folder(kind: Kind[Any], namespace: str) -> str:
     root = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
-    # A name may be from a file: as it stands, `/` and `?` in it would make another request.
+    # A name may be from a file: `/` and `?` in it, if they were not escaped, would make another request.
     return (
         f"{root}/namespaces/{quote(namespace, safe='')}/{kind.plural}"
         if namespace
@@ -305,7 +305,7 @@ def _preconditions(of: Named) -> Object:
 
 @contextmanager
 def _conflict_means_gone() -> Iterator[None]:
-    """Raise GoneError for a conflict about the UID, which means that another object has the name now."""
+    """Raise GoneError in place of ConflictError: a conflict about the UID means that another object has the name."""
     try:
         yield
     except ConflictError as error:

@@ -1,4 +1,4 @@
-"""Connections to the API server, kept between requests."""
+"""Keeps connections to the API server between requests. A failed request is not repeated."""
 
 import socket
 import ssl
@@ -17,7 +17,7 @@ _SAFE = "/?:@!$&'()*+,;=%"
 
 
 class Connections:
-    """Kept connections to one API server, for any thread."""
+    """Reuses connections to one API server. Any thread may use it."""
 
     def __init__(self, endpoint: Endpoint, timeout: float) -> None:
         self._endpoint = endpoint
@@ -30,7 +30,7 @@ class Connections:
     def request(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes | None
     ) -> tuple[int, bytearray]:
-        """Status and body of the answer. Raises one of LOST."""
+        """Send a request; returns status and body of the answer. Raises one of LOST."""
         connection = self._taken()
         try:
             connection.ask(self._text(method, target, headers, body), self._timeout)
@@ -45,7 +45,7 @@ class Connections:
         return status, answer
 
     def stream(self, target: str, headers: Mapping[str, str], silence: float) -> Connection:
-        """A connection whose body is the answer to a GET. Close it. Raises one of LOST."""
+        """Send a GET; returns the connection, whose body is the answer. The caller closes it. Raises one of LOST."""
         connection = self._opened()
         try:
             connection.ask(self._text("GET", target, headers, None), silence)
@@ -55,7 +55,7 @@ class Connections:
         return connection
 
     def close(self) -> None:
-        """Close all idle connections, and those of running requests once these have their answers."""
+        """Close the idle connections now, and the others once their requests are answered."""
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []
@@ -100,7 +100,7 @@ class Connections:
             raise
 
     def _context(self) -> ssl.SSLContext:
-        """The TLS settings, read for each connection, because the files are replaced from time to time."""
+        """Returns the TLS settings. Files are read for each connection, because they are replaced from time to time."""
         ca, cert, key = self._endpoint.ca, self._endpoint.cert, self._endpoint.key
         with _named("certificate authority", ca):
             context = ssl.create_default_context(cafile=ca)
@@ -115,7 +115,7 @@ class Connections:
 
 @contextmanager
 def _named(kind: str, file: str | None) -> Iterator[None]:
-    """Name the file in the error if it cannot be used. Raises OSError."""
+    """Put the file's name into the text of an OSError that is raised within this context."""
     try:
         yield
     except OSError as error:

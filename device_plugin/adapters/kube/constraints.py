@@ -1,4 +1,4 @@
-"""JSON of what keeps pods from nodes into values: node selectors, required node affinity, tolerations, and taints."""
+"""Decodes what keeps pods from nodes: node selectors, required node affinity, tolerations and taints."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -17,9 +17,8 @@ from device_plugin.core.node_constraints import (
     Toleration,
 )
 
-# A tenant may write 256 KiB of them into each of thousands of Jobs. A tenant with more words (keys and values), more
-# tolerations, or more characters in all than these gets every node for the engine's forecast; kube-scheduler decides in
-# the end.
+# A tenant may write 256 KiB of constraints into each of thousands of Jobs. If a pod has more words (keys and values),
+# tolerations or characters than these, the engine's forecast takes all nodes as allowed; kube-scheduler decides later.
 MOST_WORDS, MOST_TOLERATIONS, MOST_CHARACTERS = 256, 32, 4096
 _NAME = "metadata.name"
 _NOTHING = (b"", b"null")
@@ -28,10 +27,10 @@ _tolerations = decoder(list[structs.Toleration])
 
 
 def node_constraints(spec: structs.PodSpec, resources: Iterable[str]) -> NodeConstraints:
-    """The constraints on the nodes of pods with this spec, which ask for these extended resources.
+    """Returns the constraints on nodes for pods of this spec, which request these extended resources.
 
-    A taint that is named like one of the resources is tolerated: the admission plugin ExtendedResourceToleration
-    writes that into pods, not into what makes them.
+    A taint with the name of such a resource counts as tolerated: the admission plugin ExtendedResourceToleration adds
+    the toleration to pods, but not to templates.
     """
     try:
         selector = {} if bytes(spec.node_selector) in _NOTHING else _selector(spec.node_selector)
@@ -61,7 +60,7 @@ def node_taints(spec: structs.NodeSpec) -> tuple[Taint, ...]:
 
 
 def _too_long(words: Sequence[str], tolerations: Sequence[structs.Toleration]) -> bool:
-    """True if there is more of them than is kept."""
+    """True if the constraints exceed MOST_WORDS, MOST_TOLERATIONS or MOST_CHARACTERS."""
     if len(words) > MOST_WORDS or len(tolerations) > MOST_TOLERATIONS:
         return True
     tolerated = sum(len(each.key) + len(each.value) + len(each.effect) for each in tolerations)
@@ -80,7 +79,7 @@ def _words(selector: dict[str, str], terms: Iterable[structs.NodeTerm]) -> Itera
 
 
 def _of_pod(node: str, selector: dict[str, str]) -> Iterator[Requirement]:
-    """The requirements of a pod outside its affinity."""
+    """Yields the requirements of a pod's node selector and of its node name."""
     for key in sorted(selector):
         yield Requirement(key, Operator.IN, (selector[key],))
     if node:
@@ -100,7 +99,7 @@ def _term(term: structs.NodeTerm) -> tuple[Requirement, ...]:
 
 
 def _requirements(written: Iterable[structs.NodeRequirement], *, by_name: bool) -> Iterator[Requirement]:
-    """The requirements with operators that are known; others count as met."""
+    """Yields the requirements with known operators; the others are left out, and so count as met."""
     for each in written:
         try:
             operator = Operator(each.operator)
@@ -110,6 +109,6 @@ def _requirements(written: Iterable[structs.NodeRequirement], *, by_name: bool) 
 
 
 def _toleration(written: structs.Toleration) -> Toleration:
-    # An operator that is not known tolerates every value: whether it does is kube-scheduler's to say.
+    # An unknown operator counts as tolerating every value; kube-scheduler decides later.
     any_value = written.operator not in ("", "Equal")
     return Toleration(written.key, written.value, written.effect, any_value)

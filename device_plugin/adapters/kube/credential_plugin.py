@@ -34,15 +34,15 @@ class _Credential(NamedTuple):
 
 
 class CredentialPlugin:
-    """Runs the plugin when it is made, and again when its credential has expired. From any thread.
+    """Runs the plugin once now, and again when its credential has expired. Any thread may use it.
 
-    `cert` and `key` are files, which a new credential replaces; None if the plugin gives only tokens.
+    `cert` and `key` are paths of files, which a new credential overwrites; None if the plugin gives only tokens.
     """
 
     def __init__(self, entry: object, path: str, folder: Path, cluster: Entry) -> None:
-        """`entry` is that of the kubeconfig at `path`, and `folder` the one of the file that has it.
+        """`entry` is the key `exec` of a user in the kubeconfig at `path`; `folder` is the folder of its file.
 
-        `cluster` is passed on to a plugin that asks for it. Raises EndpointError.
+        `cluster` describes the cluster, for a plugin that wants it. Raises EndpointError.
         """
         if not isinstance(entry, dict) or not isinstance(entry.get("command"), str) or not entry["command"]:
             raise EndpointError(f"kubeconfig {path}: credential plugin: write its command")
@@ -57,14 +57,14 @@ class CredentialPlugin:
         self._now = self._credential()
 
     def authorization(self) -> str | None:
-        """The header of a request; None if the plugin gave only a certificate. Raises EndpointError."""
+        """Returns the Authorization header; None if the plugin gave only a certificate. Raises EndpointError."""
         with self._lock:
             if time.time() >= self._now.expires:
                 self._now = self._credential()
             return f"Bearer {self._now.token}" if self._now.token else None
 
     def _credential(self) -> _Credential:
-        """A credential of a new run, whose certificate and key are in our files. Raises EndpointError."""
+        """Run the plugin and return its credential; writes certificate and key into our files. Raises EndpointError."""
         made = self._read(self._run())
         if made.cert and made.key:
             if self.cert is None or self.key is None:
@@ -74,7 +74,7 @@ class CredentialPlugin:
         return made
 
     def _run(self) -> bytes:
-        """The output of the plugin. Its stderr, such as where to log in, is shown to the person."""
+        """Run the plugin and return its output. The person sees its stderr, which may say where to log in."""
         command = self._entry["command"]
         if os.sep in command:
             command = str(self._folder / command)
@@ -105,7 +105,7 @@ class CredentialPlugin:
         return done.stdout
 
     def _info(self, *, interactive: bool) -> str:
-        """The request to the plugin: an ExecCredential without a status."""
+        """Returns the request to the plugin: an ExecCredential without a status."""
         spec: dict[str, Any] = {"interactive": interactive}
         if self._entry.get("provideClusterInfo") is True:
             spec["cluster"] = dict(self._cluster)
@@ -114,7 +114,7 @@ class CredentialPlugin:
         )
 
     def _read(self, printed: bytes) -> _Credential:
-        """The credential that the plugin printed. Raises EndpointError."""
+        """Returns the credential that the plugin printed. Raises EndpointError."""
         try:
             answer = json.loads(printed)
             status = answer["status"]

@@ -1,7 +1,6 @@
-"""Kubernetes' JSON into the types that kinds are read as, and the parts of lists, watch events and errors."""
+"""Decodes Kubernetes' JSON: objects into the types of their kinds, and the parts of lists, watch events and errors."""
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import islice
 from typing import Any, NamedTuple, cast
 
 import msgspec
@@ -10,13 +9,13 @@ from device_plugin.adapters.kube import pod_requests, structs
 from device_plugin.adapters.kube.constraints import node_taints
 from device_plugin.adapters.kube.jobs import read_job
 from device_plugin.adapters.kube.pods import Resources, read_pod
-from device_plugin.adapters.kube.structs import MOST_KEYS, PREFIX, DecodeError, Object, Text, decoder
+from device_plugin.adapters.kube.structs import PREFIX, DecodeError, Object, Text, decoder, ours
 from device_plugin.core.batch import Job
 from device_plugin.core.contract import annotations
 from device_plugin.core.pods import Node, Pod
 from device_plugin.kube.api import METADATA_ANNOTATIONS, Kind, Metadata
 
-# Characters of a Status's message that are kept: it may quote a part of an object, of 1 MiB, which a tenant wrote.
+# Most characters of a Status's message: it may quote 1 MiB of an object that a tenant wrote.
 MAX_MESSAGE = 4096
 _read_node, _read_any = decoder(structs.Node), decoder(structs.Whole)
 _read_list, _read_event, _read_status = decoder(structs.List), decoder(structs.Event), decoder(structs.Status)
@@ -42,11 +41,12 @@ def node(text: Text) -> Node:
         labels=raw.metadata.labels,
         taints=node_taints(raw.spec),
         version=int(number) if number.isdecimal() else 0,
+        registers=tuple(key for key in annotations.REGISTERS if key in kept),
     )
 
 
 def metadata(text: Text) -> Metadata:
-    """The metadata of an object of any kind, which may be all that the text has. Raises DecodeError."""
+    """Returns the metadata of an object of any kind; the text may have nothing else. Raises DecodeError."""
     return _metadata(_read_any(text).metadata)
 
 
@@ -65,7 +65,7 @@ _READERS: Mapping[type[Any], Callable[[Text], Any]] = {
 
 
 def read(kind: Kind[Object], text: Text, resources: Resources = None) -> Object:
-    """An object of this kind. Raises DecodeError."""
+    """Returns the object of this kind that the text holds. Raises DecodeError."""
     if kind.parse is None:
         if kind.item is Pod:
             return cast(Object, read_pod(text, resources))
@@ -88,15 +88,15 @@ class Page(NamedTuple):
 
 
 def listed(text: Text) -> Page:
-    """A page of a list. Raises DecodeError."""
+    """Returns the page of a list that the text holds. Raises DecodeError."""
     raw = _read_list(text)
     return Page(raw.items or [], raw.metadata.resource_version, raw.metadata.rest)
 
 
 def metadata_listed(text: Text) -> tuple[Sequence[Metadata], str, str]:
-    """Like `listed`, with the items read as Metadata: at once, because large clusters have 200 MB of them.
+    """Returns items, version and next token as `listed` does, with the items decoded to Metadata.
 
-    Raises DecodeError if one of them cannot be read.
+    One pass does it, because a large cluster's list has 200 MB. Raises DecodeError if an item cannot be decoded.
     """
     raw = _read_metadata_list(text)
     return (
@@ -118,7 +118,7 @@ def version(text: Text) -> str:
 
 
 def status(text: Text) -> tuple[int, str, str]:
-    """Code, reason and message of a v1 Status, the message cut; zeros and empties if it is none."""
+    """Returns code, reason and message of a v1 Status; for another text 0, no reason, and the text's beginning."""
     try:
         raw = _read_status(text)
     except DecodeError:
@@ -127,17 +127,15 @@ def status(text: Text) -> tuple[int, str, str]:
 
 
 def _labels(kept: Mapping[str, str] | None) -> Mapping[str, str]:
-    """The labels with our prefix, of any kind of object: MOST_KEYS at most, whose values Kubernetes bounds."""
-    return dict(
-        islice(((key, text) for key, text in (kept or {}).items() if key.startswith(PREFIX)), MOST_KEYS)
-    )
+    """The labels with our prefix, whose values Kubernetes bounds."""
+    return dict(ours(kept, PREFIX))
 
 
 def _annotations(kept: Mapping[str, str] | None) -> Mapping[str, str]:
-    """The annotations that readers of metadata need, each cut as a grant is.
+    """The METADATA_ANNOTATIONS, each cut one character beyond its longest text.
 
-    They are looked up by their names: any others, which a tenant may add by the dozen, neither hide them nor are kept.
+    They are looked up by name, so that other annotations, which a tenant may add, neither hide them nor take memory.
     """
     if not kept:
         return {}
-    return {key: kept[key][: annotations.MAX_BYTES + 1] for key in METADATA_ANNOTATIONS if key in kept}
+    return {key: kept[key][: most + 1] for key, most in METADATA_ANNOTATIONS.items() if key in kept}

@@ -47,14 +47,14 @@ class Endpoint:
         headers += [("Impersonate-Group", group) for group in groups]
         if bad := [value for _, value in headers if not (value.isascii() and value.isprintable())]:
             raise EndpointError(f"--as: {bad[0]!r} is no name: write printable ASCII characters")
-        # Without a user, whom the kubeconfig names stays.
+        # Without a user, a user that the kubeconfig names stays.
         return replace(self, headers=tuple(headers)) if user else self
 
 
 def from_settings(
     server: str, token_file: str, ca_file: str, kubeconfig: str, environ: Mapping[str, str] = os.environ
 ) -> Endpoint:
-    """The endpoint that the settings name, else the pod's own. Raises EndpointError."""
+    """Returns the endpoint that the settings name, else the one of the pod's service account. Raises EndpointError."""
     if kubeconfig:
         return from_kubeconfig(kubeconfig)
     if server:
@@ -88,11 +88,11 @@ def context_namespace(path: str, context: str = "") -> str:
 
 
 def api_address(url: str) -> str:
-    """The address of an API server without a slash at its end. Raises EndpointError for a text that is none."""
+    """Returns the address of an API server without a slash at its end. Raises EndpointError for a malformed address."""
     try:
         parts = urlsplit(url)
         sound = parts.scheme in ("http", "https") and is_host(parts.hostname or "") and parts.port != 0
-    except ValueError:  # of the port, or a bracket
+    except ValueError:  # the port is no number, or a bracket is missing
         sound = False
     if not sound or not url.isascii() or not url.isprintable() or " " in url:
         raise EndpointError(f"{url!r} is no address of an API server: write https://HOST:PORT")
@@ -100,7 +100,7 @@ def api_address(url: str) -> str:
 
 
 def is_host(name: str) -> bool:
-    """True for a text that may be the name of a host."""
+    """True if the text may be the name of a host."""
     try:
         return bool(name.encode("idna"))
     except UnicodeError:
@@ -108,11 +108,11 @@ def is_host(name: str) -> bool:
 
 
 def nobody() -> None:
-    """No header: the server asks for no credentials, or for a certificate."""
+    """Returns no header, for a server that asks for no credentials or for a certificate."""
 
 
 def bearer(file: Path) -> Callable[[], str]:
-    """A function that returns the header, and reads the token again when its file changes: tokens rotate every hour."""
+    """Returns a function that returns the header. It reads a changed file again, because tokens rotate every hour."""
     seen: list[tuple[int, str]] = []
 
     def header() -> str:

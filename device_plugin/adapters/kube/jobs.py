@@ -1,4 +1,4 @@
-"""JSON of batch/v1 Jobs into values. A tenant's text is cut to the length that is read."""
+"""Decodes batch/v1 Jobs. A tenant's texts are cut to the length that is needed."""
 
 from collections.abc import Iterator, Mapping
 from itertools import islice
@@ -9,28 +9,24 @@ from device_plugin.adapters.kube.pods import Resources, template_pod
 from device_plugin.adapters.kube.structs import (
     MAX_NAME,
     MAX_OWNER,
-    MOST_KEYS,
     PREFIX,
     SAID,
     SHOWN,
     Text,
     controller,
     decoder,
+    ours,
 )
 from device_plugin.core.batch import Job, JobCondition
 from device_plugin.core.contract import annotations
 from device_plugin.core.requests import MAX_LIST, MAX_WORD
 
-# Kueue's labels and annotations are kept as well as ours. Each is cut one character beyond the longest that is
-# accepted.
+# Kueue's labels and annotations are decoded too. Each text is cut one character beyond the longest that is accepted.
 KUEUE_PREFIX = "kueue.x-k8s.io/"
-_READ = frozenset(
-    (*(key.name for key in annotations.KEYS), annotations.KUEUE_QUEUE, annotations.KUEUE_ELASTIC)
-)
 _LONG = {annotations.CARD_MODEL: MAX_LIST + 1, annotations.RESIZE: annotations.MAX_BYTES + 1}
-# Most characters of the indexes of a Job, most of its conditions, and most characters of what the engine keeps in one.
+# Most characters of a Job's indexes, most of its conditions, and most characters of the engine's own condition.
 _INDEXES, _CONDITIONS, _KEPT = 32 * 1024, 8, 4096
-# Seconds that pods may have to end, at most: Kubernetes takes any number, and a record has a time that follows from it.
+# Longest grace period in seconds: Kubernetes accepts any number, and a record holds a time that is computed from it.
 MAX_GRACE = 366 * 86_400
 _decoded = decoder(structs.Job)
 
@@ -88,17 +84,12 @@ def _number(written: int | None, default: int) -> int:
 
 
 def _of_job(kept: Mapping[str, str] | None) -> Mapping[str, str]:
-    """The labels or annotations of a Job with our prefix or Kueue's: MOST_KEYS at most, each cut.
-
-    Keys that are read come first, so that no number of others, which sort before them, hides one.
-    """
-    ours = [(key, text) for key, text in (kept or {}).items() if key.startswith((PREFIX, KUEUE_PREFIX))]
-    ours.sort(key=lambda item: item[0] not in _READ)
-    return {key: text[: _LONG.get(key, MAX_WORD + 1)] for key, text in ours[:MOST_KEYS]}
+    """The labels or annotations of a Job with our prefix or Kueue's, each cut."""
+    return {key: text[: _LONG.get(key, MAX_WORD + 1)] for key, text in ours(kept, PREFIX, KUEUE_PREFIX)}
 
 
 def _indexes(text: str) -> str:
-    """The indexes without the last of those that are too many, so that each of them is whole."""
+    """Returns the text of a list of indexes (`1,3-5`), cut at a comma if it is longer than _INDEXES characters."""
     return text if len(text) <= _INDEXES else text[:_INDEXES].rpartition(",")[0]
 
 
@@ -110,6 +101,6 @@ def _conditions(status: structs.JobStatus) -> Iterator[JobCondition]:
 
 
 def _kept(status: structs.JobStatus) -> str:
-    """The text of the engine's own condition; empty if there is none."""
+    """Returns the text of the engine's own condition; empty if there is none."""
     found = (raw.message for raw in status.conditions or () if raw.type == annotations.RESIZE)
     return next(found, "")[: _KEPT + 1]

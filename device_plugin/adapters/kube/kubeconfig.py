@@ -1,7 +1,8 @@
-"""A kubeconfig, read as kubectl reads it: of several files, with a token, a certificate or a credential plugin.
+"""Reads a kubeconfig as kubectl does: one or more files, with a token, a certificate or a credential plugin.
 
-The format is https://kubernetes.io/docs/reference/config-api/kubeconfig.v1. An auth-provider, which that format calls
-deprecated, is left to the Python library `kubernetes`: its import takes 0.65 s of CPU, ten times what is needed here.
+The format is https://kubernetes.io/docs/reference/config-api/kubeconfig.v1. The Python library `kubernetes` is used for
+an auth-provider only, which the format calls deprecated: to import it takes 0.65 s of CPU, ten times as long as this
+module needs.
 """
 
 import base64
@@ -25,7 +26,7 @@ Entry = Mapping[str, Any]
 MOST_CONTEXTS = 16
 # Lists of the file, and the key of an item that holds its content.
 _LISTS = {"contexts": "context", "clusters": "cluster", "users": "user"}
-# Keys whose neglect would reach another server, or act in another name.
+# Keys that are refused: without them, requests would go to another server or act in another user's name.
 _UNSUPPORTED = {
     "proxy-url": "run `kubectl proxy`, and name its address in place of the server",
     "as-uid": "write --as and --as-group",
@@ -40,7 +41,7 @@ _AGENT = ("client-certificate", "client-key")
 class KubeContext:
     """A context of a kubeconfig: its cluster, its user, both with absolute paths, and its namespace.
 
-    `path` is that of the kubeconfig. `user_folder` is the folder of the file that has the user.
+    `path` is the path of the kubeconfig. `user_folder` is the folder of the file that has the user.
     """
 
     path: str
@@ -112,7 +113,7 @@ class KubeContext:
         return {key: value for key, value in told.items() if value}
 
     def _text(self, entry: Entry, key: str) -> str | None:
-        """The text of a key; None if it is empty or missing. Raises EndpointError for what is no text."""
+        """Returns the text of a key; None if it is empty or missing. Raises EndpointError if it is not text."""
         value = entry.get(key)
         if value in (None, ""):
             return None
@@ -121,18 +122,18 @@ class KubeContext:
         return value
 
     def _file(self, entry: Entry, key: str) -> str | None:
-        """The file that `entry` names by `key`, or a temporary one with what it has by `key`-data."""
+        """Returns the file that `entry` names by `key`, or a temporary file with the content of `key`-data."""
         if not (data := entry.get(f"{key}-data")):
             return self._text(entry, key)
         try:
-            # kubectl passes over line breaks in it.
+            # kubectl ignores line breaks in the data.
             return secret_file(base64.b64decode("".join(str(data).split()), validate=True))
         except ValueError as error:
             raise EndpointError(f"kubeconfig {self.path}: {key}-data is not base64: {error}") from None
 
 
 def read(path: str, context: str = "") -> KubeContext:
-    """A context of a kubeconfig, by default its current one. `path` may be several files with colons between them.
+    """Returns a context of a kubeconfig, by default its current one. `path` may name several files, with colons.
 
     Raises EndpointError.
     """
@@ -141,14 +142,14 @@ def read(path: str, context: str = "") -> KubeContext:
     if not (name := context or merged.current):
         if not names:
             raise EndpointError(f"kubeconfig {path} has no context")
-        raise EndpointError(f"kubeconfig {path} has no current context: write --context, one of {names}")
+        raise EndpointError(f"kubeconfig {path} has no current context: name one with --context: {names}")
     if name not in merged.lists["contexts"]:
         raise EndpointError(
             f"kubeconfig {path}: there is no context {name}: its contexts are {names or 'none'}"
         )
     asked, _ = merged.entry("contexts", name)
     cluster, _ = merged.entry("clusters", str(asked.get("cluster") or ""))
-    # A context without a user is one of a server that asks for no credentials.
+    # A context without a user is for a server that asks for no credentials.
     user, folder = merged.entry("users", str(asked["user"])) if asked.get("user") else ({}, Path())
     return KubeContext(path, cluster, user, str(asked.get("namespace") or "default"), folder)
 
@@ -159,14 +160,14 @@ def context_names(path: str) -> Sequence[str]:
 
 
 class _Merged:
-    """The files of a kubeconfig as one: of two entries with one name, and of two current contexts, the first counts."""
+    """Merges the files of a kubeconfig. The first entry of each name counts, and the first current context."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.current = ""
         self.lists: dict[str, dict[str, tuple[Any, Path]]] = {name: {} for name in _LISTS}
         files = [Path(part) for part in path.split(os.pathsep) if part]
-        # kubectl passes over missing files where several are named.
+        # kubectl ignores missing files among several.
         there = [file for file in files if _exists(file)]
         if not there:
             raise EndpointError(f"kubeconfig {self.path} does not exist: name another one with --kubeconfig")
@@ -180,7 +181,7 @@ class _Merged:
             self.current = self.current or str(whole.get("current-context") or "")
 
     def entry(self, kind: str, name: str) -> tuple[Entry, Path]:
-        """The content of an entry, with the paths in it made absolute, and the folder of its file."""
+        """Returns the content of an entry, in which paths are absolute, and the folder of its file."""
         found, folder = self.lists[kind].get(name, (None, Path()))
         if not isinstance(found, dict):
             raise EndpointError(f"kubeconfig {self.path}: {kind} has no {_LISTS[kind]} named {name!r}")
@@ -195,13 +196,13 @@ def _exists(file: Path) -> bool:
         file.stat()
     except FileNotFoundError:
         return False
-    except (OSError, ValueError):  # said when it is read
+    except (OSError, ValueError):  # reported when the file is read
         return True
     return True
 
 
 def _content(path: str, file: str | Path) -> bytes:
-    """The content of a file, up to MOST_CHARACTERS. Raises EndpointError."""
+    """Returns the content of a file, MOST_CHARACTERS + 1 bytes at most. Raises EndpointError."""
     try:
         with Path(file).open("rb") as opened:
             return opened.read(MOST_CHARACTERS + 1)
@@ -236,7 +237,7 @@ def _read(file: Path) -> Entry:
 
 
 def _items(file: Path, whole: Entry, name: str) -> Sequence[Entry]:
-    """The items of a list of the file. Raises EndpointError for what has another form."""
+    """Returns the items of the list `name`. Raises EndpointError if it is not a list of entries with names."""
     listed = whole.get(name) or []
     found = _entries(listed)
     if not isinstance(listed, list) or len(found) < len(listed) or not all("name" in each for each in found):
@@ -245,7 +246,7 @@ def _items(file: Path, whole: Entry, name: str) -> Sequence[Entry]:
 
 
 def _entries(listed: object) -> Sequence[Entry]:
-    """The mappings of a list; none of anything else."""
+    """Returns the mappings in a list; nothing if the value is not a list."""
     return [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
 
 
@@ -254,7 +255,7 @@ def _constant(header: str) -> Callable[[], str]:
 
 
 def _of_library(path: str, user: Entry) -> Callable[[], str | None]:
-    """The header of a user with an auth-provider. Raises EndpointError."""
+    """Returns a function that returns the header of a user with an auth-provider. Raises EndpointError."""
     name = str((user["auth-provider"] or {}).get("name")) if isinstance(user["auth-provider"], dict) else ""
     try:
         from kubernetes import config
@@ -263,7 +264,7 @@ def _of_library(path: str, user: Entry) -> Callable[[], str | None]:
         raise EndpointError(
             f"kubeconfig {path}: auth-provider {name}: run pip install '.[cli]' in a checkout of vgpu"
         ) from None
-    # The library wants a cluster: ours is never asked by it.
+    # The library needs a cluster in its configuration, which it never calls.
     whole = {
         "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}],
         "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1"}}], "users": [{"name": "c", "user": user}],

@@ -4,34 +4,36 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from math import ceil, floor
 
+from device_plugin.core.contract.quantities import parse_quantity
 from device_plugin.core.hosts import NOTHING, HostAmounts
-from device_plugin.core.requests import parse_quantity
 
 Amounts = Mapping[str, str | int]
 MIB = 2**20
-# Larger amounts are cut to this one: no node has it, and sums over a node's pods stay exact in 64 bits. A pod may
-# request 2**63 CPUs, which makes 2**73 thousandths.
+# Larger amounts are cut to this: no node has as much, and sums over a node's pods stay exact in 64 bits. A pod may
+# request 2**63 CPUs, which are 2**73 thousandths.
 MOST = 2**42
 DISK = "ephemeral-storage"
 
 
 def requested(
-    mains: Iterable[Amounts], inits: Iterable[tuple[Amounts, bool]], whole: Amounts, overhead: Amounts
+    mains: Iterable[HostAmounts],
+    inits: Iterable[tuple[HostAmounts, bool]],
+    whole: Amounts,
+    overhead: Amounts,
 ) -> HostAmounts:
-    """The requests of a pod: of main containers, of init containers (true for a sidecar), of the pod, and overhead.
+    """Returns the sum of a pod's requests: main containers, init containers (true: sidecar), whole pod, overhead.
 
     Sidecars add to every later container (KEP-753). Requests of the pod as a whole override the sum (KEP-2837).
     """
     sidecars, starting = NOTHING, NOTHING
-    for amounts, sidecar in inits:
-        own = _amounts(amounts)
+    for own, sidecar in inits:
         if sidecar:
             sidecars += own
             own = NOTHING
         starting = _larger(starting, sidecars + own)
     running = sidecars
-    for amounts in mains:
-        running = _amounts(amounts) if running is NOTHING else running + _amounts(amounts)
+    for own in mains:
+        running = own if running is NOTHING else running + own
     needed = running if starting is NOTHING else _larger(starting, running)
     if whole:
         needed = HostAmounts(
@@ -39,11 +41,11 @@ def requested(
             _mib(str(whole["memory"])) if "memory" in whole else needed.memory_mib,
             needed.disk_mib,  # never requested for the pod as a whole
         )
-    return _bounded(needed + _amounts(overhead) if overhead else needed)
+    return _bounded(needed + amounts(overhead) if overhead else needed)
 
 
 def offered(allocatable: Amounts) -> HostAmounts:
-    """The host amounts that a node has for pods, from its `allocatable`."""
+    """Returns the CPU, memory and disk that a node has for pods, from its `allocatable`."""
     return _bounded(
         HostAmounts(
             _milli(str(allocatable.get("cpu", 0))),
@@ -53,10 +55,11 @@ def offered(allocatable: Amounts) -> HostAmounts:
     )
 
 
-def _amounts(amounts: Amounts) -> HostAmounts:
-    if not amounts:
+def amounts(written: Amounts) -> HostAmounts:
+    """Returns CPU, memory and disk as the requests of a container write them (`{"cpu": "500m"}`)."""
+    if not written:
         return NOTHING
-    return _read(str(amounts.get("cpu", 0)), str(amounts.get("memory", 0)), str(amounts.get(DISK, 0)))
+    return _read(str(written.get("cpu", 0)), str(written.get("memory", 0)), str(written.get(DISK, 0)))
 
 
 def _larger(one: HostAmounts, other: HostAmounts) -> HostAmounts:

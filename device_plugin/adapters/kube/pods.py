@@ -1,21 +1,24 @@
-"""JSON of v1 Pods, and of templates that make pods, into values. A tenant's text is cut to the length that is read."""
+"""Decodes v1 Pods, and the templates of pods. A tenant's texts are cut to the length that is needed."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from itertools import islice
+from typing import NamedTuple
 
 from device_plugin.adapters.kube import pod_requests, structs
 from device_plugin.adapters.kube.structs import MAX_NAME, MAX_OWNER, SAID, SHOWN, Text, controller, decoder
 from device_plugin.core.batch import COMPLETION_INDEX
 from device_plugin.core.contract import annotations
 from device_plugin.core.contract.grants import MAX_CONTAINERS
-from device_plugin.core.hosts import HostAmounts
+from device_plugin.core.contract.quantities import LONGEST
+from device_plugin.core.hosts import NOTHING, HostAmounts
 from device_plugin.core.obstacles import NONE, Obstacles
 from device_plugin.core.pods import Container, ContainerKind, Pod
-from device_plugin.core.requests import ANNOTATIONS, LABELS, MAX_LIST, MAX_WORD
+from device_plugin.core.requests import ANNOTATIONS, LABELS, MAX_LIST
 from device_plugin.core.roles import MAX_ORDER
 
 # Names of the resources that are kept of containers' limits; None keeps every extended resource.
-Resources = Collection[str] | None
+Resources = frozenset[str] | None
 
 # Annotations and labels that are read are kept, cut one character beyond the longest that is accepted, so that a longer
 # one is still refused: a tenant may write 256 KiB into each of ten thousand pods.
@@ -29,14 +32,31 @@ _FEW = 4
 _NOTHING = (b"", b"null", b"{}")
 # Digits of a pod's number: an Indexed Job has fewer than a million pods.
 _DIGITS = 6
+# Bytes of a text of resources that is remembered; longer ones, of which a tenant may write thousands, are read anew.
+_SHORT = 512
 _decoded, _labels = decoder(structs.Pod), decoder(dict[str, str])
+_decoded_resources = decoder(structs.Resources)
+
+
+class _Asked(NamedTuple):
+    """A container, the limits of it that are kept, and the CPU, memory and disk that it requests."""
+
+    name: str
+    kind: ContainerKind
+    limits: Mapping[str, str]
+    host: HostAmounts
 
 
 def read_pod(text: Text, resources: Resources = None) -> Pod:
     """The Pod in the JSON text of a v1 Pod. Raises DecodeError."""
-    raw = _decoded(text)
+    return as_pod(_decoded(text), resources)
+
+
+def as_pod(raw: structs.Pod, resources: Resources = None) -> Pod:
+    """The Pod that a decoded v1 Pod shows."""
     kept = _ours(raw.metadata.annotations)
-    asking = _asking(raw.spec, resources, (kept or {}).get(annotations.GRANT, ""))
+    asked = _asked(raw.spec, resources)
+    asking = _asking(asked, (kept or {}).get(annotations.GRANT, ""))
     owner = controller(raw.metadata)
     scheduled = next(
         (c for c in raw.status.conditions or () if c.type == "PodScheduled"), structs.Condition()
@@ -55,7 +75,7 @@ def read_pod(text: Text, resources: Resources = None) -> Pod:
         annotations=kept,
         labels=_ours(raw.metadata.labels),
         containers=asking,
-        host=_host(raw.spec),
+        host=_host(raw.spec, asked),
         priority=raw.spec.priority or 0,
         preempts=raw.spec.preemption_policy != "Never",
         owner=owner.kind[:MAX_OWNER],
@@ -70,15 +90,16 @@ def read_pod(text: Text, resources: Resources = None) -> Pod:
 
 
 def _index(labels: Mapping[str, str] | None) -> int | None:
-    """The pod's number in its Job, which a tenant may have written."""
+    """Returns the pod's number in its Job; None if the label, which a tenant may write, has no such number."""
     text = (labels or {}).get(COMPLETION_INDEX, "")
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= _DIGITS else None
 
 
 def template_pod(namespace: str, raw: structs.Template, resources: Resources) -> Pod:
-    """A pod as its controller makes it of this template, without a name; a grant is never its author's."""
+    """Returns the pod that a controller makes from this template, without a name. A grant in a template is ignored."""
     kept = _ours((raw.metadata or structs.TemplateMeta()).annotations) or {}
     spec = raw.spec
+    asked = _asked(spec, resources)
     return Pod(
         namespace,
         "",
@@ -86,8 +107,8 @@ def template_pod(namespace: str, raw: structs.Template, resources: Resources) ->
         scheduler=spec.scheduler_name or "",
         annotations={key: text for key, text in kept.items() if key != annotations.GRANT} or None,
         labels=_ours((raw.metadata or structs.TemplateMeta()).labels),
-        containers=_asking(spec, resources, ""),
-        host=_host(spec),
+        containers=_asking(asked, ""),
+        host=_host(spec, asked),
         priority=spec.priority or 0,
         preempts=spec.preemption_policy != "Never",
         constraints=_constraints(spec),
@@ -95,28 +116,49 @@ def template_pod(namespace: str, raw: structs.Template, resources: Resources) ->
     )
 
 
-def _asking(spec: structs.PodSpec, resources: Resources, grant: str) -> tuple[Container, ...]:
-    """The containers whose limits name one of `resources`, and those that the grant names.
+def _asked(spec: structs.PodSpec, resources: Resources) -> Sequence[_Asked]:
+    """Returns the init containers, then the main ones. Raises DecodeError."""
+    kinds = [(raw, _init_kind(raw)) for raw in spec.init_containers or ()]
+    kinds += [(raw, ContainerKind.MAIN) for raw in spec.containers]
+    return [_Asked(raw.name, kind, *_resources(bytes(raw.resources), resources)) for raw, kind in kinds]
+
+
+def _asking(asked: Iterable[_Asked], grant: str) -> tuple[Container, ...]:
+    """Returns the containers with limits that are kept, and the containers that the grant names.
 
     A pod may have thousands of containers, and a container thousands of resources that no node offers. Without a grant,
-    one container more than a pod may have is kept, so that the pod is still refused. A grant is that of a pod that was
-    not refused; it names containers that asked for resources which are perhaps no longer configured.
+    MAX_CONTAINERS + 1 containers are kept at most, so that a pod with too many is still refused. A pod with a grant was
+    not refused; its grant may name containers whose resources are no longer configured.
     """
-    containers = [(raw, _init_kind(raw)) for raw in spec.init_containers or ()]
-    containers += [(raw, ContainerKind.MAIN) for raw in spec.containers]
-    found = (_container(raw, kind, resources) for raw, kind in containers if raw.resources)
-    if grant:
-        return tuple(one for one in found if one.limits or f'"{one.name}"' in grant)
-    return tuple(islice((one for one in found if one.limits), MAX_CONTAINERS + 1))
-
-
-def _container(raw: structs.Container, kind: ContainerKind, resources: Resources) -> Container:
-    limits = (raw.resources.limits if raw.resources else None) or {}
-    names: Iterable[str] = (name for name in limits if "/" in name) if resources is None else resources
-    # One character beyond the longest quantity that is accepted, so that a longer one is still refused.
-    return Container(
-        raw.name, kind, {name: str(limits[name])[: MAX_WORD + 1] for name in names if name in limits}
+    found = (
+        Container(name, kind, limits)
+        for name, kind, limits, _ in asked
+        if limits or (grant and f'"{name}"' in grant)
     )
+    return tuple(found) if grant else tuple(islice(found, MAX_CONTAINERS + 1))
+
+
+def _resources(text: bytes, resources: Resources) -> tuple[Mapping[str, str], HostAmounts]:
+    """Returns the limits that are kept, and the requests, of a container's resources. Raises DecodeError."""
+    if text in _NOTHING:
+        return {}, NOTHING
+    return (_remembered_resources if len(text) <= _SHORT else _read_resources)(text, resources)
+
+
+def _read_resources(text: bytes, resources: Resources) -> tuple[Mapping[str, str], HostAmounts]:
+    raw = _decoded_resources(text)
+    limits = raw.limits or {}
+    # One character beyond the longest quantity that is accepted, so that a longer one is still refused.
+    kept = {
+        name: str(amount)[: LONGEST + 1]
+        for name, amount in limits.items()
+        if ("/" in name if resources is None else name in resources)
+    }
+    return kept, pod_requests.amounts(raw.requests or {})
+
+
+# Tens of thousands of pods have only a few distinct texts, and equal ones share one object.
+_remembered_resources = lru_cache(4096)(_read_resources)
 
 
 def _init_kind(raw: structs.Container) -> ContainerKind:
@@ -131,35 +173,33 @@ def _constraints(spec: structs.PodSpec) -> int:
     return hash(tuple(bytes(part) for part in (spec.node_selector, spec.affinity, spec.tolerations)))
 
 
-def _host(spec: structs.PodSpec) -> HostAmounts:
+def _host(spec: structs.PodSpec, asked: Sequence[_Asked]) -> HostAmounts:
     return pod_requests.requested(
-        (_asked(container.resources) for container in spec.containers),
-        ((_asked(c.resources), c.restart_policy == "Always") for c in spec.init_containers or ()),
-        _asked(spec.resources),
+        (each.host for each in asked if each.kind is ContainerKind.MAIN),
+        [
+            (each.host, each.kind is ContainerKind.SIDECAR)
+            for each in asked
+            if each.kind is not ContainerKind.MAIN
+        ],
+        (spec.resources.requests if spec.resources else None) or {},
         spec.overhead or {},
     )
 
 
-def _asked(raw: structs.Resources | None) -> Mapping[str, str | int]:
-    return (raw.requests if raw else None) or {}
-
-
 def _refused(scheduled: structs.Condition) -> int:
-    """A fingerprint of why kube-scheduler last took the pod back; 0 if it never did."""
+    """Returns a hash of the reason for which kube-scheduler last refused the pod; 0 if it did not refuse it."""
     if scheduled.status != "False" or scheduled.reason == "SchedulingGated":
         return 0
     return hash((scheduled.reason, scheduled.message)) or 1
 
 
 def _obstacles(spec: structs.PodSpec, scheduled: structs.Condition) -> Obstacles:
+    gates = _few(gate.name for gate in spec.scheduling_gates) if spec.scheduling_gates else ()
     claims = (volume.persistent_volume_claim for volume in spec.volumes or ())
-    found = Obstacles(
-        _few(gate.name for gate in spec.scheduling_gates or ()),
-        _selector(spec),
-        _few(claim.claim_name for claim in claims if claim is not None),
-        scheduled.message[:SAID] if scheduled.status == "False" else "",
-    )
-    return NONE if found == NONE else found
+    claimed = _few(claim.claim_name for claim in claims if claim is not None)
+    said = scheduled.message[:SAID] if scheduled.status == "False" else ""
+    selector = _selector(spec)
+    return Obstacles(gates, selector, claimed, said) if gates or selector or claimed or said else NONE
 
 
 def _selector(spec: structs.PodSpec) -> str:

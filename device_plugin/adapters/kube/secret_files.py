@@ -1,4 +1,4 @@
-"""Certificates and keys that are known as data, as files for the TLS library, which reads nothing else."""
+"""Writes certificates and keys into temporary files for the TLS library, which reads nothing but files."""
 
 import atexit
 import os
@@ -7,7 +7,7 @@ from tempfile import mkstemp
 
 
 def secret_file(content: bytes) -> str:
-    """A file with this content that only its owner can read, until the program ends."""
+    """Write a file that only its owner can read and that is removed when the program ends; returns its path."""
     handle, name = mkstemp(prefix="vgpu-")
     atexit.register(Path(name).unlink, missing_ok=True)
     with os.fdopen(handle, "wb") as file:

@@ -3,10 +3,12 @@
 Field names are those of k8s.io/api core/v1 and batch/v1.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
+
+from device_plugin.core.contract import annotations
 
 Object = TypeVar("Object")
 Text = bytes | bytearray | msgspec.Raw
@@ -15,7 +17,10 @@ MAX_OWNER, MAX_NAME = 63, 253
 # Bounds of texts that are only shown: characters of a word, and of a message.
 SHOWN, SAID = 127, 300
 # Most of our keys that are kept of an object of which not only known keys are read.
-PREFIX, MOST_KEYS = "vgpu.io/", 64
+PREFIX, MOST_KEYS = annotations.PREFIX, 64
+_READ = frozenset(
+    (*(key.name for key in annotations.KEYS), annotations.KUEUE_QUEUE, annotations.KUEUE_ELASTIC)
+)
 
 
 class Struct(msgspec.Struct, rename="camel", gc=False):
@@ -52,7 +57,8 @@ class Resources(Struct):
 
 class Container(Struct):
     name: str
-    resources: Resources | None = None
+    # The text of Resources.
+    resources: msgspec.Raw = msgspec.Raw()
     restart_policy: str | None = None
 
 
@@ -256,11 +262,11 @@ class Status(Struct):
 
 
 class DecodeError(ValueError):
-    """The text is not the object that it should be."""
+    """The text does not hold an object of the expected form."""
 
 
 def decoder(kind: type[Object]) -> Callable[[Text], Object]:
-    """A function that reads JSON text as `kind`. It raises DecodeError."""
+    """Returns a function that decodes JSON text to `kind`. The function raises DecodeError."""
     made = msgspec.json.Decoder(kind)
 
     def decode(text: Text) -> Object:
@@ -273,5 +279,14 @@ def decoder(kind: type[Object]) -> Callable[[Text], Object]:
 
 
 def controller(metadata: Meta) -> Owner:
-    """The owner that is the object's controller; an empty one if there is none."""
+    """Returns the owner that is the object's controller; an empty Owner if there is none."""
     return next((owner for owner in metadata.owner_references or () if owner.controller), Owner())
+
+
+def ours(kept: Mapping[str, str] | None, *prefixes: str) -> Sequence[tuple[str, str]]:
+    """The labels or annotations whose keys begin with one of `prefixes`: MOST_KEYS at most.
+
+    Keys that are read come first, so that no number of others, which sort before them, hides one.
+    """
+    found = [item for item in (kept or {}).items() if item[0].startswith(prefixes)]
+    return sorted(found, key=lambda item: item[0] not in _READ)[:MOST_KEYS]

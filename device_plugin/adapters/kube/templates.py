@@ -1,4 +1,4 @@
-"""Pods as their manifests or controllers' templates have them, before anything made them, and the nodes for them."""
+"""Decodes the pod that a manifest or a controller's template would make, and the constraints on its node."""
 
 from typing import Any, NamedTuple
 
@@ -15,14 +15,14 @@ _decoded = decoder(structs.Template)
 
 
 class TemplatePod(NamedTuple):
-    """A pod that a template makes, without a name, and where it may go."""
+    """A pod that a template makes, without a name, and the constraints on its node."""
 
     pod: Pod
     nodes: NodeConstraints
 
 
 def read_template(template: dict[str, Any], namespace: str, resources: Resources = None) -> TemplatePod:
-    """The pod of a template or of a Pod, as JSON. Raises DecodeError."""
+    """Returns the pod of a template or of a Pod, given as JSON. Raises DecodeError."""
     kept = {key: template[key] for key in ("metadata", "spec") if key in template}
     try:
         text = msgspec.json.encode(kept)

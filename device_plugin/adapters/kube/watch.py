@@ -3,9 +3,9 @@
 The loop follows the Kubernetes API concepts ("Efficient detection of changes"): a watch starts at the list's resource
 version, bookmarks move it on, 410 means list again.
 
-The versions of a cluster fall when its etcd is restored from an older state. A watch from a version that is not reached
-again yet is silent then, bookmarks included, so a silent stream is closed and the list is read again; and a list of a
-lower version than was seen before shows what has happened.
+Resource versions fall when etcd is restored from an older state. A watch from a version that the server has not reached
+again stays silent, without bookmarks. So a silent stream is closed and the list is read again; a list of a lower
+version than before shows that etcd was restored.
 """
 
 import logging
@@ -36,23 +36,23 @@ class News(Protocol[Taken]):
     """Receives the objects of one kind, from a list or from a watch."""
 
     def sync(self, items: Sequence[Taken]) -> None:
-        """Take a list of all objects."""
+        """Receive the list of all objects."""
 
     def see(self, item: Taken) -> None:
-        """Take a new object, or a newer version of one."""
+        """Receive a new object, or a newer version of an object."""
 
     def forget(self, item: Taken) -> None:
-        """The object is gone; this is its last version."""
+        """Receive the last version of an object that is gone."""
 
 
 class _SilentError(Exception):
-    """A stream showed nothing for longer than bookmarks take."""
+    """A watch sent nothing, not even a bookmark, for too long."""
 
 
 class ListWatch(Generic[Item]):
     """Follows the objects of one kind. An object that cannot be read is skipped and logged.
 
-    With `version`, that of a list that the caller has read, it begins with the changes after that list.
+    With the `version` of a list that the caller has read, it begins with the changes after that list.
     """
 
     def __init__(
@@ -90,12 +90,12 @@ class ListWatch(Generic[Item]):
     ) -> None:
         """Call `on_sync` with each full list and `on_change` with each change.
 
-        `on_restore` is called when versions have fallen, as after a restored etcd, and before the next list is read:
-        what is known until then may not hold any more.
+        When versions have fallen, as after a restored etcd, `on_restore` is called before the list is read again: the
+        objects known so far may be wrong.
 
         Returns once `stop` is set and the open watch has ended, or after `interrupt`. Errors of the server go to
-        `on_error`; each try after one waits longer. `on_open` is called whenever a watch is open: no change is missed
-        from then on.
+        `on_error`, and the pause before each new try grows. `on_open` is called each time a watch is open: no change is
+        missed from then on.
         """
         version = self._version
         delay = FIRST_DELAY
@@ -121,9 +121,9 @@ class ListWatch(Generic[Item]):
                 delay = self._pause(delay, stop)
 
     def interrupt(self) -> None:
-        """Make `run` return, now or later: an open watch is closed at once, a list is read to its end first.
+        """Make `run` return: an open watch is closed now, and a list that is being read is finished first.
 
-        A pause after an error ends at once where the stop event is set before, and otherwise after its time.
+        A pause after an error ends now if the stop event is set, and otherwise when its time is over.
         """
         with self._lock:
             self._stopped = True
@@ -140,7 +140,7 @@ class ListWatch(Generic[Item]):
             text = "%s: the API server is at version %s and was at %s, as after a restored etcd: all is read again"
             log.warning(text, self._kind.plural, listed.version, self._seen)
             on_restore()
-            # Read again: whatever anybody learns after `on_restore`, by a write of his own for instance, stays.
+            # Read again, so that the list is newer than all that was learnt after `on_restore`, such as our own writes.
             listed = self._client.list(self._kind, self._where)
         self._seen = listed.version
         on_sync(listed.items)
@@ -203,9 +203,9 @@ class ListWatch(Generic[Item]):
 def feed(
     watch: ListWatch[Item], stop: threading.Event, *news: News[Item], doubt: Callable[[], None] = lambda: None
 ) -> None:
-    """Run the watch until `stop`, and give what it shows to each of `news`, in their order.
+    """Run the watch until `stop` is set, and pass each list and each change to all `news`, in order.
 
-    `doubt` is called when versions have fallen.
+    `doubt` is called when resource versions have fallen, as after a restored etcd.
     """
 
     def sync(items: Sequence[Item]) -> None:

@@ -20,7 +20,7 @@ MOST_BYTES = 64 << 20
 
 
 class KubeletPodResources:
-    """`List` of the socket at `path`, shared between threads."""
+    """Calls the PodResources API at the socket `path`; waiting threads share one call of `List`."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -39,7 +39,7 @@ class KubeletPodResources:
         self._channel.close()
 
     def list(self) -> Sequence[Holder]:
-        """The answer of a List call that began after this call; one call serves all that wait. Raises KubeletError."""
+        """Returns the answer of a List call that begins after now; waiting threads share it. Raises KubeletError."""
         with self._changed:
             wanted = self._started + 1
             while self._running and self._finished < wanted:
@@ -62,12 +62,12 @@ class KubeletPodResources:
         return _result(answer)
 
     def devices(self) -> Mapping[str, frozenset[str]]:
-        """The IDs of all healthy devices by resource. Raises KubeletError.
+        """Returns the IDs of all healthy devices by resource. Raises KubeletError.
 
-        Unlike `list` it changes nothing in the kubelet, so it may be called during Allocate.
+        Unlike `list`, this call changes nothing in the kubelet, so it may be made during Allocate.
         """
-        # A new connection: after the kubelet was away gRPC waits before it uses a kept one again, and registration
-        # needs this answer.
+        # A new connection: after a restart of the kubelet gRPC would wait before it uses the old one again, and
+        # registration needs this answer.
         options = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", MOST_BYTES)]
         with grpc.insecure_channel(f"unix:{self._path}", options=options) as channel:
             try:
@@ -105,7 +105,7 @@ def _holder(pod: pb.PodResources, container: pb.ContainerResources) -> Holder:
 
 
 def _union(entries: Iterable[pb.ContainerDevices]) -> Mapping[str, frozenset[str]]:
-    """The devices by resource: the kubelet's answers have an entry for each device."""
+    """Returns the devices by resource; the kubelet's answers have an entry for each device."""
     found: dict[str, set[str]] = {}
     for entry in entries:
         found.setdefault(entry.resource_name, set()).update(entry.device_ids)

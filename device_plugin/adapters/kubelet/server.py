@@ -56,7 +56,7 @@ class PluginSockets:
 def _register(folder: Path, endpoint: str, resource: str, options: pb.DevicePluginOptions) -> None:
     request = pb.RegisterRequest(version=VERSION, endpoint=endpoint, resource_name=resource, options=options)
     kubelet = folder / KUBELET
-    # A pool of its own: gRPC would first try a kept connection to a kubelet that has restarted.
+    # A separate pool: otherwise gRPC would first try its old connection to a kubelet that has restarted.
     pool = [("grpc.use_local_subchannel_pool", 1)]
     with grpc.insecure_channel(f"unix:{kubelet}", options=pool) as channel:
         try:
@@ -79,14 +79,14 @@ class Handler(Protocol):
     """The calls of the kubelet that a device plugin answers."""
 
     def allocate(self, resource: str, tickets: Collection[str]) -> str:
-        """The CDI device for these tickets."""
+        """Returns the name of the CDI device for these tickets."""
 
     def pre_start(self, resource: str, tickets: Collection[str]) -> None:
         """Prepare the container of these tickets. Raises VgpuError if it cannot start now."""
 
 
 class PluginServer(rpc.DevicePluginServicer):
-    """Serves `resource` on `<folder>/<endpoint>`. `devices` maps tickets to their health; `update` sends changes."""
+    """Serves the device plugin of `resource` on `<folder>/<endpoint>`. `update` sends tickets and their health."""
 
     def __init__(self, resource: str, folder: Path, handler: Handler) -> None:
         self.resource = resource
@@ -130,7 +130,7 @@ class PluginServer(rpc.DevicePluginServicer):
         _register(self._folder, self.endpoint, self.resource, options)
 
     def update(self, devices: Mapping[str, bool]) -> None:
-        """Send the kubelet all tickets and whether each is healthy, if that differs from before."""
+        """Send all tickets and their health (true: healthy) to the kubelet, if they have changed."""
         with self._changed:
             if devices != self._devices:
                 self._devices = dict(devices)
@@ -155,7 +155,7 @@ class PluginServer(rpc.DevicePluginServicer):
     def ListAndWatch(
         self, request: pb.Empty, context: grpc.ServicerContext
     ) -> Iterator[pb.ListAndWatchResponse]:
-        """Send all tickets at once, and again after each change."""
+        """Send all tickets now, and again after each change."""
         ended = threading.Event()
         server = self._server
 
@@ -196,7 +196,7 @@ class PluginServer(rpc.DevicePluginServicer):
     def PreStartContainer(
         self, request: pb.PreStartContainerRequest, context: grpc.ServicerContext
     ) -> pb.PreStartContainerResponse:
-        """Prepare the container, or UNAVAILABLE with the reason, which the kubelet shows as an event."""
+        """Prepare the container; a failure is answered with UNAVAILABLE and the reason, which becomes an event."""
         try:
             self._handler.pre_start(self.resource, list(request.devices_ids))
         except VgpuError as error:

@@ -1,8 +1,8 @@
 """Gangs: all of a group's pods get their reservations in one moment, or none does and the group holds nothing.
 
-kube-scheduler asks for one pod at a time. A pod that is asked for before all of its gang exist is refused; the pod that
-completes the gang decides for all, and the others find their reservations when they are asked for. `core/gang.py`
-decides the next step of a gang; this module carries it out: on the ledger, within the time that refusals may take.
+kube-scheduler asks for one pod at a time. While pods of the gang are missing, each of its pods is refused. Once the
+gang is complete, the first /filter for a pod of it reserves for all; later calls find these reservations.
+`core/gang.py` decides the next step of a gang; this module carries it out on the ledger, within the refusal budget.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -10,6 +10,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
+
+from msgspec import structs
 
 from device_plugin.allocator.gangs.groups import GroupName, Groups
 from device_plugin.allocator.gangs.offered import OfferedNodes
@@ -30,7 +32,7 @@ from device_plugin.core.gang import (
 )
 from device_plugin.core.ledger import Ledger, Reservation, ReservationStage
 from device_plugin.core.placement import Placer, Refusal
-from device_plugin.core.placement.policies import NODE_SCORE
+from device_plugin.core.placement.policies import APART
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import PodRequest
 from device_plugin.core.roles import ALONE
@@ -38,9 +40,9 @@ from device_plugin.core.roles import ALONE
 
 @dataclass(frozen=True, slots=True)
 class GangStatus:
-    """A gang as people see it; `pods` are their names, `why` says what it waits for, empty if it does not wait.
+    """The state of a gang for people: the names of its pods, and `why` it waits, empty if it does not wait.
 
-    It has several `sizes` where its pods' labels differ, which is wrong.
+    More than one entry in `sizes` is an error: the labels of its pods give different sizes.
     """
 
     namespace: str
@@ -70,11 +72,14 @@ class Gangs:
         self._budget = budget
         self._clock = clock
         self.offered = OfferedNodes()
-        # No reservations of a gang end by time before this.
+        # The earliest time at which the reservations of a gang expire.
         self._first_deadline = inf
 
     def see(self, pod: Pod) -> GroupName | None:
-        """Take news of a pod; returns the name of the gang that it has left: that may lose its places."""
+        """Record the present state of a pod; returns the name of the gang that the pod has left, if it has left one.
+
+        Callers must check whether the gang that it has left loses its reservations.
+        """
         before, now = self._groups.gang_pod(pod.uid), self._gang_pod(pod)
         self._groups.see(pod, now)
         if now is not None and pod.node and before is not None and not before.pod.node:
@@ -86,7 +91,7 @@ class Gangs:
         return self._left(before)
 
     def forget(self, uid: str) -> GroupName | None:
-        """The pod is gone; returns the name of its gang."""
+        """Remove a pod that is gone; returns the name of its gang."""
         before = self._groups.gang_pod(uid)
         self._groups.forget(uid)
         return self._left(before) if before is not None else None
@@ -97,12 +102,12 @@ class Gangs:
         return member.name if member is not None else None
 
     def name_unless_bound(self, uid: str) -> GroupName | None:
-        """The name of the pod's gang; None if the pod is bound: then its news costs no places."""
+        """The name of the pod's gang; None if the pod is bound: no change of a bound pod ends reservations."""
         member = self._groups.gang_pod(uid)
         return member.name if member is not None and not member.bound else None
 
     def under_way(self, uid: str) -> bool:
-        """True if a Binding of the pod's gang was sent: from then on its reservations no longer end together."""
+        """True if a Binding of the pod's gang was sent: after that, one lost reservation does not end the others."""
         name = self.name(uid)
         return name is not None and self._groups.gang_view(name).under_way
 
@@ -111,7 +116,7 @@ class Gangs:
     ) -> Reservation | Refusal:
         """The pod's reservation on one of `nodes`, made for all of its gang if it was not made yet.
 
-        `nodes` are also those of pods that ask alike, unless one was `named` for this pod alone.
+        `nodes` are also recorded for the gang's pods with equal requests, unless /bind `named` a node for this pod.
         """
         member = self._groups.gang_pod(pod.uid)
         if member is None or member.gang != request.gang:
@@ -140,9 +145,9 @@ class Gangs:
         return self._decided(view, member, offered, named=named)
 
     def complete(self, opened_for: Callable[[Pod], AbstractContextManager[None]]) -> None:
-        """Reserve places for the unbound pods of half-bound gangs, as the leader before had done.
+        """Reserve slices for the unbound pods of half-bound gangs: the earlier leader's reservations are lost.
 
-        `opened_for` is a block in which what is kept for a pod's job is free.
+        `opened_for` makes a context in which the slices kept for a pod's job are free.
         """
         for name in self._groups.gangs():
             view = self._groups.gang_view(name)
@@ -152,7 +157,7 @@ class Gangs:
                     self._decided(view, first, None, named=True)
 
     def release_incomplete(self, name: GroupName) -> Sequence[str]:
-        """Uids of the pods that lose their reservations because the gang has no longer a place for all."""
+        """Uids of the pods that lose their reservations because not every pod of the gang has one any more."""
         group = self._groups.group(name)
         if group.state.deadline is None or group.crowded():
             return ()
@@ -163,12 +168,12 @@ class Gangs:
         member = self._groups.gang_pod(reservation.pod.uid)
         if member is None or member.gang != reservation.request.gang or not member.live:
             return False
-        self._ledger.put(replace(reservation, stage=ReservationStage.WAITING))
+        self._ledger.put(structs.replace(reservation, stage=ReservationStage.WAITING))
         self._groups.group(member.name).state.keep(self._end_later(self._seconds))
         return True
 
     def worth_asking(self, pod: Pod) -> bool:
-        """True if all of the pod's gang exist, and it was not refused since something became free."""
+        """True if all pods of the gang exist, and slices became free after the gang's last refusal, if it had one."""
         member = self._groups.gang_pod(pod.uid)
         if member is None or not member.unbound:
             return False
@@ -204,7 +209,7 @@ class Gangs:
         return expired
 
     def statuses(self) -> Iterator[GangStatus]:
-        """The gangs that have pods which count, by name; of the others all pods have ended or are ending."""
+        """The gangs, by name; gangs whose pods have all ended or are ending are left out."""
         for name in self._groups.gangs():
             view = self._groups.gang_view(name)
             if not view.pods:
@@ -216,12 +221,12 @@ class Gangs:
             )  # fmt: skip
 
     def refusal(self, pod: Pod, request: PodRequest) -> Refusal | None:
-        """Why the pod has no place, as far as that was decided already."""
+        """The refusal that keeps the pod's gang waiting; None if there is none, or nothing was decided yet."""
         name = pod.namespace, request.gang.group if request.gang else ""
         return self._groups.group(name).state.why(self._groups.gang_view(name))
 
     def _gang_pod(self, pod: Pod) -> GangPod | None:
-        """The pod as a pod of its gang; None if its labels, or a malformed request, make it none."""
+        """The pod with its gang; None if its labels name no gang, or if its request is malformed."""
         try:
             request = self._request_of(pod) if pod.label(GROUP_SIZE) else None
         except RequestError:
@@ -229,24 +234,27 @@ class Gangs:
         return GangPod.of(pod, request, request.gang) if request is not None and request.gang else None
 
     def _left(self, member: GangPod) -> GroupName:
-        """The name of the gang that the pod was in; nothing is remembered of a gang that is no more."""
+        """Return the name of the pod's former gang; drop the offered nodes of a gang that has no pods left."""
         if not self._groups.group(member.name).gang:
             self.offered.drop(member.name)
         return member.name
 
     def _end_later(self, seconds: float) -> float:
-        """The time in `seconds`, at which reservations of a gang will end."""
+        """Return a deadline for a gang's reservations, `seconds` from now; `expired` will look at it."""
         until = self._clock() + seconds
         self._first_deadline = min(self._first_deadline, until)
         return until
 
     def _asked(self, view: GangView, first: GangPod, nodes: Nodes) -> tuple[Sequence[GangPod], Asked]:
-        """`first` and the pods that must be placed with it, and the nodes for each: `nodes` where none are known."""
+        """Return the pods to place together (`first` and those without a reservation), and the nodes for each.
+
+        Pods for which kube-scheduler has not offered nodes yet get `nodes`.
+        """
         pods = self._groups.group(first.name).state.lacking(view, first)
         return pods, Asked.of(pods, self.offered.of(first.name), nodes, self._ledger.freed)
 
     def _decided(self, view: GangView, first: GangPod, nodes: Nodes, *, named: bool) -> Reservation | Refusal:
-        """The reservation of `first` on one of `nodes`, after one was made for each pod that must be placed with it."""
+        """Reserve slices for all pods that must be placed with `first`; returns its reservation, or the refusal."""
         if (unready := view.unready) is not None:
             return unready
         state = self._groups.group(first.name).state
@@ -266,9 +274,12 @@ class Gangs:
         return next(reservation for reservation in answer if reservation.pod.uid == first.pod.uid)
 
     def _placed(self, pods: Sequence[GangPod], asked: Asked, nodes: Nodes) -> Sequence[Reservation] | Refusal:
-        """Place all `pods`, the first on `nodes`: reservations whose grants the ledger holds already, or a refusal."""
+        """Place all `pods`, the first on `nodes`; returns their reservations or a refusal.
+
+        The ledger holds the grants of these reservations already.
+        """
         by_uid = {each.pod.uid: each.pod for each in pods}
-        scored = [each.pod for each in pods if each.request.policy == NODE_SCORE]
+        scored = [each.pod for each in pods if each.request.policy in APART]
         ranks = self._groups.ranks(scored) if scored else {}
         members = {
             each.pod.uid: Member(
@@ -279,7 +290,7 @@ class Gangs:
         }
         answer = place_all(members.values(), self._placer, self._ledger)
         if isinstance(answer, Refusal):
-            # The details of every node are not kept for every gang.
+            # Only the texts are kept: the details of all nodes would take memory for each gang.
             group = f"group {pods[0].gang.group}: "
             return Refusal.saying(answer.main, group + answer.text, group + answer.summary)
         # The reservations of a gang end together, by the deadline in its state.
@@ -288,7 +299,7 @@ class Gangs:
         ]
 
     def _moved(self, member: GangPod, held: Reservation, nodes: Sequence[str]) -> Reservation | Refusal:
-        """The reservation, moved to one of `nodes`; it stays where it is if none of them will do."""
+        """Move the pod's reservation to one of `nodes`; returns a refusal, and changes nothing, if it fits on none."""
         with self._ledger.transaction() as change:
             self._ledger.release(held.pod.uid)
             answer = self._placer.place(held.request, nodes, vetted=True)

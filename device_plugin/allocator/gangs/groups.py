@@ -11,14 +11,14 @@ from typing import TypeVar
 from device_plugin.core.contract import annotations
 from device_plugin.core.gang import EquivalenceClass, GangPod, GangState, GangView
 from device_plugin.core.ledger import Ledger
-from device_plugin.core.placement.policies import NODE_SCORE
+from device_plugin.core.placement.policies import APART
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import MAX_GANG
 from device_plugin.core.roles import ALONE, Held, Rank, Ranking, order_of, rank_of
 
 GroupName = tuple[str, str]
 """Namespace and label."""
-# Most existing pods of one group, and so of a gang: each decision for one of them reads all of them.
+# Most existing pods of one group or gang: each decision about a pod reads all pods of its group.
 MOST = 2 * MAX_GANG
 
 Key = TypeVar("Key", bound=Hashable)
@@ -32,9 +32,9 @@ class Group:
     members: dict[str, Pod] = field(default_factory=dict)
     # The number of live members that give each order of roles, as text.
     orders: Counter[str] = field(default_factory=Counter)
-    # The members with `node-score`.
+    # The members with a policy that places apart.
     ranking: Ranking = field(default_factory=Ranking)
-    # The members of the gang, and the number of those that want a node by class, because comparing requests takes time.
+    # The members that count in the gang; and the number of unbound ones by class, because it takes time to compute.
     gang: dict[str, GangPod] = field(default_factory=dict)
     classes: Counter[EquivalenceClass] = field(default_factory=Counter)
     state: GangState = field(default_factory=GangState)
@@ -45,7 +45,7 @@ class Group:
         self.members[pod.uid] = pod
         if not pod.ended:
             self.orders[_order(pod)] += 1
-        if pod.annotation(annotations.POLICY) == NODE_SCORE:
+        if pod.annotation(annotations.POLICY) in APART:
             self.ranking.see(pod)
         if gang_pod is not None:
             self.gang[pod.uid] = gang_pod
@@ -89,7 +89,7 @@ class Groups:
         self._groups: dict[GroupName, Group] = {}
         self._of: dict[str, GroupName] = {}
         self.news = 0
-        """Grows whenever refused pods of a group may be placed: its gang changed, or its last problem is gone."""
+        """Counts the changes after which refused pods of a group may fit: its gang changed, or its problem ended."""
 
     def see(self, pod: Pod, gang_pod: GangPod | None = None) -> None:
         """Record the present state of a pod; its labels may have changed."""
@@ -136,7 +136,7 @@ class Groups:
         return self._groups[name].gang.get(uid) if name is not None else None
 
     def gang_view(self, name: GroupName) -> GangView:
-        """The pods of a gang as they are now."""
+        """The present pods and reservations of a gang."""
         group = self.group(name)
         live = [member for member in group.gang.values() if member.live]
         owners = {member.pod.owner_uid for member in live}
@@ -164,20 +164,23 @@ class Groups:
         return self.ranks((pod,))[pod.uid] if pod.label(annotations.GROUP) else ALONE
 
     def ranks(self, pods: Sequence[Pod]) -> Mapping[str, Rank]:
-        """The ranks of several pods of one group, by uid, which get their nodes together."""
+        """The ranks, by uid, of several pods of one group that are placed together."""
         group = self.group((pods[0].namespace, pods[0].label(annotations.GROUP)))
         # Only the group's unbound pods, of which there are few, are looked up among all holdings.
         held = group.ranking.unbound & self._ledger.holdings().keys()
         return group.ranking.ranks(pods, {uid: self._held(group.members[uid]) for uid in held})
 
     def _held(self, pod: Pod) -> Held:
-        """The node and the rank of an unbound pod's reservation. In a transaction it may have a grant without one."""
+        """The node and the rank of an unbound pod that holds slices; in a transaction it may have no reservation."""
         reservation = self._ledger.reservation(pod.uid)
         rank = reservation.request.rank.number if reservation is not None else rank_of(pod)
         return Held(self._ledger.holdings()[pod.uid].node, rank)
 
     def _note(self, group: Group, wrong: str) -> None:
-        """Count a change that ended the problem of a group; remember nothing of a gang that is no more."""
+        """Count the change if it has ended the group's earlier problem; reset the state of a gang without pods.
+
+        `wrong` is that problem as text, empty if there was none.
+        """
         self.news += bool(wrong) and not group.problem()
         if not group.gang:
             group.state = GangState()

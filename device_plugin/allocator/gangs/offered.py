@@ -1,4 +1,4 @@
-"""The nodes that kube-scheduler offered for pods of gangs: the pod of a gang that is asked for decides for all."""
+"""The nodes that kube-scheduler offered for pods of gangs: a decision about one pod needs the nodes of all its gang."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping
@@ -6,15 +6,15 @@ from collections.abc import Collection, Mapping
 from device_plugin.allocator.gangs.groups import GroupName
 from device_plugin.core.gang import EquivalenceClass, Nodes
 
-# Most lists in all, and of the gangs of one namespace: each takes 1 bit for every node.
+# Most lists in total, and most of one namespace's gangs: each list takes 1 bit per node.
 MOST, MOST_OF_NAMESPACE = 16_384, 4096
 
 
 class OfferedNodes:
     """A list of nodes for each gang and equivalence class. Callers hold the view's lock.
 
-    Beyond the bounds a new list is left out. Then pods of that class are tried on the nodes of the pod that is asked
-    for, and are moved, if they must be, when they are asked for themselves.
+    Beyond the bounds a new list is left out. Pods of that class are then placed on the nodes offered for another pod of
+    the gang. If kube-scheduler later offers them other nodes, they are moved.
     """
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class OfferedNodes:
     def put(
         self, gang: GroupName, pods: EquivalenceClass, nodes: Nodes, wanted: Collection[EquivalenceClass]
     ) -> None:
-        """Keep the list for `pods`, and drop the lists of classes that are no longer `wanted`."""
+        """Keep `nodes` as the list of the class `pods`, and drop the lists of classes that are not in `wanted`."""
         known = self.of(gang)
         if pods not in known and (self._counts[gang[0]] >= MOST_OF_NAMESPACE or len(self) >= MOST):
             self.left_out += 1
@@ -48,7 +48,7 @@ class OfferedNodes:
         self._counts[gang[0]] += len(lists)
 
     def drop(self, gang: GroupName) -> None:
-        """Remove the lists of a gang that needs them no more."""
+        """Remove the lists of a gang."""
         self._counts[gang[0]] -= len(self._by_gang.pop(gang, ()))
         if not self._counts[gang[0]]:
             del self._counts[gang[0]]

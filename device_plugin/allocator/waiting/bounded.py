@@ -10,8 +10,8 @@ Value = TypeVar("Value")
 class Bounded(Generic[Key, Value]):
     """Values by key: at most `most`, and at most `most_of_namespace` of one namespace.
 
-    When there are too many, that namespace, or else the one with the most entries, loses its newest entry, or with
-    `lose_oldest` its oldest. Callers hold the view's lock, unless a method says otherwise.
+    A namespace with too many values loses its newest, or with `lose_oldest` its oldest. If there are too many in total,
+    the namespace with the most values loses one. Callers hold the view's lock, unless a method says otherwise.
     """
 
     def __init__(self, most: int, most_of_namespace: int, *, lose_oldest: bool = False) -> None:
@@ -33,12 +33,12 @@ class Bounded(Generic[Key, Value]):
         return [value for _, value in list(self._entries.values())]
 
     def get(self, key: Key) -> Value | None:
-        """The value; None without one. It needs no lock."""
+        """The value of the key; None if there is none. It needs no lock."""
         entry = self._entries.get(key)
         return entry[1] if entry is not None else None
 
     def put(self, namespace: str, key: Key, value: Value) -> None:
-        """Store the value as the newest of its namespace; another entry may be lost for it."""
+        """Store the value as the newest of its namespace; beyond the bounds, one entry is left out."""
         self.drop(key)
         self._entries[key] = namespace, value
         entries = self._by_namespace.setdefault(namespace, {})

@@ -18,13 +18,13 @@ SPARE = 1024
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """Numbers names. Names are only added, so that lists stay valid and can be read without the lock."""
+    """The numbers of node names. Names are only added, so that lists stay valid and can be read without the lock."""
 
     names: list[str] = field(default_factory=list)
     numbers: dict[str, int] = field(default_factory=dict)
 
     def number(self, name: str) -> int:
-        """The number of a name, which is added if it is new."""
+        """The number of a name; a new name is added."""
         found = self.numbers.get(name)
         if found is None:
             found = self.numbers[name] = len(self.names)
@@ -35,7 +35,7 @@ class _Names:
 class NodeList(Sequence[str]):
     """A list of distinct node names in a fixed order, in one bit per known node: 625 bytes for 5,000 nodes.
 
-    Equal to a list of the same nodes that was made with the same table of names, and to nothing else.
+    It is equal only to a NodeList of the same nodes that was made with the same table of names.
     """
 
     __slots__ = ("_bits", "_names")
@@ -78,7 +78,7 @@ class NodeList(Sequence[str]):
         return f"NodeList({list(self)})"
 
     def _set(self) -> Ints:
-        """The numbers of the names."""
+        """The numbers of the list's nodes."""
         return np.flatnonzero(np.unpackbits(np.frombuffer(self._bits, dtype=np.uint8), bitorder="little"))
 
 
@@ -98,7 +98,7 @@ class NodeLists:
         """The compact list of `nodes`; one object for equal recent lists."""
         if isinstance(nodes, NodeList):
             return nodes
-        # Most pods are offered the nodes of the pod before, and the index has looked these up already.
+        # Most pods are offered the same nodes as the pod before; the index has already looked these nodes up.
         rows = self._index.chosen(nodes)
         if self._newest is None or self._newest[0] is not rows:
             self._newest = rows, self._made(nodes, rows)
@@ -106,7 +106,7 @@ class NodeLists:
 
     def _made(self, nodes: Sequence[str], rows: Mask) -> NodeList:
         if len(self._names.names) > 2 * (len(nodes) + SPARE):
-            # Existing lists keep the index that they were made with.
+            # Existing lists keep the table of names that they were made with.
             self._names, self._position = _Names(), None
             self._recent.clear()
         if self._position is not self._index.position:

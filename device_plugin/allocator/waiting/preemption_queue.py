@@ -15,7 +15,7 @@ MOST, MOST_OF_NAMESPACE = 4096, 512
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A pod that was refused on all of `nodes`, which have everything but the slices for it."""
+    """A pod that was refused on all of `nodes`; these nodes lack only the slices for it."""
 
     pod: Pod
     request: PodRequest
@@ -23,10 +23,10 @@ class Pending:
 
 
 class PreemptionQueue(Bounded[str, Pending]):
-    """Pods that may preempt others by UID, each with its last refusal. Callers hold the view's lock.
+    """By UID: the pods that may preempt others, each with its last refusal. Callers hold the view's lock.
 
-    A pod is left out if no pod of a lower priority ever held slices. Within a priority namespaces take turns, and in
-    each the pods with the fewest tries come first, so that many hopeless pods do not delay the others again and again.
+    A pod is left out if no pod of a lower priority ever held slices. Within a priority, namespaces take turns, and in
+    each namespace the pods with the fewest tries come first, so that many hopeless pods do not delay the others.
     """
 
     def __init__(self, node_lists: NodeLists) -> None:

@@ -1,6 +1,6 @@
-"""The refusal budget: bounds the time of refused decisions that are long: of gangs, and of pods of several containers.
+"""The refusal budget: limits the time spent on refusing gangs and pods of several containers, which takes long.
 
-kube-scheduler asks for these pods again at every event, while other decisions wait for the lock.
+kube-scheduler asks for such pods again at every event, and other decisions wait for the lock meanwhile.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from device_plugin.core.errors import VgpuError
 from device_plugin.core.placement import Refusal, Refused
 from device_plugin.core.requests import PodRequest
 
-# Seconds that refusals of one namespace may take at once, and the share of time that they may take in the long run.
+# Seconds that refusals of one namespace may take in a burst, and the share of time that they may take in the long run.
 BURST, SHARE = 5.0, 0.1
 # The seconds and the share for all namespaces together. Each gets an equal part.
 TOTAL_BURST, TOTAL_SHARE = 10.0, 0.25
@@ -31,9 +31,8 @@ class LaterError(VgpuError):
 class RefusalBudget:
     """Token buckets: BURST seconds of refusals for each namespace, refilled at SHARE seconds per second.
 
-    A namespace's part is shared equally by its refused gangs; its pods of several containers count as one gang. All
-    namespaces together get at most TOTAL_SHARE of the time, in equal parts, so that ten of them do not take all of it
-    and each gets some. Callers hold the view's lock.
+    The refused gangs of a namespace share its budget equally; its pods of several containers count as one gang. All
+    namespaces together get at most TOTAL_SHARE of the time, in equal parts. Callers hold the view's lock.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -47,10 +46,10 @@ class RefusalBudget:
         return sum(map(len, self._debts.values()))
 
     def decided(self, namespace: str, request: PodRequest, decide: Callable[[], Answer]) -> Answer:
-        """The answer of `decide`, a decision of the request; its time is charged if it is None or a refusal.
+        """Call `decide` and return its answer. If the answer is None or a refusal, the decision's time is charged.
 
         Decisions of single pods with one container are short, and never charged. Raises LaterError, without a decision,
-        if the refusals of before have taken too long.
+        if earlier refusals have taken too long.
         """
         if request.gang is None and len(request.containers) < 2:
             return decide()
@@ -74,7 +73,7 @@ class RefusalBudget:
         return debts.get(gang, 0.0) <= burst / len(debts) and sum(debts.values()) <= MOST_BURSTS * burst
 
     def _charge(self, namespace: str, gang: str, seconds: float) -> None:
-        """Charge a refusal."""
+        """Charge a refusal that took `seconds`."""
         self._refill(self._clock())
         if seconds > 0:
             debts = self._debts.setdefault(namespace, {})

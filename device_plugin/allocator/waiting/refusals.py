@@ -19,21 +19,21 @@ from device_plugin.core.pods import Pod
 from device_plugin.core.requests import PodRequest, Request, Selector
 from device_plugin.core.roles import ALONE
 
-# Most refusals in all, and of pods of one namespace: each takes about 500 bytes, and 1 byte for every node.
+# Most refusals in total, and of one namespace's pods: each takes about 500 bytes, and 1 byte per node.
 MOST, MOST_OF_NAMESPACE = 1024, 128
 
-# Most refused pods in all, and of one namespace: each takes about 500 bytes, and 1 bit for every node.
+# Most refused pods in total, and of one namespace: each takes about 500 bytes, and 1 bit per node.
 MOST_WAITING, MOST_WAITING_OF_NAMESPACE = 16_384, 4096
 
 RequestParts = tuple[tuple[Request, ...], Selector, Selector, str, str]
 """The parts of a request that decide a refusal: containers, card models, uuids, policy, application type."""
 Key = tuple[RequestParts, tuple[str, str] | None]
-"""The parts, with the group (namespace and name) if the decision depends on the nodes of the group's other pods."""
+"""The parts of a request; and the pod's group, if the decision depends on the nodes of the group's other pods."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A refusal with two counters of the ledger, on the nodes in `rows`; None if no node can take the request."""
+    """A refusal on the nodes in `rows` (None: on all nodes), with two counters of the ledger at that time."""
 
     namespace: str
     refused: Refused
@@ -55,7 +55,7 @@ class Refusals:
         self._position = placer.table.position
 
     def knows(self, request: PodRequest) -> bool:
-        """True if an equal request was refused on all nodes, and that still holds. It needs no lock."""
+        """True if an equal request was refused on all nodes, and the refusal still holds. It needs no lock."""
         entry = self.kept.get((_parts(request), None))
         return entry is not None and entry.rows is None and self._holds(entry)
 
@@ -109,12 +109,12 @@ class WaitsFor(Enum):
     ANYTHING = "anything"
     """It may fit without any change of the ledger."""
     DECISION = "a decision"
-    """It was refused without one: it is touched whether it fits or not."""
+    """It was refused without a decision: it is touched whether it fits or not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A pod that was refused on `nodes` (None: unknown), with the ledger's `gained` at that time."""
+    """A pod that was refused on `nodes` (None: unknown); `gained` is the ledger's counter at that time."""
 
     pod: Pod
     nodes: Sequence[str] | None
@@ -174,7 +174,7 @@ class PostponedPods(Bounded[str, Pod]):
         self._lock = threading.RLock()
 
     def put(self, namespace: str, key: str, value: Pod) -> None:
-        """Add a pod; another may be lost for it."""
+        """Add a pod; beyond the bounds, one pod is left out."""
         with self._lock:
             super().put(namespace, key, value)
 

@@ -1,4 +1,4 @@
-"""The waiting room: everything that is kept of refused pods, so that the end of a pod is reported to it once."""
+"""The waiting room: all records of refused pods in one object, so that one call removes a pod from all of them."""
 
 from collections.abc import Callable
 
@@ -14,8 +14,8 @@ from device_plugin.core.pods import Pod
 class WaitingRoom:
     """The queues of refused pods. Callers hold the view's lock.
 
-    `pods` are the refused pods, `preemption` those of them that may preempt others, and `postponed` those that were
-    refused without a decision. `refusals` are remembered by request, and `budget` bounds the time that they take.
+    `pods` are the refused pods, `preemption` the refused pods that may preempt others, and `postponed` the pods that
+    were refused without a decision. `refusals` are the remembered refusals; `budget` limits the time spent on refusing.
     """
 
     def __init__(self, ledger: Ledger, placer: Placer, clock: Callable[[], float]) -> None:

@@ -1,1 +1,1 @@
-"""The cluster and our services, with the kubeconfig and the rights of the caller."""
+"""Access to the cluster and to our services, with the caller's kubeconfig and rights."""

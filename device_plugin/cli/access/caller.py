@@ -34,7 +34,7 @@ MAY_I: Kind[bool] = Kind(
     "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", bool,
     lambda review: review["status"]["allowed"] is True,
 )  # fmt: skip
-"""A question about the caller's rights, read as its answer."""
+"""A question to the API server about the caller's rights, decoded to its answer, true or false."""
 # Seconds for one call: the list of pods of a large cluster takes seconds.
 TIMEOUT_SECONDS = 30.0
 # Metadata of a page, as kubectl asks for objects: 2 KiB each, and at most 256 KiB of annotations.
@@ -58,24 +58,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_namespace(parser: argparse.ArgumentParser, default: str = "that of the kubeconfig's context") -> None:
-    """Add the option --namespace, as kubectl has it; `default` says what a command without it shows."""
+    """Add kubectl's option --namespace; the help text says that without it `default` counts."""
     parser.add_argument("-n", "--namespace", metavar="NAMESPACE", help=f"default: {default}")
 
 
 def add_namespaces(parser: argparse.ArgumentParser) -> None:
-    """Add the options --namespace and --all-namespaces, as kubectl has them."""
+    """Add kubectl's options --namespace and --all-namespaces."""
     add_namespace(parser)
     parser.add_argument("-A", "--all-namespaces", action="store_true", help="all namespaces")
 
 
 def kubeconfig(args: argparse.Namespace) -> str:
-    """The path of the kubeconfig, or several with colons between them."""
+    """Returns the path of the kubeconfig, or several paths with colons between them."""
     # os.path.expanduser never fails; a container's user may have no home.
     return args.kubeconfig or os.environ.get("KUBECONFIG") or os.path.expanduser("~/.kube/config")  # noqa: PTH111
 
 
 def namespace(args: argparse.Namespace) -> str:
-    """The namespace that the caller means. Raises ObjectNameError, EndpointError."""
+    """Returns the namespace of -n, of the pod we run in, or of the context. Raises ObjectNameError, EndpointError."""
     if args.namespace:
         return checked_namespace(args.namespace)
     if _in_pod(args):
@@ -88,7 +88,7 @@ def namespace(args: argparse.Namespace) -> str:
 
 
 def kubectl_words(args: argparse.Namespace) -> Sequence[str]:
-    """The options by which kubectl reaches the cluster as this command does, in addition to $KUBECONFIG."""
+    """Returns the options with which kubectl uses the same context and user as this command; $KUBECONFIG is set too."""
     words = [f"--context={args.context}"] if args.context else []
     words += [f"--as={args.as_user}"] if args.as_user else []
     return [*words, *(f"--as-group={group}" for group in args.as_group or ())]
@@ -96,7 +96,7 @@ def kubectl_words(args: argparse.Namespace) -> Sequence[str]:
 
 @contextmanager
 def connected(args: argparse.Namespace, timeout: float = TIMEOUT_SECONDS) -> Iterator[KubeClient]:
-    """A client for the cluster that the kubeconfig names. Raises EndpointError."""
+    """Yields a client for the cluster that the kubeconfig names, and closes it. Raises EndpointError."""
     client = KubeClient(_endpoint(args), COMPONENT, timeout=timeout, metadata_items=METADATA_ITEMS)
     try:
         yield client
@@ -111,13 +111,13 @@ def _endpoint(args: argparse.Namespace) -> Endpoint:
 
 
 def _in_pod(args: argparse.Namespace, environ: Mapping[str, str] = os.environ) -> bool:
-    """True where no kubeconfig is named or found, and a service account is there instead."""
+    """True if no kubeconfig is named or found, and the command runs in a pod with a service account."""
     named = args.kubeconfig or args.context or environ.get("KUBECONFIG")
     return not named and "KUBERNETES_SERVICE_HOST" in environ and not Path(kubeconfig(args)).exists()
 
 
 def user(client: KubeClient) -> str:
-    """The name by which the API server knows the caller; that of this machine's user where it does not say."""
+    """Returns the caller's name in the API server; the name of this machine's user if the server does not say it."""
     with suppress(ApiError, KeyError, TypeError):
         answer = client.create(WHO_AM_I, {"apiVersion": WHO_AM_I.api_version, "kind": WHO_AM_I.name})
         return str(answer["status"]["userInfo"]["username"])
@@ -127,10 +127,10 @@ def user(client: KubeClient) -> str:
 
 
 def may_follow(client: KubeClient, kind: Kind[Any], namespace: str) -> bool:
-    """True if the caller may list and watch a kind in this namespace (empty: in all). Nothing is listed for that.
+    """True if the caller may list and watch a kind in this namespace (empty: in all). Raises ApiError.
 
-    The right to ask is in the ClusterRole system:basic-user, which Kubernetes binds to all authenticated users. Raises
-    ApiError.
+    The API server is asked about the rights, and lists nothing. Kubernetes gives the right to ask to all authenticated
+    users (ClusterRole system:basic-user).
     """
     asked = {"group": kind.group, "version": kind.version, "resource": kind.plural, "namespace": namespace}
     head = {"apiVersion": MAY_I.api_version, "kind": MAY_I.name}
@@ -141,7 +141,7 @@ def may_follow(client: KubeClient, kind: Kind[Any], namespace: str) -> bool:
 
 
 def list_unless_forbidden(client: KubeClient, kind: Kind[Item], where: Where) -> Listed[Item] | None:
-    """The objects, or None if the caller may not list them. Raises ApiError for other problems."""
+    """Returns the objects, or None if the caller may not list them. Raises ApiError for other problems."""
     try:
         return client.list(kind, where)
     except ForbiddenError:
@@ -149,9 +149,9 @@ def list_unless_forbidden(client: KubeClient, kind: Kind[Item], where: Where) ->
 
 
 def evict(client: KubeClient, pod: Pod, *, dry: bool = False) -> str:
-    """Evict a pod, or with `dry` only try; returns why it stays, or an empty text if it leaves or is gone.
+    """Evict a pod, or with `dry` only ask; returns why a PodDisruptionBudget forbids it, else an empty text.
 
-    Raises ApiError for other refusals.
+    The text is empty too if the pod is gone. Raises ApiError for other refusals.
     """
     try:
         client.evict(pod, dry=dry)
@@ -165,7 +165,7 @@ def evict(client: KubeClient, pod: Pod, *, dry: bool = False) -> str:
 
 
 def still_there(client: KubeClient, pod: Pod) -> bool:
-    """True while the pod may have a container."""
+    """True while the pod exists and has not ended."""
     try:
         now = client.get(PODS, pod)
     except GoneError:
@@ -174,5 +174,5 @@ def still_there(client: KubeClient, pod: Pod) -> bool:
 
 
 def named(pod: Pod) -> str:
-    """Namespace and name, `default/notebook`."""
+    """Returns namespace and name, such as `default/notebook`."""
     return f"{pod.namespace}/{pod.name}"

@@ -10,7 +10,7 @@ from device_plugin.kube.errors import ApiError, ForbiddenError, RefusedError
 
 # Keys of a template's metadata that its pods have.
 _KEPT = ("labels", "annotations")
-# The API server asks for the UID of an owner, and does not look for it in a dry run.
+# The API server requires the UID of an owner, but does not check it in a dry run.
 _NO_UID = "00000000-0000-0000-0000-000000000000"
 
 
@@ -22,9 +22,9 @@ class DryAnswer(NamedTuple):
 
 
 def tried(client: KubeClient, body: Mapping[str, Any], namespace: str, owner: Mapping[str, str]) -> DryAnswer:
-    """The API server's answer to the pod of this template, which the controller `owner` makes (empty: nothing does).
+    """Returns the API server's answer to a dry run that creates the pod of this template.
 
-    A policy may refuse pods that no controller makes.
+    `owner` is the controller that makes the pod; empty if none does. A policy may refuse pods without a controller.
     """
     metadata = {key: text for key, text in (body.get("metadata") or {}).items() if key in _KEPT}
     if owner:

@@ -43,7 +43,7 @@ class NoEngineError(EngineError):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the option --engine-namespace, and those of the caller."""
+    """Add the option --engine-namespace, and the options of `caller`."""
     parser.add_argument(
         "--engine-namespace", metavar="NAMESPACE", help=f"where the job engine runs (default: {NAMESPACE})"
     )
@@ -51,12 +51,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def job_named(args: argparse.Namespace) -> Ref:
-    """The job that the command names, `train`, `job/train` or `team-a/train`. Raises ObjectNameError, EndpointError."""
+    """Returns the job that the command names, such as `train`, `job/train` or `team-a/train`.
+
+    Raises ObjectNameError, EndpointError.
+    """
     return named(args.job, JOB_WORDS, lambda: caller.namespace(args)).ref
 
 
 def found(client: KubeClient, of: Ref) -> Job:
-    """The job. Raises EngineError if there is none; ApiError."""
+    """Returns the job of this name. Raises EngineError if there is none; ApiError."""
     try:
         return client.get(JOBS, of)
     except GoneError:
@@ -64,7 +67,7 @@ def found(client: KubeClient, of: Ref) -> Job:
 
 
 def ask(client: KubeClient, args: argparse.Namespace, accept: str, **query: str) -> tuple[int, str]:
-    """Status and body of /explain of the replica that plans: of one job, that which plans it.
+    """Returns status and body of /explain. It asks the leading replica, then the planner of `query`'s job.
 
     Raises EngineError, ForwardError, ApiError.
     """
@@ -76,7 +79,7 @@ def ask(client: KubeClient, args: argparse.Namespace, accept: str, **query: str)
 
 
 def jobs(client: KubeClient, args: argparse.Namespace) -> Sequence[Mapping[str, Any]]:
-    """The answers about all jobs of the replicas that plan them. Raises EngineError, ForwardError, ApiError."""
+    """Returns an answer for each job, from the replica that plans it. Raises EngineError, ForwardError, ApiError."""
     leader_port = _leader(client, args.engine_namespace or NAMESPACE)
     first = _listed(args, leader_port)
     found = {(job["namespace"], job["name"]): job for job in first["jobs"]}
@@ -89,7 +92,7 @@ def jobs(client: KubeClient, args: argparse.Namespace) -> Sequence[Mapping[str, 
 
 
 def _listed(args: argparse.Namespace, replica: PodPort) -> Mapping[str, Any]:
-    """One replica's answer about all jobs. Raises EngineError, ForwardError."""
+    """Returns one replica's answer about all jobs. Raises EngineError, ForwardError."""
     answer = _asked(args, replica, JSON, {})
     if answer.status != HTTPStatus.OK:
         raise EngineError(f"the job engine answers {answer.status}: {answer.text.strip()}")
@@ -97,7 +100,7 @@ def _listed(args: argparse.Namespace, replica: PodPort) -> Mapping[str, Any]:
 
 
 def answered(text: str) -> Mapping[str, Any]:
-    """The answer of one replica's /explain, as JSON. Raises EngineError while it does not plan, or for another form."""
+    """Returns the JSON of a replica's answer. Raises EngineError if it is malformed or the replica cannot plan yet."""
     try:
         found = json.loads(text)
     except ValueError:
@@ -110,12 +113,12 @@ def answered(text: str) -> Mapping[str, Any]:
 
 
 def _asked(args: argparse.Namespace, replica: PodPort, accept: str, query: Mapping[str, str]) -> Answered:
-    """The answer of one replica. Raises ForwardError."""
+    """Returns the answer of one replica. Raises ForwardError."""
     return get(args, replica, f"/explain?{urlencode(query)}", accept)
 
 
 def _leader(client: KubeClient, namespace: str) -> PodPort:
-    """The port of the replica that plans. Raises NoEngineError, ForwardError, ApiError."""
+    """Returns the port of the replica that plans. Raises NoEngineError, ForwardError, ApiError."""
     service = LedService("the job engine", namespace, "jobs", Ref(LEASE, namespace), PORT, ROLE)
     try:
         return leader(client, service)

@@ -1,4 +1,4 @@
-"""The text that kubectl prints on stderr, as a sentence for people: without the lines of its log."""
+"""Makes one sentence for people of kubectl's stderr, without the lines of its log."""
 
 import logging
 import re
@@ -15,9 +15,9 @@ MOST_CHARACTERS = 1024
 
 
 def last_sentence(said: str) -> str:
-    """The last line that is not of kubectl's log, else what the log's last line says; empty if it said nothing.
+    """Returns the last line that is not from kubectl's log, else the message of the log's last line; empty if none.
 
-    All of it is logged for --verbose.
+    All lines are logged for --verbose.
     """
     lines = [line for each in said.splitlines() if (line := one_line(each))]
     for line in lines:
@@ -28,7 +28,7 @@ def last_sentence(said: str) -> str:
 
 
 def _logged(line: str) -> str:
-    """The message of a line of the log: its error, where it has one."""
+    """Returns the message of a line of the log: the text of its field `err`, if it has this field."""
     found = _LOG_LINE.fullmatch(line)
     text = found[1] if found else line
     error = _ERR.search(text)

@@ -11,10 +11,10 @@ from device_plugin.kube.leases import LEASES
 
 
 class LedService(NamedTuple):
-    """A service of which the replica that holds `lease` leads, and the port at which its pods are asked.
+    """A service whose leader holds the Lease `lease`, and the port at which its pods answer.
 
-    `name` is that in messages, such as `the allocator`. `component` is its pods' label app.kubernetes.io/component.
-    `role` is the Role that gives the right to ask, with the page that has it.
+    `name` is for messages, such as `the allocator`. `component` is the label app.kubernetes.io/component of its pods.
+    `role` is the Role that gives the right to ask, with the page of the documentation that describes it.
     """
 
     name: str
@@ -26,9 +26,9 @@ class LedService(NamedTuple):
 
 
 def leader(client: KubeClient, service: LedService, pod_of: Callable[[str], str] = str) -> PodPort:
-    """The port of the replica that leads. `pod_of` gives the pod of a Lease's holder, empty if there is none.
+    """Returns the port of the replica that leads. `pod_of` returns the pod of a Lease's holder, empty if none.
 
-    Raises GoneError without the Lease, ForwardError where no replica leads or the caller may not ask, ApiError.
+    Raises GoneError without the Lease, ForwardError if no replica leads or the caller may not ask, ApiError.
     """
     try:
         pod = pod_of(client.get(LEASES, service.lease).holder)

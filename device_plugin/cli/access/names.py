@@ -7,7 +7,7 @@ from typing import NamedTuple
 from device_plugin.core.errors import VgpuError
 from device_plugin.kube.api import Ref
 
-# As Kubernetes has them (RFC 1123); a generateName may end with a hyphen.
+# The forms of names in Kubernetes (RFC 1123); a generateName may end with a hyphen.
 NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 NAME = re.compile(r"[a-z0-9][-.a-z0-9]{0,252}")
 FORM = "small letters, digits and hyphens"
@@ -25,9 +25,9 @@ class Named(NamedTuple):
 
 
 def named(text: str, kinds: Mapping[str, str], namespace: Callable[[], str]) -> Named:
-    """The object that `text` names. `kinds` has the words for each kind; `namespace` is for a text without one.
+    """Returns the object that `text` names. `kinds` has the kind of each word, such as `po`.
 
-    Raises ObjectNameError, and what `namespace` raises.
+    `namespace` returns the namespace for a text without one. Raises ObjectNameError, and the errors of `namespace`.
     """
     first, slash, name = text.rpartition("/")
     if not name or (slash and not first):
@@ -41,7 +41,7 @@ def named(text: str, kinds: Mapping[str, str], namespace: Callable[[], str]) -> 
 
 
 def checked_namespace(name: str) -> str:
-    """The name of a namespace. Raises ObjectNameError."""
+    """Returns the name of a namespace. Raises ObjectNameError if it is malformed."""
     if not NAMESPACE.fullmatch(name):
         raise ObjectNameError(f"{name!r} is no name of a namespace: write {FORM}")
     return name

@@ -1,7 +1,7 @@
 """Asks a service at a port of its pod's loopback address, through kubectl's port-forward.
 
-/explain and /decisions listen there because they report on all namespaces: the right to forward a port to the pod is
-the right to ask.
+/explain and /decisions listen only there because they report on all namespaces: whoever may forward a port to the pod
+may ask.
 """
 
 import argparse
@@ -32,9 +32,9 @@ class ForwardError(VgpuError):
 
 
 class PodPort(NamedTuple):
-    """A port of a pod. `service` names what listens there.
+    """A port of a pod. `service` is the name of the service that listens there.
 
-    `role` is the Role that gives the right to ask it, with the page that has it.
+    `role` is the Role that gives the right to ask, with the page of the documentation that describes it.
     """
 
     service: str
@@ -53,12 +53,12 @@ class Answered(NamedTuple):
 
 
 def forbidden(error: Exception, role: str) -> ForwardError:
-    """The error of a caller to whom RBAC denies what `role` allows, such as ask-allocator."""
+    """Returns the error for a caller without the rights of `role`, such as ask-allocator."""
     return ForwardError(f"{error}: have an administrator bind the Role {role} to you")
 
 
 def get(args: argparse.Namespace, of: PodPort, target: str, accept: str) -> Answered:
-    """The answer to one GET. Raises ForwardError."""
+    """Returns the answer to one GET. Raises ForwardError."""
     with _forwarded(args, of) as port:
         connection = HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_SECONDS)
         try:
@@ -77,7 +77,7 @@ def get(args: argparse.Namespace, of: PodPort, target: str, accept: str) -> Answ
 
 @contextmanager
 def _forwarded(args: argparse.Namespace, of: PodPort) -> Iterator[int]:
-    """A port of this machine that kubectl forwards to the pod's. Raises ForwardError."""
+    """Yields a port of this machine that kubectl forwards to the port of the pod. Raises ForwardError."""
     words = [
         "kubectl", *caller.kubectl_words(args), f"--namespace={of.namespace}",
         "port-forward", "--address=127.0.0.1", f"pod/{of.pod}", f":{of.port}",
@@ -108,7 +108,7 @@ def _forwarded(args: argparse.Namespace, of: PodPort) -> Iterator[int]:
 
 
 def _port(process: subprocess.Popen[str]) -> int:
-    """The port that kubectl says it listens on; 0 if it ends, or says nothing in time."""
+    """Returns the port on which kubectl listens, from its output; 0 if kubectl ends or prints nothing in time."""
     limit = Timer(TIMEOUT_SECONDS, _end, (process,))
     limit.start()
     try:
@@ -120,6 +120,6 @@ def _port(process: subprocess.Popen[str]) -> int:
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """End kubectl, and the kubectl that it runs where it only chooses a version."""
+    """Kill kubectl's process group: `kubectl` may be a wrapper that runs another kubectl."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Asks a Prometheus, by the address that --prometheus names, for values now and over time.
+"""Asks the Prometheus that --prometheus names for values, now or over time.
 
 The API is https://prometheus.io/docs/prometheus/latest/querying/api.
 """
@@ -40,37 +40,37 @@ def add_argument(parser: argparse.ArgumentParser) -> None:
 
 
 class Prometheus:
-    """One Prometheus, from any thread: each question opens a connection of its own."""
+    """A client of one Prometheus. Any thread may use it: each query has a connection of its own."""
 
     def __init__(self, url: str) -> None:
-        """Raises PrometheusError for a text that is no URL of HTTP."""
+        """Raises PrometheusError if `url` is not a URL of HTTP or HTTPS."""
         problem = PrometheusError("--prometheus: this is no URL: write http://HOST:PORT")
         try:
             self._url = urlsplit(url)
             self._port = self._url.port
-        except ValueError:  # of the port
+        except ValueError:  # the port is no number
             raise problem from None
         if self._url.scheme not in ("http", "https") or not self._url.hostname:
             raise problem
         host = f"[{self._url.hostname}]" if ":" in self._url.hostname else self._url.hostname
         self._host = f"{host}:{self._port}" if self._port else host
-        """The address in errors, without the password that a URL may have."""
+        """The address for errors, without the password that the URL may have."""
         self._headers: dict[str, str] = {}
         if self._url.username is not None:
             user = f"{unquote(self._url.username)}:{unquote(self._url.password or '')}"
             self._headers["Authorization"] = f"Basic {base64.b64encode(user.encode()).decode()}"
 
     def now(self, query: str) -> Sequence[PrometheusSeries]:
-        """The last value of each series. Raises PrometheusError."""
+        """Returns the last value of each series. Raises PrometheusError."""
         return self._series("query", {"query": query})
 
     def over_time(self, query: str, start: float, end: float, step: float) -> Sequence[PrometheusSeries]:
-        """The values of each series from `start` to `end`, every `step` seconds. Raises PrometheusError."""
+        """Returns the values of each series from `start` to `end`, every `step` seconds. Raises PrometheusError."""
         words = {"query": query, "start": f"{start:.0f}", "end": f"{end:.0f}", "step": f"{step:.0f}"}
         return self._series("query_range", words)
 
     def _series(self, call: str, words: Mapping[str, str]) -> Sequence[PrometheusSeries]:
-        """The series of an answer, each with its one value or with several."""
+        """Returns the series of an answer, each with one value or several."""
         text = self._text(f"{self._url.path.rstrip('/')}/api/v1/{call}?{urlencode(words)}")
         try:
             return [
@@ -84,7 +84,7 @@ class Prometheus:
             raise PrometheusError(f"Prometheus at {self._host} answers what is no result") from error
 
     def _text(self, target: str) -> bytes:
-        """The body of the answer."""
+        """Returns the body of the answer to a GET. Raises PrometheusError."""
         secure = self._url.scheme == "https"
         connection = (HTTPSConnection if secure else HTTPConnection)(
             self._url.hostname or "", self._port, timeout=TIMEOUT_SECONDS

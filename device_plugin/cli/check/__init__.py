@@ -1,1 +1,1 @@
-"""`vgpu check`: the checks of an installation, and what they print."""
+"""`vgpu check`: checks an installation, and prints what it finds."""

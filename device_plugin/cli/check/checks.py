@@ -1,4 +1,4 @@
-"""Checks of an installation, each from lists that were read: what is wrong, and its cure."""
+"""Checks an installation from lists that were read: finds problems, each with its cure."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
@@ -22,7 +22,7 @@ from device_plugin.core.timestamps import seconds
 from device_plugin.core.versions import LEAST_KUBERNETES, minor_version
 from device_plugin.kube.api import Object
 
-# The admission policies of manifests/admission, and those of its component jobs.
+# The admission policies of manifests/admission, and the policies of its component jobs.
 POLICIES = (
     "vgpu-cdi-annotations", "vgpu-confinement", "vgpu-deletions", "vgpu-ends", "vgpu-evictions", "vgpu-grace",
     "vgpu-grants", "vgpu-inventories", "vgpu-isolation", "vgpu-job-resizes", "vgpu-names", "vgpu-opted-out",
@@ -33,27 +33,27 @@ JOB_POLICIES = (
     "vgpu-job-starts", "vgpu-job-widths", "vgpu-jobs", "vgpu-queue-required-jobs", "vgpu-queue-required-pods",
 )  # fmt: skip
 MUTATING, JOB_MUTATING = ("vgpu-confinement-defaults", "vgpu-scheduler-name"), ("vgpu-job-suspension",)
-# In a cluster without mutating policies this one only warns: its overlay says so.
+# In a cluster without mutating policies this policy only warns, as its overlay has it.
 WARNS = "vgpu-confinement"
-# Where another plugin serves a name like ours, manifests/components/similar-names removes this one, with its binding.
+# Where another plugin serves a name like ours, manifests/components/similar-names removes this policy and its binding.
 OPTIONAL = "vgpu-names"
-# The scheduler renews its Lease every 2 s, a kubelet that of its node every 10 s.
+# Ages at which Leases are too old: the scheduler renews its Lease every 2 s, a kubelet the Lease of its node every 10.
 LEASE_SECONDS, KUBELET_SECONDS = 15.0, 40.0
-# Words in each refusal of a pod by Pod Security, and most characters of a refusal that are shown.
+# Words that are in each refusal by Pod Security, and most characters of a refusal that are shown.
 POD_SECURITY, MOST_REFUSAL = "violates PodSecurity", 500
 # Seconds that a clock may be ahead.
 AHEAD_SECONDS = 5.0
-# Stands for a time of renewal that a Lease does not have.
+# The time of renewal of a Lease that was never renewed.
 NEVER = float("-inf")
-# Most annotations that are named: whoever may write them can write many.
+# Most unreadable annotations that are named: tenants can write many.
 MOST_FAULTS = 20
 Check = Callable[[Installation], Iterable[Finding]]
 
 
 def findings(installed: Installation) -> list[Finding]:
-    """The findings of all checks, in their order.
+    """Returns the findings of all checks, in order.
 
-    A check without a problem has a finding that says so, before others that are no problems.
+    A check without a problem begins with a finding of its own that all is well; remarks of the check follow.
     """
     found: list[Finding] = []
     for name, check in CHECKS.items():
@@ -65,12 +65,12 @@ def findings(installed: Installation) -> list[Finding]:
 
 
 def _services(installed: Installation) -> Iterator[Finding]:
-    """The Deployments and the DaemonSet run, all in one version."""
+    """Checks that the Deployments and the DaemonSets run, all in one version."""
     yield from unknown(installed, "services", "workloads")
     if installed.workloads is None:
         return
     names = {name_of(each) for each in installed.workloads}
-    for name in (DEPLOYMENT, NODE_AGENTS):
+    for name in (DEPLOYMENT, *NODE_AGENTS):
         if name not in names:
             yield problem(
                 "services",
@@ -93,7 +93,7 @@ def _services(installed: Installation) -> Iterator[Finding]:
 
 
 def _pods_ready(installed: Installation, workload: Object) -> Iterator[Finding]:
-    """All pods of a Deployment or DaemonSet are there and Ready."""
+    """Checks that all pods of a Deployment or DaemonSet exist and are Ready."""
     where = f"kubectl -n {installed.namespace}"
     status = workload.get("status") or {}
     replicas = (workload.get("spec") or {}).get("replicas", 1)
@@ -125,7 +125,7 @@ def _pods_ready(installed: Installation, workload: Object) -> Iterator[Finding]:
 
 
 def _last_refusal(installed: Installation, workload: Object) -> str:
-    """The reason why a DaemonSet's pods are not created; empty if all are there, or if no event says why."""
+    """Returns the reason why pods of a DaemonSet are not created; empty if all exist or no event has the reason."""
     status = workload.get("status") or {}
     if (status.get("currentNumberScheduled") or 0) >= (status.get("desiredNumberScheduled") or 0):
         return ""
@@ -136,15 +136,15 @@ def _last_refusal(installed: Installation, workload: Object) -> str:
 
 
 def _about(event: Object) -> tuple[str, str]:
-    """Kind and name of the object of an event."""
+    """Returns kind and name of the object of an event."""
     of = event.get("involvedObject") or {}
     return str(of.get("kind")), str(of.get("name"))
 
 
 def _versions(workload: Object) -> Iterator[str]:
-    """The tags of the images of a service of ours.
+    """Yields the image tags of a workload's containers that run our services.
 
-    The kube-scheduler beside the allocator is another's, and agents with simulated cards have an image of their own.
+    Other containers, such as kube-scheduler in the allocator's pod, have images with versions of their own.
     """
     for container in containers(workload):
         if container.get("name") in ("agent", "allocator", "engine") and (tag := _tag(container)):
@@ -152,12 +152,12 @@ def _versions(workload: Object) -> Iterator[str]:
 
 
 def _tag(container: Object) -> str:
-    """The tag of a container's image; an image named by its digest alone has none."""
+    """Returns the tag of a container's image; empty for an image named by its digest alone."""
     return str(container.get("image")).partition("@")[0].rpartition("/")[2].partition(":")[2]
 
 
 def _kubernetes(installed: Installation) -> Iterator[Finding]:
-    """API server and kubelets are of supported versions, and kube-scheduler is not newer than the API server."""
+    """Checks that API server and kubelets are supported, and that kube-scheduler is not newer than the API server."""
     yield from unknown(installed, "versions", "server", "nodes", "workloads")
     least = "v" + ".".join(map(str, LEAST_KUBERNETES))
     upgrade = f"upgrade to Kubernetes {least} or newer: {pages.INSTALL}"
@@ -183,7 +183,7 @@ def _kubernetes(installed: Installation) -> Iterator[Finding]:
 
 
 def _admission(installed: Installation) -> Iterator[Finding]:
-    """Every policy is there, without errors in its expressions, and bound."""
+    """Checks that every policy exists, is bound, and has no errors in its expressions."""
     yield from unknown(
         installed, "admission", "policies", "bindings", "mutating", "mutating_bindings", "workloads"
     )
@@ -201,7 +201,7 @@ def _admission(installed: Installation) -> Iterator[Finding]:
 
 
 def _is_there(name: str, listed: Objects) -> bool:
-    """True unless the list is known and has no such object."""
+    """True if the list has an object of this name, or could not be read."""
     return listed is None or any(name_of(each) == name for each in listed)
 
 
@@ -250,13 +250,13 @@ def _policies(
 
 
 def _is_narrowed(binding: Object) -> bool:
-    """True if a binding, given by its spec, selects some of the objects that its policy is for."""
+    """True if this binding of an admission policy, given by its spec, leaves out objects that the policy is for."""
     selected = binding.get("matchResources") or {}
     return any(value for key, value in selected.items() if key != "matchPolicy")
 
 
 def _faults(installed: Installation) -> Iterator[Finding]:
-    """Every inventory and grant can be read."""
+    """Checks that every inventory and grant can be read."""
     for missing in installed.reading.missing:
         yield Finding("annotations", CheckState.UNKNOWN, str(missing))
     faults = installed.reading.faults
@@ -272,7 +272,7 @@ def _faults(installed: Installation) -> Iterator[Finding]:
 
 
 def _clock(installed: Installation) -> Iterator[Finding]:
-    """The scheduler renews its Lease; no clock of a node is far from the local one."""
+    """Checks that the scheduler renews its Lease, and that no node's clock is far from the local clock."""
     yield from unknown(installed, "clocks", "leases", "node_leases", "workloads")
     if installed.leases is not None and installed.workloads is not None:
         yield from _leader(installed)
@@ -308,7 +308,7 @@ def _clock(installed: Installation) -> Iterator[Finding]:
 
 
 def _leader(installed: Installation) -> Iterator[Finding]:
-    """A replica leads, and renews its Lease."""
+    """Checks that a replica leads and renews its Lease."""
     service = allocator_of(installed.workloads, installed.namespace)
     pods = f"see the pods of vgpu-cluster: kubectl -n {installed.namespace} get pods"
     lease = next((each for each in installed.leases or () if name_of(each) == service.lease.name), None)
@@ -330,7 +330,7 @@ def _leader(installed: Installation) -> Iterator[Finding]:
 
 
 def _beside_scheduler(installed: Installation, machine: str) -> Iterator[Finding]:
-    """A replica is Ready on the machine of the default kube-scheduler that leads."""
+    """Checks that a replica is Ready on `machine`, where the leading default kube-scheduler runs."""
     yield from unknown(installed, "clocks", "replicas")
     ready = filter(node_checks.is_ready, installed.replicas or ())
     if installed.replicas is not None and machine not in map(node_checks.node_of, ready):
@@ -343,7 +343,7 @@ def _beside_scheduler(installed: Installation, machine: str) -> Iterator[Finding
 
 
 def _age(lease: Object, read_at: float) -> float | None:
-    """Seconds from the renewal of a Lease until it was read; None if it does not say when it was renewed."""
+    """Returns the seconds from the renewal of a Lease until it was read; None if it has no time of renewal."""
     renewed = seconds(str((lease.get("spec") or {}).get("renewTime") or ""), NEVER)
     return None if renewed == NEVER else read_at - renewed
 

@@ -2,10 +2,16 @@
 
     vgpu check
     vgpu check -o json
+    vgpu check --image registry.example/train:1 -- python train.py
 
 It looks at the services, the versions of Kubernetes, the admission policies, the agents of all nodes, their cards,
 other device plugins, memory units, annotations that cannot be read, Leases and clocks. It changes nothing. Objects
 that you may not read are `unknown`. A cordoned card is no problem, but named.
+
+With --image it looks at an image instead: does the library hold its programs? It starts a pod of the image without a
+slice, and removes it again. In the pod only the loader of the program after -- runs, not the program. Without a program
+it looks at python3, python and sh.
+
 The exit code is 1 if there is a problem.
 """
 
@@ -18,6 +24,7 @@ from typing import Any
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli.access import caller
 from device_plugin.cli.access.caller import NAMESPACE
+from device_plugin.cli.check import image
 from device_plugin.cli.check.checks import findings
 from device_plugin.cli.check.installation import (
     CheckState,
@@ -42,7 +49,7 @@ def _json(group: str, plural: str, name: str) -> Kind[dict[str, Any]]:
     return Kind(group, "v1", plural, name, dict)
 
 
-# Each list with the kind and the selection that it is made of.
+# The kind and the selection of each list.
 _LISTS: dict[str, tuple[Kind[Any], Where]] = {
     "nodes": (NODES, EVERYWHERE),
     "agents": (PODS.json, Where(NAMESPACE, AGENT_LABELS)),
@@ -64,7 +71,7 @@ _WORKLOADS = (_json("apps", "deployments", "Deployment"), _json("apps", "daemons
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Arguments of `vgpu check`."""
+    """Add the arguments of `vgpu check`."""
     parser.add_argument(
         "--vgpu-namespace",
         metavar="NAMESPACE",
@@ -72,13 +79,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"where vgpu is installed (default: {NAMESPACE})",
     )
     parser.add_argument("-o", "--output", choices=("json",), help="the findings as JSON")
+    parser.add_argument("--image", metavar="IMAGE", help="look at this image, as a pod would name it")
+    parser.add_argument(
+        "--vgpu-image", metavar="IMAGE", help="vgpu's own image in that pod (default: the node agents')"
+    )
+    parser.set_defaults(program=())
+    caller.add_namespace(parser, "for the pod of --image: the kubeconfig's context")
     caller.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the findings. Raises ApiError, EndpointError."""
+    if args.program and not args.image:
+        raise image.ImageCheckError("a program after -- is looked at in an image: write --image IMAGE too")
     with caller.connected(args) as client:
-        found = findings(read_installation(client, args.vgpu_namespace))
+        found = (
+            image.findings(client, _image_check(client, args))
+            if args.image
+            else findings(read_installation(client, args.vgpu_namespace))
+        )
     if args.output:
         told = [{**asdict(each), "state": each.state.value} for each in found]
         print(json.dumps({"findings": told}, indent=2))
@@ -88,13 +107,24 @@ def run(args: argparse.Namespace) -> int:
     return int(any(each.state is CheckState.PROBLEM for each in found))
 
 
+def _image_check(client: KubeClient, args: argparse.Namespace) -> image.ImageCheck:
+    """Returns the arguments as values. Raises ImageCheckError, ApiError."""
+    ours = args.vgpu_image
+    if not ours:
+        listed = [
+            _listed(client, "workloads", kind, Where(args.vgpu_namespace, OURS), {}) for kind in _WORKLOADS
+        ]
+        ours = image.image_of([each for found in listed for each in found or ()])
+    return image.ImageCheck(args.image, args.program[:1], caller.namespace(args), ours)
+
+
 def _line(finding: Finding) -> str:
     cure = f": {finding.cure}" if finding.cure else ""
     return f"{finding.state.value:8} {finding.check:12} {finding.text}{cure}"
 
 
 def read_installation(client: KubeClient, namespace: str) -> Installation:
-    """Reads the installation, as far as the caller may. Raises ApiError for other problems than missing rights."""
+    """Returns the installation as far as the caller may read it. Raises ApiError for other problems."""
     read: dict[str, Any] = {}
     missing: dict[str, str] = {}
     for name, (kind, where) in _LISTS.items():
@@ -117,9 +147,9 @@ def read_installation(client: KubeClient, namespace: str) -> Installation:
 def _listed(
     client: KubeClient, name: str, kind: Kind[Any], where: Where, missing: dict[str, str]
 ) -> list[Object] | None:
-    """The objects; None if they cannot be read, which is noted in `missing`.
+    """Returns the objects. If they cannot be read, returns None and writes the reason into `missing`.
 
-    Not noted is that there are no mutating policies: older API servers have none.
+    No reason is written if the API server has no mutating policies, because older API servers have none.
     """
     try:
         return [
@@ -139,7 +169,7 @@ def _listed(
 
 
 def _server(client: KubeClient, missing: dict[str, str]) -> str:
-    """The version of the API server; empty if it does not say it, which is noted in `missing`."""
+    """Returns the version of the API server. If it cannot be read, returns an empty text and adds it to `missing`."""
     try:
         return str(json.loads(client.text("/version"))["gitVersion"])
     except (RefusedError, GoneError, ValueError, LookupError, TypeError) as error:

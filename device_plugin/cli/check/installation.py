@@ -1,4 +1,4 @@
-"""An installation as it was read, and the outcome of a check of it."""
+"""The values of `vgpu check`: an installation as it was read, and the finding of a check."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,8 +18,9 @@ from device_plugin.core.pods import Node
 from device_plugin.core.requests import DEFAULT_PREFIXES
 from device_plugin.kube.api import Object
 
-NODE_AGENTS = "vgpu-node"
-# Most names that a text has.
+NODE_AGENTS = ("vgpu-node", "vgpu-node-hygon")
+"""The DaemonSets of agents: Hygon's nodes have one of their own."""
+# Most names in a text.
 NAMES = 8
 Objects = Sequence[Object] | None
 """Objects as JSON; None where they could not be read."""
@@ -45,14 +46,17 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """An installation, as far as it could be read; the other parts are None, or have an entry in `reading.missing`.
+    """An installation, as far as the caller may read it.
 
-    `missing` gives the reason for each field that is None. Without MutatingAdmissionPolicy in the API server
-    `has_mutating` is false, and nothing of it is missing. `leases_at` and `node_leases_at` are the local times at which
-    these lists had come, in seconds since 1970: other lists take longer than a Lease is valid. `agents` are the pods of
-    the node agents, `replicas` those of the cluster service, `notices` events Preflight of nodes, and `refusals` events
-    FailedCreate of the installation's namespace. `server` is the version of the API server, `v1.36.3`; empty where it
-    is not known.
+    A field is None if it could not be read; `missing` has the reason by the field's name, and `reading.missing` the
+    reasons for parts of `reading`.
+
+    - `agents` and `replicas` are the pods of the node agents and of the cluster service.
+    - `has_mutating` is false if the API server has no MutatingAdmissionPolicy; then no reason is in `missing`.
+    - `leases_at` and `node_leases_at` are the local times, in seconds since 1970, when these two lists had been read:
+      to read all other lists takes longer than a Lease is valid.
+    - `notices` are the events Preflight of nodes; `refusals` are the events FailedCreate of the namespace.
+    - `server` is the version of the API server, such as `v1.36.3`; empty if unknown.
     """
 
     reading: ClusterReading
@@ -76,7 +80,7 @@ class Installation:
     namespace: str = NAMESPACE
 
     def inventories(self) -> Mapping[str, Inventory]:
-        """The inventories that can be read, by node."""
+        """Returns the inventories that can be read, by node."""
         found = {}
         for node in self.nodes or ():
             try:
@@ -88,18 +92,18 @@ class Installation:
         return found
 
     def workload(self, name: str) -> Object | None:
-        """The Deployment or DaemonSet of this name; None if it was not read or is not there."""
+        """Returns the Deployment or DaemonSet of this name; None if it was not read or does not exist."""
         return next((each for each in self.workloads or () if name_of(each) == name), None)
 
     def prefixes(self) -> Sequence[str]:
-        """The resource prefixes of the installation's cards, and of all that inventories show."""
+        """Returns the resource prefixes of the cluster service's settings and of all cards in inventories."""
         shown = {card.family for inventory in self.inventories().values() for card in inventory.cards}
         served = allocator_of(self.workloads, self.namespace).prefixes
         return sorted({*(served or DEFAULT_PREFIXES), *shown})
 
 
 def allocator_of(workloads: Objects, namespace: str) -> AllocatorDeployment:
-    """The settings of the cluster service's Deployment; those of manifests/base if it was not read or is not there."""
+    """Returns the settings in the cluster service's Deployment; without one, the settings of manifests/base."""
     found = (each for each in workloads or () if name_of(each) == DEPLOYMENT)
     return next(map(read_deployment, found), base_deployment(namespace))
 
@@ -116,24 +120,24 @@ def containers(workload: Object) -> Sequence[Object]:
 
 
 def problem(check: str, text: str, cure: str) -> Finding:
-    """A problem of a check."""
+    """Returns a finding that is a problem."""
     return Finding(check, CheckState.PROBLEM, text, cure)
 
 
 def unknown(installed: Installation, check: str, *lists: str) -> Iterator[Finding]:
-    """A finding for each of `lists` that could not be read."""
+    """Yields a finding of state UNKNOWN for each of `lists` that could not be read."""
     for name in lists:
         if name in installed.missing:
             yield Finding(check, CheckState.UNKNOWN, installed.missing[name])
 
 
 def name_of(found: Object) -> str:
-    """The name of an object; empty if it has none, as in an answer of another server."""
+    """Returns the name of an object; empty if it has none, as if another kind of server answered."""
     metadata = found.get("metadata")
     return str(metadata.get("name") or "") if isinstance(metadata, dict) else ""
 
 
 def few(names: Sequence[str]) -> str:
-    """At most NAMES names, and the number of the others."""
+    """Returns text with at most NAMES names, and the number of the others."""
     more = f" and {len(names) - NAMES} more" if len(names) > NAMES else ""
     return f"{', '.join(names[:NAMES])}{more}"

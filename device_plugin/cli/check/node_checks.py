@@ -1,4 +1,4 @@
-"""Checks of nodes: their agents, their cards, other device plugins, and memory units."""
+"""Checks of nodes: of their agents and cards, of other device plugins, and of memory units."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -17,22 +17,22 @@ from device_plugin.core import pages
 from device_plugin.core.contract.cards import SliceState, memory_units
 from device_plugin.core.pods import Node
 from device_plugin.core.requests import resource_names
-from device_plugin.kube.api import Object
+from device_plugin.kube.api import AGENT_LABELS, Object
 
-# Most characters of an event's text: everybody who may write events can write a long one.
+# Most characters of an event's text that are shown: everybody who may write events can write a long one.
 MOST_TEXT = 500
 
 
 def agents(installed: Installation) -> Iterator[Finding]:
-    """Every node with cards has an agent that runs and serves. Also reports the problems that agents posted."""
+    """Checks that every node with cards has an agent that runs and serves; reports agents' Preflight events too."""
     yield from unknown(installed, "agents", "nodes", "agents", "notices", "workloads")
-    daemon_set = installed.workload(NODE_AGENTS)
-    if installed.nodes is not None and daemon_set is not None:
-        yield from _labelled(installed.nodes, pod_spec(daemon_set).get("nodeSelector") or {})
+    daemon_sets = [found for name in NODE_AGENTS if (found := installed.workload(name))]
+    if installed.nodes is not None and daemon_sets:
+        yield from _labelled(
+            installed.nodes, [pod_spec(each).get("nodeSelector") or {} for each in daemon_sets]
+        )
     running = {node_of(each) for each in installed.agents or () if is_ready(each)}
-    logs = (
-        f"see the log of its agent: kubectl -n {installed.namespace} logs -l app.kubernetes.io/component=node"
-    )
+    logs = f"see the log of its agent: kubectl -n {installed.namespace} logs -l '{AGENT_LABELS}'"
     inventories = installed.inventories()
     silent = [name for name, inventory in inventories.items() if not inventory.serving]
     if silent:
@@ -59,7 +59,10 @@ def agents(installed: Installation) -> Iterator[Finding]:
 
 
 def _notices(installed: Installation, running: set[str]) -> Iterator[tuple[str, str]]:
-    """The last Preflight event of each node with an agent that is not Ready now. Other names are in no true event."""
+    """Yields node and text of the last Preflight event of each node whose agent is not Ready.
+
+    Events about other nodes are left out, because only an agent that is not Ready posts one.
+    """
     agents = map(node_of, installed.agents) if installed.agents is not None else installed.inventories()
     waiting = {*agents} - running
     last: dict[str, str] = {}
@@ -70,23 +73,27 @@ def _notices(installed: Installation, running: set[str]) -> Iterator[tuple[str, 
     yield from sorted(last.items())
 
 
-def _labelled(nodes: Sequence[Node], selector: Mapping[str, str]) -> Iterator[Finding]:
-    """A problem if no node is to have an agent: a new installation begins so."""
-    if not any(selector.items() <= (node.labels or {}).items() for node in nodes):
-        labels = " ".join(f"{key}={value}" for key, value in selector.items())
+def _labelled(nodes: Sequence[Node], selectors: Sequence[Mapping[str, str]]) -> Iterator[Finding]:
+    """Yields a problem if no node has the labels for an agent, as in a new installation.
+
+    `selectors` are the node selectors of the agents' DaemonSets.
+    """
+    if not any(selector.items() <= (node.labels or {}).items() for node in nodes for selector in selectors):
+        labels = " ".join(f"{key}={value}" for key, value in selectors[0].items())
         yield problem(
             "agents", f"no node has the label {labels}, so no agent runs and no card is shared",
-            f"label the nodes with cards: kubectl label node NODE {labels}",
+            f"label the nodes with cards: kubectl label node NODE {labels}, and vgpu.io/maker=hygon where they are"
+            " Hygon's",
         )  # fmt: skip
 
 
 def node_of(pod: Object) -> str:
-    """The node of a pod; empty while it has none."""
+    """Returns the node of a pod; empty if it has none."""
     return str((pod.get("spec") or {}).get("nodeName") or "")
 
 
 def is_ready(pod: Object) -> bool:
-    """True if a pod is Ready and is not being deleted: a pod that is being deleted is about to end."""
+    """True if a pod is Ready and is not being deleted."""
     if (pod.get("metadata") or {}).get("deletionTimestamp"):
         return False
     conditions = (pod.get("status") or {}).get("conditions") or []
@@ -94,7 +101,7 @@ def is_ready(pod: Object) -> bool:
 
 
 def cards(installed: Installation) -> Iterator[Finding]:
-    """Agents have found cards; all of them are healthy and as large as their slices, which keep their limits."""
+    """Checks that agents have found cards, that all are healthy and hold their slices, and that slices are limited."""
     for missing in installed.reading.missing:
         yield Finding("cards", CheckState.UNKNOWN, str(missing))
     inventories = installed.inventories()
@@ -119,7 +126,7 @@ def cards(installed: Installation) -> Iterator[Finding]:
 
 
 def _unlimited(shown: Sequence[CardReading]) -> Iterator[Finding]:
-    """Problems of slices whose limits may not hold."""
+    """Yields problems of slices whose limits are perhaps not enforced."""
     if pods := _in_state(shown, SliceState.COVERED):
         yield problem(
             "cards", f"something covers the files that limit {few(pods)}",
@@ -133,7 +140,7 @@ def _unlimited(shown: Sequence[CardReading]) -> Iterator[Finding]:
 
 
 def _in_state(shown: Sequence[CardReading], state: SliceState) -> Sequence[str]:
-    """The pods with a slice of which their node's agent reports this."""
+    """Returns the pods with a slice for which the node's agent reports this state."""
     held = [holder for card in shown for holder in card.holders if holder.state is state]
     return sorted({f"{holder.namespace}/{holder.pod}" for holder in held})
 
@@ -143,7 +150,8 @@ def _sick(shown: Sequence[tuple[NodeReading, CardReading]]) -> Iterator[Finding]
     if unhealthy:
         yield problem(
             "cards", f"unhealthy: {few(unhealthy)}; they get no new slices",
-            "see the kernel's log and the event CardUnhealthy of the node; `vgpu drain CARD` moves the pods away",
+            "see the events of the node (kubectl describe node): CardUnhealthy names a fault, Preflight another program"
+            " that gives out the cards. `vgpu drain CARD` moves the pods away",
         )  # fmt: skip
     small = [_named(card) for _, card in shown if _is_short(card)]
     if small:
@@ -161,7 +169,7 @@ def _sick(shown: Sequence[tuple[NodeReading, CardReading]]) -> Iterator[Finding]
 
 
 def _is_short(card: CardReading) -> bool:
-    """True if the card has less than its holders were granted."""
+    """True if the card has less memory, slices or core groups than were granted."""
     if card.card is None:
         return False
     groups = (group for holder in card.holders for group in holder.slice.cores)
@@ -177,16 +185,17 @@ def _named(card: CardReading) -> str:
 
 
 def plugins(installed: Installation) -> Iterator[Finding]:
-    """Each kubelet's count of a resource equals the inventory's: otherwise another plugin serves the resource.
+    """Checks that each kubelet counts as many cards as the inventory; if not, another plugin may serve the resource.
 
-    All prefixes of the installation are compared: where another plugin serves one, the agent withdraws its cards.
+    All prefixes of the installation are compared, also on nodes without such cards: the agent withdraws its cards where
+    another plugin serves their resource.
     """
     yield from unknown(installed, "plugins", "nodes", "workloads")
     inventories, prefixes = installed.inventories(), installed.prefixes()
     for node in installed.nodes or ():
         inventory = inventories.get(node.name)
         if inventory is None and node.inventory:
-            continue  # It cannot be read: another check reports that.
+            continue  # The check `annotations` reports an inventory that cannot be read.
         families = [card.family for card in inventory.cards] if inventory is not None else []
         for whole in (resource_names(prefix)[0] for prefix in prefixes):
             counted, shown = (node.capacity or {}).get(whole), families.count(whole)
@@ -205,7 +214,7 @@ def plugins(installed: Installation) -> Iterator[Finding]:
 
 
 def units(installed: Installation) -> Iterator[Finding]:
-    """One memory unit for all nodes of a family."""
+    """Checks that all nodes use one memory unit for a family of cards."""
     yield from unknown(installed, "units", "nodes")
     for family, sizes in memory_units(installed.inventories()).items():
         if len(sizes) > 1:

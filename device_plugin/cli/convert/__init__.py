@@ -1,1 +1,1 @@
-"""`vgpu convert`: pods that ask other products for a card, rewritten."""
+"""`vgpu convert`: rewrites pods that ask other products for a card."""

@@ -1,4 +1,4 @@
-"""`vgpu convert`: rewrite pods that ask HAMi, gpushare, KAI, Volcano or NVIDIA's plugin for a share of a card.
+"""`vgpu convert`: rewrite pods that ask HAMi, gpushare, KAI, Volcano, or NVIDIA's or Hygon's plugin for a card.
 
     vgpu convert pod.yaml > ours.yaml                     # what has no counterpart is said on stderr
     vgpu convert --core-groups 60 pod.yaml                # a card has 60: percents of compute become core groups
@@ -11,7 +11,7 @@ if a request could not be converted.
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,9 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from device_plugin.adapters.yaml_text import read
-from device_plugin.cli.convert.pods import Conversion, Target, templates
-from device_plugin.core.errors import VgpuError
+from device_plugin.cli.convert.claims import claims
+from device_plugin.cli.convert.pods import Ask, Conversion, Target, templates
+from device_plugin.core.errors import RequestError, VgpuError
 from device_plugin.core.printable import printable
 from device_plugin.core.requests import DEFAULT_PREFIXES
 
@@ -36,7 +37,7 @@ class ConvertError(VgpuError):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Arguments of `vgpu convert`."""
+    """Add the arguments of `vgpu convert`."""
     parser.add_argument("files", nargs="+", metavar="FILE", help="YAML or JSON; - reads stdin")
     parser.add_argument(
         "--prefix", default=DEFAULT_PREFIXES[0], metavar="P",
@@ -65,11 +66,12 @@ def run(args: argparse.Namespace) -> int:
     if args.in_place and STDIN in args.files:
         raise ConvertError("--in-place needs files: stdin has no place")
     target = Target(args.prefix, args.mem_unit_mib, args.core_groups)
-    # All are read before one is written.
+    # All files are read before the first is written.
     read = [(name, _documents(name)) for name in args.files]
+    claimed = _claims(read)
     failed = False
     for number, (name, documents) in enumerate(read):
-        failed |= _convert(name, documents, target)
+        failed |= _convert(name, documents, target, claimed)
         text = _as_text(documents)
         if args.in_place:
             _write(name, text)
@@ -79,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _documents(name: str) -> list[Any]:
-    """The documents of a file. Raises YamlFileError."""
+    """Returns the documents of a file. Raises YamlFileError."""
     return read(name, _yaml().load_all, YAMLError)
 
 
@@ -91,7 +93,22 @@ def _write(name: str, text: str) -> None:
         raise ConvertError(f"{name} cannot be written: {error.strerror}") from error
 
 
-def _convert(name: str, documents: Sequence[Any], target: Target) -> bool:
+def _claims(read: Sequence[tuple[str, Sequence[Any]]]) -> Mapping[tuple[str, str], Ask | None]:
+    """The requests of the claims in all files: a pod and its claim may be in different ones. Raises ConvertError."""
+    found: dict[tuple[str, str], Ask | None] = {}
+    for name, documents in read:
+        try:
+            found |= {key: ask for document in documents for key, ask in claims(document)}
+        except RequestError as error:
+            raise ConvertError(f"{name}: {error}") from error
+        except (AttributeError, LookupError, TypeError) as error:
+            raise ConvertError(f"{name}: a part of a claim is not as Kubernetes has it") from error
+    return found
+
+
+def _convert(
+    name: str, documents: Sequence[Any], target: Target, claimed: Mapping[tuple[str, str], Ask | None]
+) -> bool:
     """Convert a file's documents in place, and print remarks; returns True if something could not be converted.
 
     Raises ConvertError.
@@ -101,7 +118,7 @@ def _convert(name: str, documents: Sequence[Any], target: Target) -> bool:
         _say(f"{name}: no pod and no pod template")
     failed = False
     for template, document in found:
-        conversion = Conversion(target)
+        conversion = Conversion(target, claimed)
         where = f"{name}: {_named(template if document is template else document)}"
         try:
             conversion.run(template)
@@ -118,12 +135,12 @@ def _convert(name: str, documents: Sequence[Any], target: Target) -> bool:
 
 
 def _say(text: str) -> None:
-    """Print a sentence on stderr. It may quote what the author of the file wrote."""
+    """Print a sentence on stderr, with control characters replaced, because it may quote the file."""
     print(printable(text), file=sys.stderr)
 
 
 def _named(document: Any) -> str:
-    """Kind and name of an object, `Deployment web`."""
+    """Returns kind and name of an object, such as `Deployment web`."""
     if not isinstance(document, dict):
         return "list ?"
     kind, metadata = document.get("kind", "object"), document.get("metadata")
@@ -138,7 +155,7 @@ def _as_text(documents: Sequence[Any]) -> str:
 
 
 def _yaml() -> YAML:
-    """A reader and writer that keeps comments, quotes and the order of keys."""
+    """Returns a YAML reader and writer that keeps comments, quotes and the order of keys."""
     yaml = YAML()
     yaml.preserve_quotes = True
     yaml.width = 4096

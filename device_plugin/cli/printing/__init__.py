@@ -1,1 +1,1 @@
-"""Prints the lists of commands: tables, JSON, YAML, names; once, and as they change."""
+"""Prints the lists of commands as tables, JSON, YAML or names, once or again after each change."""

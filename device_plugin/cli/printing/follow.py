@@ -1,4 +1,4 @@
-"""Prints lists that are made of a reading of the cluster or of one kind of object, and goes on as they change."""
+"""Prints lists of the cluster or of one kind of object; with --watch also the rows that change later."""
 
 import argparse
 import sys
@@ -24,12 +24,12 @@ from device_plugin.kube.api import Change, Kind, Listed, Where
 Row = TypeVar("Row")
 Item = TypeVar("Item", bound=tuple[Any, ...])
 Notes = Callable[[], Sequence[str]]
-# A pause after each change, in seconds and in times of what the last reading took: changes come together.
+# The pause after each change, in seconds, and as a multiple of the time of the last reading: changes come in groups.
 PAUSE_SECONDS, PAUSE_TIMES = 0.2, 3.0
 
 
 class ListForbiddenError(VgpuError):
-    """The caller may list nothing of what a command shows; the text has the rule that would allow it."""
+    """The caller may list none of the objects that a command shows; the text has the rule that would allow it."""
 
 
 def run_list(
@@ -39,7 +39,7 @@ def run_list(
     rows: Callable[[ClusterReading], Sequence[Row]],
     empty: str,
 ) -> int:
-    """Print the rows of a reading of the cluster, as show_reading does.
+    """Print the rows that `rows` makes of a reading of the cluster, as show_reading does.
 
     Raises ListForbiddenError, ApiError, EndpointError, SortError.
     """
@@ -57,10 +57,10 @@ def show_reading(
     notes: Notes | None = None,
     every: float | None = None,
 ) -> int:
-    """Print the rows that `rows` makes of a reading, and with --watch those that change.
+    """Print the rows that `rows` makes of a reading; with --watch, also the rows that change later.
 
-    `notes`, called after `rows`, gives remarks on them. With `every`, rows are also made again after that time
-    (seconds). Raises ListForbiddenError, ApiError, SortError.
+    `notes` is called after `rows` and returns remarks on them. With `every`, rows are made again after `every` seconds
+    without a change too. Raises ListForbiddenError, ApiError, SortError.
     """
     printer = ListPrinter(args, listing)
     reading = reader.read()
@@ -68,7 +68,7 @@ def show_reading(
         raise _forbidden(reading.missing)
     found = rows(reading)
     said = [*notes()] if notes is not None else []
-    # Objects that may not be read may have rows.
+    # Objects that the caller may not read would perhaps be rows.
     empty = f"no {listing.plural} are known" if reading.missing else empty
     printer.show(found, {**beside(reading), **({} if notes is None else {"notes": said})}, empty)
     if args.output not in output.OBJECTS:
@@ -88,14 +88,14 @@ def show_reading(
 
 
 def _forbidden(missing: Sequence[MissingRight]) -> ListForbiddenError:
-    """The error of a caller who has none of these rights, each of which would show something."""
+    """Returns the error for a caller who needs one of these rights and has none."""
     right = ", nor ".join(each.what for each in missing)
     rule = ", or the rule ".join(each.rule for each in missing)
     return ListForbiddenError(f"you may not {right}: have an administrator add the rule {rule}")
 
 
 def _note_changed(args: argparse.Namespace, said: Sequence[str], notes: Notes | None) -> list[str]:
-    """The notes as they are now; those that were not `said` are printed for people."""
+    """Returns the present notes; prints those that are not in `said`, in a format for people."""
     now = [*notes()] if notes is not None else []
     if args.output not in output.OBJECTS:
         output.note([line for line in now if line not in said])
@@ -103,7 +103,7 @@ def _note_changed(args: argparse.Namespace, said: Sequence[str], notes: Notes | 
 
 
 def show_changes(changed: threading.Event, show: Callable[[], None], every: float | None = None) -> int:
-    """Call `show` whenever `changed` is set, and after `every` seconds without it, until the command is interrupted."""
+    """Call `show` when `changed` is set, and after `every` seconds without that, until Ctrl-C; returns INTERRUPTED."""
     sys.stdout.flush()
     try:
         while True:
@@ -128,10 +128,12 @@ def follow_list(
     notes: Notes | None = None,
     every: float | None = None,
 ) -> int:
-    """Print the rows that `rows` makes of one list, with what is ignored of it; with --watch, go on.
+    """List objects, and print the rows that `rows` makes of them; with --watch, also the rows that change later.
 
-    Items are identified by their first two fields, namespace and name. The list is of the caller's namespace where they
-    may not list all. `notes` and `every` are those of show_reading. Raises ListForbiddenError, ApiError, EndpointError.
+    `rows` returns the rows, which begin with namespace and name, and texts about objects that cannot be read. A caller
+    who may not list all namespaces gets a list of the caller's own. `notes` and `every` are as in show_reading.
+
+    Raises ListForbiddenError, ApiError, EndpointError.
     """
     listed, where, missing = list_allowed(args, client, kind, where)
     found, faults = rows(listed.items)
@@ -155,10 +157,7 @@ def follow_list(
 
 
 class _KnownItems(Generic[Item]):
-    """The items of one list, by their first two fields, kept as a watch shows them.
-
-    `changed` is set after each change.
-    """
+    """The items of one list by namespace and name, kept up to date by a watch; `changed` is set after each change."""
 
     def __init__(self, items: Sequence[Item]) -> None:
         self.changed = threading.Event()
@@ -166,13 +165,13 @@ class _KnownItems(Generic[Item]):
         self._items = {item[:2]: item for item in items}
 
     def items(self) -> Sequence[Item]:
-        """The items as they are now."""
+        """Returns the items as they are now."""
         with self._lock:
             return [*self._items.values()]
 
     @contextmanager
     def following(self, watch: ListWatch[Item]) -> Iterator[None]:
-        """Take what the watch shows, in a thread, until the context ends."""
+        """Run the watch in a thread, and keep the items up to date, until the context ends."""
         stop = threading.Event()
         thread = threading.Thread(target=watch.run, args=(self._sync, self._see, stop), daemon=True)
         thread.start()
@@ -199,9 +198,10 @@ class _KnownItems(Generic[Item]):
 def list_allowed(
     args: argparse.Namespace, client: KubeClient, kind: Kind[Item], where: Where
 ) -> tuple[Listed[Item], Where, Sequence[MissingRight]]:
-    """The list, where it is from, and what may not be listed; of the caller's namespace if it is not of all.
+    """Returns a list, the selection that it is of, and the rights that the caller lacks.
 
-    Raises ListForbiddenError if the caller may list nothing of it, ApiError, EndpointError.
+    If the caller may not list all namespaces, the list is of the caller's namespace. Raises ListForbiddenError if that
+    is forbidden too, ApiError, EndpointError.
     """
     missing = list[MissingRight]()
     if not where.namespace:
@@ -219,17 +219,17 @@ def list_allowed(
 
 
 def beside(reading: ClusterReading) -> Mapping[str, Any]:
-    """For programs: what was not read, and what was ignored."""
+    """Returns the missing rights and the ignored annotations of a reading, as keys for -o json."""
     missing = [each.as_object() for each in reading.missing]
     faults = [{"subject": each.subject, "text": each.text} for each in reading.faults]
     return {"namespace": reading.namespace or None, "missing": missing, "faults": faults}
 
 
 def lacking(reading: ClusterReading) -> Iterable[str]:
-    """For people: what may not be read."""
+    """Returns a sentence for each right that the caller lacks."""
     return map(str, reading.missing)
 
 
 def ignored(reading: ClusterReading) -> Iterable[str]:
-    """For people: annotations that cannot be read."""
+    """Yields a line for each annotation that is ignored because it cannot be read."""
     return (f"ignored, of {each.subject}: {each.text}" for each in reading.faults)

@@ -1,7 +1,7 @@
-"""Prints the lists of commands: as a table, wide, as JSON or YAML, or as names; sorted, and again as rows change.
+"""Prints the lists of commands as tables, JSON, YAML or names, in the order of --sort-by, and again after changes.
 
-A table fits 80 columns: bars shrink first, then long texts are cut. Nothing is cut with `-o wide`, nor where the output
-is no terminal. Colour is for terminals only. Control characters, which a tenant may have written, are replaced.
+A table fits 80 columns: bars shrink first, then long texts are cut. Nothing is cut with `-o wide`, or if the output is
+not a terminal. Only terminals get colours. Control characters, which a tenant may have written, are replaced.
 """
 
 import argparse
@@ -29,7 +29,7 @@ OBJECTS = ("json", "yaml")
 # Characters of a bar, and between two columns of a table.
 LONGEST_BAR, SHORTEST_BAR, GAP = 10, 4, 2
 SHORTEST_TEXT = 12
-# Spaces before what does not fit a line below a row.
+# Spaces before the continuation of a line below a row.
 BELOW = 8
 # Notes of one kind that are printed.
 MOST_NOTES = 3
@@ -45,10 +45,10 @@ class SortError(VgpuError):
 
 @dataclass(frozen=True, slots=True)
 class Column(Generic[Row]):
-    """A column of a table. `text` says what a row has there, and `key` how rows are sorted by it, else by the text.
+    """A column of a table. `text` returns a row's text, and `key` the value by which rows are sorted (default: text).
 
-    With `share` the text follows a bar of that share, from 0 to 1, or of none where it is not known. `wide` columns are
-    shown with `-o wide` only. `warning` is true for a row whose text is to be noticed.
+    With `share` a bar of that share, from 0 to 1, comes before the text; None shows `?`. `wide` columns are shown with
+    `-o wide` only. A text for which `warning` is true is coloured.
     """
 
     title: str
@@ -60,17 +60,17 @@ class Column(Generic[Row]):
 
     @property
     def word(self) -> str:
-        """The column as --sort-by names it."""
+        """Returns the name of the column for --sort-by."""
         return self.title.lower().replace(" ", "-")
 
     def sorted(self, rows: Iterable[Row]) -> list[Row]:
-        """The rows in the order of this column."""
+        """Returns the rows in the order of this column."""
         return sorted(rows, key=self.key or self.text)
 
 
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[Row]):
-    """A kind of list: its columns, and what a row is for programs. `below` gives the lines under a row of a table.
+    """A kind of list: its columns, and the object of a row for -o json. `below` returns the lines under a table's row.
 
     With --watch a row is printed again when `watched(object(row))` changes; by default any change counts.
     """
@@ -83,18 +83,18 @@ class Listing(Generic[Row]):
     watched: Callable[[Mapping[str, Any]], Any] = lambda found: found
 
     def named(self, title: str) -> Column[Row]:
-        """The column that --sort-by names. Raises SortError."""
+        """Returns the column that --sort-by names. Raises SortError."""
         for column in self.columns:
             if column.word == title:
                 return column
         raise SortError(f"--sort-by: there is no column {title!r}: write one of {', '.join(self.words())}")
 
     def without(self, *columns: Column[Row]) -> "Listing[Row]":
-        """The list without some of its columns."""
+        """Returns this kind of list without these columns."""
         return replace(self, columns=[each for each in self.columns if each not in columns])
 
     def words(self) -> list[str]:
-        """The columns as --sort-by names them."""
+        """Returns the names of the columns for --sort-by."""
         return [column.word for column in self.columns]
 
 
@@ -123,7 +123,7 @@ def _all_printable(texts: list[str]) -> list[str]:
 
 
 class ListPrinter(Generic[Row]):
-    """Prints the rows of a list as the options say, and after that the rows that changed."""
+    """Prints the rows of a list in the format of the options, and later the rows that changed."""
 
     def __init__(self, args: argparse.Namespace, listing: Listing[Row], out: TextIO | None = None) -> None:
         self._out = out or sys.stdout
@@ -145,7 +145,7 @@ class ListPrinter(Generic[Row]):
         self._shown: dict[str, Mapping[str, Any]] = {}
 
     def show(self, rows: Iterable[Row], beside: Mapping[str, Any] | None = None, empty: str = "") -> None:
-        """Print all rows; `beside` are further keys for programs, and `empty` is said in place of an empty table."""
+        """Print all rows. `beside` has further keys for -o json, and `empty` is the text in place of an empty table."""
         listed = self.ordered(rows)
         if self._format in OBJECTS:
             objects = [self._listing.object(row) for row in listed]
@@ -158,11 +158,11 @@ class ListPrinter(Generic[Row]):
             self._write_table(listed, header=True)
 
     def remember(self, rows: Iterable[Row]) -> None:
-        """Take the rows as those that were shown."""
+        """Remember these rows as the rows that were shown last."""
         self._shown = {self._listing.name(row): self._listing.object(row) for row in rows}
 
     def show_changes(self, rows: Iterable[Row]) -> None:
-        """Print the rows that differ from those that were shown before, and those that are gone."""
+        """Print the rows that are new or differ from the rows shown before, and the names of rows that are gone."""
         before, listed = self._shown, self.ordered(rows)
         self.remember(listed)
         gone = [name for name in before if name not in self._shown]
@@ -181,12 +181,12 @@ class ListPrinter(Generic[Row]):
         self._out.flush()
 
     def _differs(self, row: Row, before: Mapping[str, Any] | None) -> bool:
-        """True if the row is to be printed again, or was not there `before`."""
+        """True if the row is new, or its watched part differs from `before`."""
         watched = self._listing.watched
         return before is None or bool(watched(self._listing.object(row)) != watched(before))
 
     def ordered(self, rows: Iterable[Row]) -> list[Row]:
-        """The rows as --sort-by has them; as they are without it."""
+        """Returns the rows in the order of --sort-by; without the option, in the given order."""
         listed = self._order.sorted(rows) if self._order is not None else [*rows]
         return listed[::-1] if self._backwards else listed
 
@@ -219,7 +219,7 @@ class ListPrinter(Generic[Row]):
         self._write(lines)
 
     def _wrapped(self, line: str) -> list[str]:
-        """The line under a row, on several lines where the terminal is too narrow."""
+        """Returns the line under a row, broken into several lines if the terminal is too narrow."""
         if not self._width or len(line) <= self._width:
             return [line]
         indent = " " * min(BELOW, self._width // 2)
@@ -252,7 +252,7 @@ class ListPrinter(Generic[Row]):
             self._widths[widest] -= 1
 
     def _cells(self, column: Column[Row], rows: Sequence[Row], texts: Sequence[str], width: int) -> list[str]:
-        """The cells of a column, as wide as it is."""
+        """Returns the cells of a column, each with `width` characters."""
         if (share := column.share) is not None:
             rest = width - self._bar - 1
             shown = zip(rows, texts, strict=True)
@@ -271,7 +271,7 @@ class ListPrinter(Generic[Row]):
     def _drawn(self, share: float | None) -> str:
         if share is None:
             return "?".ljust(self._bar)
-        # Never full or empty unless it is so.
+        # A bar is full only for a share of 1, and empty only for 0.
         filled = self._bar if share >= 1 else min(max(round(share * self._bar), share > 0), self._bar - 1)
         if (drawn := self._bars.get((self._bar, filled))) is None:
             full, empty = self._letters
@@ -284,7 +284,7 @@ class ListPrinter(Generic[Row]):
 
 
 def as_text(value: Mapping[str, Any], form: str) -> str:
-    """The value as JSON or YAML, one of OBJECTS."""
+    """Returns the value as text in the format `form`, one of OBJECTS."""
     if form == "json":
         return json.dumps(value, indent=2)
     text: str = yaml.dump(value, Dumper=_DUMPER, sort_keys=False)
@@ -292,7 +292,7 @@ def as_text(value: Mapping[str, Any], form: str) -> str:
 
 
 def note(lines: Sequence[str]) -> None:
-    """Print what belongs to a list and is no row of it, at most MOST_NOTES lines, where it is not taken for rows."""
+    """Print remarks on a list on stderr, at most MOST_NOTES lines."""
     for line in lines[:MOST_NOTES]:
         print(printable(line), file=sys.stderr)
     if len(lines) > MOST_NOTES:
@@ -301,17 +301,17 @@ def note(lines: Sequence[str]) -> None:
 
 @lru_cache(4096)
 def in_gib(mib: float) -> str:
-    """MiB as GiB with at most one digit after the point: 4092 MiB is `4`."""
+    """Returns MiB as text in GiB, with at most one digit after the point: 4092 MiB is `4`."""
     return f"{mib / 1024:.1f}".removesuffix(".0")
 
 
 def in_percent(share: float | None) -> str:
-    """A share as whole percent, `25%`; a question mark where it is not known."""
+    """Returns a share as text in whole percent, `25%`; a question mark if it is not known."""
     return "?" if share is None else f"{share * 100:.0f}%"
 
 
 def age(seconds: float) -> str:
-    """A time as kubectl shows ages, of at most two units: `90s` is `1m30s`."""
+    """Returns a time as kubectl shows ages, with at most two units: 90 seconds are `1m30s`."""
     left = max(0, int(seconds))
     for (unit, size), (smaller, part) in pairwise(_UNITS):
         if left >= size:
@@ -321,7 +321,7 @@ def age(seconds: float) -> str:
 
 
 def age_since(created: str, now: float) -> str:
-    """The age of what has this time in RFC 3339, `<none>` without one."""
+    """Returns the time since `created`, a time in RFC 3339, as `age` does; `<none>` if it is empty or malformed."""
     if not created:
         return NONE
     try:

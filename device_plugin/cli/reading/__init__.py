@@ -1,1 +1,1 @@
-"""Values that commands read from the cluster, and an allocator made of them."""
+"""Reads the values that commands need from the cluster, and makes an allocator of them."""

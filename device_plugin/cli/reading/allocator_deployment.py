@@ -1,8 +1,8 @@
-"""Reads the cluster service's Deployment: the resource prefixes of its cards, and how its leader is found.
+"""Reads the cluster service's Deployment: the resource prefixes of its cards, and how to find its leader.
 
-The leader runs next to the kube-scheduler that holds a Lease. Out of the box both are in one pod, after which the
-Lease's holder is named. Where the default kube-scheduler asks the allocator (docs/install.md), the Lease is another
-one, and its holder is named after the machine on which both run.
+The leader is the replica next to the kube-scheduler that holds a Lease. By default both are in one pod, and the holder
+of the Lease has the name of this pod. If the default kube-scheduler asks the allocator (docs/install.md), it has a
+Lease of its own, and the holder has the name of the machine on which both run.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from device_plugin.kube.errors import ApiError, ForbiddenError, GoneError
 
 DEPLOYMENT, LEASE, PORT = "vgpu-cluster", "vgpu-scheduler", 9401
 REPLICA_LABELS = "app.kubernetes.io/name=vgpu,app.kubernetes.io/component=cluster"
-"""Pods of the cluster service."""
+"""Selects the pods of the cluster service."""
 # Variables of manifests/base/cluster/deployment.yaml and docs/install.md, and most prefixes that are read.
 FAMILIES, MOST_PREFIXES = "FAMILIES", 64
 LEASE_NAMESPACE, LEASE_NAME, REPLICA_NAME = "VGPU_LEASE_NAMESPACE", "VGPU_LEASE_NAME", "VGPU_POD_NAME"
@@ -27,11 +27,11 @@ ROLE = f"ask-allocator ({pages.OPERATIONS})"
 
 @dataclass(frozen=True, slots=True)
 class AllocatorDeployment:
-    """The cluster service of `namespace`, for which `prefixes` name the cards; empty where they are not known.
+    """The settings of the cluster service in `namespace`. `prefixes` are its resource prefixes; empty if unknown.
 
-    `lease` is that of the kube-scheduler which asks it. The Lease's holder is named after the pod of the replica that
-    leads, or if `by_node` after its node. `unread` is why the Deployment could not be read; then the rest is what
-    manifests/base has.
+    `lease` is the Lease of the kube-scheduler that asks it. The holder of the Lease has the name of the leading
+    replica's pod, or of its node if `by_node`. `unread` is the error if the Deployment could not be read; the other
+    fields are then as in manifests/base.
     """
 
     namespace: str
@@ -42,12 +42,12 @@ class AllocatorDeployment:
 
 
 def base_deployment(namespace: str, unread: ApiError | None = None) -> AllocatorDeployment:
-    """A cluster service in `namespace` as manifests/base installs it."""
+    """Returns the settings of a cluster service in `namespace` as manifests/base installs it."""
     return AllocatorDeployment(namespace, Ref(LEASE, namespace), unread=unread)
 
 
 def read_deployment(found: Object) -> AllocatorDeployment:
-    """The settings in the JSON of a Deployment of the cluster service."""
+    """Returns the settings in the JSON of the cluster service's Deployment."""
     namespace = str(found["metadata"]["namespace"])
     texts, fields = dict[str, str](), dict[str, str]()
     for variable in _variables(found):
@@ -60,12 +60,12 @@ def read_deployment(found: Object) -> AllocatorDeployment:
 
 
 def comma_list(text: str) -> tuple[str, ...]:
-    """The words of a comma list."""
+    """Returns the words of a list with commas."""
     return tuple(word.strip() for word in text.split(","))
 
 
 def _variables(deployment: Object) -> Iterator[Object]:
-    """The variables of all containers, those of the first container last."""
+    """Yields the environment variables of all containers, the variables of the first container last."""
     for container in reversed(deployment["spec"]["template"]["spec"]["containers"]):
         yield from container.get("env") or ()
 
@@ -73,11 +73,14 @@ def _variables(deployment: Object) -> Iterator[Object]:
 DEPLOYMENTS: Kind[AllocatorDeployment] = Kind(
     "apps", "v1", "deployments", "Deployment", AllocatorDeployment, read_deployment
 )
-"""Deployments of the cluster service, read as what they say of it."""
+"""Deployments of the cluster service, decoded to its settings."""
 
 
 def read_allocator(client: KubeClient, namespace: str = NAMESPACE) -> AllocatorDeployment:
-    """The cluster service of `namespace`, as far as the caller may read it. Raises ApiError for other problems."""
+    """Returns the settings of the cluster service; if they cannot be read, the settings of manifests/base.
+
+    Raises ApiError for other problems.
+    """
     try:
         return client.get(DEPLOYMENTS, Ref(DEPLOYMENT, namespace))
     except (GoneError, ForbiddenError) as error:
@@ -85,10 +88,10 @@ def read_allocator(client: KubeClient, namespace: str = NAMESPACE) -> AllocatorD
 
 
 def allocator_leader(client: KubeClient, of: AllocatorDeployment) -> PodPort:
-    """The port of the replica that places pods. Raises ForwardError, ApiError."""
+    """Returns the port of the replica that places pods. Raises ForwardError, ApiError."""
 
     def pod_of(holder: str) -> str:
-        # kube-scheduler, which elects, adds its own words to the name of its host.
+        # kube-scheduler appends `_` and a random text to the name of its host.
         name = holder.partition("_")[0]
         return _replica_on(client, of, name) if name and of.by_node else name
 
@@ -115,7 +118,7 @@ def _without_lease(service: AllocatorDeployment) -> ForwardError:
 
 
 def _replica_on(client: KubeClient, service: AllocatorDeployment, node: str) -> str:
-    """The name of the replica that runs on `node` and is not being deleted; empty if there is none."""
+    """Returns the name of the replica that runs on `node` and is not being deleted; empty if there is none."""
     fields = f"spec.nodeName={node},status.phase=Running"
     found = client.list(PODS.metadata, Where(service.namespace, REPLICA_LABELS, fields)).items
     return next((pod.name for pod in found if not pod.deleting), "")

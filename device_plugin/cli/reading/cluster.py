@@ -1,7 +1,7 @@
-"""The cluster as the caller may read it: nodes, their cards, which pods hold slices of each, and what may not be read.
+"""The cluster as the caller may read it: nodes, their cards, the pods that hold slices, and the missing rights.
 
-It is made of inventories and grants, which are annotations: lists of metadata alone show both. A caller with rights in
-one namespace only sees no nodes; then cards are known only as the grants of that namespace name them.
+It is made of inventories and grants. Both are annotations, so lists of metadata are enough. A caller with rights in one
+namespace only sees no nodes, and only the cards that are in grants of that namespace.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,18 +21,18 @@ from device_plugin.kube.api import Metadata
 
 @dataclass(frozen=True, slots=True)
 class MissingRight:
-    """A right that the caller lacks: the refused act, what is unknown therefore, and an RBAC rule that allows it."""
+    """A right that the caller lacks: the refused action, the consequence, and an RBAC rule that allows the action."""
 
     what: str
     unknown: str
     rule: str
 
     def __str__(self) -> str:
-        """One sentence for people."""
+        """Returns the missing right as text for people."""
         return f"you may not {self.what}: {self.unknown}. A rule that allows it: {self.rule}"
 
     def as_object(self) -> Mapping[str, str]:
-        """The right as an object for programs."""
+        """Returns the missing right as an object for -o json."""
         return {"what": self.what, "unknown": self.unknown, "rule": self.rule}
 
 
@@ -45,7 +45,7 @@ class AnnotationFault:
 
 
 class GrantedPod(NamedTuple):
-    """A bound pod that has not ended, with its grant. `running` is false while its phase is not Running.
+    """A bound pod that has not ended, with its grant. `running` is true if its phase is Running.
 
     `created` is the time of creation in RFC 3339; metadata does not have the time of the binding.
     """
@@ -60,14 +60,14 @@ class GrantedPod(NamedTuple):
 
     @property
     def node(self) -> str:
-        """The node on which the pod holds its slices."""
+        """Returns the node on which the pod holds its slices."""
         return self.grant.node
 
 
 class CardHolder(NamedTuple):
-    """A container that holds a slice of a card. `created` is the pod's time of creation, empty if it is not known.
+    """A container that holds a slice of a card. `created` is the pod's time of creation; empty if unknown.
 
-    `state` is what the node's agent reports of the container, if anything; of an OUTLIVING one the pod is gone.
+    `state` is a state that the node's agent reports, if any; OUTLIVING means that the pod is gone.
     """
 
     namespace: str
@@ -84,8 +84,8 @@ class CardHolder(NamedTuple):
 class CardReading(NamedTuple):
     """A card of a node and the containers that hold slices of it, by namespace, pod and container.
 
-    `card` is None where the inventory does not show the card, or may not be read. Then `mem_mib` and `max_slices` are
-    those of the time of a grant, and 0 if no grant says them. `serving` is that of the NodeReading.
+    `card` is None if the inventory does not show the card or may not be read. Then `mem_mib` and `max_slices` are from
+    a grant, and 0 if no grant has them. `serving` is copied from the NodeReading.
     """
 
     node: str
@@ -98,24 +98,24 @@ class CardReading(NamedTuple):
 
     @property
     def core_groups(self) -> int:
-        """All core groups of the card; 0 if unknown."""
+        """Returns the number of core groups of the card; 0 if unknown."""
         return self.card.core_groups if self.card is not None else 0
 
     @property
     def held_mib(self) -> int:
-        """MiB that are granted."""
+        """Returns the granted MiB."""
         return sum(holder.slice.mem_mib for holder in self.holders)
 
     @property
     def held_groups(self) -> int:
-        """The number of core groups that are granted."""
+        """Returns the number of granted core groups."""
         if len(self.holders) == 1:
             return len(self.holders[0].slice.cores)
         return len(set[int]().union(*[holder.slice.cores for holder in self.holders]))
 
     @property
     def free_percent(self) -> int | None:
-        """The largest percent of the card that a new slice could have now; None if the card is not known."""
+        """Returns the largest percent of the card that a new slice could have now; None if the card is not known."""
         if self.card is None:
             return None
         if not self.card.open or self.serving is False or len(self.holders) >= self.max_slices:
@@ -132,7 +132,7 @@ class CardReading(NamedTuple):
 class NodeReading:
     """A node with cards. `serving` is false while its agent serves no Allocate, None if that is not known.
 
-    `notes` say of cordoned cards why they are.
+    `notes` has the notes of cordoned cards, by uuid.
     """
 
     name: str
@@ -144,7 +144,7 @@ class NodeReading:
 
 @dataclass(frozen=True, slots=True)
 class ClusterReading:
-    """The cluster as the caller could read it at one time. `namespace` is that of the pods that were read; empty: all.
+    """The cluster as the caller could read it at one time. `namespace` is the one whose pods were read; empty: all.
 
     Nodes without cards are left out. `complete` is false if slices of other namespaces, or free cards, are not known.
     """
@@ -161,14 +161,14 @@ class ClusterReading:
         return not self.namespace and not self.missing
 
     def cards(self) -> Iterator[CardReading]:
-        """All cards, by node."""
+        """Yields all cards, node after node."""
         for node in self.nodes.values():
             yield from node.cards
 
 
 @dataclass(frozen=True, slots=True)
 class _NodeCards:
-    """A node with its inventory, None if it has none that can be read; then `fault` may say why."""
+    """A node with its inventory; None without one, or if it cannot be read, for which `fault` has the reason."""
 
     name: str
     inventory: Inventory | None = None
@@ -177,13 +177,11 @@ class _NodeCards:
 
 
 class KnownCluster:
-    """The nodes, and the pods that hold slices, as lists and watches have shown them so far; makes readings of them.
+    """Holds the nodes, and the pods with slices, that lists and watches have shown so far; makes readings of them.
 
-    `grant` and `inventory` read annotations; they return and raise what Grant.decode and Inventory.decode do.
-
-    A pod that begins to run leaves one watch and comes in the other, in any order: `running` names the one, and the pod
-    counts as running while it is there. A reading of all nodes starts from nothing each time; a reading of one node
-    costs little.
+    Running pods and other bound pods come from two watches; `running` names the watch. A pod that begins to run leaves
+    one watch and enters the other, in any order; it counts as running while it is in the watch of running pods. A
+    reading of all nodes is computed in full each time; a reading of one node costs little.
     """
 
     def __init__(self) -> None:
@@ -195,7 +193,7 @@ class KnownCluster:
         self._faults: dict[tuple[str, str], AnnotationFault] = {}
 
     def see_node(self, metadata: Metadata) -> None:
-        """Take a node as it is now."""
+        """Record the present state of a node."""
         made = self._node_cards(metadata)
         self.forget_node(metadata.name)
         if made.fault:
@@ -204,12 +202,12 @@ class KnownCluster:
             self._nodes[made.name] = made
 
     def forget_node(self, name: str) -> None:
-        """The node is gone."""
+        """Remove a node that is gone."""
         self._nodes.pop(name, None)
         self._faults.pop(("node", name), None)
 
     def see_pod(self, metadata: Metadata, *, running: bool) -> str:
-        """Take a pod as it is now; returns the node on which it holds slices, or held some; empty if there is none."""
+        """Record the present state of a pod; returns the node on which it holds or held slices, empty if none."""
         uid = metadata.uid
         before = self.forget_pod(uid, running=running) if uid in self._pods[running] or self._faults else ""
         if not (text := metadata.annotations.get(annotations.GRANT)):
@@ -230,7 +228,7 @@ class KnownCluster:
         return grant.node
 
     def forget_pod(self, uid: str, *, running: bool) -> str:
-        """The pod left the watch of those that run, or of those that do not; returns its node, or an empty text."""
+        """Remove a pod that left the watch which `running` names; returns its node, or an empty text."""
         self._faults.pop(("pod", uid), None)
         pod = self._pods[running].pop(uid, None)
         if pod is None:
@@ -239,15 +237,15 @@ class KnownCluster:
         return pod.node
 
     def uids(self, *, running: bool) -> set[str]:
-        """The pods that run, or those that do not."""
+        """Returns the UIDs of the pods in the watch which `running` names."""
         return set(self._pods[running])
 
     def node_names(self) -> set[str]:
-        """The nodes that have an inventory."""
+        """Returns the names of the nodes that have an inventory."""
         return set(self._nodes)
 
     def node(self, name: str) -> NodeReading | None:
-        """The node with its cards; None if neither an inventory nor a grant shows any."""
+        """Returns the node with its cards; None if neither an inventory nor a grant shows a card."""
         known = self._nodes.get(name) or _NodeCards(name)
         held = _held(self._on_node.get(name, {}).values())
         sizes = _sizes(self._on_node.get(name, {}).values()) if known.inventory is None else {}
@@ -266,7 +264,7 @@ class KnownCluster:
             )
             for card in (known.inventory.cards if known.inventory is not None else ())
         ]
-        # Slices of cards that the inventory does not show (any more) are held all the same.
+        # Slices are also held on cards that the inventory does not show, or no longer shows.
         for uuid, slices in sorted(held.items()):
             size = sizes.get(uuid, CardSize(0, 0))
             cards.append(CardReading(name, uuid, None, size.mem_mib, size.max_slices, _ordered(slices)))
@@ -277,9 +275,9 @@ class KnownCluster:
     def reading(
         self, missing: Iterable[MissingRight] = (), namespace: str = "", *, selected: bool = False
     ) -> ClusterReading:
-        """A reading of all that is known. `missing` is what could not be read; `namespace` that of the pods, or empty.
+        """Returns a reading of all that is known. `missing` and `namespace` are for the fields of these names.
 
-        If nodes were `selected`, others are left out though pods hold slices there.
+        If nodes were `selected`, other nodes are left out, even if pods hold slices there.
         """
         names = sorted(self._nodes if selected else self._nodes.keys() | self._on_node.keys())
         read = {name: node for name in names if (node := self.node(name)) is not None}
@@ -300,7 +298,7 @@ class KnownCluster:
         return _NodeCards(name, inventory, notes=notes)
 
     def _place(self, uid: str, node: str) -> None:
-        """Show the pod on its node as the watches have it now."""
+        """Record the pod on its node as the watches have it now, or remove it if no watch has it."""
         pod = self._pods[True].get(uid) or self._pods[False].get(uid)
         if pod is not None:
             self._on_node.setdefault(node, {})[uid] = pod
@@ -312,7 +310,7 @@ class KnownCluster:
 
 _NAME = itemgetter(0, 1, 2)
 _Held = dict[str, list[CardHolder]]
-"""The holders of slices by card."""
+"""Holders of slices, by uuid of the card."""
 
 
 def _held(pods: Iterable[GrantedPod]) -> _Held:
@@ -328,12 +326,12 @@ def _held(pods: Iterable[GrantedPod]) -> _Held:
 
 
 def _sizes(pods: Iterable[GrantedPod]) -> Mapping[str, CardSize]:
-    """The sizes of cards, from the grants on them."""
+    """Returns the sizes of cards by uuid, from the pods' grants."""
     return {uuid: size for pod in pods for uuid, size in pod.grant.cards.items()}
 
 
 def _report(held: _Held, reports: Iterable[ReportedSlice]) -> None:
-    """Give the holders the states that their node's agent reports, and add those whose pods are gone."""
+    """Set on each holder the state that the node's agent reports, and add OUTLIVING holders, whose pods are gone."""
     for report in reports:
         for part in report.slices:
             found = held.setdefault(part.card, [])

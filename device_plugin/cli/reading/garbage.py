@@ -1,4 +1,4 @@
-"""A command that lists a large cluster runs without the garbage collector, which would search all that is listed."""
+"""Runs commands that list a large cluster without Python's garbage collector, which would search all listed objects."""
 
 import argparse
 import gc
@@ -9,11 +9,11 @@ Run = Callable[[argparse.Namespace], int]
 
 
 def uncollected(run: Run) -> Run:
-    """The command `run` with the garbage collector off until it returns; with --watch, which has no end, it stays on.
+    """Returns the command `run` with the garbage collector off until it returns; with --watch, the collector stays on.
 
-    Nothing of what is listed is garbage before the end, and searching it takes a fifth of the command's time. The
-    collector is switched on again after `run` has returned, when its lists are freed: otherwise it would search them
-    then. Reference cycles, as in fit and why, are freed then instead of at the end of the process.
+    Listed objects are not garbage before the command ends, and to search them takes a fifth of its time. The collector
+    is switched on after `run` has returned and its lists are freed, so that it does not search them. From then on it
+    frees reference cycles, as fit and why leave them.
     """
 
     @wraps(run)

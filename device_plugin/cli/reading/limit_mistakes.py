@@ -1,13 +1,14 @@
-"""Mistakes in containers' limits that the admission policies refuse, found without asking the API server.
+"""Finds mistakes in containers' limits that the admission policies refuse, without a call to the API server.
 
-A name that differs from a resource of ours in form only (`hygon.com/dcumem`), memory in bytes or MiB in place of memory
-units. The resource of a card family that the installation does not have is no such mistake: see `unknown_family`.
+A mistake is a name that differs from one of our resources in form only (`hygon.com/dcumem`), or memory in bytes or MiB
+instead of memory units. The resource of a card family that the installation lacks is not one: see `unknown_family`.
 """
 
 import re
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 
+from device_plugin.core.contract.quantities import parse_quantity
 from device_plugin.core.contract.units import DEFAULT_UNIT_MIB
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import (
@@ -17,29 +18,31 @@ from device_plugin.core.requests import (
     SLICES,
     SUFFIXES,
     WHOLE,
+    all_resource_names,
     family_of,
-    parse_quantity,
-    resource_names,
 )
 
 # As in manifests/admission/names.yaml.
-_ENDING = r"[-_.]?(s|num|number|count|cards?|mem|memory|cores?|slices?)?([-_.]?percent(age)?)?"
+_ENDING = (
+    r"([-_.]?(s|num|number|count|cards?|mem|memory|cores?|slices?)?([-_.]?percent(age)?)?"
+    r"|-share-[0-9]+c-[0-9]+g|-mig-[0-9]+g-[0-9]+gb)"
+)
 _MEANT = (("percent", PERCENT), ("slice", SLICES), ("mem", MEM), ("core", CORES))
-# No card has more memory: the parameter mostMemGiB as it is delivered.
+# No card has more memory. This is the default of the parameter mostMemGiB.
 MOST_GIB = 1024
-# A larger number of memory units is one of bytes, as in manifests/admission/requests.yaml.
+# From this number on, a limit of memory units is taken for bytes, as in manifests/admission/requests.yaml.
 BYTES_FROM = 2**20
 
 
 def limit_mistake(
     pod: Pod, prefixes: Sequence[str], served: Collection[str], units: Mapping[str, int]
 ) -> str:
-    """The first mistake in the pod's limits as a sentence; empty if none is found.
+    """Returns the first mistake in the pod's limits as a sentence; empty if there is none.
 
-    `served` are the resources that kubelets count: another plugin may serve a name like ours. `units` are the sizes of
-    a memory unit in MiB by family, where they are not the default.
+    `served` are the resources that kubelets count, because another plugin may serve a name like ours. `units` has the
+    MiB of a memory unit by family; a family that is not in it has the default.
     """
-    ours = {name for prefix in prefixes for name in resource_names(prefix)}
+    ours = all_resource_names(prefixes)
     for container in pod.containers:
         for name, text in container.limits.items():
             problem = ""
@@ -55,17 +58,21 @@ def limit_mistake(
 def _name_mistake(name: str, prefixes: Sequence[str]) -> str:
     for prefix in prefixes:
         if _form(prefix).fullmatch(name):
+            if "-share-" in name or "-mig-" in name:
+                return (
+                    f"{name} is no resource of a card: write {prefix}{MEM} and {prefix}{CORES} (vgpu convert)"
+                )
             suffix = next((suffix for word, suffix in _MEANT if word in name[len(prefix) :].lower()), WHOLE)
             return f"{name} is no resource of a card: write {prefix}{suffix}"
     return ""
 
 
 def unknown_family(pod: Pod, prefixes: Sequence[str], served: Collection[str]) -> str:
-    """The first resource that has the form of a card family's and that no node counts, as a sentence; empty if none is.
+    """Returns a sentence about the first resource with the form of a card's that no node counts; empty if none.
 
-    Admission accepts it: another plugin may serve it on nodes that are yet to come.
+    Admission accepts such a resource, because another plugin may serve it on nodes that are added later.
     """
-    ours = {name for prefix in prefixes for name in resource_names(prefix)}
+    ours = all_resource_names(prefixes)
     for container in pod.containers:
         for name in container.limits:
             if name.endswith(SUFFIXES[1:]) and name not in ours and name not in served:

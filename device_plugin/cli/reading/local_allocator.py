@@ -1,7 +1,7 @@
-"""An allocator made of lists with the caller's rights: it decides as the cluster's own does, and binds nothing.
+"""Makes an allocator from lists that the caller may read. It decides as the cluster service does, and binds nothing.
 
-The reservations and the target workload of the cluster's leader are in its memory only; where the caller may forward a
-port to it, they are taken over.
+The leader of the cluster service has its reservations and its target workload only in its memory. If the caller may
+forward a port to the leader, the allocator takes them over.
 """
 
 import argparse
@@ -28,7 +28,6 @@ from device_plugin.cli.reading.allocator_deployment import (
     read_allocator,
 )
 from device_plugin.core import pages
-from device_plugin.core.batch import QueuedJob
 from device_plugin.core.contract.annotations import QUEUE
 from device_plugin.core.contract.cards import Inventory
 from device_plugin.core.errors import AnnotationError, VgpuError
@@ -36,24 +35,25 @@ from device_plugin.core.http_values import JSON
 from device_plugin.core.node_constraints import NodeConstraints, NodeIndex
 from device_plugin.core.pods import Node, Pod
 from device_plugin.core.requests import DEFAULT_PREFIXES, family_of
-from device_plugin.kube.api import NODES, PODS, QUEUED_JOBS, Where
+from device_plugin.kube.api import JOBS, NODES, PODS, Where
 from device_plugin.kube.errors import ApiError, ForbiddenError, GoneError, RefusedError
+from device_plugin.state.records import QueuedJob
 from device_plugin.state.view import ClusterView
 
 
 class MissingListError(VgpuError):
-    """The caller may not list the nodes, or the pods of all namespaces, by which a decision is made."""
+    """The caller may not list the nodes, or the pods of all namespaces, which a decision needs."""
 
 
 class LocalAllocator:
-    """The allocator's records and decisions, on nodes, pods and Jobs as they were listed."""
+    """The allocator's records and decisions for nodes, pods and Jobs as they were listed."""
 
     def __init__(
         self, nodes: Sequence[Node], pods: Iterable[Pod], jobs: Iterable[QueuedJob], prefixes: Sequence[str]
     ) -> None:
         self.prefixes = prefixes
         self.served = frozenset(name for node in nodes for name in node.capacity or ())
-        """The resources of devices that kubelets count, those of other plugins too."""
+        """The extended resources that kubelets count, those of other device plugins included."""
         self.view = ClusterView(prefixes, time.monotonic)
         self.allocator = Allocator(self.view, inf, time.monotonic)
         shared = Shared(self.view, self.allocator, only_reads, time.monotonic)
@@ -61,16 +61,16 @@ class LocalAllocator:
         self.dry = DryRun(shared)
         self.answers = PodAnswers(shared, SearchCopy(shared, lambda _: None))
         self.source = ""
-        """The source of the reservations, or the reason why they are not known, as a sentence."""
+        """A sentence that says where the reservations are from, or why they are not known."""
         self.unknown = ""
-        """The lists that could not be read, as a sentence; empty if all were."""
+        """A sentence about the list of Jobs, if it could not be read; else empty."""
         self._index = NodeIndex(node.traits() for node in nodes)
         self.view.node_news.sync(nodes)
         self.view.pod_news.sync(pods)
         self.view.job_news.sync(jobs)
 
     def units(self) -> Mapping[str, int]:
-        """By family of cards, the smallest memory unit of a node in MiB."""
+        """Returns the memory unit in MiB by family of cards; the smallest one if nodes differ."""
         found: dict[str, int] = {}
         for inventory in self.view.ledger.inventories().values():
             for card in inventory.cards:
@@ -78,12 +78,12 @@ class LocalAllocator:
         return found
 
     def allowed(self, constraints: NodeConstraints) -> Sequence[str]:
-        """The nodes with cards where a pod with these constraints may go."""
+        """Returns the nodes with cards where a pod with these constraints may run."""
         among = self._index.allowed(constraints)
         return [name for name in self.view.ledger.nodes() if among is None or name in among]
 
     def limits(self, constraints: NodeConstraints) -> str:
-        """The constraints that keep such a pod from some of the nodes, as a sentence; empty if none does."""
+        """Returns a sentence about the constraints that keep a pod from some of the nodes; empty if none does."""
         return self._index.limits(constraints, of_pod=True)
 
 
@@ -98,9 +98,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def listed(
     client: KubeClient, prefixes: Sequence[str] = (), known: Sequence[str] = DEFAULT_PREFIXES
 ) -> LocalAllocator:
-    """The allocator of what is listed, for these resource prefixes, or for `known` and all that inventories name.
+    """Returns the allocator of the listed objects, for `prefixes`; if empty, for `known` and those in inventories.
 
-    Without the right to list Jobs it is not known what is kept for which: then `unknown` says so. Raises
+    Without the right to list Jobs, the promises for jobs are not known, and `unknown` says so. Raises
     MissingListError, ApiError.
     """
     try:
@@ -112,7 +112,7 @@ def listed(
     jobs: Sequence[QueuedJob] = ()
     unknown = ""
     try:
-        jobs = client.list(QUEUED_JOBS, Where(labels=QUEUE)).items
+        jobs = client.list(JOBS.metadata, Where(labels=QUEUE)).items
     except (RefusedError, GoneError) as error:
         unknown = f"what is kept for jobs is not known: {error}"
     made = LocalAllocator(nodes, pods, jobs, prefixes or _shown(nodes, known))
@@ -121,7 +121,7 @@ def listed(
 
 
 def read(client: KubeClient, args: argparse.Namespace) -> LocalAllocator:
-    """The allocator of what is listed, with the leader's decisions where it may be asked.
+    """Returns the allocator of the listed objects, with the leader's reservations if the caller may ask the leader.
 
     Raises MissingListError, ApiError.
     """
@@ -138,13 +138,13 @@ def read(client: KubeClient, args: argparse.Namespace) -> LocalAllocator:
 
 
 def prefixes_of(pod: Pod) -> Sequence[str]:
-    """The prefixes of the pod's extended resources, for a caller that may not read the nodes."""
+    """Returns the prefixes of the pod's extended resources, for a caller who may not read the nodes."""
     asked = {family_of(name) for container in pod.containers for name in container.limits}
     return sorted(asked | set(DEFAULT_PREFIXES))
 
 
 def _shown(nodes: Iterable[Node], known: Iterable[str]) -> Sequence[str]:
-    """The resource prefixes of all cards that inventories show, and the `known` ones."""
+    """Returns the resource prefixes of all cards in inventories, and `known`."""
     found = {*known}
     for node in nodes:
         if node.inventory:
@@ -155,7 +155,7 @@ def _shown(nodes: Iterable[Node], known: Iterable[str]) -> Sequence[str]:
 
 
 def _decided(client: KubeClient, args: argparse.Namespace, service: AllocatorDeployment) -> Any:
-    """The leader's decisions as JSON. Raises ForwardError, ApiError, DecisionsError."""
+    """Returns the leader's decisions as JSON. Raises ForwardError, ApiError, DecisionsError."""
     answer = get(args, allocator_leader(client, service), "/decisions", JSON)
     if answer.status != HTTPStatus.OK:
         raise DecisionsError(f"the allocator answers {answer.status}: it is of another version")

@@ -1,9 +1,11 @@
-"""Reads the pods that manifests would make: a Pod, a controller with a template of pods, or a List of such."""
+"""Reads the pods that a manifest would make: a Pod, a controller with a template of pods, or a List of these."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
+
+import msgspec
 
 from device_plugin.adapters.kube.structs import DecodeError
 from device_plugin.adapters.kube.templates import TemplatePod, read_template
@@ -11,7 +13,7 @@ from device_plugin.adapters.yaml_text import read
 from device_plugin.cli.access.names import FORM, NAME, NAMESPACE
 from device_plugin.core.errors import VgpuError
 
-# Where the template of each kind is, and the number of its pods; what is not named here is looked for at _USUAL.
+# Where the template of each kind is, and the number of its pods. The template of other kinds is at _USUAL.
 _USUAL = ("spec", "template")
 _TEMPLATES: Mapping[str, tuple[str, ...]] = {
     "Pod": (),
@@ -21,7 +23,7 @@ _COUNTS: Mapping[str, tuple[str, ...]] = {
     "Job": ("spec", "parallelism"), "CronJob": ("spec", "jobTemplate", "spec", "parallelism"),
 }  # fmt: skip
 _REPLICAS = ("spec", "replicas")
-# Workloads of a file: the API server is asked about each, and aliases make many items of few characters.
+# Most workloads of a file: each costs a call to the API server, and with aliases few characters make many items.
 MOST_WORKLOADS = 100
 
 
@@ -34,10 +36,10 @@ class ManifestError(VgpuError):
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """The pods of one manifest: `count` equal ones, named after it.
+    """The pods of one manifest: `count` equal pods with the manifest's name.
 
-    `body` is the template as JSON, with metadata and spec; empty for pods of no manifest. `owner` refers to what makes
-    the pods, such as a Job; it is empty for a Pod.
+    `body` is the template as JSON, with metadata and spec; empty for pods without a manifest. `owner` has API version,
+    kind and name of the pods' controller, such as a Job; it is empty for a Pod.
     """
 
     name: str
@@ -48,7 +50,7 @@ class Workload:
 
 
 def read_manifests(file: str, namespace: str) -> tuple[Workload, ...]:
-    """The workloads of a file, `-` for standard input; other kinds of objects are left out.
+    """Returns the workloads of a file, `-` for standard input; objects without pods are left out.
 
     Raises YamlFileError and ManifestError.
     """
@@ -90,12 +92,12 @@ def _workload(found: dict[str, Any], namespace: str) -> Workload | None:
     except DecodeError as error:
         raise ManifestError(f"{kind} {name} cannot be read: {error}") from error
     count = _at(found, _COUNTS.get(kind, _REPLICAS)) if kind != "Pod" else 1
-    pod = TemplatePod(replace(made.pod, name=name), made.nodes)
+    pod = TemplatePod(msgspec.structs.replace(made.pod, name=name), made.nodes)
     return Workload(name, pod, count if _is_count(count) else 1, template, _owner(found, name))
 
 
 def _owner(found: dict[str, Any], name: str) -> Mapping[str, str]:
-    """The API version, kind and name of a controller; empty for a Pod, and where the manifest lacks them."""
+    """Returns API version, kind and name of a controller; empty for a Pod, or if the manifest lacks them."""
     version, kind = found.get("apiVersion"), found.get("kind")
     if kind == "Pod" or not (isinstance(version, str) and isinstance(kind, str)):
         return {}
@@ -113,7 +115,7 @@ def _at(found: Any, path: tuple[str, ...]) -> Any:
 
 
 def _with_requests(template: dict[str, Any]) -> dict[str, Any]:
-    """The template as the API server completes it: what a container limits and does not request, it requests."""
+    """Returns the template as the API server completes it: a limit without a request becomes the request too."""
     spec = dict(template["spec"])
     for key in ("containers", "initContainers"):
         if isinstance(spec.get(key), list):

@@ -1,6 +1,6 @@
-"""The resource prefixes whose cards a command counts: those of --prefixes, else those of the cluster service.
+"""The resource prefixes whose cards a command counts: from --prefixes, else from the cluster service's Deployment.
 
-The cluster service's Deployment names them. A caller who may not read it gets KNOWN.
+A caller who may not read the Deployment gets KNOWN.
 """
 
 import argparse
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def of(client: KubeClient, args: argparse.Namespace, namespace: str = NAMESPACE) -> Sequence[str]:
-    """The prefixes; `namespace` is that of the cluster service. Raises PrefixError, ApiError."""
+    """Returns the prefixes; `namespace` is where the cluster service runs. Raises PrefixError, ApiError."""
     if args.prefixes is not None:
         given = comma_list(args.prefixes)
         if unnamed := [prefix for prefix in given if not all(prefix.partition("/"))]:

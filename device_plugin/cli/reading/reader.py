@@ -1,7 +1,7 @@
-"""Reads the cluster with the caller's rights: lists of metadata, and watches that go on from them.
+"""Reads the cluster with the caller's rights: lists of metadata, and watches that continue them.
 
-The metadata of a pod does not say its phase, so there are two lists of pods: those that run, and those that are bound
-and do not run. Pods that have ended are in neither.
+The metadata of a pod does not have its phase, so there are two lists of pods: running pods, and bound pods that do not
+run. Pods that have ended are in neither.
 """
 
 import threading
@@ -26,8 +26,8 @@ WAITING = "status.phase=Pending,spec.nodeName="
 class Scope:
     """The part of the cluster that a command reads: pods of `namespace` (empty: of all) and nodes with these labels.
 
-    `own` is the namespace whose pods are read where the caller may not list those of all namespaces. With `node`, only
-    that node and its pods are read; if `nodes` is false, pods alone are.
+    `own` is the namespace that is read if the caller may not list the pods of all namespaces. With `node`, only that
+    node and its pods are read. If `nodes` is false, only pods are read.
     """
 
     namespace: str = ""
@@ -40,7 +40,10 @@ class Scope:
 
 @dataclass(slots=True)
 class _Followed:
-    """A list that could be read: where, its resource version, and the part of the known cluster that it shows."""
+    """A list that could be read, which a watch continues: its kind, its selection, and its resource version.
+
+    `running` is true for the list of running pods.
+    """
 
     kind: Kind[Metadata]
     where: Where
@@ -49,13 +52,13 @@ class _Followed:
 
 
 def rule_to_list(plural: str, namespace: str = "", group: str = "") -> str:
-    """The RBAC rule by which objects can be listed and followed, of a namespace or (empty) of all."""
+    """Returns the RBAC rule that allows to list and watch objects, of one namespace or (empty) of all."""
     role = f"a Role of namespace {namespace}" if namespace else "a ClusterRole"
     return f'apiGroups: ["{group}"], resources: [{plural}], verbs: [list, watch], in {role}'
 
 
 class ClusterReader:
-    """Reads what the caller may read, and follows it. Any thread may ask it for a reading."""
+    """Reads the part of the cluster that the caller may read, and watches it. Any thread may call `reading`."""
 
     def __init__(self, client: KubeClient, scope: Scope) -> None:
         self._client = client
@@ -68,37 +71,37 @@ class ClusterReader:
         self._nodes_known = False
 
     def read(self) -> ClusterReading:
-        """List nodes and pods. Raises ApiError for other problems than missing rights."""
+        """List nodes and pods; returns a reading. Raises ApiError for other problems than missing rights."""
         if self._scope.nodes:
             self._nodes()
-        # A pod that begins to run meanwhile is in both lists; the other way round it would be in none.
+        # In this order a pod that begins to run between the lists is in both; in the other order it would be in none.
         self._pods(NOT_RUNNING, running=False)
         self._pods(RUNNING, running=True)
         return self.reading()
 
     @property
     def forbidden(self) -> bool:
-        """True if the caller may list nothing of what was to be read."""
+        """True if the caller may list none of the objects that `read` asked for."""
         return not self._followed
 
     def read_nodes(self) -> ClusterReading:
-        """List nodes only, and so no holders. Raises ApiError for other problems than missing rights."""
+        """List only nodes; returns a reading without holders. Raises ApiError unless only a right is missing."""
         self._nodes()
         return self.reading()
 
     def reading(self) -> ClusterReading:
-        """A reading of all that is known now."""
+        """Returns a reading of all that is known now."""
         with self._lock:
             selected = bool(self._scope.node_labels) and self._nodes_known
             return self._known.reading(self._missing, self._namespace, selected=selected)
 
     def node(self, name: str) -> NodeReading | None:
-        """One node as it is known now; None if it has no cards."""
+        """Returns one node as it is known now; None if it has no cards."""
         with self._lock:
             return self._known.node(name)
 
     def waiting(self) -> Sequence[Pod]:
-        """The pods that are not bound, whole. Raises ApiError for other problems than missing rights."""
+        """Returns the pods that are not bound. Raises ApiError for other problems than missing rights."""
         where = Where(self._namespace, self._scope.pod_labels, WAITING)
         if (found := list_unless_forbidden(self._client, PODS, where)) is None:
             self._lack_pods("waiting pods are not known")
@@ -107,9 +110,9 @@ class ClusterReader:
 
     @contextmanager
     def following(self, changed: Callable[[str], None]) -> Iterator[None]:
-        """Follow what `read` has listed, and call `changed` with the name of each node that may look different.
+        """Watch the objects that `read` listed, and call `changed` with the name of each node that may have changed.
 
-        The call comes from a thread of ours. It gets an empty text after a new list, when all nodes may.
+        The call comes from another thread. After a new list its argument is empty: any node may have changed.
         """
         stop = threading.Event()
         watches = [
@@ -162,7 +165,7 @@ class ClusterReader:
         return Where(self._namespace, self._scope.pod_labels, fields + on_node)
 
     def _lack_pods(self, unknown: str) -> None:
-        """Note that the caller may not list the pods where they are read."""
+        """Note that the caller may not list the pods of the namespace that is read."""
         of = f"namespace {self._namespace}" if self._namespace else "all namespaces"
         self._lack(f"list pods of {of}", unknown, "pods", self._namespace)
 
@@ -176,7 +179,7 @@ class ClusterReader:
         self._sync(followed, lambda _: None, items)
 
     def _sync(self, followed: _Followed, changed: Callable[[str], None], items: Sequence[Metadata]) -> None:
-        """Take a whole list; what was known before and is not in it is gone."""
+        """Record a whole list; known objects that are not in it are removed."""
         with self._lock:
             known = self._known
             if followed.kind.plural == NODES.plural:

@@ -1,6 +1,7 @@
-"""Reads containers' use of their slices, which the node agents export, from the agents or from a Prometheus.
+"""Reads containers' use of their slices from the metrics of the node agents, or from a Prometheus.
 
-Each agent costs a request through the API server, so only the agents of nodes that matter are asked, and few of them.
+Each agent costs a request through the API server, so only the agents of the listed pods' nodes are asked, MOST_AGENTS
+at most.
 """
 
 import argparse
@@ -26,11 +27,11 @@ USED, LIMIT, COMPUTE = (
     "vgpu_slice_memory_limit_bytes",
     "vgpu_slice_compute_ratio",
 )
-# Agents that are asked at a time, and most of them.
+# Agents that are asked at the same time, and most agents that are asked.
 AT_A_TIME, MOST_AGENTS = 16, 200
-# Up to this number of nodes each one's agent is listed by itself: a list of all may have thousands of pods.
+# Up to this number of nodes, a list is made for each node's agent: a list of all agents may have thousands of pods.
 FEW_NODES = 8
-# Seconds for which an answer is good enough for a list that is followed.
+# Seconds for which an answer is used again with --watch.
 FRESH_SECONDS = 10.0
 # Values above it are not shown: no card has 2^60 bytes.
 MOST_VALUE = 2.0**60
@@ -46,13 +47,13 @@ MOST_SLICES = 1024
 
 
 class UseUnknownError(VgpuError):
-    """The use of slices cannot be asked for; the text says why, and what would allow it."""
+    """The use of slices cannot be read; the text says why, and how to allow it."""
 
 
 class SliceUse(NamedTuple):
-    """A container's use of its slice of a card: bytes of memory and their limit, and its busy share of core groups.
+    """A container's use of its slice of a card: bytes of memory, their limit, and the busy share of its core groups.
 
-    None is what is not known.
+    An unknown value is None.
     """
 
     namespace: str
@@ -80,13 +81,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 class SliceUseReader:
-    """Asks for the use of slices of pods of `namespace` (empty: of all), and keeps the answer for FRESH_SECONDS.
+    """Reads the use of slices of pods of `namespace` (empty: of all), and keeps the answer for FRESH_SECONDS.
 
-    `notes` say what was not answered the last time, and why.
+    `notes` has a sentence for each question that was not answered the last time.
     """
 
     def __init__(self, client: KubeClient, args: argparse.Namespace, namespace: str) -> None:
-        """Raises PrometheusError for a --prometheus that is no URL."""
+        """Raises PrometheusError if --prometheus is not a URL."""
         self._client = client
         self._agents: str = args.agents_namespace
         self._prometheus = Prometheus(args.prometheus) if args.prometheus else None
@@ -96,7 +97,7 @@ class SliceUseReader:
         self.notes: Sequence[str] = ()
 
     def read(self, nodes: Collection[str]) -> Mapping[SliceKey, SliceUse]:
-        """The use of slices on these nodes, as far as it is known. Raises ApiError."""
+        """Returns the use of slices on these nodes, as far as it is known. Raises ApiError."""
         now = time.monotonic()
         if self._asked is None or now - self._asked >= FRESH_SECONDS:
             self._asked = now
@@ -117,9 +118,10 @@ class SliceUseReader:
 def from_agents(
     client: KubeClient, agents: str, namespace: str, nodes: Collection[str]
 ) -> tuple[Sequence[SliceUse], list[str]]:
-    """The slice use of pods of `namespace` (empty: all), from the agents of `nodes`, which run in namespace `agents`.
+    """Returns the slice use of pods of `namespace` (empty: all), and a sentence for each agent without an answer.
 
-    With it comes what was not answered. Raises UseUnknownError where the caller may not ask them; ApiError.
+    The agents of `nodes` are asked; they run in namespace `agents`. Raises UseUnknownError if the caller may not ask
+    them; ApiError.
     """
     if len(nodes) > MOST_AGENTS:
         raise UseUnknownError(
@@ -148,7 +150,7 @@ def from_agents(
 
 
 def _listed(client: KubeClient, agents: str, nodes: Collection[str]) -> Sequence[Agent]:
-    """The agents of these nodes."""
+    """Returns the agents of these nodes."""
     if len(nodes) > FEW_NODES:
         return [a for a in client.list(AGENTS, Where(agents, labels=AGENT_LABELS)).items if a.node in nodes]
     fields = [f"spec.nodeName={node}" for node in sorted(nodes)]
@@ -158,9 +160,9 @@ def _listed(client: KubeClient, agents: str, nodes: Collection[str]) -> Sequence
 
 
 def from_prometheus(prometheus: Prometheus, agents: str, namespace: str) -> Sequence[SliceUse]:
-    """The use that a Prometheus knows, of pods of `namespace` (empty: all). Raises PrometheusError.
+    """Returns the slice use of pods of `namespace` (empty: all) from a Prometheus. Raises PrometheusError.
 
-    `agents` is the namespace of the agents: series of other scrapes are left out where their labels show it.
+    `agents` is the namespace of the agents: series whose labels show that another pod exported them are left out.
     """
     return _by_slice(
         (
@@ -173,11 +175,11 @@ def from_prometheus(prometheus: Prometheus, agents: str, namespace: str) -> Sequ
 
 
 def query_of(metric: str, agents: str, namespace: str) -> str:
-    """The query for one metric of the slices, in PromQL; the arguments are those of from_prometheus.
+    """Returns the PromQL query for one metric of the slices; `agents` and `namespace` are as in from_prometheus.
 
-    A tenant may export series of our names, and have a Prometheus scrape them. Jobs of other monitors of Prometheus'
-    operator are NAMESPACE/MONITOR, and a scrape that keeps a series' own namespace as `exported_namespace` writes its
-    target's namespace over it.
+    The query leaves out series with our names that a tenant exports, by two labels. For a monitor of Prometheus'
+    operator, `job` is NAMESPACE/MONITOR. Without honor_labels, Prometheus sets `namespace` to the namespace of the
+    scraped pod, and renames the series' own label to `exported_namespace`.
     """
     # A JSON text is a text of PromQL too.
     ours = json.dumps(agents)
@@ -200,7 +202,7 @@ def _forbidden(agents: str, error: ApiError) -> UseUnknownError:
 
 
 def _asked(client: KubeClient, namespace: str, agent: Agent) -> Sequence[_Sample] | ApiError | ValueError:
-    """The samples that an agent exports of its slices, or why there are none."""
+    """Returns the samples of slices that an agent exports; if it cannot be asked, returns the error."""
     port = agent.address.rpartition(":")[2]
     try:
         text = client.text(f"/api/v1/namespaces/{namespace}/pods/{agent.pod}:{port}/proxy/metrics")
@@ -214,7 +216,7 @@ def _asked(client: KubeClient, namespace: str, agent: Agent) -> Sequence[_Sample
 
 
 def _by_slice(samples: Iterable[_Sample], namespace: str) -> Sequence[SliceUse]:
-    """The samples by slice; of several the largest. Values that are no amounts are left out."""
+    """Returns the use by slice; of several samples the largest counts. Values out of range are left out."""
     found: dict[tuple[str, str, str, str, str], dict[str, float]] = {}
     for name, labels, value in samples:
         of, pod, container = (labels.get(f"{_EXPORTED}{label}", labels.get(label, "")) for label in _OWN)

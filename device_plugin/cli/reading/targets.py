@@ -1,4 +1,4 @@
-"""Finds the card that CARD or NODE/CARD names: exactly one, on one node."""
+"""Finds the one card that CARD or NODE/CARD names."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,20 +21,20 @@ class CardError(VgpuError):
 
 @dataclass(frozen=True, slots=True)
 class NodeCard:
-    """A card on its node."""
+    """A card, given by its uuid, with its node."""
 
     node: Node
     uuid: str
 
     def __str__(self) -> str:
-        """The name as a person writes it: `gpu-1/GPU-1122334455000001`."""
+        """Returns the name as a person writes it: `gpu-1/GPU-1122334455000001`."""
         return f"{self.node.name}/{self.uuid}"
 
 
 def find(nodes: Sequence[Node], text: str) -> NodeCard:
-    """The card that `text` names: by uuid or PCI address, with the node's name before it if several cards have that.
+    """Returns the card that `text` names by uuid or PCI address, or by NODE/ and one of these. Raises CardError.
 
-    A cordoned card that its node does not show any more is found by its uuid. Raises CardError.
+    NODE is needed if several cards fit. A cordoned card that its node no longer shows is found by its uuid.
     """
     wanted, _, name = text.rpartition("/")
     if not name:
@@ -42,7 +42,7 @@ def find(nodes: Sequence[Node], text: str) -> NodeCard:
     among = [node for node in nodes if node.name == wanted] if wanted else nodes
     if not among:
         raise CardError(f"there is no node {wanted}")
-    # A card that was moved may still be listed by its old node: the name means the card on the present node.
+    # The old node of a card that was moved may still list its cordon: the name means the card on its present node.
     found = [*_shown(among, name)] or [*_listed(among, name)]
     if not found:
         where = f"node {wanted} has" if wanted else "no node has"

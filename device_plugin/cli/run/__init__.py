@@ -1,1 +1,1 @@
-"""`vgpu run`: the Job that it writes, how it follows its pods, and what it prints and fetches."""
+"""`vgpu run`: writes a Job, follows its pods, prints their output, and fetches results."""

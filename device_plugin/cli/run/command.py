@@ -49,7 +49,7 @@ _KINDS: Mapping[str, Kind[dict[str, Any]]] = {
 
 
 def run(args: argparse.Namespace) -> int:
-    """Create the Job and follow it; the exit status is that of the program. Or print it.
+    """Create the Job, follow it and return the exit status of its program; with --dry-run, only print the Job.
 
     Raises RunError, ApiError, EndpointError.
     """
@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _created(client: KubeClient, body: Mapping[str, Any], namespace: str) -> Ref:
-    """The Job, which waits in its queue. Raises RunError if there is one of its name; ApiError."""
+    """Create the Job, which then waits in its queue. Raises RunError if a Job has this name already; ApiError."""
     try:
         made = client.create(JOBS, body, namespace)
     except ConflictError:
@@ -95,7 +95,10 @@ def _created(client: KubeClient, body: Mapping[str, Any], namespace: str) -> Ref
 
 
 def _create_others(client: KubeClient, made: Objects, job: Ref) -> None:
-    """Create what the Job needs, which goes with it; or delete the Job. Raises RunError, ApiError."""
+    """Create the other objects that the Job needs, owned by the Job; on failure, delete the Job.
+
+    Raises RunError, ApiError.
+    """
     for body in made.others:
         kind = _KINDS[body["kind"]]
         try:
@@ -112,7 +115,7 @@ def _create_others(client: KubeClient, made: Objects, job: Ref) -> None:
 def _followed(
     client: KubeClient, args: argparse.Namespace, new: NewJob, job: Ref, paths: Mapping[str, str]
 ) -> int:
-    """Follow the Job to its end and fetch its result; the exit status. Raises RunError, ApiError."""
+    """Follow the Job to its end and fetch its result; returns the exit status. Raises RunError, ApiError."""
     kubectl = Kubectl(caller.kubeconfig(args), job.namespace, caller.kubectl_words(args))
     console = Console(sys.stdout.buffer, sys.stderr)
     following = Following(
@@ -132,7 +135,7 @@ def _followed(
 
 
 def _engine(client: KubeClient, args: argparse.Namespace, job: Ref) -> Callable[[], str]:
-    """A function that says what the job engine knows of the Job that waits; nothing where the caller may not ask."""
+    """Returns a function that asks the job engine why the Job waits; it returns "" if the caller may not ask."""
     allowed = [True]
 
     def ask() -> str:
@@ -157,7 +160,7 @@ def _engine(client: KubeClient, args: argparse.Namespace, job: Ref) -> Callable[
 
 
 def _next(job: Ref) -> str:
-    """The commands for a Job that nobody follows."""
+    """Returns text with the commands to see and to stop a Job that this command no longer follows."""
     where = f"-n {job.namespace}"
     return (
         f"see it: vgpu why {job.name} {where}, kubectl {where} logs -f job/{job.name}; stop it: kubectl {where} delete"
@@ -167,7 +170,7 @@ def _next(job: Ref) -> str:
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """SIGTERM and SIGHUP interrupt as Ctrl-C does: a Job that is to be deleted then is deleted."""
+    """Let SIGTERM and SIGHUP raise KeyboardInterrupt as Ctrl-C does, so that --rm deletes the Job."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -180,7 +183,7 @@ def _interruptible() -> Iterator[None]:
 
 
 def as_text(made: Objects, form: str) -> str:
-    """The objects for kubectl apply, the Job last: its pods need the others."""
+    """Returns the objects as text for kubectl apply, the Job last, because its pods need the others."""
     listed = [*made.others, made.job]
     if form == "json":
         whole = listed[0] if len(listed) == 1 else {"apiVersion": "v1", "kind": "List", "items": listed}
@@ -189,7 +192,7 @@ def as_text(made: Objects, form: str) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes texts of several lines as such, and nothing by reference."""
+    """Writes YAML with texts of several lines as blocks, and without aliases."""
 
     def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002
         return True

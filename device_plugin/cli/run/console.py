@@ -1,4 +1,4 @@
-"""Prints for `vgpu run`: the program's output, and news of its Job, with a bar as a terminal's last line."""
+"""Prints for `vgpu run`: the program's output, and lines about its Job, with a progress bar at a terminal's end."""
 
 import shutil
 import threading
@@ -12,7 +12,7 @@ _CLEAR = "\r\x1b[K"
 
 
 class Console:
-    """Output goes to `out`, what is said of the Job to `err`. From any thread."""
+    """Prints the program's output to `out`, and lines about the Job to `err`. Any thread may use it."""
 
     def __init__(self, out: BinaryIO, err: TextIO) -> None:
         self.closed = False
@@ -23,7 +23,7 @@ class Console:
         self._lock = threading.Lock()
 
     def output(self, text: bytes) -> None:
-        """Print some of the program's output; nothing more once nobody reads it, which is said by `closed`."""
+        """Print a part of the program's output. Sets `closed` if nobody reads `out` any more."""
         with self._lock:
             self._clear()
             try:
@@ -42,7 +42,7 @@ class Console:
             self._draw()
 
     def bar(self, text: str) -> None:
-        """Show this as the last line of a terminal, until another text comes; an empty one shows none."""
+        """Show this text as the last line of the terminal until the next call; an empty text removes the line."""
         with self._lock:
             self._clear()
             self._bar = text[: shutil.get_terminal_size().columns - 1]
@@ -58,11 +58,11 @@ class Console:
 
 
 def progress_bar(told: Progress) -> str:
-    """`[######......]  50 %`."""
+    """Returns a bar such as `[######......]  50 %`."""
     filled = BAR * told.done // told.total
     return f"[{'#' * filled}{'.' * (BAR - filled)}] {100 * told.done // told.total:3} %"
 
 
 def progress_text(told: Progress, left: float | None) -> str:
-    """The progress as text, with the time that is left: `120000 of 1281167, about 2h10m left`."""
+    """Returns the progress as text, with the remaining time: `120000 of 1281167, about 2h10m left`."""
     return f"{told.done} of {told.total}" + (f", about {age(left)} left" if left else "")

@@ -1,7 +1,7 @@
-"""Fetches a result of a Job that has ended from one of its volumes, through a pod that asks for no card.
+"""Fetches a result of a Job that has ended from one of its volumes, through a pod without a card.
 
-The files of a container that has ended cannot be read any more, and a Job that waited for a reader would keep its
-cards. So a result lies on a volume claim, which outlives the Job's pods.
+The files of a container cannot be read after its end, and a Job that waited for a reader would keep its cards. So a
+result must be on a volume claim, which outlives the Job's pods.
 """
 
 import time
@@ -19,12 +19,12 @@ from device_plugin.kube.api import Ref
 from device_plugin.kube.errors import GoneError
 
 START_SECONDS = 300.0
-# The pod ends by itself after that, should nobody be left to delete it.
+# The pod ends by itself after this time, in case this command cannot delete it.
 MOST_SECONDS = 3600
 
 
 def check(new: NewJob, paths: Mapping[str, str]) -> None:
-    """Raise RunError if one of these paths of the container does not lie on a volume."""
+    """Raise RunError if one of these paths of the container is not on a volume."""
     for path in paths:
         parts = PurePosixPath(path).parts
         if ".." in parts or not any(PurePosixPath(path).is_relative_to(volume) for volume in new.claims):
@@ -46,7 +46,7 @@ def fetch(client: KubeClient, kubectl: Kubectl, new: NewJob, job: Ref, paths: Ma
 
 
 def _started(client: KubeClient, pod: JobPod) -> None:
-    """Return once the pod runs. Raises RunError after START_SECONDS, with what it waits for."""
+    """Wait until the pod runs. Raises RunError if it ends or does not run after START_SECONDS; ApiError."""
     limit = time.monotonic() + START_SECONDS
     while True:
         now = client.get(JOB_PODS, pod)
@@ -61,7 +61,7 @@ def _started(client: KubeClient, pod: JobPod) -> None:
 
 
 def _reader(new: NewJob, job: Ref) -> dict[str, Any]:
-    """A pod of the Job's image that sees the Job's volumes."""
+    """Returns a pod with the Job's image that mounts the Job's volumes."""
     claims = dict(enumerate(new.claims.items()))
     return {
         "apiVersion": "v1",

@@ -1,4 +1,4 @@
-"""Follows a Job until it ends: says what it waits for, prints what its pods print, and shows its progress."""
+"""Follows a Job until it ends: says why it waits, prints the output of its pods, and shows its progress."""
 
 import time
 from collections.abc import Callable, Sequence, Set
@@ -18,19 +18,20 @@ from device_plugin.kube.api import EVENTS, JOBS, Ref, Where
 from device_plugin.kube.errors import ApiError, GoneError, UnknownError
 
 LOOK_SECONDS = 1.0
-# A list of thousands of pods costs the API server seconds: it is asked for in a tenth of the time.
+# A list of thousands of pods takes the API server seconds. The pause after a list is this many times as long.
 RARER = 10
-# Between questions that cost more than a look: a program in the container, a forwarded port.
+# Seconds between two calls that cost more than a look: of a program in the container, or through a forwarded port.
 ASK_SECONDS = 10.0
-# After a change of the width an event says why.
+# Seconds after a change of the width until its event is read, which says why.
 NEWS_SECONDS = 3.0
-# Between lines of progress where there is no terminal.
+# Seconds between two lines of progress without a terminal.
 LINE_SECONDS = 60.0
-# The last output may come later than the Job's end.
+# Seconds to wait for the last output after the Job's end.
 OUTPUT_SECONDS = 30.0
-# Pods that could not be started, and none that could: the Job tries for ever, because its node may be to blame.
+# After this number of pods that could not be started, and none that could, the Job counts as failed. Kubernetes would
+# go on, because a node may be the cause.
 MOST_STARTS = 3
-# Events that say why a Job is suspended, why it has another width, and why none of its pods is made.
+# Events that say why a Job is suspended, why its width has changed, and why none of its pods is created.
 _WHY_IT_WAITS = frozenset({Event.JOB_WAITS, Event.JOB_REFUSED, Event.JOB_STOPPED, Event.PODS_REFUSED})
 _WHY_IT_CHANGED = frozenset({Event.JOB_GROWN, Event.JOB_SHRUNK, Event.PODS_REFUSED})
 _NO_PODS = frozenset({Event.PODS_REFUSED, "FailedCreate"})
@@ -39,9 +40,9 @@ _READ_PROGRESS = ("sh", "-c", 'cat "$VGPU_PROGRESS"')
 
 @dataclass(frozen=True, slots=True)
 class JobEnd:
-    """The end of a Job: with exit code 0, or that of the program that failed and `why`.
+    """The end of a Job: exit code 0, or the exit code of the program that failed, and the reason `why`.
 
-    `over` is false for a Job that Kubernetes would try for ever, because none of its pods can be started.
+    `over` is false if none of its pods can be started, which Kubernetes would try for ever.
     """
 
     code: int
@@ -50,7 +51,7 @@ class JobEnd:
 
 
 class Following:
-    """Looks at one Job again and again. `asked` says what the job engine knows of a Job that waits, or nothing."""
+    """Follows one Job. `asked` returns the job engine's reason why the Job waits; empty if it is not known."""
 
     def __init__(
         self, client: KubeClient, kubectl: Kubectl, console: Console, job: Ref, *,
@@ -72,7 +73,7 @@ class Following:
         self._speed = Speed()
 
     def until_end(self) -> JobEnd:
-        """Return when the Job has ended and its output is printed. Raises RunError, ApiError."""
+        """Wait until the Job has ended and its output is printed; returns its end. Raises RunError, ApiError."""
         try:
             while (end := self._look()) is None:
                 time.sleep(max(LOOK_SECONDS, RARER * self._listing))
@@ -82,7 +83,7 @@ class Following:
         return end
 
     def _look(self) -> JobEnd | None:
-        """One look at the Job and its pods; how it ended, if it has."""
+        """Read the Job and its pods once, and print the news; returns the Job's end, or None while it goes on."""
         if self._console.closed:
             raise RunError("nobody reads the output any more: to start a Job only, write --detach")
         try:
@@ -111,7 +112,7 @@ class Following:
         return None
 
     def _print_rest(self) -> None:
-        """Print what the pods printed before they ended, in OUTPUT_SECONDS at most."""
+        """Print the rest of the pods' output, for OUTPUT_SECONDS at most."""
         limit = time.monotonic() + OUTPUT_SECONDS
         while self._logs.busy and time.monotonic() < limit:
             time.sleep(LOOK_SECONDS / 10)
@@ -128,11 +129,11 @@ class Following:
             self._console.say(f"{self._job.name}: {text}")
 
     def _state(self, job: Job, pods: Sequence[JobPod]) -> str:
-        """The Job's state as text, with the reason why it waits."""
+        """Returns the Job's state as text, with the reason why it waits."""
         if job.suspend:
             if time.monotonic() >= self._ask_at:
                 self._engine = self._asked() or self._event(_WHY_IT_WAITS)
-                # An engine that says nothing has not seen the Job yet.
+                # An empty answer means that the engine has not seen the Job yet.
                 self._ask_at = time.monotonic() + (ASK_SECONDS if self._engine else NEWS_SECONDS)
             return f"waits in its queue{': ' if self._engine else ''}{self._engine}"
         if job.ready:
@@ -142,7 +143,7 @@ class Following:
         return f"starts: {why}" if why else "starts"
 
     def _say_news(self, job: Job) -> None:
-        """Say why the number of replicas has changed."""
+        """Print the reason why the number of replicas has changed, NEWS_SECONDS after the change."""
         if job.parallelism != self._width:
             self._news_at = time.monotonic() + NEWS_SECONDS if self._width else 0.0
             self._width = job.parallelism
@@ -152,9 +153,9 @@ class Following:
                 self._console.say(f"{self._job.name}: {news}")
 
     def _event(self, reasons: Set[str]) -> str:
-        """The newest event about the Job with one of these reasons, as far as the caller may read events.
+        """Returns the newest event about the Job with one of these reasons; empty if the caller may not read events.
 
-        Others, such as the Job controller's `Job completed`, may have come after the Job was read.
+        Events with other reasons do not count: the Job controller's `Completed` may come after the Job was read.
         """
         where = Where(self._job.namespace, fields=f"involvedObject.uid={self._job.uid}")
         with suppress(ApiError):
@@ -183,7 +184,7 @@ class Following:
             self._console.say(f"{self._job.name}: {text}")
 
     def _progress(self, job: Job, pods: Sequence[JobPod]) -> Progress | None:
-        """The progress that the program of index 0 reports; for a split, the number of sub-tasks that are done."""
+        """Returns the progress that the program of index 0 reports; for a split, the number of finished sub-tasks."""
         if self._parts:
             return Progress(job.succeeded, job.completions or 1)
         running = [pod.name for pod in pods if pod.index == "0" and pod.running]
@@ -205,13 +206,13 @@ class Following:
 
 
 class Speed:
-    """The speed of the work, measured while the number of replicas stays."""
+    """Measures the speed of the work. It starts again when the number of replicas changes."""
 
     def __init__(self) -> None:
         self._since, self._done, self._replicas = 0.0, 0, -1
 
     def left(self, now: float, told: Progress, replicas: int) -> float | None:
-        """Seconds that the rest takes; None if that is not known yet."""
+        """Returns the seconds that the rest of the work takes; None if they are not known yet."""
         if replicas != self._replicas or told.done < self._done:
             self._since, self._done, self._replicas = now, told.done, replicas
         done = told.done - self._done

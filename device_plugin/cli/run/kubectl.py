@@ -1,4 +1,4 @@
-"""kubectl as `vgpu run` calls it, for what it alone can do: logs, programs in containers, copies out of them."""
+"""Calls kubectl for `vgpu run`: for logs, to run programs in containers, and to copy files out of them."""
 
 import os
 import subprocess
@@ -11,26 +11,26 @@ SECONDS = 30.0
 
 
 class Kubectl:
-    """kubectl with the caller's kubeconfig, in one namespace. `options` say which context of it, and who asks."""
+    """kubectl with the caller's kubeconfig, in one namespace. `options` choose the context and the user."""
 
     def __init__(self, kubeconfig: str, namespace: str, options: Sequence[str] = ()) -> None:
         self._environment = {**os.environ, "KUBECONFIG": kubeconfig}
         self._options = (f"--namespace={namespace}", *options)
 
     def logs(self, pod: str, since: str = "") -> "subprocess.Popen[bytes]":
-        """A kubectl that prints what the container prints until it ends, each line with its time. Raises RunError.
+        """Start `kubectl logs --follow` for the container, with a time before each line. Raises RunError.
 
-        With `since` it begins with the lines of that second.
+        With `since`, the output begins with the lines of that second.
         """
         words = ["logs", pod, f"--container={CONTAINER}", "--follow", "--timestamps"]
         return self._start(*words, *([f"--since-time={since}"] if since else []))
 
     def inside(self, pod: str, *command: str) -> bytes:
-        """The output of a command in the container. Raises RunError."""
+        """Run a command in the container, and return its output. Raises RunError."""
         return self.said("exec", pod, f"--container={CONTAINER}", "--", *command)
 
     def said(self, *words: str, seconds: float | None = SECONDS) -> bytes:
-        """The output of kubectl. Raises RunError if it fails, with its message, or takes longer than `seconds`."""
+        """Run kubectl, and return its output. Raises RunError if it fails or takes longer than `seconds`."""
         with self._start(*words) as process:
             try:
                 printed, problem = process.communicate(timeout=seconds)
@@ -44,7 +44,7 @@ class Kubectl:
 
     def _start(self, *words: str) -> "subprocess.Popen[bytes]":
         try:
-            # In a session of its own: Ctrl-C is for us.
+            # In a session of its own, so that Ctrl-C interrupts this command only.
             return subprocess.Popen(
                 ["kubectl", *self._options, *words], env=self._environment,
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
@@ -56,5 +56,5 @@ class Kubectl:
 
 
 def as_line(text: bytes) -> str:
-    """The text that kubectl prints on stderr, as one sentence."""
+    """Returns one sentence from kubectl's stderr."""
     return last_sentence(text.decode(errors="replace")) or "it fails without a word"

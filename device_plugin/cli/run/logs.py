@@ -1,7 +1,6 @@
-"""The output of a Job's pods, while they come and go.
+"""Prints the output of a Job's pods, which come and go.
 
-There is a kubectl for each pod that runs. Where its connection breaks another one goes on after the last line that was
-printed.
+A kubectl runs for each pod that runs. If its connection breaks, another kubectl continues after the last printed line.
 """
 
 import re
@@ -16,19 +15,19 @@ from device_plugin.cli.run.kubectl import Kubectl, as_line
 from device_plugin.cli.run.objects import RunError
 from device_plugin.cli.run.pods import JobPod
 
-# Pods that are read at a time; others have their turn when these have ended.
+# Pods whose output is read at the same time; the others are read when these have ended.
 MOST_AT_ONCE = 20
 AGAIN_SECONDS, TRIES = 1.0, 3
 # Bytes of a line that are in memory at once.
 PIECE = 64 * 1024
-# As the kubelet writes times: always with nine digits, so that texts compare as their times do.
+# Times as the kubelet writes them: always with nine digits, so that texts are in the order of their times.
 _TIMED = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}(?:Z|[+-]\d\d:\d\d)) ")
 
 
 class PodLog:
-    """Copies the output of one pod's container to the console, on a thread of its own, until `over`.
+    """Copies the output of one pod's container to the console, in a thread of its own, until `over`.
 
-    Whoever knows that the pod has ended sets `ended`: a kubectl that starts after that prints all that is left.
+    The caller sets `ended` when the pod has ended: a kubectl that starts after that prints the rest of the output.
     """
 
     def __init__(self, kubectl: Kubectl, pod: str, prefix: bytes, console: Console) -> None:
@@ -45,15 +44,15 @@ class PodLog:
 
     @property
     def over(self) -> bool:
-        """True once all is printed, or nothing more can be read."""
+        """True once all output is printed, or no more can be read."""
         return not self._thread.is_alive()
 
     def join(self, seconds: float) -> None:
-        """Return once all is printed, or after `seconds`."""
+        """Wait until all output is printed, for `seconds` at most."""
         self._thread.join(seconds)
 
     def stop(self) -> None:
-        """Print nothing more."""
+        """Print no more output."""
         self._stopping.set()
         if self._process is not None:
             with suppress(ProcessLookupError):
@@ -75,7 +74,7 @@ class PodLog:
             self._stopping.wait(AGAIN_SECONDS)
 
     def _copy(self) -> str:
-        """Print what kubectl prints; returns what it says if it fails."""
+        """Run kubectl once and print its output; returns its error as text, empty after success."""
         with self._kubectl.logs(self._pod, self._last.decode()) as process:
             self._process = process
             if self._stopping.is_set():
@@ -92,7 +91,7 @@ class PodLog:
         return as_line(problem) if process.returncode else ""
 
     def _read(self, line: bytes) -> tuple[bytes, bool]:
-        """The line without its time, with the prefix; and whether it is a new one."""
+        """Returns the line with the prefix in place of its time, and true if it was not printed before."""
         found = _TIMED.match(line)
         if found is None:
             return self._prefix + line, True
@@ -103,7 +102,7 @@ class PodLog:
 
 
 class Logs:
-    """The output of pods, each line with the pod's index before it if `indexed`."""
+    """Prints the output of pods; if `indexed`, each line begins with the pod's index."""
 
     def __init__(self, kubectl: Kubectl, console: Console, *, indexed: bool) -> None:
         self._kubectl = kubectl
@@ -114,7 +113,7 @@ class Logs:
         self._seen: set[str] = set()
 
     def look(self, pods: Sequence[JobPod]) -> None:
-        """Read those of these pods that can be read now."""
+        """Start to read the output of new pods, MOST_AT_ONCE at the same time, and note which pods have ended."""
         for pod in sorted(pods, key=lambda pod: pod.created):
             if pod.has_run and pod.uid not in self._seen:
                 self._seen.add(pod.uid)
@@ -133,11 +132,11 @@ class Logs:
 
     @property
     def busy(self) -> bool:
-        """True while there is output that was not printed."""
+        """True while some output is not printed yet."""
         return bool(self._waiting) or any(not log.over for log in self._running.values())
 
     def stop(self) -> None:
-        """Print nothing more."""
+        """Print no more output."""
         for log in self._running.values():
             log.stop()
         for log in self._running.values():

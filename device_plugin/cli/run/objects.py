@@ -1,6 +1,7 @@
-"""The objects that `vgpu run` writes: an Indexed Job of a queue, and what belongs to it.
+"""Makes the objects of `vgpu run`: an Indexed Job in a queue, and the objects that the Job needs.
 
-Scripts of a split are in a ConfigMap that its pods mount. The agents of torchrun meet at a Service of index 0.
+The scripts of sub-tasks are in a ConfigMap that the pods mount. The agents of torchrun meet at a Service that leads to
+the pod of index 0.
 """
 
 import json
@@ -21,12 +22,12 @@ from device_plugin.kube.api import JOBS, Ref
 CONTAINER, SCRIPTS, PORT = "main", "/parts", 29400
 # The end of the name of the Service that gives pods names.
 NAMES = "-pods"
-# Kubernetes' bound for the content of a ConfigMap, and for the name of a pod's host, NAME-INDEX.
+# Kubernetes' bounds for the content of a ConfigMap, and for the host name of a pod, NAME-INDEX.
 MOST_SCRIPT_BYTES, MOST_HOST_NAME = 1 << 20, 63
 # A rank that fails makes torchrun start all ranks again, and each replica that is killed makes others fail.
 RESTARTS = 1000
-# backoffLimit: losing index 0 fails all agents of torchrun at once; allow LOST_MEETINGS of that, and no fewer failures
-# than LEAST_FAILURES.
+# For backoffLimit: if index 0 is lost, all agents of torchrun fail together. LOST_MEETINGS such losses are allowed, and
+# LEAST_FAILURES failures at least.
 LOST_MEETINGS, LEAST_FAILURES = 10, 100
 # Kubernetes' own default.
 USUAL_FAILURES = 6
@@ -35,7 +36,7 @@ _NAME = re.compile(r"[a-z](?:[-a-z0-9]*[a-z0-9])?")
 _EXPANDED = re.compile(r"\$(?=[$(])")
 _MODULE = ("-m", "torch.distributed.run")
 _PYTHON = re.compile(r"python[0-9.]*")
-# Options of torchrun that are written for it, or that contradict what is.
+# Options of torchrun that `vgpu run` sets itself, or that contradict these.
 _TORCHRUN = (
     "nnodes",
     "rdzv-backend",
@@ -45,7 +46,7 @@ _TORCHRUN = (
     "master-addr",
     "master-port",
 )
-# A Service's address stands in variables of pods that start later. Index 0 does not find itself by that address.
+# Pods that start after a Service have its address in variables. Index 0 cannot reach itself by that address.
 _MEET = """\
 meeting=${{{variable}:-tcp://{name}:{port}}}
 [ "$JOB_COMPLETION_INDEX" != 0 ] || meeting=localhost:{port}
@@ -53,7 +54,7 @@ export PET_RDZV_ENDPOINT=${{meeting#tcp://}}
 exec "$@"
 """
 _RUN_PART = f'exec "$@" "{SCRIPTS}/$JOB_COMPLETION_INDEX"'
-# The exit code of a container that could not be started, which is not its program's doing.
+# The exit code of a container that could not be started; its program is not the cause.
 NOT_STARTED = 128
 _DISRUPTED = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}
 _NOT_STARTED = {
@@ -76,13 +77,16 @@ class RunError(VgpuError):
 
 @dataclass(frozen=True, slots=True)
 class NewJob:
-    """The values that a Job is made from: `replicas` pods of `image`, each with `limits`, and with `cards` whole cards.
+    """The values from which a Job is made: `replicas` pods of `image`, each with `limits`.
 
-    `least` and `most` bound the replicas; None is the number of replicas, or with `widths`, the only numbers of them,
-    the first or the last of these. `annotations` are the Job's, with empty ones for what was not asked. With a
-    `scheduler` the pods are as Kubernetes before 1.36 needs them. With `scripts` each is a sub-task, a pod of its own.
-    `claims` are volume claims by the path at which they are mounted. `retries` is how many failed pods the Job
-    survives; None is the usual number.
+    - `cards` is the number of whole cards of a pod.
+    - `least` and `most` bound the replicas; if None, the bound is `replicas`, or the smallest or largest of `widths`.
+    - `widths` are the only numbers of replicas that are allowed; empty: all within the bounds.
+    - `annotations` are the Job's; an empty text stands for an annotation that was not asked for.
+    - `scripts` are the sub-tasks of a split; each has a pod of its own.
+    - `claims` are volume claims, by the path at which they are mounted.
+    - `scheduler` is set for Kubernetes before 1.36, which also needs other fields in pods.
+    - `retries` is the number of failed pods after which the Job still goes on; None is the usual number.
     """
 
     name: str
@@ -108,12 +112,12 @@ class NewJob:
 
     @property
     def sized(self) -> bool:
-        """True if the job engine finds the width from the work to do."""
+        """True if the job engine computes the width from the amount of work (--samples)."""
         return bool(self.annotations.get(keys.SAMPLES))
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """The fewest and the most replicas with which it may run."""
+        """Returns the fewest and the most replicas with which the Job may run."""
         if self.widths:
             allowed = self.allowed or self.widths
             return allowed[0], allowed[-1]
@@ -123,25 +127,25 @@ class NewJob:
 
     @property
     def allowed(self) -> tuple[int, ...]:
-        """The listed widths within the bounds."""
+        """Returns the `widths` that are within the bounds."""
         return tuple(each for each in self.widths if (self.least or 1) <= each <= (self.most or MAX_GANG))
 
     @property
     def torchrun(self) -> bool:
-        """True if the program is torchrun and the Job may have two or more replicas, whose agents have to meet."""
+        """True if the program is torchrun and the Job may have two or more replicas, whose agents must meet."""
         return not self.scripts and self.bounds[1] > 1 and _starts_torchrun(self.program)
 
 
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """A Job, and the objects that are of no use without it."""
+    """A Job, and the other objects that its pods need."""
 
     job: Mapping[str, Any]
     others: tuple[Mapping[str, Any], ...] = ()
 
 
 def objects(new: NewJob, prefix: str) -> Objects:
-    """The objects of a Job that the engine can read. Raises RunError."""
+    """Returns the objects of a Job. Raises RunError if Kubernetes or the job engine would refuse the Job."""
     _check(new)
     job = _job(new)
     try:
@@ -157,7 +161,7 @@ def objects(new: NewJob, prefix: str) -> Objects:
 
 
 def _services(new: NewJob) -> Iterable[dict[str, Any]]:
-    """The Services at which the agents of torchrun meet, and by which their pods have names."""
+    """Yields the Service at which the agents of torchrun meet, and the Service that gives their pods host names."""
     if not new.torchrun:
         return
     common = {"publishNotReadyAddresses": True, "ports": [{"port": PORT}]}
@@ -170,7 +174,7 @@ def _services(new: NewJob) -> Iterable[dict[str, Any]]:
 
 
 def owned_by(job: Ref) -> dict[str, Any]:
-    """Metadata of an object that goes with the Job."""
+    """Returns metadata with the Job as owner: Kubernetes deletes the object with the Job."""
     return {
         "ownerReferences": [
             {"apiVersion": JOBS.api_version, "kind": JOBS.name, "name": job.name, "uid": job.uid}
@@ -179,7 +183,7 @@ def owned_by(job: Ref) -> dict[str, Any]:
 
 
 def _check(new: NewJob) -> None:
-    """Raise RunError for what Kubernetes would not take, or would take and never run."""
+    """Raise RunError for a Job that Kubernetes would refuse, or would accept and never run."""
     highest = (len(new.scripts) or max(new.replicas, new.bounds[1])) - 1
     longest = MOST_HOST_NAME - max(len(f"-{highest}"), len(NAMES) if new.torchrun else 0)
     if len(new.name) > longest or not _NAME.fullmatch(new.name):
@@ -187,7 +191,7 @@ def _check(new: NewJob) -> None:
             f"name {new.name[:MOST_HOST_NAME]!r}: write at most {longest} small letters, digits and -, with a letter"
             " first and no - at the end"
         )
-    # The engine finds the replicas of a Job that is sized.
+    # The engine computes the replicas of a sized Job.
     least, most = (1, MAX_GANG) if new.sized else (new.least or 1, new.most or MAX_GANG)
     if not new.scripts and least <= most and not least <= new.replicas <= most:
         raise RunError(
@@ -261,7 +265,7 @@ def _job(new: NewJob) -> dict[str, Any]:
 
 
 def _failures(new: NewJob) -> dict[str, int]:
-    """The field with the number of failed pods that the Job survives; in a split, that each sub-task survives."""
+    """Returns the Job's field that limits failed pods: `backoffLimit`, in a split `backoffLimitPerIndex`."""
     if new.scripts:
         return {"backoffLimitPerIndex": new.retries or 0}
     if new.retries is not None:
@@ -269,7 +273,7 @@ def _failures(new: NewJob) -> dict[str, int]:
     least, most = new.bounds
     if new.torchrun:
         return {"backoffLimit": max(LOST_MEETINGS * most, LEAST_FAILURES)}
-    # A program whose width changes goes on where it was.
+    # A program that is made for a change of width continues from its checkpoints.
     return {"backoffLimit": USUAL_FAILURES if least < most else 0}
 
 
@@ -283,7 +287,7 @@ def _template(new: NewJob) -> dict[str, Any]:
         "spec": {
             "restartPolicy": "Never",
             "terminationGracePeriodSeconds": new.grace,
-            # As the first process of its own, torchrun would not get a SIGTERM that comes while it starts.
+            # If torchrun were process 1 of its container, it would ignore a SIGTERM that comes while it starts.
             **({"shareProcessNamespace": True, "subdomain": new.name + NAMES} if new.torchrun else {}),
             **({"priorityClassName": new.priority} if new.priority else {}),
             **({"schedulerName": new.scheduler, "securityContext": _SECCOMP} if new.scheduler else {}),
@@ -311,7 +315,7 @@ def _container(new: NewJob) -> dict[str, Any]:
 
 
 def _command(new: NewJob) -> dict[str, Any]:
-    """The container's command: the program as it was typed, or a shell that ends as the program."""
+    """Returns the container's command: the program as typed, or a shell that replaces itself by the program."""
     if new.torchrun:
         variable = f"{new.name.upper().replace('-', '_')}_PORT"
         script = _MEET.format(variable=variable, name=new.name, port=PORT)
@@ -326,7 +330,7 @@ def _command(new: NewJob) -> dict[str, Any]:
 
 
 def _torchrun_settings(new: NewJob) -> dict[str, Any]:
-    """The variables from which torchrun takes what is not among its options."""
+    """Returns the environment variables that are settings of torchrun; empty for other programs."""
     if not new.torchrun:
         return {}
     least, most = new.bounds
@@ -337,9 +341,9 @@ def _torchrun_settings(new: NewJob) -> dict[str, Any]:
         "PET_RDZV_ID": new.name,
         "PET_RDZV_CONF": "last_call_timeout=3",
         "PET_MAX_RESTARTS": str(RESTARTS),
-        # PyTorch 2.4 and 2.5 take the agents' store for that of the ranks, and look for it at a wrong address.
+        # PyTorch 2.4 and 2.5 use the agents' store as the store of the ranks, and look for it at a wrong address.
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
-        # By which ranks find rank 0; where PyTorch does not know this setting (1.x, 2.4), by its host's name.
+        # The address at which ranks find rank 0. PyTorch 1.x and 2.4 ignore it, and use the host's name.
         "PET_LOCAL_ADDR": {
             "name": "PET_LOCAL_ADDR",
             "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}},
@@ -348,7 +352,7 @@ def _torchrun_settings(new: NewJob) -> dict[str, Any]:
 
 
 def _mounts(new: NewJob) -> Iterable[tuple[str, str]]:
-    """Name and path of each volume."""
+    """Yields name and path of each volume."""
     if new.scripts:
         yield "parts", SCRIPTS
     for index, path in enumerate(new.claims):
@@ -363,12 +367,12 @@ def _volumes(new: NewJob) -> Iterable[dict[str, Any]]:
 
 
 def _literal(word: str) -> str:
-    """The word as Kubernetes must read it to pass it on as it is."""
+    """Returns the word escaped, so that Kubernetes does not expand `$(...)` in it."""
     return _EXPANDED.sub("$$", word)
 
 
 def _in_options(text: str) -> str:
-    """A text about annotations, in the words of the command's options."""
+    """Returns a text about annotations with the names of the command's options in their place."""
     for key, option in ((keys.MIN_REPLICAS, "--min"), (keys.MAX_REPLICAS, "--max")):
         text = text.replace(f"annotation {key}", option).replace(key, option)
     return re.sub(r"(?:annotation )?vgpu\.io/(?=[a-z])", "--", text)

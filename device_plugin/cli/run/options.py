@@ -28,10 +28,10 @@ _ANNOTATIONS = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Arguments of `vgpu run`."""
+    """Add the arguments of `vgpu run`."""
     parser.usage = "vgpu run NAME --image IMAGE [OPTIONS] -- PROGRAM [ARGUMENTS]"
     parser.set_defaults(program=())
-    # Not required, so that its absence has a text of its own.
+    # Not required by argparse: new_job has a better message if it is missing.
     parser.add_argument("name", metavar="NAME", nargs="?", help="name of the Job")
     parser.add_argument("--image", metavar="IMAGE", help="the container's image")
     _add_cards(parser.add_argument_group("cards and replicas"))
@@ -133,7 +133,7 @@ def _add_output(group: Any) -> None:
 
 
 def new_job(args: argparse.Namespace) -> NewJob:
-    """The Job that the arguments ask for. Raises RunError."""
+    """Returns the Job that the arguments ask for. Raises RunError."""
     if not args.name:
         raise RunError("no name: write it first, vgpu run NAME; -n is the namespace, as in kubectl")
     if not args.image or args.image != args.image.strip():
@@ -159,12 +159,12 @@ def new_job(args: argparse.Namespace) -> NewJob:
 
 
 def _consent(args: argparse.Namespace) -> dict[str, str]:
-    """The annotation by which the Job may be stopped or not; none if no option says it."""
+    """Returns the annotation that says whether the Job is resumable; empty without --resumable or --no-resumable."""
     return {} if args.resumable is None else {keys.RESUMABLE: str(args.resumable).lower()}
 
 
 def fetched(args: argparse.Namespace) -> Mapping[str, str]:
-    """The local path to which each path of the container is copied. Raises RunError."""
+    """Returns the local path for each path of the container that --fetch names. Raises RunError."""
     return dict(_pairs(args.fetch, "--fetch", "PATH:LOCAL", _is_local))
 
 
@@ -188,12 +188,12 @@ def _check_together(args: argparse.Namespace) -> None:
 
 
 def _slice(args: argparse.Namespace) -> bool:
-    """True if a slice of one card is asked for."""
+    """True if the options ask for a slice of one card."""
     return bool(args.mem or args.cores or args.percent)
 
 
 def _replicas(args: argparse.Namespace) -> tuple[int, int]:
-    """The number of replicas that are asked for, and of whole cards of each. Raises RunError."""
+    """Returns the number of replicas, and the number of whole cards of each. Raises RunError."""
     if args.split:
         if args.replicas:
             raise RunError("--replicas: leave it out, because each script of --split is a pod of its own")
@@ -222,7 +222,7 @@ def _replicas(args: argparse.Namespace) -> tuple[int, int]:
 
 
 def _script(path: str) -> str:
-    """The text of a script. Raises RunError."""
+    """Returns the text of a script. Raises RunError."""
     try:
         with Path(path).open("rb") as file:
             content = file.read(MOST_SCRIPT_BYTES + 1)
@@ -240,7 +240,7 @@ def _script(path: str) -> str:
 def _pairs(
     texts: Iterable[str], option: str, form: str, right: Callable[[str, str], object]
 ) -> Iterator[tuple[str, str]]:
-    """The two sides of each text. Raises RunError."""
+    """Yields the two parts of each text, such as `NAME=VALUE`. Raises RunError if a text has not the form `form`."""
     for text in texts:
         left, between, rest = text.partition("=" if "=" in form else ":")
         if not left or not between or not right(left, rest):
@@ -249,7 +249,7 @@ def _pairs(
 
 
 def _claims(texts: list[str]) -> Mapping[str, str]:
-    """The volume claims by their paths. Raises RunError."""
+    """Returns the volume claims by their paths. Raises RunError."""
     found: dict[str, str] = {}
     for claim, path in _pairs(texts, "--volume", "CLAIM:/PATH", _is_mount):
         if path in found:
@@ -259,7 +259,7 @@ def _claims(texts: list[str]) -> Mapping[str, str]:
 
 
 def _is_local(_: str, path: str) -> bool:
-    # kubectl takes what has a colon for a path in a pod.
+    # For kubectl a path with a colon is a path in a pod.
     return bool(path) and ":" not in path
 
 
@@ -272,19 +272,19 @@ def _option(key: str) -> str:
 
 
 def _count(text: str) -> int:
-    """A whole number of at least 1."""
+    """Returns a whole number of at least 1. Raises ArgumentTypeError for another text."""
     if not _whole(text):
         raise argparse.ArgumentTypeError(f"{text!r}: write a whole number of at least 1")
     return int(text)
 
 
 def _counts(text: str) -> tuple[int, ...]:
-    """Several whole numbers of at least 1; their order is checked with the Job."""
+    """Returns whole numbers of at least 1, which commas separate; their order is checked with the Job."""
     return tuple(map(_count, text.split(",")))
 
 
 def _whole(text: str) -> int:
-    """A whole number."""
+    """Returns a whole number of at most 9 digits. Raises ArgumentTypeError for another text."""
     if not _DIGITS.fullmatch(text):
         raise argparse.ArgumentTypeError(f"{text[:63]!r}: write a whole number of at most 9 digits")
     return int(text)

@@ -1,4 +1,4 @@
-"""The pods of a Job, with only what `vgpu run` looks at: a split may have thousands of them."""
+"""Decodes the pods of a Job, with only the fields that `vgpu run` needs: a split may have thousands of pods."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,9 +14,9 @@ MOST_TEXT = 1024
 
 @dataclass(frozen=True, slots=True)
 class JobPod:
-    """A pod as its kubelet shows it. `state` is its container's, such as {"running": …}; empty before there is one.
+    """A pod with its status. `state` is the state of its container, such as {"running": …}; empty without one.
 
-    `unplaced` says why it has no node.
+    `unplaced` says why the pod has no node.
     """
 
     name: str
@@ -31,7 +31,7 @@ class JobPod:
 
     @property
     def ended(self) -> bool:
-        """True once its phase is final."""
+        """True once the pod's phase is final."""
         return self.phase in ("Succeeded", "Failed")
 
     @property
@@ -51,13 +51,13 @@ class JobPod:
 
     @property
     def exit_code(self) -> int | None:
-        """The container's exit code, once it has ended."""
+        """Returns the container's exit code; None before it has ended."""
         code = self.state.get("terminated", {}).get("exitCode")
         return None if code is None else int(code)
 
     @property
     def waits_for(self) -> str:
-        """The reason why the pod does not run yet, in the words of Kubernetes; empty if it runs or has ended."""
+        """Returns why the pod does not run yet, in the words of Kubernetes; empty if it runs or has ended."""
         if self.phase != "Pending":
             return ""
         waiting = self.state.get("waiting", {})
@@ -90,7 +90,7 @@ JOB_PODS = Kind("", "v1", "pods", "Pod", JobPod, _read)
 
 
 def first_failure(pods: Sequence[JobPod]) -> tuple[int, str]:
-    """The exit code of the program that failed first, and what is known of it; 1 if none failed by itself."""
+    """Returns exit code and description of the program that failed first; 1 and no text if none failed by itself."""
     failed = [pod for pod in pods if pod.exit_code and not pod.not_started]
     if not failed:
         return 1, ""
@@ -101,10 +101,10 @@ def first_failure(pods: Sequence[JobPod]) -> tuple[int, str]:
 
 
 def text_of(found: Mapping[str, Any], *keys: str) -> str:
-    """The texts under these keys, in one line."""
+    """Returns the texts under these keys, in one line."""
     return ": ".join(filter(None, (shortened(str(found.get(key) or "")) for key in keys)))
 
 
 def shortened(text: str) -> str:
-    """The first MOST_TEXT characters of the text, in one line; others may have written parts of it."""
+    """Returns the first MOST_TEXT characters of the text, in one line; tenants may have written parts of it."""
     return one_line(text[:MOST_TEXT])

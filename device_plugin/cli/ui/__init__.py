@@ -1,1 +1,1 @@
-"""The page of `vgpu ui`: what it shows of the cluster, kept live by watches, and its server on loopback."""
+"""The page of `vgpu ui`: its data, which watches keep up to date, and its server on a loopback address."""

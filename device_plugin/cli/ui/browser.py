@@ -1,6 +1,6 @@
 """Opens the page in the browser without its token on a command line, which every user of the machine can read.
 
-The browser is given a file that only its user can read, and that leads to the address.
+The browser gets a file that only its user can read, and that redirects to the address.
 """
 
 import html
@@ -16,7 +16,7 @@ _PAGE = '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content
 
 @contextmanager
 def opened(address: str) -> Iterator[bool]:
-    """Open the address; yields whether a browser was found. The file is there until the context ends."""
+    """Open the address; yields true if a browser was found. The file exists until the context ends."""
     with TemporaryDirectory(prefix="vgpu-ui-") as folder:
         file = Path(folder) / "page.html"
         handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -34,7 +34,7 @@ class PageError(VgpuError):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Arguments of `vgpu ui`."""
+    """Add the arguments of `vgpu ui`."""
     parser.add_argument("--open", action="store_true", help="open the page in the browser")
     parser.add_argument(
         "--port", type=int, default=0, metavar="PORT", help="port of 127.0.0.1 (default: any that is free)"
@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
         follower.start()
         plans = JobPlans.of(client, args, follower.take_plans, server.is_open)
         plans.start()
-        # Until here Ctrl-C ends the command at once: the API server may not answer.
+        # Until here Ctrl-C ends the command without waiting, because the API server may not answer.
         stop = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())

@@ -1,7 +1,7 @@
-"""The page's entries, with versions: each browser gets the entries that changed since it last asked.
+"""Holds the page's entries with versions: each browser gets the entries that changed since it last asked.
 
-No queue is kept for a browser. A slow browser gets the newest value of each entry and none of the values between, so
-that any number of changes costs the memory of the entries alone.
+No queue is kept for a browser. A slow browser gets only the newest value of each entry, so that any number of changes
+takes no more memory than the entries.
 """
 
 import json
@@ -9,15 +9,15 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-# Removed entries are remembered, so that browsers hear of the removal; a browser further behind loads all again.
+# Removed entries that are remembered, so that browsers learn of the removal; a slower browser loads all entries again.
 MOST_REMOVED = 1000
 Name = tuple[str, str]
-"""The kind of an entry, such as `node`, and its key among those."""
+"""The kind of an entry, such as `node`, and its key among the entries of this kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Texts of entries that changed before `version`; with `anew` they are all entries."""
+    """Texts of changed entries, as of `version`. If `anew` is true, they are all entries, and replace the browser's."""
 
     version: int
     anew: bool
@@ -25,7 +25,7 @@ class Changes:
 
 
 class PageEntries:
-    """The entries by name, each as the JSON text `[kind, key, value]`. Safe from any thread."""
+    """The entries by name, each as the JSON text `[kind, key, value]`. Any thread may use them."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -36,7 +36,7 @@ class PageEntries:
         self._forgotten = 0
 
     def put(self, kind: str, values: Mapping[str, object]) -> None:
-        """Set entries of a kind; None removes one. Values that are equal to those of before change nothing."""
+        """Set entries of a kind; the value None removes an entry. A value that is equal to the old one is no change."""
         texts = {key: None if value is None else _text(kind, key, value) for key, value in values.items()}
         with self._changed:
             before = self._version
@@ -46,18 +46,18 @@ class PageEntries:
                 self._changed.notify_all()
 
     def replace(self, kind: str, values: Mapping[str, object]) -> None:
-        """Set the entries of a kind to exactly these."""
+        """Set the entries of a kind to these, and remove its other entries."""
         with self._changed:
             gone = [name[1] for name in self._entries if name[0] == kind and name[1] not in values]
         self.put(kind, {**dict.fromkeys(gone), **values})
 
     def keys(self, kind: str) -> set[str]:
-        """The keys of the entries of a kind."""
+        """Returns the keys of the entries of a kind."""
         with self._changed:
             return {key for of, key in self._entries.keys() - self._removed.keys() if of == kind}
 
     def since(self, version: int, seconds: float) -> Changes:
-        """The changes after `version` (0: everything); waits at most `seconds` for the first change."""
+        """Returns the changes after `version` (0: all entries); waits at most `seconds` for the first change."""
         with self._changed:
             self._changed.wait_for(lambda: self._version > version, seconds)
             anew = version < self._forgotten or not version

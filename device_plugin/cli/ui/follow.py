@@ -1,8 +1,8 @@
-"""Follows the cluster with the caller's rights, and keeps the page's entries as the cluster is.
+"""Watches the cluster with the caller's rights, and keeps the page's entries up to date.
 
-Pods, nodes and Jobs of queues are watched into a ClusterView, so that cards and reasons come from the same code as in
-the cluster service. A caller who may not read nodes sees the cards that grants name; one who may read the pods of one
-namespace only sees those.
+Pods, nodes and queued Jobs go into a ClusterView, so that cards and reasons come from the same code as in the cluster
+service. A caller who may not read nodes sees only cards that grants name. A caller who may read the pods of one
+namespace sees only these pods.
 """
 
 import threading
@@ -25,28 +25,27 @@ from device_plugin.core.errors import RequestError
 from device_plugin.core.ledger import NodeState
 from device_plugin.core.pods import Pod
 from device_plugin.kube.api import JOBS, NODES, PODS
-from device_plugin.state.news import FullJobNews
 from device_plugin.state.view import ClusterView
 
-# Seconds in which changes are gathered, so that a burst costs one look at what changed.
+# Seconds in which changes are collected, so that a burst of changes costs one update.
 GATHER_SECONDS = 0.05
-# Reasons are computed again at most this often, and for at most one part of the time in LEISURE.
+# Least seconds between two computations of reasons, and the pause after one as a multiple of its own time.
 REASONS_SECONDS, LEISURE = 0.25, 4
-# Seconds after which what depends on time alone is looked at.
+# Most seconds between two updates: some rows change with time alone.
 TURN_SECONDS = 1.0
-# Waiting pods, gangs, Jobs and faults that the page gets; a tenant can make thousands.
+# Most waiting pods, gangs, Jobs and faults that the page gets; a tenant can make thousands.
 MOST_WAITING = MOST_GANGS = MOST_JOBS = 2000
 MOST_FAULTS = 100
 
 
 class ClusterFollower:
-    """Keeps `entries` as the cluster is, from `start` until `close`."""
+    """Keeps `entries` up to date with the cluster, from `start` until `close`."""
 
     def __init__(
         self, client: KubeClient, entries: PageEntries, prefixes: Sequence[str], *,
         scheduler: str, namespace: str, only_namespace: bool,
     ) -> None:  # fmt: skip
-        """`namespace` is followed alone if `only_namespace` is true, or the caller may not read all."""
+        """Only `namespace` is watched if `only_namespace` is true, or if the caller may not read all namespaces."""
         clock = time.monotonic
         self._entries = entries
         self._scheduler = scheduler
@@ -67,8 +66,8 @@ class ClusterFollower:
 
     def start(self) -> None:
         """Start the threads that watch the cluster, and those that compute rows and reasons."""
-        view, jobs = self._view, (FullJobNews(self._view.job_news), self._jobs)
-        nodes, pods = view.node_news, view.pod_news
+        view = self._view
+        nodes, pods, jobs = view.node_news, view.pod_news, (view.job_news, self._jobs)
         for watched in (
             Watched(NODES, [nodes], self._lose_nodes, self._on_nodes, nodes.doubt),
             Watched(PODS, [pods], pods.go_without, doubt=pods.doubt),
@@ -79,14 +78,14 @@ class ClusterFollower:
         self._watches.start_thread("reasons", self._reasons)
 
     def close(self) -> None:
-        """Stop following."""
+        """Stop the threads and the watches."""
         self._stop.set()
         for event in (self._changed, self._asked):
             event.set()
         self._watches.close()
 
     def take_plans(self, plans: Sequence[rows.Row], source: str) -> None:
-        """Show these answers of the job engine instead of what Jobs alone say; `source` says where they are from."""
+        """Show the job engine's answers in place of rows made of Jobs; `source` says where the answers are from."""
         self._plans = {(plan["namespace"], plan["name"]): plan for plan in plans}
         self._entries.put("about", {"jobs": {"source": source}})
         self._asked.set()
@@ -132,7 +131,7 @@ class ClusterFollower:
             if self._seen.get(name) is not record or hidden is not self._seen_hidden
         }
         gone = self._seen.keys() - records.keys()
-        # A snapshot of these nodes alone: one of all would look at every pod of the cluster for each change.
+        # A snapshot of the changed nodes only: to describe all nodes would read every pod of the cluster each time.
         few = snapshot.of(changed)
         found: dict[str, rows.Row | None] = dict.fromkeys(gone)
         for name, record in changed.items():
@@ -147,7 +146,7 @@ class ClusterFollower:
         self._entries.put("about", {"cluster": {"read": True}})
 
     def _pods_of(self, record: NodeState) -> Mapping[str, Pod]:
-        """The pods that hold something on a node, by UID."""
+        """Returns the pods that hold slices on a node, by UID."""
         known = ((holder, self._view.pods.get(holder)) for holder in record.holdings)
         return {str(holder): pod for holder, pod in known if pod is not None}
 
@@ -188,7 +187,7 @@ class ClusterFollower:
         )
 
     def _waiting(self) -> list[rows.Row]:
-        """The pods that wait for a card. Without the nodes nothing is computed: kube-scheduler's message is shown."""
+        """Returns rows of the pods that wait for a card; if nodes may not be read, with kube-scheduler's message."""
         pods = {(pod.namespace, pod.name): pod for pod in self._view.pods.all() if self._waits(pod)}
         if self._nodes_hidden:
             few = self._few("waiting pods", [*pods.values()], MOST_WAITING)
@@ -205,13 +204,13 @@ class ClusterFollower:
         ]
 
     def _few(self, what: str, found: Sequence[Namespaced], most: int) -> Sequence[Namespaced]:
-        """At most `most` of the objects found, round-robin over the namespaces; a notice gives the number left out."""
+        """Returns at most `most` of the objects, from all namespaces in turn; a notice says if some are left out."""
         text = f"{most} of {len(found)} {what} are shown, the namespaces in turn: with -n, vgpu ui shows those of one"
         self._entries.put("notice", {f"more {what}": {"text": text} if len(found) > most else None})
         return rows.in_turn(found, most)
 
     def _asks(self, pod: Pod) -> str:
-        """The pod's request as text; empty if it is malformed: the pod's reason says so."""
+        """Returns the pod's request as text; empty if it is malformed, which the pod's reason says."""
         try:
             request = self._view.pods.request_of(pod)
         except RequestError:
@@ -228,7 +227,7 @@ class ClusterFollower:
 
 
 class _ShownJobs:
-    """The Jobs of queues, from the thread of their watch; any thread may read them."""
+    """The queued Jobs. The thread of their watch writes them; any thread may read them."""
 
     def __init__(self) -> None:
         self._jobs: dict[str, Job] = {}
@@ -243,6 +242,6 @@ class _ShownJobs:
         self._jobs.pop(job.uid, None)
 
     def all(self) -> Sequence[Job]:
-        """All of them."""
-        # The list is made in one step of the interpreter, whatever the watch's thread does.
+        """Returns all Jobs."""
+        # The list is made in one step of the interpreter, so that no write of the watch's thread disturbs it.
         return [*self._jobs.values()]

@@ -1,4 +1,4 @@
-"""The page's entries, as objects for JSON, from a snapshot of the ledger and the pods that are known."""
+"""Makes the page's entries, as objects for JSON, from a snapshot of the ledger and the known pods."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,15 +19,15 @@ from device_plugin.core.ledger import NodeState, Snapshot
 from device_plugin.core.pods import Pod
 
 Row = Mapping[str, Any]
-# Characters of what a waiting pod asks for, and of its reason: 256 containers with lists of cards have 50,000, and the
-# page shows thousands of pods. `vgpu why` and the button of the pod give the whole.
+# Most characters of a waiting pod's request, and of its reason: 256 containers with lists of cards have 50,000, and the
+# page shows thousands of pods. `vgpu why` and the button of the pod show the whole text.
 MOST_TEXT = 500
-# States of a slice other than "bound", in the order in which they are named if several hold.
+# States of a slice other than "bound". If several are true, the first is shown.
 _STATES = ("outliving", "covered", "unenforced")
 
 
 class HasNamespace(Protocol):
-    """An object that lies in a namespace."""
+    """An object in a namespace."""
 
     @property
     def namespace(self) -> str: ...
@@ -37,7 +37,7 @@ Namespaced = TypeVar("Namespaced", bound=HasNamespace)
 
 
 def in_turn(found: Iterable[Namespaced], most: int) -> list[Namespaced]:
-    """At most `most` of these, one of each namespace after the other: one with thousands hides none of the others."""
+    """Returns at most `most` objects, from all namespaces in turn, so that a large namespace hides no other."""
     turns = Counter[str]()
 
     def turn(each: Namespaced) -> int:
@@ -48,7 +48,7 @@ def in_turn(found: Iterable[Namespaced], most: int) -> list[Namespaced]:
 
 
 def node_row(explainer: Explainer, snapshot: Snapshot, name: str, bound: Mapping[str, str]) -> Row:
-    """A node with an inventory. `bound` has the time of binding of each pod, by UID."""
+    """Returns the entry of a node with an inventory. `bound` has the time of binding of each pod, by UID."""
     node, state = explainer.node(snapshot, name), snapshot.node(name)
     known = {each.card.uuid: each.card for each in state.cards} if state is not None else {}
     return {
@@ -59,7 +59,7 @@ def node_row(explainer: Explainer, snapshot: Snapshot, name: str, bound: Mapping
 
 
 def granted_row(record: NodeState, pods: Mapping[str, Pod]) -> Row:
-    """A node whose inventory is not known: its cards are those that grants of the known pods name."""
+    """Returns the entry of a node without a known inventory: its cards are those in grants of known pods."""
     held: dict[str, list[dict[str, Any]]] = {}
     sizes: dict[str, CardSize] = {}
     for holder, holding in record.holdings.items():
@@ -80,7 +80,7 @@ def granted_row(record: NodeState, pods: Mapping[str, Pod]) -> Row:
 
 
 def waiting_row(pod: Pod, asks: str, text: str, advice: str, reason: str) -> Row:
-    """A pod that waits for a card, what it asks for, and why it waits."""
+    """Returns the entry of a pod that waits for a card, with its request and the reason."""
     return {
         "namespace": pod.namespace, "pod": pod.name, "asks": _cut(asks), "since": pod.created,
         "reason": reason, "text": _cut(text), "advice": advice,
@@ -92,7 +92,7 @@ def _cut(text: str) -> str:
 
 
 def job_row(job: Job) -> Row:
-    """A Job of a queue as the object itself shows it, with the keys of the job engine's answer about it."""
+    """Returns the entry of a queued Job, made of the Job alone; it has the same keys as the job engine's answer."""
     total = job.completions if job.completions and job.completions > job.width else 0
     return {
         "namespace": job.namespace, "name": job.name, "queue": job.labels.get(QUEUE, ""), "place": None,
@@ -105,12 +105,12 @@ def job_row(job: Job) -> Row:
 
 
 def bound_times(pods: Iterable[Pod]) -> dict[str, str]:
-    """The time of binding of each pod, by UID."""
+    """Returns the time of binding of each pod, by UID."""
     return {pod.uid: pod.bound for pod in pods}
 
 
 def runs(ids: Sequence[int]) -> list[list[int]]:
-    """Ascending ids as runs of first and last: `[[0, 14], [20, 20]]`."""
+    """Returns ascending ids as runs, each with its first and last id: `[[0, 14], [20, 20]]`."""
     found: list[list[int]] = []
     for i in ids:
         if found and found[-1][1] == i - 1:
@@ -139,7 +139,7 @@ def _card(card: Mapping[str, Any], known: Card, bound: Mapping[str, str]) -> Row
 
 
 def _granted_card(uuid: str, size: CardSize | None, slices: Sequence[Row]) -> Row:
-    """A card that is known from grants alone, without its model and without the slices of others."""
+    """Returns a card that is known from grants alone: without a model, and without slices of unknown pods."""
     mib = size.mem_mib if size else sum(s["mib"] for s in slices)
     last = max((run[1] for s in slices for run in s["cores"]), default=0)
     return {

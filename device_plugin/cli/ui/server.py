@@ -1,9 +1,9 @@
 """Serves the page on a loopback address: files, the stream of changes, and answers about one pod or card.
 
-Its answers are for the person who started it. So every request must name our own address (against DNS rebinding)
-and come from our own page, and all but the page's files need the token that the command prints. The token stands
-behind `#`, which no browser sends; the page sends it in a header. Other users of the machine can connect too: where
-there are many connections, those that have not shown the token make room.
+Only the person who started the server may read it. So every request must name our own address (against DNS rebinding)
+and come from our own page, and all requests but those for the page's files need the token that the command prints. The
+token is behind `#` in the address, which no browser sends; the page sends it in a header. Other users of the machine
+can connect too: at the limit of connections, a connection without the token is closed for a new one.
 """
 
 import hmac
@@ -36,30 +36,30 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
-# Connections at a time, each in a thread, and browsers' streams among them. A browser opens six.
+# Most connections, each in a thread, and most streams of browsers among them. A browser opens six connections.
 MOST_CONNECTIONS, MOST_STREAMS = 48, 12
-# Seconds for a connection to end that makes room for another.
+# Seconds to wait until a connection that is closed for another one has ended.
 DROP_SECONDS = 1.0
-# Seconds for a request to come, and for a browser to take what it is sent.
+# Seconds to wait for a request, and for a browser to receive an answer.
 TIMEOUT_SECONDS = 20.0
-# Seconds after which a stream without changes says that it lives.
+# Seconds after which a stream without changes sends a sign of life.
 ALIVE_SECONDS = 5.0
-# Bytes of a message at most, unless one entry is larger: the page takes many small ones without a stutter.
+# Most bytes of a message, unless one entry is larger: the page handles many small messages smoothly.
 MOST_BYTES = 32 << 10
 Answer = Callable[[Mapping[str, str]], object]
-"""An answer for JSON to the parameters of a request. Raises LookupError for what does not exist."""
+"""Returns the answer, for JSON, to the parameters of a request. Raises LookupError if the object does not exist."""
 
 
 class PageServer(ThreadingHTTPServer):
-    """Listens on 127.0.0.1, on a port that is free unless one is given; `address` is what the browser opens."""
+    """Serves the page on 127.0.0.1, at `port` or any free port. The browser must open `address`."""
 
     daemon_threads = True
     block_on_close = False
-    # Connections that wait to be accepted: a browser tries again only after a second where there is no place.
+    # Most connections that wait to be accepted: a browser that is refused tries again only after a second.
     request_queue_size = 1024
 
     def __init__(self, entries: PageEntries, answers: Mapping[str, Answer], port: int = 0) -> None:
-        """`answers` are by path, such as `/why`. Raises OSError if the port cannot be had."""
+        """`answers` has the functions for paths such as `/why`. Raises OSError if the port cannot be used."""
         super().__init__(("127.0.0.1", port), _Handler)
         self.entries = entries
         self.answers = answers
@@ -82,7 +82,7 @@ class PageServer(ThreadingHTTPServer):
         self._strangers_lock = threading.Lock()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Serve a connection in a thread, or close it if it is one too many."""
+        """Serve a connection in a thread, or close it if there are too many."""
         if self._connections.acquire(blocking=False) or (
             self._drop_stranger() and self._connections.acquire(timeout=DROP_SECONDS)
         ):
@@ -101,12 +101,12 @@ class PageServer(ThreadingHTTPServer):
             self._connections.release()
 
     def trust(self, request: socket) -> None:
-        """The connection has shown the token, or has ended: it need not make room for others."""
+        """Note that the connection has shown the token or has ended, so that it is not closed for another one."""
         with self._strangers_lock:
             self._strangers.pop(request, None)
 
     def _drop_stranger(self) -> bool:
-        """End the oldest connection that has not shown the token; returns False if all have."""
+        """End the oldest connection that has not shown the token; returns false if there is none."""
         with self._strangers_lock:
             stranger = next(iter(self._strangers), None)
             if stranger is None:
@@ -117,10 +117,10 @@ class PageServer(ThreadingHTTPServer):
         return True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of a browser that went away."""
+        """Print nothing about a browser that has closed its connection."""
 
     def is_open(self) -> bool:
-        """True while a browser follows the changes."""
+        """True while a browser reads the stream of changes."""
         return bool(self.readers)
 
     def close(self) -> None:
@@ -141,7 +141,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: PageServer
 
     def do_GET(self) -> None:
-        """Answer a request."""
+        """Answer a GET."""
         if why := self._foreign():
             self._send(HTTPStatus.FORBIDDEN, "text/plain", f"{why}\n".encode())
             return
@@ -164,16 +164,16 @@ class _Handler(BaseHTTPRequestHandler):
         """Log nothing: the address of a request may hold a pod's name, and nobody reads it."""
 
     def _foreign(self) -> str:
-        """The reason why the request is refused whatever it asks, as text; empty for one of our page."""
+        """Returns the reason to refuse a request that is not from our page, as text; empty for one from our page."""
         hosts, origins = self.headers.get_all("Host", []), self.headers.get_all("Origin", [])
         if len(hosts) != 1 or hosts[0] not in self.server.hosts or not self.path.startswith("/"):
             return "this address is not ours"
         if any(origin not in self.server.origins for origin in origins):
             return "another page asks"
-        # A person who types the address, or opens it from a terminal, comes from none.
+        # `none` is the value if a person types the address, or opens it from a terminal.
         if self.headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin"):
             return ""
-        # A link, such as the file's of --open, may lead to the page itself: alone it shows nothing.
+        # A link of another page, such as the file of --open, may lead to the page itself, which has no data in it.
         leads = self.headers.get("Sec-Fetch-Mode"), self.headers.get("Sec-Fetch-Dest")
         return "" if self.path == "/" and leads == ("navigate", "document") else "another page asks"
 
@@ -192,7 +192,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(status, "application/json", json.dumps(found).encode())
 
     def _stream(self) -> None:
-        """Send every entry, and then those that change, as server-sent events, until the browser goes."""
+        """Send all entries, and then each changed entry, as server-sent events, until the browser disconnects."""
         if not self.server.streams.acquire(blocking=False):
             self._send(HTTPStatus.SERVICE_UNAVAILABLE, "text/plain", b"too many pages are open: close one\n")
             return
@@ -237,5 +237,5 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _event(texts: list[str]) -> bytes:
-    """A message with these entries. JSON has no line breaks, so one line holds it."""
+    """Returns a message with these entries, in one line, because their JSON has no line breaks."""
     return f"event: change\ndata: [{','.join(texts)}]\n\n".encode()

@@ -1,6 +1,7 @@
-"""Asks the services for reservations and the plans for jobs, which only they know, if the caller may forward a port.
+"""Asks the cluster service for its reservations, and the job engine for its plans, through forwarded ports.
 
-Both take kubectl. Without it, or without the rights, the page has what objects alone show, and says so.
+Both need kubectl and the right to forward a port. Without them the page shows only what objects in the API show, and
+says so.
 """
 
 import argparse
@@ -17,14 +18,14 @@ from device_plugin.core.errors import VgpuError
 from device_plugin.kube.api import PODS, Ref
 from device_plugin.kube.errors import GoneError
 
-# Seconds between two questions to the job engine, and after a question that it did not answer.
+# Seconds until the job engine is asked again, after an answer and after a failure.
 ASK_SECONDS, AGAIN_SECONDS = 10.0, 60.0
 
 
 class PodWhy:
-    """Answers why a pod has no card as `vgpu why` does, with the cluster service's reservations if it may be asked.
+    """Answers why a pod has no card, as `vgpu why` does, with the cluster service's reservations if they may be read.
 
-    It lists all nodes and pods, so one question is answered at a time, about pods that the page shows as waiting.
+    An answer lists all nodes and pods, so only one is made at a time, and only for pods that the page shows as waiting.
     """
 
     def __init__(self, client: KubeClient, args: argparse.Namespace, entries: PageEntries) -> None:
@@ -34,7 +35,7 @@ class PodWhy:
         self._lock = threading.Lock()
 
     def answer(self, query: Mapping[str, str]) -> object:
-        """A `paragraph` about the pod that `pod` names as NAMESPACE/NAME, or a `problem`. Raises LookupError."""
+        """Returns a `paragraph` about the pod that `pod` names (NAMESPACE/NAME), or a `problem`. Raises LookupError."""
         wanted = query.get("pod", "")
         if wanted not in self._entries.keys("waiting"):
             raise LookupError("this pod does not wait")
@@ -50,7 +51,7 @@ class PodWhy:
 
 
 class JobPlans:
-    """Asks the job engine for its jobs every ASK_SECONDS while the page is open somewhere.
+    """Asks the job engine for its jobs every ASK_SECONDS while a browser shows the page.
 
     `tell` is called with the jobs, and with a sentence that says where they are from.
     """
@@ -69,11 +70,11 @@ class JobPlans:
         cls, client: KubeClient, args: argparse.Namespace,
         tell: Callable[[Sequence[Mapping[str, Any]], str], None], is_open: Callable[[], bool],
     ) -> "JobPlans":  # fmt: skip
-        """Plans of the job engine of the cluster."""
+        """Returns the JobPlans object that gets its answers from the cluster's job engine."""
         return cls(lambda: engine.jobs(client, args), tell, is_open)
 
     def start(self) -> None:
-        """Start a thread that fetches the plans until the page ends."""
+        """Start the thread that asks the job engine until `close`."""
         threading.Thread(target=self._run, name="ui-plans", daemon=True).start()
 
     def close(self) -> None:
@@ -86,7 +87,7 @@ class JobPlans:
             pause = self.step() if self._is_open() else 1.0
 
     def step(self) -> float:
-        """Ask once; returns the seconds until it is worth asking again."""
+        """Ask the job engine once; returns the seconds until the next question."""
         try:
             found = self._ask()
         except NoEngineError:

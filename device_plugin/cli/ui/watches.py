@@ -1,4 +1,4 @@
-"""Watches of the cluster with the caller's rights: what may not be read, or may be out of date, the page says."""
+"""Watches the cluster with the caller's rights; notices on the page say what is missing or may be out of date."""
 
 import threading
 import time
@@ -17,7 +17,7 @@ from device_plugin.cli.ui.entries import PageEntries
 from device_plugin.kube.api import NODES, Change, Kind, Where
 from device_plugin.kube.errors import ApiError, ForbiddenError
 
-# Seconds after which what the caller might not read is asked for again.
+# Seconds after which a refused read is tried again.
 RIGHTS_SECONDS = 30.0
 Item = TypeVar("Item")
 
@@ -28,10 +28,10 @@ def _nothing() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Watched(Generic[Item]):
-    """A kind of objects to watch, with a label if only those that have it count, and the parts that take its news.
+    """A kind of objects to watch, and the receivers of its news. With `label`, only objects with this label count.
 
-    `opened` is called once a watch is open, `lost` once the caller may not read the kind any more, and `doubt` after a
-    restored etcd.
+    `opened` is called each time a watch is open, `lost` when the caller may not read the kind any more, and `doubt`
+    after a restored etcd.
     """
 
     kind: Kind[Item]
@@ -43,9 +43,9 @@ class Watched(Generic[Item]):
 
 
 class Watches:
-    """Watches until `close`. `changed` is called after each change.
+    """Watches kinds of objects until `close`. `changed` is called after each change.
 
-    `namespace` is watched alone if `only_namespace` is true, or the caller may not read all.
+    Only `namespace` is watched if `only_namespace` is true, or if the caller may not read all namespaces.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Watches:
         self._widest = namespace if only_namespace else ""
         self._stop = stop
         self._changed = changed
-        # By kind, the time of day at which its watch failed first, as text.
+        # By kind, the time of day since which its watch has failed, as text.
         self._late: dict[str, str] = {}
         self._open: list[ListWatch[Any]] = []
         self._lock = threading.Lock()
@@ -68,7 +68,7 @@ class Watches:
         self.start_thread(watched.kind.plural, partial(self._again, watched))
 
     def start_thread(self, name: str, work: Callable[[], None]) -> None:
-        """Start a thread that does `work`; the page says so if an error ends it."""
+        """Start a thread that does `work`; a notice on the page says if an error has ended it."""
         threading.Thread(target=self._guarded, args=(work,), name=f"ui-{name}", daemon=True).start()
 
     def close(self) -> None:
@@ -86,17 +86,17 @@ class Watches:
             raise
 
     def _again(self, watched: Watched[Any]) -> None:
-        """Watch again whenever a watch returns, until the end.
+        """Watch a kind, and start the watch again whenever it returns, until the page ends.
 
-        It returns true where the caller may read more than was watched, and is opened at once; false where the caller
-        may not read anything, and is opened after RIGHTS_SECONDS, since rights come and go.
+        If the caller may now read more than was watched, the next watch starts without a pause. If the caller may read
+        nothing, it starts after RIGHTS_SECONDS, because rights may be granted later.
         """
         while not self._stop.is_set():
             if not self._follow_widest(watched):
                 self._stop.wait(RIGHTS_SECONDS)
 
     def _follow_widest(self, watched: Watched[Any]) -> bool:
-        """Watch all objects that the caller asked for; without the right to, those of the namespace."""
+        """Watch all namespaces, or without the right to, only the caller's; returns true if more may be watched now."""
         if watched.kind is NODES:
             return self._follow(watched, Where())
         where = Where(self._widest, watched.label)
@@ -105,11 +105,11 @@ class Watches:
         return not self._widest and self._follow(watched, Where(self._namespace, watched.label), wider=where)
 
     def _follow(self, watched: Watched[Any], where: Where, *, wider: Where | None = None) -> bool:
-        """Watch a kind until the end, or until the caller may read it in `wider` too, which holds `where`.
+        """Watch a kind in `where`; returns true at the end, or when the caller may read the larger `wider` too.
 
-        Returns true then. Once the caller may not read the kind there it calls `lost`, since what was read before is
-        not known any more, and returns false. A list is taken once its watch is open: who may only list would see it
-        come and go.
+        Returns false, and calls `lost`, when the caller may not read `where`: the objects are not known any more. A
+        list is shown only once its watch is open: otherwise the rows of a caller who may list but not watch would
+        appear and disappear again and again.
         """
         kind, news = watched.kind, watched.news
         watch: ListWatch[Any] = ListWatch(self._client, kind, where)
@@ -151,16 +151,16 @@ class Watches:
         return True
 
     def _widen(self, kind: Kind[Any], wider: Where, watch: ListWatch[Any], ended: threading.Event) -> None:
-        """End a watch of one namespace once the caller may read the objects of `wider`; `ended` ends the looking."""
+        """End `watch` once the caller may read `wider`, which is asked every RIGHTS_SECONDS until `ended` is set."""
         while not ended.wait(RIGHTS_SECONDS):
-            # Without an answer the next look asks again.
+            # After an error, the next turn asks again.
             with suppress(ApiError):
                 if may_follow(self._client, kind, wider.namespace):
                     watch.interrupt()
                     return
 
     def _on_open(self, watched: Watched[Any], where: Where) -> None:
-        """Take back the notice that the rows of a kind may be out of date: its watch is open again."""
+        """Remove the notice that rows of a kind may be out of date, because its watch is open again."""
         plural = watched.kind.plural
         self._late.pop(plural, None)
         self._entries.put("notice", {f"late-{plural}": None})
@@ -177,7 +177,7 @@ class Watches:
         self._changed()
 
     def _missing(self, kind: Kind[Any], where: Where) -> str:
-        """The right that the caller lacks, what is unknown without it, and what allows it, as text."""
+        """Returns text about the missing right, the data that is unknown without it, and the rule that grants it."""
         unknown = "cards are known only as grants name them"
         if where.namespace:
             unknown = "none are shown"
@@ -188,7 +188,7 @@ class Watches:
         return str(MissingRight(f"list the {kind.plural} {of}", unknown, rule))
 
     def _on_error(self, kind: Kind[Any], error: ApiError) -> None:
-        """Note that the rows of a kind may be out of date. Raises ForbiddenError if the caller may not read them."""
+        """Show a notice that rows of a kind may be out of date; a ForbiddenError is raised again instead."""
         if isinstance(error, ForbiddenError):
             raise error
         since = self._late.setdefault(kind.plural, time.strftime("%H:%M:%S"))

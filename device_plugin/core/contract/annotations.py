@@ -36,7 +36,7 @@ GROUP_JOBS = "vgpu.io/group-jobs"
 RESIZE_DROP = "vgpu.io/resize-drop"
 # A label of nodes, and an annotation of Jobs.
 POOL = "vgpu.io/pool"
-# The same label of nodes, as no kubelet may write it: the API server's NodeRestriction keeps this prefix.
+# The label POOL with a prefix that kubelets may not write: NodeRestriction, an admission plugin, refuses it.
 RESTRICTED_POOL = "node-restriction.kubernetes.io/vgpu-pool"
 # An annotation of namespaces.
 QUEUES = "vgpu.io/queues"
@@ -60,16 +60,22 @@ ADMISSION = "vgpu.io/admission"
 # Labels of Kubeflow's training operator (github.com/kubeflow/common, pkg/apis/common/v1/constants.go).
 REPLICA_TYPE = "training.kubeflow.org/replica-type"
 REPLICA_INDEX = "training.kubeflow.org/replica-index"
-# A label and an annotation of Kueue's on Jobs.
+# A label and an annotation that Kueue reads on Jobs.
 KUEUE_QUEUE = "kueue.x-k8s.io/queue-name"
 KUEUE_ELASTIC = "kueue.x-k8s.io/elastic-job"
+# Annotations by which HAMi and Hygon's plugin in HAMi's mode offer a node's cards.
+REGISTERS = (
+    "hami.io/node-hcu-register", "hami.io/node-dcu-register", "hygon.com/node-hcu-register",
+    "hygon.com/node-dcu-register",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key and its description for people.
+    """The description of a label or an annotation, for the reference page.
 
-    `object` and `kind` say where it stands, `writer` by which program or person.
+    `object` is the kind of the API object that carries it, `kind` is `label` or `annotation`, and `writer` is the
+    program or person that writes it.
     """
 
     name: str
@@ -81,6 +87,7 @@ class Key:
 
 _AUTHOR, _AGENT, _CLUSTER = "the pod's author", "the node agent", "the cluster service"
 _USER, _OPERATOR, _JOBS = "the Job's author", "an operator", "the job engine"
+_PROGRAMS = (_AGENT, _CLUSTER, _JOBS)
 KEYS = (
     Key(CARD_MODEL, "Pod", "annotation", _AUTHOR,
         "Models of cards, `Z100,!K100`: only these, and none behind `!`. At most 64 words, 4,096 characters."),
@@ -191,15 +198,34 @@ KEYS = (
         "The same, as a label that no kubelet may write on its own node. As soon as one node with cards has it, it"
         " counts in place of vgpu.io/pool."),
     Key("vgpu.io/node", "Node", "label", _OPERATOR, "`true` on the nodes where the node agent is to run."),
+    Key("vgpu.io/maker", "Node", "label", _OPERATOR,
+        "`hygon` on nodes with Hygon's cards: their agents see the maker's folders (DaemonSet `vgpu-node-hygon`)."),
 )  # fmt: skip
-"""Every key, for the reference page."""
+"""Every key: the reference page, and the lists in the code and in admission policies, are made of these."""
+
+
+def people_write(on: str, kind: str) -> tuple[str, ...]:
+    """The keys of ours that people write on such an object, as a `label` or as an `annotation`."""
+    return tuple(
+        key.name
+        for key in KEYS
+        if (key.object, key.kind) == (on, kind)
+        and key.writer not in _PROGRAMS
+        and key.name.startswith(PREFIX)
+    )
+
+
+def programs_write(on: str) -> tuple[str, ...]:
+    """The keys that only our own programs write on such an object."""
+    return tuple(key.name for key in KEYS if key.object == on and key.writer in _PROGRAMS)
+
 
 VERSION = 1
 # An inventory of 16 cards is 4 KiB and a grant of 100 containers 12 KiB; Kubernetes allows 256 KiB.
 MAX_BYTES = 64 * 1024
 # Characters of a name or a uuid.
 MAX_TEXT = 253
-# Wide enough for any card or cluster, narrow enough that sums stay exact in a signed 64-bit integer.
+# The largest number in a text: enough for any card or cluster, and sums stay exact in a signed 64-bit integer.
 MAX_INT = 2**40
 # Most cards of a node, and so most slices of a container.
 MAX_CARDS = 64

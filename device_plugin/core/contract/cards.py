@@ -18,14 +18,14 @@ from device_plugin.core.errors import AnnotationError
 
 # Far more than the kubelet could count; keeps units times MiB exact in a signed 64-bit integer.
 MAX_UNITS = 2**20
-# More reports than fit into a node's annotation.
+# Most reports that a reader accepts; fewer than this fit into a node's annotation.
 MAX_REPORTS = 1024
 # Longest namespace and pod name, with the slash.
 MAX_NAME = 63 + 1 + 253
-# The processes of a pod that vanished may take this long to end before the agent reports them: a forced deletion alone
-# takes about 2 s, and an ordinary end, after which nothing lives, costs no write.
+# Seconds that the agent waits for the processes of a vanished pod to end, before it reports them. After a forced
+# deletion they run for about 2 s; after an ordinary end no process is left, and nothing is written.
 AGENT_SECONDS = 1.5
-# The allocator waits this long for that report: a slice is to be free within 5 s of its pod's end.
+# Seconds that the allocator waits for that report. The goal is that a slice is free at most 5 s after its pod's end.
 REPORT_SECONDS = 5.0
 
 
@@ -79,16 +79,16 @@ class SliceState(Enum):
     UNENFORCED = "unenforced"
     """The container uses a card by the kernel's figures, and the library does not limit it."""
     REFUSED = "refused"
-    """The container cannot start, because one of another pod runs on its slices and does not end."""
+    """The container cannot start, because a container of another pod runs on its slices and does not end."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportedSlice:
-    """A report about the slices of one container: in which `state` they are.
+    """The `state` of one container's slices, as the node's agent reports it.
 
-    `pod` is the pod's UID, `namespace` and `pod_name` are for texts to people: the pod object may be gone. `end` is
-    true if the allocator is to delete the pod: so for REFUSED slices, and for UNENFORCED ones where the enforcement
-    mode of the card's family says so.
+    `pod` is the pod's UID. `namespace` and `pod_name` are for texts to people, because the pod object may be gone.
+    `end` is true if the allocator must delete the pod: always for REFUSED, and for UNENFORCED if the enforcement mode
+    of the card's family requires it.
     """
 
     pod: str
@@ -102,14 +102,16 @@ class ReportedSlice:
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """The inventory of one node: its cards, whether its agent serves Allocate, and the containers it reports.
+    """The inventory of one node: its cards, whether its agent serves Allocate, and its reports about containers.
 
-    The allocator learns from it when a vanished pod has left its slices. The agent never reports "free": it writes only
-    slices that must be held. It sees a pod vanish at about the time the allocator does, waits AGENT_SECONDS for the
-    pod's processes to end, and then reports those that still run as OUTLIVING. So the allocator holds the slices of a
-    bound pod that vanished without a terminal phase for REPORT_SECONDS, and after that exactly as long as a report
-    names them. If agent or API server are down in these seconds, the slices become free in the ledger; the agent's
-    PreStartContainer, which asks the kernel, still keeps a successor from starting, and the report comes late.
+    From the reports the allocator learns when the slices of a vanished pod are free:
+    1. The agent and the allocator see at about the same time that a bound pod vanished without a terminal phase.
+    2. The agent waits AGENT_SECONDS for the pod's processes to end. It reports slices of running processes as
+       OUTLIVING; it never reports that a slice is free.
+    3. The allocator holds the slices for REPORT_SECONDS, and after that as long as a report names them.
+
+    If the agent or the API server is down in these seconds, the ledger frees the slices too early. Then the agent's
+    PreStartContainer, which asks the kernel, keeps the next container from starting, and the report comes later.
     """
 
     cards: tuple[Card, ...]
@@ -129,9 +131,9 @@ class Inventory:
     def encode(self) -> str:
         """The text of the annotation: one line of JSON, keys in a fixed order, so equal values give equal text.
 
-        Reports that would make it longer than a reader takes are left out, those of outliving slices last: next to 16
-        cards there is room for about 200 reports of one slice each. PreStartContainer still waits for a container that
-        is left out.
+        The text has at most MAX_BYTES. Reports that do not fit are left out; reports of outliving slices are kept
+        first. Next to 16 cards there is room for about 200 reports of one slice each. PreStartContainer also waits for
+        containers whose report was left out.
         """
         fields: dict[str, object] = {"serving": self.serving, "cards": [_card_object(c) for c in self.cards]}
         text = write_object(fields)
@@ -142,7 +144,7 @@ class Inventory:
     def decode(cls, text: str) -> "Inventory":
         """The inventory in an annotation's text; unknown keys are ignored. Raises AnnotationError if malformed.
 
-        Reports of a state that only later agents know are left out.
+        Reports with a state that this version does not know are left out.
         """
         read = _READER.read(text)
         for number, card in enumerate(read.cards):
@@ -158,7 +160,7 @@ class Inventory:
 
 
 class _Report(msgspec.Struct, gc=False, omit_defaults=True):
-    """A report as it is written: `name` is that of the pod's namespace, a slash and that of the pod."""
+    """A report in its JSON form; `name` is `NAMESPACE/POD`."""
 
     pod: Text
     name: Annotated[str, Meta(min_length=1, max_length=MAX_NAME)]
@@ -188,7 +190,7 @@ def _reported(report: _Report) -> ReportedSlice:
 
 
 def _fault(card: Card) -> str:
-    """The reason why there can be no such card; empty if there can be."""
+    """A text that says which numbers of the card contradict each other; empty if they agree."""
     if card.core_groups * card.group_units > card.compute_units:
         return (
             f"{card.core_groups} core groups of {card.group_units} units do not fit {card.compute_units} compute"
@@ -200,16 +202,16 @@ def _fault(card: Card) -> str:
 
 
 def _share(card: Card) -> None:
-    """Share texts and numbers with the other cards of its kind. A cordon is not the agent's to make."""
+    """Save memory by sharing equal texts and numbers between cards, and clear `cordoned`, which agents may not set."""
     for name in ("family", "model", "hive", "mem_mib", "unit_mib"):
         force_setattr(card, name, shared(getattr(card, name)))
     force_setattr(card, "cordoned", False)  # noqa: FBT003
 
 
 def memory_units(inventories: Mapping[str, Inventory]) -> Mapping[str, Mapping[int, Sequence[str]]]:
-    """The sizes in MiB of a memory unit, by card family, each with the names of its nodes; sorted.
+    """The sizes of a memory unit (MiB) in each card family, each with the nodes that use it; all sorted.
 
-    The unit is a setting of each node. If nodes of a family differ, a request means different amounts on them.
+    Each node has a setting for the unit. If the nodes of a family differ, a request means different amounts on them.
     """
     found: dict[str, dict[int, list[str]]] = {}
     for name, inventory in sorted(inventories.items()):

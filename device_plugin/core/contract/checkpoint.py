@@ -6,10 +6,11 @@ from device_plugin.core.contract.codec import Amount, Count, Reader, write_objec
 
 
 class Checkpoint(msgspec.Struct, frozen=True, gc=False):
-    """The program is to save now, because pods of its Job are about to leave: for the record `gen` of the Job.
+    """A request to a program to save a checkpoint now, because pods of its Job will leave.
 
-    It has time until `until`, in whole seconds since 1970, which a program compares with its own clock. `saved` is the
-    number of checkpoints that the program had reported at the request: the request is answered when that number grows.
+    `gen` is the number of the Job's record in `vgpu.io/resize`. The program has time until `until`, in whole seconds
+    since 1970 of its own clock. `saved` is the number of checkpoints that the program had reported at the request: the
+    request is answered when that number grows.
     """
 
     gen: Count

@@ -1,7 +1,7 @@
-"""Reads the JSON of the contract, each kind of text by the struct that describes it, and writes it.
+"""Reads and writes the JSON texts of the contract. A struct describes each kind of text.
 
-Any user that may edit a pod or a node can put anything there, so a reader either returns fully checked values or raises
-AnnotationError: no other exception, whatever the text holds.
+Any user who may edit a pod or a node can write anything into its annotations. So a reader either returns fully checked
+values or raises AnnotationError; it raises no other exception.
 """
 
 import json
@@ -24,10 +24,10 @@ _WRITER = json.JSONEncoder(separators=(",", ":"))
 
 
 class Reader(Generic[Kind]):
-    """Reads one kind of text. Texts are JSON, keys that are not known are ignored, and all strings are printable.
+    """Reads one kind of JSON text. It ignores unknown keys, and refuses strings with unprintable characters.
 
     `what` is the text's name in errors. A text that is not `versioned` has no key `v`. `required` are keys that a text
-    must have though the struct has a default for them.
+    must have although the struct has defaults for them. A text may have `longest` characters.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Reader(Generic[Kind]):
         version = [("v", int)] if versioned else []
         self._required = required
         keys = [(key, msgspec.Raw | msgspec.UnsetType, msgspec.UNSET) for key in required]
-        # Of another version not even the form is known, so the version is read first.
+        # The version is read first, because a text of another version may have any form.
         self._head = msgspec.json.Decoder(msgspec.defstruct("Head", [*version, *keys], gc=False))
         self._decoder = msgspec.json.Decoder(kind)
 
@@ -62,7 +62,7 @@ class Reader(Generic[Kind]):
             raise AnnotationError(f"{self._what}: {_readable(error)}") from None
         except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
             raise AnnotationError(f"{self._what}: not JSON ({error})") from None
-        # Nearly all texts are printable as a whole, and then so is every string in them.
+        # The search through all strings is slow. A text that is printable as a whole, as nearly all are, needs none.
         if "\\" in text or not text.isprintable():
             place = next(_unprintable(msgspec.to_builtins(value), ""), None)
             if place is not None:
@@ -75,6 +75,11 @@ def write_object(fields: Mapping[str, object]) -> str:
     return _WRITER.encode({"v": VERSION, **fields})
 
 
+def ascii_text(text: bytes) -> str:
+    """The JSON of `text` in ASCII characters, as `write_object` has it: its length is its size."""
+    return text.decode() if text.isascii() else _WRITER.encode(json.loads(text))
+
+
 def json_length(value: object) -> int:
     """The number of characters of `value` in an annotation."""
     return len(_WRITER.encode(value))
@@ -82,19 +87,19 @@ def json_length(value: object) -> int:
 
 @lru_cache(4096)
 def shared(value: Value) -> Value:
-    """The first of equal values: a large cluster has 80,000 cards and grants, but few models and sizes."""
+    """One object for all equal values, to save memory: 80,000 cards and grants have few different models and sizes."""
     return value
 
 
 def _readable(error: msgspec.ValidationError) -> str:
-    """The library's text, with the place first: `cards[0].memMiB: expected int >= 1`."""
+    """The text of a msgspec error, with the place in the JSON first: `cards[0].memMiB: expected int >= 1`."""
     text, _, place = str(error).replace("`", "").partition(" - at ")
     text = text[0].lower() + text[1:]
     return f"{place.replace('$.', '').replace('key in ', 'a key of ')}: {text}" if place else text
 
 
 def _unprintable(value: object, place: str) -> Iterator[str]:
-    """The places in a value where texts, keys among them, have characters that nobody should print."""
+    """The places in a JSON value where a text or a key has unprintable characters."""
     if isinstance(value, str):
         if not value.isprintable():
             yield place

@@ -1,4 +1,4 @@
-"""Why, when and by whom cards were cordoned, as the Node annotation `vgpu.io/cordon-notes` carries it.
+"""Notes about cordoned cards (why, when and by whom), as the Node annotation `vgpu.io/cordon-notes` carries them.
 
 Only people read it: whether a card is cordoned stands in `vgpu.io/cordoned`.
 """
@@ -20,14 +20,14 @@ _Part = Annotated[str, Meta(min_length=1, max_length=MAX_REASON)]
 
 
 class CordonNote(msgspec.Struct, frozen=True, gc=False):
-    """The author, time (RFC 3339) and reason of a cordon; empty texts where they are not known."""
+    """The author, time (RFC 3339) and reason of a cordon; an unknown one is empty."""
 
     reason: _Part
     by: _Part
     at: _Part
 
     def __str__(self) -> str:
-        """`repair of a fan, by jane`."""
+        """The reason and the author as one text: `repair of a fan, by jane`."""
         return ", ".join(filter(None, (self.reason, f"by {self.by}" if self.by else "")))
 
 

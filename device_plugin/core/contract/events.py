@@ -6,7 +6,7 @@ from enum import StrEnum
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """A kind of event for people: the service that writes it, the kind of its object, its cause and what to do."""
+    """The description of an event: the service that writes it, the kind of its object, its cause, and advice."""
 
     service: str
     kind: str
@@ -27,6 +27,7 @@ class Event(StrEnum):
     CDI_OFF = "CdiOff"
     CARD_MEMORY_UNACCOUNTED = "CardMemoryUnaccounted"
     CARD_MEMORY_ACCOUNTED = "CardMemoryAccounted"
+    CARD_SHARED_ELSEWHERE = "CardSharedElsewhere"
     SLICE_UNHEALTHY = "SliceUnhealthy"
     SLICE_COVERED = "SliceCovered"
     COVERED_POD_DELETED = "CoveredPodDeleted"
@@ -49,7 +50,7 @@ class Event(StrEnum):
 
     @property
     def about(self) -> About:
-        """Its description for people."""
+        """The description of the event for people."""
         return _ABOUT[self]
 
 
@@ -64,8 +65,9 @@ _ABOUT = {
     ),
     Event.PREFLIGHT: About(
         AGENT, "Node",
-        "The agent lacks something, or another plugin serves a resource of ours; the text says which. The agent serves"
-        " on, but is not Ready. It is posted once, and again if the problem goes and comes back.",
+        "The agent lacks something, another plugin serves a resource of ours, or another program gives out cards of the"
+        " node; the text says which. The agent serves on, but is not Ready. It is posted once, and again if the problem"
+        " goes and comes back.",
         "What the text says.",
     ),
     Event.CARD_UNHEALTHY: About(
@@ -111,6 +113,13 @@ _ABOUT = {
     Event.CARD_MEMORY_ACCOUNTED: About(
         AGENT, "Node", "The memory of the card has been accounted for again for 30 s.", "Nothing.", warning=False
     ),
+    Event.CARD_SHARED_ELSEWHERE: About(
+        AGENT, "Node",
+        "The card's driver holds a slice that is not one of ours, seen twice within 10 s: another program has cut the"
+        " card (`hy-smi virtual`, Hygon's own plugin or DRA driver). The card gets no new slices while it does. The"
+        " text names the pods that hold slices of ours.",
+        "End that program's use of the card, or exclude the card (`excludeCards`).",
+    ),
     Event.SLICE_UNHEALTHY: About(
         AGENT, "Pod",
         "The driver reports a fault of a card that the pod holds a slice of, or no longer reports the card. The pod's"
@@ -131,8 +140,8 @@ _ABOUT = {
     Event.SLICE_UNENFORCED: About(
         AGENT, "Pod",
         "By the kernel's figures processes of the container hold card memory or a queue for 30 s, and fewer of them"
-        " have the library loaded: a static program, raw system calls, a musl program, a lost preload. Its limits do"
-        " not hold.",
+        " have the library loaded: a static program, raw system calls, a musl program, a lost preload. Or, on Hygon's"
+        " cards, the driver shows no slice for them: an image without Hygon's runtime. Its limits do not hold.",
         "Use dynamically linked programs of glibc, and keep `/etc/ld.so.preload` and `LD_PRELOAD`. `enforcement: kill`"
         " deletes such pods.",
     ),

@@ -9,14 +9,14 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import force_setattr
 
-from device_plugin.core.contract.annotations import MAX_BYTES, MAX_CARDS, MAX_COMPUTE_UNITS
-from device_plugin.core.contract.codec import Count, Reader, Text, shared, write_object
+from device_plugin.core.contract.annotations import MAX_BYTES, MAX_CARDS, MAX_COMPUTE_UNITS, VERSION
+from device_plugin.core.contract.codec import Count, Reader, Text, ascii_text, shared
 from device_plugin.core.errors import AnnotationError
 
 MAX_CONTAINERS = 256
 # Characters of a container's name, as Kubernetes has it.
 MAX_CONTAINER_NAME = 63
-# As many slices fit in an annotation whatever their names and core groups: one takes at most 13,000 characters.
+# This many slices always fit in an annotation, because one slice takes at most 13,000 characters.
 ALWAYS_FIT = 4
 _Core = Annotated[int, Meta(ge=0, lt=MAX_COMPUTE_UNITS)]
 _ContainerName = Annotated[str, Meta(min_length=1, max_length=MAX_CONTAINER_NAME)]
@@ -25,7 +25,7 @@ _ContainerName = Annotated[str, Meta(min_length=1, max_length=MAX_CONTAINER_NAME
 class Slice(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """A part of one card: `mem_mib` MiB and the core groups `cores`, ascending.
 
-    `percent` is the percent of the card that was asked for; 0 if memory or core groups were.
+    `percent` is the percent of the card that the container asked for; 0 if it asked for memory or core groups.
     """
 
     card: Text
@@ -54,9 +54,9 @@ def largest(sizes: Iterable[CardSize | None]) -> CardSize:
 class Grant(msgspec.Struct, frozen=True, gc=False):
     """The slices that a pod was given, by container.
 
-    `pod` is the pod's UID. A container holds one slice, or several when it asked for several whole cards. `cards` are
-    the sizes, by uuid, of its cards at the time of the grant: a card may report less later, and then the grant is not a
-    conflict. A grant whose writer did not know the sizes has none.
+    `pod` is the pod's UID. A container holds one slice, or one slice of each of several cards. `cards` holds the sizes
+    of the cards, by uuid, at the time of the grant: if a card reports less later, the grant is still no conflict. It is
+    empty if the writer did not know the sizes.
     """
 
     pod: Text
@@ -72,9 +72,9 @@ class Grant(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def too_long(self) -> int:
-        """The characters of its annotation if these are more than readers take; else 0.
+        """The number of characters of the grant's annotation if that is more than MAX_BYTES; else 0.
 
-        Whole cards of hundreds of core groups, or hundreds of containers with long names, make it too long.
+        Whole cards with hundreds of core groups, or hundreds of containers with long names, make it too long.
         """
         if len(list(self.slices())) <= ALWAYS_FIT:
             return 0
@@ -83,13 +83,8 @@ class Grant(msgspec.Struct, frozen=True, gc=False):
 
     def encode(self) -> str:
         """The text of the annotation: one line of JSON, keys in a fixed order."""
-        containers, cards = (
-            msgspec.to_builtins(dict(sorted(each.items()))) for each in (self.containers, self.cards)
-        )
-        return write_object({
-            "gen": self.gen, "pod": self.pod, "node": self.node, "containers": containers,
-            **({"cards": cards} if cards else {}),
-        })  # fmt: skip
+        containers, cards = dict(sorted(self.containers.items())), dict(sorted(self.cards.items()))
+        return ascii_text(_encode(_Written(VERSION, self.gen, self.pod, self.node, containers, cards)))
 
     @classmethod
     def decode(cls, text: str) -> "Grant":
@@ -109,6 +104,18 @@ class Grant(msgspec.Struct, frozen=True, gc=False):
         return grant
 
 
+class _Written(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """The annotation of a grant, with its keys in the order of the text; `cards` are left out if there are none."""
+
+    v: int
+    gen: int
+    pod: str
+    node: str
+    containers: Mapping[str, Sequence[Slice]]
+    cards: Mapping[str, CardSize] = {}
+
+
+_encode = msgspec.json.Encoder().encode
 _READER = Reader(Grant, "grant", required=["gen"])
 
 
@@ -129,7 +136,7 @@ def own_grant(text: str, pod: str, node: str, containers: Collection[str]) -> Gr
 
 
 def slices_fault(slices: Sequence[Slice]) -> str:
-    """The reason why one container cannot hold these slices, which were read; empty if it can."""
+    """The reason why one container cannot hold these slices, which a reader decoded; empty if it can."""
     for each in slices:
         if (cores := _ascending(each.cores)) is None:
             return "cores must be distinct and ascending"
@@ -141,7 +148,7 @@ def slices_fault(slices: Sequence[Slice]) -> str:
 
 @lru_cache(4096)
 def _ascending(cores: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The first of equal tuples, as most slices of a cluster have one of few; None if they are not ascending."""
+    """One object for all equal tuples, because most slices have one of a few; None if the ids are not ascending."""
     return cores if all(map(lt, cores, cores[1:])) else None
 
 

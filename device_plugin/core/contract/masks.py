@@ -6,7 +6,7 @@ The rules (amdgpu's kfd_mqd_manager, and AMD's guide to setting the number of CU
 - RDNA masks whole workgroup processors: units 2i and 2i + 1 go together.
 - On a card of N XCCs bit i goes to XCC i mod N, and an XCC with no bit runs unmasked.
 
-A group of N units (2N on RDNA) is the smallest that keeps both, whatever groups are combined.
+A group of N units (2N on RDNA) is the smallest with which every combination of groups keeps both rules.
 """
 
 from collections.abc import Iterable
@@ -44,7 +44,7 @@ def unit_mask(cores: Iterable[int], units_per_group: int) -> int:
 
 
 def words(mask: int, compute_units: int) -> tuple[int, ...]:
-    """The mask of a card of `compute_units` as 32-bit words, lowest first, as the driver takes it."""
+    """The mask of a card with `compute_units` units in the driver's form: 32-bit words, lowest first."""
     count = -(-compute_units // WORD_BITS)
     return tuple(mask >> (WORD_BITS * i) & (1 << WORD_BITS) - 1 for i in range(count))
 

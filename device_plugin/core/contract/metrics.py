@@ -1,8 +1,8 @@
-"""Metrics: each is declared once, next to the code that reads it, with its type, labels, exporter and help.
+"""Metrics: each is declared once, next to the code that makes its samples, with its type, labels, exporter and help.
 
-A fact has one exporter: what a node knows comes from its agent, what the cluster decides from the leading replica of
-the cluster service, and what becomes of Jobs from that of the job engine. In addition, a replica exports only its own
-health and its own work. docs/reference/metrics.md is made from these declarations.
+Each fact has one exporter. A node's agent exports the facts of the node, the leading replica of the cluster service the
+decisions about pods, and the leading replica of the job engine the facts of Jobs. In addition, each replica exports its
+own health and work. docs/reference/metrics.md is made from these declarations.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,14 +13,14 @@ from typing import TypeVar
 CARD = ("node", "card")
 """Labels of a fact about one card."""
 SLICE = (*CARD, "namespace", "pod", "container")
-"""Labels of a fact about what one container holds of a card."""
+"""Labels of a fact about one container's slice of a card."""
 CONTAINER = ("node", "namespace", "pod", "container")
-"""Labels of a fact about a container, whichever cards it holds."""
+"""Labels of a fact about a container as a whole, with all of its cards."""
 
 Samples = Iterable[tuple[Sequence[str], float]]
 """Label values, in the order of the metric's labels, and the value."""
 OTHERS = "(others)"
-"""A label value of samples that stand for several. Kubernetes allows no object this name."""
+"""The label value of a sample that sums several others. No Kubernetes object can have this name."""
 
 
 class MetricType(Enum):
@@ -44,7 +44,7 @@ class Exporter(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """The declaration of a metric. Assign it to a name of its module: hack/generate/reference finds it there.
+    """The declaration of a metric. It must be a global of its module, because hack/generate/reference looks there.
 
     `name` ends in the base unit (`_bytes`, `_seconds`, `_ratio`), and in `_total` if the metric is a counter.
     """
@@ -60,8 +60,8 @@ class Metric:
 class Reading:
     """A metric with its present samples. The samples may be an iterator, which can be read once.
 
-    The samples of a histogram have one more label value, the upper bound, and give the number of observations up to it;
-    the last bound is `+Inf`. `total` is the sum of its observations.
+    A sample of a histogram has one more label value, an upper bound, and counts the observations up to this bound; the
+    last bound is `+Inf`. `total` is the sum of the observations.
     """
 
     metric: Metric
@@ -75,9 +75,9 @@ Labels = TypeVar("Labels", bound=tuple[str, ...])
 def largest(
     amounts: Mapping[Labels, float], most: int, merged: Callable[[Labels], Labels]
 ) -> Sequence[tuple[Labels, float]]:
-    """The `most` largest amounts in the order of their labels, with the sums of the others by `merged` labels.
+    """The `most` largest amounts, and the sums of the other amounts under `merged(labels)`; sorted by labels.
 
-    A process exports at most 5,000 samples, whatever names tenants make up.
+    So a process exports at most 5,000 samples, however many names tenants use.
     """
     ranked = sorted(amounts, key=lambda labels: (-amounts[labels], labels))
     kept = {labels: amounts[labels] for labels in ranked[:most]}

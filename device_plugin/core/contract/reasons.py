@@ -1,10 +1,10 @@
-"""Why a request cannot be granted now: values, not exceptions, with a text and what to do about it."""
+"""Reasons why a request cannot be granted now: values, not exceptions, each with a text and advice."""
 
 from device_plugin.core.situations import Situation
 
 
 class Reason(Situation):
-    """A cause of a refusal. The value is a label of the metrics; `text` follows a number of cards: `4 lack memory`."""
+    """A cause of a refusal. The value is a label in metrics; `text` follows a number of cards: `4 lack memory`."""
 
     NO_INVENTORY = (
         "no-inventory",
@@ -35,7 +35,7 @@ class Reason(Situation):
     TOO_LARGE = "too-large", "too small for the request", "ask for less"
     OTHER_SLICES = (
         "other-slices",
-        "able to give another number of slices than the whole cards that are asked for",
+        "with another number of slices than the request has in -slices",
         "write in -slices all slices that the cards can give (see SLICES in vgpu cards), or ask for"
         " another model",
     )

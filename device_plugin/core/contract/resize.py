@@ -1,11 +1,11 @@
 """The record of a change of a Job's width, as the Job annotation `vgpu.io/resize` carries it.
 
-The job engine writes it before it changes the Job. Another engine reads there what to finish or drop, and the allocator
-what pods are about to leave, and for which job it keeps what they free. Times are on the writer's wall clock: a reader
-must expect that its own differs.
+The job engine writes it before it changes the Job. An engine that takes over reads in it which change it must finish or
+drop. The allocator reads in it which pods will leave, and for which job it must keep the slices that they free. Times
+are on the writer's wall clock, and a reader's clock may differ.
 
-Anybody who may change the Job may remove the annotation. The past of the record, which decides the Job's turns later,
-stands in the Job's status too, where only the engine writes it.
+Anybody who may change the Job may remove the annotation. The past of the record decides the Job's later turns in the
+queue, so the engine keeps a copy of it in the Job's status, which only the engine writes.
 """
 
 import re
@@ -23,16 +23,16 @@ from device_plugin.core.contract.codec import Amount, Count, Reader, Text, json_
 from device_plugin.core.contract.grants import MAX_CONTAINERS, Grant, Slice
 from device_plugin.core.errors import AnnotationError
 
-# Most characters of a record: a watch keeps those of thousands of Jobs at a time. 110 pods of one card each fit, or
-# 28 pods of eight cards.
+# Most characters of a record, because a watch keeps the records of thousands of Jobs. 110 leaving pods of one card each
+# fit, or 28 pods of eight cards.
 MAX_RECORD = 16 * 1024
-# Most core groups of all slices together, as a short text can name many.
+# Most core groups of all slices together: a short text such as `0-1023` names many.
 MAX_CORES = 16 * 1024
 # Most characters of the core groups of one slice: every second group of 1,024.
 _CORES_LENGTH = 2600
-# Most characters of why pods were refused.
+# Most characters of the text `refusal`.
 MAX_REFUSAL = 250
-# The name of the only container of a grant that was read from a record, where a pod's containers make no difference.
+# A record does not name containers. A grant that is read from it has one container of this name with all slices.
 CONTAINER = "pod"
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 _TIMES = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z", re.ASCII)
@@ -41,21 +41,20 @@ _RUN = re.compile(r"([0-9]{1,4})(?:-([0-9]{1,4}))?", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resize:
-    """The width of a Job changes from `before` to `after` replicas; 0 is suspended.
+    """A change of a Job's width from `before` to `after` replicas; 0 is suspended. Written numbers have no fractions.
 
-    `gen` is greater than that of the Job's record before. `asked` is when the change was decided, and `until` when the
-    record ends whatever was done: seconds since 1970, without fractions once written. `applied` once the Job has its
-    new width. `grants` are those of the pods that are to leave: what they free is kept for the job `beneficiary`, or
-    its group, until `replicas` pods of it were bound after `asked` (0: as long as the record says); `priority` is that
-    of this job. `attained` is the service that the Job had had when the change was decided, in card-seconds, without
-    fractions once written. `author_width` is the width of the Job before its first record, as its author asked for it;
-    0 in a record that does not say it.
+    `gen` is greater than the `gen` of the Job's record before. `asked` is the time of the decision, and `until` is the
+    time when the record ends even if the change is not done, in seconds since 1970. `applied` is true once the Job has
+    its new width. `grants` are the grants of the pods that will leave. The slices that they free are kept for the job
+    `beneficiary`, or for its group, until `replicas` of its pods were bound after `asked` (0: until the record ends);
+    `priority` is the beneficiary's. `attained` is the service, in card-seconds, that the Job had received at the
+    decision. `author_width` is the width that the Job's author wrote, before the first record; 0 if it is not recorded.
 
-    The past of the Job: `unsaved` is how many requests for a checkpoint in a row had no answer in time, and until
-    `spared_until` the Job is not made narrower for that reason. `refusals` is how many times in a row the API server
-    did not let the Job's pods be created; `refusal` says why, in the record that took the Job back to the pods that it
-    had, and is empty in others. `stopped_for` is the seconds for which the Job had been stopped when it started last,
-    without fractions once written.
+    The past of the Job: `unsaved` counts the latest requests for a checkpoint that had no answer in time; because of
+    them the Job is not made narrower until `spared_until`. `refusals` counts the latest attempts in which the API
+    server refused the Job's pods. `refusal` is the API server's reason, in the record that took the Job back to the
+    pods that it had, and is empty in other records. `stopped_for` is the seconds that the Job was stopped before its
+    last start.
     """
 
     gen: int
@@ -83,12 +82,12 @@ class Resize:
 
     @property
     def past(self) -> "Resize":
-        """The part of the record that decides the Job's turns later: the record once it is over."""
+        """The record without grants and already ended: this part still decides the Job's later turns in the queue."""
         return replace(self, until=self.asked, applied=True, grants=())
 
     @property
     def width(self) -> int:
-        """The width that the Job has by the record; 0 if it is suspended."""
+        """The Job's present width according to the record; 0 if it is suspended."""
         return self.after if self.applied else self.before
 
     @property
@@ -97,7 +96,7 @@ class Resize:
         return self.shrinks and not (self.after or self.beneficiary or self.refusal)
 
     def encode(self) -> str:
-        """The text of the annotation. Grants beyond its bounds are left out: what they free is not kept."""
+        """The text of the annotation. Grants that do not fit are left out, and their slices are not kept."""
         fields = msgspec.to_builtins(self._record())
         if self.grants:
             leaving = [msgspec.to_builtins(_leaving(grant)) for grant in self.grants]
@@ -127,8 +126,8 @@ class Resize:
     def decode(cls, text: str, *, grants: bool = True) -> "Resize":
         """The record in an annotation's text; unknown keys are ignored. Raises AnnotationError if malformed.
 
-        Without `grants` it has none, and they are not checked: most of the time is theirs, up to 3 ms. The caller
-        checks that the pods are the Job's, and that they hold the slices.
+        With `grants` false the grants are neither read nor checked, which saves most of the time, up to 3 ms. The
+        caller checks that the pods are the Job's, and that they hold the slices.
         """
         read = _RECORD.read(text)
         if read.beneficiary and read.replicas == _MISSING:
@@ -159,7 +158,7 @@ _Time = Annotated[str, Meta(min_length=1, max_length=20)]
 
 
 class _Record(msgspec.Struct, gc=False, omit_defaults=True):
-    """A record as it is written, without its grants: a key is missing where it says nothing."""
+    """A record in its JSON form, without its grants; a key with its default value is not written."""
 
     gen: Count
     before: Amount = msgspec.field(name="from")
@@ -180,7 +179,7 @@ class _Record(msgspec.Struct, gc=False, omit_defaults=True):
 
 
 class _Slice(msgspec.Struct, gc=False):
-    """A slice as it is written: its core groups as `0,2-4`."""
+    """A slice in its JSON form, with its core groups as `0,2-4`."""
 
     card: Text
     mem_mib: Count = msgspec.field(name="memMiB")
@@ -188,7 +187,7 @@ class _Slice(msgspec.Struct, gc=False):
 
 
 class _Leaving(msgspec.Struct, gc=False):
-    """The slices of a pod that is to leave."""
+    """The slices of a pod that will leave."""
 
     pod: Text
     node: Text
@@ -243,7 +242,7 @@ def _job(text: str) -> tuple[str, str]:
 
 
 def _runs(cores: Iterable[int]) -> str:
-    """Ascending ids as a Job's completed indexes are written: `0,2-4`."""
+    """Ascending ids as a text, in the form of a Job's `completedIndexes`: `0,2-4`."""
     runs: list[list[int]] = []
     for core in cores:
         if runs and runs[-1][1] == core - 1:

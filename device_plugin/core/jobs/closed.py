@@ -1,4 +1,4 @@
-"""Jobs that wait for closed cards: they would fit the cards of their pool, but not those that are open now."""
+"""Jobs that wait for closed cards: they fit all cards of their pool together, but not the open cards alone."""
 
 from collections.abc import Iterable, Mapping
 from itertools import islice
@@ -6,12 +6,15 @@ from itertools import islice
 from device_plugin.core.jobs.job import JobKey, JobSpec, JobState
 from device_plugin.core.jobs.room import Room
 
-# Units for which the cards are looked up in one round: each takes up to a millisecond.
+# Most jobs or groups whose closed cards are searched in one round: each takes up to a millisecond.
 MOST_LOOKED_UP = 64
 
 
 def waiting_for_closed(jobs: Iterable[JobState], room: Room) -> Mapping[JobKey, str]:
-    """A text for each waiting job that is too large for the open cards: what fits, and the cards that it waits for."""
+    """A text for each waiting job that is too large for the open cards.
+
+    It says how many replicas fit, and which closed cards the job waits for.
+    """
     units: dict[object, list[JobSpec]] = {}
     for job in jobs:
         spec = job.spec
@@ -27,7 +30,7 @@ def waiting_for_closed(jobs: Iterable[JobState], room: Room) -> Mapping[JobKey, 
 
 
 def _too_few(unit: list[JobSpec], room: Room) -> str:
-    """Why the open cards cannot hold jobs that start together; empty if they may."""
+    """The reason why the open cards cannot hold jobs that start together; empty if they may hold them."""
     for job in unit:
         if (most := room.capacity(job)) < job.least:
             fits = f"{most} fit{'s' if most == 1 else ''}" if most else "none fits"

@@ -1,9 +1,11 @@
-"""Consent: which running jobs may give cards to which waiting ones.
+"""Consent: decides which running jobs may give cards to which waiting jobs.
 
-A higher priority never gives to a lower one, and a lower one always may. An equal gives by consent: within its bounds a
-job may be made narrower, and a resumable one may be stopped, after its minimum runtime and the turn that it waited for.
-Among equals of several queues a job gives only while its queue has more than its share. The Jobs of a group start
-together, and so they are stopped together or not at all.
+- A running job of higher priority never gives cards; one of lower priority always may.
+- A running job of equal priority may be made narrower within its bounds. It may be stopped if it is resumable, its
+  minimum runtime is over, and its turn is over.
+- A running job gives to a job of equal priority in another queue only while its own queue has more cards for its
+  weight.
+- The Jobs of a group start together, so they are stopped together or not at all.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,21 +18,19 @@ from device_plugin.core.jobs.queue import Unit, due, lately_changed, need, prior
 from device_plugin.core.jobs.rank import attained_work, expected_work, kept_until, level, turn_end
 from device_plugin.core.jobs.rules import Rules
 
-# A job that a plan has just started is no giver for the next plan, which follows within milliseconds.
-JUST_STARTED_S = 1.0
-
 GroupKey = tuple[str, str]
 """Namespace and name of a group of Jobs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The part of a waiting unit that decides which running jobs may give to it; it is compared with thousands of jobs.
+    """The facts about a waiting unit that decide which running jobs may give cards to it.
 
-    `level` and `attained` are the unit's levels of expected work and of service, as in `Stoppable`. `share` is the
-    cards that its queue has with the unit, for each unit of the queue's weight. All jobs of a `willing` unit consent to
-    be stopped for an equal. All jobs of a unit that `ran` have run before, as a split that could run more sub-tasks
-    has. An `early` unit stopped or began so lately that its equals do not give way to it.
+    They are computed once, and compared with thousands of jobs. `level` and `attained` are the unit's levels of
+    expected work and of service, as in `Stoppable`. `share` is the number of cards of the unit's queue, with the unit,
+    divided by the queue's weight. `willing`: all jobs of the unit consent to be stopped for a job of equal priority.
+    `ran`: all of them have run before, or are splits that could run more sub-tasks. `early`: one of them was stopped,
+    or is a split that was resized, less than a cooldown ago; jobs of equal priority do not give way to it yet.
     """
 
     priority: int
@@ -62,12 +62,13 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Stoppable:
-    """Running jobs that may be stopped, together or not at all: a single job, or all of `group` that run.
+    """Running jobs that may be stopped together: a single job, or all running jobs of `group`.
 
-    `waiting` are the jobs of the group that wait. The jobs' priority and levels are the highest, the times the latest.
-    `level` is that of the work that they are expected to have left, and `attained` that of the service they have had.
-    They are `willing` if all of them consent to be stopped for an equal. `unanswered` and `checkpoint_seconds` are of
-    their programs.
+    `waiting` are the waiting jobs of the group. `priority` and levels are the highest of the jobs, times the latest.
+    `level` is the level of the work that they are expected to have left, `attained` the level of their past service.
+    `willing`: all of them consent to be stopped for a job of equal priority. `unanswered`: one of their programs has
+    not answered a request for a checkpoint. `checkpoint_seconds` is the longest time that one of them needs for a
+    checkpoint.
     """
 
     jobs: Unit
@@ -88,7 +89,7 @@ class Stoppable:
 
     @classmethod
     def of(cls, jobs: Unit, rules: Rules, waiting: Sequence[JobState] = ()) -> "Stoppable":
-        """The jobs, and what decides when they may be stopped."""
+        """The jobs, with the facts that decide when they may be stopped."""
         return cls(
             jobs, group_key(jobs[0].spec), waiting,
             priority=max(job.spec.priority for job in jobs),
@@ -106,7 +107,10 @@ class Stoppable:
         )  # fmt: skip
 
     def level_seen_by(self, queue: str) -> int:
-        """The level of the jobs as those of a queue count it; what remains counts in the jobs' own queue only."""
+        """The level of the jobs for a comparison with jobs of `queue`.
+
+        It is the level of remaining work in the jobs' own queue, and the level of past service in other queues.
+        """
         return self.level if queue == self.jobs[0].spec.queue else self.attained
 
 
@@ -119,24 +123,27 @@ def may_shrink(job: JobState, claim: Claim, draft: Draft, rules: Rules) -> bool:
     if (
         claim.early
         or draft.now < kept_until(job, rules, due=claim.due)
-        or draft.now < job.started + max(rules.young_s, JUST_STARTED_S)
+        or draft.now < job.started + rules.narrow_s
     ):
         return False
-    # An ended sub-task begins again. A split accepts that only for a due job, which would else wait until all sub-tasks
-    # are done.
+    # A stopped sub-task loses its work. A split accepts that only for a due job, which would otherwise wait until all
+    # sub-tasks are done.
     return (claim.due or not job.spec.parts) and _shares(job, claim, draft, rules)
 
 
 def may_stop(running: Stoppable, claim: Claim, draft: Draft, rules: Rules) -> bool:
-    """True if running jobs may be stopped for the claim: an equal's turn is over, and its rank is worse."""
+    """True if running jobs may be stopped for the claim.
+
+    At equal priority their turn must be over, and their rank must be worse.
+    """
     if not draft.width(running.jobs[0]) or (running.group and running.group == claim.group):
         return False
-    # Then only a part of the group would be stopped.
+    # A waiting job of the group has just been admitted in this draft: only a part of the group would be stopped.
     if any(draft.width(job) for job in running.waiting):
         return False
     if running.priority != claim.priority:
         return running.priority < claim.priority
-    # Sub-tasks that are stopped begin again.
+    # Stopped sub-tasks of a split lose their work.
     if not running.willing or claim.early or running.split:
         return False
     if claim.due:
@@ -154,15 +161,15 @@ def may_stop(running: Stoppable, claim: Claim, draft: Draft, rules: Rules) -> bo
 
 
 def _shares(job: JobState, claim: Claim, draft: Draft, rules: Rules) -> bool:
-    """True if the job's queue is that of the claim, or has more cards for its weight than the claim's will have."""
+    """True if the job and the claim share a queue, or if the job's queue has more cards per weight than the claim's."""
     queue = job.spec.queue
     return queue == claim.queue or share(draft, queue, rules) > claim.share
 
 
 def stoppable(jobs: Iterable[JobState], rules: Rules) -> Iterator[Stoppable]:
-    """The running jobs that may be stopped. A group may be stopped if all of its jobs that hold replicas may be.
+    """The running jobs that may be stopped: single jobs, and groups whose running jobs may all be stopped.
 
-    A group of which a Job is missing is left running: it could not start again.
+    A group with a missing Job is not stopped, because it could not start again.
     """
     groups: dict[GroupKey, list[JobState]] = {}
     for job in jobs:
@@ -185,10 +192,10 @@ def narrows(job: JobState) -> bool:
 
 
 def _suspendable(job: JobState) -> bool:
-    """True if the job may be suspended: it is the engine's to do so, and nothing of it is under way."""
+    """True if the job may be suspended: it runs without a change under way, and the engine decides when it runs."""
     return job.running and not job.held and not job.spec.kueue
 
 
 def group_key(job: JobSpec) -> GroupKey | None:
-    """The group that the Job names; None if its pods alone do, or none."""
+    """The group that the Job itself names; None if only its pods name one, or nothing does."""
     return (job.key[0], job.group) if job.joint else None

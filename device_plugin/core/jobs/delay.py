@@ -1,11 +1,15 @@
-"""The delay that a wide job causes to the jobs that come after it.
+"""The delay that a wide job causes to later jobs.
 
-While a job has most of a pool, the jobs that come find no cards, and each of them waits until the pool has caught up.
-So a wide job has waited for long enough only once it has waited for longer than it delays all others together.
-Otherwise one job of all cards, behind a stream of small ones, costs these more than it gains. Under FIFO it would wait
-for the end of the stream; here cards are kept for it after `LONGEST_S` at the latest.
+While a job holds most of a pool, later jobs find no cards, and each waits until the pool has worked off the queue. So
+cards are kept for a wide job only once it has waited for longer than it delays all later jobs together. Otherwise one
+job of all cards, in a stream of small jobs, would cost the small jobs more than it gains. Under FIFO it would wait
+until the stream ends; here cards are kept for it after `LONGEST_S` at the latest.
 
-Jobs that have ended are not seen, so the rate at which jobs come is estimated from those that run.
+The estimate, from the running jobs, because ended jobs are not known:
+1. The rate of new jobs is the number of jobs that hold cards, divided by the length of a typical run (Little's law).
+2. The wide jobs run for some seconds, in which new jobs find no cards.
+3. After that the pool starts the waiting jobs with the share of its cards that new jobs do not use.
+4. The delay is the number of jobs that waited, times the seconds of steps 2 and 3.
 """
 
 from collections.abc import Iterator
@@ -19,19 +23,22 @@ from device_plugin.core.jobs.rank import attained_work
 from device_plugin.core.jobs.rules import HOUR, Rules
 
 LONGEST_S = 96 * HOUR
-# The run of a job of which nothing is known.
+# Seconds that a job of unknown length is expected to run.
 UNKNOWN_S = 4 * HOUR
-# A job that has waited for less than this waits for the next round, not for cards.
+# A job that has waited for less than this many seconds waits for the next round, not for cards.
 AT_ONCE_S = 120.0
-# Jobs are taken to run for this long at least, and to use between these shares of a pool: what runs in one moment says
-# little of a day.
+# The least typical run in seconds, and the bounds of the used share of a pool: one moment says little about a day.
 SHORTEST_S = 600.0
 LEAST_USED, MOST_USED = 0.5, 0.9
 
 
 @dataclass(frozen=True, slots=True)
 class _Wide:
-    """A job, or several, next to which others do not fit: `over` is the share of the pool that is missing for them."""
+    """A waiting unit: it has `waited` and will `run` for these seconds.
+
+    `over` is the share of the pool by which the unit's cards and the usual use together exceed the pool; above 0 the
+    unit is wide.
+    """
 
     waited: float
     run: float
@@ -39,19 +46,18 @@ class _Wide:
 
 
 class Delays:
-    """The delays that the waiting jobs of one round would cause."""
+    """Compares, in one round, the time that a wide job has waited with the delay that it would cause."""
 
     def __init__(self, draft: Draft, rules: Rules) -> None:
         self._draft = draft
         self._rules = rules
         self._cards = draft.room.cards()
-        # The jobs that held cards until now, at the widths asked for: the first round changes nothing in this for the
-        # second. Where all cards are closed no delay is known.
+        # The jobs that held cards before this round, at the widths asked for, so that two rounds in a row have equal
+        # estimates. If all cards are closed no delay can be estimated.
         ran = [job for job in draft.jobs.values() if _ran(job, draft.now)] if self._cards else []
         held = sum(job.spec.asked * job.spec.cards for job in ran)
         self._used = min(MOST_USED, max(LEAST_USED, held / self._cards)) if held else 0.0
-        # By Little's law, the jobs that come per second: the number that the used cards hold, divided by the time that
-        # one runs.
+        # New jobs per second, by Little's law: the number of jobs on the used cards, divided by a typical run.
         self._rate = 0.0
         if ran:
             typical = max(SHORTEST_S, median_high(map(_length, ran)))
@@ -70,10 +76,10 @@ class Delays:
         )
 
     def outweighed(self, unit: Unit, start_s: float = 0.0) -> bool:
-        """True if the unit has waited for longer than it delays the jobs that come, if it starts in `start_s` seconds.
+        """True if the unit has waited for longer than it would delay later jobs, if it starts in `start_s` seconds.
 
-        Other wide jobs that are due run right after it, and so they are counted with it. A job that was stopped has had
-        a promise of when it goes on, which is kept.
+        Other due wide jobs run right after it, so they are counted together. It is true for a stopped job, because the
+        engine promises the latest time at which it goes on.
         """
         if not self._rate or any(job.phase is JobPhase.STOPPED for job in unit):
             return True
@@ -84,7 +90,7 @@ class Delays:
         after = [wide for key, wide in self._wide.items() if key not in keys and not self._draft.widths[key]]
         together = [own, *after]
         run = start_s + sum(wide.run for wide in together)
-        # Jobs that have come and find no cards; then they are started as fast as the unused share lets the pool.
+        # The jobs that come in this time and find no cards, and the seconds until the pool's unused share has run them.
         grown = self._rate * run * max(wide.over for wide in together) / self._used
         caught_up = grown * self._used / (self._rate * (1 - self._used))
         return sum(wide.waited for wide in together) >= grown * (run + caught_up)
@@ -104,13 +110,13 @@ class Delays:
 
 
 def _ran(job: JobState, now: float) -> bool:
-    """True if the job held cards until now."""
+    """True if the job held cards before this round."""
     if not job.spec.cards or not job.attained:
         return False
     return job.started < now if job.width else job.phase is JobPhase.STOPPED and job.since >= now
 
 
 def _length(job: JobState) -> float:
-    """The seconds for which a job runs at the width asked for; one whose end is not known has run for half of them."""
+    """The seconds of a job's whole run at the width asked for; if its end is not known, twice its run until now."""
     ran, left = attained_work(job) / job.spec.asked, job.seconds_left(job.spec.asked)
     return ran + (ran if left is None else left)

@@ -1,4 +1,4 @@
-"""Grow jobs onto idle cards, and shrink them where they use more than they may."""
+"""Grows jobs onto idle cards, and shrinks jobs while more cards are in use than allowed."""
 
 import heapq
 from collections.abc import Iterator
@@ -11,16 +11,17 @@ from device_plugin.core.jobs.rules import Rules
 
 
 def score(job: JobState, width: int) -> float:
-    """The position of a width between the least (0) and the most (1) of a job that has both."""
+    """The position of `width` between the job's least width (0) and most width (1), which must differ."""
     return (width - job.spec.least) / (job.spec.most - job.spec.least)
 
 
 def grow(draft: Draft, rules: Rules) -> None:
-    """Widen new jobs, and running ones whose width has not changed lately, where a card adds the most speed.
+    """Widen new jobs, and running jobs whose width has not changed lately, while cards are free.
 
-    A running job grows by a large share of its width, or to its most, or not at all: each change costs a start.
-    The next card goes to the queue that has the fewest for its weight: speeds and remaining work are reported by
-    the jobs themselves, which must not affect other queues.
+    Each step takes the queue with the fewest cards for its weight, and in it the job to which a further card adds most
+    speed. Queues are compared by cards only, because speeds are reported by the jobs themselves and must not affect
+    other queues. A running job grows by a large share of its width, or to its most, or not at all, because each change
+    costs a restart.
     """
     candidates: dict[str, list[tuple[float, float, JobKey]]] = {}
     for job in _growing(draft, rules):
@@ -48,7 +49,7 @@ def grow(draft: Draft, rules: Rules) -> None:
 
 
 def _next_width(job: JobState, cards: float, rules: Rules) -> int:
-    """The least allowed width that a running job grows to, of `cards` in all; above its most if it does not grow."""
+    """The next width of a running job in a pool of `cards` cards; above its most if growing is not worth a restart."""
     added = rules.growth
     if job.spec.cards:
         added = min(added, max(rules.wide_growth, rules.idle * cards / (job.spec.cards * job.width)))
@@ -57,7 +58,10 @@ def _next_width(job: JobState, cards: float, rules: Rules) -> int:
 
 
 def _saving_width(job: JobState, rules: Rules) -> int:
-    """The least width at which a job whose remaining work is known saves `saving_s`; above its most if none does."""
+    """The least width with which the job ends `saving_s` seconds earlier; above its most if no width does.
+
+    If the remaining work is not known, it is the present width.
+    """
     if job.remaining is None:
         return job.width
     now, fastest = (float(width) ** -job.exponent for width in (job.width, job.spec.most))
@@ -73,9 +77,9 @@ def may_grow(job: JobState, now: float, rules: Rules) -> bool:
 
 
 def shrink_to_use(draft: Draft) -> None:
-    """Shrink jobs, those nearest to their most first, until no more cards are in use than may be.
+    """Shrink jobs until no more cards are in use than allowed, or no job can shrink.
 
-    It also ends when no job can give.
+    Each step narrows the job that is nearest to its most width.
     """
     giving = [
         (-score(job, job.width), job.spec.key)
@@ -101,7 +105,7 @@ def _growing(draft: Draft, rules: Rules) -> Iterator[JobState]:
 
 
 def _growth_order(job: JobState, width: int, rules: Rules) -> tuple[float, float, JobKey]:
-    """A sort key: the speed that the next width adds for each of its further cards, most first; then the score."""
+    """A sort key for growing jobs: first the job whose next width adds most speed per further card, then by `score`."""
     wider = job.spec.next_width(width)
     added = (wider**job.exponent - width**job.exponent) / (wider - width) / (job.spec.cards or 1.0)
     added /= max(job.remaining or 0.0, rules.unit_s) ** rules.shortness

@@ -1,8 +1,8 @@
-"""The pool as it would be if nothing ran: how many replicas it could hold, and which of its cards are closed now.
+"""The empty pool: the number of replicas that a pool could hold if nothing ran, and its closed cards.
 
 A card is closed while it is cordoned or unhealthy, its agent does not serve, or its node is cordoned or ill. Closed
-cards open again. So a job that is too large for the open cards waits, and a job is refused only if it is too large for
-all cards.
+cards may open again. So a job that is too large for the open cards waits; it is refused only if it is too large for all
+cards.
 """
 
 from collections import Counter
@@ -30,20 +30,20 @@ from device_plugin.core.placement.fit import (
 from device_plugin.core.placement.table import NodeTable
 from device_plugin.core.requests import PodRequest
 
-# Replicas without cards for which there is room: other pods than ours decide about CPU and memory.
+# The room for replicas without cards: CPU and memory are not counted, because pods of others use them too.
 UNBOUNDED = 2**31
-# Closed cards that a text names.
+# Most closed cards that a text names.
 MOST_NAMED = 3
 
 
 _Where = tuple[NodeSet | None, bool]
-"""The nodes where pods may go (None: all), and whether closed cards count."""
+"""A key for answers: the nodes where pods may go (None: all), and whether closed cards count."""
 
 
 class EmptyPool:
-    """The nodes of a pool without any holding; `index` says where jobs may go, without it they may go anywhere.
+    """The nodes of a pool without any holding. `index` finds the nodes that constraints allow; None allows all nodes.
 
-    It lasts as long as the nodes do, and what is known of a request as long as the request, which is that of a job.
+    A new object is made when the nodes change. Answers about a request are kept only while a job has that request.
     """
 
     def __init__(self, nodes: Mapping[str, NodeState], index: NodeIndex | None = None) -> None:
@@ -56,15 +56,15 @@ class EmptyPool:
         self._index = index
         self._capacity = WeakKeyDictionary[PodRequest, dict[_Where, int]]()
         self._demands = WeakKeyDictionary[PodRequest, dict[_Where, _Demand]]()
-        # The number of pods for which the cards of each node have room, for those that asked for other cards last.
+        # The last answer of `_by_cards`, and the parts of the request that it is for.
         self._counts: tuple[object, Ints] = None, np.zeros(0, dtype=np.int64)
 
     def has(self, nodes: Mapping[str, NodeState], index: NodeIndex | None) -> bool:
-        """True if this pool is that of these nodes, whatever is held on them."""
+        """True if this object is for these nodes and this index; holdings on the nodes do not matter."""
         return index is self._index and _inventories(nodes) == self._nodes
 
     def capacity(self, job: JobSpec, *, closed: bool = False) -> int:
-        """The number of replicas of the job for which the open cards have room, with `closed` all cards."""
+        """The number of the job's replicas for which the open cards have room; with `closed` all cards count."""
         if not job.cards:
             return UNBOUNDED
         found = self.known_capacity(job, closed=closed)
@@ -75,14 +75,14 @@ class EmptyPool:
         return found
 
     def known_capacity(self, job: JobSpec, *, closed: bool = False) -> int | None:
-        """The capacity as far as it was asked for before; None if it was not."""
+        """The capacity if it was computed before; else None."""
         if not job.cards:
             return UNBOUNDED
         known = self._capacity.get(job.request)
         return None if known is None else known.get((self._allowed(job.nodes, closed=closed), closed))
 
     def looks(self, request: PodRequest, *, closed: bool) -> int:
-        """The cost of finding a capacity, in looks at cards: 0 if the last request asked for the same cards."""
+        """The cost of computing a capacity, in looks at cards; 0 if the last request asked for the same cards."""
         return 0 if self._counts[0] == _of_cards(request, closed=closed) else looks_at_all(self._table)
 
     def _by_cards(self, request: PodRequest, *, closed: bool) -> Ints:
@@ -92,7 +92,7 @@ class EmptyPool:
         return self._counts[1]
 
     def may_hold(self, jobs: Sequence[JobSpec], *, closed: bool = False) -> bool:
-        """False if the open cards, with `closed` all cards, are too few for the least widths of all jobs together."""
+        """False if the open cards, or with `closed` all cards, are too few for the least widths of all these jobs."""
         cards: dict[object, int] = {}
         memory = cores = 0.0
         for job in jobs:
@@ -114,7 +114,7 @@ class EmptyPool:
         return known[nodes, closed]
 
     def closed_cards(self, jobs: Sequence[JobSpec]) -> str:
-        """The closed cards that these jobs could use, for people: `card GPU-1 of node a is cordoned`; at most three."""
+        """A text with at most three closed cards that these jobs could use: `card GPU-1 of node a is cordoned`."""
         table, found = self._table, np.zeros_like(self._table.there)
         for job in jobs:
             shut = self._cards_for(job, closed=True) & ~self._cards_for(job, closed=False)
@@ -142,30 +142,30 @@ class EmptyPool:
         return f"is on a node that is {next(filter(None, causes), 'closed')}"
 
     def _allowed(self, constraints: NodeConstraints, *, closed: bool) -> NodeSet | None:
-        """The nodes where pods with these constraints may go, with `closed` also once nodes are well; None: all."""
+        """The nodes that these constraints allow now, with `closed` also nodes that are cordoned or ill; None: all."""
         if self._index is None:
             return None
         return self._index.allowed_later(constraints) if closed else self._index.allowed(constraints)
 
     def _cards_for(self, job: JobSpec, *, closed: bool) -> Mask:
-        """The open cards, with `closed` all, that replicas of the job may use; shape (nodes, cards)."""
+        """True for open cards, with `closed` for all cards, that the job's replicas may use; shape (nodes, cards)."""
         cards = allowed_cards(self._table, job.request, closed=closed)
         nodes = self._allowed(job.nodes, closed=closed)
         return cards if nodes is None else cards & self._table.chosen(nodes)[:, None]
 
 
 def _inventories(nodes: Mapping[str, NodeState]) -> Mapping[str, tuple[Inventory, HostAmounts]]:
-    """The amounts of all nodes together."""
+    """The inventory and the host amounts of each node with an inventory."""
     return {name: (node.inventory, node.whole) for name, node in nodes.items() if node.inventory is not None}
 
 
 def _of_cards(request: PodRequest, *, closed: bool) -> object:
-    """The part of a request that cards decide."""
+    """The parts of a request that decide which cards it fits."""
     return [asked for _, asked in request.containers], request.models, request.uuids, closed
 
 
 class _Demand(NamedTuple):
-    """The number of cards that a pod may use, and the least shares of a card's memory and core groups that it takes."""
+    """The number of cards that a pod may use, and the least `memory` and `cores` that it takes, in shares of a card."""
 
     cards: int
     memory: float

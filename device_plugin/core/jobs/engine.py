@@ -1,4 +1,11 @@
-"""One round of the job engine: time, jobs and room in, one plan out."""
+"""One round of the job engine: makes a plan from the time, the jobs and the room of one pool.
+
+1. Refuse jobs that can never run.
+2. Shrink jobs while more cards are in use than allowed, and jobs that have more replicas than their goal needs.
+3. Admit waiting jobs: on free cards, by making room, or later behind a reservation.
+4. Widen running jobs that need more replicas for their goal.
+5. Grow jobs onto cards that are still idle.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -42,12 +49,13 @@ BEYOND_SHARE = (
     "its queue has its share of cards by jobs that may not be stopped, and jobs of other queues wait"
 )
 BEHIND_ITS_OWN = "it waits for other jobs of its group or split"
-# Where remaining work is known it may change the order of jobs at any time: they are compared this often.
+# Known remaining work may change the order of jobs at any time, so rounds compare the jobs again after this many
+# seconds.
 COMPARED_S = 600.0
 
 
 def plan_round(now: float, jobs: Iterable[JobState], room: Room, rules: Rules) -> Plan:
-    """The plan of one round; `room` holds all replicas that hold cards now, and has the plan's widths afterwards."""
+    """The plan of one round. `room` must hold all replicas that hold cards now; afterwards it has the plan's widths."""
     draft = Draft(now, with_widest(jobs), room, rules.use)
     _refuse(draft)
     elastic.shrink_to_use(draft)
@@ -61,9 +69,9 @@ def plan_round(now: float, jobs: Iterable[JobState], room: Room, rules: Rules) -
 
 
 def _refuse(draft: Draft) -> None:
-    """Refuse the jobs that contradict others of their group or split, and those that no empty room would hold.
+    """Refuse jobs that contradict others of their group or split, and jobs that do not fit the empty pool.
 
-    A job that has run before is not refused, and none because of cards that are closed now.
+    A job that has run before is not refused. Closed cards count as open here.
     """
     problems = _problems(draft.jobs.values(), draft.room)
     for job in draft.jobs.values():
@@ -74,8 +82,8 @@ def _refuse(draft: Draft) -> None:
 
 
 def _too_small(room: Room, job: JobSpec) -> str:
-    """Why a job would not fit even if all cards were open and nothing else ran; empty if it would."""
-    # Nearly always the open cards are enough.
+    """The reason why a job would not fit even if all cards were open and nothing else ran; empty if it would fit."""
+    # The open cards are compared first, because they are nearly always enough.
     if room.capacity(job) >= job.least or (most := room.capacity(job, closed=True)) >= job.least:
         return ""
     if most:
@@ -87,7 +95,7 @@ def _too_small(room: Room, job: JobSpec) -> str:
 
 
 def _problems(jobs: Iterable[JobState], room: Room) -> Mapping[JobKey, str]:
-    """Why groups and splits can never start, or what they do not agree on, for each of their jobs."""
+    """A text for each job whose group or split can never start, or has Jobs that contradict each other."""
     groups: dict[tuple[str, str], list[JobSpec]] = {}
     splits: dict[tuple[str, str], list[JobSpec]] = {}
     for job in jobs:
@@ -102,7 +110,10 @@ def _problems(jobs: Iterable[JobState], room: Room) -> Mapping[JobKey, str]:
 
 
 def _too_large(group: Sequence[JobSpec], room: Room) -> str:
-    """Why no empty pool could hold the Jobs of a group together; empty if one might, or if one alone is too large."""
+    """The reason why an empty pool could not hold the Jobs of a group together; empty if it might hold them.
+
+    It is also empty if one Job alone is too large, because that Job gets a text of its own.
+    """
     if len(group) < 2 or room.may_hold(group) or room.may_hold(group, closed=True):
         return ""
     if any(room.capacity(job, closed=True) < job.least for job in group):
@@ -114,7 +125,7 @@ def _too_large(group: Sequence[JobSpec], room: Room) -> str:
 
 
 class _Admission:
-    """The admission of waiting jobs in one round: on free cards, where others give way, or behind a reservation."""
+    """Admits the waiting jobs of one round: on free cards, or on cards that others give, or keeps cards for them."""
 
     def __init__(self, draft: Draft, rules: Rules) -> None:
         self._draft = draft
@@ -122,14 +133,15 @@ class _Admission:
         self._rearrangement = Rearrangement(draft, rules)
         self._reservations = Reservations(draft, rules, Delays(draft, rules), self._rearrangement.may_stop)
         self._shares = Shares(draft, rules)
-        # The queues of which a job that is due does not fit: what sub-tasks of the same queue take goes to it at once.
+        # The queues with a due job that does not fit. No room is made for sub-tasks of such a queue, because the due
+        # job would get their cards in the next round.
         self._late = set[str]()
 
     def run(self) -> None:
-        """Admit all jobs that may start, and reserve cards for others that are due."""
+        """Admit all jobs that may start, and reserve cards for due jobs that do not fit."""
         left = self._some(ordered(self._draft.jobs.values(), self._draft.now, self._rules))
         if self._rearrangement.made:
-            # Jobs that gave way may have given more than was needed.
+            # Jobs that gave way may have freed more cards than needed.
             started = self._reservations.start(self._may_start)
             for unit in started:
                 self._shares.admitted(unit)
@@ -143,11 +155,11 @@ class _Admission:
                 self._draft.unreserved.setdefault(key, BEHIND_ITS_OWN)
 
     def end(self) -> None:
-        """Open the reserved cards again, once the plan is made."""
+        """Release the reserved cards in the room, once the plan is made."""
         self._reservations.end()
 
     def _some(self, units: Sequence[Unit]) -> Sequence[Unit]:
-        """Admit those of the units that fit, or fit where others give way; returns the others."""
+        """Admit the units that fit, also by making room; returns the units that still wait."""
         draft, rules = self._draft, self._rules
         left, hopeless, given = list[Unit](), set[object](), False
         splits = SplitTurns(draft.jobs.values(), _startable(draft))
@@ -155,7 +167,7 @@ class _Admission:
             if not self._may_start(unit):
                 continue
             if given and left and priority(left[0]) > priority(unit):
-                # Cards given beyond the need do not go to lower priorities before higher ones were tried again.
+                # If more cards were freed than needed, units of higher priority are tried again before this one.
                 left, given = list(self._some(left)), False
             if not splits.may_start(unit) or _too_scarce(draft, unit, rules) or self._must_wait(unit, left):
                 left.append(unit)
@@ -180,13 +192,17 @@ class _Admission:
         return left
 
     def _may_start(self, unit: Unit) -> bool:
-        """False for jobs that are refused, that were admitted with others, or of which a part is being stopped."""
+        """False for a unit that is refused, that was admitted already, or whose group or split gives way now."""
         if any(job.spec.key in self._draft.refused for job in unit) or self._rearrangement.stopped(unit):
             return False
         return any(not self._draft.width(job) or job.spec.parts for job in unit)
 
     def _must_wait(self, unit: Unit, left: Sequence[Unit]) -> bool:
-        """True for jobs that do not start though there may be room; the reason is noted for those that are due."""
+        """True if the unit must wait although there may be room; records the reason for its due jobs.
+
+        A unit waits if it would lose its work again for a job of higher priority, or if its queue has its share of
+        cards by jobs that may not be stopped.
+        """
         why = ""
         if left and priority(left[0]) > priority(unit) and self._begins_anew(unit):
             why = BEHIND_HIGHER
@@ -198,11 +214,11 @@ class _Admission:
         return why != ""
 
     def _begins_anew(self, unit: Unit) -> bool:
-        """True for jobs that were stopped for others and cannot resume: they would only give way again."""
+        """True for a unit with a job that was stopped for another job and lost its work: it could be stopped again."""
         return any(job.displaced and not self._rules.may_stop(job.spec) for job in unit)
 
     def _beside(self, units: Sequence[Unit], unit: Unit) -> Iterator[Unit]:
-        """The other units that may start next to this one, in their order."""
+        """The other units that may be admitted together with `unit`, in their order."""
         for other in units:
             spec = other[0].spec
             if other is unit or spec.parts or spec.split_of or not self._may_start(other):
@@ -212,14 +228,14 @@ class _Admission:
 
 
 def _startable(draft: Draft) -> Iterator[JobState]:
-    """The waiting jobs that have no turn behind them."""
+    """The waiting jobs that are neither admitted nor refused in this draft."""
     for key, job in draft.jobs.items():
         if job.queued and not draft.widths[key] and key not in draft.refused:
             yield job
 
 
 def _too_scarce(draft: Draft, unit: Unit, rules: Rules) -> bool:
-    """True for a split that has not begun, and for too few of whose sub-tasks there is room."""
+    """True for a split that has not begun and has room for too few of its sub-tasks."""
     job = unit[0]
     if not job.spec.parts or draft.width(job):
         return False
@@ -228,11 +244,11 @@ def _too_scarce(draft: Draft, unit: Unit, rules: Rules) -> bool:
 
 
 def _kind(unit: Unit, draft: Draft, rules: Rules) -> object:
-    """Everything that decides whether a unit is admitted: where one fails, all others of its kind fail too.
+    """A key of everything that decides whether a unit is admitted: if one unit fails, all units with its key fail.
 
-    Users are kept apart, because each has a budget of his own.
+    The user is part of it, because each user has a budget of his own.
     """
-    # Other queues count only the work that a job has had.
+    # Attained work is compared only between queues.
     others = len(draft.cards_of) > 1
     return tuple(
         (job.spec.request, job.spec.nodes, job.spec.user, job.spec.least, job.spec.priority, job.spec.preempts,
@@ -244,28 +260,28 @@ def _kind(unit: Unit, draft: Draft, rules: Rules) -> object:
 
 
 def _due(unit: Unit, draft: Draft, rules: Rules) -> bool:
-    """True if one of the jobs has waited, or been stopped, for too long and has no cards."""
+    """True if one of the jobs is due and has no cards in this draft."""
     return any(due(job, draft.now, rules) and not draft.width(job) for job in unit)
 
 
 def _again(draft: Draft, rules: Rules) -> float:
-    """The earliest time from which a plan may differ though nothing has happened."""
+    """The earliest time at which another plan may be made although no job and no card has changed."""
     waiting = any(waits(draft, job) and key not in draft.refused for key, job in draft.jobs.items())
     changes = _turns if waiting else _growths
     times = (time for job in draft.jobs.values() for time in changes(draft, job, rules))
     again = min((time for time in times if time > draft.now), default=inf)
-    # A reservation is worth more, the longer its job waits.
+    # The longer a due job waits, the more idle cards its reservation may cost.
     return min(again, draft.now + COMPARED_S) if draft.unreserved else again
 
 
 def _growths(draft: Draft, job: JobState, rules: Rules) -> Iterator[float]:
-    """The time from which a job may grow, while no job waits."""
+    """The time from which a job may grow; only used while no job waits."""
     if 0 < draft.width(job) < job.spec.most:
         yield job.resized + rules.cooldown_s
 
 
 def _turns(draft: Draft, job: JobState, rules: Rules) -> Iterator[float]:
-    """The times at which a job's claim to its cards changes, while jobs wait for cards."""
+    """The times at which a job becomes due, or may be shrunk or stopped; only used while jobs wait."""
     if lately_changed(job, draft.now, rules):
         yield yielded_to_at(job, rules)
     if not draft.width(job):
@@ -277,5 +293,5 @@ def _turns(draft: Draft, job: JobState, rules: Rules) -> Iterator[float]:
         yield kept_until(job, rules)
         yield kept_until(job, rules, due=True)
         yield kept_until(job, rules, willing=False)
-        yield job.started + rules.young_s
+        yield job.started + rules.narrow_s
         yield next_level_at(job, draft.now, rules) if job.remaining is None else draft.now + COMPARED_S

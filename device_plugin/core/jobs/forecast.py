@@ -1,4 +1,4 @@
-"""Forecasts of starts: when the jobs that are next in their queues will have room, by the ends that are known."""
+"""Forecasts of starts: the times when the jobs next in their queues will have room, from the known ends of jobs."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -8,18 +8,18 @@ from device_plugin.core.jobs.queue import Unit, next_units
 from device_plugin.core.jobs.room import Room
 from device_plugin.core.jobs.rules import Rules
 
-# Jobs to end that are looked at for each queue, and queues: each is a trial on the room.
+# Most ends that are tried for each queue, and most queues: each end is a trial on the room.
 MOST_ENDS, MOST_QUEUES = 64, 8
-# Seconds from now up to which an end counts as known: a program's reports may put it beyond any calendar.
+# An end later than this many seconds counts as unknown: a program's reports may put it beyond any calendar.
 MOST_SECONDS = 366 * 86_400.0
 
 
 def starts(now: float, jobs: Collection[JobState], room: Room, rules: Rules) -> Mapping[JobKey, float]:
     """The times when the jobs next in their queues will have room for their least widths; the room stays as it is.
 
-    Jobs end when their progress, or else their declared duration, says. Nothing is said of a job that fits already, and
-    where too little is known: jobs without a known end are taken to run on, and only the next MOST_ENDS ends are looked
-    at. Others that are admitted before it may take what becomes free.
+    A running job ends at the time that its progress, or else its declared duration, gives; without either it counts as
+    running on. A job has no time if it fits already, or if the next MOST_ENDS ends do not make room for it. Jobs that
+    are admitted earlier may take the cards, so a start may be later.
     """
     found: dict[JobKey, float] = {}
     ends = known_ends(now, jobs, lambda job: job.width)
@@ -34,7 +34,7 @@ def starts(now: float, jobs: Collection[JobState], room: Room, rules: Rules) -> 
 def known_ends(
     now: float, jobs: Iterable[JobState], width: Callable[[JobState], int]
 ) -> Iterator[tuple[float, JobState]]:
-    """The jobs that hold cards and whose end is known, with the time of that."""
+    """The jobs that hold cards and have a known end, with the times of their ends."""
     for job in jobs:
         if width(job) and job.spec.cards and not job.spec.parts:
             left = job.seconds_left(width(job))
@@ -43,7 +43,7 @@ def known_ends(
 
 
 def _start(unit: Unit, ending: Sequence[tuple[float, JobState]], room: Room) -> float | None:
-    """The first of these ends after which the unit has room; None if it has some now, or after none of them."""
+    """The first of these ends after which the unit has room; None if it has room now, or has none after all ends."""
     if any(room.capacity(job.spec) < job.spec.least for job in unit) or _fits(unit, room):
         return None
     near = room.givers([job.spec for job in unit])

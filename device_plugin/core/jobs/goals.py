@@ -1,8 +1,9 @@
-"""Goals of running jobs: a job that began with the width written on it gets the width that it needs.
+"""Goals of running jobs: gives a job that began with the width written on it the width that it needs.
 
-The speed of its model was not known when it began. Once its program has reported progress for some minutes, the rate is
-learnt; the rate, the work left and the time left give the number of replicas that it needs. The width changes once
-only, as each change costs a start.
+Such a job began while the rate of its model was unknown:
+1. Its program reports progress for some minutes, and the rate is learnt.
+2. The rate, the work left and the time left give the number of replicas that it needs.
+3. Its width changes to this number, once only, because each change costs a restart.
 """
 
 from bisect import bisect_left
@@ -13,16 +14,16 @@ from device_plugin.core.jobs.plan import Draft
 from device_plugin.core.jobs.rates import Curve
 from device_plugin.core.jobs.rules import Rules
 
-# A job that is late by less than this share of its duration keeps its width.
+# A job keeps its width if it will be late by less than this share of its duration.
 LATE = 0.05
-# So does a job that could spare less than this share of its replicas.
+# A job keeps its width if it could spare less than this share of its replicas.
 SPARE = 0.25
-# Seconds for which a program may run before it reports any progress.
+# A program that reports no progress in this many seconds is expected to report none later.
 SILENT_S = 900.0
 
 
 def unsized(job: JobState) -> bool:
-    """True for a running job with a goal that has the width that is written on it, and may be given another one."""
+    """True for a running job with a goal that still has the written width, if this width may be changed."""
     goal, spec = job.spec.goal, job.spec
     return (
         goal is not None and not goal.bounded and job.as_written and not job.held and spec.least < spec.most
@@ -30,22 +31,21 @@ def unsized(job: JobState) -> bool:
 
 
 def spent(job: JobState) -> float:
-    """The seconds that a running job has had at the width that it has."""
+    """The past service of a running job, in seconds at its present width."""
     return job.attained / (job.width * job.spec.cards)
 
 
 def silent(job: JobState) -> bool:
-    """True for a program that has run for SILENT_S without a report of progress: none is expected any more."""
+    """True if the job's program has run for SILENT_S without a report of progress."""
     return job.telling is Telling.NOTHING and spent(job) >= SILENT_S
 
 
 def goal_width(job: JobState, curve: Curve, most: int) -> int:
     """The allowed width, at most `most`, that the running job needs to be done in time.
 
-    Its own if a change is not worth it.
-
-    It is that for the longest duration that its author allows where none is enough for the duration, and the job's own
-    where none is enough for that either. `curve` is that of the job's own cards.
+    If no width is enough for the duration, it is the width for the longest duration that the author allows. It is the
+    present width if that is not possible either, or if a change is not worth a restart. `curve` is the curve of the
+    job's own cards.
     """
     goal, each, had = job.spec.goal, ceil(job.spec.cards), spent(job)
     left = job.seconds_left(job.width)
@@ -55,7 +55,7 @@ def goal_width(job: JobState, curve: Curve, most: int) -> int:
     widths = job.spec.widths_between(1, most)
 
     def needed(seconds: float) -> int:
-        """The fewest replicas that do the rest before the job has run for `seconds`; more than `most` if none do."""
+        """The fewest replicas with which the whole run takes at most `seconds`; more than `most` if none is enough."""
         position = bisect_left(
             widths, 1, key=lambda width: had + samples / curve.speed(width * each) <= seconds
         )
@@ -68,14 +68,14 @@ def goal_width(job: JobState, curve: Curve, most: int) -> int:
 
 
 def narrow_to_goals(draft: Draft, rules: Rules) -> None:
-    """Take from jobs what they do not need to be done in time."""
+    """Narrow the jobs that have more replicas than they need to be done in time."""
     for job in draft.jobs.values():
         if 0 < job.goal_width < job.width and _may_change(draft, job, rules):
             draft.narrow(job, job.goal_width)
 
 
 def widen_to_goals(draft: Draft, rules: Rules) -> None:
-    """Give jobs what they need to be done in time, those that began first; what is not free they wait for."""
+    """Widen the jobs that need more replicas to be done in time, the oldest first, while cards are free."""
     late = (job for job in draft.jobs.values() if job.goal_width > job.width)
     for job in sorted(late, key=lambda job: (job.since, job.spec.key)):
         if _may_change(draft, job, rules):

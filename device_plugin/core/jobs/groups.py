@@ -1,4 +1,4 @@
-"""Groups: Jobs of one namespace that start together, and what all of them must agree on."""
+"""Groups: Jobs of one namespace that start together, and the checks that they agree with each other."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -8,7 +8,7 @@ from device_plugin.core.requests import MAX_GANG
 
 
 def group_problem(jobs: Sequence[JobSpec]) -> str:
-    """An error text that says what to write on the Jobs of a group, empty if it is sound. `jobs` are all of them."""
+    """An error text that says what to write on the Jobs of a group; empty if they agree. `jobs` are all of its Jobs."""
     ordered = sorted(jobs, key=lambda job: job.key)
     if len(ordered) < 2:
         return ""
@@ -29,7 +29,7 @@ def group_problem(jobs: Sequence[JobSpec]) -> str:
 
 
 def undeclared(jobs: Sequence[JobSpec]) -> int:
-    """The number of Jobs of the group, or else of pods that its size counts, that do not exist yet."""
+    """The number of Jobs of the group that do not exist yet; if none is missing, the number of missing pods."""
     return _missing_jobs(jobs) or _missing_pods(jobs)
 
 
@@ -65,7 +65,7 @@ def _missing_pods(jobs: Sequence[JobSpec]) -> int:
 
 
 def _number_problem(group: str, jobs: Sequence[JobSpec]) -> str:
-    """An error text about the number of Jobs that a group's Jobs name; empty if they agree, and are not more."""
+    """An error text if the Jobs of a group name different numbers of Jobs, or are more than this number; else empty."""
     saying = [job for job in jobs if job.group_jobs]
     if not saying:
         return ""
@@ -84,7 +84,7 @@ def _number_problem(group: str, jobs: Sequence[JobSpec]) -> str:
 
 
 def _size_problem(group: str, asking: Sequence[JobSpec]) -> str:
-    """An error text about the sizes of a group that its pods with cards name; empty if they agree."""
+    """An error text if the pods of a group name different sizes, or its Jobs need more pods than this; else empty."""
     if not asking:
         return ""
     first, size, together = asking[0], asking[0].group_size, _together(asking)

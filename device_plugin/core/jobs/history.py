@@ -1,7 +1,7 @@
-"""Histories of progress: the speed of a job at each width, the work that is left, and whether it is stuck.
+"""Histories of progress: the speed of a job at each width, its remaining work, and whether it is stuck.
 
-All of it is reported by the job's program: it may stand still, run backwards or be false. So it takes a bounded amount
-of memory, never raises, and gives no figure before it was observed for a while.
+The job's program reports its progress, and a report may stand still, go backwards or be false. So a history takes a
+bounded amount of memory, never raises, and gives no figure before some minutes of reports.
 """
 
 from collections import OrderedDict
@@ -11,12 +11,12 @@ from math import log
 from device_plugin.core.jobs.job import EXPONENT
 from device_plugin.core.jobs.progress import Progress
 
-# A job must have been seen to advance for this long, in seconds, before anything is concluded from it.
+# Seconds for which a job must have advanced before figures are computed from its reports.
 ENOUGH_S = 300.0
-# Seconds at one width that are remembered: what was before counts less and less.
+# Seconds at one width that are remembered; older measurements count less and less.
 REMEMBERED_S = 3600.0
 MOST_WIDTHS, MOST_INTERVALS = 8, 15
-# Jobs of which a history is kept, the ones with the newest reports; each takes up to 3 KiB.
+# Most jobs with a history, those with the newest reports; each history takes up to 3 KiB.
 MOST_JOBS = 16384
 # A job is stuck after this many times its usual interval between two advances, and this many seconds at least.
 STUCK_TIMES, STUCK_S = 10, 600.0
@@ -40,9 +40,10 @@ class MeasuredRate:
 class History:
     """The progress that a job has reported until now.
 
-    `progress` was reported last, at the time `at`, with `width` replicas. `since` is when it advanced last or its
-    program began, None while the program has reported nothing since it began. `measured` is at most one value for each
-    of MOST_WIDTHS widths, the newest at the end, and `intervals` are the last times between two advances, in seconds.
+    `progress` is the last report, from the time `at`, with `width` replicas. `since` is the time when the job last
+    advanced, or when its program began; None if the program has reported nothing since it began. `measured` holds one
+    rate for each of the last MOST_WIDTHS widths, the newest at the end. `intervals` are the last times between two
+    advances, in seconds.
     """
 
     progress: Progress
@@ -53,11 +54,12 @@ class History:
     intervals: tuple[float, ...] = ()
 
     def after(self, now: float, width: int, progress: Progress | None) -> "History":
-        """The history with `progress` as reported at `now`, None for no news; `width` is 0 while not all replicas run.
+        """The history after a report of `progress` at `now`; `width` is 0 while not all replicas run.
 
-        Between two advances at one width the job has a speed. Where less is done than before, the program has begun
-        again from a checkpoint, and its speed is measured again from there; where there is another amount to do, the
-        unit may be another one, and nothing that was measured counts any more.
+        - `progress` is None if the program reports none: then it may have started again.
+        - Another total may mean another unit of work: all measurements are dropped.
+        - Less work done than before means that the program went on from a checkpoint: measuring starts again there.
+        - An advance at an unchanged width gives a measured speed.
         """
         last = self.progress
         if progress is None:
@@ -75,7 +77,7 @@ class History:
 
     @property
     def exponent(self) -> float:
-        """The exponent of the speed in the width: 0 to 1, measured where two widths were, else EXPONENT."""
+        """The exponent e, 0 to 1, in speed ~ width ** e; measured if two widths have rates, else EXPONENT."""
         known = [each for each in self.measured if each.seconds >= ENOUGH_S]
         if len(known) < 2:
             return EXPONENT
@@ -85,7 +87,7 @@ class History:
 
     @property
     def remaining(self) -> float | None:
-        """The work left, in seconds of one replica; None as long as too little was measured."""
+        """The work left, in seconds of one replica; None while too little is measured."""
         if sum(each.seconds for each in self.measured) < ENOUGH_S:
             return None
         newest = self.measured[-1]
@@ -93,7 +95,7 @@ class History:
         return (self.progress.total - self.progress.done) / speed
 
     def seconds_left(self, width: int) -> float | None:
-        """The seconds until the end with `width` replicas; None as long as too little was measured."""
+        """The seconds until the end with `width` replicas; None while too little is measured."""
         remaining = self.remaining
         if remaining is None or width < 1:
             return None
@@ -102,7 +104,7 @@ class History:
 
     @property
     def stuck_for(self) -> float | None:
-        """The seconds for which the job has not advanced, if that is unusual for it; None if it is not."""
+        """The seconds for which the job has not advanced if that is unusually long for it; else None."""
         if self.since is None or not self.intervals or self.progress.done == self.progress.total:
             return None
         usual = sorted(self.intervals)[len(self.intervals) // 2]
@@ -117,7 +119,7 @@ class Histories:
         self._known: OrderedDict[str, History] = OrderedDict()
 
     def add(self, uid: str, now: float, width: int, progress: Progress | None) -> None:
-        """Add a job's report at `now`; `progress` and `width` are those of History.after."""
+        """Add a job's report at `now`; `History.after` explains `progress` and `width`."""
         before = self._known.get(uid)
         if before is not None:
             self._known[uid] = before.after(now, width, progress)
@@ -134,12 +136,12 @@ class Histories:
         return self._known.get(uid)
 
     def forget(self, uid: str) -> None:
-        """The Job is gone."""
+        """Drop the history of a Job that is gone."""
         self._known.pop(uid, None)
 
 
 def _added(measured: tuple[MeasuredRate, ...], more: MeasuredRate) -> tuple[MeasuredRate, ...]:
-    """The measured values with one more, which is the newest then."""
+    """The measured rates, with `more` added to the rate of its width, which becomes the newest."""
     before = next((each for each in measured if each.width == more.width), MeasuredRate(more.width, 0.0, 0.0))
     units, seconds = before.units + more.units, before.seconds + more.seconds
     part = min(1.0, REMEMBERED_S / seconds)

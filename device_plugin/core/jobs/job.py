@@ -1,4 +1,4 @@
-"""Jobs as one round sees them: what a job asks for, and where it stands now."""
+"""Jobs for one round: the request of each job, and its present state."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ from device_plugin.core.requests import PodRequest
 JobKey = tuple[str, str]
 """Namespace and name of a Job."""
 
-# How the speed of a job grows with its width n, n ** EXPONENT, until its own rates are known.
+# The speed of a job of width n is taken as proportional to n ** EXPONENT until its own rates are known.
 EXPONENT = 0.9
-# Cards, shares of them, and widths by powers are added up: less than this is nothing.
+# Differences of cards, shares and powers below this are rounding errors.
 EXACT = 1e-9
 
 
@@ -23,24 +23,27 @@ EXACT = 1e-9
 class JobSpec:
     """A job as its author asks for it, checked: 1 <= least <= asked <= most replicas.
 
-    `widths` are the only numbers of replicas that it may run with, ascending; it may have any if they are
-    empty. Its bounds are among them, except while a running job keeps a width that its author has since left out.
-    `request` is that of one replica, its `pod` empty, and `cards` how many cards it takes, a slice as the larger of
-    its shares of a card; a job without cards is queued too. Its replicas go to `nodes` only. `asked` is the width
-    that the Job has now. `user` is the unit that shares a queue: the namespace, because a Job does not name its
-    author. `expected_seconds` is the declared duration at the width that the author asked for. Without `preempts` the
-    job neither shrinks nor stops others. `created` is in seconds of the caller's clock.
+    Width: `asked` is the width that the Job has now. `widths` are the only allowed widths, ascending; any width is
+    allowed if they are empty. `least` and `most` are among them, unless the author has removed the width of a running
+    job. `width_owner` is the controller that decides the width in place of the engine (`JobSet`, `Kueue`). With a
+    `goal` the width is found by sizing, from `least` to `most`.
 
-    A job with `parts` is split into that number of sub-tasks, of which `least` to `most` run at a time; it begins once
-    more than `parts` divided by `split_ratio` have room. One with `split_of` is sub-task `part` of the split of that
-    name. The width of a job with a `goal` is still to be found, from `least` to `most`. `group_size` is how many pods
-    of the group start together, 0 if the pods do not say, and `group_jobs` how many Jobs it has until it has started, 0
-    if the Job does not say. A group of several Jobs is named by the Jobs (`joint`), that of one Job by its pods alone.
-    `width_owner` is what decides the width in place of the engine (`JobSet`, `Kueue`); `kueue` is true if Kueue decides
-    when the job starts. `dropped` is the number of the record that its author has ended, 0 for none.
+    Cards: `request` is the request of one replica, with an empty `pod`. `cards` is the number of cards of one replica,
+    where a slice counts as its larger share of a card; it may be 0. `nodes` are the constraints of the replicas.
 
-    A `resumable` job consents to be stopped for a job of its priority, and for `min_runtime` seconds after each start
-    it gives nothing to one; where either is None the engine's rules say.
+    Queue: `user` shares the queue with other users; it is the namespace, because a Job does not name its author.
+    Without `preempts` the job neither shrinks nor stops others. `expected_seconds` is the declared duration at the
+    author's width. `created` is in seconds of the caller's clock. `kueue` is true if Kueue decides when the job starts.
+    `dropped` is the `gen` of the record that the author has ended, 0 for none. A `resumable` job consents to be stopped
+    for a job of its priority. For `min_runtime` seconds after each start it gives nothing to such a job. If either is
+    None, the engine's rules decide.
+
+    Split: a job with `parts` has this number of sub-tasks, of which `least` to `most` run at a time. It begins once
+    more than `parts` / `split_ratio` sub-tasks have room. A job with `split_of` is the sub-task `part` of that split.
+
+    Group: a group of several Jobs is named by the Jobs (`joint`), a group of one Job by its pods alone. `group_size` is
+    the number of its pods that start together. `group_jobs` is the number of Jobs that must exist before it starts.
+    Both are 0 if they are not written.
     """
 
     key: JobKey
@@ -80,11 +83,11 @@ class JobSpec:
 
     @property
     def elastic(self) -> bool:
-        """True if the width may differ from the width asked for."""
+        """True if the job may run with another width than the width asked for."""
         return self.least < self.most and not self.parts and (self.goal is None or self.goal.bounded)
 
     def allows(self, width: int) -> bool:
-        """True if the job may run with this number of replicas, as far as its widths decide it."""
+        """True if the job's list of widths allows this width."""
         return not self.widths or width in self.widths
 
     def next_width(self, width: int) -> int:
@@ -100,7 +103,7 @@ class JobSpec:
         return max((each for each in self.widths if each <= count), default=0)
 
     def nearest_width(self, width: int) -> int:
-        """The width that counts where `width` is written: the least allowed width not below it, else the largest."""
+        """The least allowed width that is not below `width`; the largest allowed width if all are below."""
         if not self.widths:
             return width
         return next((each for each in self.widths if each >= width), self.widths[-1])
@@ -113,7 +116,7 @@ class JobSpec:
 
     @property
     def first_parts(self) -> int:
-        """The number of sub-tasks of a split for which there must be room before it begins."""
+        """The number of sub-tasks that must have room before the split begins."""
         return min(self.parts, floor(self.parts / self.split_ratio) + 1)
 
 
@@ -122,12 +125,12 @@ class Telling(Enum):
 
     NOTHING = "nothing"
     LITTLE = "little"
-    """Too little to be measured."""
+    """The reported progress is too little to compute a rate."""
     ENOUGH = "enough"
 
 
 UNKNOWN = "unknown"
-"""A replica that does not plan a job reports this in place of the job's phase."""
+"""The phase that an engine replica shows for a job that another replica plans."""
 
 
 class JobPhase(Enum):
@@ -136,7 +139,7 @@ class JobPhase(Enum):
     WAITING = "waiting"
     """It has never run."""
     STARTING = "starting"
-    """It was admitted, or cards are promised to it; not all of its replicas run yet."""
+    """It was admitted or has a promise, and not all of its replicas run yet."""
     RUNNING = "running"
     """All of its replicas run."""
     RESIZING = "resizing"
@@ -151,21 +154,23 @@ class JobPhase(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobState:
-    """A job at the time of one round.
+    """The state of a job in one round.
 
-    `width` is the number of replicas that hold cards, or for which cards are promised; `since` is the time at which the
-    phase began, and `resized` that of the last start or change of the width. `attained` is the service that it has had,
-    in card-seconds. `remaining` is the work left, in seconds of one replica, as far as it is known from the job's
-    progress or its declared duration. `exponent` is that of its speed in its width. `young` of its running sub-tasks
-    have just begun: they lose almost nothing if they begin again. A job that is `held` keeps its width, for a reason of
-    its owner's: a controller above it, or an index that has succeeded. `unanswered` is how many requests for a
-    checkpoint in a row its program has let pass. A running job is `as_written` if it was started with the width that
-    its author wrote, and `telling` says how much of its progress its program has reported. `goal_width` is the width
-    that it needs for its goal, 0 if that is not known.
+    `width` is the number of replicas that hold cards or have promised cards. A `held` job keeps its width, because of a
+    controller above it or because an index has succeeded. `as_written`: it was started with the width that its author
+    wrote. `goal_width` is the width that it needs for its goal; 0 if unknown.
 
-    `started` is the time of the last start, before which the job had been stopped for `stopped_s` seconds, 0 if it had
-    never run. A stopped job that is `displaced` was stopped for another job. It is the `widest` if every other waiting
-    job needs fewer cards.
+    Times: `since` is the start of the phase, `resized` the last start or change of the width, and `started` the last
+    start. Before that start the job had been stopped for `stopped_s` seconds, 0 if it had never run.
+
+    Work: `attained` is its past service, in card-seconds. `remaining` is its remaining work, in seconds of one replica,
+    from its progress or declared duration; None if unknown. `exponent` is the e in speed ~ width ** e. `telling` is the
+    amount of progress that its program has reported. `unanswered` counts the last requests for a checkpoint that its
+    program did not answer. `young` is the number of running sub-tasks that have just begun, and lose almost nothing if
+    they are stopped.
+
+    A `displaced` job was stopped for another job. A stopped job is the `widest` if every other waiting job needs fewer
+    cards.
     """
 
     spec: JobSpec
@@ -189,21 +194,21 @@ class JobState:
 
     @property
     def queued(self) -> bool:
-        """True if the job waits to be admitted; a refused one does, because nodes may come."""
+        """True if the job waits to be admitted. A refused job waits too, because nodes may come."""
         return self.phase in (JobPhase.WAITING, JobPhase.STOPPED, JobPhase.REFUSED)
 
     @property
     def running(self) -> bool:
-        """True if all of its replicas run and nothing of it is under way."""
+        """True if all replicas run and no change of the job is under way."""
         return self.phase is JobPhase.RUNNING
 
     @property
     def adjustable(self) -> bool:
-        """True if its width may be changed now."""
+        """True if the engine may change the job's width now."""
         return self.running and self.spec.elastic and not self.held
 
     def seconds_left(self, width: int) -> float | None:
-        """The seconds until its end with this width; None if the work that it has left is not known."""
+        """The seconds until the job's end with this width; None if its remaining work is not known."""
         if self.remaining is None:
             return None
         speed: float = width**self.exponent
@@ -211,14 +216,14 @@ class JobState:
 
     @property
     def floor(self) -> int:
-        """The least width that the running job may be left with: a split keeps the sub-tasks that began a while ago."""
+        """The least width that the running job may shrink to; a split keeps the sub-tasks that are not young."""
         if self.spec.parts:
             return max(self.spec.least, self.width - self.young)
         return self.spec.least
 
     @property
     def extendable(self) -> bool:
-        """True for a split that runs fewer sub-tasks at a time than it may: the next one waits for a card."""
+        """True for a split that runs fewer sub-tasks than it may, so that the next sub-task waits for a card."""
         return self.running and self.spec.parts > 0 and not self.held and self.width < self.spec.most
 
 

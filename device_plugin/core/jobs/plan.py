@@ -1,4 +1,4 @@
-"""A plan: the changes that one round makes, and the draft in which they are made and tried."""
+"""A plan is the list of one round's changes; a draft is the plan while the round still makes and tries changes."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ from device_plugin.core.jobs.room import Room
 
 @dataclass(frozen=True, slots=True)
 class Admit:
-    """The job starts with `width` replicas, once the jobs that give way to it have released their cards."""
+    """The job starts with `width` replicas, after the jobs that give way to it have released their cards."""
 
     job: JobKey
     width: int
@@ -19,7 +19,7 @@ class Admit:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The width of a running job changes; `beneficiary` is the job that a shrink makes room for."""
+    """The width of a running job changes. If it shrinks, `beneficiary` is the job that gets the cards."""
 
     job: JobKey
     before: int
@@ -29,7 +29,7 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The number of sub-tasks of a split job that run at a time."""
+    """The new number of sub-tasks of a split job that run at a time."""
 
     job: JobKey
     parallelism: int
@@ -37,7 +37,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Suspend:
-    """A running job stops, and waits to go on; `beneficiary` is the job that it makes room for."""
+    """A running job stops, and waits to go on; `beneficiary` is the job that gets the cards."""
 
     job: JobKey
     beneficiary: JobKey
@@ -56,7 +56,7 @@ Step = Admit | Scale | Window | Suspend | Refuse
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """Cards on `nodes` are kept for a job that is due; it is expected to start at `start`, inf if no end is known."""
+    """Cards on `nodes` are kept for a due job; `start` is its expected start, inf if that is not known."""
 
     nodes: tuple[str, ...]
     start: float = inf
@@ -64,10 +64,10 @@ class Reserved:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One consistent set of widths: at most one step for each job, those that release cards first.
+    """The changes of one round: at most one step for each job; steps that release cards come first.
 
-    `again` is the earliest time at which another round may find something to do though nothing has happened. Each job
-    that is due and does not start is in `reserved`, or in `unreserved` with the reason why no cards are kept for it.
+    `again` is the earliest time at which another round may make changes although no job and no card has changed. Each
+    due job that does not start is in `reserved`, or in `unreserved` with the reason why no cards are kept for it.
     """
 
     steps: tuple[Step, ...] = ()
@@ -83,10 +83,10 @@ class Plan:
 
 
 class Draft:
-    """The widths that a plan would have, and the room that they leave.
+    """The widths of a plan that the round still changes, and the room that these widths leave.
 
-    `room` has all replicas that hold cards now. Changes are made both here and in the room; inside `trial` they are
-    undone unless they are kept. At most the share `use` of the room's cards may be in use.
+    `room` holds all replicas that hold cards now. Each change is made here and in the room; in a `trial` it is undone
+    unless it is kept. At most the share `use` of the room's cards may be in use.
     """
 
     def __init__(self, now: float, jobs: Iterable[JobState], room: Room, use: float = 1.0) -> None:
@@ -104,7 +104,7 @@ class Draft:
         for job in self.jobs.values():
             self._count(job.spec, job.width)
         self.budget = room.idle() - (1 - use) * room.cards() if use < 1 else inf
-        """The cards that may be taken; below 0 if more are in use than may be."""
+        """The number of cards that may still be taken; below 0 if more are in use than allowed."""
         self._beneficiaries: dict[JobKey, JobKey] = {}
         # Widths and beneficiaries before each change, to undo it.
         self._log: list[tuple[JobKey, int, JobKey | None]] = []
@@ -114,7 +114,7 @@ class Draft:
         return self.widths[job.spec.key]
 
     def widen(self, job: JobState, width: int) -> bool:
-        """Give the job `width` replicas, more than it has; false, and nothing changes, if they do not fit."""
+        """Widen the job to `width` replicas; returns false, without a change, if they do not fit."""
         key = job.spec.key
         count = width - self.widths[key]
         if count * job.spec.cards > self.budget or not self.room.take(job.spec, count):
@@ -123,9 +123,9 @@ class Draft:
         return True
 
     def narrow(self, job: JobState, width: int, beneficiary: JobSpec | None = None) -> None:
-        """Take replicas from the job, all of them if `width` is 0, to make room for `beneficiary`.
+        """Narrow the job to `width` replicas (0: stop it), to make room for `beneficiary`.
 
-        Without one it makes room for pods that are no jobs.
+        If `beneficiary` is None, the room is not for a job.
         """
         key = job.spec.key
         self.room.give(job.spec, self.widths[key] - width)
@@ -171,7 +171,7 @@ class Draft:
         self.cards_by_user[user] = self.cards_by_user.get(user, 0.0) + replicas * job.cards
 
     def plan(self, again: float = inf) -> Plan:
-        """The plan of the widths so far."""
+        """The plan that leads from the present widths to the draft's widths."""
         steps = sorted(self._steps(), key=_releasing_first)
         return Plan(tuple(steps), again, self.reserved, self.unreserved)
 

@@ -1,9 +1,10 @@
-"""Pools: the jobs and cards that can have to do with each other, so that each pool can be planned by itself.
+"""Pools: divide the cards of a cluster into parts that are planned separately; a job runs in one pool.
 
-A pod runs on one node. So cards of two families have to do with each other only where a node has both, and those of
-other nodes never. The nodes of a family are further divided by their label `vgpu.io/pool`, once all of them have it: as
-long as one lacks it, jobs that name no pool may run anywhere, and the family is one pool. A kubelet may write that
-label on its own node; where a node has `node-restriction.kubernetes.io/vgpu-pool`, which it may not, that one counts.
+- A pod runs on one node, so families that share no node are in different pools.
+- If all nodes of a family have the label `vgpu.io/pool`, each value of the label is a pool. If one node lacks it, the
+  family is one pool, because jobs that name no pool may run on any node.
+- A kubelet may write that label on its own node, but not the label `node-restriction.kubernetes.io/vgpu-pool`. If any
+  node has the second label, only the second label counts.
 """
 
 from collections import Counter
@@ -16,7 +17,7 @@ from device_plugin.core.jobs.job import JobSpec
 from device_plugin.core.node_constraints import NodeConstraints, NodeIndex, Operator
 from device_plugin.core.requests import PodRequest
 
-# Pools of a cluster: each has a Lease, whose name the engine's role must list.
+# Most pools of a cluster: each has a Lease, whose name the engine's role must list.
 MOST_POOLS = 16
 UnitKey = tuple[str, str, str]
 """Kind (group, split or job), namespace and name of Jobs that are all planned by one planner."""
@@ -24,16 +25,16 @@ UnitKey = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Pool:
-    """The cards of a family, and of the families that share nodes with it, on nodes with the label's value `label`.
+    """A pool: the cards of families that share nodes, on the nodes whose label has the value `label`.
 
-    `family` is the first of these families by name; `label` is empty where the label does not divide them.
+    `family` is the first of these families by name; `label` is empty if the label does not divide them.
     """
 
     family: str
     label: str = ""
 
     def __str__(self) -> str:
-        """The pool's name: `hygon.com/dcu`, or `hygon.com/dcu/a` where nodes are labelled."""
+        """The pool's name: `hygon.com/dcu`, or `hygon.com/dcu/a` if a label divides the nodes."""
         return f"{self.family}/{self.label}" if self.label else self.family
 
 
@@ -41,7 +42,7 @@ class Pool:
 class Pools:
     """The pools of a cluster in order, with the names of their nodes and the kinds of their cards (family and model).
 
-    `problem` says why nodes are not divided by their labels, if some have one, and `key` is the label that counts.
+    `key` is the label that counts. `problem` says why this label does not divide nodes although some have it.
     """
 
     nodes: Mapping[Pool, frozenset[str]] = field(default_factory=dict)
@@ -55,12 +56,12 @@ class Pools:
 
 
 def pool_label(index: NodeIndex) -> str:
-    """The label that says of each node which pool it is in."""
+    """The label of nodes that names their pools."""
     return RESTRICTED_POOL if any(index.values_of(RESTRICTED_POOL).values()) else POOL
 
 
 def pools_of(inventories: Mapping[str, Inventory], labels: Mapping[str, str], key: str = POOL) -> Pools:
-    """The pools of nodes with these inventories; `labels` are the values of their label `key`, by node."""
+    """The pools of the nodes in `inventories`; `labels` holds the value of each node's label `key`."""
     first = _first_families(inventories.values())
     of = {
         name: first[inventory.cards[0].family] for name, inventory in inventories.items() if inventory.cards
@@ -100,7 +101,7 @@ def _pools(of: Mapping[str, str], labels: Mapping[str, str], divided: set[str]) 
 
 
 def _first_families(inventories: Iterable[Inventory]) -> Mapping[str, str]:
-    """The first name, for each family, of all families that share nodes with it, directly or by others."""
+    """For each family the first name among all families that share nodes with it, directly or through others."""
     first: dict[str, str] = {}
     for inventory in inventories:
         families = {card.family for card in inventory.cards}
@@ -115,7 +116,7 @@ def _first_families(inventories: Iterable[Inventory]) -> Mapping[str, str]:
 
 
 def unit_key(job: JobSpec) -> UnitKey:
-    """The key of the job's group, of its split, or of the job alone."""
+    """The key of the job's group; without a group, of its split; else of the job alone."""
     namespace, name = job.key
     if job.joint:
         return "group", namespace, job.group
@@ -125,7 +126,7 @@ def unit_key(job: JobSpec) -> UnitKey:
 
 
 def pinned(constraints: NodeConstraints, key: str) -> bool:
-    """True if the pods of a job go only to nodes of one value of the label `key`."""
+    """True if the pods of a job may go only to nodes with one certain value of the label `key`."""
     return any(
         each.key == key and each.operator is Operator.IN and len(each.values) == 1
         for each in constraints.required
@@ -133,7 +134,7 @@ def pinned(constraints: NodeConstraints, key: str) -> bool:
 
 
 class Fitting:
-    """Finds the pools with cards that jobs may use, for nodes as they are at one time; it remembers its answers."""
+    """Finds the pools with cards that jobs may use. It is for the nodes of one moment, and remembers its answers."""
 
     def __init__(self, pools: Pools, index: NodeIndex) -> None:
         self.pools = pools
@@ -145,7 +146,7 @@ class Fitting:
         self._by_kind: dict[object, tuple[Pool, ...]] = {}
 
     def of(self, jobs: Iterable[JobSpec]) -> tuple[Pool, ...]:
-        """The pools each of which has cards for all of the jobs, in order; all pools for jobs without cards."""
+        """The pools that have cards for every one of the jobs, in order; all pools if no job asks for cards."""
         found = tuple(self.pools.nodes)
         for job in jobs:
             if job.cards:
@@ -155,7 +156,7 @@ class Fitting:
 
     def _one(self, job: JobSpec) -> Sequence[Pool]:
         kinds = self._with_kinds(job.request)
-        # Nodes that are cordoned or ill come back: a job that may go to no others waits where these are.
+        # Cordoned and ill nodes come back: a job that may use only such nodes waits in their pools.
         for allowed in (self._index.allowed(job.nodes), self._index.allowed_later(job.nodes)):
             found = kinds if allowed is None else [pool for pool in kinds if self._bits[pool] & allowed.bits]
             if found:

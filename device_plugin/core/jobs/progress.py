@@ -1,9 +1,9 @@
-"""Progress: what a program says that it has done of what it has to do, in the file that $VGPU_PROGRESS names.
+"""Progress: a program's report of its work done and its work in all, in the file that $VGPU_PROGRESS names.
 
-The file holds two lines of 64 bytes, each padded with spaces and ended by a newline, so that one write replaces one
-line whole: `done total` at byte 0, and at byte 64 how many checkpoints the program has saved. Each line has a writer of
-its own, so the answer to a checkpoint request (one checkpoint more) is not lost to the next progress. Everything here
-is the tenant's word: it may be missing, half, or a lie, and never raises.
+The file has two lines of 64 bytes, each padded with spaces and ended by a newline, so that one write replaces one whole
+line: `done total` at byte 0, and the number of saved checkpoints at byte 64. Each line has its own writer, so a report
+of progress never overwrites the answer to a checkpoint request (one checkpoint more). A tenant writes the file: its
+content may be missing, incomplete or false, so reading it never raises.
 """
 
 import re
@@ -13,11 +13,11 @@ from dataclasses import dataclass
 LINE = 64
 """Bytes of one line."""
 BYTES = 2 * LINE
-"""Bytes of the file that are read."""
+"""The number of bytes of the file that are read."""
 MOST = 10**15
-"""The largest number that is believed: sums and products of a few stay exact in a float."""
+"""The largest accepted number: sums and products of a few such numbers stay exact in a float."""
 
-# A line as a program may write it without padding is whole if nothing but padding follows its newline.
+# A program may write a line without padding: the line is complete if only padding follows its newline.
 _PROGRESS = re.compile(rb" *([0-9]{1,16}) +([0-9]{1,16}) *\n[ \n\0]*")
 _CHECKPOINTS = re.compile(rb" *([0-9]{1,16}) *\n[ \n\0]*")
 
@@ -28,7 +28,7 @@ ContainerName = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The work done and the work in all, in a unit of the program's own: 0 ≤ done ≤ total, 1 ≤ total ≤ MOST."""
+    """The work done and the total work, in any unit of the program: 0 ≤ done ≤ total, 1 ≤ total ≤ MOST."""
 
     done: int
     total: int
@@ -36,16 +36,16 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class ProgressReport:
-    """The content of a program's progress file: its progress, or None, and the number of checkpoints it has saved."""
+    """The content of a program's progress file: its progress (None without one), and its number of checkpoints."""
 
     progress: Progress | None = None
     checkpoints: int = 0
 
 
 def progress_of(content: bytes) -> Progress | None:
-    """The progress in the first line of the file; None if that is empty, incomplete, of no work, or beyond MOST.
+    """The progress in the first line of the file; None if the line is incomplete, or its total is 0 or above MOST.
 
-    More done than there is in all counts as all.
+    If `done` is more than `total`, it counts as `total`.
     """
     found = _PROGRESS.fullmatch(content[:LINE])
     if found is None:
@@ -55,7 +55,7 @@ def progress_of(content: bytes) -> Progress | None:
 
 
 def checkpoints_of(content: bytes) -> int:
-    """The number of checkpoints that the program has saved since its container started; 0 if it says nothing."""
+    """The number of checkpoints that the program has saved since its container started; 0 if the line is not there."""
     found = _CHECKPOINTS.fullmatch(content[LINE:BYTES])
     return min(int(found[1]), MOST) if found is not None else 0
 
@@ -65,8 +65,8 @@ def by_pod(
 ) -> Mapping[tuple[str, str], ProgressReport]:
     """The progress and checkpoints of these pods, by namespace and name; empty for a pod that reports none.
 
-    The progress is that of the first container, by name, that reports any. The checkpoints of all containers are added
-    up, so that one more of any container is seen.
+    A pod's progress is the report of its first container, by name, that has one. The checkpoints of all containers are
+    summed, so that the sum grows with a checkpoint of any container.
     """
     found = dict.fromkeys(pods, ProgressReport())
     for namespace, pod, container in sorted(name for name in told if name[:2] in found):

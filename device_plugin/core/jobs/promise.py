@@ -1,4 +1,4 @@
-"""A promise: slices that pods of one job free, and that are kept for another job until its pods have taken them."""
+"""A promise: slices that leaving pods of one job free, kept for another job until its pods have taken them."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,11 +8,11 @@ from device_plugin.core.ledger import CardState
 
 
 def kept(freed: Iterable[Slice], taken: Iterable[Slice], cards: Mapping[str, CardState]) -> tuple[Slice, ...]:
-    """The rest of a promise on one node: one slice for each card on which something is left, ordered by uuid.
+    """The slices of a promise that must still be kept on one node: at most one for each card, ordered by uuid.
 
-    `freed` was promised, and `taken` is what the job that it is promised to has got of the same cards since, wherever
-    on the card it lies. `cards` are the states of the cards without this promise: what others hold is not kept, so that
-    a promise never conflicts with a grant.
+    `freed` are the promised slices. `taken` are the slices of the same cards that the promised job has got since; they
+    count in amount, even with other core groups. `cards` are the cards' states without this promise: only their free
+    part is kept, so a promise never conflicts with a grant.
     """
     promised, used = _by_card(freed), _by_card(taken)
     found = (
@@ -26,7 +26,7 @@ def _left(freed: Sequence[Slice], taken: Sequence[Slice], card: CardState) -> Sl
     cores = {core for s in freed for core in s.cores}
     most = len(cores) - sum(len(s.cores) for s in taken)
     left = sorted(core for core in cores if card.free_cores >> core & 1)[: max(0, most)]
-    # Memory without core groups, or the reverse, is of no use.
+    # Memory without core groups, or core groups without memory, cannot be used.
     if mem_mib <= 0 or not left or card.free_slices < 1:
         return None
     return Slice(card.card.uuid, mem_mib, tuple(left))

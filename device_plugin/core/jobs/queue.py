@@ -1,10 +1,12 @@
-"""The queue: which jobs are admitted next.
+"""The queue: decides in which order waiting jobs are admitted.
 
-Priorities come first. Queues of one priority share by weight: the next job is that of the queue that holds the fewest
-cards for its weight. Within a queue, jobs that have waited or been stopped for too long come first. Among these, as
-among the others, users that have had less service go first: thousands of waiting jobs do not let their user pass all
-others by age. Cards that a user has, or is given in this round, count as an hour of service, so that equal users take
-turns. A user's own jobs come by age if they are too late, and otherwise by rank.
+The next job is found in these steps:
+1. Take the jobs of the highest priority.
+2. Take the queue that holds the fewest cards for its weight.
+3. In this queue take the due jobs (which have waited or been stopped for too long); if there is none, the others.
+4. Take the user with the least service, so that a user with thousands of old jobs does not come before all others.
+   Cards that a user has now, or gets in this round, count as an hour of service, so that equal users take turns.
+5. Take the user's oldest job if its jobs are due, else the job with the best rank.
 """
 
 import heapq
@@ -20,9 +22,9 @@ from device_plugin.core.jobs.rank import attained_work, expected_work, level
 from device_plugin.core.jobs.rules import Rules
 
 Unit = tuple[JobState, ...]
-"""The jobs that are admitted together or not at all: those of one group, or a single job; of a split one sub-task."""
+"""The jobs that are admitted together or not at all: all jobs of a group, or one job, or one sub-task of a split."""
 User = tuple[str, str]
-"""A queue, and a user of it."""
+"""The name of a queue, and a user of this queue."""
 
 
 def due(job: JobState, now: float, rules: Rules) -> bool:
@@ -45,10 +47,11 @@ def due_at(job: JobState, rules: Rules) -> float:
 
 
 def _longest_stop(job: JobState, rules: Rules) -> float:
-    """The seconds after which a stopped job is due.
+    """The seconds after which a stopped job is due: by the rules, or less for the widest waiting job.
 
-    A rigid job of several cards does not find them free by itself, and a job that has hardly run has lost its turn: if
-    every other waiting job needs fewer cards, neither waits for longer than it ran, or for an hour if that is longer.
+    The widest job needs more cards than every other waiting job. If it is rigid, it is due after as much time as it
+    ran, or after `age_s` if that is longer, in two cases: it needs several cards, which seldom become free together; or
+    it ran for less than a quantum, and so lost its turn.
     """
     limit = rules.stop_limit(job.spec)
     if not job.widest or job.spec.elastic or job.spec.parts:
@@ -60,7 +63,7 @@ def _longest_stop(job: JobState, rules: Rules) -> float:
 
 
 def with_widest(jobs: Iterable[JobState]) -> Sequence[JobState]:
-    """The jobs; the stopped one is marked as the widest that no other waiting job equals in its cards."""
+    """The jobs. If one waiting job needs more cards than every other, and was stopped, it is marked as `widest`."""
     found = list(jobs)
     needs = {position: need((job,)) for position, job in enumerate(found) if job.queued}
     most = max(needs.values(), default=0.0)
@@ -71,16 +74,16 @@ def with_widest(jobs: Iterable[JobState]) -> Sequence[JobState]:
 
 
 def lately_changed(job: JobState, now: float, rules: Rules) -> bool:
-    """True if a job stopped, or the width of a split that could run more sub-tasks changed, less than a cooldown ago.
+    """True if a job was stopped, or a split that could run more sub-tasks was resized, less than a cooldown ago.
 
-    Others do not give way to it yet: they would take cards from others themselves, and the plan would settle only after
-    more than two rounds.
+    Other jobs do not give way to it yet. Otherwise they would take cards from further jobs, and plans would need more
+    than two rounds to settle.
     """
     return (job.phase is JobPhase.STOPPED or job.extendable) and now < yielded_to_at(job, rules)
 
 
 def yielded_to_at(job: JobState, rules: Rules) -> float:
-    """The time from which others give way to a job that ran before; it may take free cards earlier."""
+    """The time from which other jobs give way to a job that ran before. It may take free cards earlier."""
     return (max(job.since, job.resized) if job.extendable else job.since) + rules.cooldown_s
 
 
@@ -90,9 +93,9 @@ def need(unit: Unit) -> float:
 
 
 def in_turn(draft: Draft, units: Iterable[Unit], rules: Rules) -> Iterator[Unit]:
-    """Waiting jobs in the order in which they are admitted; that of queues and users follows what the draft admits.
+    """The units in the order in which they are admitted. The order of queues and users changes with each admission.
 
-    `units` are in the order of their queues. A split comes again after each sub-task that was admitted.
+    `units` come in the order of `ordered`. A split comes again after each of its sub-tasks that was admitted.
     """
     service = _Service.of(draft.jobs.values(), draft.cards_by_user, rules)
     for _, equals in groupby(units, key=priority):
@@ -100,9 +103,9 @@ def in_turn(draft: Draft, units: Iterable[Unit], rules: Rules) -> Iterator[Unit]
 
 
 def places(jobs: Collection[JobState], now: float, rules: Rules) -> Mapping[JobKey, int]:
-    """The place of each waiting job among those of its queue, 1 for the next; the jobs of a group share one.
+    """The place of each waiting job in its queue, 1 for the next job; the jobs of a group share a place.
 
-    A job of a group of which Jobs are still missing has none.
+    A job has no place while Jobs of its group are missing.
     """
     counts, found, cards = Counter[str](), dict[JobKey, int](), _by_user(jobs, _held)
     service = _Service.of(jobs, cards, rules)
@@ -117,7 +120,7 @@ def places(jobs: Collection[JobState], now: float, rules: Rules) -> Mapping[JobK
 
 
 def next_units(jobs: Collection[JobState], now: float, rules: Rules) -> Iterator[Unit]:
-    """The waiting jobs that are admitted next, one unit of each queue."""
+    """The next unit of each queue."""
     seen = set[str]()
     for unit in ordered([job for job in jobs if not job.extendable], now, rules):
         queue = unit[0].spec.queue
@@ -127,15 +130,15 @@ def next_units(jobs: Collection[JobState], now: float, rules: Rules) -> Iterator
 
 
 def ordered(jobs: Collection[JobState], now: float, rules: Rules) -> Sequence[Unit]:
-    """The waiting jobs, and the splits that could run more sub-tasks, in the order in which each queue has them."""
+    """The units of waiting jobs, and of splits that could run more sub-tasks, in the order of their queues."""
     service = _Service.of(jobs, _by_user(jobs, _held), rules)
     return sorted(_units(jobs), key=lambda unit: _key(unit, now, service))
 
 
 def _by_share(draft: Draft, units: Iterable[Unit], service: "_Service") -> Iterator[Unit]:
-    """The units, each time the next one of the queue that holds the fewest cards for its weight.
+    """Yield jobs, or sets of jobs that start together, each time of the queue with the fewest cards for its weight.
 
-    Among equal queues, the one whose next unit is due goes first, then the one whose next unit has waited for longest.
+    If queues are equal, a queue whose next unit is due comes first, then the queue whose next unit has waited longest.
     """
     rules = service.rules
     lines = {
@@ -158,9 +161,9 @@ def _by_share(draft: Draft, units: Iterable[Unit], service: "_Service") -> Itera
 def _by_service(
     units: Iterable[Unit], now: float, service: "_Service", width: Callable[[JobState], int]
 ) -> Iterator[Unit]:
-    """The units of a queue, each time the first one of the user that has least, those that are due before others.
+    """Yield the units of a queue, due units first, each time the first unit of the user with the least service.
 
-    A split comes again, in the turn of its user, while its `width` grows.
+    A split comes again in its user's next turn while its `width` grows.
     """
     lines: dict[User, deque[tuple[int, Unit]]] = {}
     for position, unit in enumerate(units):
@@ -193,14 +196,14 @@ def _lines(units: Iterable[Unit]) -> Mapping[str, Sequence[Unit]]:
 
 
 def share(draft: Draft, queue: str, rules: Rules) -> float:
-    """The cards that the jobs of a queue have in the draft, for each unit of its weight."""
+    """The cards that the jobs of a queue have in the draft, divided by the queue's weight."""
     return draft.cards_of.get(queue, 0.0) / rules.weight(queue)
 
 
 def _units(jobs: Iterable[JobState]) -> Iterator[Unit]:
-    """The waiting jobs, those of a group together.
+    """The waiting jobs, and the splits that could run more sub-tasks, as units: the jobs of a group are one unit.
 
-    A group is left out while Jobs of it are missing, and while one of them is being stopped: it starts again whole.
+    A group is left out while one of its Jobs is missing or is being stopped, because all of its Jobs start together.
     """
     groups: dict[tuple[str, str], list[JobState]] = {}
     for job in jobs:
@@ -217,7 +220,7 @@ def _units(jobs: Iterable[JobState]) -> Iterator[Unit]:
 
 @dataclass(frozen=True, slots=True)
 class _Service:
-    """Service that each user has had, in card-seconds, for jobs that have not ended, and the `cards` it has now."""
+    """Each user's past service `had`, in card-seconds of jobs that have not ended, and its present `cards`."""
 
     had: Mapping[User, float]
     cards: Mapping[User, float]
@@ -229,7 +232,7 @@ class _Service:
         return cls(_by_user(jobs, lambda job: job.attained), cards, rules)
 
     def level(self, user: User) -> int:
-        """The level of the service that the user will have had once its cards have served for a quantum."""
+        """The level of the user's past service plus a quantum of service by its present cards."""
         return level(self.had[user] + self.cards[user] * self.rules.quantum_s, self.rules)
 
 
@@ -243,7 +246,7 @@ def _held(job: JobState) -> float:
 
 
 def _by_user(jobs: Iterable[JobState], amount: Callable[[JobState], float]) -> dict[User, float]:
-    """The sum of an amount over the jobs of each user."""
+    """The sum of `amount(job)` over the jobs of each user."""
     found: dict[User, float] = {}
     for job in jobs:
         found[_user(job)] = found.get(_user(job), 0.0) + amount(job)
@@ -251,7 +254,7 @@ def _by_user(jobs: Iterable[JobState], amount: Callable[[JobState], float]) -> d
 
 
 def priority(unit: Unit) -> int:
-    """The priority of the jobs together: the lowest of theirs."""
+    """The priority of a unit: the lowest priority of its jobs."""
     return min(job.spec.priority for job in unit)
 
 

@@ -1,4 +1,4 @@
-"""The rank of a job: the less work it is expected to have left, the earlier it goes."""
+"""The rank of a job: jobs with less expected remaining work come first."""
 
 from math import floor, log2
 
@@ -9,17 +9,17 @@ from device_plugin.core.jobs.rules import Rules
 def expected_work(job: JobState) -> float:
     """The work that a job is expected to have left, in seconds of one replica.
 
-    It is the remaining work where that is known. Otherwise it is as much as the job has had already: the lengths of
-    training jobs differ by orders of magnitude, and what has run for long is likely to run for long.
+    It is the remaining work if that is known, else the job's past service: the lengths of training jobs differ by
+    orders of magnitude, so a job that has run for long will probably run for long.
     """
     return attained_work(job) if job.remaining is None else job.remaining
 
 
 def declared_work(job: JobSpec, width: int, attained: float) -> float | None:
-    """The work that a job has left by its declared duration, in seconds of one replica; None if it declares none.
+    """The remaining work by the job's declared duration, in seconds of one replica; None if it cannot be known.
 
-    The duration was declared for `width` replicas; 0 if that is not known. The work done is counted as if the job had
-    had its service at that width. The work left is unknown (None) once a job has had more than it declared.
+    The duration was declared for `width` replicas (0: unknown). Past service counts as if the job had run with this
+    width. Once the job has run for longer than it declared, its remaining work is unknown.
     """
     if job.expected_seconds is None or not width or not job.cards or job.parts:
         return None
@@ -28,14 +28,14 @@ def declared_work(job: JobSpec, width: int, attained: float) -> float | None:
 
 
 def attained_work(job: JobState) -> float:
-    """The service that a job has had, in seconds of one replica."""
+    """The past service of a job, in seconds of one replica."""
     return job.attained / job.spec.cards if job.spec.cards else 0.0
 
 
 def level(work: float, rules: Rules) -> int:
-    """The level of an amount of work: 0 below `unit_s`, and 1 more with each doubling.
+    """The level of an amount of work: 0 below `unit_s`, 1 from there, and one more with each doubling.
 
-    Jobs of one level are equals, so that two jobs that are nearly alike do not take turns at every round.
+    Jobs of one level count as equal, so that two similar jobs do not stop each other in every round.
     """
     return 0 if work < rules.unit_s else 1 + floor(log2(work / rules.unit_s))
 
@@ -50,17 +50,19 @@ def next_level_at(job: JobState, now: float, rules: Rules) -> float:
 def turn_end(job: JobState, rules: Rules) -> float:
     """The time from which a running job may be suspended for a job that ran before.
 
-    A turn is the longer, the longer the job has run: each suspension costs a checkpoint and a start.
+    A job that has run longer has a longer turn, because each suspension costs a checkpoint and a restart.
     """
     ran = attained_work(job) / max(1, job.width)
     return job.since + max(rules.quantum_s, min(rules.turn_s, rules.turn_share * ran))
 
 
 def kept_until(job: JobState, rules: Rules, *, due: bool = False, willing: bool = True) -> float:
-    """The time before which a running job gives nothing to a job of its priority, or to a `due` one.
+    """The time until which a running job gives nothing to a waiting job of its priority.
 
-    A job that had been stopped for too long runs on for as long as it was stopped, unless another one is due. For one
-    that is not `willing` to be stopped it always does: that one would have the cards until its end.
+    `due` and `willing` (consents to be stopped) describe the waiting job. The time is the end of the minimum runtime. A
+    running job that had been stopped for too long keeps its cards for as long as it was stopped, unless the waiting job
+    is due. If the waiting job is not willing, every running job keeps its cards for that long, because the waiting job
+    would keep them until its end.
     """
     protected = job.started + rules.min_runtime(job.spec)
     ran_on = max(protected, job.started + min(rules.turn_s, job.stopped_s))

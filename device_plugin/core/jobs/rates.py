@@ -1,7 +1,7 @@
-"""Rates: the samples a second that a model trains on a number of cards, from an operator's table and from running jobs.
+"""Rates: the samples per second that a model trains on a number of cards, from an operator's table and from jobs.
 
-The reports of jobs can be false. So they are kept for each namespace apart: they change the widths of that namespace's
-jobs only, and take a bounded amount of memory.
+The reports of jobs can be false. So each namespace has its own learnt rates: they change the widths of its own jobs
+only, and take a bounded amount of memory.
 """
 
 import re
@@ -16,9 +16,9 @@ from device_plugin.core.jobs.job import EXPONENT
 # Bounds of the operator's table, and of the problems in it that are listed.
 MAX_LINES, MAX_LINE, MAX_PROBLEMS = 4096, 512, 16
 MAX_POINTS = 16
-# Learnt curves of a namespace, and namespaces, that are kept, the ones used last: up to 2 KiB a curve.
+# Most learnt curves of a namespace, and most namespaces; the newest are kept. A curve takes up to 2 KiB.
 MAX_CURVES, MAX_NAMESPACES = 16, 512
-# Samples a second that are believed.
+# A report of more samples per second is ignored.
 MAX_SPEED = 1e12
 # The weight of a new measurement against the earlier ones.
 NEWS = 0.25
@@ -31,10 +31,10 @@ Points = Mapping[int, float]
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Samples per second of a model on one model of cards, by number of cards; it never falls with more cards.
+    """The samples per second of a model on one card model, by number of cards; more cards are never slower.
 
-    Between two measured numbers of cards it follows a power of the number, and outside of them n ** EXPONENT. It is a
-    `guess` if it was measured on another model of cards, and `learnt` if it is from jobs, not from the operator.
+    Between two measured points it follows a power of the number of cards; outside of them it follows n ** EXPONENT. It
+    is a `guess` if it was measured on another card model, and `learnt` if it is from jobs, not from the operator.
     """
 
     points: tuple[tuple[int, float], ...]
@@ -43,7 +43,7 @@ class Curve:
 
     @classmethod
     def of(cls, points: Points) -> "Curve":
-        """The curve through at least one measured point; a speed below that of fewer cards counts as that one."""
+        """The curve through at least one measured point; a speed below that of fewer cards is raised to it."""
         best, kept = 0.0, []
         for cards in sorted(points):
             best = max(best, points[cards])
@@ -69,12 +69,12 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """The curves of models on models of cards, by both names."""
+    """The curves by name of the model and name of the card model."""
 
     curves: Mapping[tuple[str, str], Curve] = field(default_factory=dict)
 
     def curve(self, model: str, card: str) -> Curve | None:
-        """The curve of a model on cards of a model; that of the slowest other card as a guess, None without any."""
+        """The curve of a model on a card model; else its slowest curve on another card as a guess; else None."""
         found = self.curves.get((model, card)) or self._by_another_name(model, card)
         if found is not None:
             return found
@@ -87,22 +87,22 @@ class Rates:
         return next((curve for of, curve in found if card_models.normal(of) in wanted), None)
 
     def slowest(self, model: str, cards: Iterable[str]) -> Curve | None:
-        """The curve of a model on the slowest of these models of cards; None if no rate of it is known."""
+        """The curve of a model on the slowest of these card models; None if no rate of the model is known."""
         found = [curve for card in cards if (curve := self.curve(model, card))]
         return min(found, key=lambda curve: curve.speed(1), default=self.curve(model, ""))
 
     def unknown(self, model: str) -> str:
-        """The beginning of a text about a model of which no rate is known."""
+        """The beginning of a text about a model without a known rate; it lists the known models."""
         names = sorted({name for name, _ in self.curves})
         known = f", only of {', '.join(names[:8])}{', …' if len(names) > 8 else ''}" if names else ""
         return f"no rate is known of the model {model}{known}"
 
 
 def read_rates(text: str) -> tuple[Rates, list[str]]:
-    """The rates in an operator's table, a line for each model and card, and what is wrong with other lines.
+    """The rates in an operator's table, with a line for each model and card, and error texts about malformed lines.
 
-    `resnet50 Z100 390` says that one card trains 390 samples a second, `resnet50 Z100 1:390 8:2500` also what eight do
-    together. Empty lines and those that begin with # are left out.
+    `resnet50 Z100 390` says that one card trains 390 samples per second; `resnet50 Z100 1:390 8:2500` says in addition
+    that eight cards train 2,500 together. Empty lines and lines that begin with # are left out.
     """
     curves: dict[tuple[str, str], Curve] = {}
     problems = []
@@ -133,13 +133,13 @@ def _points(words: list[str]) -> Points | None:
 
 
 class LearntRates:
-    """The rates that the jobs of each namespace were seen to have."""
+    """The rates that the jobs of each namespace have reported."""
 
     def __init__(self) -> None:
         self._of: OrderedDict[str, OrderedDict[tuple[str, str], dict[int, float]]] = OrderedDict()
 
     def add(self, namespace: str, model: str, card: str, cards: int, speed: float) -> None:
-        """Add that a job of the namespace trained `speed` samples a second on `cards` cards of a model."""
+        """Add the report of a job that trained `speed` samples per second on `cards` cards of the model `card`."""
         if cards < 1 or not 0 < speed < MAX_SPEED:
             return
         curves = self._of.setdefault(namespace, OrderedDict())
@@ -156,7 +156,7 @@ class LearntRates:
             self._of.popitem(last=False)
 
     def beside(self, namespace: str, table: Rates) -> Rates:
-        """The rates for the jobs of a namespace: the operator's table, and for all else what its own jobs had."""
+        """The rates for the jobs of a namespace: the operator's `table`, then the learnt rates that are not in it."""
         learnt: Mapping[tuple[str, str], Points] = self._of.get(namespace, {})
         own = {
             names: replace(Curve.of(points), learnt=True)

@@ -1,8 +1,8 @@
-"""Reads what a user writes on a Job, its labels, annotations and spec, into a checked JobSpec.
+"""Reads the labels, annotations and spec of a Job into a checked JobSpec.
 
-Whoever may edit a Job can write anything there, at any time. So a reader returns checked values or raises RequestError,
-whose text says what to write instead. A Job whose width may change must be Indexed, with equal completions and
-parallelism, and with pods that never hold a slice twice (checked below); a rigid Job needs only its label.
+Any user who may edit a Job can write anything there, at any time. So a reader returns checked values or raises
+RequestError, whose text says what to write instead. A Job whose width may change must be Indexed, with equal
+completions and parallelism, and a pod may be replaced only after it has ended. A rigid Job needs only its label.
 """
 
 import re
@@ -24,29 +24,23 @@ from device_plugin.core.requests import ANNOTATIONS as POD_ANNOTATIONS
 from device_plugin.core.requests import LABELS as POD_LABELS
 from device_plugin.core.requests import MAX_GANG, PodRequest, Request, pod_request
 
-LABELS = (
-    annotations.QUEUE, annotations.GROUP, annotations.ROLE, annotations.SPLIT_OF, annotations.PART,
-)  # fmt: skip
-ANNOTATIONS = (
-    annotations.MIN_REPLICAS, annotations.MAX_REPLICAS, annotations.WIDTHS, annotations.SPLIT,
-    annotations.SPLIT_RATIO, annotations.BARRIER,
-    annotations.SAMPLES, annotations.EPOCHS, annotations.DURATION, annotations.DURATION_AT_MOST, annotations.MODEL,
-    annotations.APP_TYPE, annotations.CARD_MODEL, annotations.EXPECTED_DURATION, annotations.CHECKPOINT_SECONDS,
-    annotations.RESUMABLE, annotations.MIN_RUNTIME, annotations.GROUP_JOBS, annotations.RESIZE_DROP,
-)  # fmt: skip
-OURS = (annotations.RESIZE, annotations.POOL)
+LABELS = annotations.people_write("Job", "label")
+ANNOTATIONS = annotations.people_write("Job", "annotation")
+OURS = annotations.programs_write("Job")
 KUBERNETES_CONTROLLER = "kubernetes.io/job-controller"
-# Kinds that create Jobs, but do not decide their width afterwards; without an owner the Job is its user's own.
+# Kinds of owners that create Jobs and do not change their width afterwards; a Job without an owner has its user's
+# width.
 _CREATORS = ("", "CronJob")
 
 # Most sub-tasks of a split: Kubernetes' own bound for an Indexed Job that runs more than 10,000 pods at once.
 MAX_PARTS = 100_000
 MAX_SAMPLES, MAX_EPOCHS = 10**12, 1_000_000
-# The numbers of a Job's records begin at 1, or at a number that its author wrote on a pod.
+# The largest `gen` in `vgpu.io/resize-drop`. A Job's records count from 1, or from a number that its author wrote on a
+# pod.
 MAX_GEN = 10**12
 MAX_SECONDS = 366 * 86_400
-# Other jobs wait for a checkpoint as long as for a pod's grace period, which is an hour at most unless an operator says
-# more (parameter mostGraceSeconds).
+# Most seconds for a checkpoint, because other jobs wait for it: as long as a pod's grace period may be, by default an
+# hour (parameter mostGraceSeconds).
 MAX_CHECKPOINT = 3600
 # Most widths that a Job may list.
 MAX_WIDTHS = 16
@@ -55,7 +49,7 @@ _RATIO = re.compile(r"[1-9][0-9]{0,5}(?:\.[0-9]{1,3})?")
 _PART = re.compile(r"0|[1-9][0-9]{0,4}")
 _DURATION = re.compile(r"(?:([0-9]{1,9})d)?(?:([0-9]{1,9})h)?(?:([0-9]{1,9})m)?(?:([0-9]{1,9})s)?")
 _UNITS = (86_400, 3600, 60, 1)
-# Characters of a malformed text that a message repeats.
+# Most characters of a malformed text that a message repeats.
 _SHOWN = 63
 _WIDTHS = re.compile(rf"{_NUMBER.pattern}(?:,{_NUMBER.pattern}){{0,{MAX_WIDTHS - 1}}}")
 _MODEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
@@ -67,14 +61,12 @@ def job_spec(
     priorities: Mapping[str, PriorityClass],
     share: Callable[[Request], float],
     split_ratio: float = inf,
-) -> JobSpec | None:
-    """The specification that is written on `job`, None without a queue label. Raises RequestError if it is malformed.
+) -> JobSpec:
+    """The specification of `job`, which has a queue label. Raises RequestError if a label or the spec is malformed.
 
-    `priorities` has the cluster's PriorityClasses by name, and under an empty name the one of pods that name none.
-    `share` says what part of a card a slice takes, and `split_ratio` is that of splits that name none.
+    `priorities` are the cluster's PriorityClasses by name; the empty name is for pods that name none. `share` returns
+    the share of a card that a slice takes. `split_ratio` is the ratio of splits without the annotation.
     """
-    if annotations.QUEUE not in job.labels:
-        return None
     _check_keys(job)
     queue = _queue(job)
     request = pod_request(job.template, prefixes)
@@ -136,7 +128,7 @@ def _queue(job: Job) -> str:
 
 
 def _check_keys(job: Job) -> None:
-    """Raise RequestError for a key below `vgpu.io/` that is not read where it stands."""
+    """Raise RequestError for a key with the prefix `vgpu.io/` that we do not read where it stands."""
     for kept, here, there, found, meant in (
         (job.labels, LABELS, ANNOTATIONS, "label", "an annotation"),
         (job.annotations, ANNOTATIONS + OURS, LABELS, "annotation", "a label"),
@@ -163,7 +155,7 @@ def _width_owner(job: Job) -> str:
 
 
 class _Width(NamedTuple):
-    """The width that a Job has, its bounds, and the widths that it may have, with none any between the bounds."""
+    """The present width of a Job, its bounds, and the allowed widths; if `allowed` is empty, all between the bounds."""
 
     asked: int
     least: int
@@ -172,7 +164,7 @@ class _Width(NamedTuple):
 
 
 def _width(job: Job, goal: Goal | None, owner: str) -> _Width:
-    """The width that a Job has, and those that it may have; only the latter count for a Job that is to be sized."""
+    """The present width of a Job and its allowed widths; for a Job with a goal only the allowed widths count."""
     _check_count("parallelism", job.parallelism)
     _check_count("completions", job.completions)
     asked = job.width
@@ -203,7 +195,7 @@ def _width(job: Job, goal: Goal | None, owner: str) -> _Width:
 
 
 def _listed(job: Job) -> tuple[int, ...]:
-    """The widths that are listed, in order; none without the annotation."""
+    """The widths in the annotation `vgpu.io/widths`, ascending; empty without it."""
     text = job.annotations.get(annotations.WIDTHS)
     if text is None:
         return ()
@@ -215,12 +207,15 @@ def _listed(job: Job) -> tuple[int, ...]:
 
 
 def _has_run(job: Job) -> bool:
-    """True for a Job that was started before: its author may have listed other widths since."""
+    """True for a Job that was started before; its author may have listed other widths after that."""
     return not job.suspend or annotations.RESIZE in job.annotations or bool(job.kept)
 
 
 def _one_of(listed: Sequence[int], least: int, most: int, asked: int, *, chosen: bool) -> _Width:
-    """The listed widths within the bounds; one of them must be asked for if the author has `chosen` it."""
+    """The listed widths within the bounds, and the one nearest to `asked`.
+
+    If the author has `chosen` the width, `asked` must be one of them; else RequestError is raised.
+    """
     allowed = tuple(width for width in listed if least <= width <= most)
     if not allowed:
         raise RequestError(
@@ -237,7 +232,7 @@ def _one_of(listed: Sequence[int], least: int, most: int, asked: int, *, chosen:
 
 
 def _check_count(name: str, written: int | None) -> None:
-    """Raise RequestError for a number of pods below 1: what runs without pods is neither waiting nor done."""
+    """Raise RequestError for a number of pods below 1: a Job that runs without pods is neither waiting nor done."""
     if written is not None and written < 1:
         raise RequestError(f"{name} is {written}: write at least 1")
 
@@ -259,7 +254,7 @@ def _check_elastic(job: Job) -> None:
 
 
 def _window(job: Job, goal: Goal | None) -> _Width:
-    """The number of sub-tasks of a split that run at a time: at the start, at least, and at most."""
+    """The width of a split, which is its number of sub-tasks at a time: at least one, at most all."""
     for key in (annotations.MIN_REPLICAS, annotations.MAX_REPLICAS, annotations.WIDTHS):
         if key in job.annotations:
             raise RequestError(
@@ -302,7 +297,7 @@ def _check_resizable(job: Job, cause: str) -> None:
 
 
 def _order(job: Job) -> Split | None:
-    """The order of sub-tasks; None if nothing is written."""
+    """The order of sub-tasks in the annotation `vgpu.io/split`; None without it."""
     text = job.annotations.get(annotations.SPLIT)
     if text is None:
         return None
@@ -313,7 +308,7 @@ def _order(job: Job) -> Split | None:
 
 
 def _split_of(job: Job) -> str:
-    """The name of the split to which the Job belongs as a sub-task; empty if it does not."""
+    """The name of the split of which the Job is a sub-task; empty if the Job is no sub-task."""
     name = job.labels.get(annotations.SPLIT_OF, "")
     if annotations.SPLIT_OF in job.labels and not name:
         raise RequestError(
@@ -323,7 +318,7 @@ def _split_of(job: Job) -> str:
 
 
 def _part(job: Job, split_of: str) -> int | None:
-    """The number of the Job among the sub-tasks of its split."""
+    """The number of the Job among the sub-tasks of its split; None if the Job is no sub-task."""
     text = job.labels.get(annotations.PART)
     if (text is None) != (split_of == ""):
         raise RequestError(
@@ -338,7 +333,7 @@ def _part(job: Job, split_of: str) -> int | None:
 
 
 def _split_ratio(job: Job, usual: float, *, divided: bool) -> float:
-    """The written ratio at which a split begins, `usual` without one."""
+    """The ratio in the annotation `vgpu.io/split-ratio`; `usual` without it."""
     text = job.annotations.get(annotations.SPLIT_RATIO)
     if text is None:
         return usual
@@ -353,7 +348,7 @@ def _split_ratio(job: Job, usual: float, *, divided: bool) -> float:
 
 
 def _barrier(job: Job, split_of: str) -> bool:
-    """True if all sub-tasks that run must end before further ones start."""
+    """True if all running sub-tasks must end before further ones start."""
     text = job.annotations.get(annotations.BARRIER)
     if text is None:
         return False
@@ -369,9 +364,9 @@ def _barrier(job: Job, split_of: str) -> bool:
 
 
 def _resumable(job: Job, owner: str, *, divided: bool) -> bool | None:
-    """True if the job may be stopped for one of its priority; None if nothing is written.
+    """True if the job consents to be stopped for a job of its priority; None if nothing is written.
 
-    It never is where another controller decides when the job runs.
+    It is false if another controller decides when the job runs.
     """
     text = job.annotations.get(annotations.RESUMABLE)
     if text not in (None, "true", "false"):
@@ -387,14 +382,14 @@ def _resumable(job: Job, owner: str, *, divided: bool) -> bool | None:
 
 
 def _min_runtime(job: Job) -> float | None:
-    """Seconds after each start for which the job gives nothing to its equals; None if nothing is written."""
+    """The seconds after each start in which the job gives nothing to jobs of its priority; None if not written."""
     return _seconds(
         job, annotations.MIN_RUNTIME, MAX_MIN_RUNTIME_S, "a time of at most 24 hours, such as 2h or 90m"
     )
 
 
 def _group(job: Job, width: _Width, divided: bool) -> tuple[str, int, bool]:
-    """The group of a Job's pods, how many of them start together, and whether the group has more Jobs than this."""
+    """The group of a Job's pods, the number of pods that start together, and whether the Job itself names the group."""
     of_job, of_pods = job.labels.get(annotations.GROUP), job.template.label(annotations.GROUP)
     if of_job == "":
         raise RequestError(f"label {annotations.GROUP} is empty: write the group's name")
@@ -429,7 +424,7 @@ def _group(job: Job, width: _Width, divided: bool) -> tuple[str, int, bool]:
 
 
 def _group_jobs(job: Job) -> int:
-    """The number of Jobs that the Job's group has; 0 if it is not written."""
+    """The written number of Jobs of the Job's group; 0 if it is not written."""
     number = _number(job, annotations.GROUP_JOBS, MAX_GANG)
     if number and not job.labels.get(annotations.GROUP):
         raise RequestError(
@@ -464,7 +459,7 @@ def _role(job: Job, elastic: bool) -> str:
 
 
 def _goal(job: Job, request: PodRequest | None) -> Goal | None:
-    """The goal of a Job that is to be sized; None if none of its annotations is there."""
+    """The goal of a Job that must be sized; None if the Job has none of the annotations for it."""
     samples = _number(job, annotations.SAMPLES, MAX_SAMPLES)
     epochs = _number(job, annotations.EPOCHS, MAX_EPOCHS)
     seconds = _seconds(job, annotations.DURATION)
@@ -500,7 +495,7 @@ def _goal(job: Job, request: PodRequest | None) -> Goal | None:
 
 
 def _check_card_models(job: Job) -> None:
-    """Raise RequestError if the Job names other models of cards than its pods, which are placed by theirs."""
+    """Raise RequestError if the Job names other card models than its pods: the pods' annotation decides."""
     models = job.annotations.get(annotations.CARD_MODEL)
     if models is not None and models != job.template.annotation(annotations.CARD_MODEL):
         raise RequestError(

@@ -1,7 +1,10 @@
-"""Make room for a job that does not fit: shrink jobs, else stop jobs, and take no more than the job needs.
+"""Makes room for a unit that does not fit: other jobs shrink, or stop, and give no more cards than the unit needs.
 
-Whatever is planned was tried in the room and undone first. `consent` decides which jobs may give to which. Cards that a
-plan frees are for use: unless the job is due, no more of them may stay idle than are newly used.
+A giver is a running job, or a group, that may release cards for the unit; module `consent` decides which may.
+1. Try each giver of lower priority alone, then several together: first jobs that shrink, then jobs that stop.
+2. Do the same with givers of equal priority.
+3. Keep the first trial in which the unit fits. Unless the unit is due, at most as many of the freed cards may stay idle
+   as are newly used; other waiting units may be admitted for this.
 """
 
 from collections import Counter
@@ -23,26 +26,26 @@ from device_plugin.core.jobs.plan import Draft
 from device_plugin.core.jobs.queue import Unit, due, lately_changed, need
 from device_plugin.core.jobs.rules import Rules
 
-# Single jobs that are tried before several together, and jobs that are tried to be spared again: each try is a trial.
+# Most givers that are tried alone before several together, and most givers that are tried to be spared again.
 TRIES = 16
-# Waiting units that are tried on what a stop would leave idle.
+# Most waiting units that are tried on the idle rest of freed cards.
 MOST_BEHIND = 256
 
 Offer = tuple[JobState, int]
-"""A running job, and a width that it may be left with; 0 if it is stopped."""
+"""A running job, and the width to which it may shrink; 0 if it may be stopped."""
 JointOffer = tuple[Offer, ...]
-"""The offers that are taken together or not at all: that of one job, or those of a group that is stopped."""
+"""Offers that are taken together or not at all: the offer of one job, or the offers of a group that may be stopped."""
 Behind = Callable[[], Iterable[Unit]]
-"""The waiting units after one, in their order."""
+"""Returns the other waiting units that may be admitted with a unit, in their order."""
 
 
 class Rearrangement:
-    """The running jobs of one round that may give cards, in the order in which they do."""
+    """Makes room in one round, from the running jobs that may give cards, in the order in which they give."""
 
     def __init__(self, draft: Draft, rules: Rules) -> None:
         self._draft = draft
         self._rules = rules
-        # A job that has let a request for a checkpoint pass is asked last.
+        # Jobs whose program did not answer a request for a checkpoint come last in their priority.
         wide = (job for job in draft.jobs.values() if narrows(job) and job.width > job.floor)
         self._wide = sorted(
             (job for job in wide if job.spec.cards),
@@ -55,14 +58,14 @@ class Rearrangement:
             ),
         )
         self._stoppable = list(stoppable(draft.jobs.values(), rules))
-        # By queue of the jobs that room is made for.
+        # By the queue of the unit that needs room.
         self._ordered: dict[str, Sequence[Stoppable]] = {}
         self._groups = {running.group: running for running in self._stoppable if running.group}
         users = {job.spec.user for job in draft.jobs.values() if job.queued or job.extendable}
         self._searches = Budget(rules.searches, users)
         # Jobs that others made room for in this plan; they are not asked to give way themselves.
         self._helped = set[JobKey]()
-        # The job that alone gave to the last unit by shrinking, and what that unit asked for.
+        # The request of the last unit for which one job alone shrank, and this job.
         self._last: tuple[object, JobState] | None = None
 
     @property
@@ -71,9 +74,9 @@ class Rearrangement:
         return bool(self._helped)
 
     def admit(self, unit: Unit, behind: Behind = tuple) -> bool:
-        """Admit the jobs at their least widths where others give way; false, and nothing changes, if that fails.
+        """Make room and admit the jobs with their least widths; returns false, without a change, if that fails.
 
-        With them those of `behind` are admitted that it takes to use what the others gave.
+        Units of `behind` are admitted too if they are needed to use the freed cards.
         """
         first = unit[0]
         if first.extendable and lately_changed(first, self._draft.now, self._rules):
@@ -93,12 +96,15 @@ class Rearrangement:
         return False
 
     def _lacking(self, unit: Unit) -> float:
-        """The cards that are missing for the unit. It takes a look at all nodes: only where room is sought at all."""
+        """The number of cards that the unit lacks. It looks at all nodes, so it is called only when room is made."""
         largest = _largest(unit)
         return max(0.0, need(unit) - self._draft.room.free(largest) * largest.cards)
 
     def _once_more(self, unit: Unit, behind: Behind) -> bool:
-        """Admit the unit if the job that gave to the unit before it gives again: 64 equal jobs need no 64 searches."""
+        """Admit the unit if the job that shrank for the last, equal unit can shrink again.
+
+        So 64 equal jobs do not need 64 searches.
+        """
         if self._last is None or self._last[0] != _asked(unit):
             return False
         _, job = self._last
@@ -107,9 +113,9 @@ class Rearrangement:
         return self._apply(unit, [self._kept(((job, job.floor),), self._lacking(unit))], behind)
 
     def stopped(self, unit: Unit) -> bool:
-        """True if running jobs of the unit's group are stopped in this plan: the group starts again whole.
+        """True if running jobs of the unit's group are stopped in this plan, or if the unit is a split that gives way.
 
-        So is a split that could run more sub-tasks, and gives way.
+        Such a unit is not admitted in this round: a group starts with all of its Jobs.
         """
         if self._draft.narrowed(unit[0]):
             return True
@@ -127,10 +133,10 @@ class Rearrangement:
         }
 
     def _givers(self, unit: Unit) -> Iterator[Sequence[JointOffer]]:
-        """The jobs that may give, each with the least width that it may be left with: lower priorities come first.
+        """Yield sets of offers to try: shrinking jobs, then stopping jobs by priority, the lowest first.
 
-        Jobs shrink before one is stopped, and of each priority before the next: a job that is stopped then finds none
-        of a lower priority that could give way to it.
+        All offers of lower priority than the unit come before the offers of its own priority. So a job that is stopped
+        finds no job of lower priority that could give way to it.
         """
         draft, rules = self._draft, self._rules
         claim, near = Claim.of(unit, draft, rules), draft.room.givers([job.spec for job in unit])
@@ -143,7 +149,7 @@ class Rearrangement:
         ]
         for lower in (True, False):
             yield [((job, job.floor),) for job in shrinking if (job.spec.priority < claim.priority) is lower]
-            # Looked for only where shrinking was not enough: of thousands of jobs this takes milliseconds.
+            # Only computed if shrinking was not enough: with thousands of jobs it takes milliseconds.
             stopping = [
                 running
                 for running in self._order(claim.queue)
@@ -156,7 +162,7 @@ class Rearrangement:
                 yield [tuple((job, 0) for job in running.jobs) for running in each]
 
     def _order(self, queue: str) -> Sequence[Stoppable]:
-        """The jobs that may be stopped for one of the queue, in the order in which they are."""
+        """The jobs that may be stopped for a unit of `queue`, in the order in which they are stopped."""
         if queue not in self._ordered:
             self._ordered[queue] = sorted(
                 self._stoppable,
@@ -170,10 +176,10 @@ class Rearrangement:
     def _make(
         self, unit: Unit, givers: Sequence[JointOffer], before: Sequence[JointOffer], lacking: float, behind: Behind
     ) -> bool:  # fmt: skip
-        """Admit the unit where one of `givers` suffices, or several together; those of `before` give first."""
+        """Admit the unit if one of `givers` alone makes room, or several of `before` and then `givers` together."""
         too_few = _too_few(unit, lacking)
         alone = [self._kept(giver, lacking) for giver in givers if self._gives(giver) > too_few]
-        # The offer that gives least comes first; the order among equals stays.
+        # The offer that gives the fewest cards comes first; equal offers keep their order.
         for giver in sorted(alone, key=lambda each: (_unanswered(each), self._gives(each)))[:TRIES]:
             if self._apply(unit, [giver], behind):
                 (job, width), *_ = giver
@@ -187,7 +193,7 @@ class Rearrangement:
         return sum((self._draft.width(job) - width) * job.spec.cards for job, width in giver)
 
     def _kept(self, giver: JointOffer, lacking: float) -> JointOffer:
-        """The width that a giver keeps, which gives only what is needed."""
+        """The offer with the largest width that still releases the cards that are needed."""
         (job, floor), *_ = giver
         if not floor:
             return giver
@@ -195,7 +201,7 @@ class Rearrangement:
         return ((job, max(floor, job.spec.width_at_most(self._draft.width(job) - given))),)
 
     def _together(self, unit: Unit, givers: Sequence[JointOffer], lacking: float) -> Sequence[JointOffer]:
-        """The first givers that suffice together, with what they keep; none if all of them do not."""
+        """The first givers that together make room, each with the width that it keeps; empty if all are not enough."""
         draft, chosen = self._draft, dict[JobKey, JointOffer]()
         most = {job.spec.key: self._gives(((job, width),)) for giver in givers for job, width in giver}
         if sum(most.values()) <= _too_few(unit, lacking):
@@ -207,7 +213,7 @@ class Rearrangement:
                 for job, width in kept:
                     draft.narrow(job, width, unit[0].spec)
                 draft.room.renew()
-                # The cards that a job gave by shrinking are part of those that it gives with its group.
+                # A job that shrank before and now stops with its group gives once, with its group.
                 for job, _ in kept[1:]:
                     chosen.pop(job.spec.key, None)
                 chosen[kept[0][0].spec.key] = kept
@@ -216,7 +222,7 @@ class Rearrangement:
             return list(chosen.values()) if fits(draft, unit) else ()
 
     def _spared(self, unit: Unit, givers: Sequence[JointOffer]) -> Sequence[JointOffer]:
-        """The givers without those that turn out not to be needed."""
+        """The givers without the givers that are not needed."""
         for giver in givers[:TRIES]:
             fewer = [other for other in givers if other is not giver]
             with self._draft.trial():
@@ -225,7 +231,7 @@ class Rearrangement:
         return givers
 
     def _apply(self, unit: Unit, givers: Sequence[JointOffer], behind: Behind) -> bool:
-        """Carry the offers out where the unit then fits, and enough of what they give is used."""
+        """Carry out the offers if the unit then fits and enough freed cards are used; else false, without a change."""
         given = sum(map(self._gives, givers))
         with self._draft.trial() as trial:
             if self._give(unit, givers):
@@ -236,7 +242,7 @@ class Rearrangement:
         return trial.kept
 
     def _used(self, unit: Unit, given: float, behind: Behind) -> Sequence[Unit] | None:
-        """The further units that are admitted so that no more cards are idled than used; None if there are too few."""
+        """The further units admitted so that no more freed cards stay idle than are newly used; None if too few fit."""
         used, admitted = need(unit), list[Unit]()
         if any(due(job, self._draft.now, self._rules) for job in unit):
             return admitted
@@ -257,11 +263,11 @@ class Rearrangement:
         return admitted if used >= given - used - EXACT else None
 
     def _one_more(self, split: Unit) -> bool:
-        """Admit one more sub-task of a split on free cards; false if it may run no more, or none fits."""
+        """Admit one more sub-task of a split on free cards; false if it may not run more, or no further one fits."""
         return self._draft.width(split[0]) < split[0].spec.most and fits(self._draft, split)
 
     def _give(self, unit: Unit, givers: Sequence[JointOffer]) -> bool:
-        """Carry the offers out; what a reservation names of the cards goes to it. True if the unit then fits."""
+        """Carry out the offers and admit the unit; true if it fits. Freed cards that are reserved stay reserved."""
         for giver in givers:
             for job, width in giver:
                 self._draft.narrow(job, width, unit[0].spec)
@@ -270,7 +276,7 @@ class Rearrangement:
 
 
 class Budget:
-    """Tries that are left in a round, shared out equally over the users whose jobs wait."""
+    """The tries of a round, divided equally among the users whose jobs wait."""
 
     def __init__(self, total: int, users: Collection[str]) -> None:
         self._left = total
@@ -278,7 +284,7 @@ class Budget:
         self._used = Counter[str]()
 
     def take(self, user: str) -> bool:
-        """True if the user may try once more, which is counted."""
+        """Count one try of the user; false if the user has no try left."""
         if self._left <= 0 or self._used[user] >= self._each:
             return False
         self._left -= 1
@@ -287,7 +293,7 @@ class Budget:
 
 
 def _asked(unit: Unit) -> object:
-    """Everything of a unit that decides which jobs give to it first."""
+    """A key of everything in a unit that decides which jobs give to it first."""
     return tuple(
         (job.spec.request, job.spec.nodes, job.spec.least, job.spec.priority, job.spec.queue) for job in unit
     )
@@ -298,23 +304,23 @@ def _unanswered(giver: JointOffer) -> bool:
 
 
 def _too_few(unit: Unit, lacking: float) -> float:
-    """The largest number of cards that do not suffice for a unit that lacks these, however they lie.
+    """The largest number of freed cards that cannot be enough for a unit that lacks `lacking` cards.
 
-    Free cards are counted in whole replicas, so those of up to one more may be free.
+    `lacking` counts free cards in whole replicas, so free cards for nearly one more replica may exist.
     """
     return lacking - _largest(unit).cards + EXACT
 
 
 def _largest(unit: Unit) -> JobSpec:
-    """The job with the largest replicas, by cards."""
+    """The job of the unit whose replicas take the most cards."""
     return max((job.spec for job in unit), key=lambda spec: spec.cards)
 
 
 def fits(draft: Draft, unit: Unit) -> bool:
-    """Admit the jobs on free cards, or one more sub-task of a split that has some; false if they do not all fit.
+    """Admit the jobs on free cards, or one more sub-task of a split; false, without a change, if they do not all fit.
 
-    An elastic job has the width asked for, or else its least one: equal jobs end earlier one after another than all at
-    once. Nothing changes if the jobs do not fit.
+    An elastic job gets the width asked for if that fits, else its least width. It is not narrowed for other waiting
+    jobs, because equal jobs end earlier, on average, one after another than side by side.
     """
     first = unit[0]
     if len(unit) == 1 and first.spec.elastic and draft.widen(first, first.spec.asked):
@@ -323,7 +329,7 @@ def fits(draft: Draft, unit: Unit) -> bool:
 
 
 def fits_least(draft: Draft, unit: Unit) -> bool:
-    """Admit the jobs as `fits` does, each with its least width; false if they do not all fit."""
+    """Admit the jobs on free cards with their least widths; false, without a change, if they do not all fit."""
     if len(unit) == 1:
         return widened(draft, unit)
     with draft.trial() as trial:
@@ -333,5 +339,5 @@ def fits_least(draft: Draft, unit: Unit) -> bool:
 
 
 def widened(draft: Draft, unit: Unit) -> bool:
-    """Admit the jobs one after another, or one more sub-task; false, with some changed, if they do not all fit."""
+    """Admit the jobs one after another, or one more sub-task; false if one does not fit: earlier ones stay admitted."""
     return all(draft.widen(job, max(job.spec.least, job.spec.next_width(draft.width(job)))) for job in unit)

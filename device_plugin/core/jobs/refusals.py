@@ -1,7 +1,7 @@
-"""Requests for which no room was found: until a node changes on which they may go, there is none.
+"""Remembers requests for which no room was found. Such a refusal holds until one of the request's nodes changes.
 
-A node's record is replaced with every change, and a change that is rolled back puts the old one back. So whole rounds
-of trials leave a refusal as it is, and after a change of a few nodes only these are looked at.
+The ledger replaces a node's record with every change, and a rollback restores the old record. So rolled-back trials do
+not end a refusal, and after a change of a few nodes only these nodes are searched again.
 """
 
 from weakref import WeakKeyDictionary
@@ -12,22 +12,22 @@ from device_plugin.core.requests import PodRequest
 
 
 class Refusals:
-    """The refusals of requests by one ledger. A refusal goes with its request, which is that of a job."""
+    """The refusals of requests in one ledger. A refusal is kept only while a job has its request."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._version = -1
         self._records: dict[str, NodeState | None] = {}
-        # The nodes by the number of their last change, the newest at the end.
+        # The number of each node's last change, the newest at the end.
         self._changed: dict[str, int] = {}
         self._number = 0
-        # By request and nodes: the number of the last change that the refusal knows of.
+        # By request and nodes: the number of the last change before the refusal.
         self._refused = WeakKeyDictionary[PodRequest, dict[NodeSet | None, int]]()
-        # The nodes that changed after a change, as long as there is no other.
+        # By change: the nodes that changed after it. Cleared with each further change.
         self._since: dict[int, tuple[str, ...]] = {}
 
     def changed(self, request: PodRequest, nodes: NodeSet | None) -> tuple[str, ...] | None:
-        """The nodes that have changed since the request was refused on `nodes` (None: all); None if it was not."""
+        """The nodes that changed after the request was refused on `nodes` (None: all); None if it was not refused."""
         refused = self._refused.get(request)
         at = refused.get(nodes) if refused is not None else None
         if at is None:
@@ -38,7 +38,7 @@ class Refusals:
         return self._since[at]
 
     def add(self, request: PodRequest, nodes: NodeSet | None) -> None:
-        """The ledger as it is now has no room for the request on `nodes`."""
+        """Record that the ledger has no room now for the request on `nodes` (None: all)."""
         self._catch_up()
         self._refused.setdefault(request, {})[nodes] = self._number
 
@@ -51,7 +51,7 @@ class Refusals:
         return found
 
     def _catch_up(self) -> None:
-        """Number the changes of records since the last call."""
+        """Give a new number to each node whose record has changed since the last call."""
         if self._version == self._ledger.version:
             return
         before = self._number

@@ -1,8 +1,10 @@
-"""Reservations: cards that are kept for jobs that are due and do not fit yet.
+"""Reservations: cards that are kept for due jobs that do not fit yet.
 
-A reservation names cards: those where the job starts first by the ends that are known, and where these do not suffice,
-those of the fewest nodes. Other jobs take none of these cards, unless they are known to end before the job starts.
-It holds for one round: the next one finds the same cards, which only become freer.
+1. If the known ends of running jobs make enough room, reserve the cards where the due job can start first.
+2. Otherwise reserve the cards of the fewest nodes, as if the jobs without a known end on them left.
+
+Other jobs do not take reserved cards, unless they are known to end before the due job starts. A reservation lasts for
+one round; the next round finds the same cards again, because nothing takes them and more of them become free.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -20,15 +22,15 @@ from device_plugin.core.jobs.rearrange import Budget, fits, widened
 from device_plugin.core.jobs.room import Place, Site
 from device_plugin.core.jobs.rules import Rules
 
-# Reservations of a round: for each, room is sought by a dozen trials.
+# Most reservations of a round: each needs about a dozen trials.
 MOST_RESERVED = 8
-# Ends that are looked at for a reservation.
+# Most ends of jobs that are tried for a reservation.
 MOST_ENDS = 256
-# Steps that are taken before room is sought, and the factor by which their number grows where it is sought again: a few
-# of thousands are nearly always enough, and it costs more to find no room than to take a step.
+# The number of steps (ends of jobs) before the first try, and the factor by which it grows before each further try. A
+# few of thousands of steps are nearly always enough, and a failed try costs more than a step.
 FIRST_STEPS = 8
-# A card-second that is idle counts for at most this many times the jobs that wait. With 20, 25 and 30 the mean JCT of
-# rigid jobs on an overloaded pool is 1.010, 0.986 and 1.006 of FIFO's, and p99 1.004, 0.762 and 1.002.
+# An idle card-second counts at most this many times for each waiting job. With 20, 25 and 30 the mean JCT of rigid jobs
+# on an overloaded pool is 1.010, 0.986 and 1.006 of FIFO's, and the p99 is 1.004, 0.762 and 1.002 of FIFO's.
 MOST_DELAYED = 25
 BEYOND_USE = "needs more cards than jobs may use at a time"
 BEHIND_OTHERS = "cards are reserved for other jobs that wait longer"
@@ -39,14 +41,14 @@ NO_END = "waits for pods that are no Jobs of a queue, for Jobs of its own namesp
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """The places where a unit would start at `start`, inf if no end is known."""
+    """The places that a unit would get at the time `start`; inf if it waits for jobs without a known end."""
 
     places: Sequence[Place]
     start: float
 
 
 class Reservations:
-    """The reservations of one round."""
+    """Makes and keeps the reservations of one round."""
 
     def __init__(
         self, draft: Draft, rules: Rules, delays: Delays, may_stop: Callable[[Unit], Collection[JobKey]]
@@ -66,7 +68,7 @@ class Reservations:
         }  # fmt: skip
 
     def reserve(self, unit: Unit) -> None:
-        """Reserve cards for a unit that is due, or note the reason why none are."""
+        """Reserve cards for a due unit, or record the reason why no cards are reserved."""
         if need(unit) > self._most:
             return self._refuse(unit, BEYOND_USE)
         if not self._budget.take(unit[0].spec.user):
@@ -86,9 +88,9 @@ class Reservations:
         return None
 
     def _too_dear(self, unit: Unit, stoppable: Collection[JobKey]) -> str:
-        """Why cards that are kept for the unit would cost others more than it has waited; empty if they would not.
+        """The reason why reserved cards would cost other jobs more time than the unit has waited; empty if not.
 
-        Cards that others give up by consent are kept without a loss: these use them until then.
+        Cards of jobs that will be stopped by consent cost nothing, because these jobs use them until then.
         """
         draft, needed = self._draft, need(unit)
         coming = sorted(self._releases(stoppable))
@@ -105,15 +107,15 @@ class Reservations:
             return TOO_WIDE
         waited = max(draft.now - job.since for job in unit)
         crowd = sum(job.queued and not draft.width(job) for job in draft.jobs.values()) - len(unit)
-        # Idle cards delay those that wait now, and in a backlog those that come until it is worked off.
+        # Idle cards delay all waiting jobs, and in a long queue also the jobs that come before it is worked off.
         delayed = crowd * min(MOST_DELAYED, max(1.0, crowd / 2))
         return "" if waited * draft.room.cards() >= delayed * idled else TOO_DEAR
 
     def _releases(self, stoppable: Collection[JobKey]) -> Iterator[tuple[float, float, bool]]:
-        """The seconds until each running job's cards may be free, their number, and whether they are idle then.
+        """For each running job the seconds until its cards can be had, their number, and whether they idle then.
 
-        A job whose end is not known is taken to run for as long as it has run. A job that may be stopped uses its cards
-        until it is.
+        A job without a known end is expected to run for as long as it has run. Cards of a job that may be stopped do
+        not stay idle, because the job uses them until it is stopped.
         """
         draft, rules = self._draft, self._rules
         for key, job in draft.jobs.items():
@@ -134,9 +136,9 @@ class Reservations:
             self._draft.unreserved[job.spec.key] = why
 
     def backfill(self, unit: Unit) -> bool:
-        """Admit a unit on reserved cards where it is known to end before they are needed.
+        """Admit a unit on reserved cards if it will end before the reservation starts.
 
-        Users of whom a job runs for longer than it declared are not believed.
+        A user with a job that runs for longer than it declared is excluded, because its declarations are not reliable.
         """
         if not self._made or unit[0].spec.user in self._late or any(job.spec.parts for job in unit):
             return False
@@ -158,7 +160,7 @@ class Reservations:
         return trial.kept
 
     def start(self, may_start: Callable[[Unit], bool]) -> Sequence[Unit]:
-        """Admit the units that have room after all, as others gave more than was needed; returns them."""
+        """Admit reserved units that fit now, because other jobs freed more cards than needed; returns these units."""
         started = list[Unit]()
         for name, (_, unit) in list(self._made.items()):
             if not may_start(unit):
@@ -174,7 +176,7 @@ class Reservations:
         return started
 
     def end_answered(self, stopped: Callable[[Unit], bool]) -> None:
-        """Open the cards of jobs that started elsewhere after all, and of those whose group is stopped in this plan."""
+        """End the reservations of units that started on other cards, or whose group is stopped in this plan."""
         for name, (_, unit) in list(self._made.items()):
             if self._draft.widths[name] or stopped(unit):
                 self._lift([name])
@@ -183,7 +185,7 @@ class Reservations:
                     self._draft.reserved.pop(job.spec.key, None)
 
     def end(self) -> None:
-        """Open all reserved cards again: the room outlives the round."""
+        """Release all reserved cards, because the room is used in further rounds."""
         self._lift(self._made)
 
     def _keep(self, names: Sequence[JobKey]) -> None:
@@ -198,7 +200,7 @@ class Reservations:
             self._draft.budget += need(self._made[name][1])
 
     def _found(self, unit: Unit, stoppable: Collection[JobKey]) -> _Found | None:
-        """The places where the unit starts first; None if it starts nowhere even once others have ended."""
+        """The places where the unit can start first; None if it fits nowhere even after other jobs have ended."""
         ending = self._ending(unit)
         ends = [partial(self._draft.room.give, job.spec, self._draft.width(job)) for _, job in ending]
         if found := self._first_room(unit, ends):
@@ -213,7 +215,7 @@ class Reservations:
     def _first_room(
         self, unit: Unit, steps: Sequence[Callable[[], None]]
     ) -> tuple[int, Sequence[Place]] | None:
-        """The fewest first steps after which the unit has room, and its places then; None if all are not enough."""
+        """The least n so that the unit has room after the first n steps, and its places; None if all are not enough."""
         low, high = 0, min(FIRST_STEPS, len(steps))
         with self._draft.room.trial():
             _take(steps[:high])
@@ -232,21 +234,21 @@ class Reservations:
         return high, places
 
     def _tried(self, unit: Unit, steps: Iterable[Callable[[], None]] = ()) -> Sequence[Place] | None:
-        """The places that the unit finds after these steps; None if it finds none. Nothing changes."""
+        """The places that the unit would get after these steps; None if it does not fit. The room stays as it is."""
         with self._draft.room.trial():
             _take(steps)
             self._draft.room.renew()
             return self._placed(unit)
 
     def _ending(self, unit: Unit) -> Sequence[tuple[float, JobState]]:
-        """The ends that are known of jobs that hold cards where the unit may go, the first ones first."""
+        """The known ends of jobs that hold cards where the unit may go, the earliest first, at most MOST_ENDS."""
         near = self._draft.room.givers([job.spec for job in unit])
         held = [job for job in self._draft.jobs.values() if near is None or job.spec.key in near]
         ends = known_ends(self._draft.now, held, self._draft.width)
         return sorted(ends, key=lambda each: (each[0], each[1].spec.key))[:MOST_ENDS]
 
     def _placed(self, unit: Unit) -> Sequence[Place] | None:
-        """The places of the unit's replicas on what is free in this trial; None if they do not fit."""
+        """The places of the unit's replicas on the cards that are free in this trial; None if they do not fit."""
         room, found = self._draft.room, list[Place]()
         for job in unit:
             if not room.take(job.spec, job.spec.least):
@@ -257,7 +259,11 @@ class Reservations:
     def _vacated(
         self, unit: Unit, stoppable: Collection[JobKey], ended: Collection[JobKey]
     ) -> Sequence[Place] | None:
-        """The places that the unit finds once the fewest nodes are free of jobs whose end is not known."""
+        """The places that the unit would get after jobs without a known end left as few nodes as possible.
+
+        Jobs whose end is probably far stay; if that leaves no room, they leave too. Long-running jobs of the unit's
+        user never leave. None if the unit gets no room.
+        """
         draft, room = self._draft, self._draft.room
         lasting, own = self._lasting(unit, stoppable)
         running = [
@@ -279,7 +285,10 @@ class Reservations:
     def _lasting(
         self, unit: Unit, stoppable: Collection[JobKey]
     ) -> tuple[Collection[JobKey], Collection[JobKey]]:
-        """The jobs whose end is not in sight, and those of them that the unit's user could end himself."""
+        """The jobs whose end is probably far, and the long-running jobs of the unit's user, who could end them himself.
+
+        The first have run for a turn, the second for a quantum; none of them may be stopped for the unit.
+        """
         draft, rules, user = self._draft, self._rules, unit[0].spec.user
         long = [
             job for key, job in draft.jobs.items()
@@ -297,7 +306,7 @@ def _take(steps: Iterable[Callable[[], None]]) -> None:
 def _until_free(
     coming: Sequence[tuple[float, float, bool]], idle: float, needed: float
 ) -> tuple[float, float]:
-    """The seconds until `needed` cards are free, and the card-seconds that are idle if they are kept until then."""
+    """The seconds until `needed` cards are free, and the idle card-seconds if free cards are kept until then."""
     idled = before = 0.0
     missing = needed - idle
     for seconds, cards, idles in coming:
@@ -311,20 +320,23 @@ def _until_free(
 
 
 def _job_by_job(jobs: Collection[JobState], draft: Draft) -> Sequence[Callable[[], None]]:
-    """Steps that end one job each, jobs that ran least first: they are expected to end first."""
+    """Steps that each end one job; jobs that ran for the shortest time come first, as they probably end first."""
     order = sorted(jobs, key=lambda job: (attained_work(job) / draft.width(job), job.spec.key))
     return [partial(draft.room.give, job.spec, draft.width(job) - _stays(job)) for job in order]
 
 
 def _stays(job: JobState) -> int:
-    """The replicas of a running job that do not end before it does: a split keeps its least sub-tasks."""
+    """The number of replicas that a running job keeps until its own end: a split keeps its least width."""
     return job.spec.least if job.spec.parts else 0
 
 
 def _node_by_node(
     sites: Sequence[Site], leaving: Mapping[JobKey, JobState], draft: Draft
 ) -> Sequence[Callable[[], None]]:
-    """Steps that end all leaving jobs on one node each: those with least to wait for first, then the youngest."""
+    """Steps that each end all leaving jobs on one node.
+
+    Nodes without staying jobs come first, then nodes with few leaving cards, then nodes with young jobs.
+    """
 
     def order(site: Site) -> tuple[bool, float, float, str]:
         held = [(leaving[key], count) for key, count in site.held.items() if key in leaving]

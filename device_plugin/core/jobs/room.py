@@ -1,4 +1,4 @@
-"""Room: whether replicas fit together, answered by a trial on a copy of the ledger."""
+"""Room: finds out whether replicas fit together, by a trial on a copy of the ledger."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -20,11 +20,11 @@ from device_plugin.core.placement import Placer
 from device_plugin.core.placement.card_columns import Mask
 
 Place = Grant | int
-"""Where a replica lies: the slices of cards that it holds, or in a room without nodes the number of cards."""
+"""The place of a replica: its grant, or in a room without nodes its number of cards."""
 
 
 class Site(NamedTuple):
-    """A node, and by job the number of its replicas that hold cards there."""
+    """A node, and for each job the number of replicas that hold cards of this node."""
 
     node: str
     held: Mapping[JobKey, int]
@@ -38,75 +38,75 @@ class RoomTrial(Protocol):
 
 
 class Room(Protocol):
-    """The cards of a pool, and the replicas that hold them in one round's plan. Nothing outside changes."""
+    """The cards of a pool, and the replicas that hold them in one round's plan. Changes stay inside the room."""
 
     def take(self, job: JobSpec, count: int) -> bool:
-        """Hold `count` more replicas of the job; false, and nothing changes, if they do not all fit together."""
+        """Place `count` more replicas of the job; false, without a change, if they do not all fit together."""
 
     def give(self, job: JobSpec, count: int) -> None:
         """Release the last `count` replicas of the job."""
 
     def free(self, job: JobSpec) -> int:
-        """The number of further replicas of the job for which there is room; fewer may fit together."""
+        """An upper bound of the number of further replicas of the job that fit."""
 
     def capacity(self, job: JobSpec, /, *, closed: bool = False) -> int:
-        """The number of replicas of the job for which an empty pool has room; fewer may fit together.
+        """An upper bound of the number of replicas of the job that fit an empty pool.
 
-        With `closed` the cards count too that get no new slices now.
+        With `closed` the closed cards count too, which get no new slices now.
         """
 
     def may_hold(self, jobs: Sequence[JobSpec], /, *, closed: bool = False) -> bool:
         """False if an empty pool has too few cards for the least widths of all jobs together.
 
-        True does not say that they fit: how the replicas lie on the nodes is not looked at. `closed` is as before.
+        True does not mean that they fit, because nodes are not considered. With `closed` the closed cards count too.
         """
 
     def closed_cards(self, jobs: Sequence[JobSpec], /) -> str:
-        """The closed cards that replicas of `jobs` could use, with the reason of each, for people."""
+        """A text with the closed cards that replicas of `jobs` could use, and why each card is closed."""
 
     def givers(self, jobs: Sequence[JobSpec], /) -> Collection[JobKey] | None:
-        """The jobs that hold cards where replicas of one of `jobs` may go; None if these may go anywhere."""
+        """The jobs that hold cards of nodes where replicas of `jobs` may go; None if the replicas may go anywhere."""
 
     def places(self, job: JobSpec, count: int) -> Sequence["Place"]:
-        """The places of the last `count` replicas of the job."""
+        """The nodes and cards of the job's `count` replicas with the highest indexes."""
 
     def nodes(self, places: Sequence["Place"], /) -> tuple[str, ...]:
-        """The nodes of these places, in order; none where cards have no nodes."""
+        """The nodes of these places, in order; empty in a room without nodes."""
 
     def reserve(self, name: JobKey, places: Sequence["Place"], /) -> None:
-        """Close what is free of these places to all jobs."""
+        """Reserve these places by `name`: no job gets the part of them that is free now."""
 
     def lift(self, name: JobKey, /) -> None:
         """End the reservation of this name."""
 
     def renew(self) -> None:
-        """Close what has become free of all reserved places, too."""
+        """Extend all reservations to the parts of their places that have become free since."""
 
     def sites(self, jobs: Sequence[JobSpec], /) -> Sequence["Site"] | None:
-        """The nodes where replicas of one of `jobs` may go; None where cards have no nodes."""
+        """The nodes where replicas of one of `jobs` may go; None in a room without nodes."""
 
     def vacate(self, site: "Site", jobs: Collection[JobKey], /) -> None:
-        """Release the replicas of these jobs on a node."""
+        """Release the replicas of these jobs on the node of `site`."""
 
     def limits(self, job: JobSpec, /) -> str:
-        """A sentence that says what keeps replicas of the job from some of the nodes; empty if nothing does."""
+        """A sentence about the constraints that keep replicas of the job from some nodes; empty without any."""
 
     def cards(self) -> float:
         """The number of cards."""
 
     def idle(self) -> float:
-        """The cards that are idle, by the resource of which the least is left."""
+        """The number of idle cards: the smaller of the total free memory and the total free core groups, in cards."""
 
     def trial(self) -> AbstractContextManager[RoomTrial]:
         """A block whose changes are undone unless they are committed; blocks nest."""
 
 
 class LedgerRoom:
-    """The room of a ledger that belongs to the caller's round, a fork of a snapshot; `placer` decides by it.
+    """The room of a ledger that only this round uses, a fork of a snapshot; `placer` must decide by this ledger.
 
-    `replicas` are the holders of each job's replicas in the order of their indexes, and `nodes` what the jobs'
-    constraints are compared with; without it replicas may go anywhere. `search` is what searches the ledger, if it is
-    to remember something for the next round.
+    `replicas` are the holders of each job's replicas, in the order of their indexes. `nodes` finds the nodes that the
+    jobs' constraints allow; None allows all. `search` keeps its memory over several rounds; by default a new one is
+    made.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class LedgerRoom:
         self._ledger = ledger
         self._placer = placer
         self._index = nodes
-        # By name: what is reserved, whether it is free now or not.
+        # By name: the reserved places, also parts that are not free yet.
         self._reserved: dict[JobKey, tuple[Grant, ...]] = {}
         self._replicas: dict[JobKey, tuple[str, ...]] = {key: tuple(held) for key, held in replicas.items()}
 
@@ -144,7 +144,7 @@ class LedgerRoom:
         if not job.cards:
             return
         held = self._replicas.get(job.key, ())
-        # Fewer may hold cards than the job has: pods that wait for something else hold none.
+        # The job may have more replicas than these: pods that wait for other things than cards hold no cards.
         stay = max(0, len(held) - count)
         for name in held[stay:]:
             self._ledger.release(name)
@@ -192,7 +192,7 @@ class LedgerRoom:
         self._close(name)
 
     def _close(self, name: JobKey) -> None:
-        """Hold what is free of the cards that are reserved by this name."""
+        """Hold the free part of the cards that are reserved by this name."""
         wanted: dict[str, list[Slice]] = {}
         for grant in self._reserved[name]:
             wanted.setdefault(grant.node, []).extend(grant.slices())
@@ -263,7 +263,7 @@ class LedgerRoom:
 
 
 class _LedgerTrial:
-    """Changes of a LedgerRoom that are undone unless they are committed; `noted` are its notes next to its ledger."""
+    """Changes of a LedgerRoom that are undone unless committed; `noted` are its records outside of the ledger."""
 
     def __init__(self, change: Transaction, *noted: dict[JobKey, Any]) -> None:
         self._change = change
@@ -290,6 +290,6 @@ class _LedgerTrial:
 
 
 def _replica(job: JobKey, index: int) -> str:
-    """The holder's name of a replica that does not exist yet; no pod's UID has a slash."""
+    """The name under which a replica that has no pod yet holds slices; no pod's UID has such slashes."""
     namespace, name = job
     return f"{namespace}/{name}/{index}"

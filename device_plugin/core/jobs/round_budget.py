@@ -1,7 +1,7 @@
-"""The search budget of one round, shared out over the users for whose jobs room is sought.
+"""The search budget of one round, divided among the users whose jobs need room.
 
-A tenant may write thousands of jobs that all ask for something else, or pods of which it takes long to see that they
-fit no node. Jobs that are not looked at in one round are looked at in the next.
+A tenant may write thousands of jobs with different requests, or pods for which a search takes long. Jobs that are not
+searched for in one round are searched for in the next.
 """
 
 from collections import Counter
@@ -9,12 +9,12 @@ from collections.abc import Collection
 
 from device_plugin.core.placement.fit import SearchBudget
 
-# Looks at cards in one round, about a second; and those that a user may take, however many others there are.
+# Most looks at cards in one round, about a second; and the looks that each user gets at least.
 ROUND_LOOKS, USER_LOOKS = 200_000, 2_000
 
 
 class Share(SearchBudget):
-    """The budget of one search; it is `whole` if no other search has left it less."""
+    """The budget of one search; it is `whole` if the user had enough looks left for all of it."""
 
     def __init__(self, most: int, left: float) -> None:
         super().__init__(int(min(most, left)))
@@ -22,7 +22,7 @@ class Share(SearchBudget):
 
 
 class RoundBudget:
-    """At most `looks` looks at cards, shared out equally over the `users`; without any, each may take all."""
+    """At most `looks` looks at cards in a round, divided equally among `users`; without users each may take all."""
 
     def __init__(self, users: Collection[str] = (), looks: float = ROUND_LOOKS) -> None:
         self._left = looks
@@ -32,7 +32,7 @@ class RoundBudget:
         """True once a search was left out, or ended early, because its user had no looks left."""
 
     def of(self, user: str, most: int) -> Share | None:
-        """The budget of one search for a user, of `most` looks; None if the user has used up his share."""
+        """The budget of one search of at most `most` looks for a user; None if the user has no looks left."""
         if self.used_up(user):
             self.cut = True
             return None
@@ -46,7 +46,7 @@ class RoundBudget:
         return min(self._left, self._each - self._used[user])
 
     def charge(self, user: str, share: Share) -> bool:
-        """Count the looks that a search took; false if it may have ended early because the user had no more."""
+        """Count the looks of a search; false if it may have ended early because the user had no more looks."""
         self._left -= share.spent
         self._used[user] += share.spent
         ended = not share.left and not share.whole

@@ -7,65 +7,67 @@ from device_plugin.core.jobs.job import JobSpec
 
 HOUR = 3600.0
 # The traces of `vgpu bench jobs` do not decide it: with 300, 600, 900 and 1,800 s the mean JCT is 0.503, 0.504, 0.504
-# and 0.504 of FIFO's, and a job restarts 1.56, 1.54, 1.54 and 1.53 times. But a wide job that gave way to small ones
-# has its cards back only after it: 64 small ones at once delay one of 128 cards by 236, 330, 469 and 887 s.
+# and 0.504 of FIFO's, and a job restarts 1.56, 1.54, 1.54 and 1.53 times. But a wide job that gave cards to small jobs
+# gets them back only after a cooldown: 64 small jobs delay a job of 128 cards by 236, 330, 469 and 887 s.
 COOLDOWN_S = 300.0
 # Seconds for which a pod may wait because no node has room for it, or take to end after its grace period, before its
 # job is shrunk or stopped.
 STRANDED_S = 120.0
-# The mean JCT of twenty equal jobs of five minutes is 1.20 of FIFO's where each makes room for the next one at once,
-# and 1.00 where none does in its first ten minutes (`vgpu bench jobs --equal`).
+# The mean JCT of twenty equal jobs of five minutes is 1.20 of FIFO's if each job makes room for the next immediately,
+# and 1.00 if no job does so in its first ten minutes (`vgpu bench jobs --equal`).
 YOUNG_S = 600.0
 # The longest minimum runtime that a job may have: others of its priority wait no longer for a job that runs.
 MAX_MIN_RUNTIME_S = 86_400
+# Seconds in which a job that a plan has just started gives nothing to the next plan, which follows in milliseconds.
+JUST_STARTED_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """The parameters of one pool's rounds; `weights` are those of queues, 1 for a queue without one."""
+    """The parameters of one pool's rounds; `weights` are the weights of queues, 1 for a queue that is not in it."""
 
     unit_s: float = HOUR
-    """Work of the first level of the rank, in seconds of one replica; each further level is twice as much."""
+    """The work, in seconds of one replica, at which level 1 of the rank begins; each further level begins at double."""
     quantum_s: float = HOUR
-    """A job runs at least this long before it may be suspended for another one of its priority."""
+    """A job runs at least this long before it may be stopped for a job of its priority."""
     turn_share: float = 0.5
-    """A job runs on for this share of the time that it has run in all, before a job that ran before takes its place."""
+    """The length of a turn, as a share of the time that the job has run in all."""
     turn_s: float = 10 * HOUR
-    """A job does not run on for longer than this for that reason, nor because it had been stopped for too long."""
+    """The longest turn; and the longest time for which a job keeps its cards because it had been stopped too long."""
     stop_s: float = 9 * HOUR
-    """A job that has been stopped for this long goes before others of its priority; cards are reserved for it."""
+    """A job is due once it was stopped for this long: it goes before its equals in priority, and gets a reservation."""
     elastic_stop_s: float = 4 * HOUR
-    """So does an elastic job, which goes on with its least width."""
+    """An elastic job is due after it was stopped for this long."""
     age_s: float = HOUR
-    """So does a job that has never run and has waited for this long."""
+    """A job that has never run is due after it has waited for this long."""
     cooldown_s: float = COOLDOWN_S
-    """The width of a job does not grow for this long after it changed.
+    """After a change of a job's width, it does not grow for this long.
 
-    Nor do others give way in that time to a job that was stopped, or to a split that started or was resized.
+    In this time other jobs do not give way to a job that was stopped, or to a split that started or was resized.
     """
     growth: float = 1.0
     """A running job grows by at least this share of its width, or to its most, or not at all."""
     wide_growth: float = 0.25
-    """This share of its width is enough where it is at least the share `idle` of all cards."""
+    """A job may also grow by this smaller share of its width if it then takes at least the share `idle` of the pool."""
     idle: float = 0.125
-    """The share of all cards that is worth the restart of a job that takes it."""
+    """The share of all cards that is worth a restart of the job that grows onto it."""
     saving_s: float = 900.0
-    """A running job of which the remaining work is known grows only if it ends at least this much earlier."""
+    """A running job with known remaining work grows only if it then ends at least this many seconds earlier."""
     shortness: float = 0.03
-    """Growth prefers jobs that are known to end soon: the speed that a card adds is divided by the remaining work to
-    this power. Speeds of neighbouring widths differ little, so a small one orders jobs that are about as wide."""
+    """Growth prefers jobs that end soon: the speed that a card adds is divided by the remaining work to this power. A
+    small power is enough to order jobs of similar width, because their speeds differ little."""
     young_s: float = YOUNG_S
-    """A job is not made narrower for an equal before it has run for this long: most jobs end soon."""
+    """A job is not made narrower for a job of its priority before it has run for this long: most jobs end soon."""
     resumable: bool = False
-    """Whether jobs that say nothing about it consent to be stopped for jobs of their priority."""
+    """True if jobs without `vgpu.io/resumable` consent to be stopped for jobs of their priority."""
     resumable_queues: frozenset[str] = frozenset()
-    """The queues whose jobs consent where they say nothing about it."""
+    """The queues in which jobs without `vgpu.io/resumable` consent to be stopped."""
     min_runtime_s: float = 0.0
-    """A job that says nothing about it gives nothing to its equals for this long after each start."""
+    """The minimum runtime after each start of jobs without `vgpu.io/min-runtime`."""
     use: float = 1.0
     """The share of the cards that may be in use; jobs leave the rest to other pods."""
     searches: int = 32
-    """For at most this many jobs of a round room is sought by shrinking and suspending others."""
+    """The most jobs of a round for which room is made by shrinking and stopping other jobs."""
     weights: Mapping[str, float] = field(default_factory=dict)
 
     def may_stop(self, job: JobSpec) -> bool:
@@ -75,16 +77,21 @@ class Rules:
         return job.resumable
 
     @property
+    def narrow_s(self) -> float:
+        """Seconds after its start from which a job may be made narrower for a job of its priority."""
+        return max(self.young_s, JUST_STARTED_S)
+
+    @property
     def due_quantum_s(self) -> float:
-        """Seconds that a job runs at least before it may be suspended for another job that is due."""
+        """Seconds that a job runs at least before it may be stopped for a due job of its priority."""
         return self.quantum_s / 2
 
     def stop_limit(self, job: JobSpec) -> float:
-        """Seconds after which a stopped job goes before others, at the latest."""
+        """Seconds after which a stopped job is due, at the latest."""
         return self.elastic_stop_s if job.elastic else self.stop_s
 
     def min_runtime(self, job: JobSpec) -> float:
-        """Seconds after each start for which the job gives nothing to its equals."""
+        """Seconds after each start in which the job gives nothing to jobs of its priority."""
         return self.min_runtime_s if job.min_runtime is None else job.min_runtime
 
     def weight(self, queue: str) -> float:

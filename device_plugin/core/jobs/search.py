@@ -1,4 +1,4 @@
-"""Searches for room in a ledger of the job engine's own: at what they cost, and what is remembered between them."""
+"""Searches for room in a ledger of the job engine's own, with a bounded cost, and with memory between searches."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -18,15 +18,15 @@ from device_plugin.core.placement.fit import LOOKS, at_most, looks_at_all, whole
 from device_plugin.core.placement.policies import DEFAULT, UNTIL_LEARNT
 from device_plugin.core.requests import ANYTHING, PodRequest
 
-# Nodes are named one by one where fewer than one of this many has changed.
+# If less than 1/FEW of the nodes changed, only the changed nodes are searched.
 FEW = 8
 
 
 class Search:
-    """Searches in one ledger, by `placer`. Made once for a ledger, and used in many rounds: `begin` begins each.
+    """Searches for room in one ledger, by `placer`. It is used in many rounds, and `begin` begins each round.
 
-    A round has at most `looks` looks at cards. Where a user has none left, room counts as if there were none, and an
-    empty pool as large enough.
+    A round has at most `looks` looks at cards. For a user without looks left, a search finds no room, and an empty pool
+    counts as large enough.
     """
 
     def __init__(self, ledger: Ledger, placer: Placer, looks: float = ROUND_LOOKS) -> None:
@@ -35,7 +35,7 @@ class Search:
         self._looks = looks
         self._refusals = Refusals(ledger)
         self._last: _Last | None = None
-        # Version of the ledger and number of replicas.
+        # The ledger's version, and the answer of `free` for it.
         self._free: dict[tuple[PodRequest, NodeSet | None], tuple[int, int]] = {}
         self._emptied: EmptyPool | None = None
         self.begin()
@@ -43,28 +43,28 @@ class Search:
     def begin(self, users: Collection[str] = ()) -> None:
         """Start another round with its own budget, which these users share."""
         self._budget = RoundBudget(users, self._looks)
-        # Whether jobs are too large for the pool is not asked at the cost of looking for room.
+        # A budget of its own, so that finding jobs that are too large for the pool takes no looks from searches.
         self._sizing_budget = RoundBudget(users, self._looks / 2)
         self._free = {}
 
     @property
     def cut(self) -> bool:
-        """True once something was not looked for in this round because its user had no looks left."""
+        """True if a search of this round was left out or ended early because its user had no looks left."""
         return self._budget.cut or self._sizing_budget.cut
 
     def used_up(self, user: str) -> bool:
-        """True if the user has no looks left in this round: that there is no room for his jobs may be wrong."""
+        """True if the user has no looks left in this round: then a search may miss room for the user's jobs."""
         return self._budget.used_up(user)
 
     def take(self, job: JobSpec, names: Sequence[str], nodes: NodeSet | None) -> Sequence[Grant] | None:
-        """Hold a replica of the job for each of these names, on some of `nodes` (None: all).
+        """Place a replica of the job for each of `names` on `nodes` (None: all); returns their grants.
 
-        None, and nothing changes, if they do not all fit.
+        None, without a change, if they do not all fit.
         """
         if len(names) == 1:
             grant = self._take_one(job, names[0], nodes)
             return None if grant is None else (grant,)
-        # Why there is no room costs more to find than a bound.
+        # The bound is checked first, because a refusal with its reasons costs more.
         if self.free(job, nodes) < len(names):
             return None
         if _fills_nodes(job.request):
@@ -95,16 +95,16 @@ class Search:
             counted, version = self._free.get((job.request, nodes)), self._ledger.version
             self._ledger.hold(grant, request.host)
             self._last = _Last(request, nodes, grant.node, self._ledger.version)
-            # A replica of whole cards leaves room for exactly one less, which takes no look at all nodes to find.
+            # A replica of whole cards leaves room for exactly one replica less, so all nodes need not be counted again.
             if counted is not None and counted[0] == version and _fills_nodes(request):
                 self._free[job.request, nodes] = self._ledger.version, counted[1] - 1
         return grant
 
     def _beside(self, request: PodRequest, nodes: NodeSet | None) -> Grant | None:
-        """The grant on the node of the last replica, if that asked for as much or less, and nothing has changed since.
+        """The grant on the node of the last replica, if it asked for no more and nothing has changed since; else None.
 
-        Whole cards are taken from the fullest node that has enough, which is still this node; a look at one node costs
-        a tenth of a look at all nodes.
+        Whole cards are taken from the fullest node that has enough, and this is still the same node. To look at one
+        node costs a tenth of a look at all nodes.
         """
         last = self._last
         if last is None or last.version != self._ledger.version or not _fills_nodes(request):
@@ -130,13 +130,13 @@ class Search:
         return grant
 
     def _among(self, changed: Sequence[str] | None, nodes: NodeSet | None) -> Sequence[str] | None:
-        """The changed ones of `nodes` (None: all), where these are few; all of them if `changed` is None."""
+        """The nodes to search: `nodes` (None: all), or only its changed nodes if `changed` are few."""
         if changed is None or FEW * len(changed) > len(self._placer.table.nodes):
             return nodes
         return changed if nodes is None else [name for name in changed if name in nodes]
 
     def free(self, job: JobSpec, nodes: NodeSet | None) -> int:
-        """The number of further replicas for which `nodes` (None: all) have room; fewer may fit together."""
+        """An upper bound of the number of further replicas that fit on `nodes` (None: all)."""
         known = self._free.get((job.request, nodes))
         if known is None or known[0] != self._ledger.version:
             budget = self._budget.of(job.user, LOOKS)
@@ -150,14 +150,14 @@ class Search:
         return known[1]
 
     def empty_pool(self, index: NodeIndex | None) -> EmptyPool:
-        """The ledger's nodes without any holding; one object as long as they are the same."""
+        """The empty pool of the ledger's nodes; the same object until the nodes change."""
         records = self._ledger.snapshot().records()
         if self._emptied is None or not self._emptied.has(records, index):
             self._emptied = EmptyPool(records, index)
         return self._emptied
 
     def capacity(self, job: JobSpec, pool: EmptyPool, *, closed: bool) -> int:
-        """The number of replicas of the job for which an empty pool has room, with `closed` on its closed cards too."""
+        """An upper bound of the job's replicas that fit the empty `pool`; with `closed` its closed cards count too."""
         found = pool.known_capacity(job, closed=closed)
         if found is not None:
             return found
@@ -170,7 +170,7 @@ class Search:
 
 
 class _Last(NamedTuple):
-    """The replica that was taken last: where it might go, where it went, and the version of the ledger afterwards."""
+    """The last placed replica: its request, its allowed nodes, its node, and the ledger's version after it."""
 
     request: PodRequest
     nodes: NodeSet | None
@@ -178,7 +178,10 @@ class _Last(NamedTuple):
     version: int
 
     def fits_where(self, request: PodRequest) -> bool:
-        """True if it fits wherever another replica does, which asks for the same cards, and for no less of the host."""
+        """True if a replica with `request` asks for the same cards, and for as much or more of the host.
+
+        Then the last replica fits wherever such a replica fits.
+        """
         own, host, other = self.request, self.request.host, request.host
         return (
             own.containers == request.containers
@@ -190,7 +193,7 @@ class _Last(NamedTuple):
 
 
 def _fills_nodes(request: PodRequest) -> bool:
-    """True for a pod of one container that asks for whole cards, any of a model, by a policy that fills nodes."""
+    """True for a pod of one container that asks for whole cards without uuids, by a policy that fills nodes."""
     return (
         len(request.containers) == 1
         and request.containers[0][1].whole > 0

@@ -1,7 +1,7 @@
-"""Shares of queues: nobody takes all cards by refusing consent.
+"""Shares of queues: a queue cannot take all cards with jobs that refuse to be stopped.
 
-Jobs that may not be stopped for their equals hold at most their queue's share of the cards, while jobs of other queues
-wait within theirs. The share follows the weights of the queues that have jobs now.
+Jobs that may not be stopped for jobs of their priority hold at most their queue's share of the cards, while another
+queue waits that holds less than its share. The cards are divided by the weights of the queues that have jobs.
 """
 
 from math import inf
@@ -13,14 +13,14 @@ from device_plugin.core.jobs.rules import Rules
 
 
 class Shares:
-    """The cards that each queue holds for good in a draft, and the queues whose jobs wait."""
+    """For each queue of a draft: the cards of its jobs that may not be stopped, and its waiting jobs."""
 
     def __init__(self, draft: Draft, rules: Rules) -> None:
         self._draft = draft
         self._rules = rules
         self._several = len(draft.cards_of) > 1
-        # By queue: cards of jobs that may not be stopped. By queue and priority: the waiting jobs, and the fewest cards
-        # that one of them needs.
+        # `_held`, by queue: cards of jobs that may not be stopped. By queue and priority: `_waiting` counts the waiting
+        # jobs, and `_least` is the fewest cards that one of them needs.
         self._held: dict[str, float] = {}
         self._waiting: dict[tuple[str, int], int] = {}
         self._least: dict[tuple[str, int], float] = {}
@@ -38,23 +38,23 @@ class Shares:
         self._share = {queue: cards * weight / sum(weights.values()) for queue, weight in weights.items()}
 
     def _fixed(self, job: JobState) -> float:
-        """The cards that the job holds for good: it may not be stopped, or not for longer than a turn."""
+        """The cards of the job's least width if it may not be stopped within a quantum; 0 for others and for splits."""
         rules, spec = self._rules, job.spec
         willing = rules.may_stop(spec) and rules.min_runtime(spec) <= rules.quantum_s
         return 0.0 if willing or spec.parts else spec.least * spec.cards
 
     def admitted(self, unit: Unit) -> None:
-        """Count a unit that was admitted."""
+        """Record that a unit was admitted."""
         for job in unit if self._several else ():
             queue, line = job.spec.queue, (job.spec.queue, job.spec.priority)
             self._held[queue] = self._held.get(queue, 0.0) + self._fixed(job)
             self._waiting[line] = self._waiting.get(line, 0) - (not job.spec.parts)
 
     def exceeded(self, unit: Unit) -> bool:
-        """True if the unit would hold more for good than its queue's share, while others wait within theirs.
+        """True if the unit's queue would exceed its share by jobs that may not be stopped, while other queues wait.
 
-        Others of a lower priority do not count. A job that needs more than the share by itself may start while its
-        queue holds nothing else.
+        A queue counts as waiting if one of its jobs, of the unit's priority or higher, would stay within its share. A
+        job that alone needs more than the share may start while its queue holds no such cards.
         """
         more = sum(map(self._fixed, unit)) if self._several else 0.0
         queue = unit[0].spec.queue

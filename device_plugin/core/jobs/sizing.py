@@ -1,9 +1,12 @@
-"""Sizing: how many replicas a job needs to be done in time, and what can be had where there is no room for them.
+"""Sizing: finds the number of replicas that a job needs to be done in time, or alternatives if they do not fit.
 
-A job with a goal has samples to go through, a number of epochs, and a duration. The cards that it needs are samples *
-epochs / (rate(n) * duration), rounded up. The rate of each card falls with their number n, so it is the smallest n that
-is enough. Where fewer replicas fit, the duration may grow up to the author's limit, and nothing else changes: fewer
-samples are only offered. Whether replicas fit is asked of a trial, which places them; it is never a sum.
+A job with a goal has a number of samples, a number of epochs, and a duration.
+1. It needs the smallest number n of cards with samples * epochs / (n * rate(n)) <= duration. The rate of one card falls
+   if n grows.
+2. If fewer replicas fit now, the duration may grow up to the author's limit. Other alternatives, such as fewer samples,
+   are only offered in a text.
+
+A trial places the replicas to find out whether they fit; sums of free cards do not decide it.
 """
 
 from bisect import bisect_left
@@ -22,15 +25,15 @@ from device_plugin.core.jobs.spec import Goal
 Fits = Callable[[int], bool]
 """True if this number of replicas of the job fits now, together; a smaller number then fits too."""
 
-# Jobs for which room is sought in one round: each costs some ten trials of up to 1,024 replicas.
+# Most jobs for which sizing tries the room in one round: each costs about ten trials of up to 1,024 replicas.
 MOST_TRIED = 16
-# A width is enough if its seconds, times this, fit into the goal's duration: so rounding does not decide.
+# A width is enough if its seconds, times this, are within the goal's duration, so that rounding errors do not decide.
 _ENOUGH = 1 - 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class Sized:
-    """The width of a job in replicas, their cards, and the seconds that it will take; a guess if its curve is one."""
+    """The width found for a job, its cards, and its expected seconds; `guess` if its curve is a guess."""
 
     width: int
     cards: int
@@ -42,8 +45,8 @@ class Sized:
 class Short:
     """The alternatives of a job whose replicas do not fit.
 
-    With `now` replicas, which fit, it takes `now_seconds`; in its duration they do `now_samples` of its samples. With
-    `needed` replicas it would be done in time; 0 if no width that it may have is enough.
+    With the `now` replicas that fit now it takes `now_seconds`, and does `now_samples` samples in its duration. With
+    `needed` replicas it would be done in time; 0 if no allowed width is enough. `cards` is the cards of one replica.
     """
 
     goal: Goal
@@ -56,7 +59,7 @@ class Short:
 
 
 def size(job: JobSpec, curve: Curve, fits: Fits) -> Sized | Short:
-    """The width of a job with a goal, from its least to its most, or what can be had in place of it."""
+    """The width of a job with a goal, from its least to its most; if it does not fit, the alternatives."""
     goal, each = _goal(job), ceil(job.cards)
     work = float(goal.samples) * goal.epochs
 
@@ -83,10 +86,11 @@ def size(job: JobSpec, curve: Curve, fits: Fits) -> Sized | Short:
 
 @dataclass(frozen=True, slots=True)
 class Sizing:
-    """The jobs of a round with their widths, what those that wait could have now, and why others are left out.
+    """The sized jobs of a round, and texts for people about the others.
 
-    `unsized` says of jobs that begin, or run, with the width that is written on them when they will be sized, and
-    `silent` why some of them are not. The next one of these may be known in `again` seconds.
+    `short` are the alternatives of jobs that wait for room, `refused` the texts of jobs left out of `jobs`. `unsized`
+    says, for jobs with the written width, when they will be sized, and `silent` why some of them will not be. The next
+    text in `silent` may come in `again` seconds.
     """
 
     jobs: Sequence[JobState]
@@ -100,11 +104,11 @@ class Sizing:
 def with_widths(
     jobs: Iterable[JobState], room: Room, rates_of: Callable[[str], Rates], cards: Collection[str]
 ) -> Sizing:
-    """Give the jobs with a goal, which have never run, their widths by the rates for their namespace.
+    """Give the jobs with a goal their widths, by the rates of their namespaces; returns all jobs.
 
-    `cards` are the models of cards that there are. A job waits for the width that it needs where no narrower one is in
-    time. Room is sought for the oldest job of each namespace first. Where no rate is known, a job begins with the width
-    written on it, and gets the width that it needs once its program has reported enough progress.
+    `cards` are the present card models. If no width that fits now is in time, a job waits for the width that it needs.
+    The oldest job of each namespace comes first. If no rate is known, a job begins with the width written on it, and
+    gets the width that it needs once its program has reported enough progress.
     """
     found = _Found(room, rates_of, cards)
     for job in _in_turn(jobs):
@@ -122,7 +126,7 @@ def with_widths(
 
 
 class _Found:
-    """The sizes found for the jobs of a round, one after another."""
+    """Collects the results of sizing for the jobs of a round, one job after another."""
 
     def __init__(self, room: Room, rates_of: Callable[[str], Rates], cards: Collection[str]) -> None:
         self._room = room
@@ -137,7 +141,7 @@ class _Found:
         self.changes = list[float]()
 
     def size_waiting(self, job: JobState, goal: Goal) -> None:
-        """Find the width of a job that has never run."""
+        """Find and record the width of a job that has never run."""
         spec, rates = job.spec, self._rates_of(job.spec.key[0])
         curve = self._curve(rates, spec, goal)
         if curve is None:
@@ -158,12 +162,12 @@ class _Found:
             self.refused[spec.key] = offers(found)
 
     def size_running(self, job: JobState, goal: Goal) -> None:
-        """Find the width that a job needs while it runs with the width written on it."""
+        """Find and record the width that a job needs; the job runs with the width written on it."""
         spec, rates = job.spec, self._rates_of(job.spec.key[0])
         curve = self._curve(rates, spec, goal)
         job = replace(job, spec=_fixed(spec))
         if curve is not None and not curve.learnt:
-            # The operator's table gave this width, and it is the written one as well.
+            # The operator's table gave this job the width that is also the written width.
             self.jobs.append(job)
             return
         if curve is not None and not curve.guess and job.telling is Telling.ENOUGH:
@@ -187,13 +191,13 @@ class _Found:
             self.changes.append(SILENT_S - spent(job))
 
     def _curve(self, rates: Rates, job: JobSpec, goal: Goal) -> Curve | None:
-        """The speed on the slowest card that the job accepts."""
+        """The curve on the slowest card model that the job accepts."""
         accepted = [card for card in self._cards if job.request.models.accepts_model(card)]
         return rates.slowest(goal.model, accepted)
 
 
 def _in_turn(jobs: Iterable[JobState]) -> Iterable[JobState]:
-    """The jobs by age, the first of each namespace that is to be sized before all second ones."""
+    """The jobs in turns by age: first one job to be sized of each namespace, then a second one of each, and so on."""
     turns, found = Counter[str](), list[tuple[int, JobState]]()
     for job in sorted(jobs, key=lambda job: (job.since, job.spec.key)):
         found.append((turns[job.spec.key[0]], job))
@@ -202,18 +206,18 @@ def _in_turn(jobs: Iterable[JobState]) -> Iterable[JobState]:
 
 
 def with_width(job: JobSpec, width: int, seconds: float) -> JobSpec:
-    """The job as it starts with a width that was found for it; later it is elastic where its author wrote bounds."""
+    """The job with the found width as its only width, or as its least one if its author wrote bounds."""
     most = job.most if _goal(job).bounded else width
     return replace(job, asked=width, least=width, most=most, expected_seconds=seconds)
 
 
 def _fixed(job: JobSpec) -> JobSpec:
-    """The job with the width that was found for it before it first ran."""
+    """The job with its present width as its only width."""
     return replace(job, least=job.asked, most=job.asked)
 
 
 def _trial(room: Room, job: JobSpec, sought: bool) -> Fits:
-    """A test whether a width of the job fits into the room, which stays as it is; always false if no room is sought."""
+    """A test whether a width of the job fits the room, which stays as it is; always false if not `sought`."""
 
     def fits(width: int) -> bool:
         with room.trial():
@@ -241,7 +245,7 @@ def _largest(widths: Sequence[int], fits: Fits) -> int:
 
 
 def offers(short: Short, wait_seconds: float | None = None) -> str:
-    """The alternatives in words, and what to write for each; `wait_seconds` is when enough cards are expected."""
+    """The alternatives in words, with the annotation for each; enough cards are expected in `wait_seconds`."""
     goal, found = short.goal, []
     if short.now:
         cards, more = _cards(short.now * short.cards), _compact(short.now_seconds)
@@ -261,7 +265,7 @@ def offers(short: Short, wait_seconds: float | None = None) -> str:
 
 
 def span(seconds: float) -> str:
-    """A time as people say it, in two units and rounded up: `45 s`, `50 min`, `11 h 40 min`, `2 d 4 h`."""
+    """A duration in words, rounded up, in at most two units: `45 s`, `50 min`, `11 h 40 min`, `2 d 4 h`."""
     if seconds < 60:
         return f"{ceil(seconds)} s"
     minutes = ceil(seconds / 60)
@@ -275,7 +279,7 @@ def span(seconds: float) -> str:
 
 
 def _compact(seconds: float) -> str:
-    """A time as annotations have it, rounded up to minutes: `11h40m`."""
+    """A duration in the form of annotations, rounded up to minutes: `11h40m`."""
     hours, minutes = divmod(ceil(seconds / 60), 60)
     return (f"{hours}h" if hours else "") + (f"{minutes}m" if minutes or not hours else "")
 
@@ -285,7 +289,7 @@ def _cards(number: int) -> str:
 
 
 def _rounded(number: int) -> int:
-    """The number with its first two digits, and zeros for the others."""
+    """The number rounded down to its first two digits: 1,234 to 1,200."""
     if number < 100:
         return number
     unit = int("1" + "0" * (len(str(number)) - 2))

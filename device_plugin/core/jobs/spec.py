@@ -1,4 +1,4 @@
-"""Parts of what a user asks for in a Job, as checked values."""
+"""Checked values for parts of a Job: the order of a split, a goal, and PriorityClasses."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -16,10 +16,10 @@ class Split(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """The goal of a job that is to be sized: `samples` times `epochs` in `seconds`, and in `most_seconds` at most.
+    """The goal of a job that must be sized: `samples` times `epochs` in `seconds`, at most in `most_seconds`.
 
-    `model` is the name of the machine-learning model, by which its rates are known. The width that is found stays,
-    unless the author wrote bounds (`bounded`).
+    `model` is the name of the machine-learning model, by which its rates are found. The found width stays, unless the
+    author wrote bounds (`bounded`).
     """
 
     samples: int
@@ -32,7 +32,7 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class PriorityClass:
-    """The value of a PriorityClass; `preempts` is false if its preemptionPolicy is Never."""
+    """The value of a PriorityClass. `preempts` is false if its preemptionPolicy is Never."""
 
     value: int = 0
     preempts: bool = True
@@ -40,7 +40,7 @@ class PriorityClass:
 
 @dataclass(frozen=True, slots=True)
 class NamedPriorityClass:
-    """A PriorityClass of the cluster; `default` if it is that of pods that name none."""
+    """A PriorityClass of the cluster; `default` if pods that name no class get it."""
 
     name: str
     priority: PriorityClass

@@ -1,8 +1,8 @@
-"""Splits of several Jobs: the order in which sub-tasks that are Jobs of their own start.
+"""Splits of several Jobs: the order in which the Jobs of a split, each a sub-task, start.
 
-The sub-tasks of a single Job are its indexes, which Kubernetes starts in order, and the window bounds how many run at a
-time. Several Jobs may ask for different things. In both cases sub-tasks fill the free room, and each end starts the
-next: the window slides. Only with a barrier must all that run end first.
+A split may also be a single Job: its sub-tasks are its indexes, which Kubernetes starts in order, and the engine bounds
+the number that run at a time. In both cases sub-tasks fill the free room, and each end starts the next one. With a
+barrier all running sub-tasks must end before further ones start.
 """
 
 from collections import deque
@@ -20,7 +20,7 @@ SplitKey = tuple[str, str]
 
 
 class SplitTurns:
-    """The turns of sub-tasks in one pass over the waiting jobs: `waiting` are those neither refused nor admitted yet.
+    """The turns of sub-tasks in one pass over the jobs; `waiting` are the jobs neither refused nor admitted yet.
 
     Each Job of a split gives the split one turn in the queue; the turn goes to the next of its sub-tasks in order.
     """
@@ -39,20 +39,20 @@ class SplitTurns:
             yield (waiting.popleft(),) if waiting else unit
 
     def may_start(self, unit: Unit) -> bool:
-        """False for a sub-task that another one of its split has to go before."""
+        """False for a sub-task that must start after another sub-task of its split."""
         split = _split(unit[0])
         return split is None or not (
             split in self._kept_back or (unit[0].spec.barrier and split in self._running)
         )
 
     def not_started(self, unit: Unit) -> None:
-        """Keep back what must not pass a sub-task for which there is no room."""
+        """Record that a unit has no room: in an ordered split, later sub-tasks must not start before it."""
         if unit[0].spec.split is Split.ORDERED:
             self._kept_back.add(_split(unit[0]))
 
 
 def first_parts(job: JobState, now: float, rules: Rules) -> int:
-    """The number of sub-tasks for which a waiting split needs room: one, once it has begun or is due."""
+    """The number of sub-tasks that must have room before a split starts; 1 if it has begun before or is due."""
     if job.phase is not JobPhase.WAITING or due(job, now, rules):
         return 1
     return job.spec.first_parts
@@ -75,7 +75,7 @@ def split_problem(jobs: Sequence[JobSpec]) -> str:
 
 
 def _split(job: JobState) -> SplitKey | None:
-    """The split of a Job that is a sub-task by itself; None for the Jobs of a group, which are a sub-task together."""
+    """The split of a Job that alone is a sub-task; None for other Jobs, also for Jobs of a group."""
     spec = job.spec
     return (spec.key[0], spec.split_of) if spec.split_of and not spec.joint else None
 

@@ -5,8 +5,9 @@ grants equals the live one. Callers that change it hold one lock around it; read
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from types import TracebackType
+
+from msgspec.structs import replace
 
 from device_plugin.core.contract.cards import Card, Inventory
 from device_plugin.core.contract.grants import Grant, Slice
@@ -45,7 +46,7 @@ class Transaction:
 
 
 class Ledger(Followed, LedgerView):
-    """Holdings and inventories by node. Holdings on cards or nodes that disappear stay.
+    """Holdings and inventories by node. A holding stays when its card or node disappears.
 
     The record of a node is replaced with every change, never modified, so that snapshots and rollbacks are cheap.
     """
@@ -55,16 +56,16 @@ class Ledger(Followed, LedgerView):
         self._nodes: dict[str, NodeState] = {}
         self._holdings: dict[Holder, Holding] = {}
         self._unbound: dict[Holder, Holding] = {}
-        # No holding expires before this.
+        # No holding expires before this time.
         self._first_expiry = _NEVER
         self._open: list[Transaction] = []
         self._snapshot: Snapshot | None = None
         self.gained = 0
-        """Grows whenever a refused request may fit the cards: a slice ended, or an inventory changed."""
+        """Grows when a slice ends or an inventory changes: then a refused request may fit the cards."""
         self.restocked = 0
-        """Grows whenever a request that no card could ever take may fit one: an inventory changed."""
+        """Grows when an inventory changes: then even a request that was too large for every card may fit."""
         self.freed = 0
-        """Grows whenever a refused request may fit: slices or host amounts ended, or anything of a node changed."""
+        """Grows when slices or host amounts end, or a node changes: then a refused request may fit."""
 
     def __eq__(self, other: object) -> bool:
         """True if both have equal holdings and equal records of nodes."""
@@ -79,7 +80,7 @@ class Ledger(Followed, LedgerView):
         before = self._nodes.get(name) or NodeState(name)
         known = before.inventory
         if known is not None and (known.cards, known.serving) == (inventory.cards, inventory.serving):
-            # Nothing more fits because an agent reports other slices: what it reports is held by itself.
+            # New reports about slices alone make no request fit: reported slices are holdings of their own.
             resized = before.whole != whole
             self.freed += resized
             if resized or known != inventory:
@@ -136,7 +137,7 @@ class Ledger(Followed, LedgerView):
         ]
 
     def transaction(self) -> Transaction:
-        """A context manager that rolls back all changes made inside it, unless it was committed."""
+        """A context manager that rolls back all changes made inside it, unless its `commit` is called."""
         return Transaction(self)
 
     def snapshot(self) -> Snapshot:
@@ -162,7 +163,7 @@ class Ledger(Followed, LedgerView):
         self._open.append(transaction)
 
     def end(self, transaction: Transaction, *, keep: bool) -> None:
-        """Roll back the changes of the innermost transaction, or keep them, as part of the one around it."""
+        """Roll back the changes of the innermost transaction; with `keep` pass them to the transaction around it."""
         if self._open.pop() is not transaction:
             raise AssertionError("an inner transaction is still open")
         if keep:
@@ -181,7 +182,7 @@ class Ledger(Followed, LedgerView):
                 self._set_holding(holder, None)
             returning |= {holder: held for holder, held in then.items() if now.get(holder) is not held}
             self._set_node(name, node)
-        # Only now, because a holder may have moved from one of the nodes to another.
+        # After all removals, because a holder may have moved from one of the nodes to another.
         for holder, held in returning.items():
             self._set_holding(holder, held)
 
@@ -218,7 +219,7 @@ class Ledger(Followed, LedgerView):
             ])  # fmt: skip
             self._record(NodeState(name, node.inventory, cards, holdings, held, node.whole, taken))
         else:
-            # Caches follow the free amounts: a change that leaves as much of the node free is not reported to them.
+            # Caches depend on free amounts only: they need not see a change that leaves these equal.
             self._record(
                 NodeState(name, node.inventory, node.cards, holdings, node.held, node.whole, taken),
                 changed=taken is not node.taken,
@@ -236,7 +237,7 @@ class Ledger(Followed, LedgerView):
             self._nodes.pop(name, None)
         else:
             self._nodes[name] = node
-        # Readers see only nodes with an inventory. Any tenant can name others in `spec.nodeName`: they are not logged.
+        # Only nodes with an inventory are logged. Readers see no others, and tenants can name any in `spec.nodeName`.
         if changed and (shown or (node is not None and node.inventory is not None)):
             self._touch(name)
 
@@ -269,12 +270,15 @@ class Ledger(Followed, LedgerView):
         )  # fmt: skip
 
     def _may_conflict(self, held: Grant) -> bool:
-        """False if no card of the grant is crowded: nearly always so, and faster to see than to list conflicts."""
+        """False if no card of the grant is crowded. This fast check nearly always saves the slow list of conflicts."""
         node = self.node(held.node)
         if node is None:
             return True
-        cards = (node.card(s.card) for s in held.slices())
-        return any(card is None or card.crowded for card in cards)
+        for s in held.slices():
+            card = node.card(s.card)
+            if card is None or card.crowded:
+                return True
+        return False
 
 
 _NEVER = float("inf")

@@ -22,7 +22,7 @@ class CardPart(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Two grants that cannot both hold on one card, by their holders."""
+    """Two holders whose grants cannot both be held on one card."""
 
     node: str
     card: str
@@ -32,9 +32,9 @@ class Conflict:
 
 
 class Followed:
-    """Logs which nodes changed: readers ask for those that changed since the version that they last saw.
+    """A log of changed nodes: a reader asks for the nodes that changed after the version that it saw last.
 
-    The log keeps only the newest change of each name, so that it is never longer than the list of names.
+    The log keeps only the newest change of each node, so it is never longer than the list of nodes.
     """
 
     def __init__(self) -> None:
@@ -110,11 +110,11 @@ class LedgerView:
     def conflicts(self, grant: Grant, holder: Holder = "") -> tuple[Conflict, ...]:
         """The grants of others that conflict with `grant`: at no time did the card have room for both.
 
-        Its own `holder` is the pod that it names if none is given.
+        `holder` is the grant's own holder; by default the pod that the grant names.
 
-        Two grants of one core group always conflict. Grants of more memory or slices than a card has conflict only if
-        the card never had as much: the last of its grants was decided with all others in the ledger, so together they
-        fit the largest size that any of them recorded. A grant without a recorded size may have been that last one;
+        Two grants of one core group always conflict. Grants that together exceed a card's memory or slices conflict
+        only if they exceed the largest size that one of them recorded: the newest grant was decided with all others in
+        the ledger, so it recorded a size that all of them fit. If a grant has no recorded size, it may be the newest;
         then only core groups are compared.
         """
         return tuple(
@@ -132,7 +132,7 @@ class LedgerView:
         )
 
     def fits_still(self, grant: Grant) -> bool:
-        """False if a card of `grant` takes no new slices now, or has less than all grants on it take together."""
+        """False if a card of `grant` takes no new slices now, or if all grants of the card exceed it together."""
         node = self._nodes.get(grant.node, _UNKNOWN)
         cards = (node.card(s.card) for s in grant.slices())
         return all(card.open for card in cards if card is not None)
@@ -142,7 +142,7 @@ class LedgerView:
         return card.card.size if card is not None else None
 
     def _largest(self, grant: Grant, uuid: str) -> CardSize | None:
-        """The largest size that a card had when any of its grants, `grant` included, was decided, or that it has now.
+        """The largest size of a card: now, or recorded by one of its grants, `grant` included.
 
         None if one of the grants records no size.
         """
@@ -192,7 +192,7 @@ class Snapshot(LedgerView):
         return self._nodes
 
     def of(self, nodes: Collection[str]) -> "Snapshot":
-        """A snapshot of these nodes alone, with the records of this one."""
+        """A snapshot with this snapshot's records of `nodes` only."""
         records = {name: node for name in nodes if (node := self._nodes.get(name)) is not None}
         return Snapshot(
             records, {holder: held for holder, held in self._unbound.items() if held.node in records}

@@ -1,8 +1,17 @@
 """Placement: choose the node and the cards for a request.
 
-`table` holds all cards as arrays, `fit` finds the cards that a request fits, `policies` score them, `cache` keeps the
-scores, `workload`, `fill` and `fragmentation` estimate what later pods will need, `place` decides, `refusal` finds the
-reasons where a request fits nowhere, `groups` divides these by nodes, and `smaller` finds what would fit.
+- `table` holds all cards as arrays, and `fit` finds the cards that a request fits.
+- `policies` score these cards, and `cache` keeps the scores.
+- `workload`, `fill` and `fragmentation` estimate the needs of later pods.
+- `place` decides.
+- `refusal` finds the reasons if a request fits nowhere, `groups` divides them by nodes, and `smaller` finds smaller
+  requests that would fit.
+
+Words of this package:
+- The shape of a request is its part that decides where it fits best. (The shape of an array is written as in numpy.)
+- Cards of one kind have equal family, model and size. An untouched card or node has no slice held.
+- The idle share of a card is the smaller of its free shares of memory and core groups.
+- A look is the cost of comparing a request with one card.
 """
 
 from device_plugin.core.placement.place import Placer

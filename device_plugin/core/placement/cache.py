@@ -1,8 +1,7 @@
-"""The score cache: the scores that policies gave every node, for the shapes that were decided most recently.
+"""The score cache: the scores of every node, for the shapes of the most recent decisions.
 
-Scores are computed again only for rows that changed. A policy with new workload tables makes all of its old scores
-void, and computing all again takes longer than a decision may. So the old scores stay in use, with the policy that
-computed them, until all new scores are ready.
+Scores are computed again only for rows that changed. New workload tables change all scores of a policy, and computing
+all of them takes longer than a decision may. So the old scores stay in use until all new scores are ready.
 """
 
 from abc import ABC, abstractmethod
@@ -10,83 +9,88 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
-from device_plugin.core.placement.card_columns import Floats, Ints, Mask, kinds_where
+from device_plugin.core.placement.card_columns import Floats, Ints, Mask, Places, kinds_where
 from device_plugin.core.placement.fit import CardFit, KindSizes
 from device_plugin.core.placement.near import near
-from device_plugin.core.placement.table import NodeTable, NodeView, RowCache
+from device_plugin.core.placement.table import NodeTable, NodeView, RowCache, StampedRowCache
 from device_plugin.core.requests import ANYTHING, Shape
 
-# Bounds of the cache: shapes, bytes of scores in all, and bytes of one score.
-MOST, MOST_BYTES, NODE_BYTES = 256, 24 * 2**20, 20
-# Beyond this many nodes at once the arrays leave the processor's cache.
+# Bounds of the cache, in shapes and in bytes of all scores; and the bytes of one score.
+MOST, MOST_BYTES, NODE_BYTES = 256, 64 * 2**20, 10
+# Nodes that are scored together: the arrays of more nodes do not fit into the processor's cache.
 BATCH = 512
-# Scoring this many nodes takes hardly longer than scoring one: where no more changed, upper bounds save no time.
+# Scoring this many nodes takes hardly longer than scoring one. If no more nodes changed, upper bounds save no time.
 AT_ONCE = 48
-# Among upper bounds the FEW best are made exact first; if none of them wins, MORE times that number, and so on.
+# First the FEW nodes with the highest upper bounds are scored; if none of them wins, MORE times that number, and so on.
 FEW, MORE = 6, 2
 
-Places = NDArray[np.int16]
 Bound = Callable[[Ints], Floats]
-"""For nodes at these positions values that are never lower than their scores; both of shape (positions,)."""
+"""Returns, for nodes at these positions, values that are never below their scores; both of shape (positions,)."""
+RowScores = Callable[[Ints, Floats, Places], None]
+"""Writes the scores of nodes at these positions, and the indexes of their best cards, into arrays of shape (nodes,)."""
 
 
-class UpperBounds(RowCache):
+class UpperBounds(StampedRowCache):
     """Computes upper bounds of scores, faster than the scores: a node whose bound is too low need not be scored."""
 
     @abstractmethod
     def of(self, shape: Shape, sizes: KindSizes, accepted: Mask, /) -> Bound:
-        """The bounds for `shape`, which takes `sizes` of the `accepted` kinds of cards, of shape (kinds + 1,)."""
+        """The bounds for `shape` with its `sizes` on each kind; `accepted`, (kinds + 1,), marks the usable kinds."""
 
 
 class Policy(ABC):
-    """Computes a score for each node; the highest wins, of equal scores the first node in the fixed order of nodes.
+    """Computes a score for each node. The highest score wins; of equal scores the first node in the table's order.
 
-    A score may depend on nothing but the node and the shape, so that it stays valid until the node changes. A policy
-    for new workload tables is a new object.
+    A score may depend only on the node and the shape, so that it stays valid until the node changes. New workload
+    tables get a new policy object.
     """
 
     lasting = True
     """False if each score is for one decision only."""
     bounds: UpperBounds | None = None
-    """None for a policy whose scores are fast to compute."""
+    """The policy's upper bounds; None if its scores are fast to compute."""
+
+    def compiled(self, _shape: Shape, _sizes: KindSizes, _accepted: Mask, /) -> RowScores | None:
+        """The scores for one slice by a compiled kernel, until the layout changes; None if there is none."""
+        return None
 
     @abstractmethod
     def slices(self, view: NodeView, need: CardFit, shape: Shape, /) -> Floats:
         """The score of each card for a slice; shape (nodes, cards). Used only where the shape fits."""
 
     def whole(self, view: NodeView, _taken: Mask, _shape: Shape, /) -> Floats:
-        """The score of each node for the whole cards `_taken` of shape (nodes, cards); shape (nodes,)."""
+        """The score of each node for the whole cards `_taken`, of shape (nodes, cards); shape (nodes,)."""
         return self.several(view)
 
     def several(self, view: NodeView, /) -> Floats:
-        """The score of each node for a pod of several containers, by default the fullest; shape (nodes,)."""
+        """The score of each node for a pod of several containers; by default the fullest wins; shape (nodes,)."""
         return -view.node_slack()
 
 
 class NodeScores(RowCache):
     """The scores of all nodes for one shape by one policy.
 
-    `value`, of shape (nodes,), is minus infinity where no cards fit. Where a policy has upper bounds, a value may be
-    one of these until the node comes near the best.
+    `value`, of shape (nodes,), is minus infinity where no cards fit. If the policy has upper bounds, a value may be an
+    upper bound until the exact score is needed.
     """
 
     def __init__(self, table: NodeTable, shape: Shape, policy: Policy) -> None:
         super().__init__(table)
         self.policy = policy
         self.used = 0
-        """The number of the cache's latest use of these scores: those with the lowest number were used longest ago."""
+        """The number of the cache's latest use of these scores; the scores with the lowest number are dropped first."""
         self.shape = shape
         self._count = shape.request.count
         self.value: Floats = np.zeros(0)
         # The index of the best card in its row.
-        self._card: Places = np.zeros(0, dtype=np.int16)
+        self._card: Places = np.zeros(0, dtype=np.uint8)
         self._exact: Mask = np.zeros(0, dtype=bool)
         self._bound: Bound | None = None
+        self._compiled: RowScores | None = None
 
     def best(self, among: Mask | None) -> int | None:
-        """The position of the highest value, the first of equal ones, of all nodes or `among` some; None if none."""
+        """The position of the best node, of all nodes or of the nodes marked in `among`; None if none fits."""
         few = FEW
         while len(self.value):
             value = self.value if among is None else np.where(among, self.value, -np.inf)
@@ -121,15 +125,18 @@ class NodeScores(RowCache):
     def _lay_out(self) -> None:
         nodes, kinds, shape = len(self._table.nodes), self._table.kinds, self.shape
         self.value = np.full(nodes, -np.inf)
-        self._card = np.zeros(nodes, dtype=np.int16)
+        # One byte for up to 255 cards of a node.
+        self._card = np.zeros(nodes, dtype=np.min_scalar_type(self._table.there.shape[1]))
         self._exact = np.zeros(nodes, dtype=bool)
         self._sizes = KindSizes(kinds, shape.request)
         self._accepted = kinds_where(kinds, lambda kind: shape.accepts(kind.family, kind.model, kind.slices))
         self._all_kinds = bool(self._accepted[:-1].all())
+        alone = shape.is_slice and self._count == 1 and shape.uuids == ANYTHING
+        self._compiled = self.policy.compiled(shape, self._sizes, self._accepted) if alone else None
         bounds = self.policy.bounds
         self._bound = None if bounds is None else bounds.of(shape, self._sizes, self._accepted)
         if self._bound is not None and self._count > 1:
-            # The sum of the best cards' scores is at most the best one's, as often as there are slices.
+            # The sum of the scores of `count` cards is at most `count` times the best card's score.
             self._bound = partial(_times, self._count, self._bound)
 
     def _compute(self, positions: Ints) -> None:
@@ -143,12 +150,12 @@ class NodeScores(RowCache):
         self._exact[positions] = bound is None
 
     def _make_exact(self, best: int, value: Floats, most: int) -> None:
-        """Score the node at `best` and those with the highest bounds above every exact value, `most` in all."""
+        """Score `most` nodes: the node at `best`, and others with the highest bounds above every exact value."""
         positions = np.array([best])
         if most > 1:
             known = value[self._exact].max(initial=-np.inf)
             near = ~self._exact & (value > known)
-            # The best one is always among them: if its exact value equals its bound, the search is over.
+            # The best node is always scored: if its score equals its bound, the search is over.
             near[best] = True
             positions = np.flatnonzero(near)
             if len(positions) > most:
@@ -158,6 +165,9 @@ class NodeScores(RowCache):
         self._exact[positions] = True
 
     def _score(self, positions: Ints) -> None:
+        if self._compiled is not None:
+            self._compiled(positions, self.value, self._card)
+            return
         view, shape = NodeView(self._table, positions), self.shape
         if shape.is_slice:
             values = self._of_cards(view)
@@ -186,12 +196,12 @@ class NodeScores(RowCache):
         return np.sort(values, axis=1)[:, -self._count :].sum(axis=1)
 
     def _taken(self, view: NodeView) -> Mask:
-        """The first wholly free cards of each node, up to the number asked for; fewer where there are not enough."""
+        """True for the first wholly free cards of each node, up to the requested number; shape (nodes, cards)."""
         free = self._open(view) & view.untouched
         return free & (np.cumsum(free, axis=1) <= self.shape.request.whole)
 
     def _open(self, view: NodeView) -> Mask:
-        """Usable cards that the selectors of the shape accept; shape (nodes, cards)."""
+        """True for usable cards that the selectors of the shape accept; shape (nodes, cards)."""
         cards = view.usable
         if not self._all_kinds:
             cards = cards & self._accepted[view.kind]
@@ -211,7 +221,7 @@ class ScoreCache:
         self._table = table
         self._scores: dict[tuple[str, Shape], NodeScores] = {}
         self._uses = 0
-        # Scores by a policy that is not in use yet.
+        # Scores of new policies, not used before all nodes are scored.
         self._coming: dict[tuple[str, Shape], NodeScores] = {}
         self.left_out = 0
         """Number of shapes whose scores were dropped because there were too many."""
@@ -221,7 +231,7 @@ class ScoreCache:
 
     @property
     def most(self) -> int:
-        """The bound of shapes with scores, at the present number of nodes."""
+        """The largest number of shapes with scores, for the present number of nodes."""
         return max(1, min(MOST, MOST_BYTES // (NODE_BYTES * max(1, len(self._table.nodes)))))
 
     def get(self, name: str, shape: Shape) -> NodeScores | None:
@@ -229,7 +239,7 @@ class ScoreCache:
         return self._scores.get((name, shape))
 
     def of(self, name: str, policy: Policy, shape: Shape) -> NodeScores:
-        """The cached scores of `shape`, even by an earlier policy of this name; else new ones by `policy`."""
+        """The cached scores of `shape`, also of an earlier policy with this name; else new scores by `policy`."""
         scores = self.get(name, shape)
         if scores is None:
             scores = NodeScores(self._table, shape, policy)
@@ -245,7 +255,7 @@ class ScoreCache:
         return scores
 
     def renew(self, policies: Mapping[str, Policy], most: int) -> bool:
-        """Score at most `most` nodes by the new `policies`; true once all cached scores are theirs."""
+        """Score at most `most` nodes by the new `policies`; true once all cached scores are by the new policies."""
         for key, scores in self._scores.items():
             policy = policies[key[0]]
             if scores.policy is policy:

@@ -1,10 +1,10 @@
-"""Cards as columns: arrays with one element for each card, and the few states and kinds that thousands of cards have.
+"""Cards as columns: arrays with one element for each card, and the states and kinds that many cards share.
 
-Placement compares whole columns at once instead of walking over objects.
+Placement compares whole columns with one operation, which is faster than walking over objects.
 """
 
 from collections.abc import Callable, Collection, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,14 +14,16 @@ from device_plugin.core.contract.cards import Card
 Mask = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+Places = NDArray[np.unsignedinteger[Any]]
+"""Indexes of cards in their rows."""
 
 COLUMNS = (
     "free_mib", "free_cores", "free_slices", "serving", "usable", "cordoned", "short",
     "mib", "units", "groups", "most", "kind",
 )  # fmt: skip
-"""The columns, in the order of a table's layers. From "mib" on they are equal for all cards of one kind."""
+"""The columns, in the order of a table's layers. The columns from "mib" on are equal for all cards of one kind."""
 NO_KIND = -1
-# The columns of a cell without a card: never usable, and never a division by zero.
+# The columns of a cell without a card: it is never usable, and no division by its values fails.
 EMPTY = tuple(
     {"kind": NO_KIND, "serving": 0, "usable": 0, "cordoned": 0, "short": 0}.get(c, 1) for c in COLUMNS
 )
@@ -48,7 +50,7 @@ class CardKind(NamedTuple):
 
 
 def kinds_where(kinds: Collection[CardKind], accepts: Callable[[CardKind], bool]) -> Mask:
-    """True for the kinds that `accepts` accepts; False in the last position, which is NO_KIND; shape (kinds + 1,)."""
+    """True for the kinds that `accepts` accepts, False for NO_KIND at the last position; shape (kinds + 1,)."""
     return np.array([*map(accepts, kinds), False], dtype=bool)
 
 
@@ -108,10 +110,10 @@ class Columns:
 
 
 class CardStates:
-    """Groups cards by equal columns, called states: of thousands of cards most are in one of a few states.
+    """Groups cards with equal columns into states: thousands of cards have few different states.
 
-    Finding that nothing fits takes about ten passes over all cards, and a hundredth of that time over all states.
-    `code` has the number of each cell's state; state 0 is EMPTY. The number of a state without cards is reused, so
+    Finding that nothing fits takes about ten passes over all cards; over all states it takes a hundredth of the time.
+    `code` holds the number of each cell's state; state 0 is EMPTY. The number of a state without cards is reused, so
     there are never more states than cards.
     """
 
@@ -125,18 +127,18 @@ class CardStates:
         self._frozen: tuple[Columns, Ints, Ints] | None = None
 
     def columns(self) -> Columns:
-        """The states as columns of shape (states,). Valid until a card changes."""
+        """The states as columns of shape (states,), valid until a card changes."""
         return Columns(self._layers)
 
     def frozen(self) -> tuple[Columns, Ints, Ints]:
-        """A copy of the states' columns, of the code of each cell, and of the number of cells in each state."""
+        """Copies of the states' columns, of the code of each cell, and of the number of cells in each state."""
         if self._frozen is None:
             count = np.array(self._count, dtype=np.int64)
             self._frozen = Columns(self._layers.copy()), self.code.copy(), count
         return self._frozen
 
     def assign_rows(self, origin: Ints) -> None:
-        """Give each row the cells of the row `origin`, or empty ones for -1. Rows that go must be empty."""
+        """Give each row the cells of its `origin` row, or empty cells for -1. A row that is dropped must be empty."""
         self._frozen = None
         self.code = np.where(origin[:, None] < 0, 0, self.code.take(origin, axis=0))
         self._count[0] += self.code.size - sum(self._count)
@@ -169,5 +171,5 @@ class CardStates:
 
 
 def packed(cards: Sequence[Sequence[int]]) -> Ints:
-    """The layers, of shape (cards,), of cards given as tuples in the order of COLUMNS."""
+    """The layers, each of shape (cards,), of cards that are tuples in the order of COLUMNS."""
     return np.array(cards, dtype=np.int64).reshape(-1, len(COLUMNS)).T.copy()

@@ -1,8 +1,8 @@
-"""Dual prices of slice sizes: the cards that one more slice of each size costs when cards are cut in the best way.
+"""Dual prices of slice sizes: the number of cards that one more slice of each size costs if cards are cut best.
 
-The covering problem of cutting stock by column generation (Gilmore and Gomory, Operations Research 9, 1961), where each
-size is a vector of levels. Space that only few sizes can use gets a price near zero; a size that fills cards well
-together with others gets a high price.
+Cards are cut into slices as in the cutting stock problem, and the prices come from its covering form by column
+generation (Gilmore and Gomory, Operations Research 9, 1961). Each size is a vector of levels. Space that only few sizes
+can use gets a price near zero; a size that fills cards well together with others gets a high price.
 """
 
 import functools
@@ -12,16 +12,16 @@ import numpy as np
 from device_plugin.core.placement.card_columns import Floats, Ints
 
 ROUNDS = 400
-# Many problems have several optimal duals. The mean over DRAWS slightly different demands lies between them.
+# Many problems have several optimal price vectors. The mean over DRAWS slightly different demands lies between them.
 DRAWS, NOISE = 8, 0.1
 
 
 def central_duals(sizes: Ints, demand: Floats, card: tuple[int, int]) -> Floats:
-    """Cards that one more slice of each size costs. `sizes` has shape (sizes, 2), `card` are a free card's levels."""
+    """The cards that one more slice of each size costs; `sizes` has shape (sizes, 2), `card` a free card's levels."""
     return _central(sizes.astype(np.int64).tobytes(), demand.astype(np.float64).tobytes(), card)
 
 
-# Cached, so that a new kind of card in the cluster does not make the prices of all other kinds be computed again.
+# Cached, so that a new kind of card in the cluster does not cause new computations for all other kinds.
 @functools.lru_cache(maxsize=64)
 def _central(sizes_: bytes, demand_: bytes, card: tuple[int, int]) -> Floats:
     sizes, demand = np.frombuffer(sizes_, dtype=np.int64).reshape(-1, 2), np.frombuffer(demand_)
@@ -34,14 +34,14 @@ def _central(sizes_: bytes, demand_: bytes, card: tuple[int, int]) -> Floats:
 def _duals(sizes: Ints, demand: Floats, card: tuple[int, int]) -> Floats:
     """The dual price of each size, by the revised simplex method.
 
-    A pattern enters the basis as long as the best cut of one card is worth more than the card.
+    In each round the best cut of one card enters the basis, until no cut is worth more than the card.
     """
     copies = _copies(sizes, card)
     basis, cost, amount = np.diag(copies.astype(float)), np.ones(len(sizes)), demand / copies
     duals: Floats = cost.copy()
     for _ in range(ROUNDS):
         duals = np.asarray(np.linalg.solve(basis.T, cost), dtype=np.float64)
-        if duals.min() < -1e-9:  # more is cut of a size than is asked for
+        if duals.min() < -1e-9:  # some size is cut more often than requested
             column, price = -np.eye(len(sizes))[int(duals.argmin())], 0.0
         else:
             value, column = best_cut(duals, sizes, card)

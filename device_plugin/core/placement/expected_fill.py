@@ -1,22 +1,25 @@
 """The policy `fragmentation`: choose the node that loses the least expected fill.
 
-The score of a placement is the worth of the node after it minus the worth before. The worth counts each card, and free
-cards that one pod could take together. The price of kinds of cards that other pods depend on is subtracted, and
-untouched nodes come last.
+Expected fill (module `fill`) is how much of a card's free part later pods will be able to use. The score of a
+placement:
+1. Take the worth of the node after the placement, and subtract its worth before.
+2. Add the change of the worth of several free cards for pods that need them together.
+3. Subtract the price of cards of a kind that other pods depend on.
+4. Subtract OPENING on an untouched node, so that such nodes come last.
 
     worth(node) = min over CPU prices p of
         p * free CPU + sum over cards of fill.worth[kind, p, level] - IDLE * fill.useless[kind, level]
 
-The minimum is a Lagrangian bound: on a node that is short of CPU for its free cards CPU has a price, on a node with
-plenty it has none, so no fixed weight of CPU against cards is needed. The last term decides between nearly equal
-choices.
+The minimum is a Lagrangian bound: CPU has a price on a node with too little CPU for its free cards, and no price on a
+node with enough, so no fixed weight of CPU against cards is needed. The last term decides between nearly equal choices.
 """
 
 from functools import partial
 
 import numpy as np
 
-from device_plugin.core.placement.cache import Bound, Policy, UpperBounds
+from device_plugin.core.placement import kernel
+from device_plugin.core.placement.cache import Bound, Policy, RowScores, UpperBounds
 from device_plugin.core.placement.card_columns import Floats, Ints, Mask
 from device_plugin.core.placement.fill import Fill
 from device_plugin.core.placement.fit import CardFit, KindSizes
@@ -25,11 +28,11 @@ from device_plugin.core.requests import Shape
 
 # Thousandths of a card that a wholly useless card costs.
 IDLE = 3.0
-# Thousandths of a card that opening an untouched node costs in addition to expected fill; decides nearly equal choices.
+# Thousandths of a card that the first slice on an untouched node costs in addition; decides nearly equal choices.
 OPENING = 9.0
-# Scores are rounded to this many digits; the sums of upper bounds differ from theirs by less than ERROR.
+# Scores are rounded to this many digits. Upper bounds are summed in another order, with a difference below ERROR.
 DIGITS, ERROR = 6, 1e-9
-# Before and after one slice is given.
+# The number of slices given: 0 before the placement, 1 after it.
 _TIMES: Ints = np.array([0, 1])[:, None, None]
 _ONE_KIND: Ints = np.zeros((1, 1), dtype=np.int64)
 
@@ -43,28 +46,49 @@ class Worth:
         self.table: Floats = np.ascontiguousarray(
             (fill.worth - IDLE * fill.useless[:, None, :]).transpose(1, 0, 2)
         )
-        """Its shape is (CPU prices, kinds, levels)."""
+        """The worth of a card; shape (CPU prices, kinds, levels)."""
         self._levels = fill.worth.shape[-1]
         self._flat: Floats = self.table.reshape(len(fill.cpu), -1)
+
+    def rows(self, table: NodeTable) -> kernel.Rows | None:
+        """The table's rows for the compiled kernel, until the layout changes; None if numpy must do."""
+        library, fill, (prices, _, _) = kernel.compiled(), self._fill, self.table.shape
+        if library is None or prices > kernel.MOST_PRICES or table.there.shape[1] > kernel.MOST_CARDS:
+            return None
+        levels = fill.grid.mem, fill.grid.cores
+        return kernel.Rows(
+            library,
+            table.layers,
+            table.host,
+            levels,
+            self.table,
+            fill.cpu,
+            fill.price,
+            fill.multi_card.amounts,
+        )
+
+    def prices(self, sizes: KindSizes, accepted: Mask) -> Floats:
+        """The price of a slice on each kind, infinite on those that are not accepted or too small; (kinds + 1,)."""
+        return np.where(accepted & ~sizes.small, np.append(self._fill.price, 0.0) * sizes.share, np.inf)
 
     def now(self, view: NodeView) -> tuple[Floats, Floats]:
         """The worth of nodes and of their cards at each CPU price.
 
-        Shapes (CPU prices, nodes) and (CPU prices, nodes, cards).
+        Their shapes are (CPU prices, nodes) and (CPU prices, nodes, cards).
         """
-        # A card that can give no more slices has no worth to lose.
+        # A card that can give no more slices is worth nothing.
         cards = self._of_cards(view, view.free_mib, view.free_cores) * view.gives
         return self._of_nodes(view, cards), cards
 
     def lost_by_slice(self, view: NodeView, mib: Ints, cores: Ints, cpu: int) -> Floats:
-        """Minus the worth that a node loses when a card gives `mib` and `cores`, and the host `cpu`.
+        """The change of a node's worth if a card gives `mib` and `cores`, and the host `cpu`; shape (nodes, cards).
 
-        Shape (nodes, cards). Undefined for a card with less than `mib` or `cores` free.
+        Undefined for a card with less than `mib` or `cores` free.
         """
         free_mib, free_cores = view.free_mib - _TIMES * mib, view.free_cores - _TIMES * cores
         cards, after = self._of_cards(view, free_mib, free_cores).swapaxes(0, 1)
         cards *= view.gives
-        # Once its last slice is given, a card is worth nothing to other pods.
+        # A card that gave its last slice is worth nothing to other pods.
         after *= view.free_slices > 1
         node = self._of_nodes(view, cards)
         after += node[:, :, None] - cards
@@ -73,7 +97,7 @@ class Worth:
         return after.min(axis=0) - node.min(axis=0)[:, None]
 
     def lost_by_whole(self, view: NodeView, taken: Mask, cpu: int) -> Floats:
-        """Minus the worth that a node loses when it gives the cards `taken` and `cpu`; shape (nodes,)."""
+        """The change of a node's worth if it gives the cards `taken` and `cpu`; shape (nodes,)."""
         node, cards = self.now(view)
         after = node - np.where(taken, cards, 0).sum(axis=2) - (self._fill.cpu * cpu)[:, None]
         return after.min(axis=0) - node.min(axis=0)
@@ -88,30 +112,42 @@ class Worth:
 
 
 class ExpectedFill(Policy):
-    """Scores in thousandths of a card."""
+    """Scores nodes and cards by the expected fill that they lose, in thousandths of a card."""
 
     def __init__(self, fill: Fill, table: NodeTable) -> None:
         self._fill = fill
         self._worth = Worth(fill)
         self.bounds: FillBounds = FillBounds(fill, self._worth, table)
 
+    def compiled(self, shape: Shape, sizes: KindSizes, accepted: Mask) -> RowScores | None:
+        """The kernel's scores of a slice; None where it is not compiled or has no room for a node's cards."""
+        rows = self.bounds.rows()
+        if rows is None:
+            return None
+        return partial(rows.scores, _kernel_sizes(shape, sizes, self._worth.prices(sizes, accepted)))
+
     def slices(self, view: NodeView, need: CardFit, shape: Shape) -> Floats:
-        """The less expected fill is lost, the better."""
+        """The score of each card for a slice: higher if less expected fill is lost; shape (nodes, cards)."""
         score = self._worth.lost_by_slice(view, need.mib, need.cores, shape.host.cpu_milli)
         score += self._fill.multi_card.lost_by_slice(view, shape)
         score -= self._fill.price[view.kind] * need.share
         return _settled(view, score)
 
     def whole(self, view: NodeView, taken: Mask, shape: Shape) -> Floats:
-        """The less expected fill is lost, the better."""
+        """The score of each node for the cards `taken`: higher if less expected fill is lost; shape (nodes,)."""
         score = self._worth.lost_by_whole(view, taken, shape.host.cpu_milli)
         score -= np.where(taken, self._fill.price[view.kind], 0).sum(axis=1)
         score += self._fill.multi_card.lost_by_whole(view, shape)
         return _settled(view, score) if shape.request.whole else score.round(DIGITS)
 
 
+def _kernel_sizes(shape: Shape, sizes: KindSizes, price: Floats) -> kernel.SliceSizes:
+    """A slice of `shape` as the kernel reads it, with its `price` on each kind."""
+    return kernel.SliceSizes(shape.host.cpu_milli, shape.host.memory_mib, sizes.mib, sizes.cores, price)
+
+
 def _settled(view: NodeView, score: Floats) -> Floats:
-    """The scores with untouched nodes put last, rounded so that equal states have exactly equal scores."""
+    """The scores, lower by OPENING for untouched nodes, and rounded so that equal states have equal scores."""
     untouched = view.untouched.all(axis=1, keepdims=score.ndim > 1)
     return np.round(score - np.where(untouched, OPENING, 0.0), DIGITS)
 
@@ -119,9 +155,8 @@ def _settled(view: NodeView, score: Floats) -> Floats:
 class FillBounds(UpperBounds):
     """Computes upper bounds of the policy's scores, faster than the scores, and never below them.
 
-    A node's worth is a minimum over CPU prices. At the price that gives the minimum now, the node loses what the one
-    card loses, plus the CPU at that price; at any other price it loses no less. So it is enough to keep for each node
-    that price and the worth of its cards at it.
+    A node's worth is a minimum over CPU prices. The worth after a placement is at most its value at the price that
+    gives the minimum now. So for each node it is enough to keep this price, and the worth of its cards at this price.
     """
 
     def __init__(self, fill: Fill, worth: Worth, table: NodeTable) -> None:
@@ -132,16 +167,30 @@ class FillBounds(UpperBounds):
         _, self._kinds, self._levels = worth.table.shape
         self._lay_out()
 
+    def rows(self) -> kernel.Rows | None:
+        """The rows for the compiled kernel, until the layout changes; None if numpy must do."""
+        self._follow()
+        return self._rows
+
     def of(self, shape: Shape, sizes: KindSizes, accepted: Mask) -> Bound:
-        """The bounds for `shape`, which takes `sizes` of the `accepted` kinds; valid until the layout changes."""
-        accepted = accepted & ~sizes.small
+        """The bounds for `shape`, with its `sizes` on the `accepted` kinds; valid until the layout changes."""
         if not shape.is_slice:
-            return partial(self._whole, shape, accepted)
-        price = np.where(accepted, np.append(self._fill.price, 0.0) * sizes.share, np.inf)
-        return partial(self._slice, shape, sizes, price)
+            return partial(self._whole, shape, accepted & ~sizes.small)
+        price = self._worth.prices(sizes, accepted)
+        plain = partial(self._slice, shape, sizes, price)
+        if kernel.compiled() is None:
+            return plain
+        return partial(self._by_kernel, plain, _kernel_sizes(shape, sizes, price))
+
+    def _by_kernel(self, plain: Bound, asked: kernel.SliceSizes, positions: Ints) -> Floats:
+        """The bound of each node for a slice, by the kernel, or `plain` if it has no room for a node's cards."""
+        self.refresh_some(positions)
+        if self._rows is None:
+            return plain(positions)
+        return self._rows.bounds(asked, positions, self._now, self._price, self._untouched)
 
     def _slice(self, shape: Shape, sizes: KindSizes, price: Floats, positions: Ints) -> Floats:
-        """The bound of a slice: by the card of each node that loses least. `price` has the shape (kinds + 1,)."""
+        """The bound of each node for a slice, from the card that loses least; `price` has the shape (kinds + 1,)."""
         self.refresh_some(positions)
         # With one kind of card its values are broadcast instead of copied for each card.
         kind = self._table.kind[positions] if self._kinds > 1 else _ONE_KIND
@@ -150,17 +199,20 @@ class FillBounds(UpperBounds):
         cores -= sizes.cores[kind]
         level = self._fill.grid.levels(mib, cores, self._table.mib[positions], self._table.groups[positions])
         level += self._levels * (self._kinds * self._price[positions][:, None] + kind)
-        # Once its last slice is given, a card is worth nothing to other pods.
+        # A card that gave its last slice is worth nothing to other pods.
         after = self._flat.take(level, mode="clip") * (slices > 1)
         score = after - self._now.take(positions, axis=0) - price[kind]
-        # True where either is negative, because the sign is a bit.
+        # `mib | cores` is negative where either is negative.
         score[(mib | cores) < 0] = -np.inf
         if self._fill.multi_card.matters:
             score += self._fill.multi_card.lost_by_slice(NodeView(self._table, positions), shape)
         return _rounded_up(score.max(axis=1) - self._cpu(positions, shape) - self._opened(positions))
 
     def _whole(self, shape: Shape, accepted: Mask, positions: Ints) -> Floats:
-        """The bound of whole cards: their number times the worth of the least free card; without cards, CPU alone."""
+        """The bound of each node for whole cards, as if each cost as little as its cheapest free card.
+
+        For a pod without cards no card counts.
+        """
         self.refresh_some(positions)
         view, number = NodeView(self._table, positions), shape.request.whole
         score = self._fill.multi_card.lost_by_whole(view, shape) - self._cpu(positions, shape)
@@ -179,14 +231,18 @@ class FillBounds(UpperBounds):
         return np.where(self._untouched[positions], OPENING, 0.0)
 
     def _lay_out(self) -> None:
-        # For each card its worth, infinite where it can give no slice. For each node the index of its CPU price, and
-        # whether all of its cards are untouched.
+        # `_now` is the worth of each card, infinite if it can give no slice. `_price` is the index of each node's CPU
+        # price, and `_untouched` is true for nodes whose cards are all untouched.
         nodes = len(self._table.nodes)
         self._now: Floats = np.zeros(self._table.there.shape)
         self._price: Ints = np.zeros(nodes, dtype=np.int64)
         self._untouched: Mask = np.zeros(nodes, dtype=bool)
+        self._rows = self._worth.rows(self._table)
 
     def _compute(self, positions: Ints) -> None:
+        if self._rows is not None:
+            self._rows.now(positions, self._now, self._price, self._untouched)
+            return
         view = NodeView(self._table, positions)
         node, cards = self._worth.now(view)
         price = node.argmin(axis=0)

@@ -1,6 +1,6 @@
 """Expected fill: an estimate of how much of a card's free part later pods will be able to use.
 
-Its tables are computed for one target workload, in the background.
+Its tables are computed in the background, for one target workload (module `workload`).
 """
 
 from collections.abc import Sequence
@@ -15,24 +15,24 @@ from device_plugin.core.placement.workload import Demand, Weighted
 from device_plugin.core.requests import Shape
 
 FREE_CARD = 1000.0
-# Prices of CPU that are tried, as multiples of the worth of an average pod of the workload per milli-CPU.
+# The CPU prices to try, as multiples of the average worth of the workload's pods for each milli-CPU that they request.
 CPU_PRICES = (0, .05, .1, .15, .2, .25, .3, .35, .4, .5, .6, .7, .85, 1.0, 1.3, 1.8, 3.0)  # fmt: skip
-# Only the better half of the pods that fit is counted: pods come at random, but a card need not take each of them.
+# The share of the fitting pods that counts, the best ones: pods come at random, and a card need not take every pod.
 CHOOSY = 0.5
-# Thousandths that an untouched card is worth beyond its fill: decides ties, so that no card is opened without need.
+# Thousandths that an untouched card is worth in addition to its fill, so that no card is opened without need.
 UNTOUCHED = 10.0
-# A kind is scarce when the pods confined to it would fill more than this share of it.
+# A kind of card is scarce if the pods that can use only this kind would fill more than this share of it.
 SCARCE = 0.25
-# Most levels of memory where memory stands for core groups too, and of each of the two where both count.
+# Most levels of memory if it stands for core groups too, and most levels of each if memory and core groups both count.
 STEPS, STEPS_OF_TWO = 100, 24
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Levels 0..`mem` of free memory and 0..`cores` of free core groups.
+    """The levels of a card's free part: 0..`mem` of free memory and 0..`cores` of free core groups.
 
-    `cores` is 0 where memory and core groups are always asked for in proportion: then memory stands for both, and core
-    groups count only where they are clearly short, because a proportion is rounded up to whole groups.
+    `cores` is 0 if the workload always requests memory and core groups in proportion. Then memory stands for both, and
+    core groups lower the level only if they are clearly short, because a proportion is rounded up to whole groups.
     """
 
     mem: int
@@ -40,7 +40,7 @@ class Grid:
 
     @classmethod
     def for_demand(cls, demand: Demand) -> "Grid":
-        """The grid for a workload: a whole number of levels for each unit, or of units for each level, if possible."""
+        """The grid for a workload; if possible, a unit is a whole number of levels, or a level of units."""
         units = max((kind.units for kind in demand.kinds), default=1)
         if not _apart(demand):
             return cls(_multiple(units, STEPS), 0)
@@ -70,7 +70,7 @@ class Grid:
 
 
 def _apart(demand: Demand) -> bool:
-    """True if some shape asks for memory and core groups out of proportion."""
+    """True if some shape requests other shares of memory than of core groups."""
     for number, kind in enumerate(demand.kinds):
         shapes = demand.allowed[number] & demand.slice & (demand.cores[number] > 0)
         shares = demand.mib[number, shapes] / kind.mem_mib - demand.cores[number, shapes] / kind.groups
@@ -91,10 +91,12 @@ def _divisor(units: int, most: int) -> int:
 class Fill:
     """The worth of the free part of cards, in thousandths of a free card.
 
-    `worth` has the shape (kinds, CPU prices, levels); `cpu` are the CPU prices, per milli; `price`, of shape (kinds,),
-    is the cost of a whole card of a kind beyond its fill, because other pods can use no other kind. `useless`, of shape
-    (kinds, levels), is the idle share of a card at each level, times the share of the workload that is too large for
-    it, models left out. `multi_card` adds the worth of several free cards on one node.
+    - `worth`: the worth of a card; shape (kinds, CPU prices, levels).
+    - `cpu`: the CPU prices for a milli-CPU.
+    - `price`: the additional cost of a whole card of a scarce kind; shape (kinds,).
+    - `useless`: the idle share of a card times the share of the workload that is too large for it, without regard to
+      models; shape (kinds, levels).
+    - `multi_card`: the additional worth of several free cards on one node.
     """
 
     def __init__(self, kinds: Sequence[CardKind], supply: Sequence[int], shapes: Sequence[Weighted]) -> None:
@@ -106,7 +108,7 @@ class Fill:
         values = [FREE_CARD * self._duals(size, demand.slice, mass) for size in sizes]
         value = np.mean(values, axis=0) if values else np.zeros(len(shapes))
         spent = float((mass * cpu).sum())
-        # Where no pod requests CPU it has no price.
+        # CPU has no price if no pod requests any.
         self.cpu: Floats = (
             np.array(CPU_PRICES) * float((mass * value).sum()) / spent if spent else np.zeros(1)
         )
@@ -128,7 +130,7 @@ class Fill:
         self.multi_card = MultiCardWorth(demand, FREE_CARD)
 
     def _duals(self, sizes: Ints, slices: Mask, mass: Floats) -> Floats:
-        """The cost of each shape on cards of one kind, in cards; 1 for whole cards."""
+        """The share of a card that a slice of each shape costs, on cards of one kind; 1 for whole cards."""
         card = self.grid.mem, self.grid.cores
         parts = slices & (mass > 0) & (sizes <= card).all(axis=1) & (sizes.sum(axis=1) > 0)
         costs: Floats = np.ones(len(sizes))
@@ -143,8 +145,10 @@ class Fill:
 def _expected(shape: tuple[int, int], sizes: Ints, gain: Floats, mass: Floats) -> Floats:
     """The worth of every level of a card; shape (CPU prices, levels).
 
-    By recursion: the mean, over the better half of the shapes that fit, of the pod's gain plus the worth of the level
-    that it leaves. It is at least the sum of the worths of any two parts of the space.
+    For each level, from the lowest:
+    1. Add, for every shape that fits, its gain and the worth of the level that is left after it.
+    2. Take the mean of the better half of these sums.
+    3. If two parts of the level are worth more together, take the sum of their worths.
     """
     worth = np.zeros((*shape, gain.shape[1]))
     for i, j in np.ndindex(shape):
@@ -160,7 +164,7 @@ def _expected(shape: tuple[int, int], sizes: Ints, gain: Floats, mass: Floats) -
 def _useless(grid: Grid, sizes: Ints, demand: Demand, family: Mask) -> Floats:
     """The idle share of a card of one kind, times the share of the workload that cannot use it; shape (levels,).
 
-    The idle share is the lesser of the free shares of memory and core groups.
+    The idle share is the smaller of the free shares of memory and core groups.
     """
     mem, cores = np.divmod(np.arange(np.prod(grid.shape)), grid.cores + 1)
     idle = mem / grid.mem
@@ -182,9 +186,10 @@ def _better_half(values: Floats, mass: Floats) -> Floats:
 
 
 def _scarcity(demand: Demand, supply: Floats) -> Floats:
-    """The demand that can use only some kinds, divided by the supply of these kinds, for each kind; shape (kinds,).
+    """The scarcity of each kind: its demand by shapes that cannot use all kinds; shape (kinds,).
 
-    All demand is scaled to all supply.
+    Each such shape adds its demand, divided by the supply of all kinds that it can use. The total demand is scaled to
+    the total supply.
     """
     scarcity = np.zeros(len(supply))
     wanted = demand.wanted()
@@ -198,21 +203,21 @@ def _scarcity(demand: Demand, supply: Floats) -> Floats:
     return scarcity
 
 
-# The worth of keeping the cards together that a pod of several cards takes: KEEPING, times the share of all wanted
-# cards that pods of its shape want, times the share that all pods of the same number of cards want minus FEW. With a
-# smaller share, keeping cards together costs more than it gains. The share is reduced by one standard error, because a
-# small sample may hold a pod of eight cards by chance.
+# For each shape of n > 1 cards: a node that has these cards free is worth KEEPING * n * A * (B - FEW) cards more. A is
+# the share of all wanted cards that pods of this shape want, and B the share that all pods of n cards want. If B is
+# below FEW, keeping cards together costs more than it gains. B is reduced by one standard error, because a small sample
+# may contain a pod of eight cards by chance.
 KEEPING, FEW = 0.3, 0.1
-# The shapes with the highest value that count; rarer ones change nothing.
+# Only this many shapes count, those with the highest value; rarer ones change nothing.
 MOST = 32
 
 
 class MultiCardWorth:
-    """Computes the worth of a node for pods that need several free cards of one node, and its CPU and memory.
+    """Computes the worth of nodes for pods that need several cards of one node, in thousandths of a card.
 
-    In thousandths of a card. The worth of single cards does not depend on which node they are on. But where a node
-    could still take a pod of eight cards, giving away one of these cards, or the CPU that such a pod needs, loses this
-    worth entirely. It `matters` where enough pods want several cards.
+    The worth of a single card does not depend on its node. But a node on which a pod of eight cards fits has additional
+    worth, and loses all of it if it gives away one of these cards, or the CPU or memory that such a pod needs.
+    `matters` is true if enough pods want several cards.
     """
 
     def __init__(self, demand: Demand, free_card: float) -> None:
@@ -227,8 +232,13 @@ class MultiCardWorth:
         self._value: Floats = value[chosen] * demand.allowed[:, chosen]
         self.matters = len(chosen) > 0
 
+    @property
+    def amounts(self) -> tuple[Ints, Ints, Ints, Floats]:
+        """Cards, CPU (milli) and memory (MiB) of the shapes, each (shapes,), and their value, (kinds, shapes)."""
+        return self._cards, self._cpu, self._memory, self._value
+
     def lost_by_slice(self, view: NodeView, shape: Shape) -> Floats:
-        """Minus the worth that a node loses when a card gives a slice; shape (nodes, cards)."""
+        """The change of a node's worth if a card gives a slice; shape (nodes, cards)."""
         if not self.matters:
             return np.zeros(view.kind.shape)
         free = _free(view)
@@ -237,7 +247,7 @@ class MultiCardWorth:
         return np.where(free, opened[:, None], touched[:, None]) - now[:, None]
 
     def lost_by_whole(self, view: NodeView, shape: Shape) -> Floats:
-        """Minus the worth that a node loses when it gives the free cards that `shape` asks for; shape (nodes,)."""
+        """The change of a node's worth if it gives the free cards that `shape` asks for; shape (nodes,)."""
         if not self.matters:
             return np.zeros(len(view.kind))
         number, times = _free(view).sum(axis=1), np.array([[0], [1]])
@@ -245,7 +255,7 @@ class MultiCardWorth:
         return then - now
 
     def _worth(self, view: NodeView, number: Ints, shape: Shape, times: Ints) -> Floats:
-        """The worth with `number` free cards, and `times` the shape's host amounts taken; has the shape of `number`."""
+        """The worth with `number` free cards, after `times` the shape's host amounts are taken; shape of `number`."""
         cpu, memory = view.cpu - times * shape.host.cpu_milli, view.memory - times * shape.host.memory_mib
         fits: Mask = number[..., None] >= self._cards
         fits &= cpu[..., None] >= self._cpu

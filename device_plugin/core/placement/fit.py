@@ -1,4 +1,4 @@
-"""Find the cards that a request fits: one card, the cards of a node for a pod, or every card of the table at once."""
+"""Finds the cards that a request fits: compares it with one card, with the cards of a node, or with a whole table."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -17,14 +17,14 @@ from device_plugin.core.placement.card_columns import CardKind, Columns, Floats,
 from device_plugin.core.placement.table import NodeTable
 from device_plugin.core.requests import PodRequest, Request
 
-# Comparing a request with all cards costs one look for every CARDS_IN_A_LOOK cards, and computing the scores of all
-# nodes SCORES_IN_LOOKS times as much.
+# A look is the cost of comparing a request with one card object. Comparing a request with all cards of the table costs
+# one look for every CARDS_IN_A_LOOK cards. Computing the scores of all nodes costs SCORES_IN_LOOKS times as much.
 CARDS_IN_A_LOOK, SCORES_IN_LOOKS = 200, 4
-# Cards that a decision may look at, on one node and in all. A pod of 8 containers that fits a node of 16 cards needs a
-# hundred looks; a pod can be made so that it needs very many: LOOKS take about 0.1 s.
+# Most looks of a decision, on one node and in all: LOOKS take about 0.1 s. A pod of 8 containers that fits a node of 16
+# cards needs a hundred looks, but a pod can be written that needs millions.
 LOOKS_PER_NODE = 2_000
 LOOKS = 20_000
-# A request for the most that counts may be completed to more than a signed 64-bit integer holds.
+# Memory of a completed request is cut to this, because a huge request may exceed a signed 64-bit integer.
 MOST_MIB = 2**62
 
 Containers = Sequence[tuple[str, Request]]
@@ -43,8 +43,8 @@ class Size:
 def completed(request: Request, mem_mib: int, units: int, groups: int) -> Size:
     """The size of `request` on a card of `mem_mib` MiB, `units` and `groups`; it may be more than the card has.
 
-    A missing half is completed in proportion, rounded up. For a slice in percent the size is the least that the card
-    grants.
+    Missing memory or core groups are completed in proportion, rounded up. For a slice in percent it is the smallest
+    size that the card may grant.
     """
     if request.whole:
         return Size(mem_mib, groups)
@@ -59,7 +59,7 @@ def completed(request: Request, mem_mib: int, units: int, groups: int) -> Size:
 
 
 def size_on(card: Card, request: Request) -> Size | None:
-    """The size of `request` on `card`; None if it is too large for the card, or wants one of other `max_slices`."""
+    """The size of `request` on `card`; None if the card is too small, or gives another number of slices than asked."""
     if request.max_slices not in (None, card.max_slices):
         return None
     size = completed(request, card.mem_mib, card.units, card.core_groups)
@@ -77,7 +77,7 @@ def has_room(state: CardState, size: Size) -> bool:
 
 
 def fit(state: CardState, request: Request) -> Slice | None:
-    """The slice that the card would give; None if it has no room. Only the free part of the card is compared."""
+    """The slice that the card would give; None without room. Only the free part is compared, not family or health."""
     size = size_on(state.card, request)
     if size is None or not has_room(state, size) or (request.whole and not state.untouched):
         return None
@@ -89,7 +89,7 @@ def fit(state: CardState, request: Request) -> Slice | None:
 
 
 def whole_cards(node: NodeState, request: PodRequest) -> Grant | None:
-    """The grant of whole cards on this node to a pod of one container that names no cards; None if it has too few."""
+    """The grant of whole cards of this node to a pod of one container without card uuids; None if they are too few."""
     ((container, asked),) = request.containers
     left, host, found = node.left, request.host, list[CardState]()
     if not node.serving or left.cpu_milli < host.cpu_milli or left.memory_mib < host.memory_mib:
@@ -120,9 +120,9 @@ def _whole(card: Card) -> Slice:
 
 
 def choose_cores(free: int, count: int) -> tuple[int, ...]:
-    """`count` ids of the set `free`: the shortest run that holds them, else the lowest ids.
+    """`count` ids of the set `free`: from the shortest run of neighbours that is long enough, else the lowest ids.
 
-    Neighbouring groups spread evenly over the shader engines; short runs first keeps the long ones for others.
+    Neighbouring groups spread evenly over the shader engines. Taking short runs first keeps long runs for others.
     """
     start, length = min(
         (run for run in _runs(free) if run[1] >= count), key=lambda run: (run[1], run[0]), default=(-1, 0)
@@ -157,22 +157,22 @@ def _runs(free: int) -> list[tuple[int, int]]:
 
 
 def looks_at_all(table: NodeTable) -> int:
-    """The cost of comparing a request with all cards, in looks."""
+    """The cost of comparing a request with all cards of the table, in looks."""
     return 1 + table.card_count // CARDS_IN_A_LOOK
 
 
 class SearchBudget:
-    """Bounds how many cards one decision looks at: in all, and on each node."""
+    """Bounds the looks at cards of one decision, in all and on each node."""
 
     def __init__(self, total: int = LOOKS) -> None:
         self._total = total
         self._here = 0
         self.spent = 0
-        """Looks that were taken."""
+        """The looks that were taken."""
 
     @property
     def left(self) -> int:
-        """Looks that are left in all."""
+        """The looks that may still be taken."""
         return max(0, self._total)
 
     def next_node(self) -> bool:
@@ -181,7 +181,7 @@ class SearchBudget:
         return self._here > 0
 
     def spend(self, count: int) -> bool:
-        """Take `count` looks; False once the node, or the whole decision, has used more than its looks."""
+        """Count `count` more looks; False once the node, or the whole decision, has used more than its looks."""
         self._total -= count
         self._here -= count
         self.spent += count
@@ -193,8 +193,8 @@ def fit_pod(
 ) -> Mapping[str, tuple[Slice, ...]] | None:
     """Slices for every container from the usable `cards` of one node, or None if they do not fit together.
 
-    Tries the largest requests first and the fullest cards first, and takes a choice back when a later container finds
-    no place, as long as the budget lasts.
+    It tries the largest requests and the fullest cards first. If a later container finds no place, it takes the last
+    choice back and tries the next one, until the budget is used up.
     """
     fullest_first = sorted(cards, key=lambda s: (s.free_mib, s.free_cores.bit_count(), s.card.uuid))
     largest_first = sorted(containers, key=lambda item: _size(item[1]), reverse=True)
@@ -216,7 +216,7 @@ def _search(
         after = list(cards)
         for position, given in choice:
             after[position] = take(cards[position], given)
-        # Equal requests are interchangeable: the next one need not look at cards before this one's.
+        # Equal requests are interchangeable: the next one need not try the cards before this one's card.
         again = not request.whole and bool(rest) and rest[0][1] == request
         found = _search(after, rest, choice[0][0] if again else 0, budget)
         if found is not None:
@@ -227,7 +227,7 @@ def _search(
 def _choices(
     cards: Sequence[CardState], request: Request, start: int, budget: SearchBudget
 ) -> Iterator[Choice]:
-    """The cards that one request could take; of cards in equal states only the first."""
+    """The cards that one request could take; of several cards in equal states only the first."""
     if request.whole:
         for choice in _whole_cards(list(_free_cards(cards, request).values()), request.whole):
             if not budget.spend(len(cards)):
@@ -250,13 +250,13 @@ def _choices(
             yield ((position, given),)
             least = size_on(state.card, request)
             if least is not None and least.cores < len(given.cores):
-                # Rounded up, a slice in percent may leave too little for the next container.
+                # A slice in percent that is rounded up may leave too little for the next container.
                 cores = choose_cores(state.free_cores, least.cores)
                 yield ((position, replace(given, cores=cores)),)
 
 
 def _free_cards(cards: Sequence[CardState], request: Request) -> Mapping[object, list[tuple[int, Slice]]]:
-    """Free cards of the request's family by size: cards of one size are interchangeable."""
+    """The free cards of the request's family by size, with their positions; cards of one size are interchangeable."""
     sizes: dict[object, list[tuple[int, Slice]]] = {}
     for position, state in enumerate(cards):
         if state.card.family == request.family and (given := fit(state, request)):
@@ -265,7 +265,7 @@ def _free_cards(cards: Sequence[CardState], request: Request) -> Mapping[object,
 
 
 def _whole_cards(sizes: Sequence[list[tuple[int, Slice]]], count: int) -> Iterator[Choice]:
-    """Every way to take `count` cards; two ways differ in the number of cards of some size."""
+    """All different ways to take `count` cards, if cards of one size are interchangeable."""
     if not sizes:
         if not count:
             yield []
@@ -284,8 +284,9 @@ def _alike(card: Card) -> tuple[object, ...]:
 class KindSizes:
     """The size of one request on each kind of card: `mib`, `cores`, the larger `share` of both; shape (kinds + 1,).
 
-    The last position stands for NO_KIND. `family` marks the kinds of the family that is asked for, `small` those that
-    are too small, `unlike` those of another number of slices; `all_fit` if a free card of every kind would do.
+    The last position stands for NO_KIND. `family` marks the kinds of the requested family, `small` the kinds that are
+    too small, `unlike` the kinds with another number of slices than requested, and `unfit` kinds with one of these
+    faults. `all_fit` is true if a free card of any kind fits.
     """
 
     def __init__(self, kinds: Collection[CardKind], request: Request) -> None:
@@ -308,7 +309,7 @@ class KindSizes:
 
 
 class CardFit:
-    """Compares one request with the cards of `columns`: `mib` and `cores` are what it would take of each."""
+    """Compares one request with the cards of `columns`; `mib` and `cores` are its size on each card."""
 
     def __init__(self, columns: Columns, sizes: KindSizes) -> None:
         self._columns = columns
@@ -322,7 +323,7 @@ class CardFit:
         return self.sizes.share[self._columns.kind]
 
     def fits(self) -> Mask:
-        """True for cards of the family with enough free; health and selectors are not compared."""
+        """True for cards of the family with enough free; health and the request's selectors are not compared."""
         columns = self._columns
         enough: Mask = (
             (columns.free_mib >= self.mib) & (columns.free_cores >= self.cores) & (columns.free_slices >= 1)
@@ -340,7 +341,7 @@ class CardFit:
         return np.where(self.fits(), np.minimum(slices, columns.free_slices), 0)
 
     def leftover(self) -> Ints:
-        """The free part of each card after the request, in millionths of the card; memory and core groups are added."""
+        """The free share of memory plus the free share of core groups of each card after the request, in millionths."""
         columns = self._columns
         left: Ints = (columns.free_mib - self.mib) * 10**6 // columns.mib
         left += (columns.free_cores - self.cores) * 10**6 // columns.groups
@@ -348,16 +349,16 @@ class CardFit:
 
 
 def allowed_cards(table: NodeTable, request: PodRequest, *, closed: bool = False) -> Mask:
-    """True for usable cards, with `closed` for all, that the request's selectors accept; shape (nodes, cards)."""
+    """True for cards that the request's selectors accept, usable ones or with `closed` all; shape (nodes, cards)."""
     models = kinds_where(table.kinds, lambda kind: request.models.accepts_model(kind.model))
     return (table.there if closed else table.usable) & models[table.kind] & table.named(request.uuids)
 
 
 def fits_by_node(table: NodeTable, request: PodRequest, allowed: Mask) -> Iterator[tuple[int, Ints]]:
-    """The number wanted, and the number that each node has room for, of each distinct request of the pod's containers.
+    """For each distinct request of the pod's containers: the wanted slices, and each node's room for such slices.
 
-    They count slices, or for whole cards free cards. The second number has shape (nodes,) and counts only `allowed`
-    cards, as if nothing else of the pod were placed.
+    For whole cards both count cards. The room has the shape (nodes,) and counts only `allowed` cards, as if no other
+    container of the pod were placed.
     """
     for asked, times in Counter(asked for _, asked in request.containers).items():
         copies = CardFit(table, KindSizes(table.kinds, asked)).copies()
@@ -367,9 +368,9 @@ def fits_by_node(table: NodeTable, request: PodRequest, allowed: Mask) -> Iterat
 
 
 def _pods(copies: Ints, count: int) -> Ints:
-    """The most pods that each node has room for if each takes a slice of `count` different cards; shape (nodes,).
+    """The most pods that fit on each node if each pod takes a slice of `count` different cards; shape (nodes,).
 
-    As many fit if, with at most one slice of each card for each pod, there are `count` slices for each.
+    n pods fit if the cards give n * `count` slices together when each card gives at most n.
     """
     pods: Ints = np.zeros(len(copies), dtype=np.int64)
     for number in range(1, int(copies.sum(axis=1).max(initial=0)) // count + 1):
@@ -383,16 +384,16 @@ def _pods(copies: Ints, count: int) -> Ints:
 def at_most(
     table: NodeTable, request: PodRequest, nodes: Sequence[str] | None = None, *, closed: bool = False
 ) -> int:
-    """An upper bound of the number of such pods that fit on `nodes` (None: all); exact for a slice, and whole cards.
+    """An upper bound of how many such pods fit on `nodes` (None: all); exact for one slice, and for whole cards.
 
-    Each container of a pod is counted as if it were alone. Slices in percent are counted as if all were rounded down.
-    With `closed` cards count too that are not usable now. The table must be up to date.
+    Each container is counted as if it were alone, and slices in percent as if all were rounded down. With `closed` also
+    cards count that are not usable now. The table must be up to date.
     """
     return limited(table, by_cards(table, request, closed=closed), request, nodes)
 
 
 def by_cards(table: NodeTable, request: PodRequest, *, closed: bool = False) -> Ints:
-    """The part of `at_most` that the cards decide: such pods that each node's cards have room for; shape (nodes,)."""
+    """The number of pods with this request for which each node's cards have room, as in `at_most`; shape (nodes,)."""
     allowed = allowed_cards(table, request, closed=closed)
     counts: Ints = np.min(
         [count // wanted for wanted, count in fits_by_node(table, request, allowed)], axis=0
@@ -401,7 +402,7 @@ def by_cards(table: NodeTable, request: PodRequest, *, closed: bool = False) -> 
 
 
 def limited(table: NodeTable, counts: Ints, request: PodRequest, nodes: Sequence[str] | None = None) -> int:
-    """The sum of the `counts` of `nodes` (None: all), of each no more than its CPU and memory are enough for."""
+    """The number of pods that fit on `nodes` (None: all) by cards, CPU and memory; `counts` is each node's by cards."""
     for asked, left in zip((request.host.cpu_milli, request.host.memory_mib), table.host[:2], strict=True):
         if asked:
             counts = np.minimum(counts, np.maximum(left, 0) // asked)

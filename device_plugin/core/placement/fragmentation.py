@@ -1,9 +1,9 @@
-"""Fragmentation as FGD measures it: the idle cards of a node that a pod of the target workload could not use.
+"""Fragmentation F as FGD measures it: the idle cards of a node that an average pod of the workload could not use.
 
 Source: Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent",
-USENIX ATC'23, section 3: F(node) = sum over classes m of p_m times the idle share of the cards that m cannot use there;
-the idle share of all cards where m does not fit the node at all. An idle share is here the lesser of the free shares of
-memory and core groups.
+USENIX ATC'23, section 3: F(node) = sum over pod classes m of p_m * (idle shares of the cards that m cannot use there).
+p_m is the share of class m in the workload. If m does not fit the node at all, the idle shares of all its cards count.
+The idle share of a card is the smaller of its free shares of memory and core groups.
 """
 
 from collections.abc import Sequence
@@ -21,9 +21,9 @@ from device_plugin.core.requests import Shape
 
 
 class Fragments:
-    """Computes F for nodes, and how much a placement would add to it, in cards.
+    """Computes the fragmentation F of nodes, and its growth by a placement, in cards.
 
-    Shapes that differ only in CPU form one group: a card fits all of them or none, and a node has CPU for some of them.
+    Shapes that differ only in CPU form one group: a card fits all of the group or none, and a node has CPU for some.
     """
 
     def __init__(self, kinds: Sequence[CardKind], shapes: Sequence[Weighted]) -> None:
@@ -34,20 +34,20 @@ class Fragments:
         cpu = [each.shape.host.cpu_milli for each in shapes]
         self._cpu: Ints
         self._cpu, rows = np.unique(np.array(cpu, dtype=np.int64), return_inverse=True)
-        # The share of the workload of each shape, in the row of its CPU and the column of its group.
+        # The share of each shape in the workload, in the row of its CPU amount and the column of its group.
         self._shares: Floats = np.zeros((len(self._cpu), len(alike)))
         for row, group, each in zip(rows, groups, shapes, strict=True):
             self._shares[row, group] += each.count / total
         self._all = float(self._shares.sum())
 
     def of(self, view: NodeView) -> Floats:
-        """F of each node; shape (nodes,)."""
+        """The fragmentation F of each node; shape (nodes,)."""
         idle, fit = self._cards(view, view.free_mib, view.free_cores, view.free_slices)
         return self._of_cards(view.cpu, idle, fit)
 
     def added_by_slice(self, view: NodeView, need: CardFit, shape: Shape) -> Floats:
         """The growth of a node's fragmentation F, in cards, if a card gives the slice; shape (nodes, cards)."""
-        # Before and after the slice is given.
+        # The number of slices given: 0 before the placement, 1 after it.
         times: Ints = np.array([0, 1])[:, None, None]
         mib, cores = view.free_mib - times * need.mib, view.free_cores - times * need.cores
         idle, fit = self._cards(view, mib, cores, view.free_slices - times)
@@ -64,7 +64,7 @@ class Fragments:
         return after - before[:, None]
 
     def added_by_whole(self, view: NodeView, taken: Mask, shape: Shape) -> Floats:
-        """The growth of F when the cards `taken` are given away; shape (nodes,)."""
+        """The growth of a node's fragmentation F, in cards, if it gives the cards `taken`; shape (nodes,)."""
         idle, fit = self._cards(view, view.free_mib, view.free_cores, view.free_slices)
         left, fits_then = np.where(taken, 0, idle), fit & ~taken[:, :, None]
         after = self._of_cards(view.cpu - shape.host.cpu_milli, left, fits_then)
@@ -73,7 +73,7 @@ class Fragments:
     def _cards(self, view: NodeView, mib: Ints, cores: Ints, slices: Ints) -> tuple[Floats, Mask]:
         """The idle share of each card with `mib`, `cores` and `slices` free, and which groups could use it.
 
-        Shapes (…, nodes, cards), which is that of the arguments too, and (…, nodes, cards, groups).
+        The arguments and the share have the shape (…, nodes, cards), the second result (…, nodes, cards, groups).
         """
         demand = self._demand
         idle = np.where(view.usable, np.minimum(mib / view.mib, cores / view.groups), 0)
@@ -87,7 +87,10 @@ class Fragments:
         return idle, fit
 
     def _served(self, cpu: Ints) -> Floats:
-        """The share of the workload for which nodes have enough CPU, by group; shape (…, nodes, groups)."""
+        """For each node and group of requests, the share of the target workload for which the node has enough CPU.
+
+        Shape (…, nodes, groups).
+        """
         return (cpu[..., None] >= self._cpu).astype(np.float64) @ self._shares
 
     def _of_cards(self, cpu: Ints, idle: Floats, fit: Mask) -> Floats:
@@ -96,27 +99,31 @@ class Fragments:
         return self._sum(self._served(cpu), idle.sum(axis=1), useless, fit.sum(axis=1))
 
     def _sum(self, served: Floats, idle: Floats, useless: Floats, number: Ints) -> Floats:
-        """F of nodes with `idle` cards in all, of which `useless` cannot be used by each group that fits the node."""
+        """F of nodes from their `idle` cards, and for each group the `useless` idle cards that it cannot use.
+
+        `number` is the number of cards that each group can use; it decides whether the group fits the node.
+        """
         fits = number >= np.maximum(self._demand.whole, 1)
         spared = np.where(fits, served * (idle[..., None] - useless), 0).sum(axis=-1)
         return idle * self._all - spared
 
 
 class Fgd(Policy):
-    """The policy `fgd`: choose the node where F grows least, rounded in steps of 1/100 of a sigmoid as in the paper.
+    """The policy `fgd`: choose the node where fragmentation F grows least.
 
-    The steps matter: nearly equal nodes have equal scores, so the first of them is filled before the next is used.
+    As in the paper, a sigmoid of the growth is rounded to steps of 1/100. So nearly equal nodes have equal scores, and
+    the first of them is filled before the next is used.
     """
 
     def __init__(self, fragments: Fragments) -> None:
         self._fragments = fragments
 
     def slices(self, view: NodeView, need: CardFit, shape: Shape) -> Floats:
-        """Minus the growth of F, in steps."""
+        """The score of each card for a slice: higher if F grows less, in steps; shape (nodes, cards)."""
         return _steps(self._fragments.added_by_slice(view, need, shape))
 
     def whole(self, view: NodeView, taken: Mask, shape: Shape) -> Floats:
-        """Minus the growth of F, in steps."""
+        """The score of each node for the cards `taken`: higher if F grows less, in steps; shape (nodes,)."""
         return _steps(self._fragments.added_by_whole(view, taken, shape))
 
 
@@ -133,7 +140,7 @@ class FragmentationGauge(RowCache):
         self._lay_out()
 
     def ratio(self) -> float:
-        """The share of all cards that is idle and useless to the target workload, as of the last `refresh`."""
+        """The share of all cards that is idle and that the target workload cannot use, as of the last `refresh`."""
         return float(self._f.sum() / max(1, self._table.card_count))
 
     def _lay_out(self) -> None:

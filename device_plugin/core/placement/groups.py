@@ -1,4 +1,4 @@
-"""Groups of nodes: a refusal divided by the models of cards and the first reason of each node."""
+"""Groups of nodes for a refusal: the nodes with equal card models and an equal first reason form a group."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ Models = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class RefusingNodes:
-    """Nodes with equal models of cards and one first reason to refuse a request, and the refusal by these alone."""
+    """Nodes with equal card models and one first reason to refuse a request, and the refusal by these nodes alone."""
 
     nodes: tuple[str, ...]
     models: Models
@@ -23,9 +23,9 @@ def refusing_nodes(
     refusal: Refusal, nodes: Sequence[str], models: Callable[[str], Models],
     refuse: Callable[[Sequence[str]], Refusal],
 ) -> tuple[RefusingNodes, ...]:  # fmt: skip
-    """The groups of `nodes`, those first whose reason is easiest to cure; empty if no card was compared.
+    """The groups of `nodes`, sorted by how easy their reason is to cure; empty if the refusal compared no card.
 
-    `refuse` gives the refusal of the request where only some nodes are offered.
+    `refuse` returns the refusal of the request if only the given nodes are offered.
     """
     if refusal.said:
         return ()

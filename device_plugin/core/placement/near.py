@@ -1,4 +1,4 @@
-"""Choose cards of one node that are near each other, for a container with slices of several cards.
+"""Chooses cards of one node that are near each other, for a container with slices of several cards.
 
 Traffic between cards is fastest over XGMI, within a hive, and slowest over PCIe and between NUMA nodes.
 """
@@ -10,10 +10,10 @@ from device_plugin.core.contract.cards import Card
 
 
 def near(cards: Sequence[Card], scores: Sequence[float], count: int) -> list[int]:
-    """The positions, ascending, of `count` of the cards: of one hive and NUMA node, else of one hive, else of one node.
+    """The ascending positions of `count` cards that are near each other. There must be at least `count` cards.
 
-    Where several sets are as near, the one with the highest sum of `scores`, of equal ones the first. There must be at
-    least `count` cards.
+    The cards come from the first of these that has enough: one hive on one NUMA node, one hive, one NUMA node, the
+    whole node. If several sets are equally near, the highest sum of `scores` decides, then the order of the cards.
     """
     keys: tuple[Callable[[Card], object], ...] = (
         lambda card: card.hive and (card.hive, card.numa),

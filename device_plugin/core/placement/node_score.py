@@ -2,13 +2,13 @@
 
     score(node) = sum over GPU, CPU, memory and disk of  weight * free share
 
-The free share of CPU, memory and disk is the node's allocatable amount minus its pods' requests, divided by the former.
-The free share of its GPUs is the mean of its cards' free shares:
+The free share of CPU, memory and disk is (allocatable amount - requests of the node's pods) / allocatable amount. The
+free share of the node's GPUs is the mean of its cards' free shares:
 
     free(card) = 1 - max(granted memory share, granted share of core groups, used memory share, load)
 
-and 0 for a card of which any of the four is beyond its threshold, or that gets no new slices. Used memory and load are
-the agent's measurements, for all users of the card together; without a recent measurement they count as 0.
+A card's free share is 0 if one of the four is above its threshold, or if the card gets no new slices. Used memory and
+load are the agent's measurements, for all users of the card together; without a recent measurement they count as 0.
 
 A setting adds amounts in place of shares: free cards, CPUs, GiB of memory and GiB of disk.
 docs/node-score.md has an example and says why shares are the default.
@@ -23,13 +23,13 @@ from device_plugin.core.placement.fit import CardFit
 from device_plugin.core.placement.table import NodeView
 from device_plugin.core.requests import Shape
 
-# Digits that scores are rounded to, and the weight of a card's own free share, which decides among the cards of a node.
+# The digits of rounded scores, and the weight of a card's own free share, which decides between cards of one node.
 DIGITS, CARD = 9, 1e-10
 ROUNDING = 1e-9
 
 
 class NodeScore(Policy):
-    """Computes scores for one application type; where shares are added, from 0 to 1."""
+    """Computes scores for one application type; they are from 0 to 1 unless amounts are added."""
 
     def __init__(self, weights: Weights, scoring: Scoring) -> None:
         self._weights = weights

@@ -1,4 +1,4 @@
-"""The texts of a refusal for the nodes that were offered: thousands of nodes share a few texts."""
+"""The texts of a refusal for the offered nodes: thousands of nodes share a few texts."""
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -12,9 +12,9 @@ _NO_NODES = Offer({}, ())
 
 
 class NodeTexts(Mapping[str, str]):
-    """A text for each node of an offer: the entry of `texts` whose index stands in `ranks` at the node's row.
+    """A text for each node of an offer: `texts[ranks[row of the node]]`.
 
-    The last of `ranks` is for nodes without a row. `notes` has, for a few of the nodes, what is added to their text.
+    The last of `ranks` is for nodes without a row. `notes` holds additions to the texts of a few nodes, by node.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class NodeTexts(Mapping[str, str]):
         return cls(offer, (text,), bytes(len(offer.position) + 1))
 
     def noted(self, notes: Mapping[str, str]) -> "NodeTexts":
-        """These texts with `notes` of the nodes in brackets."""
+        """A copy in which the `notes` follow the texts of their nodes, in brackets."""
         return NodeTexts(self._offer, self._texts, self._ranks, notes) if notes else self
 
     @property
@@ -42,7 +42,7 @@ class NodeTexts(Mapping[str, str]):
 
     @property
     def nodes_by_text(self) -> Mapping[str, Sequence[str]]:
-        """The names of the nodes of each text."""
+        """The names of the nodes that have each text."""
         if not self._notes:
             return dict(self._parts())
         found: dict[str, list[str]] = {}
@@ -72,3 +72,7 @@ class NodeTexts(Mapping[str, str]):
     @cached_property
     def _by_node(self) -> Mapping[str, str]:
         return {name: text for text, names in self.nodes_by_text.items() for name in names}
+
+
+NO_TEXTS = NodeTexts()
+"""The texts of an answer in which no node is refused."""

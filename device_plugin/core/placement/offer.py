@@ -1,4 +1,4 @@
-"""The nodes that kube-scheduler offers a pod, looked up in a node table; the most recent ones are kept."""
+"""Offers: the nodes that kube-scheduler offers a pod, with their rows in a node table; recent offers are kept."""
 
 from collections.abc import Collection, Mapping, Sequence
 from copy import copy
@@ -8,14 +8,14 @@ import numpy as np
 
 from device_plugin.core.placement.card_columns import Ints, Mask
 
-# Most offers that are kept: requests of different sizes are offered different nodes.
+# Most offers that are kept; kube-scheduler offers different nodes to requests of different sizes.
 MOST = 8
 
 
 class Offer:
-    """The `names` of the nodes that are offered, with the row of each, -1 for a node that has none.
+    """The `names` of the offered nodes, and their `rows` in a node table; -1 for a node without a row.
 
-    `position` is the row of each node by name for which it holds. Equal to itself only.
+    `position` is that table's row of each node, by name. An offer is equal to itself only.
     """
 
     __slots__ = ("mask", "names", "position", "rows")
@@ -33,16 +33,16 @@ class Offer:
 
 
 class RecentOffers:
-    """The most recent offers, one object for equal nodes: looking up thousands of names takes longer than a decision.
+    """The most recent offers: equal names return the same offer, because finding thousands of rows takes long.
 
-    Any thread may ask, without a lock. Comparing names is several times faster than looking them up.
+    Comparing names is several times faster than finding their rows. Any thread may call it, without a lock.
     """
 
     def __init__(self) -> None:
         self._kept: tuple[tuple[Collection[str], Offer], ...] = ()
 
     def of(self, position: Mapping[str, int], nodes: Sequence[str]) -> Offer:
-        """The offer of `nodes`. `position` is replaced, never changed, so an offer stays valid for its `position`."""
+        """The offer of `nodes` for `position`. The table replaces `position` and never changes it."""
         kept = self._kept
         for names, offer in kept:
             if offer.position is position and names == nodes:

@@ -1,4 +1,4 @@
-"""Decide a request against the ledger, with a grant or a refusal: `decide` for /filter, `place` for all others."""
+"""Decides requests against the ledger, by a grant or a refusal: `decide` for /filter, `place` for all other callers."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ from device_plugin.core.placement.fit import (
     looks_at_all,
 )  # fmt: skip
 from device_plugin.core.placement.offer import marked
-from device_plugin.core.placement.policies import DEFAULT, NODE_SCORE, OFFERED, Given, Model, WorkloadTables
+from device_plugin.core.placement.policies import DECLARED, DEFAULT, OFFERED, Given, Model, WorkloadTables
 from device_plugin.core.placement.refusal import Causes, Refusal, Refused
 from device_plugin.core.placement.table import NodeTable, NodeView
 from device_plugin.core.placement.workload import Weighted
@@ -36,7 +36,7 @@ from device_plugin.core.requests import ANYTHING, PodRequest, Request, Shape
 from device_plugin.core.roles import ALONE
 
 BY_DEFAULT = Scoring()
-# Answers that are remembered about requests for which there are no cards.
+# Most remembered answers of `nowhere`.
 MOST_ANSWERS = 1024
 
 
@@ -54,9 +54,9 @@ class Placer:
         self.table = NodeTable(ledger, loads)
         self.scores = ScoreCache(self.table)
         self._model = Model(Given(WorkloadTables((), (), ()), self.table, scoring))
-        # The model that replaces it once its scores are ready.
+        # The model that replaces `_model` once its scores are ready.
         self._next: Model | None = None
-        # By what the cards decide of a request: whether there are none for it, for the table as it was last asked.
+        # Answers of `nowhere` by the parts of a request that decide about cards, valid for the table version `_asked`.
         self._nowhere: dict[object, bool] = {}
         self._asked = self.table.seen
 
@@ -70,22 +70,22 @@ class Placer:
         return self._model.given.tables
 
     def supply(self) -> tuple[tuple[CardKind, ...], tuple[int, ...]]:
-        """The kinds of cards and the number of cards of each, for which workload tables are made."""
+        """The present kinds of cards, and the number of cards of each, as workload tables need them."""
         self.table.refresh()
         supply = np.bincount(self.table.kind[self.table.there], minlength=len(self.table.kinds))
         return tuple(self.table.kinds), tuple(supply.tolist())
 
     def learn(self, shapes: Sequence[Weighted]) -> None:
-        """Use this target workload from now on. It computes the workload tables first, which takes seconds."""
+        """Use the target workload `shapes` from now on. First it computes the workload tables, which takes seconds."""
         self.use(WorkloadTables(*self.supply(), shapes))
 
     def use(self, tables: WorkloadTables) -> None:
-        """Use these tables from now on, without any cached score."""
+        """Use these tables from now on, and drop all cached scores."""
         self._model, self._next = self._modelled(tables), None
         self.scores.clear()
 
     def install(self, tables: WorkloadTables) -> None:
-        """Use these tables once `renew` has computed all scores; at once if the kinds of cards are other ones now."""
+        """Use these tables once `renew` has computed all scores; immediately if the kinds of cards have changed."""
         if tables.kinds != self._model.given.tables.kinds:
             self.use(tables)
         else:
@@ -103,9 +103,9 @@ class Placer:
         return self.scores.renew(self._model.policies, most) and self._model.prepare(most)
 
     def fragmentation(self) -> float | None:
-        """The share of all cards that is idle and useless to the target workload; None without a target workload.
+        """The share of all cards that is idle and that the target workload cannot use, as of the last `renew`.
 
-        As of the last `renew`.
+        None without a target workload.
         """
         return self._model.gauge.ratio() if self._model.learnt else None
 
@@ -115,8 +115,8 @@ class Placer:
     ) -> Grant | Refusal:  # fmt: skip
         """The grant on the best of `nodes` (None: all), or the refusal. The ledger is not changed.
 
-        With `vetted`, kube-scheduler has checked that the hosts of `nodes` have the CPU and memory. Several decisions
-        may share one `budget`.
+        `vetted` says that kube-scheduler has checked the free CPU and memory of `nodes`. Several decisions may share
+        one `budget`.
         """
         answer = self.decide(request, nodes, vetted=vetted, budget=budget)
         return answer if isinstance(answer, Grant) else answer()
@@ -125,7 +125,10 @@ class Placer:
         self, request: PodRequest, nodes: Sequence[str] | None = None, *, vetted: bool = False,
         budget: SearchBudget | None = None,
     ) -> Grant | Refused:  # fmt: skip
-        """Like `place`, but the reasons for a refusal are computed later, when the caller no longer holds the lock."""
+        """The grant for the pod on the best node, or a refusal whose reasons are computed when it is called.
+
+        So the caller computes them after it has released the lock.
+        """
         refused = self.hopeless(request, nodes, vetted=vetted)
         if refused is not None:
             return refused
@@ -140,7 +143,7 @@ class Placer:
     def hopeless(
         self, request: PodRequest, nodes: Sequence[str] | None = None, *, vetted: bool = False
     ) -> Refused | None:
-        """The refusal if no node has enough cards, whatever the pod's group; None if a node may have them."""
+        """The refusal if no node has enough cards; None if a node may have them. The pod's group is not considered."""
         self.table.refresh()
         if self._scored(request) or not self.nowhere(request):
             return None
@@ -159,14 +162,17 @@ class Placer:
         self, request: PodRequest, nodes: Sequence[str] | None = None, *, vetted: bool = False,
         budget: SearchBudget | None = None,
     ) -> Grant | None:  # fmt: skip
-        """Like `place`, but returns None instead of a refusal, which costs more to find than most grants."""
+        """The grant for the pod on the best node; None if no node fits.
+
+        Reasons are not computed, because they take longer than most grants.
+        """
         grant = self._best(request, nodes, vetted=vetted, budget=budget)
         return None if grant is None or grant.too_long else grant
 
     def _best(
         self, request: PodRequest, nodes: Sequence[str] | None, *, vetted: bool, budget: SearchBudget | None
     ) -> Grant | None:
-        """The grant on the best node, however long its text is."""
+        """The grant on the best node; its text may be too long for an annotation. None if no node fits."""
         self.table.refresh()
         if self._problem(request):
             return None
@@ -186,9 +192,9 @@ class Placer:
         return self._one(request, self.scores.of(name, policy, shape), among, nodes)
 
     def prepare(self, request: PodRequest, nodes: Sequence[str]) -> None:
-        """Look up the names of `nodes` if the decision will need them: this takes longer than most decisions.
+        """Find the rows of `nodes` if the decision will need them; callers do not hold the lock.
 
-        It is called without the lock.
+        Finding thousands of rows takes longer than most decisions, and the lock must be free meanwhile.
         """
         if not self._scored(request):
             self.table.chosen(nodes)
@@ -196,16 +202,16 @@ class Placer:
     def nowhere(
         self, request: PodRequest, nodes: Sequence[str] | None = None, budget: SearchBudget | None = None
     ) -> bool:
-        """True if none of `nodes` (None: all) has the cards for the request; false if one may have.
+        """True if none of `nodes` (None: all) has the cards for the request; false if one may have them.
 
         It compares states of cards, which is much faster than computing scores, and decides most refusals. The table
-        must be up to date. Requests that differ only in CPU and memory share one answer; reading it takes nothing of
-        the `budget`.
+        must be up to date. Requests that differ only in CPU and memory share one remembered answer, which costs nothing
+        of the `budget`.
         """
         if self._asked != self.table.seen or len(self._nowhere) >= MOST_ANSWERS:
             self._nowhere.clear()
             self._asked = self.table.seen
-        # Nodes by name may be thousands: comparing them takes longer than looking.
+        # An answer for a list of names is not remembered: comparing thousands of names takes longer than a new answer.
         known = nodes is None or isinstance(nodes, NodeSet)
         asked = frozenset(asked for _, asked in request.containers)
         key = (asked, request.models, request.uuids, nodes) if known else None
@@ -232,9 +238,10 @@ class Placer:
         )
 
     def _enough(self, asked: Request, usable: Mask, cells: Mask | None) -> bool:
-        """True if some node has enough cards among `cells` for one container, if it were the only one.
+        """True if some node has enough cards for the request `asked` of one container, ignoring other containers.
 
-        `usable` marks states; `cells` (None: all) has shape (nodes, cards), or (nodes, 1) for all cards of a node.
+        `usable` marks states. Only cards in `cells` (None: all) count, of shape (nodes, cards), or (nodes, 1) for all
+        cards of a node.
         """
         table = self.table
         states = table.states.columns()
@@ -247,9 +254,9 @@ class Placer:
         return bool(fitting.any() if asked.cards <= 1 else (fitting.sum(axis=1) >= asked.cards).any())
 
     def gain(self, request: PodRequest, node: str, than: str) -> float:
-        """The expected fill that placing the request on `node` saves, compared with `than`, in thousandths of a card.
+        """The expected fill that the request saves on `node` compared with the node `than`, in thousandths of a card.
 
-        0 without a target workload, and if the request does not fit both nodes.
+        0 without a target workload, or if the request does not fit both nodes.
         """
         self.table.refresh()
         shape = Shape.of(request)
@@ -270,10 +277,10 @@ class Placer:
         )
 
     def _problem(self, request: PodRequest) -> tuple[Reason, str] | None:
-        """The reason and text for a request that no card could satisfy; None if its form is valid."""
+        """The reason and text of the refusal of a malformed request; None if its form is valid."""
         if (request.policy or DEFAULT) not in self._offered:
             return Reason.POLICY, f"no placement policy {request.policy!r}: write {', '.join(self._offered)}"
-        if request.policy == NODE_SCORE and (request.app_type or DEFAULT_TYPE) not in TYPES:
+        if DECLARED[request.policy or DEFAULT].by_type and (request.app_type or DEFAULT_TYPE) not in TYPES:
             return Reason.POLICY, f"no application type {request.app_type!r}: write {', '.join(TYPES)}"
         if (number := len(request.containers)) > MAX_CONTAINERS:
             return (
@@ -283,7 +290,7 @@ class Placer:
         return None
 
     def _offering(self, nodes: Sequence[str] | None, among: Mask | None) -> Mask | None:
-        """`among` without the nodes that are not offered; None means all nodes."""
+        """The nodes of `among` that are also in `nodes`; None stands for all nodes."""
         if nodes is None:
             return among
         offered = self.table.chosen(nodes)
@@ -296,7 +303,7 @@ class Placer:
         table, leave = self.table, request.rank.leave
         scores.refresh()
         best = scores.best(among)
-        # The best node of all is nearly always offered: looking for this one name is faster than looking up all names.
+        # The best node of all is nearly always offered: finding this one name is faster than finding all rows.
         if best is not None and nodes is not None and (leave or table.nodes[best] not in nodes):
             among = self._offering(nodes, among)
             best = scores.best(among)
@@ -315,9 +322,9 @@ class Placer:
     def _several(
         self, request: PodRequest, among: Mask | None, policy: Policy, budget: SearchBudget
     ) -> Grant | None:
-        """The grant of a pod of several containers, on the first node, in the policy's order, that fits all of them.
+        """The grant of a pod of several containers, on the first node in the policy's order that fits all of them.
 
-        Only nodes are tried that have room for each of the containers by itself.
+        It tries only nodes that have room for each container alone.
         """
         table, allowed = self.table, allowed_cards(self.table, request)
         candidates = np.ones(len(table.nodes), dtype=bool) if among is None else among.copy()
@@ -328,7 +335,7 @@ class Placer:
         order = np.argsort(-policy.several(NodeView(table, positions)), kind="stable")
         for position in positions[order].tolist():
             slots = np.flatnonzero(allowed[position])
-            # A pod that does not fit the cards of one node does not fit those of another whose cards have equal states.
+            # If a pod does not fit one node, it fits no other node whose cards have equal states.
             alike = np.sort(table.states.code[position, slots]).tobytes()
             if alike in refused:
                 continue
@@ -360,9 +367,9 @@ class Placer:
 
 
 def _left(value: Floats, leave: int) -> int:
-    """The position of the next best value after the `leave` best ones, which better-ranked pods get.
+    """The position of the best value after the `leave` best nodes, which are left to pods of earlier roles.
 
-    The position of the last that fits, if fewer fit.
+    If fewer nodes fit, it is the position of the worst node that fits.
     """
     order = np.argsort(-value, kind="stable")
     return int(order[min(leave, int((value > -np.inf).sum()) - 1)])

@@ -1,7 +1,7 @@
-"""Placement policies: score the cards that fit. No policy decides whether a request fits.
+"""Placement policies: they score the cards that fit. No policy decides whether a request fits.
 
-DECLARED lists all of them. Policies that compare only the free part of cards and nodes are defined here; the others
-have modules of their own.
+DECLARED lists all policies. This module defines the policies that compare only the free part of cards and nodes; each
+other policy has a module.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,23 +22,23 @@ from device_plugin.core.placement.table import NodeTable, NodeView
 from device_plugin.core.placement.workload import Weighted
 from device_plugin.core.requests import ANYTHING, PodRequest, Shape
 
-# The largest node, by which BestFit scales cards and CPU; only the ratio matters.
+# The cards and CPU of a large node, by which BestFit scales both; only their ratio matters.
 LARGEST_CARDS, LARGEST_CPU = 8, 128_000
 # The weight of the first of two sort keys in one float: a node of 64 cards has a slack of at most 1.28e8 millionths, so
 # one step of the first key outweighs any second key, and both together are exact in a float.
 STEP = 1 << 28
-# The share of pods whose shapes FGD counts: rarer ones cost time and change nothing. KINDS bounds the
-# number of shapes that differ in more than CPU, because each of them is compared with every card.
+# FGD counts the most frequent shapes that make up the share COVER of all pods: rarer ones cost time and change nothing.
+# KINDS bounds the shapes that differ in more than CPU, because each of them is compared with every card.
 COVER, KINDS = 0.95, 128
-# Shapes, without CPU and models, that count in the fragmentation gauge, which is measured all the time.
+# Most shapes, without CPU and models, in the fragmentation gauge: few, because it is measured all the time.
 PLAIN = 48
 
 
 class Pack(Policy):
-    """Choose the card with the least left after the request, of equal ones on the fullest node."""
+    """Choose the card with the least free part after the request; of equal cards the one on the fullest node."""
 
     def slices(self, view: NodeView, need: CardFit, _shape: Shape) -> Floats:
-        """Highest where the least of the card is left; of equal ones, on the fullest node."""
+        """The score of each card: highest with the least free part after the request, then on the fullest node."""
         return -(need.leftover() * float(STEP) + view.node_slack()[:, None])
 
 
@@ -46,26 +46,26 @@ class Spread(Policy):
     """Choose the emptiest node, and there the emptiest card."""
 
     def slices(self, view: NodeView, need: CardFit, _shape: Shape) -> Floats:
-        """Highest on the emptiest node; there, highest for the card with the most left."""
+        """The score of each card: highest on the emptiest node, and there for the emptiest card."""
         return view.node_slack()[:, None] * 2.0**22 + need.leftover()
 
     def several(self, view: NodeView) -> Floats:
-        """Highest for the emptiest node."""
+        """The score of each node: highest for the emptiest node."""
         return view.node_slack()
 
 
 class BestFit(Policy):
-    """Choose the node with the least CPU and cards left, and there the card with the least left.
+    """Choose the node with the least free CPU and cards, and there the card with the least free part.
 
-    This is the baseline of FGD's paper (ATC'23): each dimension is divided by that of the largest node.
+    This is the baseline of FGD's paper (ATC'23): free CPU and free cards are divided by those of the largest node.
     """
 
     def slices(self, view: NodeView, need: CardFit, _shape: Shape) -> Floats:
-        """Highest on the node with the least left; there, highest for the card with the least left."""
+        """The score of each card: highest on the fullest node, and there for the fullest card."""
         return _fullness(view)[:, None] - need.leftover() * 1e-12
 
     def whole(self, view: NodeView, _taken: Mask, _shape: Shape) -> Floats:
-        """Highest for the node with the least left."""
+        """The score of each node: highest for the fullest node."""
         return _fullness(view)
 
 
@@ -87,15 +87,15 @@ class Random(Policy):
 
 
 def _fullness(view: NodeView) -> Floats:
-    # The pod takes equal amounts on every node, so the amounts left now order the nodes as those left afterwards would.
+    # The pod takes equal amounts on every node, so free amounts before and after it order the nodes in the same way.
     cards = np.where(view.there, view.idle(), 0).sum(axis=1)
     return -(cards / LARGEST_CARDS + view.cpu / LARGEST_CPU)
 
 
 class WorkloadTables:
-    """Tables that policies compute once for a target workload: `shapes`, the most frequent first, on cards of `kinds`.
+    """The tables that policies need for a target workload: its `shapes`, the most frequent first, on cards of `kinds`.
 
-    `supply` is the number of cards of each kind. They take seconds to compute, in the background.
+    `supply` is the number of cards of each kind. Computing the tables takes seconds, in the background.
     """
 
     def __init__(self, kinds: Sequence[CardKind], supply: Sequence[int], shapes: Sequence[Weighted]) -> None:
@@ -105,7 +105,7 @@ class WorkloadTables:
         most = _most(self.shapes)
         self.fragments = Fragments(self.kinds, most)
         self.plain = Fragments(self.kinds, _plainest(most))
-        """For the gauge: the most frequent shapes without models. Several times faster, with nearly equal figures."""
+        """The fragments for the gauge: without card models they are several times faster, and nearly as exact."""
 
 
 def _plainest(shapes: Sequence[Weighted]) -> Sequence[Weighted]:
@@ -139,10 +139,11 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """One entry of the list of placement policies. Pods may name it in their annotation if it is `offered`.
+    """The declaration of one placement policy. Pods may name it in their annotation if it is `offered`.
 
-    A policy that `learns` needs a target workload; without one UNTIL_LEARNT decides. A policy `by_type` is made once
-    for each application type.
+    A policy that `learns` needs a target workload; without one the policy UNTIL_LEARNT decides. If `by_type`, there is
+    one policy object for each application type. A policy that places `apart` gives each pod of a group a node of its
+    own, in the order of their ranks.
     """
 
     name: str
@@ -150,6 +151,7 @@ class Declared:
     offered: bool = True
     learns: bool = False
     by_type: bool = False
+    apart: bool = False
 
     def named(self, app_type: str) -> str:
         """The name under which scores for pods of `app_type` are cached."""
@@ -165,7 +167,7 @@ DECLARED = {
         Declared(DEFAULT, lambda given, _type: ExpectedFill(given.tables.fill, given.table), learns=True),
         Declared(
             NODE_SCORE, lambda given, app_type: NodeScore(given.scoring.weights[app_type], given.scoring),
-            by_type=True,
+            by_type=True, apart=True,
         ),
         Declared("pack", lambda _given, _type: Pack()),
         Declared("random", lambda _given, _type: Random(), offered=False),
@@ -174,13 +176,14 @@ DECLARED = {
 }  # fmt: skip
 POLICIES = tuple(DECLARED)
 OFFERED = tuple(each.name for each in DECLARED.values() if each.offered)
+APART = frozenset(each.name for each in DECLARED.values() if each.apart)
 
 
 class Model:
-    """All policies, by the name of their scores, with one set of workload tables.
+    """All policies for one set of workload tables, by the name of their scores.
 
-    To score all nodes takes longer than a decision may. So `prepare` scores a few nodes at a time, before the model is
-    used for decisions.
+    Scoring all nodes takes longer than a decision may. So `prepare` scores a few nodes at a time, before decisions use
+    the model.
     """
 
     def __init__(self, given: Given, before: "Model | None" = None) -> None:
@@ -190,7 +193,7 @@ class Model:
         for each in DECLARED.values():
             for app_type in TYPES if each.by_type else ("",):
                 name = each.named(app_type)
-                # A policy that does not learn is taken over from the earlier model, so that its scores stay valid.
+                # The earlier model's policy is kept if it does not learn, so that its scores stay valid.
                 known = before.policies[name] if before is not None and not each.learns else None
                 self.policies[name] = known or each.make(given, app_type)
 
@@ -204,10 +207,10 @@ class Model:
 
     @property
     def learnt(self) -> bool:
-        """True if there is a target workload, and its tables are for the present kinds of cards."""
+        """True if there is a target workload whose tables are for the present kinds of cards."""
         return bool(self.given.tables.shapes) and self.given.tables.kinds == tuple(self.given.table.kinds)
 
     def prepare(self, most: int) -> bool:
-        """Update bounds and fragmentation of at most `most` changed nodes; true once none is left. Needs `learnt`."""
+        """Update bounds and fragmentation of at most `most` changed nodes; true once all are done. Needs `learnt`."""
         bounds = [policy.bounds for policy in self.policies.values() if policy.bounds is not None]
         return all(each.refresh(most) for each in bounds) and self.gauge.refresh(most)

@@ -1,4 +1,4 @@
-"""Refusals: count, for the cards of the offered nodes, the first reason that keeps each from taking the request."""
+"""Refusals: for each card of the offered nodes the first reason why it cannot take the request, and their counts."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,55 +16,55 @@ from device_plugin.core.placement.offer import Offer, marked
 from device_plugin.core.placement.table import NodeTable
 from device_plugin.core.requests import ANYTHING, PodRequest
 
-# The order in which people read reasons: those first that waiting, or asking for less, would cure.
+# Reasons in the order in which people read them: first the reasons that waiting, or asking for less, would cure.
 ORDER = (
     Reason.GANG_ROOM, Reason.TOGETHER, Reason.HOST, Reason.APART, Reason.MEMORY, Reason.CORES, Reason.SLICES,
     Reason.WHOLE, Reason.SHORT, Reason.TOO_LARGE, Reason.UNHEALTHY, Reason.CORDONED, Reason.NOT_SERVING,
     Reason.OTHER_SLICES, Reason.MODEL, Reason.UUID, Reason.FAMILY, Reason.NO_INVENTORY, Reason.GANG, Reason.POLICY,
     Reason.MALFORMED,
 )  # fmt: skip
-# Reasons that change with every slice that comes or goes: a node may have another of them a moment later.
+# Reasons that change when any slice comes or goes: a node may have another of them a moment later.
 MOVING = (
     Reason.TOGETHER, Reason.HOST, Reason.APART, Reason.MEMORY, Reason.CORES, Reason.SLICES, Reason.WHOLE
 )  # fmt: skip
 
-# Reasons that no end of a slice cures, only another inventory.
+# Reasons that only a changed inventory cures, and no end of a slice.
 LASTING = (Reason.TOO_LARGE, Reason.OTHER_SLICES, Reason.MODEL, Reason.UUID, Reason.FAMILY)
 
 _RANK = {reason: rank for rank, reason in enumerate(ORDER)}
 _TEXTS = (*(reason.text for reason in ORDER), Reason.NO_INVENTORY.text)
-# By reason: for bytes.translate, from each rank to itself, and from those of the MOVING reasons to that of the reason.
+# Tables for bytes.translate, by reason: they map the ranks of all MOVING reasons to the reason's rank, and keep others.
 _TO_FIRST = {
     first: bytes(_RANK[first] if rank < len(ORDER) and ORDER[rank] in MOVING else rank for rank in range(256))
     for first in MOVING
 }
 Ranks = NDArray[np.uint8]
-"""Indexes into ORDER, one byte each: a remembered refusal has one for every node."""
-# Reasons whose text has details; the number of models that a text names, and the characters of each.
+"""Indexes into ORDER, one byte each, because a remembered refusal has an index for every node."""
+# Reasons whose text has details. _NAMES and _SHOWN are the most models in a text, and the most characters of each.
 _DETAILED = (
     Reason.MEMORY, Reason.CORES, Reason.TOO_LARGE, Reason.SLICES, Reason.OTHER_SLICES, Reason.MODEL
 )  # fmt: skip
 _NAMES, _SHOWN = 5, 40
-# This is added where core groups lack for a share in percent, though all shares of the card may sum to 100.
+# Added if core groups lack for a slice in percent: the slices of a card may lack groups although they sum to 100 %.
 _SHARES = "; a share is of whole core groups, so shares of 100 % in all do not always fit"
 
 
 @dataclass(frozen=True, slots=True)
 class NodeReasons:
-    """The first reason of each node: `ranks` has its index in ORDER by row, and at the end one for nodes without a row.
+    """The first reason of each node: `ranks` holds its index in ORDER by row, and a last one for nodes without a row.
 
-    len(ORDER) stands for a node without cards. `position` is the row of each node by name.
+    The index len(ORDER) stands for a node without cards. `position` is the row of each node by name.
     """
 
     position: Mapping[str, int]
     ranks: bytes
 
     def of(self, nodes: Iterable[str]) -> bytes:
-        """The indexes of these nodes."""
+        """The indexes in ORDER of the first reasons of these nodes."""
         return bytes(self.ranks[self.position.get(node, -1)] for node in nodes)
 
     def laid_out(self, position: Mapping[str, int]) -> bytes:
-        """The `ranks` by the rows of `position`."""
+        """The `ranks` in the order of another table's rows, `position`."""
         return self.ranks if position is self.position else self.of(position) + self.ranks[-1:]
 
 
@@ -75,10 +75,10 @@ SILENT = NodeReasons({}, bytes([len(ORDER)]))
 class Refusal:
     """A refused request with its reasons.
 
-    `cards` counts cards per reason, `nodes` the nodes that show no cards. `details` has the number that belongs to a
-    reason (`largest free 3 GiB`), `rounded` has it for texts that may not change with every slice. `of_nodes` has the
-    first reason of each node. `said` is the text of a request that is refused whatever the cards, and `steady` replaces
-    it where the text may not change by itself.
+    `cards` counts cards by reason, `nodes` the nodes that show no cards. `details` holds a detail of a reason (`largest
+    free 3 GiB`), and `rounded` the same detail in a form that seldom changes. `of_nodes` is the first reason of each
+    node. `said` is the text of a request that is refused without regard to cards; `steady` replaces it in texts that
+    must not change by themselves.
     """
 
     cards: Mapping[Reason, int]
@@ -91,12 +91,12 @@ class Refusal:
 
     @classmethod
     def saying(cls, reason: Reason, said: str, steady: str = "") -> "Refusal":
-        """The refusal of a request that is refused whatever the cards, for `reason` and with the text `said`."""
+        """The refusal of a request without regard to cards, for `reason` and with the text `said`."""
         return cls({}, {reason: 1}, said=said, steady=steady)
 
     @cached_property
     def lasting(self) -> bool:
-        """True if no end of a slice cures it on any node, offered or not."""
+        """True if all nodes, offered or not, refuse for reasons that no end of a slice cures."""
         found = {*self.of_nodes.ranks[:-1]} - {len(ORDER)}
         return bool(found) and found <= {_RANK[reason] for reason in LASTING}
 
@@ -122,9 +122,8 @@ class Refusal:
     def by_node(self, offer: Offer) -> NodeTexts:
         """A text for each node of the offer, one text per reason, because kube-scheduler counts nodes by their text.
 
-        The text seldom changes while slices come and go: kube-scheduler writes it into the pod, and tries a pod again
-        when the pod changes. So numbers are rounded, and all nodes with any of the MOVING reasons get the first of
-        them.
+        The text must seldom change, because kube-scheduler writes it into the pod, and tries a pod again when the pod
+        changes. So numbers are rounded, and all nodes with a MOVING reason get the first MOVING reason of the refusal.
         """
         if self.said:
             return NodeTexts.same(offer, self.summary)
@@ -133,7 +132,7 @@ class Refusal:
 
     @cached_property
     def _shown(self) -> tuple[tuple[str, ...], NodeReasons]:
-        """The texts that nodes have, and the index of each node's text."""
+        """The texts of nodes, and for each node the index of its text."""
         texts = list(_TEXTS)
         for reason in self.rounded:
             texts[_RANK[reason]] = _cause(reason, self.rounded)
@@ -145,7 +144,7 @@ class Refusal:
 
     @property
     def summary(self) -> str:
-        """The main reason in a text that seldom changes while slices come and go."""
+        """The text of the main reason, in a form that seldom changes while slices come and go."""
         return self.steady or self.said or _cause(self.main, self.rounded)
 
     @property
@@ -164,12 +163,12 @@ def _counted(count: int, noun: str) -> str:
 
 
 def gib(mib: int) -> str:
-    """MiB as a person reads them: `3 GiB`, `3.5 GiB`, `512 MiB`."""
+    """An amount in MiB as people read it: `3 GiB`, `3.5 GiB`, `512 MiB`."""
     return f"{mib} MiB" if mib < 1024 else f"{round(mib / 1024, 1):g} GiB"
 
 
 def rounded(number: int) -> int:
-    """The largest power of two that is not above `number`, so that it seldom changes; 0 for 0."""
+    """The largest power of two up to `number`, which seldom changes when the number does; 0 for 0."""
     return 1 << (number.bit_length() - 1) if number > 0 else 0
 
 
@@ -186,14 +185,14 @@ class Refused:
 
     @property
     def lasting(self) -> bool:
-        """True if the refusal was computed, and lasts until an inventory changes."""
+        """True if the refusal was computed and stays valid until an inventory changes."""
         return self.everywhere and self._refusal is not None and self._refusal.lasting
 
     def __call__(self) -> Refusal:
         """The refusal, computed at the first call."""
         why = self._why
         if why is not None:
-            # In this order, because another thread may call it in between.
+            # The refusal is stored before `_why` is dropped, because another thread may call it in between.
             self._refusal, self._why = why(), None
         if self._refusal is None:
             raise AssertionError("how the reasons are found is forgotten only once they are")
@@ -201,9 +200,9 @@ class Refused:
 
 
 class Causes:
-    """A copy of the cards by state, which finds the reasons why a request fits none of `nodes` (None: all).
+    """Finds the reasons why a request fits none of `nodes` (None: all), from a copy of the cards' states.
 
-    The copy is fast and made with the lock held; `refusal` takes longer and is called without the lock.
+    The copy is fast and is made with the lock held. `refusal` takes longer and is called without the lock.
     """
 
     def __init__(self, table: NodeTable, request: PodRequest, nodes: Sequence[str] | None) -> None:
@@ -217,12 +216,12 @@ class Causes:
         self._host = None if request.host == NOTHING else table.with_host(request.host)
 
     def refusal(self) -> Refusal:
-        """The refusal with its counts, numbers and the first reason of each node."""
+        """The refusal with its counts, its details, and the first reason of each node."""
         family, need = self._hardest() if self._request.containers else ("", None)
         by_state = self._ranks_by_state(need)
         ranks = self._ranks(by_state, need)
-        # For each node the lowest rank of its cards, the reason that is easiest to cure; the last element is for nodes
-        # without cards. It is computed card by card, which is faster than along the short axis.
+        # The first reason of a node is the lowest rank of its cards, the easiest to cure; the last element is for nodes
+        # without cards. A loop over the few columns of cards is faster than a minimum along the short axis.
         foremost = np.append(reduce(np.minimum, ranks.T), np.uint8(len(ORDER)))
         of_nodes = NodeReasons(self._position, foremost.tobytes())
         silent = int(np.count_nonzero(foremost[self._offer.rows] == len(ORDER)))
@@ -233,7 +232,7 @@ class Causes:
         return Refusal(cards, {Reason.NO_INVENTORY: silent} if silent else {}, exact, about, of_nodes)
 
     def _counts(self, by_state: Ranks, ranks: Ranks) -> Mapping[Reason, Ints]:
-        """The number of offered cards in each state, for each reason that they have; `ranks` are theirs."""
+        """For each reason the number of offered cards in each state; `ranks` are the ranks of the offered cards."""
         whole, size = self._offer.mask.all(), len(by_state)
         code = self._code if whole else self._code[self._offer.mask]
         if not self._cells_alike:
@@ -248,7 +247,7 @@ class Causes:
     def _details(
         self, family: str, counts: Mapping[Reason, Ints], ranks: Ranks
     ) -> tuple[dict[Reason, str], dict[Reason, str]]:
-        """The details of each reason: exact texts, and texts that seldom change. `ranks` are those of offered cards."""
+        """The details by reason: exact texts, and texts that seldom change; `ranks` are those of the offered cards."""
         exact, about = {}, {}
         for reason, count in counts.items():
             if reason in _DETAILED:
@@ -262,7 +261,7 @@ class Causes:
         return exact, about
 
     def _texts(self, family: str, reason: Reason, count: Ints) -> tuple[str, str]:
-        """The details of a reason that `count` cards of each state have: exact, and as a text that seldom changes."""
+        """The details of a reason of `count` cards in each state: an exact text, and a text that seldom changes."""
         states = self._states
         hit = np.flatnonzero(count)
         if reason is Reason.MEMORY:
@@ -290,14 +289,14 @@ class Causes:
         return text, text
 
     def _models(self, kinds: Collection[int]) -> str:
-        """The models that the pod asks for, and those of cards of `kinds`."""
+        """A text with the models that the pod asks for, and the models of the cards of `kinds`."""
         wanted = self._request.models
         words = [*sorted(wanted.include), *(f"!{word}" for word in sorted(wanted.exclude))]
         there = sorted({kind.model for kind, number in self._kinds.items() if number in kinds})
         return f"asked: {_few(words)}; there are: {_few(there)}"
 
     def _most_together(self, cells: Mask) -> str:
-        """The offered node with the most cards in `cells`, which has a row for each node that is offered."""
+        """A text with the offered node that has the most marked `cells`; `cells` has a row for each offered node."""
         count = cells.sum(axis=1)
         best = int(count.argmax())
         position = np.flatnonzero(self._offer.mask)[best]
@@ -306,7 +305,7 @@ class Causes:
 
     @property
     def _cells_alike(self) -> bool:
-        """True if cards of one state have one reason, whatever their uuid and node."""
+        """True if all cards of one state have the same reason, because uuids and nodes do not matter."""
         return self._named is None and self._host is None and not self._request.rank.avoid
 
     def _ranks_by_state(self, need: CardFit | None) -> Ranks:
@@ -319,7 +318,7 @@ class Causes:
 
     def _ranks(self, by_state: Ranks, need: CardFit | None) -> Ranks:
         """The rank of the first reason of each card, len(ORDER) for empty cells; shape (nodes, cards)."""
-        # Reasons that depend on the state are found once per state, those of single cards and nodes per cell.
+        # Reasons that depend on the state come from `by_state`; reasons of single cards and nodes are found here.
         ranks: Ranks = by_state[self._code]
         if self._cells_alike:
             return ranks
@@ -335,7 +334,7 @@ class Causes:
         return ranks
 
     def _hardest(self) -> tuple[str, CardFit]:
-        """The family and fit of the container that fits the fewest cards: its reasons become those of the pod."""
+        """The family and the fit of the container that fits the fewest cards; its reasons become the pod's reasons."""
         distinct = dict.fromkeys(asked for _, asked in self._request.containers)
         needs = [(asked.family, CardFit(self._states, KindSizes(self._kinds, asked))) for asked in distinct]
         if len(needs) == 1:
@@ -345,7 +344,7 @@ class Causes:
         return min(needs, key=lambda item: int(count[item[1].fits()].sum()))
 
     def _causes(self, need: CardFit) -> Sequence[tuple[Reason, Mask]]:
-        """Each reason with the states to which it applies, in the order of preference when a state has several."""
+        """Each reason with the states to which it applies; if several apply to a state, the first one counts."""
         states, models = self._states, self._request.models
         accepted = kinds_where(self._kinds, lambda kind: models.accepts_model(kind.model))
         return (
@@ -365,7 +364,7 @@ class Causes:
 
 
 def _at_least(number: int, text: Callable[[int], str]) -> str:
-    """A lower bound of `number` that seldom changes, as text; 0 is exact."""
+    """A text with `number` rounded down, which seldom changes: `at least 4`; 0 is shown as it is."""
     return f"at least {text(rounded(number))}" if number else text(number)
 
 

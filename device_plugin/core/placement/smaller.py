@@ -1,4 +1,4 @@
-"""Smaller requests: what a refused request could ask for in its place so that it fits now."""
+"""Smaller requests: the largest requests that fit now and ask for less than a refused request."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -10,11 +10,11 @@ Fits = Callable[[PodRequest], bool]
 
 
 def smaller(request: PodRequest, fits: Fits) -> tuple[Request, ...]:
-    """The largest requests that fit now, each smaller than the pod's own in one way; empty if none fits.
+    """The largest requests that fit now, each smaller than the pod's request in one way; empty if none fits.
 
-    A slice is made smaller in memory alone, in core groups alone, and only if neither fits in both; a slice in percent
-    in its percent, and cards in their number. Only for a pod with one asking container: with several it is not known
-    which can ask for less. If `fits` is true for a request, it must be true for every smaller request.
+    The ways: less memory, fewer core groups, less percent, fewer cards; and less memory and core groups together, but
+    only if no other way fits. It is empty for a pod with several asking containers, because we do not know which of
+    them can ask for less. If `fits` is true for a request, it must be true for every smaller request.
     """
     if len(request.containers) != 1:
         return ()
@@ -32,7 +32,7 @@ def smaller(request: PodRequest, fits: Fits) -> tuple[Request, ...]:
 
 
 def _single(asked: Request, fitting: Callable[[Request], bool]) -> Iterator[Request]:
-    """The largest requests with less of one amount, in the order memory, core groups, percent, cards."""
+    """The largest requests that fit with less of one amount, in the order memory, core groups, percent, cards."""
     ways: tuple[tuple[int | None, Callable[[int], Request]], ...] = (
         (asked.mem, lambda units: replace(asked, mem=units)),
         (asked.cores, lambda groups: replace(asked, cores=groups)),

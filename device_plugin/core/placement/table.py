@@ -1,8 +1,8 @@
 """The node table: all cards and nodes as arrays that follow the ledger, and caches of values about its rows.
 
-A row is a node, and the cells of a row are its cards; both stand in the fixed order, by node name and card uuid. A
-decision reads whole columns at once instead of walking thousands of objects. After a change only that node's row is
-written again and stamped, and a RowCache computes only the values again that are older than their row's stamp.
+A row is a node, and the cells of a row are its cards; rows are sorted by node name, cells by card uuid. A decision
+reads whole columns, which is faster than walking thousands of objects. When a node changes, only its row is written
+again and gets a new stamp, the largest of all. A RowCache computes only the values of rows with newer stamps again.
 """
 
 from abc import ABC, abstractmethod
@@ -38,17 +38,17 @@ class NodeTable(Columns):
     """Columns of shape (nodes, most cards of a node), and the free CPU, memory and disk of each node.
 
     `there` marks the cells that hold a card. `host` is the free CPU (milli), memory and disk (MiB) of each node, and
-    `host_most` the amounts that the node has in all; shape (3, nodes). `used`, of shape (2, nodes, cards), is the
-    measured use of each card's memory and time, in percent. `kinds` numbers the kinds of cards, `states` groups equal
-    cards. `stamp`, of shape (nodes,), grows with every change of a row; `layout` grows when all rows are assigned
-    again. `position` is the row of each node by name; it is replaced with each layout and never changed.
+    `host_most` the node's total amounts; shape (3, nodes). `used`, of shape (2, nodes, cards), is the measured use of
+    each card's memory and time, in percent. `kinds` numbers the kinds of cards, `states` groups cards with equal
+    columns. `stamp`, of shape (nodes,), grows with every change of a row; `layout` grows when rows are assigned to
+    other nodes. `position` is the row of each node by name; a new layout replaces it and never changes it.
     """
 
     def __init__(self, ledger: Ledger, loads: Loads | None = None) -> None:
         self._ledger, self._loads = ledger, loads or Loads()
         self._seen = self._versions()
         self._offers = RecentOffers()
-        # The position in an index of the node of each row, and by which `position` of rows it was found.
+        # For each row the position of its node in a NodeIndex, with the `position` and the index that this is for.
         self._indexed: tuple[dict[str, int], NodeIndex | None, Ints] = {}, None, _NO_ROWS
         self.layout = 0
         self.now = 0
@@ -71,7 +71,7 @@ class NodeTable(Columns):
         self.host_most: Ints = np.zeros((3, len(nodes)), dtype=np.int64)
         self.used: Ints = np.zeros((2, *shape), dtype=np.int64)
         self._rows = list(states)
-        # The cells of each uuid; found when first asked for.
+        # The cells of each uuid; None until they are first needed.
         self._cells: dict[str, list[tuple[int, int]]] | None = None
         self._name_rows(nodes)
         for position, state in enumerate(states):
@@ -79,7 +79,7 @@ class NodeTable(Columns):
         self.card_count = int(self.there.sum())
 
     def refresh(self) -> None:
-        """Catch up with the ledger and the loads."""
+        """Write all changes of the ledger and the loads since the last refresh into the table."""
         seen, self._seen = self._seen, self._versions()
         if seen == self._seen:
             return
@@ -105,10 +105,10 @@ class NodeTable(Columns):
         return self._rows[position].cards
 
     def offered(self, nodes: Sequence[str]) -> Offer:
-        """The rows of `nodes`, which many decisions are offered; one object for equal nodes that were offered lately.
+        """The offer of `nodes` with their rows; recent equal `nodes` return the same object.
 
-        It needs no lock: looking up thousands of names takes long, so it is called once before the lock is taken, and
-        again with the lock held.
+        It needs no lock. Finding thousands of rows takes long, so callers call it once before they take the lock; the
+        call with the lock held is then fast.
         """
         return self._offers.of(self.position, nodes)
 
@@ -117,12 +117,12 @@ class NodeTable(Columns):
         return self._in_set(nodes) if isinstance(nodes, NodeSet) else self.offered(nodes).mask
 
     def _in_set(self, nodes: NodeSet) -> Mask:
-        """Like `chosen`, a hundred times as fast: callers may have thousands of sets."""
+        """True for the rows of a NodeSet. It is a hundred times faster than with names, for thousands of sets."""
         found_by, index, positions = self._indexed
         if found_by is not self.position or index is not nodes.node_index:
             positions = rows_of(nodes.node_index.position, self.nodes)
             self._indexed = self.position, nodes.node_index, positions
-        # At least one more bit at the end, for rows that the index does not know.
+        # One more bit at the end stands for rows that the index does not know.
         packed = nodes.bits.to_bytes(len(nodes.node_index.names) // 8 + 1, "little")
         bits = np.unpackbits(np.frombuffer(packed, dtype=np.uint8), bitorder="little")
         return bits.astype(bool)[positions]
@@ -146,7 +146,7 @@ class NodeTable(Columns):
         return mask
 
     def _cells_of(self, uuid: str) -> list[tuple[int, int]]:
-        """The cells of the cards with this uuid: several if two nodes claim it."""
+        """The cells of the cards with this uuid; several if two nodes report it."""
         if self._cells is None:
             self._cells = {}
             for position, state in enumerate(self._rows):
@@ -158,7 +158,7 @@ class NodeTable(Columns):
         return self._ledger.version, self._loads.version
 
     def _update_node(self, name: str) -> bool:
-        """Write the cells of a node that changed; False if it came or went, or has other cards than before."""
+        """Write the cells of a changed node; False if the node came or went, or if it has other cards than before."""
         state, position = self._ledger.node(name), self.position.get(name)
         if state is None or position is None:
             return state is None and position is None
@@ -166,7 +166,7 @@ class NodeTable(Columns):
         if len(known) != len(state.cards):
             return False
         for slot, (before, after) in enumerate(zip(known, state.cards, strict=True)):
-            # After a change of a node's inventory all of its cards have new states, most of them equal to the old.
+            # A change of one slice replaces one state. A new inventory replaces all states, most of them by equal ones.
             if before is after:
                 continue
             if before.card is not after.card and not _alike(before.card, after.card):
@@ -182,11 +182,11 @@ class NodeTable(Columns):
     def _exchange(self, names: Collection[str]) -> None:
         """Write the rows of the nodes that came, went, or have other cards than before.
 
-        It takes some milliseconds at 5,000 nodes of 8 cards, a hundredth of a new layout. A new layout is needed for
-        the first node, and if there are other kinds of cards now, or another width.
+        It takes some milliseconds at 5,000 nodes of 8 cards, a hundredth of the time to write all rows. All rows are
+        written for the first node, and if the kinds of cards or the most cards of a node have changed.
         """
         found = {name: state for name in names if (state := self._ledger.node(name)) is not None}
-        # Replaced, never changed, because readers without the lock may have it.
+        # `there` is replaced, never changed, because readers without the lock may use it.
         self.there = self.there.copy()
         for name in names:
             if name in self.position:
@@ -209,7 +209,7 @@ class NodeTable(Columns):
         self._cells, self.card_count = None, int(self.there.sum())
 
     def _assign_rows(self) -> None:
-        """Assign rows to the nodes that there are now; those of nodes that went have been emptied."""
+        """Assign the rows to the present nodes. The caller has emptied the rows of nodes that went."""
         nodes = self._ledger.nodes()
         origin = np.array([self.position.get(name, -1) for name in nodes], dtype=np.int64)
         rows = [*self._rows, NodeState("")]
@@ -232,7 +232,7 @@ class NodeTable(Columns):
         self._write_used(position)
 
     def _write_cards(self, position: int, state: NodeState) -> None:
-        """Write all cells of a row, empty ones after those of the node's cards."""
+        """Write all cells of a row: the node's cards, then empty cells."""
         self._rows[position] = state
         self.there[position] = np.arange(self.there.shape[1]) < len(state.cards)
         cells = [EMPTY] * self.there.shape[1]
@@ -262,7 +262,7 @@ class NodeTable(Columns):
 
 
 def _free_part(node: NodeState, state: CardState) -> tuple[int, ...]:
-    """The columns of a card before "mib": its free part and its health."""
+    """A card's values of the columns before "mib": its free part and its health."""
     return (
         state.free_mib, state.free_cores.bit_count(), state.free_slices,
         node.serving, node.serving and state.open, state.card.cordoned, state.short,
@@ -270,19 +270,19 @@ def _free_part(node: NodeState, state: CardState) -> tuple[int, ...]:
 
 
 def _alike(one: Card, other: Card) -> bool:
-    """True if both have one uuid and are of one kind; their health may differ."""
+    """True if both cards have the same uuid and kind; their health may differ."""
     return one.uuid == other.uuid and CardKind.of(one) == CardKind.of(other)
 
 
 class NodeView(Columns):
-    """Some rows of a table, columns having the shape (rows, most cards of a node). Valid until the table changes.
+    """Some rows of a table as columns of shape (rows, cards), as wide as the table. Valid until the table changes.
 
-    `positions`, ascending, are those of the rows, and `where` indexes them in arrays of shape (nodes, …).
+    `positions` are the ascending positions of the rows; `where` selects them in arrays of shape (nodes, …).
     """
 
     def __init__(self, table: NodeTable, positions: Ints) -> None:
         self.positions = positions
-        # Neighbouring rows are a view of the table's arrays; other rows are copied.
+        # For neighbouring rows this is a view of the table's arrays; other rows are copied.
         together = len(positions) and positions[-1] - positions[0] == len(positions) - 1
         self.where: slice | Ints = slice(int(positions[0]), int(positions[-1]) + 1) if together else positions
         super().__init__(table.layers[:, self.where] if together else table.layers.take(positions, axis=1))
@@ -299,7 +299,7 @@ class NodeView(Columns):
         """The free memory of the nodes' hosts, in MiB; shape (rows,)."""
         return self._table.host[1, self.where]
 
-    # A view does not change, so each of these is computed once.
+    # A view does not change, so each of these properties is computed once.
     @cached_property
     def usable(self) -> Mask:
         """True for cards that may get new slices and whose node serves."""
@@ -316,7 +316,7 @@ class NodeView(Columns):
         return self.usable & (self.free_slices > 0)
 
     def node_slack(self) -> Floats:
-        """The free part of all cards of each node, in millionths of a card; shape (rows,)."""
+        """The sum of the free parts of each node's cards, in millionths of a card; shape (rows,)."""
         return np.where(self.there, self.slack(), 0).sum(axis=1).astype(np.float64)
 
     @property
@@ -341,9 +341,9 @@ class RowCache(ABC):
 
     def __init__(self, table: NodeTable) -> None:
         self._table = table
-        self._layout = -1
-        # For each row its stamp when its values were computed.
-        self._made: Ints = np.zeros(0, dtype=np.int64)
+        self._layout = self._seen = -1
+        # Rows that were outdated at the last refresh, by the newest stamp `_seen`, and were not computed then.
+        self._left: Ints = _NO_ROWS
 
     @abstractmethod
     def _lay_out(self) -> None:
@@ -354,24 +354,56 @@ class RowCache(ABC):
         """Compute the values of these rows, ascending and at least one."""
 
     def refresh(self, most: int | None = None) -> bool:
-        """Compute at most `most` of the values that are out of date; true once none is left."""
+        """Compute the outdated values of at most `most` rows; true once no value is outdated."""
         self._follow()
-        stale = np.flatnonzero(self._table.stamp > self._made) if self._table.kinds else _NO_ROWS
-        now = stale[:most]
-        self._make(now)
-        return len(now) == len(stale)
-
-    def refresh_some(self, positions: Ints) -> None:
-        """Compute the values of the rows at `positions` that are out of date."""
-        self._follow()
-        self._make(positions[self._table.stamp[positions] > self._made[positions]])
+        outdated = self._outdated() if self._table.kinds else _NO_ROWS
+        now = outdated[:most]
+        if len(now):
+            self._compute(now)
+            self._note(now, outdated[len(now) :])
+        return len(now) == len(outdated)
 
     def _follow(self) -> None:
         if self._layout != self._table.layout:
-            self._layout, self._made = self._table.layout, np.full(len(self._table.nodes), -1, dtype=np.int64)
+            self._layout = self._table.layout
+            self._restart()
             self._lay_out()
 
-    def _make(self, positions: Ints) -> None:
-        if len(positions):
-            self._compute(positions)
-            self._made[positions] = self._table.stamp[positions]
+    def _restart(self) -> None:
+        """Note that all rows are outdated."""
+        self._seen, self._left = -1, _NO_ROWS
+
+    def _outdated(self) -> Ints:
+        """The outdated rows, ascending."""
+        changed = np.flatnonzero(self._table.stamp > self._seen)
+        return np.union1d(self._left, changed) if len(self._left) else changed
+
+    def _note(self, _now: Ints, left: Ints) -> None:
+        """Note that rows were computed now, and that only the rows `left` are outdated."""
+        self._seen, self._left = self._table.now, left
+
+
+class StampedRowCache(RowCache):
+    """A RowCache with a stamp of each row, which takes 8 bytes, so that values of single rows can be computed."""
+
+    def __init__(self, table: NodeTable) -> None:
+        super().__init__(table)
+        # For each row its stamp when its values were computed.
+        self._made: Ints = _NO_ROWS
+
+    def refresh_some(self, positions: Ints) -> None:
+        """Compute the outdated values among the rows at `positions`."""
+        self._follow()
+        now = positions[self._table.stamp[positions] > self._made[positions]]
+        if len(now):
+            self._compute(now)
+            self._note(now, _NO_ROWS)
+
+    def _restart(self) -> None:
+        self._made = np.full(len(self._table.nodes), -1, dtype=np.int64)
+
+    def _outdated(self) -> Ints:
+        return np.flatnonzero(self._table.stamp > self._made)
+
+    def _note(self, now: Ints, _left: Ints) -> None:
+        self._made[now] = self._table.stamp[now]

@@ -1,4 +1,4 @@
-"""The target workload: the shapes that later pods will probably have, estimated from the pods that came."""
+"""The target workload: the shapes that later pods will probably have, estimated from earlier pods."""
 
 from collections.abc import Iterator, Sequence
 from copy import copy
@@ -12,9 +12,9 @@ from device_plugin.core.placement.card_columns import CardKind, Columns, Floats,
 from device_plugin.core.placement.fit import CardFit, KindSizes
 from device_plugin.core.requests import Request, Shape
 
-# Arrivals after which a pod counts half: enough pods to know the mix, few enough to follow its changes.
+# After this many newer pods a pod counts half: enough pods to know the mix, few enough to follow its changes.
 HALF_LIFE = 4096
-# The most frequent shapes that make up this share of all pods count: rarer ones cost time and change nothing.
+# Only the most frequent shapes that make up this share of all pods count: rarer ones cost time and change nothing.
 COVER = 0.995
 # Most shapes that count: every pod may request another amount of CPU.
 MOST = 1000
@@ -27,7 +27,7 @@ MOST_COUNTED = 2 * KEPT
 
 @dataclass(frozen=True, slots=True)
 class Weighted:
-    """A shape and its count of pods, in which newer pods weigh more."""
+    """A shape and its weighted number of pods, in which newer pods weigh more."""
 
     shape: Shape
     count: float
@@ -49,7 +49,7 @@ class TargetWorkload:
         return len(self._counts)
 
     def add(self, shape: Shape, count: float = 1.0) -> None:
-        """Count a pod that came now."""
+        """Count `count` pods of this shape as the newest."""
         self._counts[shape] = self._counts.get(shape, 0.0) + count * self._weight
         self._weight *= self._growth
         self.arrivals += 1
@@ -69,7 +69,7 @@ class TargetWorkload:
     def affordable(self) -> tuple[Weighted, ...]:
         """The most frequent shapes with at most MOST_SIZES distinct requests: their tables take 1 to 2 s to compute.
 
-        The time grows with the number of distinct requests, not with that of shapes.
+        The time grows with the number of distinct requests, not with the number of shapes.
         """
         found, sizes = [], set[Request]()
         for each in self.frequent():
@@ -80,7 +80,7 @@ class TargetWorkload:
         return tuple(found)
 
     def frequent(self, cover: float = COVER) -> tuple[Weighted, ...]:
-        """The most frequent shapes that make up the share `cover` of all pods, at most MOST, in that order."""
+        """The most frequent shapes that make up the share `cover` of all pods, most frequent first, at most MOST."""
         return tuple(islice(self._most(cover), MOST))
 
     def _most(self, cover: float) -> Iterator[Weighted]:
@@ -106,9 +106,9 @@ def _order(shape: Shape) -> tuple[object, ...]:
 class Demand:
     """The amounts that pods of each shape would take of a card of each kind.
 
-    `mib`, `cores`, `family` and `allowed` have the shape (kinds, shapes); `whole` (0 for a slice), `slice`, `cpu`,
-    `memory` (of the host, in MiB) and `count` (shapes,). A shape is allowed on a kind that its family and models accept
-    and that it fits when the card is free; `family` leaves the models out.
+    `mib`, `cores`, `allowed` and `family` have the shape (kinds, shapes). `whole` (0 for a slice), `slice`, `cpu`,
+    `memory` (of the host, in MiB) and `count` have the shape (shapes,). A pod shape is `allowed` on a kind of its
+    family and models if it fits a free card of this kind; `family` is the same without regard to models.
     """
 
     def __init__(self, kinds: Sequence[CardKind], shapes: Sequence[Weighted]) -> None:

@@ -1,4 +1,4 @@
-"""Rearrangement: plan which pods leave a card so that another pod fits. Plans hold and free nothing."""
+"""Rearrangement: plans which pods leave their cards so that another pod fits. A plan does not change the ledger."""
 
 from device_plugin.core.rearrange.defragment import defragment
 from device_plugin.core.rearrange.fewest import Ranks

@@ -1,7 +1,7 @@
-"""Defragmentation: plan moves of a few pods so that waiting pods fit, and less free space is fragmented.
+"""Defragmentation: plans moves of a few pods so that waiting pods fit, and less free space is fragmented.
 
-An opening is a way to make room for a waiting pod on a node; an improvement moves a pod to where it saves expected
-fill.
+An opening makes room for a waiting pod on a node. An improvement moves one pod to a node where it costs less expected
+fill (how much of the free part of cards later pods can use).
 """
 
 import heapq
@@ -25,15 +25,18 @@ def defragment(
 ) -> tuple[MovePlan, ...]:
     """The steps of a defragmentation, in order; together they move at most `most` of the pods in `holders`.
 
-    First openings for the waiting pods, then improvements, then the openings that the improvements made. No pod moves
-    twice. A step without moves places a pod that fits after the steps before it.
+    1. Openings for the waiting pods.
+    2. Improvements.
+    3. Openings that the improvements made possible.
+
+    No pod moves twice. A step without moves places a waiting pod that fits after the earlier steps.
     """
     unplaced = {each.request.pod: each for each in waiting}
     movable = dict(holders)
     steps: list[MovePlan] = []
     with planner.ledger.transaction():
         for plans in (_openings, _improvements, _openings):
-            # Computing each step applies it to the ledger.
+            # To compute a step applies it to the ledger.
             found = list(plans(planner, unplaced, movable, most))
             steps += found
             for step in found:
@@ -52,7 +55,7 @@ def _openings(planner: Planner, waiting: Holders, holders: Holders, most: int) -
 
 @dataclass(frozen=True, slots=True)
 class _Opening:
-    """A way to make room for pods of one shape on a node, as of one version of the node."""
+    """A way to make room for pods of one shape on a node, valid for one version of the node."""
 
     shape: Ranked
     option: Option
@@ -60,9 +63,9 @@ class _Opening:
 
 
 class _Openings:
-    """Plans the best opening first: most cards placed per moved pod.
+    """Plans openings, first the opening with the most placed cards for each moved pod.
 
-    Openings on a node that a step changed are computed again when they come up.
+    If a step changed a node, an opening there is computed again when its turn comes.
     """
 
     def __init__(self, planner: Planner, waiting: Iterable[Ranked], holders: Holders) -> None:
@@ -144,9 +147,9 @@ def _shape(ranked: Ranked) -> Ranked:
 
 
 def _improvements(planner: Planner, _waiting: Holders, holders: Holders, most: int) -> Iterator[MovePlan]:
-    """Yield the move that saves most expected fill, then the next, until `most` pods have moved.
+    """Yield the moves that save most expected fill, the best first, until `most` pods have moved.
 
-    Each pod goes where its own placement policy puts it. The caller has opened a transaction.
+    Each pod moves to the node that its own placement policy chooses. The caller has opened a transaction.
     """
     if most <= 0:
         return
@@ -176,7 +179,7 @@ def _gain(planner: Planner, request: PodRequest) -> float:
 
 
 def _improved(planner: Planner, request: PodRequest) -> Move | None:
-    """Move the pod of `request` to the place that is best for it now; None if it fits nowhere."""
+    """Move the pod of `request` to the node that its policy chooses now; None if it fits nowhere."""
     source = planner.leave(request.pod)
     target = planner.placer.find(request)
     if target is None:

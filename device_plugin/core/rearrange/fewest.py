@@ -1,7 +1,7 @@
-"""Find the fewest pods that must leave a node's cards so that a request fits there.
+"""Finds the fewest pods that must leave a node's cards so that a request fits there.
 
-A pod that holds more of a card than the request needs helps no more than a pod that holds just that. So among sets of
-equally few pods the set with the lowest ranks is chosen, however much its pods hold.
+If several sets have equally few pods, the set with the lowest ranks is chosen. The amounts that the pods hold do not
+decide, because a pod that frees more than the request needs does not help more.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
@@ -13,9 +13,9 @@ from device_plugin.core.ledger.states import Held
 from device_plugin.core.placement.fit import SearchBudget, fit_pod, has_room, size_on
 from device_plugin.core.requests import PodRequest, Request
 
-# Sets of pods that are tried on one node, before the best so far is taken: less than 0.1 s. For a pod of several
-# containers LOOKS counts cards instead, and each set may look at LOOKS_PER_SET. There are 240 sets of four pods on each
-# of 16 cards, and 4,095 sets of twelve pods on one card.
+# Most sets of pods that are tried on one node, in less than 0.1 s; after them the best set found is taken. For a pod of
+# several containers LOOKS counts looks at cards, at most LOOKS_PER_SET for each set. For comparison: 16 cards with four
+# pods each have 240 sets, and one card with twelve pods has 4,095.
 LOOKS, LOOKS_PER_SET = 8_192, 500
 
 Ranks = Mapping[str, int]
@@ -54,15 +54,15 @@ class SharedCard:
 
 
 def cost(pods: Iterable[str], ranks: Ranks) -> tuple[int, list[int]]:
-    """A sort key for sets of pods: the fewest pods first, then the lowest ranks, comparing the highest ranks first."""
+    """A sort key for sets of pods: fewer pods come first; of equally many, the set whose highest rank is lower."""
     found = sorted((ranks[pod] for pod in pods), reverse=True)
     return len(found), found
 
 
 def fewest(cards: Iterable[SharedCard], request: PodRequest, ranks: Ranks) -> VictimSet | None:
-    """The pods that must leave; empty if the request fits already, None if it does not fit even without all of `ranks`.
+    """The pods that must leave; empty if the request fits already, None if it does not fit after all of `ranks` left.
 
-    `cards` are those of one serving node. The host's CPU and memory are not compared.
+    `cards` are the cards of one serving node. The host's CPU and memory are not compared.
     """
     allowed = [shared for shared in cards if _accepts(request, shared.state)]
     if len(request.containers) > 1:
@@ -135,10 +135,10 @@ def _for_several(cards: Sequence[SharedCard], request: PodRequest, ranks: Ranks)
 
 
 def _least(pods: Sequence[str], fits: Fits, ranks: Ranks, budget: Budget) -> VictimSet:
-    """The cheapest subset of `pods` for which `fits` is true; it must be true for all of them, and false for none.
+    """The cheapest subset of `pods` for which `fits` is true; it must be true for all `pods`, and false for no pods.
 
-    Subsets are tried by size, because a request that fits without a set fits without a larger one. Once the budget is
-    spent, the answer is a subset of which no pod can be left out, though a cheaper one may exist.
+    Smaller subsets are tried first. Once the budget is spent, it returns a subset from which no pod can be removed; a
+    cheaper subset may exist.
     """
     for count in range(1, len(pods)):
         found = []
@@ -155,7 +155,7 @@ def _least(pods: Sequence[str], fits: Fits, ranks: Ranks, budget: Budget) -> Vic
 
 
 def _spared(pods: Sequence[str], fits: Fits, ranks: Ranks) -> VictimSet:
-    """`pods` without those that need not leave; pods of the highest ranks are spared first."""
+    """`pods` without the pods that need not leave; pods with the highest ranks are spared first."""
     left = set(pods)
     for pod in sorted(pods, key=lambda pod: (-ranks[pod], pod)):
         if fits(left - {pod}):

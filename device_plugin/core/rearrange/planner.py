@@ -1,4 +1,4 @@
-"""Plans, and how one request gets room: release pods in a transaction, place the request, and roll back."""
+"""Plans for one request: release pods in a transaction, place the request, and roll the transaction back."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from device_plugin.core.requests import PodRequest
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A pod's request, or for a placed pod the request that it had then, and its priority."""
+    """A pod's request and priority; for a placed pod it is the request at the time of its placement."""
 
     request: PodRequest
     priority: int = 0
@@ -29,7 +29,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class MovePlan:
-    """Moves, and the grants that waiting pods can get after them."""
+    """Moves of pods, and the grants that waiting pods can get after the moves."""
 
     moves: tuple[Move, ...]
     places: tuple[Grant, ...] = ()
@@ -37,21 +37,21 @@ class MovePlan:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A node where the request fits its cards once these pods have left."""
+    """A node whose cards the request fits once the pods `leaving` have left."""
 
     node: str
     leaving: VictimSet
 
 
 class Planner:
-    """Plans against one ledger, with the decisions of `placer`. Callers hold the ledger's lock around each call."""
+    """Makes plans for one ledger, with the decisions of `placer`. Callers hold the ledger's lock."""
 
     def __init__(self, ledger: Ledger, placer: Placer) -> None:
         self.ledger = ledger
         self.placer = placer
 
     def cards(self, request: PodRequest, node: str) -> float:
-        """The cards that a pod would take of a node, a slice as the larger of its shares of memory and core groups."""
+        """The cards of a node that a pod would take; a slice counts as its larger share of memory or core groups."""
         total = 0.0
         for _, asked in request.containers:
             kinds = [state.card for state in self._cards(node) if state.card.family == asked.family]
@@ -68,7 +68,7 @@ class Planner:
         return state.cards if state is not None and state.serving else ()
 
     def option(self, node: str, request: PodRequest, ranks: Ranks) -> Option | None:
-        """The option with the fewest pods of `ranks` that must leave the node; None if all of them are not enough."""
+        """The option of a node with the fewest leaving pods; None if it does not fit even if all of `ranks` leave."""
         cards = (SharedCard(card, self.ledger.holders(node, card.card.uuid)) for card in self._cards(node))
         leaving = fewest(cards, request, ranks)
         return None if leaving is None else Option(node, leaving)
@@ -77,10 +77,10 @@ class Planner:
         self, request: PodRequest, nodes: Collection[str], ranks: Ranks, plan: Callable[[Option], MovePlan | None],
         *, paced: Callable[[Iterable[str]], Iterable[str]] = iter, most: int | None = None,
     ) -> MovePlan | None:  # fmt: skip
-        """The first plan that `plan` makes of the options of the nodes, the cheapest first; None if it makes none.
+        """The first plan that `plan` makes for an option of one of `nodes`, cheapest first; None if it makes none.
 
-        Equally cheap options come in the order of their nodes' names. At most `most` of them are tried. `paced` may
-        pause between nodes.
+        Equally cheap options are sorted by their nodes' names. At most `most` options are tried. `paced` may pause
+        between nodes.
         """
         found = {node: self.option(node, request, ranks) for node in paced(nodes)}
         options = {node: option for node, option in found.items() if option is not None}
@@ -89,22 +89,25 @@ class Planner:
         return next((made for made in plans if made is not None), None)
 
     def cleared(self, request: PodRequest, option: Option) -> MovePlan | None:
-        """The plan in which the option's pods end; None if the request does not fit even then, as on a full host."""
+        """The plan in which the option's pods end; None if the request still does not fit, as on a full host."""
         with self.ledger.transaction():
             moves = tuple(Move(self.leave(pod)) for pod in option.leaving)
             place = self.placer.find(request, (option.node,))
         return None if place is None else MovePlan(moves, (place,))
 
     def moved(self, request: PodRequest, holders: Mapping[str, Ranked], option: Option) -> MovePlan | None:
-        """The plan in which the option's pods move elsewhere; None if one of them fits nowhere.
+        """The plan in which the option's pods move to other places; None if one of them fits nowhere.
 
-        Each of them is placed by the placement policy that it asked for.
+        Each moved pod is placed by its own placement policy.
         """
         with self.ledger.transaction():
             return self.apply(request, holders, option)
 
     def apply(self, request: PodRequest, holders: Mapping[str, Ranked], option: Option) -> MovePlan | None:
-        """Like moved(), but in a transaction of the caller, which commits or rolls back the changes."""
+        """The plan in which the option's pods move to other places; None if one of them fits nowhere.
+
+        The changes of the plan stay in the caller's transaction, which commits them or rolls them back.
+        """
         sources = [self.leave(pod) for pod in option.leaving]
         place = self.placer.find(request, (option.node,))
         if place is None:
@@ -129,7 +132,7 @@ class Planner:
 
 
 def size(request: PodRequest) -> int:
-    """The size of a pod's request, to sort pods by: one whole card counts more than any slice."""
+    """The size of a pod's request as a sort key; one whole card counts more than any slice."""
     return sum(
         (asked.whole << 40) + asked.count * (((asked.mem or asked.percent or 0) << 10) + (asked.cores or 0))
         for _, asked in request.containers

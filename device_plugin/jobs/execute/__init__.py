@@ -1,1 +1,1 @@
-"""Plans are carried out: the stages of a change of one Job, the writes that take it further, and what sends them."""
+"""Executes plans: the writes that each Job needs next, their contents, and the sender of the writes."""

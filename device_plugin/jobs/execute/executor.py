@@ -1,11 +1,11 @@
-"""Carries plans out, without a memory of its own: from Jobs, their records and a plan to the writes that are due now.
+"""Decides the writes that are due now, from the Jobs, their records and a plan, without a memory of its own.
 
-A shrink is three writes: the record, both numbers with the record, and the `suspend: false` of the job that it makes
-room for; a growth is two. Whatever was written last when the engine was killed, the next one goes on from the record:
-it finishes the change, or drops the record if the change would help nobody any more.
+A shrink for another job is three writes: the record, the new width with the record, and the start of the other job. A
+growth is two. An engine that takes over after any of them goes on from the record: it completes the change, or drops
+the record if the change would help no job any more.
 
-Nothing starts or grows unless a trial on what is really free now, with all that is promised to others held, has room
-for it: a plan only says what is worth trying.
+Nothing starts or grows unless a trial finds room for it on the cards that are free now, with all promises held: a plan
+only names changes that are worth a trial.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
@@ -21,7 +21,8 @@ from device_plugin.core.errors import AnnotationError
 from device_plugin.core.jobs.job import JobKey
 from device_plugin.core.jobs.plan import Admit, Plan, Scale, Suspend, Window
 from device_plugin.core.pods import Pod
-from device_plugin.jobs.execute.stages import (
+from device_plugin.jobs.execute.writes import JOIN_SECONDS, Action, Write, answer_by
+from device_plugin.jobs.stages import (
     UNDER_WAY,
     Stage,
     by_beneficiary,
@@ -31,7 +32,6 @@ from device_plugin.jobs.execute.stages import (
     turn,
     wanted,
 )
-from device_plugin.jobs.execute.writes import JOIN_SECONDS, Action, Write, answer_by
 from device_plugin.state.managed import Managed
 
 # A record has whole seconds: a record that must count as later than another is made a second later at least, whatever
@@ -40,35 +40,35 @@ LATER = 1.0
 # Seconds for which a request for a checkpoint waits for the program's count of earlier ones; without it no answer could
 # be recognised.
 ASK_SECONDS = 30.0
-# The greatest number of a request for a checkpoint that is taken for real. Each record of a Job has the next number.
+# The greatest number of a request for a checkpoint that counts: a tenant may write any. The next record is greater.
 MOST_ASKED = 2**31
-# Writes of one look about Jobs whose record was removed, or of which the past is not kept: tenants may write as often.
+# KEEP writes that are due at one time: tenants may remove records as often as they like.
 MOST_KEPT = 16
 # A Job that did not answer this many requests for a checkpoint in a row is not made narrower for this many seconds.
 UNSAVED, SPARED_SECONDS = 2, 3600.0
-# The stages of Jobs that give way of which no pod is about to leave: it would be waited for.
+# The stages in which no pod of a Job that gives way is about to leave; the beneficiary waits for leaving pods.
 SETTLED = frozenset({Stage.ASKED, Stage.FREED})
 
 
 _StopKey = tuple[str, str, bool]
-"""Namespace and name of what stops together: of a group, with true, or of a single Job, with false."""
+"""Namespace and name of a group, with true, or of a single Job, with false: its Jobs stop together."""
 
 
 class Trial(Protocol):
-    """Tries whether replicas fit now, next to all that unended pods hold and all that is promised."""
+    """Tries whether replicas fit now, in the room that pods which have not ended and promises leave."""
 
     def take(self, wanted: Mapping[JobKey, int]) -> bool:
-        """Hold further replicas of these jobs, all together; false, and nothing changes, if they do not fit.
+        """Hold further replicas of these jobs, all together; returns false and holds nothing if they do not fit.
 
-        Cards that are promised to a job are free for it, and for it alone.
+        Cards that are promised to a job are free for that job alone.
         """
 
     def may_fit(self, job: JobKey, count: int) -> bool:
-        """False if it is certain that `count` further replicas of the job do not fit; nothing changes."""
+        """False if it is certain that `count` further replicas of the job do not fit; nothing is held."""
 
 
 class Executor:
-    """The writes that are due at one time. A new one is made for each look at the Jobs."""
+    """The writes that are due at one time. A new Executor is made each time the Jobs are read."""
 
     def __init__(self, now: float, jobs: Mapping[JobKey, Managed], trial: Trial) -> None:
         self._now = now
@@ -80,9 +80,9 @@ class Executor:
         self._fitting: dict[object, bool] = {}
 
     def due(self, plan: Plan) -> Sequence[Write]:
-        """The writes of changes that are under way, and the first ones of the plan's steps; one for each Job at most.
+        """The due writes: for changes under way, and the first of each step of the plan; at most one for each Job.
 
-        A plan is given once: what it began goes on from the records, with an empty one.
+        A plan is passed once; later calls get an empty plan and continue its steps from the records.
         """
         found = {write.key: write for write in self._taken_back()}
         for write in self._without_room():
@@ -98,7 +98,7 @@ class Executor:
         return tuple(found.values())
 
     def _kept(self) -> Iterator[Write]:
-        """The writes that keep the past of Jobs, and give back removed records, those first that promise something."""
+        """The writes that restore removed records and keep their past; records with a promise come first."""
         unkept = [managed for managed in self._jobs.values() if managed.unkept]
         for managed in sorted(unkept, key=lambda each: self._stages[each.key] not in UNDER_WAY):
             yield Write(Action.KEEP, managed, managed.record)
@@ -119,12 +119,12 @@ class Executor:
                 continue
             if self._stages[key] is Stage.OVERRULED:
                 yield _dropped(managed, managed.record)
-            # A request for a job that starts by now is dropped with the next look.
+            # A request for a job that starts now is dropped when the Jobs are read again.
             elif self._stages[key] is Stage.ASKED and managed.record.beneficiary not in helped:
                 yield from self._asked(managed, managed.record)
 
     def _helped(self, helped: Managed, givers: Sequence[Managed]) -> Iterator[Write]:
-        """The start of a job that others have given way to, with its group, or its wider window, where it fits."""
+        """The start of the job that these Jobs have given way to, with its group, or its wider window, if it fits."""
         unit = promised_widths(helped, givers, self._groups)
         if helped.waits and unit:
             yield from self._started(unit)
@@ -132,11 +132,11 @@ class Executor:
             yield from self._windowed(helped, unit[helped.key], givers)
 
     def _reached(self, unit: Iterable[JobKey]) -> Set[Stage]:
-        """The stages of the Jobs that give way to one of these."""
+        """The stages of the changes by which other Jobs give way to one of these jobs."""
         return {self._stages[giver.key] for key in unit for giver in self._givers.get(key, ())}
 
     def _taken_back(self) -> Iterator[Write]:
-        """The writes that take Jobs back to the pods that they have, where further ones are refused."""
+        """The writes that give Jobs whose further pods are refused the width of the pods that they have."""
         stopping: dict[_StopKey, str] = {}
         for managed in self._jobs.values():
             if not managed.refused or managed.spec.width_owner or managed.rigid:
@@ -147,14 +147,14 @@ class Executor:
                 stopping.setdefault(_stop_key(managed), managed.refused)
         for unit, together in self._members(stopping).items():
             if all(each.waits or self._loses_nothing(each) for each in together):
-                # The refused one last: as long as it runs, its refusal is seen again.
+                # The refused Job stops last: while it runs, its refusal is seen again.
                 running = sorted(
                     (each for each in together if not each.waits), key=lambda each: bool(each.refused)
                 )
                 yield from self._back(running, 0, stopping[unit])
 
     def _members(self, units: Collection[_StopKey]) -> Mapping[_StopKey, Sequence[Managed]]:
-        """The Jobs of each of these units."""
+        """The Jobs of each of these units, each of which stops together."""
         found: dict[_StopKey, list[Managed]] = {}
         for managed in self._jobs.values() if units else ():
             if (unit := _stop_key(managed)) in units:
@@ -162,10 +162,10 @@ class Executor:
         return found
 
     def _without_room(self) -> Iterator[Write]:
-        """The writes for Jobs of which pods find no room, or never end, as after the death of a node.
+        """The writes for Jobs whose pods find no room, or never end, as after the death of a node.
 
-        An elastic one goes on with the pods that run. Others stop, and wait in the queue: what their other pods hold is
-        of no use meanwhile.
+        An elastic Job goes on with its bound pods. Any other Job stops and waits in the queue, because its other pods
+        would hold their cards for no use.
         """
         stopping: dict[_StopKey, None] = {}
         for managed in self._jobs.values():
@@ -178,7 +178,7 @@ class Executor:
             bound = sum(bool(pod.node) and not pod.deleting for pod in managed.pods)
             kept = spec.width_at_most(bound)
             if spec.elastic and kept >= spec.least and _narrows(managed):
-                # The pods that a smaller width ends are others than those that do not end by themselves.
+                # A smaller width would end other pods than those that do not end by themselves.
                 if not unreplaced:
                     yield self._ended(managed, kept)
             else:
@@ -188,7 +188,7 @@ class Executor:
                 yield from (self._ended(each, 0) for each in together if not each.waits)
 
     def _may_fit(self, managed: Managed, count: int) -> bool:
-        """False if `count` more replicas of the Job do not fit; a user's Jobs that ask for as much cost one trial."""
+        """False if `count` more replicas of the Job certainly do not fit; equal Jobs of a user cost one trial."""
         if managed.key in self._givers:
             return self._trial.may_fit(managed.key, count)
         spec = managed.spec
@@ -198,13 +198,13 @@ class Executor:
         return self._fitting[asked]
 
     def _movable(self, managed: Managed) -> bool:
-        """True if the engine may stop the running Job or change its width, and nothing of it is under way."""
+        """True if the engine may stop the running Job or change its width, and no change of it is under way."""
         spec = managed.spec
         owned = spec.kueue or spec.width_owner or managed.rigid
         return not (owned or spec.parts or managed.job.suspend) and managed.lives and self._settles(managed)
 
     def _ended(self, managed: Managed, width: int) -> Write:
-        """The write after which the Job has this width, 0 to stop, where no other job gets its cards."""
+        """The write that gives the Job this width, 0 to stop, without a promise of its cards to another job."""
         record = self._record(
             managed, before=managed.job.width, after=width, asked=self._later(managed),
             until=self._now + JOIN_SECONDS + managed.job.grace_seconds, applied=True,
@@ -212,7 +212,7 @@ class Executor:
         return Write(Action.WIDTH if width else Action.STOP, managed, record, width or None)
 
     def _may_keep(self, managed: Managed) -> bool:
-        """True if the Job goes on with the pods that it has."""
+        """True if the Job may go on with the pods that it has now."""
         spec, width = managed.spec, _created(managed)
         return (
             self._settles(managed)
@@ -221,7 +221,7 @@ class Executor:
         )
 
     def _loses_nothing(self, managed: Managed) -> bool:
-        """True if a Job may be stopped because pods are refused: it was just started, or none of its pods is bound."""
+        """True if a stop for refused pods loses no work: the Job was just started, or none of its pods is bound."""
         record = managed.record
         if managed.spec.kueue or not managed.lives or not self._settles(managed):
             return False
@@ -233,7 +233,7 @@ class Executor:
         return self._stages[managed.key] in (Stage.NONE, Stage.OVER, Stage.JOINING)
 
     def _back(self, together: Sequence[Managed], width: int, why: str) -> Sequence[Write]:
-        """The writes after which the Jobs have this width, 0 to stop; they pause for as long as each other."""
+        """The writes that give the Jobs this width, 0 to stop them. All these Jobs are tried again at the same time."""
         refusals = 1 + max(each.record.refusals if each.record is not None else 0 for each in together)
         asked = self._later(*together)
         records = [
@@ -249,7 +249,7 @@ class Executor:
         ]
 
     def _asked(self, managed: Managed, record: Resize) -> Iterator[Write]:
-        """The next write of a Job with a record of which nothing was carried out yet."""
+        """The next write of a Job whose record announces a change that was not carried out yet."""
         if record.after and not managed.may_have(record.after):
             yield _dropped(managed, record)
         elif not record.shrinks:
@@ -263,16 +263,16 @@ class Executor:
             yield Write(Action.ASK, managed, replace(record, asked=self._now))
 
     def _may_ask(self, managed: Managed, record: Resize) -> bool:
-        """True if the program was not asked for a checkpoint yet, and its answer can be recognised.
+        """True if the program must still be asked for a checkpoint, and its answer could be recognised.
 
-        An engine that has just taken over learns within seconds how many checkpoints there are.
+        An engine that has just taken over receives the number of checkpoints within seconds.
         """
         if managed.checkpoint is not None and managed.checkpoint.gen == record.gen:
             return False
         return managed.received_since(self._now) or self._now >= record.asked + ASK_SECONDS
 
     def _saved(self, managed: Managed, record: Resize) -> bool:
-        """True once the program has saved, or has had the time for it, or never said that it needs any."""
+        """True if the change may be carried out: the program has saved, its time for that is over, or it needs none."""
         asked = managed.checkpoint
         spec = managed.spec
         if not spec.checkpoint_seconds or spec.parts or not any(pod.index == 0 for pod in managed.pods):
@@ -291,10 +291,10 @@ class Executor:
         return Write(Action.WIDTH, managed, done, record.after)
 
     def _counted(self, managed: Managed, record: Resize) -> Resize:
-        """The record of a shrink or stop, with whether the program has answered the request for a checkpoint."""
+        """The record of a shrink or stop, with the count of requests for checkpoints that were not answered."""
         asked = managed.checkpoint
         if asked is None or asked.gen != record.gen or not record.shrinks or asked.saved == MAX_INT:
-            # Nobody was asked, or it is not known whether there was an answer.
+            # No request was sent, or an answer could not be recognised.
             return record
         if managed.saved > asked.saved:
             return replace(record, unsaved=0, spared_until=0.0)
@@ -305,7 +305,7 @@ class Executor:
     # Steps of a plan
 
     def _begun(self, plan: Plan, busy: Mapping[JobKey, Write]) -> Iterator[Write]:
-        # By job: the pods for which others give way, which are those of all Jobs that start with it.
+        # By job: the replicas that others give way to, summed over all Jobs that start with it.
         needed = {step.job: step.parallelism for step in plan.steps if isinstance(step, Window)}
         for unit in self._units(plan):
             needed |= dict.fromkeys(unit, sum(unit.values()))
@@ -326,7 +326,7 @@ class Executor:
                 yield from self._windowed(managed, step.parallelism)
 
     def _units(self, plan: Plan) -> Iterable[Mapping[JobKey, int]]:
-        """The widths of the jobs that the plan admits, those of one group together, in the order of their roles."""
+        """The widths of the jobs that the plan admits: a mapping for each group or single job, in order of roles."""
         admits = [step for step in plan.steps if isinstance(step, Admit) and step.job in self._jobs]
         units: dict[object, dict[JobKey, int]] = {}
         for step in sorted(admits, key=lambda step: turn(self._jobs[step.job])):
@@ -335,26 +335,26 @@ class Executor:
         return units.values()
 
     def _eased(self, plan: Plan, busy: Mapping[JobKey, Write]) -> Iterator[Write]:
-        """The starts of jobs that are planned on free cards, though others were asked to give way to them."""
+        """The starts of jobs that the plan starts on free cards, though other Jobs were asked to give way to them."""
         for unit in self._units(plan):
             if Stage.ASKED in self._reached(unit) and busy.keys().isdisjoint(unit):
                 yield from self._admitted(plan, unit)
 
     def _admitted(self, plan: Plan, widths: Mapping[JobKey, int]) -> Iterator[Write]:
-        """The starts of jobs that start together: all of them, or none.
+        """The starts of jobs that start together, all or none.
 
-        Where others give way to one of them, they start when those have, or where they fit before.
+        Jobs that others give way to start once those have given way, or earlier if they fit.
         """
         if not any(any(plan.given(key)) for key in widths) and self._reached(widths) <= SETTLED:
             yield from self._started(widths)
 
     def _started(self, widths: Mapping[JobKey, int]) -> Iterator[Write]:
-        """The starts of jobs with these widths, where all of them may start and fit."""
+        """The starts of jobs with these widths, if each of them may start and all fit."""
         unit = [self._jobs[key] for key in widths]
         # Kueue starts its own Jobs.
         if any(each.spec.kueue or not each.waits or not self._free(each.key) for each in unit):
             return
-        # Planned before its author left that width out.
+        # The author may have removed that width from the list since the plan.
         if not all(each.may_have(widths[each.key]) for each in unit):
             return
         if self._trial.take(widths):
@@ -362,13 +362,13 @@ class Executor:
             yield from (self._start(each, widths[each.key], givers) for each in unit)
 
     def _free(self, job: JobKey) -> bool:
-        """True if no change of the Job is under way: it may start, or its width may change."""
+        """True if no change of the Job is under way, so that it may start or its width may change."""
         managed, reached = self._jobs[job], self._stages[job]
         dead = reached is Stage.OVERDUE and managed.waits and not managed.waits_for_ends
         return dead or reached in (Stage.NONE, Stage.OVER)
 
     def _widened(self, managed: Managed, step: Scale) -> Iterator[Write]:
-        """The record of a growth for which a trial found room."""
+        """The write of the record of a growth, if a trial finds room for it."""
         if managed.spec.parts or not managed.has(step.before):
             return
         if self._trial.take({managed.key: step.after - step.before}):
@@ -380,7 +380,7 @@ class Executor:
     def _narrowed(
         self, managed: Managed, step: Scale | Suspend, needed: Mapping[JobKey, int]
     ) -> Iterator[Write]:
-        """The record of a shrink or a stop, which promises all that the leaving pods hold."""
+        """The write of the record of a shrink or stop, which promises the slices of the leaving pods."""
         before, after = (step.before, step.after) if isinstance(step, Scale) else (managed.job.width, 0)
         helped = self._jobs.get(step.beneficiary) if step.beneficiary is not None else None
         wanted = needed.get(step.beneficiary, 0) if step.beneficiary is not None else 0
@@ -404,10 +404,10 @@ class Executor:
         ))  # fmt: skip
 
     def _answer_by(self, managed: Managed) -> float:
-        """The time by which the program of a Job that is about to lose pods has had enough for a checkpoint.
+        """The time until which a program that is about to lose pods may take for a checkpoint.
 
-        If it was asked just before, and the author has removed or overruled that change since, it has no more time than
-        it had: otherwise he would keep the cards by doing so again and again.
+        If a request was sent just before, and the author has removed or overruled that change since, the time of that
+        request counts: otherwise the author could keep the cards by repeating it.
         """
         record, before = managed.record, managed.checkpoint
         until = self._now + ASK_SECONDS + managed.spec.checkpoint_seconds
@@ -416,7 +416,7 @@ class Executor:
         return min(until, max(self._now, before.until)) if before.until > self._now - JOIN_SECONDS else until
 
     def _may_narrow(self, managed: Managed, before: int, after: int) -> bool:
-        """True if the Job may lose the pods beyond `after`, all if it is 0: of a split those that have just begun."""
+        """True if the Job may lose the pods beyond `after`, 0 for all; a split loses only sub-tasks that just began."""
         if after and managed.spec.parts:
             return len(managed.young(self._now)) >= before - after
         return not after or _narrows(managed)
@@ -429,16 +429,16 @@ class Executor:
         )  # fmt: skip
 
     def _windowed(self, managed: Managed, width: int, givers: Iterable[Managed] = ()) -> Iterator[Write]:
-        """A wider window for which a trial found room.
+        """The write of a wider window of a split, if a trial finds room for it.
 
-        It is made narrower only for another job, while sub-tasks have just begun.
+        The engine narrows a window only for another job, and only while sub-tasks have just begun.
         """
         before = managed.job.width
         if managed.spec.parts and width > before and self._trial.take({managed.key: width - before}):
             yield Write(Action.WINDOW, managed, self._let_run(managed, before, width, givers), width)
 
     def _let_run(self, managed: Managed, before: int, after: int, givers: Iterable[Managed]) -> Resize:
-        """The record of a Job that has its new width with the same write."""
+        """The record of a Job that gets its new width with the same write."""
         last = managed.record
         rested = {}
         if not before and last is not None:
@@ -450,7 +450,7 @@ class Executor:
         )  # fmt: skip
 
     def _record(self, managed: Managed, **fields: Any) -> Resize:
-        """A new record of the Job; what it has to remember goes on from the record before."""
+        """A new record of the Job; its counts and times that outlast a change are copied from the last record."""
         last = managed.record
         if last is not None:
             refusals = last.refusals if last.refusal else 0
@@ -464,13 +464,13 @@ class Executor:
         )  # fmt: skip
 
     def _later(self, *jobs: Managed) -> float:
-        """The time of a new record, later than those of these Jobs' records, which it replaces or ends."""
+        """The time of a new record: now, or later than the records of these Jobs, which it replaces or ends."""
         before = (managed.record.asked + LATER for managed in jobs if managed.record is not None)
         return max((float(int(self._now)), *before))
 
 
 def _grants(pods: Iterable[Pod]) -> Iterator[Grant]:
-    """The grants of bound pods; a grant that cannot be read is left out, so its slices are not promised."""
+    """The grants of bound pods; a malformed grant is left out, so its slices are not promised."""
     for pod in pods:
         with suppress(AnnotationError):
             if (found := pod.grant()) is not None:
@@ -482,7 +482,7 @@ def _dropped(managed: Managed, record: Resize) -> Write:
 
 
 def _created(managed: Managed) -> int:
-    """The largest width that the Job may have with the pods that it has now."""
+    """The largest width that the Job may have without more pods than it has now."""
     return managed.spec.width_at_most(managed.created)
 
 
@@ -492,12 +492,12 @@ def _stop_key(managed: Managed) -> _StopKey:
 
 
 def _narrows(managed: Managed) -> bool:
-    """False once an index has succeeded: if it left and came back, it would run again."""
+    """True if the Job can lose pods: no index has succeeded, which would run again if its width came back."""
     return not managed.job.succeeded and not managed.job.completed_indexes
 
 
 def _next(managed: Managed) -> int:
-    """The number of the Job's next record, greater than that of any record and any request for a checkpoint before."""
+    """The number of the Job's next record, greater than that of any earlier record or request for a checkpoint."""
     asked = managed.checkpoint.gen if managed.checkpoint is not None else 0
     # A tenant may write any request on his pod: records must be able to go on from it.
     asked = asked if asked <= MOST_ASKED else 0

@@ -1,9 +1,10 @@
-"""Sends writes, as long as this replica leads and what they were decided on is fresh.
+"""Sends writes, while this replica leads and the decision behind each write is fresh.
 
-Nothing is assumed to be done because it was sent. After an answer that leaves that open, and after a conflict, the Job
-is read again, and until that has succeeded nothing else is written. Where the conflict is with a write on which no plan
-depends, it is repeated at once: a tenant may write on his Job all the time, and must stop by that neither the writes of
-this Job nor those of others.
+A write counts as done only once the API server has answered so. After an unclear answer or a conflict the Job is read
+again, and no other write is sent until that has succeeded. If the Job then shows the write, it counts as done: a slow
+API server may carry out a write whose answer comes too late. A write whose conflict is with a change that no plan
+depends on is sent again at once: a tenant who writes on his Job all the time must delay neither the writes of this Job
+nor those of others.
 """
 
 import logging
@@ -18,7 +19,7 @@ from device_plugin.state.jobs import KnownJobs
 
 log = logging.getLogger(__name__)
 
-# Seconds after which a decision is looked at again before it is carried out.
+# Seconds after which a decision must be checked again before its write is sent.
 FRESH_SECONDS = 10.0
 # Seconds until a write that was refused is tried again: doubled each time.
 FIRST_PAUSE, LONGEST_PAUSE = 5.0, 300.0
@@ -31,7 +32,7 @@ INVALID = (400, 422)
 
 
 class Sender:
-    """One thread calls it. `leads` is true while no other replica can have the Lease."""
+    """Sends writes. One thread calls it. `leads` is true while no other replica can have the Lease."""
 
     def __init__(
         self, api: Api, known: KnownJobs, leads: Callable[[], bool], clock: Callable[[], float],
@@ -42,21 +43,21 @@ class Sender:
         self._leads = leads
         self._clock = clock
         self._sent = sent
-        # By UID: Jobs of which it is not known what the API server has.
-        self._doubted: dict[str, Job] = {}
-        # By UID: until when a Job is left alone because a write was not done, and for how long that was.
+        # By UID: Jobs whose last write met a conflict, or has an unclear result; and the write with such a result.
+        self._doubted: dict[str, tuple[Job, Write | None]] = {}
+        # By UID: the time until which no write of the Job is sent after a failed one, and the length of that pause.
         self._left: dict[str, tuple[float, float]] = {}
 
     def may(self, write: Write) -> bool:
-        """False while the Job is left alone, because a write of it was refused or met another one."""
+        """False while no write of the Job may be sent, because its last write was refused or met a conflict."""
         until, _ = self._left.get(write.managed.job.uid, (0.0, 0.0))
         return self._clock() >= until
 
     def certain(self) -> bool:
-        """Read the Jobs again of which it is not known whether a write was done; true once there are none."""
-        for uid, job in list(self._doubted.items()):
+        """Read the Jobs again whose last write has an unclear result; true if none remains."""
+        for uid, (job, write) in list(self._doubted.items()):
             try:
-                self._read(job)
+                self._read(job, write)
             except ApiError as error:
                 log.warning("job %s/%s cannot be read: %s", job.namespace, job.name, error)
                 return False
@@ -66,10 +67,10 @@ class Sender:
     def send(
         self, writes: Iterable[Write], decided: float, holds: Callable[[Write], bool] = lambda _: True
     ) -> bool:
-        """Send the writes, which were decided at `decided` of the clock; false if one was not done.
+        """Send the writes, which were decided at `decided` of the clock; returns false if a write failed.
 
-        Then the others are not sent either: they are decided again. A late write is sent only if it still holds: if
-        nothing has changed that a plan of its Job depends on, and `holds` is true.
+        After a failure the rest is not sent, because it must be decided again. A write that is more than FRESH_SECONDS
+        old is sent only if no change of its Job concerns a plan, and `holds` returns true.
         """
         done = True
         for write in writes:
@@ -90,7 +91,7 @@ class Sender:
                 return self._sent_once(write)
             except ConflictError as error:
                 log.info("%s of job %s: %s; it is read again", write.action.value, "/".join(write.key), error)
-                self._doubted[write.managed.job.uid] = write.managed.job
+                self._doubted[write.managed.job.uid] = write.managed.job, None
                 renewed = self._known.renewed(write.managed) if self.certain() else None
                 if renewed is None:
                     break
@@ -99,7 +100,7 @@ class Sender:
         return False
 
     def _sent_once(self, write: Write) -> bool:
-        """Send the write; false if it was not done. Raises ConflictError if the Job has another version by now."""
+        """Send the write once; false if it failed. Raises ConflictError if the Job has another version by now."""
         job, name = write.managed.job, "/".join(write.key)
         try:
             answer = self._api.patch(
@@ -111,7 +112,7 @@ class Sender:
             return False
         except UnknownError as error:
             log.info("%s of job %s: %s; it is read again", write.action.value, name, error)
-            self._doubted[job.uid] = job
+            self._doubted[job.uid] = job, write
             return False
         except RefusedError as error:
             log.warning("%s of job %s: %s", write.action.value, name, error)
@@ -123,7 +124,7 @@ class Sender:
         if write.kind is JOBS:
             self._known.see(answer)
         else:
-            # The watch may show the request later than the next look, which would then send it again.
+            # The watch may show the request only after the Jobs are read again, and it would be sent twice.
             self._known.pods.see_again(answer)
         log.info("%s job=%s width=%s", write.action.value, name, write.width)
         self._sent(write)
@@ -131,19 +132,22 @@ class Sender:
 
     def _pause(self, write: Write, first: float, longest: float) -> None:
         now = self._clock()
-        # Jobs that were left alone long ago are forgotten here, so that there are never more than live ones.
+        # Pauses that are long over are removed here, so that no more are kept than Jobs live.
         self._left = {uid: each for uid, each in self._left.items() if each[0] + LONGEST_PAUSE > now}
         uid = write.managed.job.uid
         _, before = self._left.get(uid, (0.0, 0.0))
         pause = min(max(first, 2 * before), longest)
         self._left[uid] = now + pause, pause
 
-    def _read(self, job: Job) -> None:
+    def _read(self, job: Job, write: Write | None) -> None:
         try:
             found = self._api.get(JOBS, job)
         except GoneError:
             found = None
         if found is None or found.uid != job.uid:
             self._known.gone(job.uid)
-        else:
-            self._known.see(found)
+            return
+        self._known.see(found)
+        if write is not None and write.shown_by(found):
+            self._left.pop(job.uid, None)
+            self._sent(write)

@@ -1,6 +1,6 @@
-"""Writes: one patch of one object each. This module fixes what they say; whether they are sent is decided elsewhere.
+"""Writes: one patch of one object each. This module makes the patches; the executor decides on them.
 
-Every patch of a Job carries the version of the Job that it was decided on, so the API server refuses it if anybody has
+Every patch of a Job carries the version of the Job that was decided on, so the API server refuses it if anybody has
 written since. Completions and parallelism always change in one patch: with parallelism alone the Job controller would
 delete the lowest indexes, and index 0 holds the rendezvous of elastic programs.
 """
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from device_plugin.core.batch import Job
 from device_plugin.core.contract.annotations import CHECKPOINT, MAX_INT, POOL, RESIZE
 from device_plugin.core.contract.checkpoint import Checkpoint
 from device_plugin.core.contract.resize import Resize
@@ -16,7 +17,7 @@ from device_plugin.core.jobs.job import JobKey
 from device_plugin.kube.api import JOBS, PODS, Kind, Named, Object
 from device_plugin.state.managed import Managed
 
-# Seconds in which the pods of a job that was started or widened are expected to be bound.
+# Seconds within which the pods of a started or widened job are expected to be bound.
 JOIN_SECONDS = 60.0
 
 
@@ -24,32 +25,31 @@ class Action(Enum):
     """The effects of a write."""
 
     RECORD = "record"
-    """Announces a change, before anything of it is done."""
+    """Announces a change by its record, before the Job changes."""
     ASK = "ask"
     """Asks the pod of index 0 for a checkpoint."""
     WIDTH = "width"
-    """Carries a change of the width out, with its record."""
+    """Sets the announced width, and the record with it."""
     STOP = "stop"
     """Suspends a Job, with its record."""
     START = "start"
-    """Lets a suspended Job run, with the record that keeps its cards until its pods are bound."""
+    """Lets a suspended Job run; its record keeps its cards until its pods are bound."""
     WINDOW = "window"
-    """Sets the number of sub-tasks that run at a time, with the record that keeps their cards."""
+    """Sets the number of sub-tasks that run at a time; the record keeps their cards."""
     DROP = "drop"
-    """Ends a record that is void or would help nobody; it stays without a promise, for its `gen`."""
+    """Ends a record that is void or helps no job; the record stays, without a promise, for its `gen`."""
     KEEP = "keep"
-    """Writes a record where it was removed, and what of it decides the Job's turns later into the Job's status."""
+    """Restores a record that was removed, and writes the record's past into the Job's status."""
     POOL = "pool"
-    """Gives a Job that waits to a pool."""
+    """Assigns a waiting Job to a pool."""
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One patch about a Job. `record` is the record that it leaves on the Job; None where it leaves the old one.
+    """One patch of a Job or of its pod. `record` is the Job's new record, None to keep the old one.
 
-    `width` is the parallelism that it sets, None where it leaves the width as it is. In a request for a checkpoint,
-    `record.asked` is the time of the request. `pool` is the pool that it gives the Job to, empty where it leaves the
-    pool as it is.
+    `width` is the new parallelism, None to keep it. `pool` is the Job's new pool, empty to keep it. For a request for a
+    checkpoint, `record.asked` is the time of the request.
     """
 
     action: Action
@@ -70,15 +70,15 @@ class Write:
 
     @property
     def subresource(self) -> str:
-        """The subresource that is patched: by its status only annotations of a pod can be changed, and no image."""
+        """The subresource that is patched: `status` for a pod, whose image such a patch cannot change."""
         return "status" if self.action is Action.ASK or self.keeps else ""
 
     @property
     def keeps(self) -> bool:
-        """True if the past of the record is written into the Job's status.
+        """True if the write puts the record's past into the Job's status.
 
-        A change is announced there before it is carried out: so whatever its author removes, and whether an engine sees
-        it or not, the Job's turns are those of a Job of which nothing was removed.
+        The past is written there before a change is carried out. The Job's author cannot remove it there, so a Job
+        whose annotation was removed has the same turns as one whose annotation was not.
         """
         return self.action in (Action.RECORD, Action.KEEP)
 
@@ -91,14 +91,14 @@ class Write:
 
     @property
     def frees(self) -> Resize | None:
-        """The record of the change by which replicas leave; None of another write."""
+        """The resize that the write records on the Job, if the write makes replicas leave; else None."""
         record = self.record
         leaves = self.action in (Action.RECORD, Action.WIDTH, Action.STOP)
         return record if leaves and record is not None and record.shrinks else None
 
     @property
     def added(self) -> int:
-        """The number of replicas of the Job for which there must be room."""
+        """The number of replicas that the write adds to the Job, which need room."""
         job, record = self.managed.job, self.record
         if self.action is Action.START:
             return self.width or job.width
@@ -108,9 +108,15 @@ class Write:
             return max(0, self.width - job.width)
         return 0
 
+    def shown_by(self, job: Job) -> bool:
+        """True if the Job has the write's record, which no other write has; false for a write without a record."""
+        if self.kind is not JOBS or self.record is None:
+            return False
+        return job.annotations.get(RESIZE) == self.record.encode()
+
     @property
     def body(self) -> Object:
-        """The merge patch; if the write `keeps`, conditions are merged by their types."""
+        """The merge patch. If `keeps`, conditions are merged by their types."""
         metadata: dict[str, object] = {}
         if self.action is not Action.ASK:
             metadata["resourceVersion"] = self.managed.job.version
@@ -129,7 +135,7 @@ class Write:
         if self.action in (Action.START, Action.STOP):
             spec["suspend"] = self.action is Action.STOP
         if self.action is Action.START and self.managed.pin:
-            # As long as a Job is suspended, where its pods may go can be changed.
+            # Kubernetes allows a change of the node selector only while a Job is suspended.
             spec["template"] = {"spec": {"nodeSelector": dict([self.managed.pin])}}
         if self.width is not None:
             spec["parallelism"] = self.width
@@ -139,18 +145,18 @@ class Write:
 
     def _request(self, record: Resize) -> str:
         managed = self.managed
-        # An old count would make a checkpoint that was saved before the request look like the answer to it. None is
-        # more than MAX_INT: then the whole time is given.
+        # With an old count, a checkpoint saved before the request would count as its answer. No count is greater than
+        # MAX_INT: then the request has no answer, and the program gets the whole time.
         saved = managed.saved if managed.received_since(record.asked) else MAX_INT
         until = min(record.asked + managed.spec.checkpoint_seconds, answer_by(record))
         return Checkpoint(record.gen, int(until), saved).encode()
 
 
 def _kept(record: Resize) -> Object:
-    """The condition that keeps the past of a record."""
+    """The condition of the Job's status that holds the record's past."""
     return {"type": RESIZE, "status": "True", "reason": "Kept", "message": record.past.encode()}
 
 
 def answer_by(record: Resize) -> float:
-    """The time until which a request for a checkpoint is waited for at most, whatever a tenant writes on his pod."""
+    """The latest time until which a request for a checkpoint is waited for, whatever a tenant writes on his pod."""
     return record.until - JOIN_SECONDS

@@ -1,15 +1,15 @@
-"""Forks of the ledger: what is really free now, and what the job engine may plan with.
+"""Forks of the ledger: one to plan with, one to try which replicas fit on the cards that are free now.
 
-Both begin as the ledger of the allocator's view. Replicas that were started and are not bound yet are placed in both,
-because they will take cards. In a plan, pods that are about to leave hold nothing any more, and a job that others give
-way to holds its cards already; in a trial of what is free now, both wait.
+Both begin as the ledger of the cluster's view. Replicas that were started and are not bound yet are placed in both,
+because they will take cards. In the fork for a plan, leaving pods hold nothing any more, and a job that others give way
+to already holds its cards. In the fork for a trial, leaving pods still hold their cards.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from device_plugin.core.contract.grants import Grant
 from device_plugin.core.jobs.job import JobKey
@@ -30,7 +30,7 @@ EXACT = 1e-9
 
 
 class Fork:
-    """A ledger of its own with a placer over it, which catches up with the view's ledger; made once, used again."""
+    """A copy of the view's ledger with a placer; `renew` updates it, so that it is made once and used again."""
 
     def __init__(self, holdings: Holdings) -> None:
         self._holdings = holdings
@@ -40,28 +40,29 @@ class Fork:
         self._nodes = holdings.nodes()
         self._number = 0
         self.replicas: dict[JobKey, list[str]] = {}
-        """By Job: the holders of its replicas, in the order of their indexes; those in another pool hold nothing."""
-        # By Job and number: where replicas were expected to come the last time.
+        """By Job: the holders of its replicas, in the order of their indexes; one in another pool holds nothing here.
+        """
+        # By Job and number: the request and the place of replicas that the last `renew` held room for.
         self._expected: dict[tuple[JobKey, int], tuple[PodRequest, Grant]] = {}
 
     def begin(self, jobs: Iterable[Managed]) -> None:
-        """Start the next look for room, with a budget that the users of these jobs share."""
+        """Start a new search for room, with a budget that the users of these jobs share."""
         self.search.begin({job.spec.user for job in jobs if job.seeks})
 
     def renew(self, jobs: Collection[Managed], now: float) -> None:
-        """Take over the ledger as it is now, with all replicas that were started."""
+        """Copy the ledger as it is now, and hold room for all replicas that were started and hold none yet."""
         self._nodes = self._holdings.nodes()
         self.ledger.restore(self._holdings.snapshot())
         self.replicas = {
             job.key: [pod.uid for pod in job.pods if pod.node or self.ledger.holding(pod.uid)] for job in jobs
         }
-        # A split may be written with 100,000 pods at a time: of those without cards nothing is to be held.
+        # A split may have 100,000 pods at a time: for pods without cards no room is held.
         asking = [job for job in jobs if job.spec.cards]
         unadmitted = Unadmitted(asking)
         before, self._expected = self._expected, {}
         for job in asking:
             coming = expected(job, now)
-            # Where they do not fit at once, each that fits takes its room: they wait for the rest already.
+            # If not all of them fit, room is held for each that does: they already wait for the rest.
             for number in range(coming.admitted + unadmitted.let(job, coming.others)):
                 grant = self._held_again(job, before.get((job.key, number))) or self._taken(job)
                 if grant is None:
@@ -69,7 +70,7 @@ class Fork:
                 self._expected[job.key, number] = job.spec.request, grant
 
     def _held_again(self, job: Managed, last: tuple[PodRequest, Grant] | None) -> Grant | None:
-        """Hold a replica of the job where it was found to fit the last time, if it still does."""
+        """Hold a replica of the job where the last `renew` placed it, if it still fits there."""
         if last is None or last[0] != job.spec.request:
             return None
         grant = msgspec.structs.replace(last[1], pod=self._name(job))
@@ -85,7 +86,7 @@ class Fork:
         return made[0] if made else None
 
     def take(self, job: Managed, count: int) -> bool:
-        """Hold `count` further replicas of the job, all or none; what is promised to it is free for it alone."""
+        """Hold `count` further replicas of the job, all or none; slices promised to the job are free for it."""
         return not job.spec.cards or self._take(job, count) is not None
 
     def _take(self, job: Managed, count: int) -> Sequence[Grant] | None:
@@ -100,7 +101,7 @@ class Fork:
         return made
 
     def _keep_rest(self, promised: Holding, made: Sequence[Grant]) -> None:
-        """Hold again what `made` leaves of a promise: other Jobs of the group need it."""
+        """Hold again the slices of a promise that the grants `made` have not taken, for other Jobs of the group."""
         node = self.ledger.node(promised.node)
         if node is None or promised.grant is None:
             return
@@ -112,9 +113,9 @@ class Fork:
             self.ledger.put(replace(promised, grant=rest))
 
     def take_together(self, wanted: Iterable[tuple[Managed, int]], *, keep: bool = True) -> bool:
-        """Hold this number of further replicas of each of the jobs, all or none.
+        """Hold this number of further replicas of each of the jobs, all or none; false if they do not fit.
 
-        Without `keep` nothing changes: the answer is whether they would fit.
+        Without `keep` nothing is held.
         """
         jobs = list(wanted)
         held = {job.key: list(self.replicas.get(job.key, ())) for job, _ in jobs}
@@ -127,7 +128,7 @@ class Fork:
         return fitting
 
     def fits(self, job: Managed, count: int) -> bool:
-        """True if `count` further replicas of the job would fit now; nothing is held."""
+        """True if `count` further replicas of the job fit now; nothing is held."""
         if not job.spec.cards:
             return True
         held = list(self.replicas.get(job.key, ()))
@@ -145,12 +146,12 @@ class Fork:
         return made
 
     def _name(self, job: Managed) -> str:
-        """A holder's name for a replica that does not exist yet; no pod's UID has a slash."""
+        """A name for the holder of a replica that does not exist yet; it has a slash, which no pod's UID has."""
         self._number += 1
         return f"{'/'.join(job.key)}/expected-{self._number}"
 
     def leave(self, job: Managed, width: int, *, ends: bool) -> None:
-        """Release what the replicas of a job hold for which `width` has no place, if they are about to end."""
+        """Release the replicas of a job that have no place in `width`, if their pods `ends`."""
         held = self.replicas.get(job.key, [])
         going = {pod.uid for pod in job.leaving(width)}
         stay = [holder for holder in held if holder not in going][:width]
@@ -160,12 +161,12 @@ class Fork:
         self.replicas[job.key] = stay
 
     def room(self) -> LedgerRoom:
-        """The room of the job engine in this fork."""
+        """The room that the job engine plans with, in this fork."""
         return LedgerRoom(self.ledger, self.placer, self.replicas, self._nodes, self.search)
 
 
 def _fits(ledger: Ledger, grant: Grant, request: PodRequest) -> bool:
-    """True if nothing is in the way of the grant of this request now."""
+    """True if the grant of this request could be placed now: the node serves, and nothing else holds its slices."""
     node, host = ledger.node(grant.node), request.host
     if node is None or not node.serving or any(node.card(s.card) is None for s in grant.slices()):
         return False
@@ -177,7 +178,7 @@ def _fits(ledger: Ledger, grant: Grant, request: PodRequest) -> bool:
 
 
 class Free:
-    """The trial of the executor: what is free now."""
+    """Tries for the executor which replicas fit on the cards that are free now."""
 
     def __init__(self, fork: Fork, jobs: Mapping[JobKey, Managed], now: float) -> None:
         self._fork = fork
@@ -185,19 +186,20 @@ class Free:
         fork.renew(jobs.values(), now)
 
     def take(self, wanted: Mapping[JobKey, int]) -> bool:
-        """Hold further replicas of these jobs, all together; false, and nothing changes, if they do not fit."""
+        """Hold further replicas of these jobs, all together; returns false and holds nothing if they do not fit."""
         return self._fork.take_together((self._jobs[job], count) for job, count in wanted.items())
 
     def may_fit(self, job: JobKey, count: int) -> bool:
-        """False if `take` would not hold them, and that is certain; nothing changes."""
+        """False if it is certain that `take` would hold nothing."""
         managed = self._jobs[job]
         return self._fork.fits(managed, count) or self._fork.search.used_up(managed.spec.user)
 
 
 class Expected(NamedTuple):
-    """The replicas of a Job that take cards in addition to the pods that hold some.
+    """The numbers of replicas of a Job that will take cards, and hold none yet.
 
-    `admitted` are those that the engine lets run, and `others` pods beyond them, as of a width that an author wrote.
+    `admitted` replicas are within the width that the engine lets run. `others` are pods beyond that width, such as
+    those of a width that the Job's author wrote.
     """
 
     admitted: int = 0
@@ -205,9 +207,10 @@ class Expected(NamedTuple):
 
 
 class Unadmitted:
-    """The cards that pods which nobody admitted are expected to take: in a namespace no more than it holds, or one.
+    """Limits the cards that are kept free for pods which the engine has not admitted: as many as their namespace holds.
 
-    Otherwise a tenant whose pods stay pending keeps all idle cards from others, for as long as he creates more.
+    A namespace that holds none gets one card. Without the limit a tenant whose pods stay pending would keep all idle
+    cards from others, for as long as he creates more pods.
     """
 
     def __init__(self, jobs: Iterable[Managed]) -> None:
@@ -218,7 +221,7 @@ class Unadmitted:
         self._left = {namespace: max(1.0, cards) for namespace, cards in held.items()}
 
     def let(self, job: Managed, count: int) -> int:
-        """The number of such pods of the Job that are expected, of `count`; they are part of its namespace's share."""
+        """The number of the Job's `count` pods that cards are kept free for; they use up its namespace's limit."""
         namespace, cards = job.key[0], job.spec.cards
         expected = min(count, int(self._left[namespace] / cards + EXACT))
         self._left[namespace] -= expected * cards
@@ -226,19 +229,19 @@ class Unadmitted:
 
 
 def expected(job: Managed, now: float) -> Expected:
-    """The replicas of a Job for which room is held.
+    """The replicas of a Job that will take cards, and hold none yet.
 
-    Replicas that do not exist are expected only up to the width that the engine lets run: pods of a width that somebody
-    else wrote may never come. The Job controller's counts are in it: our watch of pods may be behind, and pods of a Job
-    that was stopped live on. Pods that have waited for PLACE_SECONDS are not: something else keeps them, such as their
-    affinity to other pods, and the cards that are free are of use to other jobs. Nor are pods that the API server
-    refuses to create.
+    The Job controller's counts are included, because our watch of pods may be behind, and pods of a stopped Job live
+    on. Replicas that do not exist yet count only up to the width that the engine lets run: pods of a width that
+    somebody else wrote may never come. Pods that have waited for PLACE_SECONDS do not count: something other than cards
+    keeps them, such as their affinity to other pods, and other jobs can use the free cards. Pods that the API server
+    refuses to create do not count.
     """
     if not job.lives:
         return Expected()
     width = min(job.created if job.refused else job.due, job.admitted)
     counted = [pod for pod in job.pods if pod.node or now - seconds(pod.created, now) >= PLACE_SECONDS]
-    # Pods that are replaced before they have ended hold cards in addition to the new pods.
+    # Pods that are replaced before their end hold cards in addition to the new pods.
     staying = counted if job.waits_for_ends else [pod for pod in counted if not pod.deleting]
     admitted = max(0, width - len(staying))
     there, ending = job.created, job.job.terminating

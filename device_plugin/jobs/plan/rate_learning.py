@@ -1,8 +1,8 @@
-"""Rates that are learnt from Jobs with a goal while they run: samples a second of a model on some cards of one model.
+"""Rates learnt from running Jobs with a goal: samples a second of a model, on a number of cards of one model.
 
-The program of such a Job reports how far it is in a unit of its own, and the Job says how many samples that is in all.
-Both can be false, so they count for Jobs of the same namespace only, and only where the operator's table of rates has
-no line.
+The program of such a Job reports its progress in a unit of its own, and the Job states its total number of samples.
+Both can be false, so a learnt rate counts only for Jobs of the same namespace, and only where the operator's table of
+rates has no line.
 """
 
 from collections.abc import Collection, Mapping
@@ -15,12 +15,12 @@ from device_plugin.core.ledger import Snapshot
 from device_plugin.jobs.ports import Holdings
 from device_plugin.state.managed import Managed, ManagedJobs
 
-# Seconds between two looks at the reports of Jobs.
+# Seconds between two reads of the Jobs' reports.
 LOOK_SECONDS = 60.0
 
 
 class RateLearning:
-    """The operator's `table` of rates, and the rates learnt in addition. One thread calls it."""
+    """Holds the operator's `table` of rates, and the rates learnt in addition. One thread calls it."""
 
     def __init__(self, known: ManagedJobs, holdings: Holdings, table: Rates) -> None:
         self._known = known
@@ -30,9 +30,9 @@ class RateLearning:
         self._looked = -inf
 
     def look(self, now: float) -> bool:
-        """Learn from Jobs' reports since the last look, if that is long enough ago; true if there are any.
+        """Learn rates from the reports of the last LOOK_SECONDS; true if there were any. `now` is the wall clock.
 
-        `now` is the wall clock's.
+        Returns false without reading anything until LOOK_SECONDS after the last call that read reports.
         """
         if now < self._looked + LOOK_SECONDS:
             return False
@@ -50,7 +50,7 @@ class RateLearning:
         return True
 
     def rates(self, namespace: str) -> Rates:
-        """The rates for the Jobs of a namespace."""
+        """The rates for the Jobs of a namespace: the operator's, then the learnt ones."""
         return self._learnt.beside(namespace, self._table)
 
     def _add(self, managed: Managed, card: str) -> None:
@@ -63,7 +63,7 @@ class RateLearning:
 
 
 def _told(managed: Managed, since: float) -> bool:
-    """True if the Job has a goal, and has reported since then how fast it is at the width that it has."""
+    """True if the Job has a goal, and its program has reported the speed of its present width after `since`."""
     history = managed.history
     if managed.spec.goal is None or history is None or not history.measured or history.at <= since:
         return False
@@ -74,7 +74,7 @@ def _told(managed: Managed, since: float) -> bool:
 def _card_models(
     managed: Managed, snapshot: Snapshot, inventories: Mapping[str, Inventory]
 ) -> Collection[str]:
-    """The models of the cards that the pods of a Job hold."""
+    """The models of the cards that the Job's pods hold."""
     grants = (snapshot.grant(pod.uid) for pod in managed.pods)
     held = {(grant.node, each.card) for grant in grants if grant is not None for each in grant.slices()}
     nodes = {node for node, _ in held} & inventories.keys()

@@ -1,4 +1,4 @@
-"""The Jobs as the job engine sees them at one time, and the room in which it plans."""
+"""The input of a round: the states of the Jobs at one time, and the room to plan in."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +9,8 @@ from device_plugin.core.jobs.job import EXPONENT, JobKey, JobPhase, JobSpec, Job
 from device_plugin.core.jobs.rank import declared_work
 from device_plugin.core.jobs.room import LedgerRoom
 from device_plugin.core.timestamps import seconds
-from device_plugin.jobs.execute.stages import (
+from device_plugin.jobs.plan.fork import Fork
+from device_plugin.jobs.stages import (
     RELEASING,
     Stage,
     by_beneficiary,
@@ -17,23 +18,22 @@ from device_plugin.jobs.execute.stages import (
     promised_widths,
     stages,
 )
-from device_plugin.jobs.plan.fork import Fork
 from device_plugin.state.managed import Managed
 
 
 @dataclass(frozen=True, slots=True)
 class RoundInput:
-    """The input of a round: the states of all live Jobs, and the room with their replicas in it."""
+    """The input of a round: the states of the live Jobs, and the room with their replicas in it."""
 
     states: Sequence[JobState]
     room: LedgerRoom
 
 
 def eased(now: float, jobs: Mapping[JobKey, Managed], fork: Fork) -> Collection[JobKey]:
-    """The waiting jobs that would fit by now on free cards, though others were asked to give way to them.
+    """The waiting jobs that fit on free cards now, though other Jobs were asked to give way to them.
 
-    A job is left out once another one has given way to it. For a group, the returned job is the one named in the
-    records.
+    A job is left out once one of those Jobs has begun to shrink or stop. A group is returned as the job that the
+    records name.
     """
     reached = stages(jobs, now)
     asked = {
@@ -55,10 +55,10 @@ def eased(now: float, jobs: Mapping[JobKey, Managed], fork: Fork) -> Collection[
 def round_input(
     now: float, jobs: Mapping[JobKey, Managed], fork: Fork, without: Collection[JobKey] = ()
 ) -> RoundInput:
-    """The states of the Jobs, each with the width that it has once all that is under way is done.
+    """The states of the live Jobs, each with the width that it will have once the changes under way are complete.
 
-    The jobs `without` requests wait as if nobody had been asked to give way to them. A Job that waits for Kueue, or
-    until its pods may be created, is none of the states.
+    The jobs `without` wait as if no other Job had been asked to give way to them. Suspended Jobs that Kueue starts, or
+    whose pods were refused a short time ago, are left out.
     """
     live = {key: managed for key, managed in jobs.items() if managed.lives}
     fork.renew(jobs.values(), now)
@@ -79,10 +79,10 @@ def round_input(
 def _promised(
     jobs: Mapping[JobKey, Managed], reached: Mapping[JobKey, Stage], fork: Fork
 ) -> Mapping[JobKey, int]:
-    """The width of each waiting job once others have given way to it, if that is room enough.
+    """The width that each waiting job will have once other Jobs have given way to it, if it fits then.
 
-    If it is not, as after the death of an engine that had asked only some of them, the job is planned again. The jobs
-    of a group start together: a record names one of them.
+    If it does not fit, as after the crash of an engine that had asked only some Jobs, the job is planned again. A
+    record names one job of a group; the others of the group start with it.
     """
     groups, found = by_group(jobs.values()), dict[JobKey, int]()
     for key, giving in by_beneficiary(jobs, reached).items():
@@ -97,7 +97,7 @@ def _promised(
 
 
 def _width(managed: Managed, reached: Stage) -> int:
-    """The width that the Job has once what is under way is done."""
+    """The width that the Job will have once its change under way is complete."""
     record = managed.record
     if not managed.lives:
         return 0
@@ -112,7 +112,7 @@ def _state(now: float, managed: Managed, reached: Stage, promised: int) -> JobSt
     asked = record.asked if record is not None else None
     began = seconds(managed.job.created, now)
     if phase is JobPhase.RUNNING:
-        # A change that was not carried out gives no new turn.
+        # A change that was not carried out does not begin a new turn.
         began = managed.begun(now) if record is None or record.applied else seconds(managed.job.started, now)
     elif record is not None:
         began = managed.stopped(record, now) if managed.job.suspend else record.asked
@@ -138,7 +138,7 @@ def _telling(history: History | None) -> Telling:
 
 
 def _remaining(managed: Managed, now: float) -> float | None:
-    """The work left, in seconds of one replica: by its program's reports, else by its declared duration."""
+    """The remaining work, in seconds of one replica: by the program's reports, else by the declared duration."""
     told = managed.history.remaining if managed.history is not None else None
     return declared_work(managed.spec, managed.author_width, managed.attained(now)) if told is None else told
 
@@ -149,7 +149,7 @@ def _phase(now: float, managed: Managed, reached: Stage, promised: int) -> tuple
     if job.suspend:
         if promised:
             return JobPhase.STARTING, promised
-        # Pods that do not end on a dead node keep nothing from starting elsewhere, unless they are waited for.
+        # Pods that never end on a dead node do not keep the Job from starting, unless it waits for its pods' ends.
         leaving = managed.pods or job.active or job.terminating
         if leaving and (managed.waits_for_ends or reached is not Stage.OVERDUE):
             return JobPhase.STOPPING, 0
@@ -159,28 +159,28 @@ def _phase(now: float, managed: Managed, reached: Stage, promised: int) -> tuple
     if promised:
         return JobPhase.STARTING, promised
     bound = sum(bool(pod.node) and not pod.deleting for pod in managed.pods)
-    # A Job whose other pods are refused, or wait though there is room, runs with those that it has: it can be stopped
-    # for another one.
+    # A Job whose other pods are refused, or wait though there is room, counts as running with its bound pods, so that
+    # it can be stopped for another job.
     whole = bound + job.succeeded >= job.width or (_partial(managed, now) and reached is not Stage.JOINING)
     return (JobPhase.RUNNING if whole else JobPhase.STARTING), job.width
 
 
 def _partial(managed: Managed, now: float) -> bool:
-    """True if some pods of the Job will not come: they are refused, or more than a lack of room keeps them back."""
+    """True if some pods of the Job will not run soon: they are refused, or wait for something other than cards."""
     return bool(managed.refused or managed.stranded(now))
 
 
 def _held(managed: Managed) -> bool:
-    """True if the Job keeps its width as long as it runs: another controller's, or it could not start again."""
-    # Pods of a group that start together would wait for those that have succeeded.
+    """True if the running Job's width is fixed: another controller decides it, or the Job could not start again."""
+    # After a restart, pods of a group would wait for pods that have succeeded.
     whole = managed.index_ended and managed.spec.group != ""
     return bool(managed.spec.width_owner or managed.rigid) or whole
 
 
 def _bounded(managed: Managed, now: float) -> JobSpec:
-    """The specification with those bounds of the width that hold now.
+    """The Job's specification with the bounds of its width that hold now.
 
-    A width that was set by hand does not grow. If the Job makes room for another one, that ends it. A Job that has run
+    A width that a user has set by hand does not grow, until the engine changes it for another job. A Job that has run
     does not wait again for Jobs of its group that have ended since.
     """
     spec, width = managed.spec, managed.job.width
@@ -192,11 +192,11 @@ def _bounded(managed: Managed, now: float) -> JobSpec:
         return replace(spec, most=width if stays else max(width, left))
     if managed.rigid or managed.index_ended:
         return replace(spec, asked=width, least=width, most=width)
-    # A Job may run with a width that its author has since left out of the list.
+    # A running Job may have a width that its author has since removed from the list.
     runs = bool(spec.widths) and not managed.job.suspend
     if not spec.elastic or not (runs or spec.least <= width <= spec.most):
         return spec
-    # Where pods are refused it has fewer than its width says: a smaller one would free nothing.
+    # A Job with refused pods has fewer pods than its width: a smaller width would free nothing.
     least = width if managed.spared(now) or managed.refused else spec.least
     most = width if managed.by_hand or _partial(managed, now) else spec.most
     return replace(spec, least=least, most=most) if least <= most else replace(spec, least=width, most=width)

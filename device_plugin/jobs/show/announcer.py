@@ -1,4 +1,4 @@
-"""Events on Jobs: what was done about each, and why. They are for people; nothing depends on them."""
+"""Events on Jobs that report each change and its reason. Events are for people; nothing depends on them."""
 
 import logging
 from collections import Counter
@@ -13,7 +13,7 @@ from device_plugin.core.jobs.job import JobKey, JobPhase, JobState, pods
 from device_plugin.core.jobs.queue import places
 from device_plugin.core.jobs.rules import Rules
 from device_plugin.jobs.execute.writes import Action, Write
-from device_plugin.jobs.plan.round import Round, Rounds
+from device_plugin.jobs.round import Round, Rounds
 from device_plugin.jobs.show.backlog import Backlog
 from device_plugin.jobs.show.next_change import waiting_change
 from device_plugin.jobs.show.views import needed, refusals
@@ -35,7 +35,7 @@ Said = tuple[Event, str]
 
 
 class Announcer:
-    """One thread calls `wrote` and `planned`, another one `step`. Where nothing changes it posts nothing."""
+    """Posts events. One thread calls `wrote` and `planned`, another one `step`. Unchanged Jobs get no events."""
 
     def __init__(self, api: Api, known: KnownJobs, clock: Callable[[], float]) -> None:
         self._api = api
@@ -55,7 +55,7 @@ class Announcer:
             self._waiting.add(write.managed.job, event, text)
 
     def planned(self, rounds: Sequence[Rounds], *, dispatches: bool) -> None:
-        """Prepare events for Jobs that the last rounds of its planners refused, or saw waiting, for the first time.
+        """Prepare events for Jobs that are refused, or wait, for the first time in the last rounds.
 
         A Job that no planner can read is reported by the replica that `dispatches`.
         """
@@ -84,7 +84,7 @@ class Announcer:
             self._tell(each, new, jobs)
 
     def _tell(self, rounds: Rounds, waits: Sequence[JobState], jobs: Mapping[JobKey, Job]) -> None:
-        """Say that these Jobs wait."""
+        """Prepare an event for each of these waiting Jobs."""
         last = rounds.last
         queued = [state for key, state in last.states.items() if key not in last.refused]
         found = places(queued, last.at, rounds.rules) if waits else {}
@@ -94,7 +94,7 @@ class Announcer:
                 self._waiting.add(jobs[state.spec.key], Event.JOB_WAITS, text)
 
     def _new_waits(self, lasts: Sequence[Round]) -> Sequence[Sequence[JobState]]:
-        """The jobs that wait, and that the last rounds saw for the first time, by round."""
+        """The waiting jobs that the last rounds saw for the first time, by round."""
         waiting = list[Sequence[JobState]]()
         for last in lasts:
             settled = {step.job for step in last.plan.steps} | refusals(last).keys()
@@ -112,7 +112,7 @@ class Announcer:
         ]  # fmt: skip
 
     def step(self) -> None:
-        """Post some of the events that wait."""
+        """Post up to a fixed number of the prepared events."""
         for job, event, text in islice(iter(self._waiting.take, None), MOST_AT_ONCE):
             log.info("%s job=%s/%s: %s", event, job.namespace, job.name, text)
             if not self._may(job):
@@ -123,7 +123,7 @@ class Announcer:
                 log.warning("event %s of job %s/%s: %s", event, job.namespace, job.name, error)
 
     def _may(self, job: Job) -> bool:
-        """False for a Job that had its events of this hour."""
+        """False if the Job has had its number of events in this hour."""
         now = self._clock()
         if now >= self._began + HOUR:
             self._began, self._counts = now, Counter()

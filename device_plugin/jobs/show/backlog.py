@@ -1,7 +1,7 @@
-"""The events of Jobs that wait to be posted; namespaces take turns.
+"""The events of Jobs that are prepared and not posted yet; namespaces take turns.
 
-A tenant can cause events faster than they are posted, with thousands of Jobs that he writes again and again. They are
-dropped before those of other namespaces, and delay each of those by one event only.
+A tenant can cause events faster than they are posted, with thousands of Jobs that he writes again and again. His events
+are dropped before those of other namespaces, and delay each of those by one event only.
 """
 
 import threading
@@ -14,11 +14,11 @@ from device_plugin.core.contract.events import Event
 MOST_WAITING = 1000
 
 Waiting = tuple[Job, Event, str]
-"""The Job that an event is about, and the event's text."""
+"""The Job of an event, and the event with its text."""
 
 
 class Backlog:
-    """The waiting events of all namespaces. Safe from any thread."""
+    """Holds the prepared events of all namespaces. Any thread may call it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -30,7 +30,7 @@ class Backlog:
         return self._count
 
     def add(self, job: Job, event: Event, text: str) -> None:
-        """Keep an event until it is taken."""
+        """Keep an event until it is taken; if too many wait, the oldest of the namespace with the most is dropped."""
         with self._lock:
             self._of.setdefault(job.namespace, deque()).append((job, event, text))
             self._count += 1
@@ -38,7 +38,7 @@ class Backlog:
                 self._drop(max(self._of, key=lambda namespace: len(self._of[namespace])))
 
     def take(self) -> Waiting | None:
-        """Remove and return the oldest event of the namespace whose turn it is; None without any."""
+        """Remove and return the oldest event of the namespace whose turn it is; None if there is no event."""
         with self._lock:
             if not self._of:
                 return None

@@ -9,14 +9,14 @@ from device_plugin.core.contract.resize import api_time
 from device_plugin.core.http_values import JSON, PLANNER, HttpAnswer, HttpRequest
 from device_plugin.core.jobs.job import UNKNOWN, JobKey
 from device_plugin.core.jobs.sizing import span
-from device_plugin.jobs.plan.planners import Planners
-from device_plugin.jobs.plan.round import Round
+from device_plugin.jobs.pools.planners import Planners
+from device_plugin.jobs.round import Round
 from device_plugin.jobs.show.views import JobView, views
 from device_plugin.state.jobs import KnownJobs
 
 
 class JobExplainer:
-    """Answers /explain from what the last round saw."""
+    """Answers /explain by the last round."""
 
     def __init__(self, known: KnownJobs, planners: Planners) -> None:
         self._known = known
@@ -61,7 +61,7 @@ class JobExplainer:
         return HttpAnswer(said, headers=headers)
 
     def _pools(self) -> str:
-        """A line for each pool, where there are several, and one for what is wrong with their labels."""
+        """A line for each pool if there are several, and a line for a fault of their labels."""
         holders, problem = self._planners.holders(), self._planners.pools().problem
         lines = [
             f"pool {pool} is planned by {holder}" if holder else f"pool {pool} has no planner yet"
@@ -85,7 +85,7 @@ def _bounds(view: JobView) -> str:
 
 
 def _paragraph(view: JobView, planner: str) -> str:
-    """All that is known of one Job, in sentences; `planner` is the replica that plans its pool."""
+    """A paragraph about one Job; `planner` is the replica that plans its pool."""
     parts = [_line(view)]
     if view.pool:
         parts.append(f"it is in pool {view.pool}, which {planner} plans")
@@ -105,7 +105,7 @@ def _paragraph(view: JobView, planner: str) -> str:
 
 
 def by_phase(last: Round) -> Mapping[tuple[str, str], int]:
-    """The number of Jobs that the last round saw, by queue and phase."""
+    """The number of Jobs in the last round, by queue and phase."""
     found: dict[tuple[str, str], int] = {}
     for state in last.states.values():
         key = state.spec.queue, state.phase.value
@@ -114,5 +114,5 @@ def by_phase(last: Round) -> Mapping[tuple[str, str], int]:
 
 
 def widths(last: Round) -> Mapping[JobKey, int]:
-    """The widths that the last round saw."""
+    """The widths of the Jobs in the last round."""
     return {key: state.width for key, state in last.states.items() if state.width}

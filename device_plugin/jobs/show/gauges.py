@@ -7,8 +7,8 @@ from heapq import nlargest
 from device_plugin.core.contract.metrics import OTHERS, Exporter, Metric, MetricType, Reading, largest
 from device_plugin.core.jobs.job import JobKey
 from device_plugin.jobs.execute.writes import Write
-from device_plugin.jobs.plan.planners import Planners
-from device_plugin.jobs.plan.round import Round
+from device_plugin.jobs.pools.planners import Planners
+from device_plugin.jobs.round import Round
 from device_plugin.jobs.show.explain import by_phase, widths
 from device_plugin.jobs.show.views import stuck_for
 from device_plugin.state.jobs import KnownJobs

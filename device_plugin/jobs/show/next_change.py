@@ -15,7 +15,7 @@ from device_plugin.state.managed import Managed
 
 @dataclass(frozen=True, slots=True)
 class NextChange:
-    """A change and its time in seconds since 1970: `at` the latest if `bounded`, otherwise at the earliest."""
+    """A change and its time in seconds since 1970: the latest time if `bounded`, else the earliest."""
 
     what: str
     at: float
@@ -43,10 +43,10 @@ def next_change(
     giving: Sequence[Managed] = (),
     start: float | None = None,
 ) -> NextChange | None:
-    """The next change of the job, None if none is known; `plan` is that of the last round, and `step` its part in it.
+    """The next change of the job, None if none is known. `plan` is that of the last round, `step` its step for the job.
 
-    `contended` is true while any job waits: then running jobs may give way, otherwise they may grow. The job waits
-    until pods of the Jobs `giving` have left, and is expected to have room at `start`.
+    `contended` is true while any job waits: then running jobs may shrink or stop, otherwise they may grow. The job
+    waits until pods of the Jobs `giving` have left; it is expected to have room at `start`.
     """
     if giving:
         until = max(other.record.until for other in giving if other.record is not None)
@@ -73,16 +73,16 @@ def next_change(
 
 
 def _giving(state: JobState, rules: Rules, *, due: bool) -> Iterator[NextChange]:
-    """The changes by which the job may make room for a job of its priority, or with `due` for a job that is due.
+    """The changes by which the job may make room for a job of its priority; with `due`, for a job that is due.
 
-    A job of a higher priority waits for none of these times.
+    A job of a higher priority need not wait for any of these times.
     """
     if state.held or state.spec.parts:
         return
     kept = max(state.since, kept_until(state, rules, due=due))
     if state.adjustable and state.width > state.floor:
         yield NextChange(
-            "may be made narrower for a job that waits", max(kept, state.started + rules.young_s)
+            "may be made narrower for a job that waits", max(kept, state.started + rules.narrow_s)
         )
     if rules.may_stop(state.spec):
         quantum = rules.due_quantum_s if due else rules.quantum_s
@@ -90,7 +90,7 @@ def _giving(state: JobState, rules: Rules, *, due: bool) -> Iterator[NextChange]
 
 
 def waiting_change(state: JobState, rules: Rules) -> NextChange:
-    """The next change of a job that waits: from then on it goes before others."""
+    """The next change of a waiting job: the time from which it goes before others of its priority."""
     return NextChange("goes before others of its priority", due_at(state, rules))
 
 

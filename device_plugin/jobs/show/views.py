@@ -1,4 +1,4 @@
-"""The Jobs of queues as people see them, from what the last round saw."""
+"""The Jobs of queues as people see them, by the last round."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,16 +12,16 @@ from device_plugin.core.jobs.queue import due, due_at, places
 from device_plugin.core.jobs.rules import Rules
 from device_plugin.core.jobs.sizing import offers
 from device_plugin.core.jobs.split import first_parts
-from device_plugin.jobs.execute.stages import by_beneficiary, stages
-from device_plugin.jobs.plan.planners import Planners, PoolPlanner
-from device_plugin.jobs.plan.round import Round
+from device_plugin.jobs.pools.planners import Planners, PoolPlanner
+from device_plugin.jobs.round import Round
 from device_plugin.jobs.show.next_change import NextChange, next_change
+from device_plugin.jobs.stages import by_beneficiary, stages
 from device_plugin.state.jobs import KnownJobs
 from device_plugin.state.managed import Managed
 
 CORRECTION = "a correction"
 GIVEN = "pods of other jobs that leave"
-# Jobs that give way to another one and are named with it, and nodes on which cards are kept for one.
+# Most Jobs that give way to a job, and most nodes with cards kept for a job, that a text names.
 MOST_NAMED = 3
 
 
@@ -29,11 +29,11 @@ MOST_NAMED = 3
 class JobView:
     """A Job as people see it. `width` is its replicas now, or after the change that is under way.
 
-    `widths` are all widths that it may have; if they are empty, it may have any from `least` to `most`. `place` is that
-    among the jobs which wait in its queue, 0 if it has none, and `waits_for` is empty if it does not wait. `progress`
-    is that of the sub-tasks of a split, else what the program of index 0 reports. While the job runs, `left` is the
-    forecast of how many seconds it still takes, and `stuck` for how many it has not advanced if that is unusual for it.
-    `since` is 0 where it is not known. `pool` is empty where there is only one.
+    `widths` are the widths that it may have; if they are empty, it may have any from `least` to `most`. `place` is its
+    place among the waiting jobs of its queue, 0 if it has none; `waits_for` is empty if it does not wait. `progress` is
+    the progress of a split's sub-tasks, else that of the program of index 0. While the job runs, `left` is
+    the forecast of its remaining seconds, and `stuck` the seconds without progress if those are unusually many. `since`
+    is 0 if it is not known. `pool` is empty if there is only one.
     """
 
     namespace: str
@@ -68,7 +68,7 @@ class JobView:
 
 
 def views(known: KnownJobs, planners: Planners) -> Iterator[JobView]:
-    """The views of all Jobs of queues that have not ended, by namespace and name.
+    """The views of all queued Jobs that have not ended, by namespace and name.
 
     A Job that another replica plans has no phase here, and no width.
     """
@@ -155,7 +155,7 @@ class _LastRound:
 
 
 def _unplanned(managed: Managed, why: str) -> JobView:
-    """The view of a Job without what its planner decides: what the Job itself says, and its progress."""
+    """The view of a Job that no planner of this replica plans: the fields of the Job itself, and its progress."""
     spec, (namespace, name) = managed.spec, managed.key
     return JobView(
         namespace=namespace, name=name, queue=spec.queue, phase=UNKNOWN, least=spec.least, most=spec.most,
@@ -164,7 +164,7 @@ def _unplanned(managed: Managed, why: str) -> JobView:
 
 
 def stuck_for(managed: Managed, state: JobState | None) -> float | None:
-    """Seconds without progress of a Job that runs, if they are unusually many for it; None otherwise."""
+    """The seconds without progress of a running Job if they are unusually many for it, else None."""
     if managed.history is None or state is None or not state.running:
         return None
     return managed.history.stuck_for
@@ -189,7 +189,7 @@ WAITS_FOR: Mapping[JobPhase, str] = {
 
 
 def _why(managed: Managed, state: JobState, last: Round, room: str, rules: Rules) -> str:
-    """The reason for the Job's phase, and what it gave or gets; `room` is what it needs if it waits."""
+    """The reason for the Job's phase, and the cards that it gives or gets; `room` says what it waits for."""
     record, spec, now = managed.record, state.spec, last.at
     room = room if spec.joint or spec.parts else f"room for {spec.least} of its pods"
     text = _WHY.get(state.phase, "").format(width=pods(state.width), room=room, stopped=_stopped(record))
@@ -217,7 +217,7 @@ def _why(managed: Managed, state: JobState, last: Round, room: str, rules: Rules
 
 
 def _gave(record: Resize | None, state: JobState, now: float, rules: Rules) -> str:
-    """A text that says for which Job this Job was made narrower, and when it may grow again; empty if it was not."""
+    """A text that names the Job for which this Job was made narrower, and when it may grow again; else empty."""
     if record is None or record.beneficiary is None or not record.shrinks or state.width != record.after:
         return ""
     grows = max(now, state.resized + rules.cooldown_s)
@@ -229,7 +229,7 @@ def _gave(record: Resize | None, state: JobState, now: float, rules: Rules) -> s
 
 
 def _kept(state: JobState, last: Round, rules: Rules) -> str:
-    """A text that says where cards are kept for a waiting Job, from when on, or why not; empty for other Jobs."""
+    """A text about cards kept for a waiting Job: where, from when on, or why none; empty for other Jobs."""
     if not state.queued or state.spec.key in last.missing:
         return ""
     key, plan = state.spec.key, last.plan
@@ -250,13 +250,13 @@ def _kept(state: JobState, last: Round, rules: Rules) -> str:
 
 
 def _on(nodes: Sequence[str]) -> str:
-    """The nodes as the end of a sentence, the first of many."""
+    """The first few nodes, as the end of a sentence."""
     more = f" and {len(nodes) - MOST_NAMED} more" if len(nodes) > MOST_NAMED else ""
     return f" on {', '.join(nodes[:MOST_NAMED])}{more}" if nodes else ""
 
 
 def _stopped(record: Resize | None) -> str:
-    """A text that says by whom, or for which reason, a suspended Job was stopped."""
+    """A text that says who stopped a suspended Job, or why."""
     if record is None or record.after or not record.shrinks:
         return "suspended by hand"
     if record.beneficiary is not None:
@@ -279,7 +279,7 @@ def _progress(managed: Managed) -> Progress | None:
 
 
 def needed(state: JobState, last: Round, rules: Rules) -> str:
-    """The needs of a waiting job, in words: the others of its group, or room."""
+    """A text that says what a waiting job needs: other Jobs of its group, or room."""
     spec = state.spec
     if missing := last.missing.get(spec.key):
         return missing
@@ -289,5 +289,5 @@ def needed(state: JobState, last: Round, rules: Rules) -> str:
 
 
 def refusals(last: Round) -> Mapping[JobKey, str]:
-    """Why the last round refused jobs: what the plan says, and why others cannot be sized."""
+    """The reasons why the last round refused jobs: by its plan, or because no width was found."""
     return {**{step.job: step.text for step in last.plan.steps if isinstance(step, Refuse)}, **last.refused}

@@ -1,10 +1,10 @@
 """Covered slices: containers in which a later mount hides the files that we mounted, so that no limit holds.
 
-Admission refuses what is known to do this. This is the second fence, which needs no admission: it looks at what the
-kernel has mounted, soon after a container started and then every half minute.
+Admission refuses the known ways to do this. This check needs no admission: it reads the kernel's list of mounts soon
+after a container started, and then every half minute.
 
-A container that runs and has none of our files was started without them: the CDI of its runtime is off. Its author
-is not at fault, so the event is one of the node.
+A container that runs with none of our files was started without them, because its runtime has CDI off. The author of
+its pod is not at fault, so the event is about the node.
 """
 
 import logging
@@ -45,7 +45,7 @@ Files = Sequence[tuple[Path, str]]
 class _Container:
     """The state of a container. `record` is the record of its last start, which was first seen at `started`.
 
-    `identified`: one of its processes was seen since.
+    `identified` is true if a process of the container was found since then.
     """
 
     record: Record
@@ -54,7 +54,7 @@ class _Container:
 
 
 class CoveredSlices:
-    """Finds containers whose files are covered; they stay so until their record goes, as volumes never change."""
+    """Finds containers whose files are covered; they stay covered while they have a record: volumes never change."""
 
     def __init__(
         self,
@@ -80,11 +80,11 @@ class CoveredSlices:
         self._sound: dict[str, set[int]] = {}
 
     def found(self) -> tuple[Record, ...]:
-        """Containers that are covered."""
+        """The records of the covered containers."""
         return tuple(each.record for key, each in list(self._containers.items()) if key in self._covered)
 
     def step(self) -> None:
-        """Check the containers that are due."""
+        """Check the mounts of the containers that are due."""
         now = self._clock()
         self._note_starts(now)
         everyone = now >= self._next
@@ -109,7 +109,7 @@ class CoveredSlices:
         self._sound = sound if everyone else self._sound | sound
 
     def _note_starts(self, now: float) -> None:
-        """Record new starts of containers: PreStartContainer writes a new record before each start."""
+        """Note new starts of containers: PreStartContainer writes a new record before each start."""
         before, found = self._containers, {}
         for record in self._records.all():
             each = found[record.key] = before.get(record.key) or _Container(record, now)
@@ -127,9 +127,10 @@ class CoveredSlices:
         return age < START_SECONDS and not container.identified and now - self._looked >= SEEK_SECONDS
 
     def _look(self, containers: Sequence[_Container], own: Sequence[Mounted], known: set[int]) -> set[int]:
-        """Check a few processes of each container of one pod; returns the hashes of mountinfo texts without a cover.
+        """Check the mounts of some processes of one pod. Returns the hashes of the mountinfo texts without a cover.
 
-        A text of which the hash is `known` to be sound is not read again.
+        `own` are the agent's mounts. A text with a hash in `known` had no cover at an earlier look, and is not parsed
+        again.
         """
         wanted = {each.record.key: self._wanted(each.record, own) for each in containers}
         wrong: dict[tuple[str, str], str] = {}
@@ -182,7 +183,8 @@ class CoveredSlices:
         self._api.node_event(Event.CDI_OFF, text)
 
     def _wanted(self, record: Record, own: Sequence[Mounted]) -> list[tuple[Origin, str]]:
-        """The files that the container was started with: fewer than ours if an agent of another version started it."""
+        """The files that must be mounted in the container: for each its origin, and its path in the container."""
+        # An agent of another version may have written fewer files.
         written = ((source, path) for source, path in self._files(record) if source.exists())
         files = ((mountinfo.origin(own, str(source)), path) for source, path in written)
         return [(origin, path) for origin, path in files if origin is not None]
@@ -202,7 +204,7 @@ def _without(
     mounts: Sequence[Mounted],
     wanted: Mapping[tuple[str, str], Sequence[tuple[Origin, str]]],
 ) -> set[tuple[str, str]]:
-    """The containers that the process may be of though it has none of their files."""
+    """The keys of the containers to which a process without any of our files belongs, as its `mounts` show."""
     return {
         each.record.key
         for each in containers
@@ -211,6 +213,6 @@ def _without(
 
 
 def _shows(mounts: Sequence[Mounted], wanted: Iterable[tuple[Origin, str]]) -> bool:
-    """True if any of the files is mounted: then this is a process of the container that they are for."""
+    """True if any of a container's `wanted` files is mounted: the process with these mounts then belongs to it."""
     origins = {origin for origin, _ in wanted}
     return any((mount.device, mount.root) in origins for mount in mounts)

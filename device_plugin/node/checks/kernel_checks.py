@@ -1,5 +1,6 @@
-"""Kernel checks: the kernel's figures of the cards are read every few seconds, and compared with the slices."""
+"""Kernel checks: read the kernel's figures of the cards every few seconds, and compare them with the slices."""
 
+from device_plugin.node.checks.driver_slices import DriverSlices
 from device_plugin.node.checks.kernel_figures import KernelFigures
 from device_plugin.node.checks.unaccounted import UnaccountedMemory
 from device_plugin.node.checks.unenforced import UnenforcedSlices
@@ -9,17 +10,23 @@ LOOK_SECONDS = 5.0
 
 
 class KernelChecks:
-    """Reads `figures`, then has `unaccounted` and `unenforced` compare them. Call `step` every LOOK_SECONDS."""
+    """Reads `figures`, then has the other checks compare them with the slices. Call `step` every LOOK_SECONDS."""
 
     def __init__(
-        self, figures: KernelFigures, unaccounted: UnaccountedMemory, unenforced: UnenforcedSlices
+        self,
+        figures: KernelFigures,
+        unaccounted: UnaccountedMemory,
+        driver: DriverSlices,
+        unenforced: UnenforcedSlices,
     ) -> None:
         self._figures = figures
         self._unaccounted = unaccounted
+        self.driver = driver
         self.unenforced = unenforced
 
     def step(self) -> None:
         """Read and compare the figures."""
         self._figures.look()
         self._unaccounted.step()
+        self.driver.step()
         self.unenforced.step()

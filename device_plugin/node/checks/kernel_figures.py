@@ -1,8 +1,8 @@
-"""Kernel figures: the use of cards by each container, as the driver counts it and not the library in the container.
+"""Kernel figures: each container's use of cards as the driver counts it, independent of the library in the container.
 
-The driver names processes by their ids on the host. A process belongs to the pod, and the container, of the cgroup that
-it is in, which no process of a container can leave. The container's name is not in the cgroup: where several containers
-of a pod hold slices, the mounts of a process show which of them it is in.
+The driver names processes by their ids on the host. A process belongs to the pod and the container of its cgroup, which
+no process of a container can leave. A cgroup does not have the container's name: where several containers of a pod hold
+slices, the mounts of a process show to which of them it belongs.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,11 +30,11 @@ Cgroup = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class KernelUse:
-    """The figures of one container at one look.
+    """The use of cards by one container at one look.
 
-    `memory_bytes` has the bytes that its processes hold at least, by uuid of the card; `processes` are all that have
-    the driver open, `holders` those of them that have allocated memory of a card, or have a queue on it. `unmasked` are
-    processes that had a card work through its render node, of which the container holds a part.
+    `memory_bytes` has the bytes that its processes hold at least, by card uuid. `processes` are its processes that have
+    the driver open, `holders` those of them with card memory or a queue. `unmasked` are its processes that made a card
+    work through the render node, though the container holds only a part of that card.
     """
 
     memory_bytes: Mapping[str, int]
@@ -45,7 +45,7 @@ class KernelUse:
 
 @dataclass(slots=True)
 class _ContainerNames:
-    """The container names of cgroups, learnt from the mounts of their processes."""
+    """The container names of cgroups, read from the mounts of their processes."""
 
     processes: HostProcesses
     known: dict[Cgroup, str] = field(default_factory=dict)
@@ -73,9 +73,9 @@ class _ContainerNames:
 
 
 class KernelFigures:
-    """The figures of all containers with slices. `look` reads them; any thread may ask for what it found.
+    """The figures of all containers with slices. `look` reads them; any thread may ask for those of the last look.
 
-    They include the use through render nodes where there is a `render` scan.
+    With a `render` scan, they include the use through render nodes.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class KernelFigures:
         }
 
     def of(self, record: Record) -> KernelUse:
-        """The container's figures at the last look. A card of which the driver says nothing is not in them."""
+        """The container's figures at the last look; without the cards whose driver does not list processes."""
         return self._found.get(record.key, KernelUse({}))
 
     def busy_units(self, record: Record, card: str) -> int | None:
@@ -178,7 +178,7 @@ def _use(
     processes: Sequence[int],
     files: Mapping[int, Sequence[RenderFile]],
 ) -> KernelUse:
-    """The use of its cards by a container: by `processes` that have the driver open, and by `files` of render nodes."""
+    """A container's use of cards by its `processes`, which have the driver open, and by its `files` of render nodes."""
     memory, holders = {}, set()
     for uuid, local in _listed_cards(record, cards, listed).items():
         figures = local.vendor.figures

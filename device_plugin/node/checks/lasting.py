@@ -8,10 +8,10 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Lasting(Generic[K]):
-    """The findings of one check, by key. One thread notes them; any may ask which count.
+    """The findings of one check, by key. One thread notes them; any thread may ask which count.
 
-    A finding counts once it was there for `begin` seconds without a break, and until it was away for `end` seconds.
-    `clock` is monotonic, in seconds.
+    A finding begins to count after it was there for `begin` seconds without a break, and stops after it was away for
+    `end` seconds. `clock` is monotonic, in seconds.
     """
 
     def __init__(self, clock: Callable[[], float], begin: float, end: float = 0.0) -> None:
@@ -27,11 +27,14 @@ class Lasting(Generic[K]):
         return key in self._counting
 
     def unsure(self, key: K) -> bool:
-        """True if `begin` or `end` has not passed yet."""
+        """True if a finding is there and does not count yet, or is away and still counts."""
         return key in self._since
 
     def note(self, key: K, *, found: bool) -> bool:
-        """Note whether the finding is there now; True if it counts from now on, or no longer: report that."""
+        """Note whether a finding is there now. Returns True if it has just begun to count, or has just stopped.
+
+        The caller then reports the change.
+        """
         counts = key in self._counting
         if found == counts:
             self._since.pop(key, None)
@@ -50,6 +53,6 @@ class Lasting(Generic[K]):
         return self._counting
 
     def keep(self, keys: Collection[K]) -> None:
-        """Forget all other findings."""
+        """Forget the findings of all other keys."""
         self._counting &= frozenset(keys)
         self._since = {key: since for key, since in self._since.items() if key in keys}

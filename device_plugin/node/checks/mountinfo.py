@@ -1,4 +1,4 @@
-"""Mounts of a process as /proc/<pid>/mountinfo lists them (proc_pid_mountinfo(5)), and which of them cover others."""
+"""Mounts of a process, as /proc/<pid>/mountinfo lists them (proc_pid_mountinfo(5)), and which of them cover others."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,14 +24,14 @@ class Mounted:
 
 
 Origin = tuple[str, str]
-"""The place of a file, whatever it is mounted as: filesystem (major:minor), and path in it."""
+"""A file independent of its mounts: its filesystem (major:minor), and its path in that filesystem."""
 
 
 def parse(text: str) -> list[Mounted]:
-    """All mounts in the order in which they were made. A line that is none, as the last of a cut text, is left out.
+    """All mounts in the order in which they were made. A malformed line is left out, such as the end of a cut text.
 
-    Only a newline ends a line: the kernel escapes newline, space, tab and backslash. A tenant's subPath may hold any
-    other character at which str.splitlines would split.
+    Only a newline ends a line: the kernel escapes newline, space, tab and backslash. A tenant's subPath may hold other
+    characters at which str.splitlines would split.
     """
     found = []
     for line in text.split("\n"):
@@ -43,7 +43,7 @@ def parse(text: str) -> list[Mounted]:
 
 
 def origin(mounts: Sequence[Mounted], path: str) -> Origin | None:
-    """The device and path of the file at the absolute `path`; None if no mount shows it. It may have no symlinks."""
+    """The origin of the file at the absolute `path`, which has no symlinks; None if no mount shows it."""
     for mount in reversed(mounts):
         if _at_or_above(mount.point, path):
             return mount.device, _join(mount.root, path[len(mount.point.rstrip("/")) :])
@@ -53,9 +53,10 @@ def origin(mounts: Sequence[Mounted], path: str) -> Origin | None:
 def problem(mounts: Sequence[Mounted], wanted: Iterable[tuple[Origin, str]]) -> str:
     """The reason why a process does not see the files mounted for its container, as text; empty if it sees all.
 
-    `wanted` are origin and path of each. Its mount may be at another path, where the image has a symlink (/var/run), so
-    neither path may have a later mount at or above it. Linux ≥ 6.8 lists mounts in the order in which they were made,
-    which need not be that in which they were put in place; so the tree of mounts must lead to it as well.
+    `wanted` has origin and path of each file. Where the image has a symlink (/var/run), a file is mounted at another
+    path. So no later mount may be at or above either path. Linux ≥ 6.8 lists mounts in the order in which they were
+    made, which may differ from the order in which they were put in place: so the tree of mounts must lead to the file
+    as well.
     """
     last = {(mount.device, mount.root): number for number, mount in enumerate(mounts)}
     on = {(mount.parent, mount.point): mount for mount in mounts}
@@ -74,13 +75,13 @@ def problem(mounts: Sequence[Mounted], wanted: Iterable[tuple[Origin, str]]) -> 
 
 
 def is_of(mounts: Iterable[Mounted], pod: str, container: str) -> bool:
-    """True if a process with these mounts is of this container: the kubelet mounts a file of each into it."""
+    """True if a process with these mounts is of this container: the kubelet mounts a file of its folder into it."""
     part = f"/pods/{pod}/containers/{container}/"
     return any(part in mount.root for mount in mounts)
 
 
 def _top(mounts: Sequence[Mounted], on: Mapping[tuple[str, str], Mounted], path: str) -> Mounted | None:
-    """The mount that a program sees at `path`; None in a process whose root is no mount (chroot)."""
+    """The mount that a program sees at `path`; None if the root of its process is no mount (chroot)."""
     numbers = {mount.number for mount in mounts}
     seen = next((m for m in mounts if m.point == "/" and m.parent not in numbers - {m.number}), None)
     if seen is None:

@@ -1,12 +1,12 @@
-"""Other device plugins: which of our resources another one serves on this node, and when it has gone.
+"""Other device plugins: finds which of our resources another plugin serves on this node, and when it has gone.
 
-Two plugins may register one resource with the kubelet. Pods then get devices of whichever did so last, which may not be
-the plugin that the cluster counts with, and neither plugin learns of it. The other plugin keeps such a resource: ours
-withdraws the family on this node. Device IDs show whose a resource is, for ours are tickets with names of their own;
-counts show nothing, because both plugins see the same cards.
+Two plugins may register one resource with the kubelet. Pods then get devices of the plugin that registered last, though
+the cluster may count with the other one, and neither plugin learns of it. Our plugin gives way: it withdraws the card
+family on this node. Device IDs show which plugin serves a resource, because ours are tickets. Their number shows
+nothing, because both plugins see the same cards.
 
-The kubelet knows a plugin by its resource alone. When a stream of ours ends that another plugin has replaced, because
-our process does, it drops the other plugin, which does not notice. So the next agent registers that one again.
+The kubelet knows a plugin by its resource alone. If another plugin has replaced ours, and our process then ends with
+its stream, the kubelet drops the other plugin, which does not notice. So the next agent registers that plugin again.
 """
 
 import json
@@ -51,7 +51,7 @@ class _Other:
 
 
 class OtherPlugins:
-    """Our resources that other plugins serve, as the last `look` found; kept in the file `store` for the next agent.
+    """Our resources that other plugins serve, as the last `look` found them, kept in the file `store` over a restart.
 
     `node` returns the node as the API server shows it, or None if it cannot be read. Only one thread looks; any may
     ask.
@@ -88,11 +88,11 @@ class OtherPlugins:
         self._dropped = set(self._served)
 
     def expect(self, capacity: Mapping[str, str], ours: Iterable[Resource]) -> None:
-        """On a node's first start of an agent: assume that resources which already have capacity are another plugin's.
+        """On a node's first start of an agent: assume that another plugin serves resources that have capacity already.
 
-        The kubelet names no device of a plugin whose devices are all unhealthy. An earlier agent of ours is
-        recognised because it serves whole cards, memory and core groups together: the kubelet remembers them when it is
-        gone, and other plugins have one of them.
+        The kubelet names no device of a plugin whose devices are all unhealthy. An earlier agent of ours is recognised
+        because whole cards, memory and core groups all have capacity, which the kubelet remembers: other plugins have
+        one of these resources.
         """
         families: dict[str, list[str]] = {}
         for resource in ours:
@@ -126,15 +126,15 @@ class OtherPlugins:
             self._keep()
 
     def serve(self, resource: str) -> bool:
-        """True if the resource is another plugin's on this node."""
+        """True if another plugin serves the resource on this node."""
         return resource in self._served
 
     def withdrawn(self, family: str) -> bool:
-        """True if any resource of the card family is another plugin's: then the family is not offered here."""
+        """True if another plugin serves any resource of the card family: the family is then not offered here."""
         return any(family_of(resource) == family for resource in self._served)
 
     def problems(self) -> list[str]:
-        """A line for each resource that is another plugin's."""
+        """A text for each resource that another plugin serves."""
         return [
             f"another device plugin serves {resource} on this node{_its(other)}:"
             f" {family_of(resource)} is not offered here while it does, and running slices go on. Remove that plugin,"
@@ -151,12 +151,12 @@ class OtherPlugins:
             log.warning("%s cannot be written: %s", self._store, error)
 
     def _only_socket(self) -> str:
-        """The socket of the only other plugin that answers; empty if several answer, which look alike."""
+        """The socket of the only other plugin that answers; empty if several answer, as they look alike."""
         sockets = list(self._folder.others())
         return sockets[0] if len(sockets) == 1 else ""
 
     def _restore(self, resource: str) -> None:
-        """Register a plugin that was dropped with our predecessor's stream, if its socket is known and answers."""
+        """Register a plugin that the kubelet dropped when our last agent ended, if its socket is known and answers."""
         socket = self._served[resource].socket
         if resource not in self._dropped or socket not in self._folder.others():
             return
@@ -167,10 +167,10 @@ class OtherPlugins:
             log.warning("restart the other device plugin of %s: %s", resource, error)
 
     def _no_sign(self, resource: str) -> bool:
-        """True if there is no sign of the other plugin of a resource without devices.
+        """True if neither a socket nor the node's capacity shows that the other plugin of a resource is still there.
 
-        Its devices may all be unhealthy: then it still answers at its socket, and the node's capacity counts them. The
-        capacity of a plugin that is gone ends after 5 minutes, which matters where a third plugin answers as well.
+        If its devices are all unhealthy, it still answers at its socket, and the capacity counts them. The capacity of
+        a plugin that is gone ends after 5 minutes; that matters where a third plugin answers too.
         """
         if not self._folder.others():
             return True

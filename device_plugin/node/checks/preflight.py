@@ -22,7 +22,7 @@ CDI_CONTAINERD = (2, 0)
 
 
 class Preflight:
-    """Checks the node and reports problems: in the log, as an event on the node, and in `problems` for /readyz."""
+    """Checks the node. Problems are logged, posted as events on the node, and held in `problems` for /readyz."""
 
     def __init__(
         self, api: NodeApi, cdi: Path, state: Path, kubelet: Path, problems: Callable[[], Iterable[str]]
@@ -87,7 +87,7 @@ def _versions(node: Node) -> Iterator[str]:
 
 
 def _hint(node: Node) -> None:
-    """Log what may be off in the runtime's configuration, which the agent cannot read: so it is no problem of ours."""
+    """Log that containerd may have CDI off. The agent cannot read whether it has, so this is no problem in /readyz."""
     name, _, version = node.runtime.partition("://")
     if (
         name == "containerd"
@@ -102,9 +102,9 @@ def _hint(node: Node) -> None:
 
 
 def not_executable(state: Path) -> str:
-    """The problem of a folder of files from which no program runs, with its cure; empty if there is none.
+    """The problem of a state folder that is mounted noexec, with its cure; empty if it is not.
 
-    A library on such a mount is left out by the loader of every program in the container, which then has no limit.
+    Programs in a container cannot load the library from such a folder, and then have no limit.
     """
     if not os.statvfs(state).f_flag & os.ST_NOEXEC:
         return ""

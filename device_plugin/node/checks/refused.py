@@ -1,8 +1,8 @@
-"""Refused starts: containers that cannot start, because one of another pod runs on their slices.
+"""Refused starts: containers that cannot start, because a container of another pod runs on their slices.
 
-Usually it ends within seconds: its pod was deleted by force, or its node was away. But somebody may have written that
-a pod had ended whose containers run on, and then whoever was granted its slice waits in vain. After REFUSED_SECONDS
-such a container is reported, and the allocator deletes its pod.
+Usually the other container ends within seconds: its pod was deleted by force, or its node was away. But if a pod was
+marked as ended while its containers run on, the new holder of its slice waits in vain. After REFUSED_SECONDS such a
+container is reported, and the allocator deletes its pod.
 """
 
 import threading
@@ -20,7 +20,7 @@ REFUSED_SECONDS = 30.0
 
 
 class RefusedStarts:
-    """Safe from any thread. `clock` is monotonic, in seconds."""
+    """Holds the refused starts. Safe from any thread. `clock` is monotonic, in seconds."""
 
     def __init__(self, records: Records, pods: NodePods, clock: Callable[[], float] = time.monotonic) -> None:
         self._records = records
@@ -31,19 +31,19 @@ class RefusedStarts:
         self._lasting = Lasting[tuple[str, str]](clock, REFUSED_SECONDS)
 
     def note(self, wanted: Wanted, sizes: Mapping[str, CardSize]) -> None:
-        """Note that the start of a container was refused. `sizes` are those of blocking_record."""
+        """Note that the start of a container was refused. `sizes` are the card sizes given to `blocking_record`."""
         with self._lock:
             self._refused.setdefault(wanted.key, (wanted, sizes))
             self._lasting.note(wanted.key, found=True)
 
     def forget(self, key: tuple[str, str]) -> None:
-        """Note that nothing of another pod is in the way of the container of this key."""
+        """Note that the container of this key is no longer refused."""
         with self._lock:
             self._refused.pop(key, None)
             self._lasting.note(key, found=False)
 
     def found(self) -> tuple[Wanted, ...]:
-        """The slices of containers that were refused REFUSED_SECONDS ago, and still would be."""
+        """The slices of the containers that have been refused for REFUSED_SECONDS, and still would be."""
         with self._lock:
             self._refused = {key: each for key, each in self._refused.items() if self._is_refused(*each)}
             lasting = self._lasting.note_all(self._refused.keys())

@@ -1,8 +1,8 @@
-"""Render files: open files of render nodes, through which a process has a card work or holds its memory.
+"""Render files: open files of render nodes, through which a process can use a card without the library's limits.
 
 Linux, Documentation/gpu/drm-usage-stats.rst: the kernel's text on such a file (/proc/<pid>/fdinfo/<fd>) names the card
-and the client, which is one for all descriptors of an open file, in whichever process. It has the time that each engine
-of the card has worked for the client, and the memory that the client holds:
+and the client. All descriptors of one open file have one client, in whichever process. The text has the time that each
+engine of the card has worked for the client, and the memory that the client holds:
 
     drm-pdev:            0000:19:00.0
     drm-client-id:       68
@@ -10,8 +10,8 @@ of the card has worked for the client, and the memory that the client holds:
     drm-resident-vram:   1048576 KiB
     drm-shared-vram:     4096 KiB
 
-No mask of compute units holds such work, so the library refuses it to a container that holds a part of the card. A
-process that has had such work done there has bypassed the library.
+Masks of compute units do not limit such work, so the library refuses it to a container that holds a part of the card. A
+process with such work has bypassed the library.
 """
 
 import re
@@ -35,7 +35,7 @@ _UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20}
 class RenderFile:
     """The figures of one file: PCI address of its card, its client, and nanoseconds of work of compute units.
 
-    `own_bytes` are of buffers that only this client has, `shared_bytes` of those that another one may have as well.
+    `own_bytes` are the buffers that only this client has, `shared_bytes` the buffers that another client may have too.
     """
 
     card: str
@@ -46,7 +46,7 @@ class RenderFile:
 
 
 def render_file(text: str) -> RenderFile | None:
-    """The figures in the kernel's text on an open file; None if it is no render node's."""
+    """The figures in the kernel's text on an open file; None if the file is no render node."""
     values = {key: (value, unit) for key, value, unit in _LINE.findall(text)}
     if "drm-pdev" not in values:
         return None
@@ -59,7 +59,7 @@ def render_file(text: str) -> RenderFile | None:
 
 
 def workers(files: Mapping[int, Iterable[RenderFile]], cards: Iterable[str]) -> frozenset[int]:
-    """The processes of which a file had one of these cards work, by PCI addresses of the cards."""
+    """The processes that made one of these cards work through a render node. `cards` are PCI addresses."""
     wanted = frozenset(cards)
     return frozenset(
         process for process, held in files.items() if any(f.work_ns and f.card in wanted for f in held)
@@ -67,11 +67,11 @@ def workers(files: Mapping[int, Iterable[RenderFile]], cards: Iterable[str]) -> 
 
 
 def held_bytes(files: Mapping[int, Iterable[RenderFile]], card: str, by_driver: Mapping[int, int]) -> int:
-    """The bytes of a card that these processes hold at least, by their files and by another list of the driver.
+    """The bytes of a card that these processes hold at least, by their render files and by the driver's own list.
 
-    KFD lists what a process has allocated, and the text on its file has that too, if it is of the same client. Memory
-    that another process made is in none of KFD's figures of this one, but in the text. A buffer that several have is
-    counted once: which of them share it the texts do not say.
+    `by_driver` has the bytes that each process allocated through KFD. A process's render files may show the same bytes,
+    so the larger figure counts. Only render files show memory that another process has made. They do not show which
+    clients share a buffer, so shared buffers count once.
     """
     own: dict[int, int] = {}
     shared, seen = 0, set[str]()

@@ -1,4 +1,4 @@
-"""Render scan: reads the render files of all pods with slices, a part of them at each look.
+"""Render scan: reads the kernel's figures of the render files that pods with slices have open, a part at each look.
 
 A tenant can keep 256 open files in each of 128 processes, and the kernel takes some 13 microseconds to describe one. So
 a look ends after READ_SECONDS, and the next one goes on where it ended: the pods take turns, a process at a time. A pod
@@ -21,7 +21,7 @@ CONTAINER_PROCESSES = 128
 
 @dataclass(slots=True)
 class _Round:
-    """One reading of all processes of a pod: those that are `left`, the files of the others, and of all `before`."""
+    """A pass over a pod: processes `left` to read, `fresh` files of the others, and the files of the pass `before`."""
 
     left: list[int] = field(default_factory=list)
     fresh: dict[int, Sequence[RenderFile]] = field(default_factory=dict)
@@ -29,7 +29,7 @@ class _Round:
 
 
 class RenderScan:
-    """Call `look` every few seconds, from one thread. `clock` is monotonic, in seconds."""
+    """Reads render files. Call `look` every few seconds, from one thread. `clock` is monotonic, in seconds."""
 
     def __init__(self, processes: HostProcesses, clock: Callable[[], float] = time.monotonic) -> None:
         self._processes = processes
@@ -38,7 +38,7 @@ class RenderScan:
         self._rounds: dict[str, _Round] = {}
 
     def look(self, pods: Collection[str]) -> Mapping[int, Sequence[RenderFile]]:
-        """Read on for READ_SECONDS; returns, by process, the files that were found when it was last read."""
+        """Read further processes for READ_SECONDS. Returns the render files of each process as they were last read."""
         end = self._clock() + READ_SECONDS
         kept = {pod: each for pod, each in self._rounds.items() if pod in pods}
         rounds = {**kept, **{pod: _Round() for pod in pods if pod not in kept}}

@@ -1,7 +1,7 @@
-"""Unaccounted memory: memory of a card that is in use by the driver's figure, and that no slice accounts for.
+"""Unaccounted memory: the part of a card's used memory, by the driver's figure, that no slice accounts for.
 
-A program that bypasses the library holds it, a process outside of Kubernetes, or a container that writes less into its
-usage region than it uses. The driver's own memory is in it as well.
+It is held by a program that bypasses the library, by a process outside of Kubernetes, or by a container that writes
+less into its usage region than it uses. The driver's own memory is in it too.
 """
 
 import logging
@@ -31,7 +31,7 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class _SliceUse:
-    """The bytes that a slice accounts for, and those that it holds beyond them by the kernel's figures (`beside`)."""
+    """The use of a slice in bytes: `counted` is what it accounts for, `beside` what the kernel shows beyond that."""
 
     record: Record
     counted: int
@@ -39,9 +39,9 @@ class _SliceUse:
 
 
 class UnaccountedMemory:
-    """Finds the unaccounted memory of each card, and posts an event when it exceeds `limit_mib`, and when no longer.
+    """Finds the unaccounted memory of each card.
 
-    `clock` is monotonic, in seconds.
+    Posts an event when it exceeds `limit_mib`, and one when it no longer does. `clock` is monotonic, in seconds.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class UnaccountedMemory:
         self._found: Mapping[str, int] = {}
 
     def found(self) -> Mapping[str, int]:
-        """Unaccounted bytes by uuid of the card, at the last look; without cards whose driver measures nothing."""
+        """The unaccounted bytes of each card at the last step, by uuid; without cards whose driver measures nothing."""
         return self._found
 
     def step(self) -> None:
@@ -113,7 +113,7 @@ class UnaccountedMemory:
 
 
 def _holders(slices: Sequence[_SliceUse]) -> Iterator[str]:
-    """The containers that hold the most beyond what they account for, and how much, as texts."""
+    """A text for each of the NAMED containers that hold the most memory beyond what their library counts."""
     for use in sorted(slices, key=lambda use: (-use.beside, use.record.key))[:NAMED]:
         if use.beside >= MIB:
             record = use.record

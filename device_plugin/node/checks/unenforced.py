@@ -2,8 +2,9 @@
 
 The library in each process takes a slot before it lets the process have memory or a queue. So a process that holds
 either without a slot bypasses the library: a static program, raw system calls, a musl program that its loader gave no
-preload, an environment in which the preload was lost. Programs that only look at the card (rocm-smi) hold neither. A
-process that has a card work through its render node, where the container holds a part of the card, bypasses it too.
+preload, an environment in which the preload was lost. Programs that only read the card's state (rocm-smi) hold neither.
+A process also bypasses the library if it makes a card work through its render node while the container holds a part of
+the card.
 """
 
 import logging
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 from device_plugin.core.contract.events import Event
 from device_plugin.core.enforcement import Enforcement
 from device_plugin.node.api import NodeApi
+from device_plugin.node.checks.driver_slices import DriverSlices
 from device_plugin.node.checks.kernel_figures import KernelFigures
 from device_plugin.node.checks.lasting import Lasting
 from device_plugin.node.slices.records import Record, Records
@@ -32,8 +34,8 @@ START_SECONDS = 60.0
 class _Container:
     """The state of a container. `record` is the record of its last start.
 
-    `holders` are its processes that hold a card. `reported` are the events that were posted, at any start: a container
-    that starts again and again is reported once.
+    `holders` are its processes that hold memory or a queue of a card. `reported` are the events posted at any start: a
+    container that starts again and again is reported once.
     """
 
     record: Record
@@ -51,6 +53,7 @@ class UnenforcedSlices:
         writable: WritableFiles,
         cards: Callable[[], Mapping[str, LocalCard]],
         figures: KernelFigures,
+        driver: DriverSlices,
         api: NodeApi,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -58,6 +61,7 @@ class UnenforcedSlices:
         self._writable = writable
         self._cards = cards
         self._figures = figures
+        self._driver = driver
         self._api = api
         self._clock = clock
         self._start = clock()
@@ -65,16 +69,16 @@ class UnenforcedSlices:
         self._containers: dict[tuple[str, str], _Container] = {}
 
     def found(self) -> tuple[Record, ...]:
-        """Containers that use a card past the library, as of the last step."""
+        """The records of the containers that used a card without the library at the last step."""
         return tuple(each.record for each in list(self._containers.values()) if each.unenforced)
 
     def ends(self, record: Record) -> bool:
-        """True if the container's pod is to be deleted: a card of it is of a family in the mode `kill`."""
+        """True if the container's pod is to be deleted: the family of one of its cards has the mode `kill`."""
         cards = self._cards()
         return any(s.card in cards and cards[s.card].enforcement is Enforcement.KILL for s in record.slices)
 
     def step(self) -> None:
-        """Judge all containers."""
+        """Decide for each container whether it uses a card without the library."""
         before, found = self._containers, {}
         for record in self._records.all():
             each = before.get(record.key)
@@ -89,18 +93,21 @@ class UnenforcedSlices:
         use = self._figures.of(container.record)
         steady = container.holders.note_all(use.holders | use.unmasked)
         container.unenforced = False
-        if not steady or self._clock() - self._start < START_SECONDS:
+        if self._clock() - self._start < START_SECONDS:
             return
-        usage = self._writable.usage(container.record.key)
-        if usage is None:
-            # A library of another version may have written it, so no container is ended for it.
-            self._report(container, Event.SLICE_USE_UNKNOWN, _UNKNOWN)
-        elif steady & use.unmasked or len(steady) > usage.live_slots:
+        usage = self._writable.usage(container.record.key) if steady else None
+        if usage is not None and (steady & use.unmasked or len(steady) > usage.live_slots):
             container.unenforced = True
             self._report(container, Event.SLICE_UNENFORCED, _UNENFORCED)
+        elif self._driver.unheld(container.record):
+            container.unenforced = True
+            self._report(container, Event.SLICE_UNENFORCED, _UNHELD)
+        elif steady and usage is None:
+            # A library of another version may have written it, so no container is ended for it.
+            self._report(container, Event.SLICE_USE_UNKNOWN, _UNKNOWN)
 
     def _report(self, container: _Container, event: Event, text: str) -> None:
-        """Post an event, once for the container, and log it."""
+        """Log an event and post it, once for each container."""
         record = container.record
         if event in container.reported:
             return
@@ -114,6 +121,10 @@ _UNENFORCED = (
     "it uses its card by the kernel's figures, and the library that limits it is not loaded in all of its programs: its"
     " limits do not hold. Use programs that are linked dynamically with glibc, keep /etc/ld.so.preload and LD_PRELOAD"
     " as they are, and create the pod again"
+)
+_UNHELD = (
+    "it uses its card, and the card's driver holds it to no slice: its image has no runtime of the card's maker, or"
+    " another one than the node's. Its limits do not hold. Use an image with Hygon's DTK, and create the pod again"
 )
 _UNKNOWN = (
     "it uses its card by the kernel's figures, and its usage region cannot be read: it is not known whether its limits"

@@ -1,1 +1,1 @@
-"""The slices of this node's containers: records, tickets, files that containers write, pods, and claims to slices."""
+"""The slices of this node's containers: records, tickets, writable files, pods, and claims, which decide on starts."""

@@ -1,10 +1,10 @@
-"""Claims: which slices a container is to have, and whether it may have them now.
+"""Claims: reads which slices a starting container is to have, and decides whether it may have them now.
 
-Its slices are in its pod's grant, or in our own record of it. A start is judged by the cards, records and pods of this
-moment; nothing is written here.
+The slices are in its pod's grant; while the API server does not answer, in the record of the container's last start.
+The decision depends on the cards, records and pods of this moment. No file is written here.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from device_plugin.core.contract.cards import Card
@@ -15,16 +15,17 @@ from device_plugin.core.machine import Holder
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import family_of, resource_names
 from device_plugin.node.slices.pods import NodePods
-from device_plugin.node.slices.records import Record, Records
+from device_plugin.node.slices.records import CONFIG, Record, Records
 from device_plugin.node.slices.tickets import cdi_name
 from device_plugin.node.vendors.local_card import LocalCard
+from device_plugin.node.vendors.port import NoVendorIdError
 
 Tickets = Mapping[str, frozenset[str]]
 """The tickets that a container holds, by resource."""
 
 
 class NotNowError(VgpuError):
-    """The container cannot start now; the kubelet tries again. `waiting`: the cause may be gone within seconds.
+    """The container cannot start now; the kubelet tries again. `waiting` is true if the cause may end within seconds.
 
     Cure: wait some minutes; then see the log of the node's agent, or delete the pod, so that it gets another slice.
     """
@@ -35,7 +36,7 @@ class NotNowError(VgpuError):
 
 
 class TakenError(NotNowError):
-    """A container of another pod still runs on the slices. `sizes` are those of `blocking_record`.
+    """A container of another pod still runs on the slices. `sizes` are the card sizes given to `blocking_record`.
 
     Cure: wait: the pod is deleted if that lasts, and its owner creates another one.
     """
@@ -47,11 +48,10 @@ class TakenError(NotNowError):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The slices that a container is to have, for the `tickets` of the cards' family that it holds.
+    """The slices that a container is to have, and the tickets of their card family that the kubelet gave it.
 
-    `asked` are the resources of that family which it asks for. `pod_slices` are the slices of all containers of the pod
-    on the cards of this one. `sizes` are the sizes of these cards when they were granted, by uuid, where the grant has
-    them.
+    `pod_slices` are the slices of the whole pod on the cards of this container. `sizes` are the sizes that these cards
+    had at the time of the grant, by uuid; they are empty where the grant does not name them.
     """
 
     pod: str
@@ -60,7 +60,6 @@ class Wanted:
     container: str
     slices: tuple[Slice, ...]
     tickets: Tickets
-    asked: frozenset[str]
     pod_slices: tuple[Slice, ...]
     sizes: Mapping[str, CardSize]
 
@@ -71,11 +70,11 @@ class Wanted:
 
     @property
     def names(self) -> Mapping[str, str]:
-        """Its CDI names by resource."""
+        """The container's CDI names, by resource."""
         return {resource: cdi_name(resource, held) for resource, held in self.tickets.items()}
 
     def record(self, vendor_ids: Mapping[str, int]) -> Record:
-        """The record of the container that has these slices. `vendor_ids` are the slices' ids by card uuid."""
+        """The record of the container with these slices. `vendor_ids` are the ids of its slices, by card uuid."""
         return Record(
             self.pod, self.namespace, self.pod_name, self.container, self.slices, self.names,
             {resource: tuple(sorted(held)) for resource, held in self.tickets.items()}, vendor_ids,
@@ -83,7 +82,10 @@ class Wanted:
 
 
 def from_pod(pod: Pod, container: str, tickets: Tickets) -> Wanted:
-    """The slices of this container by the pod's grant. Raises NotNowError if there is no valid grant."""
+    """The container's slices in its pod's grant.
+
+    Raises NotNowError without a valid grant, or while tickets are missing.
+    """
     where = f"pod {pod.namespace}/{pod.name}"
     try:
         grant = pod.grant()
@@ -97,48 +99,45 @@ def from_pod(pod: Pod, container: str, tickets: Tickets) -> Wanted:
         raise NotNowError(f"{where}: its grant gives nothing to container {container}")
     slices = grant.containers[container]
     limits = next((c.limits for c in pod.containers if c.name == container), {})
-    family = {each for resource in tickets for each in _family(resource)}
+    family = {each for resource in tickets for each in resource_names(family_of(resource))}
+    _wait_for_tickets(family.intersection(limits), tickets)
     return Wanted(
-        pod.uid, pod.namespace, pod.name, container, slices, tickets, frozenset(family.intersection(limits)),
-        _on_cards_of(slices, grant.slices()), grant.cards,
+        pod.uid, pod.namespace, pod.name, container, slices, tickets, _on_cards_of(slices, grant.slices()), grant.cards
     )  # fmt: skip
 
 
-def from_records(holder: Holder, tickets: Tickets, records: Iterable[Record]) -> Wanted | None:
-    """The slices that the container of these tickets had at its last start; None if not exactly one record matches.
+def from_records(holder: Holder, records: Records, pods: NodePods) -> Wanted | None:
+    """The container's slices at its last start, read from its record while the API server does not answer.
 
-    It is used only for a pod with processes, while the API server does not answer: then the kubelet cannot know of
-    another pod of that name either.
+    Returns None unless exactly one record has its name and tickets, its files were written, and its pod has processes:
+    the kubelet then knows no other pod of that name. Raises NotNowError while tickets of the last start are missing.
     """
-    records = tuple(records)
+    every = records.all()
     named = holder.namespace, holder.pod, holder.container
-    carrier, held = next(iter(tickets.items()))
+    carrier, held = next(iter(holder.tickets.items()))
     same = [
         record
-        for record in records
+        for record in every
         if (record.namespace, record.pod_name, record.container) == named
         and frozenset(record.tickets.get(carrier, ())) == held
     ]
     if len(same) != 1:
         return None
     (last,) = same
-    others = [slice_ for other in records if other.pod == last.pod for slice_ in other.slices]
+    if not pods.running(last.pod) or not (records.folder(*last.key) / CONFIG).exists():
+        return None
+    _wait_for_tickets(last.names.keys(), holder.tickets)
+    others = [slice_ for other in every if other.pod == last.pod for slice_ in other.slices]
     return Wanted(
-        last.pod, last.namespace, last.pod_name, last.container, last.slices, tickets, frozenset(last.names),
+        last.pod, last.namespace, last.pod_name, last.container, last.slices, holder.tickets,
         _on_cards_of(last.slices, others), {},
     )  # fmt: skip
 
 
-def of_family(resource: str, tickets: Tickets) -> Tickets:
-    """The tickets of all resources of the card family of `resource`; tickets of other plugins are left out.
-
-    The first of them is the carrier, whose CDI device brings everything into the container.
-    """
-    return {each: tickets[each] for each in _family(resource) if each in tickets}
-
-
-def _family(resource: str) -> Iterable[str]:
-    return resource_names(family_of(resource))
+def _wait_for_tickets(asked: Collection[str], tickets: Tickets) -> None:
+    """Raise NotNowError while the kubelet shows no tickets of one of the `asked` resources."""
+    if missing := set(asked) - tickets.keys():
+        raise NotNowError(f"the kubelet does not show its {min(missing)} yet", waiting=True)
 
 
 def _on_cards_of(slices: Iterable[Slice], candidates: Iterable[Slice]) -> tuple[Slice, ...]:
@@ -149,12 +148,13 @@ def _on_cards_of(slices: Iterable[Slice], candidates: Iterable[Slice]) -> tuple[
 def admit(
     wanted: Wanted, cards: Mapping[str, LocalCard], records: Records, pods: NodePods
 ) -> Sequence[Record]:
-    """Decide that the container may have its slices now; returns the records that have to be removed first.
+    """Decide whether the container may have its slices now. Returns outdated records, to be removed before it starts.
 
-    These are of other containers that had one of its CDI names, so that a stale spec of it points at nothing, and its
-    own one if it has other names: a kubelet that lost its checkpoint gives other tickets. The caller lets no other
-    container be admitted before this one is recorded. Raises NotNowError while another container may still use the
-    slices or the tickets, TakenError if it is known to use the slices.
+    A record of another container is outdated if it has one of this container's CDI names: a runtime that still has the
+    old spec of that name must not find its files. The container's own record is outdated if its names have changed: a
+    kubelet that lost its checkpoint gives other tickets. The caller admits no other container until this one is
+    recorded. Raises NotNowError while another container may still use the slices or the tickets, and TakenError if it
+    is known to use the slices.
     """
     own = _own_cards(wanted, cards)
     before, names = records.get(*wanted.key), wanted.names
@@ -170,20 +170,20 @@ def admit(
             f"{who(blocking)}{gone} still runs on this slice: waiting until its processes have ended", sizes
         )
     same = set(names.values())
-    others = [each for each in records.all() if each.key != wanted.key and same & set(each.names.values())]
-    for other in others:
+    outdated = [each for each in records.all() if each.key != wanted.key and same & set(each.names.values())]
+    for other in outdated:
         if other.pod != wanted.pod and pods.holding(other.pod):
             raise NotNowError(f"its tickets are still used by {who(other)}: waiting", waiting=True)
-    return [*others, before] if before is not None and before.names != names else others
+    return [*outdated, before] if before is not None and before.names != names else outdated
 
 
 def who(holder: Record | Wanted) -> str:
-    """The container in messages."""
+    """The container as messages name it."""
     return f"container {holder.container} of pod {holder.namespace}/{holder.pod_name} ({holder.pod})"
 
 
 def _own_cards(wanted: Wanted, cards: Mapping[str, LocalCard]) -> Mapping[str, Card]:
-    """The cards of the slices, by uuid. Raises NotNowError if one cannot serve them now."""
+    """The cards of the pod's slices, by uuid. Raises NotNowError if one of them cannot serve its slices now."""
     found: dict[str, Card] = {}
     for s in wanted.pod_slices:
         local = cards.get(s.card)
@@ -205,7 +205,7 @@ def _own_cards(wanted: Wanted, cards: Mapping[str, LocalCard]) -> Mapping[str, C
 
 
 def _sizes(wanted: Wanted, cards: Mapping[str, Card]) -> Mapping[str, CardSize]:
-    """The sizes that count for the slices: a card may report less than when it was granted. Raises NotNowError."""
+    """The larger of each card's sizes now and at the grant, by uuid. Raises NotNowError if the slices exceed it."""
     sizes = {uuid: largest((card.size, wanted.sizes.get(uuid))) for uuid, card in cards.items()}
     for uuid, size in sizes.items():
         if sum(s.mem_mib for s in wanted.pod_slices if s.card == uuid) > size.mem_mib:
@@ -216,9 +216,9 @@ def _sizes(wanted: Wanted, cards: Mapping[str, Card]) -> Mapping[str, CardSize]:
 def _wait_for_damaged(
     wanted: Wanted, cards: Mapping[str, LocalCard], records: Records, pods: NodePods
 ) -> None:
-    """Raise NotNowError while a container whose record is damaged may hold any of the slices.
+    """Raise NotNowError while a container with a damaged record may hold slices of the same cards.
 
-    Which these are is not known, only the cards.
+    A damaged record does not show which slices the container holds, so its cards are closed as a whole.
     """
     for (pod, container), damaged in records.damaged().items():
         shared = {s.card for s in wanted.slices} & damaged.closed(cards)
@@ -228,6 +228,27 @@ def _wait_for_damaged(
                 " slices until it is made again or its processes end",
                 waiting=True,
             )
+
+
+def record(wanted: Wanted, cards: Mapping[str, LocalCard], records: Records) -> Record:
+    """The record of the admitted container, with new vendor ids for its slices. Raises NotNowError if no id is free.
+
+    The outdated ones of `records` have been removed, which released their ids.
+    """
+    before, found = records.get(*wanted.key), dict[str, int]()
+    others = [each.vendor_ids for each in records.all() if each.key != wanted.key]
+    for card in (s.card for s in wanted.slices):
+        local = cards[card]
+        ids = local.vendor.ids
+        if ids is None:
+            continue
+        taken = {held[card] for held in others if card in held}
+        taken.update(local.vendor.driver_slices(local.payload) or ())
+        try:
+            found[card] = ids.claim(card, taken, before.vendor_ids.get(card) if before else None)
+        except NoVendorIdError as error:
+            raise NotNowError(str(error), waiting=True) from error
+    return wanted.record(found)
 
 
 def blocking_record(
@@ -242,9 +263,9 @@ def blocking_record(
     A slice is free when its container is gone, whatever the ledger says: the containers of a force-deleted pod can
     outlive its object, and a successor that the allocator has already placed there must wait for them.
 
-    `wanted` are the slices of all containers of the pod: each alone may fit where together they do not. Two slices
-    clash if they share a core group, or if all slices of a card exceed its memory or its slice count. `sizes` are what
-    the cards may hold, by uuid; of a card without one only core groups are compared.
+    `wanted` are the slices of all containers of the pod: each may fit alone where together they do not. Two slices
+    clash if they share a core group, or if all slices of a card exceed its memory or its slice count. `sizes` are the
+    sizes of the cards, by uuid; on a card without a size, only core groups are compared.
     """
     others = [record for record in records if record.pod != pod]
     for uuid in sorted({s.card for s in wanted}):

@@ -3,8 +3,10 @@
 import threading
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from device_plugin.core.machine import Holder
+from device_plugin.core.requests import family_of, resource_names
 from device_plugin.node.ports import PodResources
 
 _Seen = Mapping[tuple[str, frozenset[str]], Sequence[Holder]]
@@ -13,8 +15,8 @@ _Seen = Mapping[tuple[str, frozenset[str]], Sequence[Holder]]
 class Holders:
     """The containers that hold tickets, as the kubelet last showed them. Safe from any thread.
 
-    The kubelet shows all containers at once, so one look answers for many that start together. The shown holder of
-    some tickets is believed until Allocate gives one of them out again, and while only one container holds them.
+    The kubelet shows all containers in one answer, so one question serves many containers that start together. The
+    known holder of some tickets is not asked for again until Allocate gives out one of these tickets.
     """
 
     def __init__(self, kubelet: PodResources) -> None:
@@ -26,28 +28,34 @@ class Holders:
         self._seen: _Seen = {}
 
     def allocate(self, resource: str, tickets: Collection[str]) -> None:
-        """Note an Allocate: from now on another container may hold these tickets."""
+        """Note an Allocate of these tickets: another container may hold them from now on."""
         with self._lock:
             self._allocated += 1
             self._last.update(dict.fromkeys(((resource, ticket) for ticket in tickets), self._allocated))
 
     def of(self, resource: str, tickets: frozenset[str], *, anew: bool) -> Sequence[Holder]:
-        """The containers that hold exactly these tickets; with `anew` the kubelet is asked even if they are known.
+        """The containers that hold exactly these tickets, each with its tickets of that card family alone.
 
-        A container may be shown before all of its resources are. Raises KubeletError.
+        Each container's first resource is its carrier: the CDI device of the carrier brings everything into the
+        container. With `anew` the kubelet is asked even if the holder is known. It may show a container before it shows
+        all of its tickets. Raises KubeletError.
         """
         with self._lock:
             begin = self._allocated
             known = self._seen.get((resource, tickets), ())
             stale = any(self._last.get((resource, ticket), 0) > self._looked for ticket in tickets)
         # No holder, or two: the kubelet may have given the tickets to another container without an Allocate.
-        if len(known) == 1 and not (stale or anew):
-            return known
-        seen = _by_tickets(self._kubelet.list())
-        with self._lock:
-            if begin >= self._looked:
-                self._looked, self._seen = begin, seen
-        return seen.get((resource, tickets), ())
+        if len(known) != 1 or stale or anew:
+            seen = _by_tickets(self._kubelet.list())
+            with self._lock:
+                if begin >= self._looked:
+                    self._looked, self._seen = begin, seen
+            known = seen.get((resource, tickets), ())
+        family = resource_names(family_of(resource))
+        return [
+            replace(each, tickets={name: each.tickets[name] for name in family if name in each.tickets})
+            for each in known
+        ]
 
 
 def _by_tickets(holders: Sequence[Holder]) -> _Seen:

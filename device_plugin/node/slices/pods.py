@@ -1,7 +1,7 @@
-"""The pods of this node with their grants, and which of them may still hold their slices.
+"""The pods of this node with their grants, and which of these pods may still hold their slices.
 
-A pod that the API server no longer shows, or that has ended, may have processes all the same: its slices are free when
-they are gone.
+A pod that has ended, or that the API server no longer shows, may still have processes: its slices are free when these
+processes are gone.
 """
 
 import threading
@@ -16,7 +16,7 @@ from device_plugin.node.ports import Processes
 
 
 class _Active(NamedTuple):
-    """The namespace and name of a pod, and its grant, None without a valid one."""
+    """A pod's namespace and name, and its grant, which is None if it is missing or invalid."""
 
     named: tuple[str, str]
     grant: Grant | None
@@ -33,7 +33,7 @@ class NodePods:
         self.synced = threading.Event()
 
     def sync(self, pods: Sequence[Pod]) -> None:
-        """Take the full list."""
+        """Replace all known pods by this full list."""
         with self._lock:
             self._active = {pod.uid: _active(pod) for pod in pods if not pod.ended}
         self.synced.set()
@@ -47,11 +47,11 @@ class NodePods:
                 self._active[pod.uid] = _active(pod)
 
     def active(self, pod: str) -> bool:
-        """True if the pod of this UID exists and has not ended, as far as we know."""
+        """True if the pod of this UID exists and has not ended, as the API server last showed it."""
         return self.name(pod) is not None
 
     def name(self, pod: str) -> tuple[str, str] | None:
-        """Namespace and name of an active pod."""
+        """The namespace and name of an active pod; None if the pod is not active."""
         with self._lock:
             found = self._active.get(pod)
         return found.named if found is not None else None

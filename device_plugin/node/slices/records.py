@@ -1,7 +1,7 @@
 """Records: the agent's state of each container with slices, on disk next to the container's files.
 
-`<state>/slices/<pod uid>/<container>/record.json` says which pod, which tickets and which slices; the mounted files
-lie in the same folder. To forget a container is to remove its folder: there is no second place to keep in step.
+`<state>/slices/<pod uid>/<container>/record.json` says which pod, which tickets and which slices; the mounted files lie
+in the same folder. The agent forgets a container by removing this folder: no other place has to be kept in step.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ MOST_RESOURCES = 16
 class Record(msgspec.Struct, frozen=True, gc=False):
     """A container that holds slices. `names` are its CDI names by resource, `tickets` its tickets by resource.
 
-    `vendor_ids` are the ids of its slices by card uuid, on cards whose vendor gives out any.
+    `vendor_ids` are the ids that vendors gave its slices, by card uuid. Only some vendors give ids.
     """
 
     pod: Text
@@ -55,19 +55,19 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def pod_ref(self) -> Ref:
-        """Its pod's name in the API."""
+        """The reference to the container's pod in the API."""
         return Ref(self.pod_name, self.namespace, self.pod)
 
 
 @dataclass(frozen=True, slots=True)
 class Damaged:
-    """A record that cannot be read: why not, and the `cards` that its container may hold, by uuid; None if unknown."""
+    """A record that cannot be read, and the reason `why`. `cards` are those of its container; None if unknown."""
 
     why: str
     cards: frozenset[str] | None
 
     def closed(self, cards: Collection[str]) -> frozenset[str]:
-        """The cards that get no new slices while the container may run."""
+        """The uuids of the cards that get no new slices while its container runs: `cards`, unless its own are known."""
         return self.cards if self.cards is not None and self.cards.issubset(cards) else frozenset(cards)
 
 
@@ -82,10 +82,10 @@ class Records:
         self._stuck: set[Path] = set()
 
     def load(self) -> None:
-        """Read the records of the agent before this one. A folder in which only the record is missing has lost it.
+        """Read the records that an earlier agent wrote.
 
-        The container of a lost or damaged record may run: its folder stays, and reclaim makes a new record. A folder
-        without record and config was never mounted and is removed.
+        A container whose record is missing or damaged may still run: its folder stays, and reclaim makes a new record.
+        A folder without record and config was never mounted, and is removed.
         """
         self._root.mkdir(parents=True, exist_ok=True)
         for folder in sorted(self._root.glob("*/*")):
@@ -104,7 +104,7 @@ class Records:
                 log.warning("the record in %s is damaged: %s", folder, self._damaged[key].why)
 
     def damaged(self) -> Mapping[tuple[str, str], Damaged]:
-        """The containers (pod UID and name) with a damaged record that is not restored yet."""
+        """The damaged records that are not restored yet, by pod UID and container name."""
         with self._lock:
             return dict(self._damaged)
 
@@ -132,14 +132,14 @@ class Records:
             self._damaged.pop(record.key, None)
 
     def forget(self, pod: str, container: str) -> None:
-        """Remove a container's files, then its record, which stays while a file cannot be removed: call again later."""
+        """Remove a container's files, then its record. The record stays while a file cannot be removed: call again."""
         if self._remove(self.folder(pod, container)):
             with self._lock:
                 self._records.pop((pod, container), None)
                 self._damaged.pop((pod, container), None)
 
     def _cards_of(self, folder: Path) -> frozenset[str] | None:
-        """The cards of the config that lies next to a record; None if that cannot be read either."""
+        """The uuids of the cards in the folder's vgpu.conf; None if vgpu.conf cannot be read either."""
         try:
             text = (folder / CONFIG).read_text(encoding="utf-8")
             return frozenset(config.card_uuids(text))
@@ -165,7 +165,7 @@ class Records:
 
 
 def ticket_use(records: Iterable[Record], resource: str) -> Mapping[str, set[str]]:
-    """By card uuid, the tickets of `resource` that containers with slices of the card hold."""
+    """The tickets of `resource` that containers with slices of a card hold, by card uuid."""
     used: dict[str, set[str]] = {}
     for record in records:
         for slice_ in record.slices:
@@ -174,9 +174,9 @@ def ticket_use(records: Iterable[Record], resource: str) -> Mapping[str, set[str
 
 
 def write_file(path: Path, text: str, aside: Path | None = None) -> None:
-    """Write a file of mode 0644 atomically: a crash leaves the old one or the new one.
+    """Write a file of mode 0644 atomically: a crash leaves the old file or the new one.
 
-    It is written in the folder `aside`, which is on the same disk, or next to its place, and then renamed.
+    The text goes to a temporary file in the folder `aside`, on the same disk, or next to `path`, which is then renamed.
     """
     temporary = (aside or path.parent) / f".{path.name}.tmp"
     temporary.write_text(text, encoding="utf-8")

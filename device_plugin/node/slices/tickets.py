@@ -39,7 +39,7 @@ class Resource:
         return [f"{self.tail}-{i}" for i in range(self.count)]
 
     def is_ticket(self, device: str) -> bool:
-        """True if the device ID has the form of our tickets, under any settings."""
+        """True if a device ID has the form of this resource's tickets: its tail, a hyphen and a number."""
         tail, _, number = device.rpartition("-")
         return tail == self.tail and number.isdecimal()
 
@@ -50,9 +50,9 @@ def resources(cards: Iterable[Card]) -> tuple[Resource, ...]:
 
 
 def not_advertised(cards: Iterable[Card]) -> Iterator[str]:
-    """For each resource of which these cards have more than MOST_TICKETS, how many are left out and what helps.
+    """For each resource with more than MOST_TICKETS tickets, a text: how many are advertised, and the cure.
 
-    No unit is chosen for a node: it would change what a request means there.
+    The agent chooses no larger unit for its node: a request would then mean another amount there.
     """
     for name, count, members in _counts(cards):
         if count > MOST_TICKETS:
@@ -71,7 +71,7 @@ def _cure(resource: str, cards: Collection[Card]) -> str:
 
 
 def _counts(cards: Iterable[Card]) -> Iterator[tuple[str, int, Collection[Card]]]:
-    """Each resource, its number of tickets without a limit, and its cards."""
+    """Each resource, its number of tickets before the limit MOST_TICKETS, and its cards."""
     families: dict[str, list[Card]] = {}
     for card in cards:
         families.setdefault(card.family, []).append(card)
@@ -89,10 +89,10 @@ def size(card: Card, resource: str) -> int:
 def unhealthy(
     resource: Resource, sick: Iterable[Card], granted: Mapping[str, Collection[str]], held: Collection[str]
 ) -> frozenset[str]:
-    """The tickets to report unhealthy: those of containers on a sick card, plus free ones up to that card's size.
+    """The tickets to report unhealthy: for each sick card those of its containers, and free ones up to the card's size.
 
-    `granted` maps a card's uuid to the tickets of the containers granted on it, `held` are all tickets that the
-    kubelet has given to containers. Any other choice would make the kubelet fail pods on healthy cards.
+    `granted` maps a card's uuid to the tickets of the containers on it; `held` are all tickets that the kubelet has
+    given to containers. If other tickets were unhealthy, the kubelet would fail pods on healthy cards.
     """
     bad: set[str] = set()
     free = [ticket for ticket in reversed(resource.tickets()) if ticket not in held]
@@ -105,6 +105,6 @@ def unhealthy(
 
 
 def cdi_name(resource: str, tickets: Collection[str]) -> str:
-    """The CDI device of a set of tickets: `dcu-mem-` and a hash, which does not depend on their order."""
+    """The name of the CDI device for a set of tickets: `dcu-mem-` and a hash, which does not depend on their order."""
     digest = hashlib.sha256(",".join(sorted(tickets)).encode()).hexdigest()[:16]
     return f"{resource.rpartition('/')[2]}-{digest}"

@@ -1,15 +1,14 @@
-"""Writable: the files that a container may write, on a tmpfs of the node that is exactly full.
+"""Writable: the files that a container may write, on a tmpfs of the node that is always exactly full.
 
-A process that can write a file can make it longer, or give it blocks behind its end. So all blocks of the tmpfs belong
-to files that are already there: spare ones, and those of containers. A container gets spare files by a rename, each
-complete before it has that name. Spare files have the version of their layout in their names: those of an agent of
-another version are replaced, because a new container's library knows one layout. A file that was in a tenant's hands is
-removed afterwards and never given to another: a process may have kept it open, or changed its owner. All names lie in
-one folder, so nothing but the files takes an inode. The names are the only state: `look` finds what an agent that was
-killed has left.
+A process that can write a file can also make it longer. So every block of the tmpfs belongs to a file that exists
+already: a spare file, or the file of a container. A spare file is complete before a container gets it by a rename. The
+name of a spare file has the version of its layout, because the library in a new container knows one layout: an agent of
+another version replaces spare files. A file that a tenant could write is removed afterwards, and never given to another
+container: a process may still have it open, or have changed its owner. All files lie in one folder, so only files take
+inodes. The file names are the only state: from them `look` finds the files that a killed agent has left.
 
-Where the tmpfs is not mounted, or has no file left, files lie in the container's folder on the node's disk, and what
-they take beyond their size is freed every few seconds.
+Where the tmpfs is not mounted, or has no spare file left, a container's files lie in its folder on the node's disk.
+There the agent frees every few seconds the blocks beyond the size of each file.
 """
 
 import contextlib
@@ -27,7 +26,7 @@ from vgpu_runtime import region
 log = logging.getLogger(__name__)
 
 FOLDER = "writable"
-"""The tmpfs, below the agent's state."""
+"""The folder of the tmpfs, below the agent's state folder."""
 # The part of a container's own folder with the files that lie on the disk.
 ON_DISK = "region"
 PAGE = 4096
@@ -44,10 +43,9 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class FileKind:
-    """A file of each container: its `size` in bytes, whole pages; `create` makes one of that size at a path.
+    """A kind of file that every container has. `size` is in bytes, whole pages; `create` makes such a file at a path.
 
-    `held` bytes from its beginning are given their blocks again where a tenant has freed them. `version` is that of its
-    layout.
+    The first `held` bytes get their blocks back where a tenant has freed them. `version` is the version of the layout.
     """
 
     name: str
@@ -88,7 +86,7 @@ def room(folder: Path) -> int:
 
 
 class WritableFiles:
-    """The files of all containers. `own` is the folder of a container; `room` is for tests. Safe from any thread.
+    """The files of all containers. `own` returns the folder of a container; tests replace `room`. Safe from any thread.
 
     Callers never claim or release the files of one container from two threads at once.
     """
@@ -108,12 +106,12 @@ class WritableFiles:
         self._said = ""
 
     def look(self) -> None:
-        """Find the files of the tmpfs, if it is mounted now, and make those that are missing. Raises OSError."""
+        """Find the files on the tmpfs, if it is mounted now, and make the missing spare files. Raises OSError."""
         with self._lock:
             self._look()
 
     def spare(self) -> int:
-        """The number of further containers whose files the tmpfs holds; 0 if it is not mounted."""
+        """The number of further containers for which the tmpfs has files; 0 if it is not mounted."""
         return min(len(spare) for spare in self._spare.values())
 
     def path(self, key: Key, kind: FileKind) -> Path:
@@ -122,7 +120,7 @@ class WritableFiles:
         return held if held.exists() else self._on_disk(key, kind)
 
     def claim(self, key: Key) -> None:
-        """Give the container new files, in place of those of its last start. Raises OSError."""
+        """Give the container new files, in place of the files of its last start. Raises OSError."""
         with self._lock:
             self._release(key)
             for kind in KINDS:
@@ -134,25 +132,25 @@ class WritableFiles:
                     kind.create(on_disk)
 
     def release(self, key: Key) -> None:
-        """Remove the container's files from the tmpfs; those on the disk go with its folder. Raises OSError."""
+        """Remove the container's files from the tmpfs; files on the disk go with its folder. Raises OSError."""
         with self._lock:
             self._release(key)
 
     def keep(self, keys: Collection[Key]) -> None:
-        """Remove the files of all containers but these: a crash may leave them. Raises OSError."""
+        """Remove the files of all containers but `keys`: a crash may have left them. Raises OSError."""
         with self._lock:
             held = self._names(*_HELD) if self._room else []
             for key in {_key(name) for name in held} - set(keys):
                 self._release(key)
 
     def cut(self, key: Key) -> int:
-        """Free what the container's files take beyond their size; returns how many bytes. Raises OSError."""
+        """Free the blocks beyond the size of the container's files; returns the number of bytes. Raises OSError."""
         return sum(self._cut(key, kind) for kind in KINDS)
 
     def restore(self) -> None:
-        """Notice a tmpfs that was mounted or unmounted, and let its files take every block that is free again.
+        """Notice that the tmpfs was mounted or unmounted, and give its free blocks back to the files on it.
 
-        Tenants free blocks when they shorten a file or punch a hole into it. Call it after all files were cut.
+        Blocks are free where a tenant has shortened a file or punched a hole into it. Call it after all files were cut.
         """
         with self._lock:
             if self._room_of(self._folder) != self._room:
@@ -164,7 +162,7 @@ class WritableFiles:
                 self._fill()
 
     def usage(self, key: Key) -> region.RegionUsage | None:
-        """The container's use as its library counts it; None if its region cannot be read: tenants can ruin it."""
+        """The container's use as its library counts it; None if the usage region is unreadable: tenants can ruin it."""
         try:
             return region.read(self.path(key, USAGE))
         except (region.RegionError, OSError):
@@ -205,7 +203,7 @@ class WritableFiles:
         log.info("%s has files for %d containers, %d of them spare", self._folder, self._room, self.spare())
 
     def _fill(self) -> None:
-        """Make files until there are those of `room` containers, or no block or inode is free."""
+        """Make spare files until the tmpfs has the files of `room` containers, or has no free block or inode."""
         if min(self._count.values()) >= self._room or self._room_of(self._folder) != self._room:
             return
         for kind in KINDS:
@@ -224,7 +222,7 @@ class WritableFiles:
                 self._spare[kind].append(spare)
 
     def _take(self, key: Key, kind: FileKind) -> bool:
-        """Name a spare file as the container's; False if there is none."""
+        """Rename a spare file to the container's file; False if there is no spare file."""
         while self._spare[kind]:
             with contextlib.suppress(FileNotFoundError):  # unmounted meanwhile
                 self._spare[kind].pop().rename(self._held(key, kind))
@@ -264,7 +262,7 @@ class WritableFiles:
         return max(found.st_size, found.st_blocks * 512) - kind.size
 
     def _names(self, *begin: str) -> list[str]:
-        """The names of the tmpfs that begin with one of these."""
+        """The names of the files on the tmpfs that begin with one of these texts."""
         return sorted(entry.name for entry in os.scandir(self._folder) if entry.name.startswith(begin))
 
     def _held(self, key: Key, kind: FileKind) -> Path:
@@ -285,7 +283,7 @@ def _key(name: str) -> Key:
 
 
 def _refill(path: Path, kind: FileKind) -> None:
-    """Give the file the blocks that it lacks, as far as there are free ones."""
+    """Give the file the blocks that it lacks, as long as blocks are free."""
     try:
         if path.lstat().st_blocks * 512 >= kind.size:
             return

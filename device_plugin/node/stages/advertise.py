@@ -1,8 +1,8 @@
-"""Advertise: keep every resource served and registered through restarts of the kubelet, with its tickets and health.
+"""Advertise: offers every resource to the kubelet, with its tickets and their health, also after the kubelet restarts.
 
 The kubelet deletes all plugin sockets when it restarts, and an old plugin process that exits disconnects its successor.
-So: serve again whenever our socket is gone, register again whenever the kubelet's socket is another one or no
-stream of our tickets is open.
+So the agent serves again whenever its socket is gone, and registers again whenever the kubelet has a new socket or the
+kubelet reads no stream of our tickets.
 """
 
 import contextlib
@@ -67,7 +67,7 @@ class Advertiser:
         return not self.why_not
 
     def step(self, cards: Sequence[Card]) -> None:
-        """Serve, register and update as needed. `why_not` is what prevents it, which is logged once."""
+        """Serve, register and update as needed. `why_not` is the reason why not all is served; it is logged once."""
         try:
             self._resources = {resource.name: resource for resource in resources(cards)}
             if self._clock() - self._looked >= OTHERS_SECONDS:
@@ -93,10 +93,11 @@ class Advertiser:
         self._plugins.clear()
 
     def _look(self) -> None:
-        """Find the resources that other plugins serve, and stop our plugins for them; those of returned ones restart.
+        """Find the resources that other plugins serve now, and stop our own plugins of these resources.
 
-        A plugin of ours whose stream is open when another plugin replaces it keeps the stream, but sends nothing more:
-        the kubelet knows plugins by their resource alone, so a closed stream would end the successor too.
+        When such a resource is ours again, it gets a new plugin. A plugin that was replaced while its stream was
+        open keeps the stream and sends nothing more: the kubelet knows plugins by their resource alone, so closing the
+        stream would end the other plugin too.
         """
         self._looked = self._clock()
         before = {name for name in self._plugins if self._others.serve(name)}
@@ -107,7 +108,7 @@ class Advertiser:
                 self._plugins.pop(name).stop()
 
     def _resize(self) -> None:
-        """Start a plugin for each new resource, and stop those of resources without a card."""
+        """Make a plugin for each new resource, and stop the plugins of resources without a card."""
         for name in self._plugins.keys() - self._resources.keys():
             self._plugins.pop(name).stop()
         for name in self._resources:
@@ -159,7 +160,7 @@ class Advertiser:
 
 
 def _identity(socket: Path) -> tuple[int, int] | None:
-    """Inode and change time of the kubelet's socket, which differ after its restart; None if there is no socket."""
+    """Inode and change time of the kubelet's socket, which differ after a restart; None if there is no socket."""
     try:
         status = socket.stat()
     except OSError:

@@ -1,6 +1,6 @@
-"""The node agent's loop, two turns a second.
+"""The node agent's loop: runs the stages and the checks twice a second.
 
-Discover, advertise, restore, reclaim, look for covers, compare with the kernel, publish.
+Their order: discover, advertise, restore, reclaim, look for covers, compare with the kernel, publish.
 """
 
 import logging
@@ -16,6 +16,7 @@ from device_plugin.node.checks.kernel_checks import LOOK_SECONDS, KernelChecks
 from device_plugin.node.checks.other_plugins import OtherPlugins
 from device_plugin.node.checks.preflight import Preflight
 from device_plugin.node.checks.refused import RefusedStarts
+from device_plugin.node.checks.rivals import Rivals
 from device_plugin.node.slices.claims import Wanted
 from device_plugin.node.slices.records import Record
 from device_plugin.node.stages.advertise import Advertiser
@@ -28,12 +29,13 @@ log = logging.getLogger(__name__)
 TURN_SECONDS = 0.5
 SCAN_SECONDS = 3.0
 PREFLIGHT_SECONDS = 60.0
+RIVALS_SECONDS = 10.0
 # Seconds after which a loop that has not turned counts as hung: /healthz fails and Kubernetes restarts the agent.
 HANG_SECONDS = 60.0
 
 
 class AgentLoop:
-    """Runs the stages until it is stopped; then it publishes that, serves for `drain_seconds` more, and ends."""
+    """Runs the stages until it is stopped; then publishes `serving: false`, serves `drain_seconds` more, and ends."""
 
     def __init__(
         self,
@@ -46,6 +48,7 @@ class AgentLoop:
         kernel: KernelChecks,
         preflight: Preflight,
         others: OtherPlugins,
+        rivals: Rivals,
         drain_seconds: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -58,17 +61,18 @@ class AgentLoop:
         self._kernel = kernel
         self._preflight = preflight
         self._others = others
+        self._rivals = rivals
         self._known_others: list[str] = []
         self._drain_seconds = drain_seconds
         self._clock = clock
-        self._due = {"scan": 0.0, "preflight": 0.0, "kernel": 0.0}
+        self._due = {"scan": 0.0, "preflight": 0.0, "kernel": 0.0, "rivals": 0.0}
         self._beat = clock()
         self._draining = False
         # By stage: the error of its last turn.
         self._failures: dict[str, str] = {}
 
     def run(self, stop: threading.Event) -> None:
-        """Turn until `stop` is set, then drain."""
+        """Look after the node's slices, turn by turn, until `stop` is set; then end the turns in order."""
         self._do("remove unrecorded files", self._reclaimer.sweep_unrecorded)
         while not stop.is_set():
             self.turn()
@@ -76,13 +80,15 @@ class AgentLoop:
         self._drain()
 
     def turn(self) -> None:
-        """Run all stages that are due. A stage that fails is logged and stops no other."""
+        """Run all stages that are due. If a stage fails, that is logged, and the others run."""
         self._beat = self._clock()
         if self._is_due("scan", SCAN_SECONDS):
             self._do("discover", self._cards.look)
             self._do("trim", self._reclaimer.trim)
         self._do("advertise", lambda: self._advertiser.step(self._cards.cards()))
-        if self._known_others != (known := self._others.problems()):
+        if self._is_due("rivals", RIVALS_SECONDS):
+            self._do("look for rivals", self._rivals.step)
+        if self._known_others != (known := [*self._others.problems(), *self._rivals.problems()]):
             self._known_others = known
             self._due["preflight"] = 0.0  # which says so
         if self._is_due("preflight", PREFLIGHT_SECONDS):
@@ -116,7 +122,7 @@ class AgentLoop:
         self._publisher.step(self._offered(), self.reports(), serving=serving)
 
     def inventory_age(self) -> float:
-        """Seconds since the node's inventory was last known to be up to date."""
+        """Seconds since the inventory annotation was last known to be up to date."""
         return self._publisher.age
 
     def why_not_alive(self) -> str:
@@ -129,7 +135,7 @@ class AgentLoop:
         return "; ".join([*self.reasons(), *self._preflight.problems])
 
     def reasons(self) -> Iterator[str]:
-        """The reasons that the stages give for not serving, for /readyz."""
+        """The stages' reasons for not serving, for /readyz."""
         if self._draining:
             yield "shutting down"
         if not self._cards():
@@ -138,19 +144,25 @@ class AgentLoop:
         yield from tuple(self._failures.values())
 
     def _offered(self) -> list[Card]:
-        """The cards as the cluster may use them: those of a withdrawn family, and those closed, get no new slices."""
+        """The cards of the inventory; those that get no new slices are unhealthy there.
+
+        They are closed and excluded cards, cards that another program has cut, and cards of withdrawn families.
+        """
         cards = self._cards.cards()
         closed = self._reclaimer.closed([card.uuid for card in cards]) | self._cards.excluded()
+        closed |= self._kernel.driver.closed()
+        withdrawn = {
+            card.family
+            for card in cards
+            if self._others.withdrawn(card.family) or self._rivals.withdrawn(card.family)
+        }
         return [
-            replace(
-                card,
-                healthy=card.healthy and card.uuid not in closed and not self._others.withdrawn(card.family),
-            )
+            replace(card, healthy=card.healthy and card.uuid not in closed and card.family not in withdrawn)
             for card in cards
         ]
 
     def reports(self) -> list[ReportedSlice]:
-        """The reports for the inventory, one for each container; of several states the first of these counts."""
+        """The reports for the inventory, one for each container: of its states the first in the order below."""
         unenforced = [
             (record, self._kernel.unenforced.ends(record)) for record in self._kernel.unenforced.found()
         ]

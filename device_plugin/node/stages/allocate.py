@@ -9,7 +9,7 @@ mounts next.
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 
 from device_plugin.core.contract.events import Event
 from device_plugin.core.contract.grants import Slice
@@ -20,14 +20,13 @@ from device_plugin.node.checks.kernel_limits import KernelLimits
 from device_plugin.node.checks.refused import RefusedStarts
 from device_plugin.node.ports import PodResources
 from device_plugin.node.slices import claims
-from device_plugin.node.slices.claims import NotNowError, TakenError, Tickets, Wanted, who
+from device_plugin.node.slices.claims import NotNowError, TakenError, Wanted, who
 from device_plugin.node.slices.holders import Holders
 from device_plugin.node.slices.pods import NodePods
 from device_plugin.node.slices.records import Record, Records
 from device_plugin.node.slices.tickets import cdi_name
 from device_plugin.node.stages.inject import KIND, Injector
 from device_plugin.node.vendors.local_card import LocalCard
-from device_plugin.node.vendors.port import NoVendorIdError
 from vgpu_runtime.config import ConfigError
 
 log = logging.getLogger(__name__)
@@ -41,7 +40,7 @@ MOST_WAITING = 16
 
 
 class ContainerStarts:
-    """Serves both RPCs, from any number of threads. `cards` returns the shared cards by uuid as they are now."""
+    """Serves Allocate and PreStartContainer, from any number of threads. `cards` returns the shared cards, by uuid."""
 
     def __init__(
         self,
@@ -70,11 +69,11 @@ class ContainerStarts:
         self.lock = threading.Lock()
 
     def stop(self) -> None:
-        """Let waiting calls fail: the kubelet tries again at our successor."""
+        """Make waiting calls fail: the kubelet repeats them at the next agent."""
         self._stop.set()
 
     def allocate(self, resource: str, tickets: Collection[str]) -> str:
-        """The qualified CDI device for these tickets. Cannot fail."""
+        """The full name of the CDI device for these tickets. Never fails."""
         self._holders.allocate(resource, tickets)
         now = time.monotonic()
         self._given.setdefault(resource, {}).update(dict.fromkeys(tickets, now))
@@ -86,17 +85,15 @@ class ContainerStarts:
         return {ticket for ticket, at in list(self._given.get(resource, {}).items()) if at >= since}
 
     def remove(self, record: Record) -> None:
-        """Remove record, files and specs of a container that is gone, and release its ids. The lock is held."""
+        """Remove record, files and spec of a container that is gone, and release its vendor ids. The lock is held."""
+        self._injector.remove(record.key, record.names.values())
         cards = self._cards()
-        self._injector.withdraw(record.names.values())
-        self._injector.release(record.key)
-        self._records.forget(*record.key)
         for card, vendor_id in record.vendor_ids.items():
             if card in cards and (ids := cards[card].vendor.ids) is not None:
                 ids.release(card, vendor_id)
 
     def pre_start(self, resource: str, tickets: Collection[str]) -> None:
-        """Write the files of the container with these tickets. Raises NotNowError; the kubelet then tries again."""
+        """Write the files of the container with these tickets. Raises NotNowError: the kubelet then tries again."""
         wanted = frozenset(tickets)
         try:
             self._try(resource, wanted, anew=False)
@@ -112,7 +109,7 @@ class ContainerStarts:
     def _wait(self, resource: str, tickets: frozenset[str]) -> None:
         """Try again, with growing pauses, to write the container's files.
 
-        Raises NotNowError after WAIT_SECONDS, once the agent stops, or where waiting cannot help.
+        Raises NotNowError after WAIT_SECONDS, when the agent stops, or if the cause does not end by waiting.
         """
         deadline = time.monotonic() + WAIT_SECONDS
         pause = LOOK_SECONDS
@@ -127,59 +124,17 @@ class ContainerStarts:
                 pause = min(2 * pause, MOST_LOOK_SECONDS)
 
     def _try(self, resource: str, tickets: frozenset[str], *, anew: bool) -> None:
+        """Write the container's files if `tickets` are those of its carrier (see `Holders.of`). Raises NotNowError."""
         holder = self._holder(resource, tickets, anew=anew)
-        held = claims.of_family(resource, holder.tickets)
-        if resource == next(iter(held)):
-            self._carry(resource, self._wanted(holder, held))
         # Otherwise there is nothing to do: the kubelet calls for the carrier as well before each start of the
         # container, and that call writes what belongs to all of its resources.
+        if resource == next(iter(holder.tickets)):
+            self._carry(resource, self._wanted(holder))
         for ticket in tickets:
             self._given.get(resource, {}).pop(ticket, None)
 
-    def _carry(self, carrier: str, wanted: Wanted) -> None:
-        if missing := wanted.asked - wanted.tickets.keys():
-            raise NotNowError(f"the kubelet does not show its {min(missing)} yet", waiting=True)
-        with self.lock:
-            before = self._records.get(*wanted.key)
-            outdated = self._admit(wanted)
-            for record in outdated:
-                self.remove(record)
-            last_ids = before.vendor_ids if before is not None and before not in outdated else {}
-            record = wanted.record(self._vendor_ids(wanted, last_ids))
-            try:
-                self._records.put(record)
-                self._injector.carry(record, carrier)
-            except (OSError, ConfigError) as error:
-                raise NotNowError(f"its files cannot be written: {error}") from error
-        self._limits.limit(record.pod, wanted.pod_slices)
-        try:
-            self._injector.announce()
-        except OSError as error:
-            raise NotNowError(f"the runtime cannot be notified of its files: {error}") from error
-        again = before is not None and before.slices == record.slices
-        # A container that starts again and again is to fill no log.
-        log.log(logging.DEBUG if again else logging.INFO, "%s gets %s", who(record), _shown(record.slices))
-
-    def _wanted(self, holder: Holder, tickets: Tickets) -> Wanted:
-        """The container's slices: from the API server, or from its record while the API server does not answer."""
-        try:
-            pod = self._api.pod(holder.namespace, holder.pod)
-        except ApiError as error:
-            silent = isinstance(error, UnknownError)
-            if silent and (known := self._remembered(holder, tickets)) is not None:
-                return known
-            raise NotNowError(f"pod {holder.namespace}/{holder.pod}: {error}", waiting=True) from error
-        return claims.from_pod(pod, holder.container, tickets)
-
-    def _remembered(self, holder: Holder, tickets: Tickets) -> Wanted | None:
-        """The slices that the container had at its last start, by its record; None if its pod has no processes."""
-        known = claims.from_records(holder, tickets, self._records.all())
-        if known is None or not self._pods.running(known.pod):
-            return None
-        return known if self._injector.carried(known.key) else None
-
     def _holder(self, resource: str, tickets: frozenset[str], *, anew: bool) -> Holder:
-        """The one container that holds exactly these tickets."""
+        """The only container that holds exactly these tickets. Raises NotNowError if there is none, or several."""
         try:
             holders = self._holders.of(resource, tickets, anew=anew)
         except KubeletError as error:
@@ -202,30 +157,44 @@ class ContainerStarts:
             self._api.node_event(Event.DUPLICATE_TICKETS, text)
         raise NotNowError(text)
 
-    def _admit(self, wanted: Wanted) -> Sequence[Record]:
-        """The records that have to be removed before the container may start. The lock is held."""
+    def _wanted(self, holder: Holder) -> Wanted:
+        """The container's slices: by its pod's grant, or by its record while the API server does not answer."""
         try:
-            found = claims.admit(wanted, self._cards(), self._records, self._pods)
-        except TakenError as error:
-            self._refused.note(wanted, error.sizes)
-            raise
-        self._refused.forget(wanted.key)
-        return found
+            pod = self._api.pod(holder.namespace, holder.pod)
+        except ApiError as error:
+            silent = isinstance(error, UnknownError)
+            known = claims.from_records(holder, self._records, self._pods) if silent else None
+            if known is None:
+                raise NotNowError(f"pod {holder.namespace}/{holder.pod}: {error}", waiting=True) from error
+            return known
+        return claims.from_pod(pod, holder.container, holder.tickets)
 
-    def _vendor_ids(self, wanted: Wanted, last: Mapping[str, int]) -> Mapping[str, int]:
-        """By card, the ids that vendors give to the slices: not always those that they had `last`."""
-        cards, found = self._cards(), {}
-        others = [other.vendor_ids for other in self._records.all() if other.key != wanted.key]
-        for card in (s.card for s in wanted.slices):
-            ids = cards[card].vendor.ids
-            if ids is None:
-                continue
-            taken = [held[card] for held in others if card in held]
+    def _carry(self, carrier: str, wanted: Wanted) -> None:
+        """Write the container's record and files if it may have its slices now. Raises NotNowError."""
+        with self.lock:
+            before = self._records.get(*wanted.key)
             try:
-                found[card] = ids.claim(card, taken, last.get(card))
-            except NoVendorIdError as error:
-                raise NotNowError(str(error), waiting=True) from error
-        return found
+                outdated = claims.admit(wanted, self._cards(), self._records, self._pods)
+            except TakenError as error:
+                self._refused.note(wanted, error.sizes)
+                raise
+            self._refused.forget(wanted.key)
+            for each in outdated:
+                self.remove(each)
+            record = claims.record(wanted, self._cards(), self._records)
+            try:
+                self._records.put(record)
+                self._injector.carry(record, carrier)
+            except (OSError, ConfigError) as error:
+                raise NotNowError(f"its files cannot be written: {error}") from error
+        try:
+            self._injector.announce()
+        except OSError as error:
+            raise NotNowError(f"the runtime cannot be notified of its files: {error}") from error
+        self._limits.limit(record.pod, wanted.pod_slices)
+        again = before is not None and before.slices == record.slices
+        # A container that starts again and again is to fill no log.
+        log.log(logging.DEBUG if again else logging.INFO, "%s gets %s", who(record), _shown(record.slices))
 
 
 def _shown(slices: tuple[Slice, ...]) -> str:

@@ -28,10 +28,10 @@ NAMED = 3
 
 
 class Discovery:
-    """Chooses the cards of `node` to share, by settings.
+    """Finds the cards of `node`, and decides by the settings which of them are shared.
 
-    `prefixes` are resource prefixes by PCI vendor id in hexadecimal; `exclude` names cards to leave alone, by uuid or
-    PCI address. `modes` are enforcement modes by PCI vendor id, Enforcement.OBSERVE for each that is not named.
+    `prefixes` are resource prefixes by PCI vendor id in hexadecimal; `exclude` names cards that are not shared, by uuid
+    or PCI address. `modes` are enforcement modes by PCI vendor id; a vendor without one has Enforcement.OBSERVE.
     """
 
     def __init__(
@@ -52,9 +52,9 @@ class Discovery:
         self._said: set[str] = set()
 
     def scan(self, held: Collection[str] = ()) -> tuple[LocalCard, ...]:
-        """The cards of the machine that we share, by uuid; excluded ones only if `held` names them.
+        """The shared cards of the machine, ordered by uuid. An excluded card is among them only if `held` has its uuid.
 
-        Cards that are left out, and broken ones, are logged once.
+        A card that is not shared is logged once, with the reason.
         """
         shared: dict[str, LocalCard] = {}
         for local in self._candidates(held):
@@ -138,7 +138,7 @@ class Discovery:
 
 
 class SharedCards:
-    """The present shared cards, for every thread."""
+    """Holds the shared cards as the last look found them. Safe from any thread."""
 
     def __init__(self, discovery: Discovery, api: NodeApi, records: Callable[[], Iterable[Record]]) -> None:
         self._discovery = discovery
@@ -149,21 +149,21 @@ class SharedCards:
         self._reported: set[tuple[str, str]] = set()
 
     def __call__(self) -> Mapping[str, LocalCard]:
-        """Shared cards by uuid."""
+        """The shared cards by uuid."""
         return self._now
 
     def cards(self) -> list[Card]:
-        """The shared cards, by uuid."""
+        """The shared cards, ordered by uuid."""
         return [local.card for local in self._now.values()]
 
     def excluded(self) -> frozenset[str]:
-        """The uuids of excluded cards of which slices are still held."""
+        """The uuids of the excluded cards whose slices have not all ended."""
         return frozenset(uuid for uuid, local in self._now.items() if local.excluded)
 
     def look(self) -> None:
         """Scan the machine; changes of health are logged and written as events.
 
-        A card that has vanished stays, unhealthy: containers may still be on it. An excluded one goes with its slices.
+        A vanished card stays, unhealthy: containers may still be on it. An excluded card leaves with its last slice.
         """
         before = self._now
         held = {held.card for record in self._records() for held in record.slices}
@@ -192,7 +192,7 @@ class SharedCards:
         self._report_to_pods(local)
 
     def _report_to_pods(self, local: LocalCard) -> None:
-        """Post an event about each pod with a slice of the card, once for a pod however often the card is unhealthy."""
+        """Post an event about the card to each pod with a slice of it: one, however often the card is unhealthy."""
         card, records = local.card, tuple(self._records())
         self._reported &= {(record.pod, s.card) for record in records for s in record.slices}
         for record in records:
@@ -216,7 +216,7 @@ def _unfit(found: FoundCard[Any]) -> str:
 def _unpublishable(card: Card) -> str:
     """The reason why the allocator would refuse a card's entry in the inventory, as text; empty if it would not.
 
-    One such entry would make the allocator refuse the whole inventory.
+    Such an entry would make the allocator refuse the whole inventory.
     """
     try:
         text = Inventory((card,)).encode()
@@ -231,7 +231,7 @@ def _unpublishable(card: Card) -> str:
 
 
 def _slices_on(card: Card, records: Iterable[Record]) -> str:
-    """The pods with slices on a card, and how to move them."""
+    """The pods with slices on a card, and how to move them, as text."""
     held = Counter(
         f"{record.namespace}/{record.pod_name}"
         for record in records

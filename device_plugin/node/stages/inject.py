@@ -1,11 +1,14 @@
-"""Inject: the files of a grant, and the CDI spec through which the runtime brings them into the container.
+"""Inject: writes the files of a container, and the CDI spec by which the runtime brings them into the container.
 
-CDI: github.com/cncf-tags/container-device-interface, SPEC.md 0.6.0. One spec file for each container, with a device for
-each of its names (two files with one device cancel each other), moved in whole from the folder .vgpu; `announce`
-then makes runtimes read it (CdiReload). Every mount source lies in the folder of the container that it is for, so a
-stale spec of a reused name points at nothing. Each device names a device node there as well: the runtime looks for that
-one before there is a container, and the kubelet tries again. A mount that fails counts as a failed start, after which a
-pod that never restarts is Failed for good (tests/contract/kubelet/test_injection.py).
+CDI: github.com/cncf-tags/container-device-interface, SPEC.md 0.6.0. Each container has one spec file, with a device for
+each of its CDI names: if two files named one device, the runtime would ignore both. A spec is written in the folder
+.vgpu and moved in whole; then `announce` makes runtimes read it (CdiReload).
+
+CDI names are used again, so a runtime may still have an old spec of a name. Every file that a spec mounts lies in the
+folder of its own container, which is removed before the name gets another container: an old spec then mounts files that
+do not exist. Each device also has a guard, a device node in the same folder. The runtime looks for the guard before it
+creates the container; if the guard is missing, the kubelet tries again. A missing mount alone would count as a failed
+start, after which a pod that never restarts is Failed for good (tests/contract/kubelet/test_injection.py).
 """
 
 import errno
@@ -26,21 +29,14 @@ from device_plugin.core.machine import DeviceNode, Mount
 from device_plugin.node.checks.preflight import not_executable
 from device_plugin.node.slices.records import CONFIG, Record, Records, write_file
 from device_plugin.node.slices.writable import PROGRESS, USAGE, WritableFiles
+from device_plugin.node.vendors.families import CARD_VARIABLES
 from device_plugin.node.vendors.local_card import LocalCard
 from device_plugin.node.vendors.port import CardSlice, ContainerFiles, Vendor
 from vgpu_runtime import config, paths
+from vgpu_runtime.config import FamilyLimit
 
 KIND = "vgpu.io/slice"
 CDI_VERSION = "0.6.0"
-# Variables by which some runtimes give a container further cards. Admission refuses them in the pod's spec
-# (isolation.yaml), but does not see those of a ConfigMap (envFrom) or an image. "void" asks for no cards.
-CARD_VARIABLES = (
-    "AMD_VISIBLE_DEVICES",
-    "DCU_VISIBLE_DEVICES",
-    "HCU_VISIBLE_DEVICES",
-    "HYGON_VISIBLE_DEVICES",
-    "NVIDIA_VISIBLE_DEVICES",
-)
 # Only files that a tenant can write need more options; specs are kept short, as a runtime reads all after each change.
 READ_ONLY = ["ro", "bind"]
 READ_WRITE = ["rw", "bind", "nosuid", "nodev", "noexec"]
@@ -59,9 +55,9 @@ class CdiReload:
     """Makes runtimes read a folder of CDI specs again, once for all containers that wait for it. Safe from any thread.
 
     A runtime with CDI's own Go library (containerd, CRI-O) reads every spec of the folder whenever a file there is
-    renamed or removed, at some 0.2 ms of CPU each, and does not notice a spec that is moved in from another folder. So
-    specs are moved in, and only then the runtimes are notified: when many containers start, several share one reading.
-    `clock` is monotonic, in seconds, as `sleep` takes them.
+    renamed or removed, at some 0.2 ms of CPU each. It does not notice a spec that is moved in from another folder. So
+    specs are moved in first, and then the runtimes are notified: when many containers start, several share one reading.
+    `clock` is monotonic, in seconds, and `sleep` takes seconds.
     """
 
     def __init__(
@@ -80,12 +76,12 @@ class CdiReload:
         self._notified_at = float("-inf")
 
     def changed(self) -> None:
-        """A spec has been moved in."""
+        """Note that a spec has been moved in."""
         with self._count:
             self._changes += 1
 
     def notify(self) -> None:
-        """Make runtimes read all changes so far, and return then. Raises OSError."""
+        """Make runtimes read all specs that were moved in so far; returns when they were notified. Raises OSError."""
         wanted = self._changes
         with self._turn:
             if self._notified >= wanted:
@@ -148,59 +144,59 @@ class Injector:
                 fresh.replace(copy)
 
     def carry(self, record: Record, carrier: str) -> None:
-        """Write the container's files, then the spec: the device of the resource `carrier` mounts them.
+        """Write the container's files, then its spec. The device of the resource `carrier` mounts the files.
 
-        The container's other resources get only the guard device, because an edit must not be empty. Runtimes read the
-        spec after `announce`. Raises OSError, and ConfigError if the slices cannot be expressed.
+        The devices of the container's other resources have only the guard, because a CDI device must not be empty.
+        Runtimes read the spec after `announce`. Raises OSError, and ConfigError if vgpu.conf cannot express the slices.
         """
         if problem := not_executable(self._copies):
             raise OSError(errno.ENOEXEC, problem)
         folder = self._records.folder(*record.key)
-        wanted = self._wanted(record, carrier)
-        limits = {limit.uuid: limit for limit in wanted.limits}
+        vendors = self._vendor_files(record, carrier)
+        limits = {limit.uuid: limit for limit in vendors.limits}
         mode = strongest(self._cards()[s.card].enforcement for s in record.slices)
         contents = config.SliceConfig(
             record.pod, record.container, tuple(limits[s.card] for s in record.slices), mode.value
         )
         write_file(folder / CONFIG, config.render(contents))
-        preloads = [paths.CONTAINER_LIBRARY, *wanted.preloads]
+        preloads = [paths.CONTAINER_LIBRARY, *vendors.preloads]
         write_file(folder / "ld.so.preload", "".join(f"{path}\n" for path in preloads))
         for source in (self._library, *self._tools):
             self._link(folder / source.name)
         self._writable.claim(record.key)
-        self._write_texts(folder, wanted.texts)
+        self._write_texts(folder, vendors.texts)
         with suppress(FileExistsError):
             os.mkfifo(folder / PRESENT)
         edits = {
             record.names[resource]: self._guarded(record, resource)
             for resource in record.names.keys() - {carrier}
         }
-        # Runtimes apply these variables after those of image, Allocate and pod spec.
+        # Runtimes apply these variables after those of image, Allocate and pod spec. "void" asks for no cards.
         environment = {
-            **dict.fromkeys(CARD_VARIABLES, "void"),
+            **CARD_VARIABLES,
             PROGRESS_VARIABLE: paths.CONTAINER_PROGRESS,
-            **wanted.environment,
+            **vendors.environment,
         }
         edits[record.names[carrier]] = {
             "env": [f"{name}={value}" for name, value in environment.items()],
-            "mounts": self._mounts(record, wanted.mounts),
-            **self._guarded(record, carrier, wanted.devices),
+            "mounts": self._mounts(record, vendors.mounts),
+            **self._guarded(record, carrier, vendors.devices),
         }
         self._publish(record.names[carrier], edits)
 
     def files(self, record: Record) -> list[tuple[Path, str]]:
-        """The files that the container's limits rest on: where they are here, and in the container."""
+        """The files that enforce the container's limits: for each its path on this machine, and in the container."""
         folder = self._records.folder(*record.key)
         return [
             (folder / CONFIG, paths.CONTAINER_CONFIG),
-            (folder / "ld.so.preload", "/etc/ld.so.preload"),
+            (folder / "ld.so.preload", paths.CONTAINER_PRELOAD),
             (folder / self._library.name, paths.CONTAINER_LIBRARY),
             (self._writable.path(record.key, USAGE), paths.CONTAINER_REGION),
             *self._texts(folder),
         ]
 
     def claimed(self, key: tuple[str, str], slices: Iterable[Slice]) -> Mapping[str, int]:
-        """By card, the vendors' ids of the slices in the files of a container; none of files that cannot be read."""
+        """The ids that vendors gave a container's slices, by card uuid, as far as its files can be read."""
         folder, cards = self._records.folder(*key), self._cards()
 
         def text(name: str) -> str | None:
@@ -217,16 +213,14 @@ class Injector:
         return found
 
     def announce(self) -> None:
-        """Make runtimes read all carried specs, and return then; callers hold no lock. Raises OSError."""
+        """Make runtimes read all specs so far; returns when they are notified. Callers hold no lock. Raises OSError."""
         self._reload.notify()
 
-    def carried(self, key: tuple[str, str]) -> bool:
-        """True if the files of the container of this key were written before."""
-        return (self._records.folder(*key) / CONFIG).exists()
-
-    def release(self, key: tuple[str, str]) -> None:
-        """Take back the files that the container of this key could write. Raises OSError."""
+    def remove(self, key: tuple[str, str], names: Collection[str] = ()) -> None:
+        """Remove the specs of a container's CDI `names`, then its files, then its record. Raises OSError."""
+        self.withdraw(names)
         self._writable.release(key)
+        self._records.forget(*key)
 
     def withdraw(self, names: Collection[str]) -> None:
         """Remove the specs of these CDI devices."""
@@ -234,15 +228,15 @@ class Injector:
             self._spec(name).unlink(missing_ok=True)
 
     def unrecorded(self) -> list[str]:
-        """CDI devices of ours that no record names, as a crash between two writes leaves them."""
+        """The names of our CDI devices that no record has: a crash between two writes leaves them."""
         known = {name for record in self._records.all() for name in record.names.values()}
         found = (
             path.name.removeprefix("vgpu-").removesuffix(".json") for path in self._cdi.glob("vgpu-*.json")
         )
         return [name for name in found if name not in known]
 
-    def _wanted(self, record: Record, carrier: str) -> ContainerFiles:
-        """The vendors' files, devices and variables for the slices. A grant larger than its card is reduced to it."""
+    def _vendor_files(self, record: Record, carrier: str) -> ContainerFiles[FamilyLimit]:
+        """The vendors' files, devices and variables for the slices, of which none is larger than its card."""
         # The carrier is the limit that decides the slice's memory, and has a ticket for each unit of it.
         request = config.request_value(carrier, len(record.tickets[carrier]))
         by_vendor: dict[Vendor[Any], list[CardSlice[Any]]] = {}
@@ -284,7 +278,7 @@ class Injector:
         return own + [_mount(m.host, m.path, READ_ONLY if m.read_only else READ_WRITE) for m in more]
 
     def _texts(self, folder: Path) -> list[tuple[Path, str]]:
-        """The vendors' files in a container's folder, and where the container finds them."""
+        """The vendors' files in a container's folder: for each its path on this machine, and in the container."""
         found = (
             (path, v.container_path(path.name)) for path in sorted(folder.glob("*")) for v in self._vendors
         )
@@ -309,7 +303,7 @@ class Injector:
     def _guarded(
         self, record: Record, resource: str, devices: Iterable[DeviceNode] = ()
     ) -> Mapping[str, object]:
-        """The device node that the runtime looks for first, behind those of the cards."""
+        """The device nodes of a CDI device: those of the cards, then the guard, for which the runtime looks first."""
         nodes = [{"path": d.path, "hostPath": d.host, "permissions": "rw"} for d in devices]
         present = self._records.folder(*record.key) / PRESENT
         guard = {"path": f"/dev/vgpu/{record.names[resource]}", "hostPath": str(present)}

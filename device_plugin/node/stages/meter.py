@@ -1,4 +1,4 @@
-"""Meter: what the cards have and what the slices use, as samples. Where a source says nothing there is no sample."""
+"""Meter: reads what the cards have and what the slices use, as samples. A source without a figure gives no sample."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -8,6 +8,7 @@ from device_plugin.core.contract.cards import ReportedSlice, SliceState
 from device_plugin.core.contract.grants import Slice
 from device_plugin.core.contract.metrics import CARD, CONTAINER, SLICE, Exporter, Metric, MetricType, Reading
 from device_plugin.core.jobs.progress import BYTES, checkpoints_of, progress_of
+from device_plugin.node.checks.driver_slices import DriverSlices
 from device_plugin.node.checks.kernel_figures import KernelFigures
 from device_plugin.node.checks.unaccounted import UnaccountedMemory
 from device_plugin.node.slices.pods import NodePods
@@ -84,6 +85,11 @@ SLICE_KERNEL_MEMORY = Metric(
     " ended process made. Absent where the driver does not say.",
     SLICE,
 )  # fmt: skip
+SLICE_DRIVER_LIMIT = Metric(
+    "vgpu_slice_driver_limit_bytes", Exporter.AGENT,
+    "Memory limit to which the card's driver holds the slice, beside vgpu_slice_memory_limit_bytes. Only for Hygon's"
+    " cards, while a process uses the slice.", SLICE,
+)  # fmt: skip
 SLICE_COMPUTE = Metric(
     "vgpu_slice_compute_ratio", Exporter.AGENT,
     "Compute units that run work of the container at this moment, as the driver counts them, divided by the units of"
@@ -135,11 +141,11 @@ INVENTORY_AGE = Metric(
 )  # fmt: skip
 
 Sample = tuple[Metric, tuple[str, ...], float]
-"""Metric, label values, value."""
+"""A metric, its label values, and its value."""
 
 
 class Meter:
-    """Each call reads all sources."""
+    """Returns all metrics when it is called; each call reads all sources again."""
 
     def __init__(
         self,
@@ -151,6 +157,7 @@ class Meter:
         reports: Callable[[], Iterable[ReportedSlice]],
         figures: KernelFigures,
         unaccounted: UnaccountedMemory,
+        driver: DriverSlices,
         inventory_age: Callable[[], float],
     ) -> None:
         self._node = node
@@ -161,6 +168,7 @@ class Meter:
         self._reports = reports
         self._figures = figures
         self._unaccounted = unaccounted
+        self._driver = driver
         self._inventory_age = inventory_age
 
     def __call__(self) -> Iterator[Reading]:
@@ -203,7 +211,7 @@ class Meter:
             yield CARD_BUSY, labels, usage.busy_ratio
 
     def _granted(self) -> Iterator[Sample]:
-        """The granted part of each card: slices of active pods, and those of ended pods that still have files here."""
+        """The granted part of each card: slices of active pods, and slices of ended pods that still have a record."""
         held: dict[str, list[Slice]] = {uuid: [] for uuid in self._cards()}
         slices = chain.from_iterable(grant.slices() for grant in self._pods.grants())
         kept = (slice_ for r in self._records.all() if not self._pods.active(r.pod) for slice_ in r.slices)
@@ -230,12 +238,14 @@ class Meter:
                 yield SLICE_MEMORY_USED, labels, usage.used_bytes[i]
                 yield SLICE_MEMORY_RATIO, labels, usage.used_bytes[i] / limit
                 yield SLICE_DENIED, labels, usage.denied[i]
+            if (driver := self._driver.limit(record, slice_.card)) is not None:
+                yield SLICE_DRIVER_LIMIT, labels, driver
             if slice_.card in kernel.memory_bytes:
                 yield SLICE_KERNEL_MEMORY, labels, kernel.memory_bytes[slice_.card]
             yield from ((SLICE_COMPUTE, labels, ratio) for ratio in self._compute(record, slice_))
 
     def _compute(self, record: Record, slice_: Slice) -> Iterator[float]:
-        """The share of the slice's compute units that are busy; nothing where the driver does not say."""
+        """The share of the slice's compute units that are busy; empty if the driver does not count them."""
         busy, local = self._figures.busy_units(record, slice_.card), self._cards().get(slice_.card)
         if busy is not None and local is not None:
             yield min(1.0, busy / (len(slice_.cores) * local.card.group_units))

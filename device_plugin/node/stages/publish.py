@@ -1,4 +1,4 @@
-"""Publish: the inventory annotation, written when it changes and never as a heartbeat."""
+"""Publish: writes the inventory annotation of the node when it changes, and never as a heartbeat."""
 
 import logging
 import time
@@ -18,7 +18,7 @@ LOOK_SECONDS = 60.0
 
 
 class Publisher:
-    """Keeps the annotation up to date; tries again later while the API server does not answer."""
+    """Keeps the inventory annotation up to date. While the API server does not answer, it tries again later."""
 
     def __init__(self, api: NodeApi, clock: Callable[[], float] = time.monotonic) -> None:
         self._api = api
@@ -35,11 +35,11 @@ class Publisher:
 
     @property
     def age(self) -> float:
-        """Seconds since the annotation was last known to say what this agent has to say; below 1 while all is well."""
+        """Seconds since the annotation was last known to have this agent's inventory; below 1 while all is well."""
         return self._clock() - self._right
 
     def step(self, cards: Sequence[Card], reports: Sequence[ReportedSlice] = (), *, serving: bool) -> None:
-        """Write the inventory if the API server has another one. `why_not` says what prevents it."""
+        """Write the inventory if the annotation differs from it. `why_not` is the reason why that failed, as text."""
         now = self._clock()
         if now < self._not_before:
             return
@@ -62,7 +62,7 @@ class Publisher:
         self.why_not = ""
 
     def _report_new_units(self, before: str, cards: Sequence[Card]) -> None:
-        """Post an event if the agent before this one had another memory unit."""
+        """Post an event for each card family whose memory unit was another one in the inventory `before`."""
         try:
             known = {card.family: card.unit_mib for card in Inventory.decode(before).cards} if before else {}
         except AnnotationError:

@@ -1,4 +1,4 @@
-"""Reclaim: remove the files of containers that are gone, and restore damaged records of the others."""
+"""Reclaim: removes the files of containers that are gone, and restores damaged records of other containers."""
 
 import logging
 import math
@@ -29,8 +29,8 @@ TOLD_CUTS = 3
 class Reclaimer:
     """Removes the files of pods that have ended and have no processes, and lists slices that outlive their pod.
 
-    A damaged record is restored from its pod's grant, without tickets and CDI names: the next start of the container
-    writes the whole record.
+    A damaged record is restored from its pod's grant, without tickets and CDI names: the container's next start writes
+    a whole record.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Reclaimer:
         return self._outliving
 
     def sweep(self) -> int:
-        """Remove containers that are gone; returns how many. Does nothing before the first list of pods."""
+        """Remove the files of containers that are gone; returns how many: 0 before the first list of pods."""
         if not self._pods.synced.is_set():
             return 0
         ended = [r for r in self._records.all() if not self._pods.active(r.pod)]
@@ -78,7 +78,7 @@ class Reclaimer:
         return sum(self._remove(record) for record in ended if record.pod not in alive)
 
     def _note(self, lingering: Sequence[Record]) -> None:
-        """Remember when the pods of `lingering` ended.
+        """Note when the pods of the `lingering` records ended, and which of these records are outliving.
 
         Pods found by the first sweep count as ended long ago: the previous agent may have reported them.
         """
@@ -114,13 +114,13 @@ class Reclaimer:
             return True
 
     def closed(self, cards: Collection[str]) -> frozenset[str]:
-        """The cards on which containers with a damaged record may run: nothing new may start there."""
+        """The uuids of the cards on which a container with a damaged record may run: they get no new slices."""
         return frozenset().union(*(damaged.closed(cards) for damaged in self._records.damaged().values()))
 
     def restore(self) -> None:
-        """Restore damaged records from their pods' grants.
+        """Restore damaged records from their pods' grants. Does nothing before the first list of pods.
 
-        Records of pods that are gone, with all processes, are forgotten. Does nothing before the first list of pods.
+        A damaged record is forgotten when its pod and all processes of the pod are gone.
         """
         damaged = self._records.damaged()
         if not damaged or not self._pods.synced.is_set():
@@ -145,8 +145,7 @@ class Reclaimer:
     def _forget(self, key: tuple[str, str]) -> None:
         with self._starts.lock:
             if self._records.get(*key) is None and not self._pods.holding(key[0]):
-                self._injector.release(key)
-                self._records.forget(*key)
+                self._injector.remove(key)
 
     def _restore(self, key: tuple[str, str], named: tuple[str, str]) -> None:
         uid, container = key
@@ -164,7 +163,7 @@ class Reclaimer:
                 log.info("the record of container %s of pod %s/%s is restored", container, *named)
 
     def trim(self) -> None:
-        """Cut the files that tenants have grown back to their size, and fill those that they have shortened."""
+        """Cut writable files that tenants have made longer, and refill writable files that tenants have shortened."""
         records = self._records.all()
         self._uncut &= {record.pod for record in records}
         self._cuts = {record.key: self._cuts.get(record.key, 0) for record in records}
@@ -186,7 +185,7 @@ class Reclaimer:
         self._writable.restore()
 
     def _report_growth(self, record: Record, grown: int) -> None:
-        """Log the first time that a container's files were cut, and post an event at TOLD_CUTS; no more after that."""
+        """Log a container's first cut; at cut number TOLD_CUTS log and post an event. Other cuts are not reported."""
         self._cuts[record.key] += 1
         cuts = self._cuts[record.key]
         text = (
@@ -203,7 +202,7 @@ class Reclaimer:
             log.warning("pod %s/%s: %s", record.namespace, record.pod_name, text)
 
     def sweep_unrecorded(self) -> None:
-        """Remove specs and writable files of ours that no record names."""
+        """Remove our specs and writable files that belong to no record."""
         with self._starts.lock:
             self._injector.withdraw(self._injector.unrecorded())
             self._writable.keep([*(record.key for record in self._records.all()), *self._records.damaged()])

@@ -1,12 +1,14 @@
-"""The vendor's own files and devices on the node that all containers of a card family get: the setting `mounts`.
+"""The vendor's own files and devices on the node that all containers of a card family get.
 
-The software of some vendors (Hygon's /opt/hyhal) belongs to the driver's version: it is installed on the node, and
-their images expect it there. A runtime ends a container for good if a mount has no source, so what is not on the node
-is left out, and logged. The agent sees of the node what its own pod mounts.
+They are the vendor's defaults, and those that the setting `mounts` adds. The software of some vendors (Hygon's
+/opt/hyhal) belongs to the driver's version: it is installed on the node, and their images expect it there, or at
+another path. A runtime ends a container for good if the source of a mount is missing, so missing files are left out.
+The agent sees only those files of the node that its own pod mounts.
 """
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import PurePosixPath
 
 from device_plugin.core.machine import DeviceNode, Mount
@@ -25,37 +27,62 @@ TAKEN = (
 )
 """Paths at, above or below which a mount would hide our own files, or show a container files of the kernel or the node.
 
-In /opt/vgpu of its image lies the agent, which has each of these mounts in its own container too.
+/opt/vgpu of the agent's image has the agent itself, and its own container has each of these mounts too.
 """
 
 
 class HostStack:
-    """The files at the absolute `wanted` paths, each at the same path in the container, read-only."""
+    """Gives containers the node's files at the vendor's `defaults` and at the `wanted` paths, read-only.
 
-    def __init__(self, machine: Machine, wanted: Sequence[str] = ()) -> None:
+    Each is HOST, or HOST:CONTAINER where the container has it at another path. Where both name one path in the
+    container, the wanted file is there.
+    """
+
+    def __init__(self, machine: Machine, wanted: Sequence[str] = (), defaults: Sequence[str] = ()) -> None:
         self._machine = machine
-        self._files = [path for path in wanted if path != CARD_NODE]
-        self._card_nodes = CARD_NODE in wanted
+        self._wanted = _by_place(wanted)
+        self._files = _by_place(defaults) | self._wanted
+        self._card_nodes = CARD_NODE in (*wanted, *defaults)
 
     def mounts(self) -> list[Mount]:
-        """The mounts of the wanted files that are on the node now."""
-        return [mount for path in self._files if (mount := self._machine.host_file(path))]
+        """The mounts of the files that are on the node now, read-only."""
+        found = ((self._machine.host_file(host), inside) for inside, host in self._files.items())
+        return [replace(mount, path=inside) for mount, inside in found if mount]
 
     def missing(self) -> list[str]:
-        """The wanted paths that are not on the node now."""
-        return [path for path in self._files if not self._machine.host_file(path)]
+        """The wanted paths of the node at which there is nothing now; the vendor's defaults are optional."""
+        return [host for host in self._wanted.values() if not self._machine.host_file(host)]
 
     def devices(self, pcis: Iterable[str]) -> Iterator[DeviceNode]:
-        """The primary nodes of the cards at these PCI addresses, if they are wanted."""
+        """The primary DRM nodes of the cards at these PCI addresses, if the setting names CARD_NODE."""
         for pci in pcis if self._card_nodes else ():
             for path in self._machine.matching(f"sys/bus/pci/devices/{pci}/drm/card*"):
                 yield self._machine.device(f"dev/dri/{path.rpartition('/')[2]}")
 
 
-def problem(path: str, state: str) -> str:
-    """The reason why a setting cannot name this path, as text; empty if it can. `state` is the agent's folder."""
-    if path == CARD_NODE:
+def problem(wanted: str, state: str) -> str:
+    """The reason why the setting cannot have this entry, as text; empty if it can. `state` is the agent's folder."""
+    if wanted == CARD_NODE:
         return ""
+    if ":" not in wanted:
+        return _path_problem(wanted, state)
+    found = ((path, _path_problem(path, state)) for path in _paths(wanted))
+    return next((f"{path!r}: {why}" for path, why in found if why), "")
+
+
+def _by_place(wanted: Iterable[str]) -> dict[str, str]:
+    """The paths on the node, by the path in the container."""
+    pairs = (_paths(path) for path in wanted if path != CARD_NODE)
+    return {inside: host for host, inside in pairs}
+
+
+def _paths(wanted: str) -> tuple[str, str]:
+    """The path on the node and the path in the container."""
+    host, colon, inside = wanted.partition(":")
+    return host, inside if colon else host
+
+
+def _path_problem(path: str, state: str) -> str:
     if not path.startswith("/") or os.path.normpath(path) != path or path.startswith("//"):
         return "write an absolute path without . or .. and without a slash at its end"
     if len(path) > LONGEST_MOUNT or not path.isprintable() or set(path) & set(" :*?["):

@@ -29,7 +29,7 @@ _NUMBER = re.compile(r"[0-9]{1,20}")
 
 
 class KfdProcesses(ProcessFigures["KfdCard"]):
-    """Reads these figures. Safe from any thread."""
+    """Reads the KFD's figures of processes. Safe from any thread."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
@@ -43,7 +43,7 @@ class KfdProcesses(ProcessFigures["KfdCard"]):
         return sorted(int(name) for name in names if _NUMBER.fullmatch(name))
 
     def memory(self, process: int, card: "KfdCard") -> int | None:
-        """Bytes of the card's memory that the process has allocated; None if it is gone, or has not used the card."""
+        """Bytes of the card's memory that the process has allocated; None if it is gone or has not used the card."""
         return self._figure(f"{process}/vram_{card.gpu_id}", MAX_BYTES)
 
     def has_queue(self, process: int, card: "KfdCard") -> bool:

@@ -14,8 +14,8 @@ from device_plugin.node.vendors.port import Vendor
 class LocalCard:
     """A card that the agent shares: its `card` in the inventory, its vendor, and the vendor's own `payload`.
 
-    `fault` is the reason why it is unhealthy, empty if it is not. `enforcement` is the mode of its family. A card that
-    is `excluded` is shared as long as a container holds a slice of it, and gets no new ones.
+    `fault` is the reason why it is unhealthy, empty if it is not. `enforcement` is the mode of its family. An
+    `excluded` card gets no new slices, and is shared only until its last slice ends.
     """
 
     card: Card
@@ -26,5 +26,5 @@ class LocalCard:
     excluded: bool = False
 
     def unhealthy(self, fault: str) -> "LocalCard":
-        """A copy, marked unhealthy."""
+        """A copy of the card that is unhealthy because of `fault`."""
         return replace(self, card=msgspec.structs.replace(self.card, healthy=False), fault=fault)

@@ -7,10 +7,11 @@ from typing import ClassVar, Generic, Protocol, TypeVar
 from device_plugin.core.contract.cards import Card
 from device_plugin.core.errors import VgpuError
 from device_plugin.core.machine import DeviceNode, Mount
-from vgpu_runtime.config import CardLimit, FamilyLimit
+from device_plugin.node.vendors.models import Models
+from vgpu_runtime.config import CardLimit, Family, FamilyLimit
 
 P = TypeVar("P")
-"""The facts of a card that only its vendor knows."""
+"""The type of a card's facts that only its vendor knows."""
 
 
 class Machine(Protocol):
@@ -26,23 +27,23 @@ class Machine(Protocol):
         """The names in a folder, in any order. Raises OSError."""
 
     def device(self, path: str) -> DeviceNode:
-        """The device file for a container."""
+        """The device file at `path`, for a container."""
 
     def host_file(self, path: str) -> Mount | None:
-        """The host's file or folder at an absolute path, for a container; None if it is not there, or empty."""
+        """The mount of the host's file or folder at an absolute path; None if it is missing or empty."""
 
     def mounts(self) -> Sequence[Mount]:
-        """Files that every container needs besides ours: none on a real machine."""
+        """The further mounts that every container needs: none on a real machine."""
 
     def preloads(self) -> Sequence[str]:
-        """Libraries to load after ours: none on a real machine."""
+        """The libraries that every container loads after ours: none on a real machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundCard(Generic[P]):
     """A card as its driver describes it. `fault` says why it is unhealthy, `unfit` why it cannot be shared.
 
-    The driver's `uuid` is made unique in the cluster by discover (see card_names). `group_units` compute units are
+    `uuid` is the driver's; discover makes it unique in the cluster (card_names). `group_units` compute units are
     granted together. Cards of one `hive` are linked by XGMI.
     """
 
@@ -64,7 +65,7 @@ class FoundCard(Generic[P]):
 class Scan(Generic[P]):
     """All cards of a vendor on a machine, and a text for each card that could not be read.
 
-    `others` are cards of the same driver that are not of this vendor: their PCI vendor ids by PCI address.
+    `others` are the cards that another vendor made and the same driver runs: their PCI vendor ids, by PCI address.
     """
 
     cards: tuple[FoundCard[P], ...]
@@ -85,9 +86,9 @@ class CardUsage:
 
 @dataclass(frozen=True, slots=True)
 class CardSlice(Generic[P]):
-    """A container's slice of one card: what it may use of what the card has now, and the id that `claim` gave it.
+    """A container's slice of one card, reduced to what the card has now. `vendor_id` is its id from VendorIds.
 
-    `request` is the container's limit, as vgpu.conf has it.
+    `request` is the container's limit that decided the memory, as vgpu.conf writes it.
     """
 
     card: Card
@@ -99,18 +100,31 @@ class CardSlice(Generic[P]):
 
 
 @dataclass(frozen=True, slots=True)
-class ContainerFiles:
+class ContainerFiles(Generic[Family]):
     """The files, devices and variables of a container. `limits` go into vgpu.conf, in the order of its slices.
 
-    `texts` are files by name: they are written to the container's folder, and mounted at the vendor's `container_path`.
+    `texts` are files by name, written to the container's folder and mounted at the vendor's `container_path`.
     """
 
-    limits: Sequence[CardLimit[FamilyLimit]]
+    limits: Sequence[CardLimit[Family]]
     devices: Sequence[DeviceNode]
     texts: Mapping[str, str] = field(default_factory=dict)
     mounts: Sequence[Mount] = ()
     preloads: Sequence[str] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSigns:
+    """The traces that other programs leave on a node.
+
+    `registers` are annotations of the node (annotations.REGISTERS), `sockets` those of other programs in the kubelet's
+    folder of device plugins, and `cdi_files` the files in the CDI folder.
+    """
+
+    registers: Collection[str]
+    sockets: Collection[str]
+    cdi_files: Collection[str]
 
 
 class NoVendorIdError(VgpuError):
@@ -124,24 +138,24 @@ class VendorIds(Protocol):
     """The ids with which a driver distinguishes the slices of a card. The caller locks."""
 
     def claim(self, card: str, taken: Collection[int], before: int | None) -> int:
-        """An id for a slice of the card, other than those `taken`.
+        """An id for a slice of the card, other than those `taken`. Raises NoVendorIdError if none is free now.
 
-        `before` is the id that the container had at its last start. Raises NoVendorIdError if none is free now.
+        `before` is the id that the container had at its last start.
         """
 
     def release(self, card: str, vendor_id: int) -> None:
-        """Take note that the slice with this id has just ended."""
+        """Note that the slice with this id has just ended."""
 
     def claimed(self, cards: Sequence[str], text: Callable[[str], str | None]) -> Mapping[str, int]:
-        """By card, the ids in a container's files, for a record that was lost. `text` reads a file by its name."""
+        """The ids by card in a container's files, for a record that was lost. `text` returns the text of a file."""
 
 
 C = TypeVar("C", contravariant=True)
-"""P of figures that are only read."""
+"""P in protocols that only read the card."""
 
 
 class ProcessFigures(Protocol[C]):
-    """The kernel's figures of the processes that use a driver's cards. Processes have their ids on the host."""
+    """The kernel's figures of the processes that use a driver's cards. Processes are named by their ids on the host."""
 
     def processes(self) -> Sequence[int] | None:
         """The processes that have the driver open, lowest first; None if the driver does not list them."""
@@ -156,11 +170,32 @@ class ProcessFigures(Protocol[C]):
         """Compute units of the card that run work of the process at this moment; None if the driver does not say."""
 
 
+@dataclass(frozen=True, slots=True)
+class About:
+    """A family's row on the page of supported cards: its name, its resources, its driver, and what images bring."""
+
+    name: str
+    resource: str
+    driver: str
+    image: str
+
+
 class Vendor(Protocol[P]):
-    """A family of cards. Any thread may call."""
+    """A family of cards with one driver. Any thread may call it."""
 
     PCI_VENDOR: ClassVar[int]
     """The PCI vendor id of its cards."""
+    MAX_SLICES: ClassVar[int]
+    """Most slices of one of its cards."""
+    CARD_VARIABLES: ClassVar[Mapping[str, str]] = {}
+    """Variables by which some runtimes give a container cards of this family, each with a value that gives none."""
+    MODELS: ClassVar[Models]
+    MOUNTS: ClassVar[Sequence[str]] = ()
+    """Its files on the node that containers get wherever the node has them, written as in the setting `mounts`."""
+    ABOUT: ClassVar[About]
+
+    def __init__(self, machine: Machine, mounts: Sequence[str] = ()) -> None:
+        """`mounts` are the paths of the setting of this name for the family."""
 
     @property
     def ids(self) -> VendorIds | None:
@@ -179,11 +214,23 @@ class Vendor(Protocol[P]):
     def figures(self) -> ProcessFigures[P]:
         """The kernel's figures of the processes that use the cards."""
 
-    def files(self, slices: Sequence[CardSlice[P]]) -> ContainerFiles:
-        """The files, devices and variables for these slices. Raises ConfigError if they cannot be expressed."""
+    def driver_slices(self, payload: P) -> Mapping[int, int] | None:
+        """The slices of the card that processes use now, by the driver: memory limits in bytes, by vendor id.
+
+        None if the driver holds no slices: then the library alone does.
+        """
+
+    def rivals(self, signs: Callable[[], NodeSigns]) -> Sequence[str]:
+        """The other programs that give out this vendor's cards on the node: a text for each sign, with what to do.
+
+        `signs` reads the node's traces. It costs a request to the API server: only vendors with such programs call it.
+        """
+
+    def files(self, slices: Sequence[CardSlice[P]]) -> ContainerFiles[FamilyLimit]:
+        """The files, devices and variables for these slices. Raises ConfigError if vgpu.conf cannot express them."""
 
     def missing_mounts(self) -> Sequence[str]:
-        """Paths of the vendor's stack that the settings give to containers and that are not on the node."""
+        """The paths that the setting `mounts` gives to the vendor's containers and that are not on the node."""
 
     def container_path(self, name: str) -> str | None:
-        """The path in the container of the text `name`; None if it is none of this vendor's."""
+        """The path in the container of the file `name` of `texts`; None if this vendor makes no such file."""

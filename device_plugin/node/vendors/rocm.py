@@ -6,7 +6,7 @@ memory errors, none was uncorrectable.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -16,12 +16,15 @@ from device_plugin.core.machine import DeviceNode
 from device_plugin.node.vendors import models
 from device_plugin.node.vendors.host_stack import HostStack
 from device_plugin.node.vendors.kfd_processes import KfdProcesses
+from device_plugin.node.vendors.models import NO_NAME, Models
 from device_plugin.node.vendors.port import (
+    About,
     CardSlice,
     CardUsage,
     ContainerFiles,
     FoundCard,
     Machine,
+    NodeSigns,
     ProcessFigures,
     Scan,
     Vendor,
@@ -38,6 +41,10 @@ FIRST_RDNA = 10
 SHARED_DEVICES = ("kfd", "mkfd")
 # Most slices of a card: each needs a core group, and more than sixteen are of no use.
 MAX_SLICES = 16
+# From gfx12 on a card has four slots for compute queues of programs, and HAMi measured that more than two sharers
+# collapse. With amdgpu's parameter num_kcq=0 the kernel keeps no compute queues for itself.
+FIRST_FEW_QUEUES, MAX_SLICES_FEW_QUEUES = 12, 2
+KERNEL_QUEUES = "sys/module/amdgpu/parameters/num_kcq"
 MIB = 1 << 20
 LONGEST_NAME = 63
 _NUMBER = re.compile(r"[0-9]{1,20}")  # the kernel's are at most 64 bits wide
@@ -47,7 +54,7 @@ _NUMBER = re.compile(r"[0-9]{1,20}")  # the kernel's are at most 64 bits wide
 class KfdCard:
     """The payload of a KFD card: `gpu_id` is its number in the driver, `render_minor` the number of its device node.
 
-    Neither identifies the card for ever. `xcc` and `paired` are the rules of its masks (core/contract/masks.py).
+    Both numbers may change. `xcc` and `paired` are the rules of its masks (core/contract/masks.py).
     """
 
     gpu_id: int
@@ -65,10 +72,18 @@ class Rocm(Vendor[KfdCard]):
 
     PCI_VENDOR: ClassVar[int] = 0x1002
     MAX_SLICES: ClassVar[int] = MAX_SLICES
+    CARD_VARIABLES: ClassVar[Mapping[str, str]] = {"AMD_VISIBLE_DEVICES": "void"}
+    MODELS: ClassVar[Models] = models.AMD
+    ABOUT: ClassVar[About] = About(
+        "AMD Instinct, Radeon",
+        "`amd.com/gpu` ([component `amd`](../install.md))",
+        "amdgpu, with `/dev/kfd`",
+        "ROCm",
+    )
 
     def __init__(self, machine: Machine, mounts: Sequence[str] = ()) -> None:
         self._machine = machine
-        self._stack = HostStack(machine, mounts)
+        self._stack = HostStack(machine, mounts, self.MOUNTS)
         self._processes = KfdProcesses(machine)
 
     def memory_region(self, card: Card) -> str:
@@ -77,12 +92,12 @@ class Rocm(Vendor[KfdCard]):
 
     @property
     def figures(self) -> ProcessFigures[KfdCard]:
-        """The KFD's own figures, which are one list for the cards of all vendors."""
+        """The KFD's figures of processes. The KFD lists the processes of all vendors' cards together."""
         return self._processes
 
     @property
     def ids(self) -> VendorIds | None:
-        """No ids: the masks keep slices apart."""
+        """Always None, because amdgpu needs no ids of slices: their masks keep them apart."""
         return None
 
     def scan(self) -> Scan[KfdCard]:
@@ -105,16 +120,16 @@ class Rocm(Vendor[KfdCard]):
         return Scan(tuple(cards), tuple(problems), others)
 
     def usage(self, card: Card, payload: KfdCard) -> CardUsage:
-        """`mem_info_vram_used`, and `gpu_busy_percent`, which amdgpu averages over a moment."""
+        """The figures `mem_info_vram_used` and `gpu_busy_percent`; amdgpu averages the latter over a moment."""
         del payload
         busy = self._figure(card.pci, "gpu_busy_percent")
         return CardUsage(
             self._figure(card.pci, "mem_info_vram_used"), None if busy is None else min(busy, 100) / 100
         )
 
-    def files(self, slices: Sequence[CardSlice[KfdCard]]) -> ContainerFiles:
-        """The limits for the library, the device files, and for HIP the number of units."""
-        limits = [limit_of(s) for s in slices]
+    def files(self, slices: Sequence[CardSlice[KfdCard]]) -> ContainerFiles[RocmLimit]:
+        """The limits for the library, the device files, and the variable with the number of units for HIP."""
+        limits = [self._limit(s) for s in slices]
         return ContainerFiles(
             limits=limits,
             devices=[
@@ -126,14 +141,42 @@ class Rocm(Vendor[KfdCard]):
             environment=rocm.environment([limit.family for limit in limits]),
         )
 
+    def driver_slices(self, payload: KfdCard) -> Mapping[int, int] | None:
+        """Always None, because amdgpu keeps no records of slices."""
+        del payload
+        return None
+
+    def rivals(self, signs: Callable[[], NodeSigns]) -> Sequence[str]:
+        """Always empty, because AMD's own plugin is noticed by its resource (checks/other_plugins.py)."""
+        del signs
+        return ()
+
     def missing_mounts(self) -> Sequence[str]:
         """The paths of the setting `mounts` that are not on the node."""
         return self._stack.missing()
 
     def container_path(self, name: str) -> str | None:
-        """No path: this vendor's runtime reads no texts."""
+        """Always None, because AMD's runtime reads no file that this vendor writes."""
         del name
         return None
+
+    def _limit(self, s: CardSlice[KfdCard]) -> CardLimit[RocmLimit]:
+        """The slice's limits for vgpu.conf. Raises ConfigError if vgpu.conf cannot express them."""
+        return CardLimit(
+            uuid=s.card.uuid,
+            pci=s.card.pci,
+            model=model_value(s.card.model),
+            request=s.request,
+            mem_bytes=s.mem_bytes,
+            family=RocmLimit(
+                gpu_id=s.payload.gpu_id,
+                render_minor=s.payload.render_minor,
+                compute_units=s.card.compute_units,
+                xcc=s.payload.xcc,
+                paired=s.payload.paired,
+                mask=masks.unit_mask(s.cores, s.card.group_units),
+            ),
+        )
 
     def _devices(self, cards: Sequence[KfdCard]) -> Sequence[DeviceNode]:
         """The device nodes that all cards share (/dev/mkfd is Hygon's own), and the render node of each card.
@@ -162,7 +205,7 @@ class Rocm(Vendor[KfdCard]):
             mem_mib=self._memory(node),
             compute_units=units,
             group_units=group,
-            max_slices=min(units // group, self.MAX_SLICES),
+            max_slices=min(units // group, self._most_slices(_number(values, "gfx_target_version", node))),
             numa=self._numa(pci),
             payload=payload,
             fault=self._fault(pci) if payload.gpu_id else "its driver gives it no gpu_id",
@@ -170,20 +213,30 @@ class Rocm(Vendor[KfdCard]):
             hive=f"{hive:x}" if hive else "",
         )
 
+    def _most_slices(self, target: int) -> int:
+        """The most slices of a card with this `gfx_target_version`."""
+        if target // 10000 < FIRST_FEW_QUEUES:
+            return self.MAX_SLICES
+        try:
+            kernel_queues = self._text(KERNEL_QUEUES).strip()
+        except BrokenFileError:
+            kernel_queues = ""
+        return self.MAX_SLICES if kernel_queues == "0" else min(self.MAX_SLICES, MAX_SLICES_FEW_QUEUES)
+
     def _model(self, node: str, values: Mapping[str, int], pci: str) -> str:
-        """The model as people name it; of a card that no table has, the driver's name or what its ids say."""
+        """The card's model as people name it; for a card in no table, the driver's name for it or one made of ids."""
         device, target = _number(values, "device_id", node), _number(values, "gfx_target_version", node)
         chip = self._name(f"{node}/name")
         return (
-            models.known(self.PCI_VENDOR, device, self._hexadecimal(pci, "revision"))
-            or (chip if chip != models.NO_NAME else "")
+            self.MODELS.known(device, self._hexadecimal(pci, "revision"))
+            or (chip if chip != NO_NAME else "")
             or self._product(pci)
-            or models.by_target(self.PCI_VENDOR, target)
+            or self.MODELS.of_target(target)
             or f"{device:04x}"
         )
 
     def _product(self, pci: str) -> str:
-        """The name that the vendor wrote into the card; empty if there is none that can stand in a list of names."""
+        """The name that the vendor wrote into the card; empty if it has none, or if it cannot stand in a list."""
         try:
             text = self._name(f"{PCI_DEVICES}/{pci}/product_name")
         except BrokenFileError:
@@ -267,25 +320,6 @@ class Rocm(Vendor[KfdCard]):
                 raise BrokenFileError(f"/{path} has the line {line[:60]!r} where `name number` must be")
             values[name] = int(number)
         return values
-
-
-def limit_of(s: CardSlice[KfdCard]) -> CardLimit[RocmLimit]:
-    """The slice as vgpu.conf expresses it. Raises ConfigError if it cannot."""
-    return CardLimit(
-        uuid=s.card.uuid,
-        pci=s.card.pci,
-        model=model_value(s.card.model),
-        request=s.request,
-        mem_bytes=s.mem_bytes,
-        family=RocmLimit(
-            gpu_id=s.payload.gpu_id,
-            render_minor=s.payload.render_minor,
-            compute_units=s.card.compute_units,
-            xcc=s.payload.xcc,
-            paired=s.payload.paired,
-            mask=masks.unit_mask(s.cores, s.card.group_units),
-        ),
-    )
 
 
 def _node_number(path: str) -> str:

@@ -1,4 +1,4 @@
-"""Pods and nodes as the JSON of a real API server, about as long as real ones: what is skipped must be read too."""
+"""Pods and nodes as JSON, about as long as a real API server's: a reader must also read the parts that it skips."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -12,12 +12,12 @@ from hack.bench.extender.cluster_model import CONTAINER, FAMILY, ClusterModel, u
 
 _NOW = "2026-01-01T00:00:00Z"
 _SCHEDULER = "vgpu-scheduler"
-# Units of memory that no card has.
+# Memory units of a pod that fits no card.
 HOPELESS_UNITS = 1000
 
 
 class PodTexts:
-    """Pod `n` of the workload as JSON, pending or bound. Every process that has the workload writes the same."""
+    """Writes pod `n` of the workload as JSON, pending or bound. The text depends only on the workload and `n`."""
 
     def __init__(self, workload: ClusterModel) -> None:
         self._parts = [_pod(request) for request in workload.requests()]
@@ -91,7 +91,7 @@ def pending(pod: Pod) -> bytes:
 
 
 def hopeless(workload: ClusterModel) -> list[bytes]:
-    """The JSON of the pods that ask for more memory than any card has, each for another amount."""
+    """The JSON of pods that ask for more memory than any card has, each for a different amount."""
     names = [f"hopeless-{n}" for n in range(workload.hopeless)]
     limits = [{f"{FAMILY}-mem": str(HOPELESS_UNITS + n)} for n in range(workload.hopeless)]
     return [
@@ -101,7 +101,7 @@ def hopeless(workload: ClusterModel) -> list[bytes]:
 
 
 def _pod(request: Request) -> str:
-    """A template with the pod's number, uid, version, annotations, node, phase and condition left open."""
+    """A template of a pod: a `%` format of number, uid, version, annotations, node, phase and condition."""
     amounts = {f"{request.family}-mem": request.mem, f"{request.family}-cores": request.cores}
     limits = {k: str(v) for k, v in amounts.items() if v is not None}
     return _template([_container(CONTAINER, limits)], _LABELS, "default", "pod-%d")
@@ -121,7 +121,7 @@ def _container(name: str, limits: Mapping[str, str]) -> Mapping[str, Any]:
 def _template(
     containers: Sequence[Mapping[str, Any]], labels: Mapping[str, str], namespace: str, name: str
 ) -> str:
-    """A pod with its uid, version, annotations, node, phase and condition left open."""
+    """A template of a pod: a `%` format of uid, version, annotations, node, phase and condition."""
     spec = {
         "containers": containers, "volumes": [_ACCESS], "restartPolicy": "Never", "tolerations": _TOLERATIONS,
         "schedulerName": _SCHEDULER, "serviceAccountName": "default", "dnsPolicy": "ClusterFirst",

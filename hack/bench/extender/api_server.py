@@ -1,8 +1,8 @@
-"""The stub API server, a process of its own: prepared bytes, so that it is not what is measured.
+"""The stub API server, a process of its own: it sends prepared bytes, so that it takes little of the measured time.
 
-It serves only the calls of the cluster service, and remembers any other one. The stand-in of hack/embedded is no
-substitute: for each Binding it decodes, checks and encodes the pod, which costs more than the service's decision, on
-the CPUs that the service needs.
+It serves only the calls of the cluster service, and records any other call as wrong. The API server of hack/embedded
+would be too slow: it decodes, checks and encodes the pod of each Binding, which costs more CPU time than the service's
+decision.
 """
 
 import re
@@ -25,7 +25,7 @@ from hack.bench.extender.cluster_model import ClusterModel
 POD_NAME = "vgpu-bench"
 # kube-scheduler's identity is its pod's name and a uuid.
 LEASE_HOLDER = f"{POD_NAME}_00000000-0000-4000-8000-000000000000"
-# Most seconds that a computing thread keeps other threads waiting.
+# Seconds after which a computing thread lets other threads run.
 SWITCH_SECONDS = 0.0005
 MOST_BODY = 1 << 20
 PODS, NODES, AGENTS = "/api/v1/pods", "/api/v1/nodes", "/api/v1/namespaces/vgpu-system/pods"
@@ -42,7 +42,7 @@ _LIST = b'{"metadata":{"resourceVersion":"1"},"items":[%b]}'
 def serve(control: Connection, workload: ClusterModel, grants: list[Grant]) -> None:
     """Serve until the parent closes `control`.
 
-    The parent is sent the port; then, for each message of its own, the calls that were wrong and all Bindings.
+    It sends the parent its port first. It answers each message of the parent with the wrong calls and all Bindings.
     """
     # Ctrl-C reaches all processes of a terminal, and our parent ends them in its own order.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -73,13 +73,13 @@ class _Server(socketserver.ThreadingTCPServer):
 
 
 class _Client(socketserver.BaseRequestHandler):
-    """Serves one kept connection, at little cost: an answer is one write, and no object is made for it."""
+    """Serves one connection, which stays open, at little cost: each answer is one write of bytes."""
 
     request: socket.socket
     server: _Server
 
     def handle(self) -> None:
-        """Serve until either side closes."""
+        """Answer requests until either side closes the connection."""
         self.request.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         reader = Reader(MOST_BODY)
         with suppress(OSError):
@@ -100,7 +100,7 @@ class _Client(socketserver.BaseRequestHandler):
             else:
                 self._send(200, self.server.lists[path])
         elif method == "GET" and path.startswith("/apis/coordination.k8s.io/"):
-            # There is no Lease at first: without an earlier leader a term begins without waiting for earlier Bindings.
+            # The first read finds no Lease: without an earlier leader, a term begins without a wait for its Bindings.
             asked, self.server.lease_asked = self.server.lease_asked, True
             self._send(200 if asked else 404, api_objects.lease(LEASE_HOLDER) if asked else _NOT_FOUND)
         else:
@@ -126,7 +126,7 @@ class _Client(socketserver.BaseRequestHandler):
             self._send(404, _NOT_FOUND)
 
     def _watch(self, path: str, version: int) -> None:
-        """Answer with a watch, open until the client closes the connection; it sends changes of pods only."""
+        """Answer with a watch, which is open until the client closes the connection and sends only changes of pods."""
         self._begin()
         if path == PODS and not self.server.store.watch(version, self._chunk):
             self._chunk(_EXPIRED)
@@ -142,7 +142,7 @@ class _Client(socketserver.BaseRequestHandler):
         self.request.sendall(_HEAD % 200 + b"Transfer-Encoding: chunked\r\n\r\n")
 
     def _chunk(self, part: bytes) -> None:
-        """Send a part of an answer; an empty one is its end."""
+        """Send a part of an answer; an empty part ends the answer."""
         self.request.sendall(b"%x\r\n%b\r\n" % (len(part), part))
 
     def _send(self, status: int, body: bytes) -> None:

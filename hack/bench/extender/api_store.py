@@ -13,7 +13,7 @@ from device_plugin.core.ledger import Ledger
 from hack.bench.extender.api_objects import PodTexts, hopeless
 from hack.bench.extender.cluster_model import ClusterModel, uid
 
-# Pods that are created ahead of the bound pod.
+# Number of pods that exist beyond the last bound pod.
 AHEAD = 64
 # Pods in each part of a list.
 PART = 256
@@ -21,11 +21,11 @@ Tell = Callable[[bytes], None]
 Bound = tuple[str, str]
 """Node and grant of a bound pod."""
 Binding = tuple[int, str, int | None]
-"""The pod's number, the text of its grant, and the number of the pod that was deleted next."""
+"""The pod's number, the text of its grant, and the number of the pod that was deleted then, if any."""
 
 
 class NotBoundError(Exception):
-    """The Binding is refused: the pod is bound already, or is another one."""
+    """The Binding is refused: the pod is bound already, or has another UID."""
 
 
 class PodStore:
@@ -55,7 +55,7 @@ class PodStore:
         yield b"]}"
 
     def pod(self, number: int, *, touched: bool = False) -> bytes | None:
-        """The pod as it is now; None if there is none. If `touched`, it has a new version, which watches are sent."""
+        """The pod's present JSON; None without the pod. If `touched`, the watches are sent a new version of it."""
         with self._lock:
             if number not in self._pods:
                 return None
@@ -73,7 +73,7 @@ class PodStore:
             return True
 
     def bind(self, body: bytes) -> None:
-        """Take a Binding, and announce: that pod bound, another one gone, a third one new. Raises NotBoundError."""
+        """Bind a pod, delete a random bound pod and create a new pod, all shown to watches. Raises NotBoundError."""
         binding: Any = json.loads(body)
         meta, node = binding["metadata"], binding["target"]["name"]
         grant = meta["annotations"][annotations.GRANT]
@@ -112,7 +112,7 @@ class PodStore:
 
     def _tell(self, kind: str, number: int, bound: Bound | None) -> None:
         self._version += 1
-        # A kubelet reports the end of a pod before its object is removed.
+        # A kubelet reports the end of a pod before the pod object is removed.
         phase = "Succeeded" if kind == "DELETED" else "Pending"
         pod = self._texts.pod(number, self._version, bound, phase)
         for tell in list(self._watches):
@@ -123,7 +123,7 @@ class PodStore:
 
 
 def overlaps(workload: ClusterModel, before: Sequence[Grant], history: Iterable[Binding]) -> list[str]:
-    """Texts about Bindings that give away what another pod holds. `before` are the grants before the first one."""
+    """Texts about Bindings whose grant is malformed or overlaps another pod's. `before` are the first grants."""
     ledger = Ledger()
     for name in workload.names():
         ledger.set_node(name, workload.inventory(name))

@@ -14,14 +14,14 @@ from hack.bench.report import BenchError
 
 FAMILY = "hygon.com/dcu"
 CONTAINER = "main"
-# Number of distinct requests: pod n has request n modulo this, so that all three processes know it.
+# Number of distinct requests: pod n has request n modulo KINDS, so that all three processes know its request.
 KINDS = 4096
 MOST_NODES = 20_000
 
 
 @dataclass(frozen=True)
 class ClusterModel:
-    """The measured cluster: `fill` is the share of all memory that is granted before, `seconds` the time measured.
+    """The measured cluster: `fill` is the share of all memory that is granted at first, `seconds` the time measured.
 
     `hopeless` is the number of pods that fit nowhere.
     """
@@ -34,7 +34,7 @@ class ClusterModel:
     hopeless: int = 0
 
     def __post_init__(self) -> None:
-        """Raise BenchError if it cannot be made."""
+        """Raise BenchError if a value is out of its bounds."""
         rules = {
             f"--nodes from 1 to {MOST_NODES}": 1 <= self.nodes <= MOST_NODES,
             "--cards from 1 to 64": 1 <= self.cards <= 64,
@@ -59,9 +59,9 @@ class ClusterModel:
         return [_request(rng) for _ in range(KINDS)]
 
     def grants(self) -> list[Grant]:
-        """The grants of pods 0, 1, 2, … that hold slices beforehand, made by the real placement.
+        """The grants of pods 0, 1, 2, … that hold slices at first, made by the product's placement.
 
-        Raises BenchError if the cluster is full before that share.
+        Raises BenchError if the cluster is full before the share `fill` is granted.
         """
         requests, ledger = self.requests(), Ledger()
         for name in self.names():

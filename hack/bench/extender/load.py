@@ -1,4 +1,4 @@
-"""Plays kube-scheduler: one filter after another, Bindings at the same time, and the time of each."""
+"""The load of a kube-scheduler: /filter calls one after another and /bind calls at the same time, all measured."""
 
 import json
 import queue
@@ -26,22 +26,22 @@ from hack.bench.report import BenchError
 from hack.embedded.services import ServiceProcess
 from hack.measure.process_cost import cpu_seconds
 
-# Most pods that have a node and are not bound yet. kube-scheduler has no limit, but a growing queue shows nothing.
+# Most pods that have a node and are not bound yet. kube-scheduler has no limit, but a growing queue measures nothing.
 BINDERS = 8
-# Seconds to wait, so long that a slow machine does not end the measurement: for a call, and for the first place of a
-# leader, which lists thousands of pods before it.
+# Seconds to wait for a call, and for a new leader, which lists thousands of pods first. They are so long that a slow
+# machine does not fail the measurement.
 CALL_SECONDS, LEADER_SECONDS = 60.0, 900.0
-# Pods that must be there for the service to learn a workload, and seconds in which it does; pods of the load end too
-# soon to count.
+# Pods that must exist before the service learns a workload, and seconds in which it learns it. Pods of the load end too
+# soon to be counted.
 LESSON_PODS, LESSON_SECONDS = 64, 900.0
 LESSON = b"target workload learnt"
 ASK_AGAIN_SECONDS = 0.25
 # Orders of nodes, and nodes in a block: kube-scheduler's filters run in parallel, in blocks of nodes, and offer the
 # nodes in the order in which they finish, which differs each time.
 ORDERS, PARALLEL = 61, 16
-# Seconds before and after a workload was learnt in which its tables and scores are computed.
+# The time in which tables and scores are computed, in seconds relative to the log line about the learnt workload.
 LEARNING = -10.0, 30.0
-# The begin of the answer to a pod that fits nowhere.
+# The beginning of the answer for a pod that fits nowhere.
 REFUSED = b'{"NodeNames":[],'
 # Most bytes of an answer.
 MOST_ANSWER = 8 << 20
@@ -52,10 +52,11 @@ _HEAD = re.compile(rb"HTTP/1.1 (\d+) .*?\r\nContent-Length: (\d+)(?:\r\n[^\r]+)*
 
 @dataclass(frozen=True)
 class LoadFigures:
-    """Pods bound per second, milliseconds of /filter and of the service's CPU for each, and how many pods fit nowhere.
+    """Pods bound per second, milliseconds of /filter, the service's CPU time per pod, and pods that fit nowhere.
 
-    `lessons` counts how often a target workload was learnt meanwhile; `learning_p99_ms` is that of filters around these
-    times, None if there were none. `learnt` is false if the service had no target workload, though it should have one.
+    `lessons` is how often a target workload was learnt meanwhile. `learning_p99_ms` is the 99th percentile of /filter
+    calls near these times, None without such calls. `learnt` is false if the service should have learnt a target
+    workload but did not.
     """
 
     pods_per_s: float
@@ -70,7 +71,7 @@ class LoadFigures:
 
 @dataclass
 class Notes:
-    """The ends of calls, in seconds of one clock. Each list has one kind of writer, and threads may append."""
+    """The times at which calls ended, in seconds of one clock; `filters` also has durations. Threads may append."""
 
     filters: list[tuple[float, float]] = field(default_factory=list)
     refusals: list[float] = field(default_factory=list)
@@ -107,19 +108,22 @@ def _percentile_ms(seconds: list[float], percent: int) -> float:
 
 
 class SchedulerLoad:
-    """Pods `first`, `first` + 1, … for a service that is running and writes `log`, and pods that fit nowhere."""
+    """Calls a running service for the pods `first`, `first` + 1, …, and for pods that fit nowhere.
+
+    `log` is the file of the service's log.
+    """
 
     def __init__(self, workload: ClusterModel, first: int, service: ServiceProcess, log: Path) -> None:
         self._seconds = workload.seconds
         self._texts = PodTexts(workload)
         self._orders = cycle(orders(workload))
         self._hopeless = api_objects.hopeless(workload)
-        # The hopeless pods that are asked for before each pod.
+        # The hopeless pods for which /filter is called before each other pod.
         self._beside: list[bytes] = []
         self._number = first
         self.service = service
         self._log = log
-        # The product's own connections, which cost little compared with what is measured.
+        # The product's own connections: they cost little compared with the measured calls.
         address = service.addresses["extender"]
         self._connections = Connections(Endpoint(f"http://{address}", lambda: None), CALL_SECONDS)
         self._scheduling = FilterConnection(address)
@@ -131,8 +135,9 @@ class SchedulerLoad:
     def run(self) -> tuple[LoadFigures, LoadFigures | None]:
         """Wait until the service leads and has learnt the workload, warm up for 1/5 of the time, and measure.
 
-        In a nearly empty cluster it learns no workload, and another policy decides. The second figures are measured
-        with the hopeless pods of the workload, each asked for again before each pod. Raises BenchError.
+        In a nearly empty cluster the service learns no workload, and another policy decides. The second figures are
+        measured with hopeless pods: before each pod that fits, /filter is called for all of them. They are None
+        without hopeless pods. Raises BenchError.
         """
         with closing(self._connections), closing(self._scheduling):
             self._await_leader()
@@ -159,7 +164,7 @@ class SchedulerLoad:
             time.sleep(ASK_AGAIN_SECONDS)
 
     def _place_until_learnt(self) -> bool:
-        """Place pods until the workload is learnt: a faster policy decides before. False if that takes too long."""
+        """Place pods until the service has learnt the workload; false after LESSON_SECONDS without it."""
         end = time.monotonic() + LESSON_SECONDS
         while not self._lessons():
             if time.monotonic() > end:
@@ -210,7 +215,7 @@ class SchedulerLoad:
         return self._result("/filter", *self._scheduling.ask(self._asking(self._texts.pod(number, 1, None))))
 
     def _refuse(self, pod: bytes) -> None:
-        """Ask for a pod that fits nowhere. The answer is not read as JSON: that time is kube-scheduler's."""
+        """Call /filter for a pod that fits nowhere. The answer is not parsed: a real kube-scheduler would parse it."""
         status, answer = self._scheduling.ask(self._asking(pod))
         if status != HTTPStatus.OK or answer[: len(REFUSED)] != REFUSED:
             said = bytes(answer[:200]).decode(errors="replace")
@@ -258,7 +263,7 @@ class SchedulerLoad:
 
     @staticmethod
     def _result(path: str, status: int, answer: bytearray | memoryview) -> Any:
-        """The answer as it was read. Raises BenchError if it is an error."""
+        """The answer, parsed as JSON. Raises BenchError for an answer with an error or another status than 200."""
         result = json.loads(bytes(answer)) if status == HTTPStatus.OK else {"Error": f"status {status}"}
         if result["Error"]:
             raise BenchError(f"{path}: {result['Error']}")
@@ -266,9 +271,9 @@ class SchedulerLoad:
 
 
 class FilterConnection:
-    """One kept connection for /filter, one call at a time; an answer is only received: parsing it is the scheduler's.
+    """One open connection for /filter, one call at a time. It receives the bytes of an answer and does not parse them.
 
-    Even to find its end with a parser of HTTP takes as long as the service takes for a refusal of thousands of nodes.
+    A parser of HTTP would take as long to find the end of an answer as the service takes to refuse thousands of nodes.
     """
 
     def __init__(self, address: str) -> None:
@@ -277,7 +282,7 @@ class FilterConnection:
         self._buffer = memoryview(bytearray(MOST_ANSWER))
 
     def ask(self, body: bytes) -> tuple[int, memoryview]:
-        """Status and body of the answer, until the next call. Raises BenchError if there is none."""
+        """Status and body of the answer; the body is valid until the next call. Raises BenchError without an answer."""
         head = (
             f"POST /filter HTTP/1.1\r\nHost: {self._address}\r\nContent-Type: application/json\r\n"
             f"Content-Length: {len(body)}\r\n\r\n"
@@ -294,7 +299,7 @@ class FilterConnection:
             raise BenchError(f"/filter: {error}") from error
 
     def close(self) -> None:
-        """Close the connection, if there is one; the next call opens another."""
+        """Close the connection if it is open; the next call opens a new connection."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -310,11 +315,11 @@ class FilterConnection:
 
 
 def orders(workload: ClusterModel) -> Iterator[bytes]:
-    """The nodes' names as JSON, in ORDERS orders: by the time at which each block might finish."""
+    """The nodes' names as JSON, in ORDERS orders, each by random times at which blocks of nodes finish."""
     names, rng = workload.names(), random.Random(workload.seed)
     size = round(len(names) ** 0.5)
     for _ in range(ORDERS):
         ends = [block + PARALLEL * rng.random() for block in range(len(names) // size + 1)]
         ordered = [name for _, name in sorted((ends[i // size], name) for i, name in enumerate(names))]
-        # As Go writes it.
+        # Go writes JSON without spaces.
         yield json.dumps(ordered, separators=(",", ":")).encode()

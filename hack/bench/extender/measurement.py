@@ -38,7 +38,7 @@ STUB_SECONDS = 900.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words that follow `vgpu bench extender`."""
+    """Add the arguments of `vgpu bench extender`."""
     parser.add_argument("--nodes", type=int, default=500, metavar="N", help="default: 500")
     parser.add_argument("--cards", type=int, default=8, metavar="N", help="of each node (default: 8)")
     parser.add_argument(
@@ -64,7 +64,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Report:
-    """Measure. Raises BenchError. SIGTERM ends it as Ctrl-C does, so that everything is ended and removed."""
+    """Measure, and return the report. SIGTERM ends all processes and removes all files, as Ctrl-C does.
+
+    Raises BenchError.
+    """
     workload = ClusterModel(args.nodes, args.cards, args.fill, args.seconds, args.seed, args.hopeless)
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
@@ -106,12 +109,12 @@ def _shown(figures: Mapping[str, Any]) -> str:
 
 
 def measure(workload: ClusterModel) -> Mapping[str, float | None]:
-    """Run all of it and end all of it; returns the figures. Raises BenchError, also for grants that overlap.
+    """Start all processes, measure, and end them; returns the figures. Raises BenchError, also for overlapping grants.
 
-    `slices` are held before the load, `rss_mib` is the service's memory after it. `cpu_ms_per_pod` hardly depends on
-    other work of the machine. `rebuild_s` is the time that a new leader needs for a ledger of these slices, from the
-    texts of their grants. `beside_pods_per_s` and `beside_cpu_ms_per_pod` are those with hopeless pods waiting.
-    LoadFigures describes the others.
+    `slices` are held before the load; `rss_mib` is the service's memory after the load. `cpu_ms_per_pod` hardly depends
+    on other work of the machine. `rebuild_s` is the time in which a new leader builds a ledger from the texts of these
+    grants. `beside_pods_per_s` and `beside_cpu_ms_per_pod` are measured while hopeless pods wait. LoadFigures describes
+    the other figures.
     """
     grants = workload.grants()
     rebuild = _rebuild_seconds(workload, grants)
@@ -152,7 +155,7 @@ def _rebuild_seconds(workload: ClusterModel, grants: list[Grant]) -> float:
 def running(
     workload: ClusterModel, grants: list[Grant]
 ) -> Iterator[tuple[Connection, ServiceProcess, SchedulerLoad]]:
-    """Stub API server, service and load, of which nothing is left afterwards. Raises BenchError."""
+    """Start the stub API server, the service and the load; end them when the context ends. Raises BenchError."""
     with (
         tempfile.TemporaryDirectory(prefix="vgpu-bench-") as folder,
         child(api_server.serve, workload, grants) as api,
@@ -162,7 +165,7 @@ def running(
         try:
             service.start()
             service.wait()
-            # Collecting the grants' objects again and again would cost the load time.
+            # The garbage collector would otherwise visit the grants' objects again and again during the load.
             gc.freeze()
             yield api, service, SchedulerLoad(workload, len(grants), service, log)
         except ServiceError as error:

@@ -1,4 +1,4 @@
-"""Jobs of one card each come while one job has all cards: how soon they run, and what it costs the large one."""
+"""Small jobs of one card come while a large job has all cards: their waits, and the delay of the large job."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ from hack.bench.jobs.trace import EXPONENT, TraceJob
 from hack.bench.report import Report, table
 
 LARGE, SMALL = 128, 64
-# Seconds of the large job alone and of each small one, and when the first of these comes.
+# Seconds that the large job takes alone, that each small job takes, and until the first small job comes.
 LARGE_S, SMALL_S, BEGIN_S = 12 * HOUR, 300.0, 2 * HOUR
-# The service's tick; seconds between the small jobs: none, or ten.
+# Seconds between two rounds of the engine; seconds between the arrivals of small jobs, in two runs.
 TICK_S, APART_S = 5.0, (0.0, 10.0)
 
 
@@ -24,8 +24,8 @@ TICK_S, APART_S = 5.0, (0.0, 10.0)
 class Beside:
     """The figures of one run, in seconds.
 
-    `wait` is the longest of a small job, `back` the time from the end of the last one until the large job has all cards
-    again, and `delay` how much later than alone the large one ends.
+    `wait` is the longest wait of a small job. `back` is the time from the end of the last small job until the large job
+    has all cards again. `delay` is how much later the large job ends than it would alone.
     """
 
     wait: float
@@ -35,7 +35,7 @@ class Beside:
 
 
 def beside(apart: float, rules: Rules, tick: float = TICK_S) -> Beside:
-    """The figures of the small jobs, `apart` seconds from each other, while the large job runs."""
+    """The figures of a run in which the small jobs come `apart` seconds after one another."""
     large = _job("large", 0.0, LARGE, LARGE_S)
     small = [_job(f"small-{number:02}", BEGIN_S + number * apart, 1, SMALL_S) for number in range(SMALL)]
     alone, together = _Watched(rules), _Watched(rules)
@@ -50,7 +50,7 @@ def beside(apart: float, rules: Rules, tick: float = TICK_S) -> Beside:
 
 
 class _Watched:
-    """The engine's policy, and the last time at which it found the large job narrower than all cards."""
+    """The engine's policy; `narrow` is the last time at which the large job had fewer than all cards."""
 
     def __init__(self, rules: Rules) -> None:
         self.narrow = 0.0
@@ -60,14 +60,14 @@ class _Watched:
         return Simulation(jobs, SlotRoom(LARGE), self, LARGE, costs=Costs(tick_s=tick)).run()
 
     def __call__(self, now: float, states: Sequence[JobState], room: Room) -> Plan:
-        """A plan of the engine's."""
+        """The engine's plan."""
         if any(state.spec.asked == LARGE and state.width < LARGE for state in states):
             self.narrow = now
         return self._decide(now, states, room)
 
 
 def small_beside_large(rules: Rules) -> Report:
-    """The figures of a burst of small jobs, and of small jobs apart."""
+    """The report of two runs: all small jobs come together, or one after another."""
     figures, rows = {}, []
     for apart in APART_S:
         found = beside(apart, rules)

@@ -58,7 +58,7 @@ SHOWN = (
 
 @dataclass(frozen=True, slots=True)
 class TraceLoad:
-    """A trace on a number of cards; `per_node` is 0 for slots."""
+    """A trace on a number of cards; `per_node` is the number of cards of a node, 0 if only equal cards are counted."""
 
     name: str
     jobs: Sequence[TraceJob]
@@ -70,7 +70,7 @@ class TraceLoad:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words that follow `vgpu bench jobs`."""
+    """Add the arguments of `vgpu bench jobs`."""
     parser.add_argument("--trace", type=Path, metavar="FILE", help="jobs in gavel's format")
     parser.add_argument("--loads", type=Path, metavar="FOLDER", help="replay the four loads from its traces")
     parser.add_argument("--cards", type=int, default=64, metavar="N", help="with --trace (default: 64)")
@@ -124,7 +124,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Report:
-    """Run the benchmark. Raises VgpuError for what cannot be run."""
+    """Run the benchmark and return its report. Raises VgpuError if it cannot run."""
     _check(args)
     rules = Rules(resumable=bool(args.resumable))
     if args.large is not None:
@@ -263,7 +263,7 @@ def _of_one(found: Mapping[str, Figures]) -> Report:
 
 
 def _of_all(found: Mapping[str, Mapping[str, Figures]]) -> Report:
-    """The report of several loads: the geometric means of the ratios, and of the other figures the worst."""
+    """The report of several loads: geometric means of the ratios, and the worst value of each other figure."""
     reports = {load: _of_one(policies) for load, policies in found.items()}
     policies = next(iter(found.values()))
     compared = {

@@ -1,4 +1,4 @@
-"""Twenty equal jobs at once: elasticity starts all of them at once, and all of them end late."""
+"""Twenty equal jobs come together: an elastic policy starts all of them soon but narrow, so that all end late."""
 
 from device_plugin.core.jobs.rules import Rules
 from hack.bench.jobs.policies import BASE, policy
@@ -8,12 +8,12 @@ from hack.bench.jobs.trace import EXPONENT, TraceJob
 from hack.bench.report import Report, table
 
 JOBS, ASKED, CARDS = 20, 4, 28
-# Seconds of a job at the width asked for, and the service's tick; the jobs come half a second apart.
+# Seconds that a job takes at the width it asks for, between two rounds of the engine, and between two arrivals.
 DURATION_S, TICK_S, APART_S = 287.0, 5.0, 0.5
 
 
 def equal_jobs(rules: Rules) -> Report:
-    """The mean completion time and the mean wait of the jobs, one after another and with the engine."""
+    """The report of the jobs' mean completion time and mean wait, by policy."""
     work = DURATION_S * ASKED**EXPONENT
     jobs = [
         TraceJob(f"{number:02}", number * APART_S, ASKED, work, EXPONENT, DURATION_S)

@@ -1,4 +1,4 @@
-"""Figures of a replay, and their ratios to those of the base policy."""
+"""Figures of a replay, and their ratios to the figures of the base policy."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -6,7 +6,7 @@ from math import prod
 
 from hack.bench.jobs.simulation import SimulationOutcome
 
-# Figures of which ratios are printed; where no job waits, one second counts.
+# The figures whose ratios are printed; a figure below one second counts as one second.
 COMPARED = ("jct_mean_s", "jct_p99_s", "jct_silent_s", "wait_mean_s")
 LEAST_S = 1.0
 
@@ -15,9 +15,10 @@ LEAST_S = 1.0
 class Figures:
     """The figures of a trace's jobs under one policy.
 
-    JCT is from arrival to end, a wait from arrival to the first start; `jct_silent_s` is the mean JCT of the jobs that
-    say nothing of their length whatever the policy may know, with --tells, else of all. `allocation` is the share of
-    the cards that jobs held from the first arrival to the last end. `outside_widths` and `over_commitments` must be 0.
+    JCT is the time from arrival to end, a wait the time from arrival to the first start. `jct_silent_s` is the mean JCT
+    of the jobs that do not declare their length (--tells), or of all jobs if all declare it. `allocation` is the share
+    of the cards that jobs held from the first arrival to the last end. `outside_widths` and `over_commitments` must be
+    0.
     """
 
     jct_mean_s: float
@@ -59,7 +60,7 @@ Ratios = Mapping[str, float]
 
 
 def ratios(figures: Figures, base: Figures) -> Ratios:
-    """The compared figures of a policy, each divided by that of the base policy."""
+    """The compared figures of a policy, each divided by the same figure of the base policy."""
     return {
         name: max(LEAST_S, getattr(figures, name)) / max(LEAST_S, getattr(base, name)) for name in COMPARED
     }

@@ -1,4 +1,4 @@
-"""Traces made by hand, each a case in which a policy may starve jobs, idle cards, or wait without need."""
+"""Traces made by hand: cases in which a bad policy starves jobs, leaves cards idle, or waits without need."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ SEED = 3
 
 @dataclass(frozen=True, slots=True)
 class Handmade:
-    """The jobs of a case on a number of cards; `liars` declare other durations than they have."""
+    """The jobs of a case, and its number of cards; `liars` is true if some jobs declare a wrong duration."""
 
     jobs: Sequence[TraceJob]
     cards: int
@@ -45,13 +45,13 @@ def _cases() -> Iterator[tuple[str, Handmade]]:
 
 
 def _livelock(seconds: float) -> Handmade:
-    """A job of all cards, and a small one every 20 minutes: stopped for the first of these, it never came back."""
+    """A job of all cards, and a small job every 20 minutes; once stopped for a small job, the large one may starve."""
     small = _stream(20 * MINUTE, 20 * MINUTE, 72 * HOUR, 30 * MINUTE)
     return Handmade([_job("big", 0.0, 8, seconds), *small], 8)
 
 
 def _big_behind_stream(load: float) -> Handmade:
-    """A stream of small jobs that uses a share of the cards, and behind it a job of all cards."""
+    """A stream of small jobs that uses the share `load` of the cards, and a job of all cards that comes later."""
     stream = _stream(0.0, 30 * MINUTE / (8 * load), 72 * HOUR, 30 * MINUTE)
     return Handmade([*stream, _job("big", HOUR, 8, 3 * HOUR)], 8)
 
@@ -63,7 +63,7 @@ def _big_among_random(load: float) -> Handmade:
 
 
 def _wide_among_small(load: float) -> Handmade:
-    """Small jobs of random lengths, and jobs of three quarters of the cards, as the Jobs of a group are together."""
+    """Small jobs of random lengths, and jobs of three quarters of the cards, like a group of Jobs that run together."""
     small = _random(Random(SEED), 16, load / 2, 96 * HOUR, (1, 1, 2), HOUR)
     every = 12 * 2 * HOUR / (16 * load / 2)
     wide = [_job(f"wide-{n:02}", n * every + HOUR, 12, 2 * HOUR) for n in range(int(96 * HOUR / every))]
@@ -71,19 +71,19 @@ def _wide_among_small(load: float) -> Handmade:
 
 
 def _many_wide() -> Handmade:
-    """Ten jobs of all cards at once, while small ones keep coming."""
+    """Ten jobs of all cards that come together, while small jobs keep coming."""
     small = _stream(0.0, 10 * MINUTE, 72 * HOUR, 20 * MINUTE)
     return Handmade([*small, *(_job(f"wide-{n}", HOUR + n, 16, 2 * HOUR) for n in range(10))], 16)
 
 
 def _huge() -> Handmade:
-    """One job of a whole pool among jobs of many widths and lengths."""
+    """One job of all cards among jobs of many widths and lengths."""
     others = _random(Random(SEED), 64, 0.7, 72 * HOUR, (1, 2, 4, 8, 16), 2 * HOUR)
     return Handmade([*others, _job("huge", 4 * HOUR, 64, 6 * HOUR)], 64)
 
 
 def _liars(*, elastic: bool) -> Handmade:
-    """Half of the jobs declare a tenth of their duration; a wide job waits for their ends."""
+    """Half of the jobs declare a tenth of their real duration; wide jobs wait for their ends."""
     rng = Random(SEED)
     jobs = _random(rng, 16, 0.6, 72 * HOUR, (1, 2, 4), HOUR)
     jobs = [replace(job, declared=job.declared / 10) if rng.random() < 0.5 else job for job in jobs]
@@ -99,13 +99,13 @@ def _mixed(load: float) -> Handmade:
 
 
 def _burst(*, rigid: bool) -> Handmade:
-    """64 small jobs at once, while a large job has all 128 cards."""
+    """64 small jobs that come together, while a large job has all 128 cards."""
     small = [_job(f"small-{n:02}", 2 * HOUR, 1, 5 * MINUTE) for n in range(64)]
     return Handmade([replace(_job("large", 0.0, 128, 12 * HOUR), rigid=rigid), *small], 128)
 
 
 def _stream(begin: float, apart: float, end: float, seconds: float) -> Sequence[TraceJob]:
-    """Jobs of one card, equally far apart."""
+    """Jobs of one card that come every `apart` seconds from `begin` to `end`."""
     count = int((end - begin) / apart)
     return [_job(f"small-{n:04}", begin + n * apart, 1, seconds) for n in range(count)]
 

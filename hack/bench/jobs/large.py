@@ -23,9 +23,9 @@ WIDTHS, NOW = (1, 1, 1, 2, 4, 8), 100 * HOUR
 
 
 def planned_in(count: int, per_node: int, rules: Rules) -> Report:
-    """Processor seconds of a round of `count` jobs on `count` cards, while all are busy and when all jobs are new.
+    """The CPU seconds of a round of `count` jobs on `count` cards: with all cards busy, and with only new jobs.
 
-    On nodes also of a round in which each job that waits asks for something else.
+    On nodes (`per_node` above 0), also of a round in which all jobs wait and have different requests.
     """
     room: Room = node_room(count, per_node) if per_node else SlotRoom(count)
     jobs = _jobs(count, room)
@@ -56,9 +56,9 @@ def planned_in(count: int, per_node: int, rules: Rules) -> Report:
 
 
 def _distinct(count: int, per_node: int, rules: Rules) -> tuple[float, int]:
-    """The longest of the rounds until all of `count` jobs were looked at, no two of which ask for the same, and those.
+    """Run rounds until all of `count` jobs were tried; returns the CPU time of the longest, and the number of rounds.
 
-    All cards are taken. In each round the jobs are looked at for as long as the engine does.
+    All cards are taken, and no two jobs have the same request. A round tries jobs until the engine's time limit.
     """
     ledger = node_ledger(count, per_node)
     for node in ledger.nodes():
@@ -75,13 +75,13 @@ def _distinct(count: int, per_node: int, rules: Rules) -> tuple[float, int]:
 
 
 def _spec(number: int, cards: int) -> JobSpec:
-    """A job of one card that no other job asks for in these words."""
+    """A job of one card whose request differs from all other jobs' requests."""
     made = spec_of(TraceJob(f"{number:05}", 0.0, 1, HOUR, EXPONENT, HOUR), 1, cards)
     return replace(made, request=replace(made.request, models=Selector(f"!none-{number}")))
 
 
 def _jobs(count: int, room: Room) -> Sequence[JobState]:
-    """Jobs of several widths, which run until the room is full; the others wait or were stopped."""
+    """Jobs of several widths: as many as the room holds run, the others wait or were stopped."""
     rng = Random(1)
     jobs = []
     for number in range(count):

@@ -1,4 +1,4 @@
-"""Room on nodes of several cards: a real ledger, and the decisions of place()."""
+"""A room of nodes with several cards each, on a real ledger, with the product's placement."""
 
 from math import inf
 
@@ -12,19 +12,19 @@ from hack.bench.workload import FAMILY
 
 
 def replicas_on(cards: int, per_node: int, of: int) -> int:
-    """The number of replicas of `of` cards each that fit on nodes of `per_node` cards, the last one with the rest."""
+    """The number of replicas of `of` cards that fit on nodes of `per_node` cards; the last node may have fewer."""
     return cards // per_node * (per_node // of) + cards % per_node // of
 
 
 def node_room(cards: int, per_node: int) -> LedgerRoom:
-    """The room of nodes with `per_node` cards each, the last one with the rest, in which any search is made."""
+    """The room of nodes with `per_node` cards each; the last node may have fewer. Searches have no time limit."""
     ledger = node_ledger(cards, per_node)
     placer = Placer(ledger)
     return LedgerRoom(ledger, placer, {}, search=Search(ledger, placer, inf))
 
 
 def node_ledger(cards: int, per_node: int) -> Ledger:
-    """The ledger of these nodes, with nothing on them."""
+    """The ledger of empty nodes with `per_node` cards each; the last node may have fewer."""
     ledger = Ledger()
     for number, first in enumerate(range(0, cards, per_node)):
         name = f"node-{number:04}"

@@ -1,4 +1,4 @@
-"""Draw how the completion times of jobs are distributed under each policy."""
+"""Draws the distribution of the jobs' completion times under each policy."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,7 +8,7 @@ from hack.bench.plot import save
 
 
 def draw(outcomes: Mapping[str, SimulationOutcome], file: Path) -> None:
-    """One line for each policy: the share of jobs that end within a time. `file` is `drawable`. Raises BenchError."""
+    """Draw one line per policy: the share of jobs that end within a time. `file` is `drawable`. Raises BenchError."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7, 5), layout="constrained")

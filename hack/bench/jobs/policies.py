@@ -14,7 +14,7 @@ from hack.bench.jobs.simulation import Knows, Policy
 
 
 def fifo_skip(now: float, jobs: Sequence[JobState], room: Room) -> Plan:
-    """Rigid at the width asked for, in order of arrival, passing over what does not fit."""
+    """Start each job at the width it asks for, in order of arrival; a job that does not fit is skipped."""
     draft = Draft(now, jobs, room)
     for job in sorted(_waiting(jobs), key=lambda job: (job.spec.created, job.spec.key)):
         draft.widen(job, job.spec.asked)
@@ -22,7 +22,7 @@ def fifo_skip(now: float, jobs: Sequence[JobState], room: Room) -> Plan:
 
 
 def smallest_first(now: float, jobs: Sequence[JobState], room: Room) -> Plan:
-    """Rigid at the width asked for, the smallest need first: the bare rules Q1, Q3 and Q4."""
+    """Start each job at the width it asks for, the narrowest job first: the bare rules Q1, Q3 and Q4."""
     draft = Draft(now, jobs, room)
     for job in sorted(_waiting(jobs), key=lambda job: (job.spec.asked, job.spec.created, job.spec.key)):
         draft.widen(job, job.spec.asked)
@@ -30,9 +30,9 @@ def smallest_first(now: float, jobs: Sequence[JobState], room: Room) -> Plan:
 
 
 def elastic_score(now: float, jobs: Sequence[JobState], room: Room) -> Plan:
-    """The bare rules E2 and E4 to E7: shrink by score while more is asked for than there is, and grow by score else.
+    """Shrink jobs by score while jobs wait, otherwise grow jobs by score: the bare rules E2 and E4 to E7.
 
-    Nobody is suspended, no width is kept for a while, and one replica more or less is worth a restart.
+    It suspends no job, has no cooldown, and changes a width even by one replica.
     """
     draft = Draft(now, jobs, room)
     waiting = sorted(_waiting(jobs), key=lambda job: (job.spec.created, job.spec.key))
@@ -84,10 +84,10 @@ POLICIES: dict[str, tuple[Policy, Knows]] = {
     "engine-progress": (ENGINE, Knows.PROGRESS),
     "engine-all": (ENGINE, Knows.ALL),
 }
-"""Each policy, and what it knows of the length of the jobs."""
+"""Each policy, and its knowledge of the jobs' lengths."""
 
 
 def policy(name: str, rules: Rules) -> tuple[Policy, Knows]:
-    """The policy of this name, the engine with these rules, and what it knows of the length of the jobs."""
+    """The policy of this name, with these rules if it is the engine, and its knowledge of the jobs' lengths."""
     decide, knows = POLICIES[name]
     return (partial(plan_round, rules=rules) if decide is ENGINE else decide), knows

@@ -1,7 +1,7 @@
-"""The promises of the job engine on the traces made by hand, each held against FIFO.
+"""Checks three promises of the job engine, compared with FIFO, on the traces made by hand.
 
-The mean JCT is at most FIFO's. No job waits or is stopped for more than MOST_S after the time at which FIFO starts it,
-and no card is idle on which a waiting job fits, unless it is reserved for a job that is due.
+The mean JCT is at most FIFO's. No job waits or is stopped for more than MOST_S after the time at which FIFO starts it.
+No card is idle on which a waiting job fits, unless it is reserved for a job that is due.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,16 +22,16 @@ from hack.bench.jobs.slots import SlotRoom
 from hack.bench.report import BenchError, Report, table
 
 MOST_S = 12 * HOUR
-# Shares of cards are added up: less than this is nothing.
+# The rounding error of sums of card shares.
 EXACT = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The figures of one case under one policy, JCT as ratios to FIFO's.
+    """The figures of one case under one policy; JCTs are ratios to FIFO's.
 
-    `late_s` is the longest time that a job waited or was stopped after FIFO has started it, `late_job` its name, and
-    `idled_card_s` the card-seconds that were idle though a waiting job fitted.
+    `late_s` is the longest time for which a job waited or was stopped after the time when FIFO would have started it;
+    `late_job` is that job. `idled_card_s` counts the card-seconds that were idle though a waiting job fitted.
     """
 
     jct_mean: float
@@ -42,7 +42,7 @@ class Kept:
     idled_card_s: float
 
     def broken(self) -> str:
-        """The promises that are broken, in words."""
+        """The broken promises, as text."""
         found = []
         if self.jct_mean > 1:
             found.append("mean JCT")
@@ -60,7 +60,7 @@ class Watched:
         self.idled = 0.0
         self._decide = decide
         self._tick_s = tick_s
-        # The last round's time, and the cards that it left idle; and when the first of such rounds was.
+        # The time of the last round, and the cards that it left idle; the first of consecutive rounds that left some.
         self._last, self._left, self._since = 0.0, 0.0, inf
 
     def __call__(self, now: float, states: Sequence[JobState], room: Room) -> Plan:
@@ -86,7 +86,7 @@ def _left(states: Sequence[JobState], plan: Plan, room: Room) -> float:
 
 
 def promises(names: Sequence[str], policies: Sequence[str], rules: Rules, pool: Executor) -> Report:
-    """The figures of the cases with these names, or of all. Raises BenchError for a name that there is not."""
+    """The report of the cases with these names, or of all cases. Raises BenchError for an unknown name."""
     cases = handmade()
     unknown = [name for name in names if name not in cases]
     if unknown:
@@ -124,7 +124,7 @@ def _kept(case: Handmade, name: str, base: SimulationOutcome, rules: Rules) -> K
 
 
 def _late(run: Run, from_s: float) -> float:
-    """The longest time after `from_s` that the job waited, or was stopped, at a time."""
+    """The longest single wait or stop of the job, counted from `from_s` on."""
     return max(end - max(begin, from_s) for begin, end in [(run.trace.arrival, run.first), *run.stops])
 
 

@@ -1,4 +1,4 @@
-"""Replay jobs of a trace under one policy, on a virtual clock."""
+"""Replays the jobs of a trace under one policy, on a virtual clock."""
 
 import heapq
 from collections import deque
@@ -17,12 +17,12 @@ from hack.bench.report import BenchError
 from hack.bench.workload import FAMILY
 
 TICK_S, START_S, DRAIN_S = 60.0, 30.0, 10.0
-# A job's progress is known once it has done as much as this many seconds at its smallest width.
+# A job's progress is known after it has done the work of TOLD_AFTER_S seconds at its smallest width.
 TOLD_AFTER_S = 300.0
 
 
 class Knows(IntEnum):
-    """The knowledge that a policy has of the length of the jobs."""
+    """The knowledge that a policy has about the jobs' lengths."""
 
     NOTHING = 0
     DECLARED = 1
@@ -35,7 +35,7 @@ Policy = Callable[[float, Sequence[JobState], Room], Plan]
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Seconds between rounds, and seconds without progress of a drain (with its checkpoint) and of a start."""
+    """Seconds between two rounds, and seconds that a drain (with its checkpoint) and a start take without progress."""
 
     drain_s: float = DRAIN_S
     start_s: float = START_S
@@ -46,7 +46,7 @@ DEFAULT_COSTS = Costs()
 
 
 class Run:
-    """One job in the simulation: what it has done, and how it stands."""
+    """One job in the simulation: its past and its present state."""
 
     __slots__ = (
         "attained", "ends", "finished", "first", "knows", "left", "phase", "ready", "resized", "restarts", "seen",
@@ -60,16 +60,16 @@ class Run:
         self.since, self.resized, self.ready, self.seen = trace.arrival, -inf, inf, trace.arrival
         self.attained, self.restarts, self.version = 0.0, 0, 0
         self.first, self.finished, self.ends, self.stopped_s = inf, inf, inf, 0.0
-        # The times at which it stopped and went on.
+        # For each stop: the times at which the job stopped and went on.
         self.stops: list[tuple[float, float]] = []
 
     @property
     def stop_longest(self) -> float:
-        """The longest time for which it was stopped."""
+        """The longest time for which the job was stopped."""
         return max((end - begin for begin, end in self.stops), default=0.0)
 
     def advance(self, now: float) -> None:
-        """Count the work and the service until `now`."""
+        """Count the work done and the card-seconds used until `now`."""
         if self.width:
             self.left -= self.trace.speed(self.width) * max(0.0, now - max(self.seen, self.ready))
             self.attained += self.width * self.trace.cards * (now - self.seen)
@@ -120,7 +120,7 @@ class Run:
         self.ends = self.ready + self.left / self.trace.speed(width) if width else inf
 
     def end(self) -> int:
-        """End what ends at `ends`, and return the number of replicas that release their cards; `width` are left."""
+        """End the job at `ends`; returns the number of replicas that release their cards."""
         self.advance(self.ends)
         self.finished = self.ends
         released, self.width = self.width, 0
@@ -131,9 +131,9 @@ class Run:
 class SimulationOutcome:
     """The result of a replay under one policy.
 
-    One job of `tells` may say how long it is. `rounds_to_rest` is the most rounds in a row that changed something for
-    one cause. `useless_shrinks` counts jobs that gave way though no job was admitted in the same plan, `outside` widths
-    below the least or above the most, and `overcommitted` rounds with more cards in use than there are.
+    One job in `tells` declares its length. `rounds_to_rest` is the longest series of rounds with changes after one
+    event. `useless_shrinks` counts jobs that gave way though the plan admitted no job for it. `outside` counts widths
+    outside of a job's bounds, `overcommitted` rounds with more cards in use than exist.
     """
 
     runs: Sequence[Run]
@@ -147,10 +147,10 @@ class SimulationOutcome:
 
 
 class Simulation:
-    """All jobs of a trace under one policy over one room, with widths up to `widest` times the width asked.
+    """A replay of a trace's jobs under one policy in one room, with widths up to `widest` times the width asked for.
 
-    `knows` holds for every job, or where `tells` is above 1, for each `tells`-th. `more` are jobs that come from no
-    trace.
+    The policy has the knowledge `knows` about one job in `tells`, and none about the others. `more` are further jobs,
+    which are not from a trace.
     """
 
     def __init__(
@@ -164,11 +164,11 @@ class Simulation:
         ]
         self.outcome = SimulationOutcome([*runs, *more], cards, tells)
         self._active: dict[JobKey, Run] = {}
-        # Time, job and version of a start's end or of a job's end; void if the job has another version by then.
+        # Time, job and version of a start's end or of a job's end. Void if the job's version has changed by then.
         self._events: list[tuple[float, JobKey, int]] = []
 
     def run(self) -> SimulationOutcome:
-        """Replay until the last job has ended. Raises BenchError if jobs wait for ever."""
+        """Replay until the last job has ended; returns the result. Raises BenchError if jobs wait for ever."""
         outcome, tick = self.outcome, self._costs.tick_s
         coming = deque(sorted(outcome.runs, key=lambda run: run.trace.arrival))
         now, plan, unrest = 0.0, Plan(), 0
@@ -192,11 +192,11 @@ class Simulation:
         return outcome
 
     def _next(self, coming: Sequence[Run]) -> float:
-        """The time of the next start's or job's end, or arrival."""
+        """The time of the next event: an arrival, or the end of a start or of a job."""
         return min(self._events[0][0] if self._events else inf, coming[0].trace.arrival if coming else inf)
 
     def _end(self, now: float) -> bool:
-        """End the jobs that have done their work by `now`; true if any has, or became ready."""
+        """End the jobs that have done their work by `now`; true if a job ended or became ready."""
         happened = False
         while self._events and self._events[0][0] <= now:
             at, key, version = heapq.heappop(self._events)
@@ -213,7 +213,7 @@ class Simulation:
         return happened
 
     def _apply(self, now: float, plan: Plan) -> None:
-        """Carry out a plan: what takes cards of others starts when these have drained."""
+        """Carry out a plan; a job that takes cards of other jobs starts after these jobs have drained."""
         admitted = {step.job for step in plan.steps if isinstance(step, (Admit, Window))}
         drain, start = self._costs.drain_s, self._costs.start_s
         for step in plan.steps:
@@ -233,13 +233,13 @@ class Simulation:
                 self._await(run)
 
     def _await(self, run: Run) -> None:
-        """Note when a job is ready, and when it or one of its sub-tasks ends."""
+        """Add two events: the job is ready; the job, or one of its sub-tasks, ends."""
         heapq.heappush(self._events, (run.ready, run.spec.key, run.version))
         heapq.heappush(self._events, (run.ends, run.spec.key, run.version))
 
 
 def spec_of(job: TraceJob, widest: int, cards: int) -> JobSpec:
-    """The specification of a trace's job: any width up to `widest` times the one asked; a rigid one has that alone."""
+    """The specification of a trace's job: widths up to `widest` times `asked`, or only `asked` for a rigid job."""
     return JobSpec(
         key=("bench", job.name), uid=job.name, asked=job.asked, least=job.asked if job.rigid else 1,
         most=job.asked if job.rigid else min(widest * job.asked, cards // job.cards), cards=float(job.cards),

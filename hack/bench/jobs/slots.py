@@ -1,4 +1,4 @@
-"""Room as a number of equal cards, wherever they are: fast, and without fragmentation."""
+"""A room that only counts equal cards, without nodes: it is fast, and has no fragmentation."""
 
 from collections.abc import Collection, Sequence
 from types import TracebackType
@@ -8,12 +8,15 @@ from device_plugin.core.jobs.room import Place, Site
 
 
 class SlotRoom:
-    """A room of `slots` cards, of which `held` are taken; jobs ask for whole cards."""
+    """A room of `slots` equal cards, of which `held` are taken; jobs ask for whole cards.
+
+    The protocol `Room` describes the methods.
+    """
 
     def __init__(self, slots: int, held: int = 0) -> None:
         self.slots = slots
         self.held = held
-        # By name: the cards that are reserved, and those of them that are closed because they are free.
+        # By job: the number of reserved cards; and how many of them are free, and so closed for other jobs.
         self._reserved: dict[JobKey, int] = {}
         self._closed: dict[JobKey, int] = {}
 
@@ -79,11 +82,11 @@ class SlotRoom:
         return float(self.slots - self.held - sum(self._closed.values()))
 
     def state(self) -> "SlotState":
-        """The state that a trial may change."""
+        """A copy of the state, which a trial may change."""
         return self.held, dict(self._reserved), dict(self._closed)
 
     def put_back(self, state: "SlotState") -> None:
-        """Take over an earlier state."""
+        """Restore an earlier state."""
         self.held, self._reserved, self._closed = state
 
     def trial(self) -> "SlotTrial":

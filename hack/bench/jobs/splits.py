@@ -1,4 +1,4 @@
-"""Four splits of sixteen sub-tasks among other jobs: how soon they end, and what that costs the others."""
+"""Four splits of sixteen sub-tasks run among other jobs: the times of the splits, and the delay of the other jobs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -15,21 +15,27 @@ from hack.bench.jobs.trace import EXPONENT, TraceJob
 from hack.bench.report import Report, table
 
 SPLITS, PARTS, OTHERS, SEED = 4, 16, 240, 1
-# Without a trace: the share of the cards that the others would use, and their widths and median length at these.
+# The other jobs, without a trace: the share of the cards that they would use, their widths, their median length, and
+# the sigma of the lognormal lengths.
 LOAD, WIDTHS, LENGTH_S, SIGMA = 1.2, (1, 1, 1, 2, 4, 8), 3600.0, 1.0
-# The median length of a sub-task on its card.
+# The median length of a sub-task on one card, in seconds.
 PART_S = 3600.0
 MODES = ("barrier", "window", "window-ranked", "one-job")
-"""Sub-tasks that are Jobs, with a barrier and without; the same ranked by the service that all of their split have had;
-and the indexes of one Job, of which more run at a time wherever the next one could start as a job of its own."""
+"""The ways to run a split.
+
+- `barrier`: each sub-task is a Job; new Jobs start only when all running Jobs of the split have ended.
+- `window`: each sub-task is a Job, and a Job starts whenever it fits.
+- `window-ranked`: as `window`, and a Job is ranked by the card-seconds of its whole split.
+- `one-job`: the sub-tasks are the indexes of one Job, which grows whenever another sub-task fits.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class SplitFigures:
     """The figures of the splits and of the other jobs.
 
-    `span_ratio` is the mean of the splits' times from arrival to end, each divided by its bound: the longest sub-task,
-    or the sum of all of them on all cards.
+    `span_ratio` is the mean of the splits' times from arrival to end, each divided by its lower bound. The bound is the
+    larger of the longest sub-task's time and the time of all sub-tasks on all cards.
     """
 
     span_ratio: float
@@ -43,9 +49,9 @@ class SplitFigures:
 def splits(
     others: Sequence[TraceJob], cards: int, costs: Costs, room: Callable[[], Room], rules: Rules
 ) -> Report:
-    """The figures of each mode, and the mean JCT of the others against that with the barrier.
+    """The figures of each mode, and the other jobs' mean JCT divided by their mean JCT in the mode `barrier`.
 
-    The first OTHERS of `others` are replayed, or synthetic ones if there are none. `room` makes an empty room.
+    The first OTHERS jobs of `others` are replayed, or synthetic jobs if it is empty. `room` makes an empty room.
     """
     jobs = others[:OTHERS] or _synthetic(cards)
     found = {mode: _figures(jobs, cards, costs, room(), mode, rules) for mode in MODES}
@@ -88,7 +94,7 @@ def _figures(
 
 
 def _ranked(decide: Policy, made: Mapping[str, Sequence[Run]]) -> Policy:
-    """The policy where each sub-task counts as having had the service of all of its split."""
+    """A policy like `decide`, but each sub-task counts the card-seconds of its whole split as its own."""
 
     def ranked(now: float, jobs: Sequence[JobState], room: Room) -> Plan:
         served = {name: sum(run.attained for run in runs) for name, runs in made.items()}
@@ -100,7 +106,7 @@ def _ranked(decide: Policy, made: Mapping[str, Sequence[Run]]) -> Policy:
 
 
 def _begun(runs: Sequence[Run]) -> Sequence[int]:
-    """The numbers of the sub-tasks of one split that have ended, each as often as it began."""
+    """The numbers of a split's ended sub-tasks, each as often as it began."""
     first = runs[0]
     if isinstance(first, SplitRun):
         return [number for number in first.begun if number in first.done]
@@ -114,7 +120,7 @@ def _runs(name: str, at: float, seconds: Sequence[float], cards: int, mode: str)
 
 
 def _works(jobs: Sequence[TraceJob]) -> Sequence[tuple[str, float, Sequence[float]]]:
-    """Name, arrival and lengths of sub-tasks of each split; they come while the others do, equally far apart."""
+    """Name, arrival and sub-task lengths of each split; the splits come at equal intervals among the other jobs."""
     rng, last = Random(SEED), max(job.arrival for job in jobs)
     return [
         (

@@ -1,4 +1,4 @@
-"""Splits: sub-tasks that are the indexes of one Job, and sub-tasks that are Jobs of their own."""
+"""Splits in the simulation: their sub-tasks are the indexes of one Job, or each is a Job of its own."""
 
 import heapq
 from collections.abc import Sequence
@@ -12,10 +12,10 @@ from hack.bench.jobs.trace import EXPONENT, TraceJob
 
 
 class SplitRun(Run):
-    """A Job of sub-tasks in the simulation: Kubernetes starts the next one when one ends, as long as there are any.
+    """A Job whose indexes are sub-tasks, in the simulation: whenever a sub-task ends, the next one starts.
 
-    `seconds` is how long each sub-task takes on its card. `begun` and `done` are the numbers of sub-tasks in the order
-    in which they began and ended.
+    `seconds` has the length of each sub-task on one card. `begun` and `done` are the numbers of the sub-tasks in the
+    order in which they began and ended.
     """
 
     __slots__ = ("_next", "_running", "_seconds", "_start_s", "begun", "done")
@@ -30,18 +30,18 @@ class SplitRun(Run):
         self.done: list[int] = []
 
     def advance(self, now: float) -> None:
-        """Count the service until `now`."""
+        """Count the card-seconds used until `now`."""
         self.attained += self.width * (now - self.seen)
         self.seen = now
 
     def state(self, now: float) -> JobState:
-        """The job as a policy sees it now: no more sub-tasks run at a time than have not ended."""
+        """The job as a policy sees it now; its most width is at most the number of sub-tasks that have not ended."""
         found = super().state(now)
         most = min(self.spec.most, len(self._seconds) - len(self.done))
         return replace(found, spec=replace(self.spec, most=most))
 
     def resize(self, now: float, width: int, wait_s: float, start_s: float) -> None:
-        """Let `width` sub-tasks run at a time, which is never less than run now: those that run go on."""
+        """Let `width` sub-tasks run at a time. Running sub-tasks go on, so `width` is at least their number."""
         if width < self.width:
             raise ValueError(f"{self.spec.key}: {self.width} sub-tasks run, not {width}")
         self.advance(now)
@@ -54,7 +54,7 @@ class SplitRun(Run):
         self._wait()
 
     def end(self) -> int:
-        """End the sub-task that ends first. The next one takes its card, which is released if there is none."""
+        """End the sub-task that ends first; the next one takes its card. Returns the number of released cards."""
         self.advance(self.ends)
         ended, number = heapq.heappop(self._running)
         self.done.append(number)
@@ -72,7 +72,7 @@ class SplitRun(Run):
         self._next += 1
 
     def _wait(self) -> None:
-        """The job is ready at once: sub-tasks do not wait for each other."""
+        """Set the time of the next end. The job is ready now, because its sub-tasks do not wait for each other."""
         self.version += 1
         self.ready = self.seen
         self.ends = self._running[0][0] if self._running else inf

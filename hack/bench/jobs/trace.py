@@ -1,4 +1,4 @@
-"""Training jobs of a trace in gavel's format, with work and widths by the replay protocol."""
+"""Training jobs of a trace in gavel's format; their work and widths follow gavel's replay protocol."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,7 +8,7 @@ from random import Random
 
 from hack.bench.report import BenchError
 
-# Steps per second of one replica, by the model of the job type, and then by its batch size where it has one.
+# Steps per second of one replica, by the model and then the batch size of the job type; 0 stands for no batch size.
 RATES: dict[str, dict[int, float]] = {
     "A3C": {0: 7.2},
     "CycleGAN": {0: 4.4},
@@ -19,7 +19,7 @@ RATES: dict[str, dict[int, float]] = {
     "Transformer": {16: 11.1, 32: 10.6, 64: 8.6, 128: 5.5, 256: 1.6},
 }
 EXPONENT = 0.9
-# Exponents of the speed in the width, where each model has its own.
+# The speed of a job is its width to the power of this exponent, by model and batch size (--per-model).
 EXPONENTS: dict[str, dict[int, float]] = {
     "A3C": {0: 0.9},
     "CycleGAN": {0: 0.9},
@@ -53,7 +53,7 @@ class TraceJob:
     rigid: bool = False
 
     def speed(self, width: int) -> float:
-        """Replica-seconds of work per second at a width."""
+        """The work done per second at this width, in seconds of one replica."""
         return float(min(width, FLAT * self.asked) ** self.exponent)
 
 
@@ -78,10 +78,10 @@ def read(file: Path, cards: int, squeeze: float = 1.0, *, per_model: bool = Fals
 def in_replicas(
     jobs: Sequence[TraceJob], shares: Mapping[int, float], most: Callable[[int], int]
 ) -> Sequence[TraceJob]:
-    """The jobs with replicas of several cards, drawn by `shares`: n cards are asked for as n // c replicas of c.
+    """The jobs with several cards per replica: a job of n cards gets n // c replicas of c cards.
 
-    A job has no replicas of more cards than it asks for, and asks for at most `most(c)` replicas. It takes as long as
-    before at the width asked for.
+    The number c is drawn by the weights `shares`, and is at most n. A job asks for at most `most(c)` replicas. At the
+    width it asks for, it takes as long as without this change.
     """
     rng = Random(SEED)
     return [

@@ -1,4 +1,4 @@
-"""A stand-in for the Kubernetes API server: the calls that this project's programs make, on the real wire protocol."""
+"""A stand-in for the Kubernetes API server: it serves the calls of this project's programs, over the real protocol."""
 
 from hack.embedded.apiserver.server import EmbeddedApiServer
 

@@ -1,10 +1,11 @@
-"""The admission chain: which policies a write meets, and what they make of it.
+"""The admission chain: it finds the policies that apply to a write, and lets them change or refuse the write.
 
 Order and wording follow k8s.io/apiserver pkg/admission/plugin/policy.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -24,7 +25,7 @@ _CODES = {"Unauthorized": 401, "Forbidden": 403, "RequestEntityTooLarge": 413}
 class AdmissionRequest:
     """A write that admission decides. `old` is None for a creation; a DELETE has `options` and an empty `new`.
 
-    A `dry` one stores nothing.
+    With `dry`, nothing is stored.
     """
 
     user: str
@@ -37,7 +38,7 @@ class AdmissionRequest:
 
 
 class PolicyAdmission:
-    """Applies admission policies to writes, as the API server does; `namespace_of` knows the namespaces."""
+    """Applies admission policies to writes, as the API server does; `namespace_of` returns a namespace's object."""
 
     def __init__(self, policies: Sequence[AdmissionPolicy], namespace_of: Callable[[str], Object]) -> None:
         self._namespace_of = namespace_of
@@ -45,7 +46,7 @@ class PolicyAdmission:
         self._validating = [policy for policy in policies if policy.validations]
 
     def mutate(self, write: AdmissionRequest) -> None:
-        """Apply to `write.new` the patches of the policies that match; each sees what those before it made."""
+        """Apply the patches of the matching policies to `write.new`, one after another."""
         for policy in self._mutating:
             with _failure(policy, write):
                 names = _Scope(write, self._namespace_of).names_for(policy)
@@ -54,7 +55,7 @@ class PolicyAdmission:
                         _patch(write.new, operation)
 
     def validate(self, write: AdmissionRequest) -> None:
-        """Raises StatusError with the message of the first validation that does not hold."""
+        """Raise StatusError with the message of the first validation that does not hold, if there is one."""
         scope = _Scope(write, self._namespace_of)
         for policy in self._validating:
             with _failure(policy, write):
@@ -65,7 +66,7 @@ class PolicyAdmission:
 
 
 class _Scope:
-    """The names that expressions about one write see. The values of conditions are kept: policies share theirs."""
+    """The variables of expressions about one write. Conditions are evaluated once, because policies share them."""
 
     def __init__(self, write: AdmissionRequest, namespace_of: Callable[[str], Object]) -> None:
         self._write = write
@@ -73,7 +74,7 @@ class _Scope:
         self._conditions: dict[str, bool] = {}
 
     def names_for(self, policy: AdmissionPolicy) -> dict[str, Any]:
-        """The names and the policy's variables; empty if the policy does not apply to the write."""
+        """The variables by name, with the policy's own variables; empty if the policy does not apply to the write."""
         if not any(rule.matches(self._write.operation, self._write.target) for rule in policy.rules):
             return {}
         if policy.namespace_labels and not self._in_namespace_with(policy.namespace_labels):
@@ -94,7 +95,7 @@ class _Scope:
 
     @cached_property
     def _names(self) -> dict[str, Any]:
-        return {**_names(self._write), "namespaceObject": cel.to_cel(self._namespace)}
+        return {**_names(self._write), "namespaceObject": self._namespace}
 
     def _holds(self, condition: Expression) -> bool:
         if condition.text not in self._conditions:
@@ -109,7 +110,7 @@ def _message(validation: Validation, names: Mapping[str, Any]) -> str:
 
 @contextmanager
 def _failure(policy: AdmissionPolicy, write: AdmissionRequest) -> Iterator[None]:
-    """An expression that cannot be evaluated refuses the write, unless its policy ignores that."""
+    """Refuse the write if an expression inside the context cannot be evaluated, unless the policy ignores errors."""
     try:
         yield
     except cel.EvaluationError as error:
@@ -128,15 +129,15 @@ def _names(write: AdmissionRequest) -> dict[str, Any]:
         **({} if write.options is None else {"options": write.options}),
     }
     return {
-        "request": cel.to_cel(request),
-        "object": None if write.operation == "DELETE" else cel.to_cel(write.new),
-        "oldObject": None if write.old is None else cel.to_cel(write.old),
+        "request": request,
+        "object": None if write.operation == "DELETE" else write.new,
+        "oldObject": write.old,
         "authorizer": cel.Authorizer(write.user == ADMIN),
     }
 
 
 def _user_info(user: str) -> dict[str, Any]:
-    """The userInfo of `user`. USER@NODE stands for a token of a pod on that node (pkg/serviceaccount in Kubernetes)."""
+    """The userInfo of `user`; USER@NODE is a token of a pod on that node (pkg/serviceaccount in Kubernetes)."""
     username, _, node = user.partition("@")
     extra = {"authentication.kubernetes.io/node-name": [node]} if node else {}
     return {"username": username, "groups": [*_groups(username), "system:authenticated"], "extra": extra}
@@ -163,14 +164,15 @@ def _denied(
 
 
 def _patch(value: Object, operation: Mapping[str, Any]) -> None:
-    """Carry out one operation of a JSON patch (RFC 6902): a member of an object, or the end of a list ("-")."""
+    """Carry out one `add` of a JSON patch (RFC 6902): to a member of an object, or to the end of a list ("-")."""
     if operation["op"] != "add":
         raise ValueError(f"JSON patch {operation['op']} is not served here: write add")
-    *parents, last = str(operation["path"]).lstrip("/").split("/")
+    steps = str(operation["path"]).lstrip("/").split("/")
+    *parents, last = (step.replace("~1", "/").replace("~0", "~") for step in steps)  # RFC 6901
     place: Any = value
     for key in parents:
         place = place[int(key) if isinstance(place, list) else key]
-    new = cel.to_json(operation["value"])
+    new = deepcopy(operation["value"])
     if not isinstance(place, list):
         place[last] = new
     elif last == "-":

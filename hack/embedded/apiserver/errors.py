@@ -1,4 +1,4 @@
-"""Refusals, as the Status objects that Kubernetes answers with.
+"""Refusals as Status objects, which Kubernetes sends as answers.
 
 Wording follows k8s.io/apimachinery/pkg/api/errors and k8s.io/apiserver/pkg/storage/errors, because clients
 and people read it.
@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One field that is wrong: `field` is its path, `message` the complaint without the path."""
+    """One wrong field: `field` is its path, `message` the error text without the path."""
 
     field: str
     message: str
@@ -28,7 +28,7 @@ class StatusError(Exception):
         self.details = details
 
     def status(self) -> dict[str, Any]:
-        """The Status object, as it goes over the wire."""
+        """The Status object, as the server sends it."""
         return {
             "kind": "Status",
             "apiVersion": "v1",
@@ -57,7 +57,7 @@ def not_found(plural: str, name: str) -> StatusError:
 
 
 def no_such_path() -> StatusError:
-    """Status 404: nothing is served at this path."""
+    """Status 404: the server has no resource at this path."""
     return StatusError(404, "NotFound", "the server could not find the requested resource", {})
 
 

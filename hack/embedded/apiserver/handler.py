@@ -1,4 +1,4 @@
-"""HTTP/1.1 to and from the registry: one thread per kept connection."""
+"""HTTP/1.1 in front of the registry: one thread per connection."""
 
 import contextlib
 import operator
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 DEFAULT_WATCH_SECONDS = 1800.0
 VERSION = {"major": "1", "minor": "36", "gitVersion": "v1.36.0-embedded"}
-# Kinds of which no object is stored, so none can be read.
+# Kinds whose objects are never stored and so cannot be read.
 _NEVER_STORED = (BINDINGS, SELF_REVIEWS, ACCESS_REVIEWS)
 
 
 class ApiHandler(BaseHTTPRequestHandler):
-    """Serves one connection. Each answer is one write: a separate header would cost a delayed ACK."""
+    """Serves one connection. Each answer is one write: a separate header would wait for a delayed ACK."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
@@ -38,7 +38,7 @@ class ApiHandler(BaseHTTPRequestHandler):
         return cast("Listener", self.server).api
 
     def handle(self) -> None:
-        """Serve the connection until either side drops it, which is no error."""
+        """Serve the connection until either side closes it; a lost connection is not an error."""
         with contextlib.suppress(ConnectionError, TimeoutError):
             super().handle()
 
@@ -75,7 +75,7 @@ class ApiHandler(BaseHTTPRequestHandler):
                 self.api.conflicts.append((self._user, self.command, path))
             self._refuse(error)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            # Kubernetes decodes into types and refuses other values; here a wrong type fails when it is used.
+            # Kubernetes refuses wrong types when it decodes the body; here a wrong type fails when it is used.
             self._refuse(errors.bad_request(f"a field is missing or of the wrong type: {error!r}"))
 
     do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _answer  # noqa: N815 - the base class's names
@@ -122,7 +122,7 @@ class ApiHandler(BaseHTTPRequestHandler):
             self._selection(target),
             version=self._query.get("resourceVersion", ""),
             seconds=float(self._query.get("timeoutSeconds") or DEFAULT_WATCH_SECONDS),
-            # Read before the client learns that the watch is open, so that it ends if it is dropped then.
+            # Read before the client gets the answer: if watches are dropped after that, this watch ends too.
             epoch=self.api.store.epoch,
             bookmark_seconds=self.api.bookmark_seconds if self._asks("allowWatchBookmarks") else None,
             shown=self._shown,
@@ -147,7 +147,7 @@ class ApiHandler(BaseHTTPRequestHandler):
         elif target.name or (target.resource.namespaced and not target.namespace):
             raise errors.method_not_allowed()
         elif target.resource in (SELF_REVIEWS, ACCESS_REVIEWS):
-            # Whoever is known may do everything here.
+            # Every known user may do everything on this server.
             status = (
                 {"allowed": True}
                 if target.resource is ACCESS_REVIEWS
@@ -192,7 +192,7 @@ class ApiHandler(BaseHTTPRequestHandler):
         )
 
     def _alone(self) -> bool:
-        """True if the client wants of each object its metadata alone."""
+        """True if the client wants only the metadata of each object."""
         return ";as=PartialObjectMetadata" in (self.headers.get("Accept") or "")
 
     def _shown(self, stored: Stored) -> bytes:
@@ -226,7 +226,7 @@ def _object(body: bytes) -> Object:
 
 
 def _deletion(options: Object) -> Deletion:
-    """The Deletion in the JSON of DeleteOptions."""
+    """The Deletion that a DeleteOptions object describes."""
     conditions, grace = options.get("preconditions") or {}, options.get("gracePeriodSeconds")
     return Deletion(
         None if grace is None else int(grace),
@@ -237,7 +237,7 @@ def _deletion(options: Object) -> Deletion:
 
 
 def _continue(token: Token) -> str:
-    """The token as clients see it: base64 of JSON, as k8s.io/apiserver/pkg/storage writes it."""
+    """The token as text for clients: base64 of JSON, in the format of k8s.io/apiserver/pkg/storage."""
     text = msgspec.json.encode({"v": "meta.k8s.io/v1", "rv": token.version, "start": "/".join(token.after)})
     return urlsafe_b64encode(text).rstrip(b"=").decode()
 
@@ -266,6 +266,6 @@ def _deleted(last: Stored) -> bytes:
 
 
 def _check_named(target: RequestTarget) -> None:
-    """Raises StatusError 405 unless `target` is an object, or a part of one, that can be written as a whole."""
+    """Raise StatusError 405 unless `target` is an object, or a subresource of one, that can be written as a whole."""
     if not target.name or target.resource is BINDINGS or target.subresource in ("binding", "eviction"):
         raise errors.method_not_allowed()

@@ -21,15 +21,15 @@ _IMMUTABLE = (
     "selector", "completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy",
 )  # fmt: skip
 _COUNTS = ("parallelism", "completions", "backoffLimit", "backoffLimitPerIndex", "activeDeadlineSeconds")
-# The fields of a template that may change while the Job is suspended: where its pods may go.
+# The fields of a template that may change while the Job is suspended: they decide the nodes of its pods.
 _DIRECTIVES = ("nodeSelector", "tolerations", "schedulingGates")
 
 
 class JobStrategy(Strategy):
-    """The two routes that write a Job: itself and its status."""
+    """The strategy of Jobs; a Job is written by two routes, the object itself and its status."""
 
     def default(self, new: Object) -> None:
-        """Set the API server's defaults, those of the template's pod among them."""
+        """Set the API server's defaults, also in the template's pod."""
         spec, template = _template(new)
         for key in [key for key, value in spec.items() if value is None]:
             del spec[key]
@@ -58,7 +58,7 @@ class JobStrategy(Strategy):
         new["spec"]["selector"] = {"matchLabels": {CONTROLLER_UID: metadata["uid"]}}
 
     def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
-        """Each route changes its own part; a changed spec is a new generation."""
+        """Restore the part of the other route; increase the generation if the spec has changed."""
         if subresource == "status":
             keep(new, old, "spec")
             return
@@ -67,7 +67,7 @@ class JobStrategy(Strategy):
             new["metadata"]["generation"] = old["metadata"]["generation"] + 1
 
     def validate(self, new: Object) -> list[Cause]:
-        """Numbers that can be counted, a template whose pods can end, and a name that its pods can have as hosts."""
+        """The faults of its numbers, of its template, and of its name, which must be valid in its pods' host names."""
         name, spec = new["metadata"]["name"], new["spec"]
         causes = [*super().validate(new), *_causes(spec)]
         last = f"{name}-{spec.get('completions', 0) - 1}"
@@ -81,7 +81,10 @@ class JobStrategy(Strategy):
         return causes
 
     def validate_update(self, new: Object, old: Object) -> list[Cause]:
-        """A Job keeps its form; an Indexed Job may change its width, and a Job that has not begun its pods' places."""
+        """The faults of an update: an immutable field has changed.
+
+        An Indexed Job may change its width; a suspended Job without running pods may change the nodes of its pods.
+        """
         causes, spec, was = self.validate(new), new["spec"], old["spec"]
         if spec.get("completions") != was.get("completions"):
             if spec["completionMode"] != "Indexed":
@@ -97,7 +100,7 @@ class JobStrategy(Strategy):
 
 
 def _template(new: Object) -> tuple[Object, Object]:
-    """The spec and its template. Raises StatusError 400 if they are no objects."""
+    """The spec and its template. Raises StatusError 400 if they are not objects."""
     spec = new.get("spec")
     template = spec.setdefault("template", {}) if isinstance(spec, dict) else None
     if not isinstance(spec, dict) or not isinstance(template, dict):
@@ -138,7 +141,7 @@ def _immutable(key: str, value: object) -> Cause:
 
 
 def _is_open(job: Object) -> bool:
-    """True while the Job is suspended and none of its pods runs, since Kubernetes 1.36 also if one ran before."""
+    """True while the Job is suspended and none of its pods runs; since Kubernetes 1.36, pods may have run before."""
     status = job.get("status", {})
     stopped = any(
         one["type"] == "Suspended" and one["status"] == "True" for one in status.get("conditions", ())
@@ -147,7 +150,7 @@ def _is_open(job: Object) -> bool:
 
 
 def _fixed(template: Object, *, free: bool) -> dict[str, Any]:
-    """The parts of a template that may not change; where `free`, places and resources of its pods may."""
+    """The immutable parts of a template; if `free`, without the nodes and resources of its pods."""
     fixed = copy.deepcopy(template)
     if free:
         fixed.pop("metadata", None)

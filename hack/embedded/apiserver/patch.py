@@ -11,10 +11,10 @@ _KEYS = {"conditions": "type"}
 
 
 def apply(content_type: str, value: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
-    """`value` with the patch `body` applied; `value` must be the caller's own, and may be changed.
+    """Return `value` with the patch `body` applied; `value` may be changed, so it must not be shared.
 
-    Raises StatusError 415 for another format, and for a strategic patch that holds a directive, or a list of which the
-    merge key is not known here.
+    Raises StatusError 415 for another format, and for a strategic patch that has a directive or a list without a merge
+    key in _KEYS.
     """
     if content_type not in (MERGE, STRATEGIC):
         raise errors.unsupported_media_type()

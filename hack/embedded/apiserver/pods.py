@@ -1,4 +1,4 @@
-"""Pods: defaults, validation, what an update may change, binding, graceful deletion.
+"""Pods: defaults, validation, changeable fields, binding, graceful deletion.
 
 Model: k8s.io/kubernetes pkg/registry/core/pod (strategy, storage) and pkg/apis/core (v1 defaults, validation).
 """
@@ -12,12 +12,12 @@ from hack.embedded.apiserver.errors import Cause
 from hack.embedded.apiserver.strategies import Object, Strategy, keep
 from hack.embedded.clock import timestamp
 
-# Resource names without a domain, or with Kubernetes' own, are not extended resources.
+# Beginnings of resource names that are not extended resources; nor are names without a domain, or with kubernetes.io.
 _NATIVE = ("requests.", "hugepages-")
 
 
 class PodStrategy(Strategy):
-    """The three routes that write a pod: itself, its status, its ephemeral containers."""
+    """The strategy of pods; a pod is written by three routes: the object, its status, its ephemeral containers."""
 
     def default(self, new: Object) -> None:
         """Set the API server's defaults, and normalise quantities. Raises StatusError 400 for a malformed quantity."""
@@ -31,7 +31,7 @@ class PodStrategy(Strategy):
         new["status"] = {"phase": "Pending"}
 
     def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
-        """Each route changes its own part."""
+        """Restore the parts that this route may not change; increase the generation if the spec has changed."""
         if subresource == "status":
             keep(new, old, "spec")
             keep(new["metadata"], old["metadata"], "ownerReferences")
@@ -48,11 +48,11 @@ class PodStrategy(Strategy):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
     def validate(self, new: Object) -> list[Cause]:
-        """Containers have names, and amounts that can be counted."""
+        """The faults of the metadata, and of the containers' names, amounts and volumes."""
         return [*super().validate(new), *spec_causes(new["spec"], "spec")]
 
     def validate_update(self, new: Object, old: Object) -> list[Cause]:
-        """A pod's spec stays as it was created, but for a few fields."""
+        """The faults of an update: only a few fields of a pod's spec may change."""
         causes = self.validate(new)
         if _fixed(new["spec"]) != _fixed(old["spec"]):
             message = (
@@ -66,7 +66,7 @@ class PodStrategy(Strategy):
 
 
 def default_spec(spec: Object) -> None:
-    """Set the defaults that pods and templates of pods have in common. Raises StatusError 400."""
+    """Set the defaults of a pod's spec, also in a template. Raises StatusError 400 for a malformed spec."""
     if not isinstance(spec, dict):
         raise errors.bad_request('Pod in version "v1" cannot be handled as a Pod: spec is not an object')
     spec.setdefault("restartPolicy", "Always")
@@ -81,7 +81,7 @@ def default_spec(spec: Object) -> None:
 
 
 def spec_causes(spec: Object, where: str) -> Iterator[Cause]:
-    """The faults of a pod's spec that stands at the path `where`."""
+    """The faults of a pod's spec; `where` is the path of the spec in its object."""
     if not spec.get("containers"):
         yield Cause(f"{where}.containers", "Required value", "FieldValueRequired")
     seen: set[str] = set()
@@ -97,7 +97,7 @@ def spec_causes(spec: Object, where: str) -> Iterator[Cause]:
 
 
 def containers(spec: Object, where: str = "spec") -> Iterator[tuple[str, Object]]:
-    """Every init and app container with its path. Raises StatusError 400 if the lists are not lists of objects."""
+    """Every init container and container, each with its path. Raises StatusError 400 for malformed lists."""
     for kind in ("initContainers", "containers"):
         listed = spec.get(kind) or []
         if not isinstance(listed, list) or not all(isinstance(container, dict) for container in listed):
@@ -134,7 +134,7 @@ def bound(old: Object, binding: Object) -> Object:
 
 
 def disrupted(old: Object) -> Object:
-    """The pod `old` with the condition that an eviction gives it; it may share parts with `old`."""
+    """The pod `old` with the condition DisruptionTarget of an eviction; it may share parts with `old`."""
     why = {"reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"}
     return {**old, "status": _with_condition(old["status"], "DisruptionTarget", **why)}
 
@@ -151,7 +151,10 @@ def uid_mismatch(uid: str, old: Object) -> str:
 
 
 def grace_seconds(pod: Object, asked: int | None) -> int:
-    """Seconds of grace after a DELETE that asks for `asked`; 0, also for unbound and ended pods, removes a pod now."""
+    """The grace period in seconds after a DELETE that asks for `asked` (None: nothing).
+
+    0 removes the pod now; unbound and ended pods always get 0.
+    """
     pending: int | None = pod["metadata"].get("deletionGracePeriodSeconds")
     if pending is not None:
         # A second DELETE may only shorten the grace period.

@@ -1,4 +1,4 @@
-"""Admission policies as they stand in their files (admissionregistration.k8s.io/v1), compiled."""
+"""Reads admission policies from their files (admissionregistration.k8s.io/v1), and compiles them."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ class Rule:
     resources: frozenset[str]
 
     def matches(self, operation: str, target: RequestTarget) -> bool:
-        """True if a write of this kind to `target` is meant; `pods/*` means every subresource of pods."""
+        """True if the rule covers this operation on `target`; `pods/*` covers every subresource of pods."""
         resource, sub = target.resource, target.subresource
         name = f"{resource.plural}/{sub}" if sub else resource.plural
         any_sub = {"*/*", f"{resource.plural}/*"} if sub else {"*", "*/*"}
@@ -45,7 +45,7 @@ class Validation:
 
 @dataclass(frozen=True, slots=True)
 class AdmissionPolicy:
-    """A policy joined with its binding. It has `validations` or `patches`, according to its kind.
+    """A policy together with its binding; a validating policy has `validations`, a mutating policy `patches`.
 
     It applies in namespaces that have all of `namespace_labels`.
     """
@@ -70,7 +70,7 @@ class Manifests:
 
 
 def load(paths: Iterable[Path]) -> Manifests:
-    """Read and compile the files. Raises ValueError for what is no policy, binding, Namespace or ConfigMap."""
+    """Read and compile the files. Raises ValueError for a kind that is no policy, binding, Namespace or ConfigMap."""
     manifests = Manifests()
     policies: dict[tuple[str, str], Document] = {}
     bindings: list[Document] = []

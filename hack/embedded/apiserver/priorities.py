@@ -1,6 +1,6 @@
 """PriorityClasses: the priority that a pod gets by the name of its class (admission plugin Priority).
 
-Unlike there, a pod may also state a priority of its own: no test needs a class for that.
+Unlike in Kubernetes, a pod may also give a priority without a class, so that tests need no class.
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ _SYSTEM = {
     name: {"metadata": {"name": name}, "value": value}
     for name, value in (("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000))
 }
-"""The classes that every API server has."""
+"""The PriorityClasses that exist in every cluster."""
 
 
 def resolve(pod: Object, classes: Iterable[Object]) -> None:

@@ -3,7 +3,7 @@
 import re
 from fractions import Fraction
 
-from device_plugin.core.requests import parse_quantity
+from device_plugin.core.contract.quantities import parse_quantity
 
 PATTERN = "^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$"
 _BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
@@ -11,7 +11,7 @@ _DECIMAL = {0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P", 18: "E", -3: "m", -
 
 
 def parse(value: object) -> Fraction | None:
-    """The value of a quantity as JSON carries it (text or number), or None if it is not one."""
+    """The value of a quantity from JSON (text or number); None if it is not a quantity."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
     return parse_quantity(str(value))

@@ -1,4 +1,4 @@
-"""ResourceQuotas: the number of pods in a namespace, and what they request together of extended resources.
+"""ResourceQuotas: limits on the number of pods in a namespace, and on their extended resources together.
 
 Model: k8s.io/apiserver pkg/admission/plugin/resourcequota, and pkg/quota/v1/evaluator/core in k8s.io/kubernetes.
 """
@@ -15,10 +15,10 @@ Amounts = Mapping[str, Fraction]
 
 
 class QuotaStrategy(Strategy):
-    """The strategy of quotas. Their status, which a controller writes, only shows what is counted for each new pod."""
+    """The strategy of quotas. Their status is only for readers: the usage is counted again for each new pod."""
 
     def default(self, new: Object) -> None:
-        """Raises StatusError 400 for a limit on what is not counted here."""
+        """Raise StatusError 400 if the quota limits something other than pods and extended resources."""
         for key in new["spec"].get("hard") or {}:
             if key != PODS and not (key.startswith(REQUESTS) and "/" in key):
                 raise errors.bad_request(
@@ -26,16 +26,16 @@ class QuotaStrategy(Strategy):
                 )
 
     def prepare_create(self, new: Object) -> None:
-        """Remove the status: only a controller writes it."""
+        """Remove the status, which only a controller writes."""
         new.pop("status", None)
 
     def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
-        """Each route changes its own part."""
+        """Restore the part of the other route."""
         keep(new, old, "spec" if subresource else "status")
 
 
 def status_of(quota: Object, pods: Iterable[Object]) -> Object:
-    """The status of a quota where these are the pods of its namespace."""
+    """The status of a quota, given all pods of its namespace."""
     holding = [_amounts(pod) for pod in pods if not _over(pod)]
     hard = quota["spec"].get("hard") or {}
     used = {key: sum((amounts.get(key, Fraction()) for amounts in holding), Fraction()) for key in hard}
@@ -43,7 +43,7 @@ def status_of(quota: Object, pods: Iterable[Object]) -> Object:
 
 
 def check(new: Object, pods: Iterable[Object], quotas: Iterable[Object]) -> None:
-    """Raises StatusError 403 if the pod `new` together with `pods` of its namespace exceeds a quota."""
+    """Raise StatusError 403 if the pod `new`, together with the `pods` of its namespace, exceeds a quota."""
     asked, holding = _amounts(new), [_amounts(pod) for pod in pods if not _over(pod)]
     for quota in quotas:
         limits = {key: quantities.parse(text) or Fraction() for key, text in quota["spec"]["hard"].items()}

@@ -1,7 +1,7 @@
-"""The verbs on objects: create, read, update, delete, bind. HTTP is elsewhere; storage is below.
+"""The operations on objects: create, read, update, delete, bind, evict.
 
-Every write reads, prepares, asks admission, and then stores if nobody was faster; otherwise it starts again, as
-Kubernetes does. So admission never runs under a lock.
+A write reads the object, prepares the new one, and calls admission. Then it stores the new object, if the old one has
+not changed meanwhile; otherwise it starts again, as in Kubernetes. So admission never runs under a lock.
 """
 
 import random
@@ -32,15 +32,15 @@ from hack.embedded.apiserver.store import ObjectStore, Stored
 from hack.embedded.apiserver.strategies import EventStrategy, NodeStrategy, Object, Strategy, keep
 from hack.embedded.clock import timestamp
 
-# The alphabet of apimachinery's names.SimpleNameGenerator: no vowels, so no words.
+# The alphabet of apimachinery's names.SimpleNameGenerator; it has no vowels, so that no words appear.
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _LONGEST_BASE = 63 - 5
-# Not the process' own generator, which a property test in another thread has made deterministic.
+# Not the generator of the process: a property test in another thread may have made that one deterministic.
 _CHANCE = random.SystemRandom()
-# Metadata that no writer sets: of a new object what an API server decides later, of an object what it decided.
+# Metadata that writers cannot set: fields that are removed from a new object, and fields that an update keeps.
 _LATER = ("deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion", "generation")
 _KEPT = ("uid", "creationTimestamp", *_LATER)
-# The finalizers of a deletion, for what collects garbage. Only Jobs own objects here.
+# The finalizers that a deletion adds, for the garbage collector. Only Jobs own objects here.
 _PROPAGATION = {"Orphan": ["orphan"], "Foreground": ["foregroundDeletion"]}
 _STRATEGIES: Mapping[ApiResource, Strategy] = {
     PODS: PodStrategy(), NODES: NodeStrategy(), EVENTS: EventStrategy(), QUOTAS: QuotaStrategy(),
@@ -53,7 +53,7 @@ _PLAIN = Strategy()
 class Deletion:
     """The DeleteOptions: a grace period in seconds (None: the pod's own), and preconditions (empty: none).
 
-    `propagation` says what becomes of what the object owns: Orphan, Background or Foreground (empty: as its kind does).
+    `propagation` decides about the objects that the object owns: Orphan, Background or Foreground (empty: by its kind).
     """
 
     grace_seconds: int | None = None
@@ -63,7 +63,7 @@ class Deletion:
 
 
 class ObjectRegistry:
-    """Objects as the API shows them. Every method raises StatusError to refuse."""
+    """The objects of the API. A method that refuses raises StatusError."""
 
     def __init__(self, store: ObjectStore, admission: PolicyAdmission) -> None:
         self.store = store
@@ -138,7 +138,7 @@ class ObjectRegistry:
                 return stored, False
 
     def bind(self, user: str, target: RequestTarget, binding: Object) -> None:
-        """Give a pod its node, and with it the binding's annotations and labels, in one write."""
+        """Write a pod's node, with the binding's annotations and labels, in one write."""
         metadata = _metadata(BINDINGS, binding)
         name = target.name or metadata.get("name", "")
         if metadata.get("name") != name:
@@ -161,9 +161,10 @@ class ObjectRegistry:
     def evict(
         self, user: str, target: RequestTarget, eviction: Object, options: Deletion, *, dry: bool
     ) -> None:
-        """Evict a pod: say so in its status and delete it; a `dry` one only checks. There are no disruption budgets.
+        """Evict a pod: write a condition into its status and delete it. With `dry`, only check.
 
-        Admission is asked about the eviction, and not about the deletion that follows (pkg/registry/core/pod/storage).
+        Admission sees the eviction but not the deletion, as in pkg/registry/core/pod/storage. There are no disruption
+        budgets.
         """
         if _metadata(EVICTIONS, eviction).get("name", target.name) != target.name:
             raise errors.bad_request("name in URL does not match name in Eviction object")
@@ -180,7 +181,7 @@ class ObjectRegistry:
         self._remove(pod, replace(options, version=""), lambda _old, _grace: None)
 
     def delete(self, user: str, target: RequestTarget, options: Deletion) -> Stored:
-        """Remove an object, or mark a running pod for its kubelet to end; returns its last or its marked state."""
+        """Remove an object and return its last state; a running pod is only marked, for its kubelet to end it."""
 
         def validate(old: Object, grace: int) -> None:
             given = grace if target.resource is PODS else options.grace_seconds
@@ -251,7 +252,7 @@ class ObjectRegistry:
         rules.prepare_update(new, old.value, target.subresource)
 
     def _remove_finished(self, old: Stored, new: Object) -> Stored | None:
-        # The last finalizer of a deleted object without grace period was removed.
+        # Remove a deleted object without a grace period when its last finalizer is removed.
         metadata = new["metadata"]
         ends = "deletionTimestamp" in metadata and not metadata.get("deletionGracePeriodSeconds")
         if ends and old.value["metadata"].get("finalizers") and not metadata.get("finalizers"):
@@ -293,7 +294,7 @@ def _in_namespace(target: RequestTarget, metadata: dict[str, Any]) -> None:
 
 
 def _finalizers(target: RequestTarget, options: Deletion, metadata: Mapping[str, Any]) -> list[str]:
-    """The finalizers that keep a deleted object. The default is that of Jobs of batch/v1: their pods stay."""
+    """The finalizers that keep a deleted object. By default the pods of a deleted Job stay, as in batch/v1."""
     own = list(metadata.get("finalizers") or [])
     if target.resource is not JOBS or "deletionTimestamp" in metadata:
         return own
@@ -312,7 +313,7 @@ def _marked(value: Object, grace: int, finalizers: Sequence[str] = ()) -> Object
 
 
 def _check_preconditions(target: RequestTarget, options: Deletion, metadata: Mapping[str, Any]) -> None:
-    """The wording is that of rest.BeforeDelete (k8s.io/apiserver pkg/registry/rest/delete.go)."""
+    """Raise StatusError if a precondition fails; the text is from k8s.io/apiserver pkg/registry/rest/delete.go."""
     wanted = (
         ("UID", options.uid, metadata["uid"], "deleted and then recreated"),
         ("ResourceVersion", options.version, metadata["resourceVersion"], "modified"),

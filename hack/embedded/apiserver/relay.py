@@ -1,7 +1,7 @@
 """Requests that are passed on: to the kubelet of a pod (`log`, `exec`, `portforward`), or to the pod itself (`proxy`).
 
 Model: k8s.io/kubernetes pkg/registry/core/pod/rest and strategy.go (LogLocation, streamLocation, ResourceLocation).
-Only GET, with which clients open WebSockets too, and from `proxy` only what is asked for without a body.
+Only GET requests without a body are passed on; clients open WebSockets with GET too.
 """
 
 import re
@@ -23,7 +23,7 @@ _PATH = re.compile(
     r"/api/v1/namespaces/(?P<namespace>[^/]+)/pods/(?P<name>[^/:]+)"
     r"(?:/(?P<what>log|exec|portforward)|(?::(?P<port>[0-9]+))?/proxy(?P<rest>/.*)?)"
 )
-# Headers of a WebSocket's beginning, and what an answer says of its body.
+# Headers that begin a WebSocket, in the request and in the answer.
 _OPENING = ("Connection", "Upgrade", "Sec-WebSocket-Version", "Sec-WebSocket-Key", "Sec-WebSocket-Protocol")
 _OPENED = ("Connection", "Upgrade", "Sec-WebSocket-Accept", "Sec-WebSocket-Protocol")
 _PIECE = 64 * 1024
@@ -31,7 +31,7 @@ CONNECT_SECONDS = 10.0
 
 
 class RelayTarget(NamedTuple):
-    """A request about a pod: for `what` of its kubelet, or if that is empty the path `rest` at a port of the pod."""
+    """A request about a pod: for `what` at its kubelet, or with an empty `what` for the path `rest` at a pod's port."""
 
     namespace: str
     name: str
@@ -41,7 +41,7 @@ class RelayTarget(NamedTuple):
 
 
 def target(path: str) -> RelayTarget | None:
-    """The target of a decoded URL path; None if that is not passed on."""
+    """The target of a decoded URL path; None if requests for the path are not passed on."""
     if (match := _PATH.fullmatch(path)) is None:
         return None
     rest = match["rest"] or "/"
@@ -49,7 +49,10 @@ def target(path: str) -> RelayTarget | None:
 
 
 def pass_on(handler: BaseHTTPRequestHandler, store: ObjectStore, to: RelayTarget, query: str) -> None:
-    """Answer with the answer of the kubelet or pod; after a WebSocket the connection ends. Raises StatusError."""
+    """Forward a request, and send the client the answer of the kubelet or pod. Raises StatusError.
+
+    A WebSocket's connection is closed when it ends.
+    """
     pod = store.get(PODS, to.namespace, to.name).value
     where = _kubelet(store, pod, to, query) if to.what else (*_address(pod, to), to.rest)
     if where is None:
@@ -79,7 +82,7 @@ def pass_on(handler: BaseHTTPRequestHandler, store: ObjectStore, to: RelayTarget
 
 
 def _kubelet(store: ObjectStore, pod: Object, to: RelayTarget, query: str) -> tuple[str, int, str] | None:
-    """Host, port and path at which a kubelet answers; None of what has no log yet. Raises StatusError."""
+    """Host, port and path for the request at the kubelet; None for the log of an unbound pod. Raises StatusError."""
     of = f"{to.namespace}/{to.name}"
     if to.what == "portforward":
         path = f"/portForward/{of}"
@@ -96,7 +99,7 @@ def _kubelet(store: ObjectStore, pod: Object, to: RelayTarget, query: str) -> tu
 
 
 def _container(pod: Object, asked: str) -> str:
-    """The container that is meant: the only one where none is named. Raises StatusError 400."""
+    """The name of the asked container; if none is named, of the pod's only container. Raises StatusError 400."""
     name, spec = pod["metadata"]["name"], pod["spec"]
     main = [each["name"] for each in spec["containers"]]
     there = [*(each["name"] for each in spec.get("initContainers") or ()), *main]
@@ -119,14 +122,14 @@ def _address(pod: Object, to: RelayTarget) -> tuple[str, int]:
 
 
 def _refusal(answer: HTTPResponse) -> errors.StatusError:
-    """The error that clients get for a refusal by a kubelet."""
+    """The error for a client whose request a kubelet has refused."""
     reasons = {HTTPStatus.BAD_REQUEST: "BadRequest", HTTPStatus.NOT_FOUND: "NotFound"}
     text = answer.read().decode(errors="replace").strip()
     return errors.StatusError(answer.status, reasons.get(HTTPStatus(answer.status), "InternalError"), text)
 
 
 def _copy(handler: BaseHTTPRequestHandler, answer: HTTPResponse) -> None:
-    """Send the answer on, as it comes."""
+    """Send the answer to the client, piece by piece as it comes."""
     _head(handler, answer, {"Content-Type": answer.getheader("Content-Type"), "Transfer-Encoding": "chunked"})
     while piece := answer.read1(_PIECE):
         handler.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
@@ -134,7 +137,7 @@ def _copy(handler: BaseHTTPRequestHandler, answer: HTTPResponse) -> None:
 
 
 def _join(handler: BaseHTTPRequestHandler, answer: HTTPResponse, opened: socket.socket) -> None:
-    """Send the beginning of a WebSocket on, and carry bytes both ways until either side ends."""
+    """Send the answer that opens a WebSocket, and copy bytes both ways until either side ends."""
     _head(handler, answer, {name: answer.getheader(name) for name in _OPENED})
     back = threading.Thread(target=_back, args=(handler, answer), daemon=True)
     back.start()

@@ -1,4 +1,4 @@
-"""The kinds that are served, and the paths at which they are."""
+"""The kinds of objects that the server has, and their URL paths."""
 
 import re
 from dataclasses import dataclass
@@ -8,10 +8,10 @@ from hack.embedded.apiserver import errors
 
 @dataclass(frozen=True, slots=True)
 class ApiResource:
-    """A kind of object: its names, and the effects that Kubernetes gives to a PUT of it.
+    """A kind of object: its names, and the rules of Kubernetes for a PUT of it.
 
-    `fields` are the field labels that a selector may use in addition to metadata.name and metadata.namespace. Objects
-    of kinds that are not `writable` are there from the beginning.
+    `fields` are the field labels that a selector may use in addition to metadata.name and metadata.namespace. Clients
+    can only read objects of a kind that is not `writable`.
     """
 
     plural: str
@@ -31,16 +31,16 @@ class ApiResource:
 
     @property
     def qualified(self) -> str:
-        """The plural with its group, as error messages name it."""
+        """The plural with its group, for error messages."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @property
     def qualified_kind(self) -> str:
-        """The kind with its group, as complaints about an object name it."""
+        """The kind with its group, for error messages about an invalid object."""
         return f"{self.kind}.{self.group}" if self.group else self.kind
 
     def head(self, suffix: str = "") -> bytes:
-        """The beginning of the JSON of an object, up to its first field; with "List", of a list."""
+        """The beginning of an object's JSON, up to its first field; with the suffix "List", of a list's JSON."""
         return f'{{"kind":"{self.kind}{suffix}","apiVersion":"{self.api_version}",'.encode()
 
 
@@ -69,10 +69,10 @@ PRIORITY_CLASSES = ApiResource(
     "priorityclasses", "PriorityClass", group="scheduling.k8s.io", namespaced=False
 )
 JOBS = ApiResource("jobs", "Job", group="batch", fields=("status.successful",), subresources=("status",))
-# Workloads: no controller runs them here, they show what is installed.
+# Workloads without a controller here: they only show which version is installed.
 DEPLOYMENTS = ApiResource("deployments", "Deployment", group="apps", subresources=("status",))
 DAEMON_SETS = ApiResource("daemonsets", "DaemonSet", group="apps", subresources=("status",))
-# The policies that admission evaluates, as they stand in their files.
+# The policies that admission evaluates.
 POLICIES = tuple(
     ApiResource(plural, kind, group="admissionregistration.k8s.io", namespaced=False, writable=False)
     for plural, kind in (
@@ -82,7 +82,7 @@ POLICIES = tuple(
         ("mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding"),
     )
 )
-# Never stored: a POST to it asks who asks, or what the asker may do.
+# Never stored: a POST to these asks for the name of the user, or for the user's rights.
 SELF_REVIEWS = ApiResource(
     "selfsubjectreviews", "SelfSubjectReview", group="authentication.k8s.io", namespaced=False
 )
@@ -118,14 +118,14 @@ class RequestTarget:
 
 
 def target(path: str) -> RequestTarget:
-    """The target of a decoded URL path. Raises StatusError 404 if nothing is served there."""
+    """The target of a decoded URL path. Raises StatusError 404 for an unknown path."""
     match = _PATH.fullmatch(path)
     if match is None:
         raise errors.no_such_path()
     group, namespace, plural, name, sub = (text or "" for text in match.groups())
     resource = _BY_PATH.get((group, plural))
     if resource is None and namespace and not sub:
-        # /namespaces/{name}/status has the form of a namespaced collection, and is not served.
+        # /namespaces/{name}/status looks like a collection in a namespace; the server does not have it.
         raise errors.no_such_path()
     if resource is None or (sub and sub not in resource.subresources):
         raise errors.no_such_path()

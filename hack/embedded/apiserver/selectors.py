@@ -50,7 +50,7 @@ def _label_check(term: str) -> Check:
     else:
         present = not match["absent"]
         return lambda labels: (key in labels) is present
-    # An absent label is like a value that no selector names.
+    # An absent label counts as a value that no selector names.
     return lambda labels: (labels.get(key) in values) is wanted
 
 

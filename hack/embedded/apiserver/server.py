@@ -23,14 +23,14 @@ _RECORDED = 20_000
 
 
 class EmbeddedApiServer:
-    """Start it, use `url`, stop it; `stop` and `start` keep the objects and the port, as an API server that was away.
+    """The API server, with `start`, `stop` and `url`; its objects and its port stay over `stop` and `start`.
 
-    `policies` are manifest files of admission policies and what belongs to them; the default is `policy_files()`.
+    `policies` are manifest files of admission policies and related objects; the default is `policy_files()`.
     `tokens` maps bearer tokens to user names; without it a token is the user's name. USER@NODE is a user whose token is
-    bound to a pod on that node. No token at all is ADMIN.
-    `history` is how many changes of a kind a watcher may miss before it gets 410 Gone.
-    `write_requests` are the last ones, refused ones included: (user, method, path); `conflicts` those of them that met
-    a change by somebody else (409).
+    bound to a pod on that node. A request without a token is from ADMIN.
+    `history` is the number of changes of a kind that a watcher may miss before it gets 410 Gone.
+    `write_requests` has the last writes, also refused ones, each as (user, method, path). `conflicts` has the writes
+    that were refused because somebody else had changed the object (409).
     """
 
     def __init__(
@@ -58,12 +58,12 @@ class EmbeddedApiServer:
         kinds = {resource.kind: resource for resource in RESOURCES}
         for document in (*namespaces, *manifests.objects):
             target = RequestTarget(kinds[document["kind"]], document["metadata"].get("namespace", ""))
-            # The manifests' own namespace exists.
+            # The namespace in the manifests exists already.
             with contextlib.suppress(errors.StatusError):
                 self.registry.create(ADMIN, target, document)
 
     def _namespace_of(self, name: str) -> Object:
-        """The namespace; one without labels if it does not exist, which is found out later."""
+        """The namespace; if it does not exist, an object without labels: a later step refuses the request."""
         try:
             return self.store.get(NAMESPACES, "", name).value
         except errors.StatusError:
@@ -75,7 +75,7 @@ class EmbeddedApiServer:
         return f"http://127.0.0.1:{self._port}"
 
     def start(self) -> None:
-        """Listen and serve, on the port of before if there was one."""
+        """Listen and serve; a later start uses the port of the first one."""
         self._listener = Listener(self, self._port)
         self._port = self._listener.server_address[1]
         self._thread = threading.Thread(
@@ -84,7 +84,7 @@ class EmbeddedApiServer:
         self._thread.start()
 
     def stop(self) -> None:
-        """Drop every connection and refuse new ones. The objects stay."""
+        """Drop every connection and accept no new connections. The objects stay."""
         if self._listener is None or self._thread is None:
             return
         self._listener.shutdown()
@@ -106,19 +106,19 @@ class EmbeddedApiServer:
 
 
 def policy_files() -> list[Path]:
-    """The admission policies that a real cluster gets, from the source tree."""
+    """The files of the admission policies that a real cluster gets, in the source tree."""
     return sorted(
         path for path in (_MANIFESTS / "admission").glob("*.yaml") if path.name != "kustomization.yaml"
     )
 
 
 def job_policy_files() -> list[Path]:
-    """The admission policies that a real cluster gets with the job engine, in addition to `policy_files`."""
+    """The files of the admission policies that the job engine adds to `policy_files`."""
     return [_MANIFESTS / "components" / "jobs" / "admission.yaml"]
 
 
 class Listener(ThreadingHTTPServer):
-    """The socket, and a thread for each connection that was accepted from it."""
+    """The listening socket, and a thread for each accepted connection."""
 
     request_queue_size = 256
 
@@ -128,17 +128,17 @@ class Listener(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", port), ApiHandler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Note a new connection, and serve it in a thread of its own."""
+        """Record a new connection, and serve it in its own thread."""
         self._connections.add(request)
         super().process_request(request, client_address)
 
     def shutdown_request(self, request: Any) -> None:
-        """Forget a connection when its thread is done with it."""
+        """Remove the record of a connection when its thread has ended."""
         self._connections.discard(request)
         super().shutdown_request(request)
 
     def drop_connections(self) -> None:
-        """End every connection without a word."""
+        """End every connection without an answer."""
         for connection in self._connections.copy():
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)

@@ -1,6 +1,6 @@
-"""Objects, their versions, and a bounded history of changes: what etcd and the watch cache are to Kubernetes.
+"""Stores objects, their versions, and a bounded history of changes, as etcd and the watch cache do for Kubernetes.
 
-An object is never changed in place. Its JSON is made once per version, and all readers share those bytes.
+An object is never changed in place. Its JSON is made once per version, and all readers share these bytes.
 """
 
 import bisect
@@ -18,9 +18,9 @@ from hack.embedded.apiserver.resources import ApiResource
 
 Object = dict[str, Any]
 DEFAULT_HISTORY = 8192
-# The beginning of the JSON of an object's metadata alone, or of a list of such.
+# The beginning of the JSON of an object that has only its metadata, or of a list of such objects.
 METADATA_HEAD = b'{"kind":"PartialObjectMetadata%b","apiVersion":"meta.k8s.io/v1",'
-# Moments of a kind whose lists can be continued.
+# Most lists of one kind that are kept, so that clients can read their next pages.
 KEPT_LISTS = 8
 
 
@@ -42,11 +42,11 @@ class Stored:
 
     @property
     def metadata_document(self) -> bytes:
-        """The JSON of a PartialObjectMetadata of the object."""
+        """The JSON of the object's metadata, as a PartialObjectMetadata."""
         return METADATA_HEAD % b"" + b'"metadata":%b}' % msgspec.json.encode(self.value["metadata"])
 
     def copy(self) -> Object:
-        """A fresh value that the caller may change."""
+        """A copy of the value, which the caller may change."""
         return msgspec.json.decode(self.item, type=dict[str, Any])
 
     def at(self, version: int) -> "Stored":
@@ -67,7 +67,7 @@ class StoreEvent:
 
 @dataclass(slots=True)
 class _Table:
-    """One kind's objects and changes; `dropped` changes up to version `floor` are no longer kept."""
+    """The objects and changes of one kind; `dropped` is the number of dropped changes, `floor` their last version."""
 
     changed: threading.Condition
     objects: dict[tuple[str, str], Stored] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class _Table:
 
 
 class Token(NamedTuple):
-    """The place where a list goes on: the version of its moment, and namespace and name of the last object given."""
+    """The position where a list continues: the list's version, and namespace and name of the last returned object."""
 
     version: int
     after: tuple[str, str]
@@ -89,7 +89,7 @@ def _place(stored: Stored) -> tuple[str, str]:
 
 
 class ObjectStore:
-    """Stores all objects, for any thread; `history` is how many changes of a kind a watcher may lag behind."""
+    """Stores all objects, for any thread; `history` is the number of changes of a kind that are kept for watchers."""
 
     def __init__(self, history: int = DEFAULT_HISTORY) -> None:
         self._lock = threading.RLock()
@@ -111,7 +111,7 @@ class ObjectStore:
         return stored
 
     def select(self, resource: ApiResource, selects: Callable[[Stored], bool]) -> tuple[int, list[Stored]]:
-        """The version of this moment, and the selected objects in the order of namespace and name."""
+        """The present version, and the selected objects in the order of namespace and name."""
         with self._lock:
             version, objects = self._version, list(self._tables[resource].objects.values())
         return version, sorted(filter(selects, objects), key=_place)
@@ -119,9 +119,9 @@ class ObjectStore:
     def page(
         self, resource: ApiResource, selects: Callable[[Stored], bool], limit: int, token: Token | None
     ) -> tuple[int, list[Stored], Token | None]:
-        """As `select`, at most `limit` objects, and the token for the next ones of that moment, None if there are none.
+        """One page of a list: its version, at most `limit` objects, and a token for the next page, None at the end.
 
-        Raises StatusError 410 if the moment of `token` is forgotten.
+        All pages show the objects of one version. Raises StatusError 410 if the list of `token` is no longer kept.
         """
         with self._lock:
             table = self._tables[resource]
@@ -155,7 +155,7 @@ class ObjectStore:
             return self._write(resource, key, value, None)
 
     def replace(self, old: Stored, value: Object, *, gone: bool = False) -> Stored | None:
-        """Write the next version of `old`, the last one if `gone`; None if someone else wrote or removed it first."""
+        """Write the next version of `old`, or remove it if `gone`; None if someone else wrote or removed it first."""
         with self._lock:
             key = (old.namespace, old.name)
             if self._tables[old.resource].objects.get(key) is not old:
@@ -177,9 +177,9 @@ class ObjectStore:
     def wait(
         self, resource: ApiResource, position: int, seconds: float, epoch: int
     ) -> tuple[list[StoreEvent], int]:
-        """The changes from `position` on, waiting for the first one; and the version that they lead to.
+        """Wait for a change at `position` or later; returns all such changes, and the version after them.
 
-        An empty list after `seconds`, or when `epoch` is over. Raises StatusError 410 if the history is lost.
+        The list is empty after `seconds`, or when `epoch` is over. Raises StatusError 410 if changes were dropped.
         """
         with self._lock:
             table = self._tables[resource]
@@ -190,14 +190,14 @@ class ObjectStore:
             return table.changes[position - table.dropped :], self._version
 
     def end_watches(self) -> None:
-        """Begin a new epoch: every watch of the present one ends."""
+        """End every watch that is open now. Clients then open new ones."""
         with self._lock:
             self.epoch += 1
             for table in self._tables.values():
                 table.changed.notify_all()
 
     def compact(self) -> None:
-        """Drop the history: every watch from an earlier version gets 410 Gone."""
+        """Drop the history, so that every watch from an earlier version gets 410 Gone."""
         with self._lock:
             self._version += 1
             for table in self._tables.values():

@@ -1,4 +1,4 @@
-"""Strategies: set defaults in an object that is written, validate it, and keep the fields that a writer may not change.
+"""Strategies: the rules for writes of a kind, which set defaults, validate, and protect fields from a writer.
 
 Model: the strategies in k8s.io/kubernetes pkg/registry, reduced to the kinds and fields in use here.
 """
@@ -30,7 +30,7 @@ _LABEL_RULE = (
 
 
 class Strategy:
-    """The rules of a kind without rules of its own (ConfigMap, Lease, Namespace, Event)."""
+    """The strategy of kinds without special rules (ConfigMap, Lease, Namespace)."""
 
     def default(self, new: Object) -> None:
         """Set the defaults, before admission. Raises StatusError 400 for a malformed object."""
@@ -42,19 +42,19 @@ class Strategy:
         """Restore the fields that a write to this subresource may not change."""
 
     def validate(self, new: Object) -> list[Cause]:
-        """The faults of an object that is to be stored."""
+        """The faults of a new object."""
         return metadata_causes(new["metadata"])
 
     def validate_update(self, new: Object, old: Object) -> list[Cause]:  # noqa: ARG002 - kinds override it
-        """The faults of `new` as the successor of `old`."""
+        """The faults of an update of `old` to `new`."""
         return self.validate(new)
 
 
 class NodeStrategy(Strategy):
-    """The strategy of nodes: status is written at creation and as a subresource (pkg/registry/core/node)."""
+    """The strategy of nodes: their status is written at creation, and as a subresource (pkg/registry/core/node)."""
 
     def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
-        """Keep the half that belongs to the other route."""
+        """Restore the part of the other route: the spec, or the status."""
         keep(new, old, "spec" if subresource else "status")
 
 
@@ -62,7 +62,7 @@ class EventStrategy(Strategy):
     """The strategy of events: each is in the namespace of its object."""
 
     def validate(self, new: Object) -> list[Cause]:
-        """Kubernetes' check of the two namespaces (pkg/apis/core/validation/events.go)."""
+        """The faults, also if the namespaces of event and object differ (pkg/apis/core/validation/events.go)."""
         about = (new.get("involvedObject") or {}).get("namespace", "")
         own = new["metadata"]["namespace"]
         if own != (about or "default"):
@@ -81,7 +81,7 @@ def keep(new: Object, old: Mapping[str, Any], key: str) -> None:
 
 
 def metadata_causes(metadata: Mapping[str, Any]) -> list[Cause]:
-    """The faults of a name, of the values of labels, and of the size of the annotations."""
+    """The faults of a name, of the labels' values, and of the annotations' total size."""
     causes = []
     name = metadata["name"]
     if len(name) > 253 or not _NAME.fullmatch(name):

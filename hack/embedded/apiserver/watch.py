@@ -1,4 +1,4 @@
-"""Watches: a stream of changes, one JSON line each."""
+"""Watches: a stream of changes, one JSON line per change."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -24,12 +24,12 @@ def stream(
     epoch: int,
     shown: Shown = lambda stored: stored.document,
 ) -> Iterator[bytes]:
-    """Lines of JSON, several to a piece, from after `version` until `seconds` or the store's `epoch` are over.
+    """Yield lines of JSON, several in a piece, with the changes after `version`.
 
-    Without a version (or with 0) the stream begins with the objects that are there. From a version that is not reached
-    yet it is silent until then. Lost history is a line of type ERROR that ends the stream. With `bookmark_seconds`, a
-    bookmark follows every such time of silence, and the end.
-    `shown` makes the JSON of an object.
+    The stream ends after `seconds`, or with the store's `epoch`. Without a version (or with 0) it begins with the
+    existing objects. A version in the future is waited for. If changes were dropped, a line of type ERROR ends the
+    stream. With `bookmark_seconds`, a bookmark is sent after each such time without changes, and at the end. `shown`
+    makes the JSON of an object.
     """
     deadline = time.monotonic() + seconds
     if version in ("", "0"):
@@ -66,7 +66,7 @@ def _lines(changes: list[StoreEvent], selects: Selects, shown: Shown) -> Iterato
         if selects(change.new) and not change.gone:
             yield _line("ADDED" if left is None else "MODIFIED", shown(change.new))
         elif left is not None:
-            # An object that leaves the selection is shown as it was before, at the version of the change.
+            # An object that leaves the selection is shown in its last selected state, with the version of the change.
             yield _line("DELETED", shown(left.at(change.new.version)))
 
 

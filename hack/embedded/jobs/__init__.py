@@ -1,7 +1,7 @@
-"""A stand-in for the Job controller, and for the garbage collector as far as it concerns the pods of Jobs.
+"""A stand-in for the Job controller, and for the garbage collector of Jobs' pods.
 
-Model: k8s.io/kubernetes 1.36 pkg/controller/job, reduced to what our programs meet. Not there: deadlines, limits of
-failures for each index (as if they were never reached), success policies.
+Model: k8s.io/kubernetes 1.36 pkg/controller/job, reduced to the features that our programs use. Missing: deadlines,
+success policies, and limits on the failures of an index (they are ignored).
 """
 
 from hack.embedded.jobs.controller import JobController, JobTiming

@@ -1,9 +1,10 @@
-"""The Job controller's threads: two watches that say which Jobs to look at, and a worker that does what rounds say."""
+"""The Job controller's threads: two watches find the Jobs that need a round, and a worker does the rounds."""
 
 import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from device_plugin.adapters.kube.client import KubeClient
@@ -23,18 +24,20 @@ log = logging.getLogger(__name__)
 USER = "system:serviceaccount:kube-system:job-controller"
 MANAGER = "kubernetes.io/job-controller"
 Key = tuple[str, str]
-# Reasons of events that are no warnings.
+# Reasons of events that are not warnings.
 _NORMAL = ("Suspended", "Resumed", "Completed", "SuccessfulCreate", "SuccessfulDelete")
-# Fields of the status that are left out where they are empty.
+# Seconds until a round that met a changed or absent object is repeated: what it met may be there for ever.
+SOON = 0.02
+# Fields of the status that are left out if they are empty.
 _OMITTED = ("active", "succeeded", "failed", "completedIndexes", "conditions")
 
 
 @dataclass(frozen=True, slots=True)
 class JobTiming:
-    """Delays, in seconds; in brackets the real controller's.
+    """Delays in seconds; the real controller's values are in brackets.
 
-    `first_wait`, doubling up to `longest_wait`: before a pod is created after a failed one [10 to 600]. `retry`,
-    doubling up to `longest_retry`: after pods could not be created [1 to 60].
+    After a failed pod, a new pod is created after `first_wait`, doubled at each failure up to `longest_wait`
+    [10 to 600]. After a failed creation, the next try is after `retry`, doubled up to `longest_retry` [1 to 60].
     """
 
     first_wait: float = 0.2
@@ -44,7 +47,7 @@ class JobTiming:
 
 
 class JobController:
-    """Runs the Jobs of an API server, as the user of this token, from `start` to `stop`."""
+    """Runs the Jobs of an API server from `start` to `stop`; `token` is its user's bearer token."""
 
     def __init__(self, api_url: str, token: str = USER, timing: JobTiming | None = None) -> None:
         self._api = KubeClient(Endpoint(api_url, lambda: f"Bearer {token}"), "job-controller", timeout=10.0)
@@ -74,7 +77,7 @@ class JobController:
             thread.start()
 
     def stop(self) -> None:
-        """Stop, after the round under way."""
+        """Stop all threads; a round that has begun is completed."""
         self._stop.set()
         self._jobs.interrupt()
         self._pods.interrupt()
@@ -97,7 +100,7 @@ class JobController:
         self._ask((metadata["namespace"], metadata["labels"][JOB_NAME]))
 
     def _ask(self, key: Key, seconds: float = 0.0) -> None:
-        """Look at this Job in `seconds`, if not earlier."""
+        """Plan a round of this Job in `seconds`, unless an earlier one is planned."""
         with self._lock:
             due = time.monotonic() + seconds
             self._due[key] = min(due, self._due.get(key, due))
@@ -108,13 +111,13 @@ class JobController:
             try:
                 self._look(key)
             except (ConflictError, GoneError):
-                self._ask(key)
+                self._ask(key, SOON)
             except ApiError as error:
                 log.info("Job %s/%s: %s; trying again", *key, error)
                 self._ask(key, self._timing.retry)
 
     def _next(self) -> Key | None:
-        """Wait for the time of the next look at a Job, and return its key; None when the controller stops."""
+        """Wait until the next round is due, and return the key of its Job; None when the controller stops."""
         with self._lock:
             while not self._stop.is_set():
                 key = min(self._due, key=self._due.__getitem__, default=None)
@@ -160,7 +163,7 @@ class JobController:
             self._ask(key, made.wait)
 
     def _create(self, key: Key, job: Object, wanted: Sequence[int | None]) -> int:
-        """Create the pods, in batches that double, up to the first batch with a failure; how many were not created."""
+        """Create pods in batches of doubling size, until a creation fails; returns the number of pods not created."""
         done = batch = 0
         while done < len(wanted):
             batch = min(max(1, 2 * batch), len(wanted) - done)
@@ -192,14 +195,16 @@ class JobController:
         noted = after[UNCOUNTED] = {kind: uids for kind, uids in status[UNCOUNTED].items() if uids}
         if after == before:
             return
-        # A merge patch keeps what it does not name, and None takes away.
+        # A merge patch keeps fields that it does not name, and removes fields that it sets to None.
         change = {**dict.fromkeys(before), **after}
         change[UNCOUNTED] = {**dict.fromkeys(before.get(UNCOUNTED) or {}), **noted}
         version = {"resourceVersion": job["metadata"]["resourceVersion"]}
         self._api.patch(JOBS.json, ref(job), {"metadata": version, "status": change}, subresource="status")
 
     def _event(self, job: Object, reason: str, message: str) -> None:
-        self._api.post_event(JOBS, ref(job), reason, message, warning=reason not in _NORMAL)
+        """Post an event. An error, as in a namespace that is gone, is ignored: no event ever stops an action."""
+        with suppress(ApiError):
+            self._api.post_event(JOBS, ref(job), reason, message, warning=reason not in _NORMAL)
 
 
 def _key(job: Object) -> Key:

@@ -1,4 +1,4 @@
-"""podFailurePolicy: what a failed pod means to its Job, by the exit codes of its containers and by its conditions."""
+"""podFailurePolicy: the consequence of a failed pod for its Job, by its containers' exit codes and its conditions."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -7,7 +7,7 @@ Object = Mapping[str, Any]
 
 
 def action(policy: Object | None, pod: Object) -> tuple[str, str]:
-    """The action of the first rule that matches, and for FailJob the message; `Count` if none matches."""
+    """The action of the first matching rule, with a message; `Count` with an empty message if no rule matches."""
     for index, rule in enumerate((policy or {}).get("rules") or ()):
         matched = _by_exit_code(rule, pod) or _by_condition(rule, pod)
         if matched:

@@ -14,9 +14,9 @@ ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 
 
 def collect(api: Api, job: Object | None, pods: Sequence[Object]) -> list[Object]:
-    """The pods that the Job of this name controls, None if there is none; those of an earlier one are deleted.
+    """Return the pods that `job` controls (None: it is gone); delete the pods of earlier Jobs of the same name.
 
-    A Job that is being deleted loses its pods, or the wait for them, as its deletion asks.
+    For a Job that is being deleted, its pods are deleted or released, as the finalizers of the deletion say.
     """
     uid = job["metadata"]["uid"] if job else ""
     mine = [pod for pod in pods if _controller(pod) == uid and uid]

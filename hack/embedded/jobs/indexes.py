@@ -1,4 +1,4 @@
-"""Completion indexes as a Job's status writes them: `0,2-4,7`."""
+"""Completion indexes in the format of a Job's status: `0,2-4,7`."""
 
 from collections.abc import Collection
 
@@ -13,7 +13,7 @@ def read(text: str, completions: int) -> set[int]:
 
 
 def write(indexes: Collection[int]) -> str:
-    """The text of `indexes`; of three or more in a row the first and the last are written."""
+    """The text of `indexes`; three or more successive indexes are written as a range."""
     rows: list[list[int]] = []
     for index in sorted(indexes):
         if rows and rows[-1][-1] == index - 1:

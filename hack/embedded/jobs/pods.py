@@ -1,4 +1,4 @@
-"""The pods of a Job: how they are made, and let go."""
+"""Creates, releases and deletes the pods of a Job."""
 
 import copy
 from contextlib import suppress
@@ -14,7 +14,7 @@ VARIABLE = "JOB_COMPLETION_INDEX"
 
 
 def new_pod(job: Object, index: int | None) -> Object:
-    """The pod of this index, or a pod of a Job without indexes."""
+    """A new pod of the Job with this index; None in a Job without indexes."""
     metadata, template = job["metadata"], copy.deepcopy(job["spec"]["template"])
     spec, made = template["spec"], template.get("metadata") or {}
     name = metadata["name"]
@@ -34,7 +34,7 @@ def new_pod(job: Object, index: int | None) -> Object:
 
 
 def _number(container: Object) -> None:
-    """Set the variable with the pod's index in the container, unless its author did."""
+    """Set the environment variable with the pod's index in a container, unless the container has it."""
     variables = container.setdefault("env", [])
     if all(variable["name"] != VARIABLE for variable in variables):
         variables.append(
@@ -43,7 +43,7 @@ def _number(container: Object) -> None:
 
 
 def release(api: Api, pod: Object) -> None:
-    """Take the finalizer away that keeps the pod until its end is counted."""
+    """Remove the finalizer that keeps the pod until its end is counted."""
     finalizers = pod["metadata"].get("finalizers") or []
     if TRACKING in finalizers:
         left = [finalizer for finalizer in finalizers if finalizer != TRACKING]

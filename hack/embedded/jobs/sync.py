@@ -1,6 +1,6 @@
-"""One round of one Job: from the Job and its pods to the pods that must go or come, and its new status.
+"""One round of one Job: computes the pods to delete and to create, and the new status, from the Job and its pods.
 
-Pure: no clock, no API. Model: syncJob, manageJob and trackJobStatusAndRemoveFinalizers of the Job controller.
+It uses no clock and no API. Model: syncJob, manageJob and trackJobStatusAndRemoveFinalizers of the Job controller.
 """
 
 import copy
@@ -14,7 +14,7 @@ from hack.embedded.apiserver.jobs import PREFIX
 from hack.embedded.jobs import failure_policy, indexes
 
 Object = dict[str, Any]
-# Holds a pod back until its end is counted in the Job's status.
+# The finalizer that keeps a pod until its end is counted in the Job's status.
 TRACKING = f"{PREFIX}job-tracking"
 INDEX = f"{PREFIX}job-completion-index"
 UNCOUNTED = "uncountedTerminatedPods"
@@ -30,7 +30,7 @@ class Backoff:
     last: float = 0.0
 
     def remaining(self, now: float, first: float, longest: float) -> float:
-        """Seconds until a pod may be created again: `first` after one failure, then twice as long after each."""
+        """Seconds until a pod may be created again: `first` after one failure, doubled at each further failure."""
         if not self.failures:
             return 0.0
         doubled: float = first * 2 ** min(self.failures - 1, 32)
@@ -41,8 +41,8 @@ class Backoff:
 class SyncActions:
     """The actions of one round, in this order: delete, create, write the status, release the pods that are counted now.
 
-    `create` has the index of each new pod, None in a Job without indexes. `events` are (reason, message). `wait` is
-    how many seconds the creation of pods has to wait, 0 if nothing waits.
+    `create` has the index of each new pod, None in a Job without indexes. `events` are (reason, message). `wait` is the
+    number of seconds until missing pods may be created, 0 if no pod waits.
     """
 
     status: Object
@@ -56,7 +56,7 @@ class SyncActions:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The time of a round: `now` in seconds, and as Kubernetes writes it; after failures the first and longest wait."""
+    """The time of a round: `now` in seconds, `stamp` in Kubernetes' format. Also the first and longest backoff."""
 
     now: float
     stamp: str
@@ -65,7 +65,7 @@ class Moment:
 
 
 class JobRound:
-    """Computes the actions of one round; `pods` are those that the Job controls."""
+    """Computes the actions of one round; `pods` are the pods that the Job controls."""
 
     def __init__(self, job: Object, pods: Sequence[Object], backoff: Backoff, moment: Moment) -> None:
         self._job, self._spec, self._moment = job, job["spec"], moment
@@ -81,7 +81,7 @@ class JobRound:
         self._made = SyncActions(status, backoff=backoff)
 
     def run(self) -> SyncActions:
-        """The round of a Job that has not ended."""
+        """Do the round of a Job that has not ended; returns its actions."""
         made, status = self._made, self._status
         self._settle()
         if not self._spec["suspend"]:
@@ -100,13 +100,13 @@ class JobRound:
         left = [pod for pod in self._active if pod not in made.delete]
         status["active"] = len(left) + len(made.create)
         status["ready"] = sum(map(_ready, left))
-        # A pod without node or grace period is gone as soon as it is deleted; the next round sees that.
+        # A pod without node or grace period is gone after its deletion; the next round counts it no longer.
         status["terminating"] = len(self._terminating) + len(made.delete)
         self._end(finished)
         return made
 
     def _settle(self) -> None:
-        """Count the pods that were noted in the status and have been released since."""
+        """Count pods that the status lists as uncounted and whose finalizer has been removed."""
         held = {pod["metadata"]["uid"] for pod in self._pods if _tracked(pod)}
         for kind in ("succeeded", "failed"):
             noted = self._uncounted.get(kind) or []
@@ -114,7 +114,7 @@ class JobRound:
             self._status[kind] = self._status.get(kind, 0) + len(noted) - len(self._uncounted[kind])
 
     def _new_ends(self) -> tuple[list[Object], list[Object]]:
-        """The pods that succeeded and those that failed, of which the status knows nothing yet."""
+        """The succeeded and the failed pods that the status does not list yet."""
         found = [pod for pod in self._pods if _tracked(pod) and self._counts(pod)]
         noted = {uid for kind in ("succeeded", "failed") for uid in self._uncounted[kind]}
         new = [pod for pod in found if pod["metadata"]["uid"] not in noted]
@@ -124,7 +124,7 @@ class JobRound:
         return not self._indexed or self._inside(index_of(pod))
 
     def _failed(self, pod: Object) -> bool:
-        """True if the pod counts as failed: a deleted one does where another may take its place before its end."""
+        """True if the pod counts as failed; so does a pod being deleted if it may be replaced before its end."""
         if _phase(pod) == "Failed":
             return True
         return not self._only_failed and _deleting(pod) and _phase(pod) != "Succeeded"
@@ -144,7 +144,7 @@ class JobRound:
         return Backoff(before.failures + len(failed), self._moment.now) if failed else before
 
     def _finished(self, failed: Sequence[Object]) -> Object | None:
-        """The condition that says how the Job is to end, if that is decided apart from its completions."""
+        """The condition with which the Job must end, if it has one already or has failed; otherwise None."""
         for condition in self._status.get("conditions") or ():
             if condition["type"] in ("SuccessCriteriaMet", "FailureTarget") and condition["status"] == "True":
                 found: Object = condition
@@ -168,7 +168,7 @@ class JobRound:
         return self._condition("SuccessCriteriaMet", "CompletionsReached", message)
 
     def _manage(self, succeeded: int, done: set[int]) -> None:
-        """Choose the pods to delete, or else those to create."""
+        """Choose the pods to delete; if there are none, choose the pods to create."""
         made, active = self._made, len(self._active)
         if self._spec["suspend"]:
             made.delete = list(self._active)
@@ -193,7 +193,7 @@ class JobRound:
         return max(0, min(parallelism, self._completions - succeeded))
 
     def _surplus(self, least: int) -> list[Object]:
-        """At least `least` active pods to delete, first those of an index beyond the last, or that is there twice."""
+        """The active pods to delete, at least `least`; first pods with an index out of range or a duplicate index."""
         gone: list[Object] = []
         left = self._active
         if self._indexed:
@@ -229,7 +229,7 @@ class JobRound:
             self._status["startTime"] = self._moment.stamp
 
     def _track(self, finished: Object | None, done: set[int]) -> None:
-        """Note the ends of pods in the status, and release those pods."""
+        """List ended pods as uncounted in the status, and release them."""
         fails = finished is not None and finished["type"] == "FailureTarget"
         for pod in filter(_tracked, self._pods):
             failed, over = self._failed(pod), _phase(pod) == "Succeeded"
@@ -245,7 +245,7 @@ class JobRound:
             self._status["succeeded"], self._status["completedIndexes"] = len(done), indexes.write(done)
 
     def _end(self, finished: Object | None) -> None:
-        """Say how the Job ends at once, and that it has ended when all of its pods have."""
+        """Set the condition `finished`; when all pods have ended, set the final condition too."""
         if finished is None:
             return
         self._set(finished)
@@ -310,7 +310,7 @@ def _ready(pod: Object) -> bool:
 
 
 def _expendable(pod: Object) -> tuple[bool, int, bool, float, float]:
-    """The order in which active pods go: unbound ones first, then by phase, not ready ones, and the youngest."""
+    """The sort key for deletion: unbound pods first, then by phase, then pods that are not ready, then the youngest."""
     conditions = pod["status"].get("conditions") or ()
     since = next((one.get("lastTransitionTime") for one in conditions if one["type"] == "Ready"), "")
     return (

@@ -1,14 +1,14 @@
-"""kubectl of the one-machine cluster, for machines that have none: what README, docs/start.md and our commands call.
+"""A kubectl for the one-machine cluster, with the commands that README, docs/start.md and our programs call.
 
-It starts as fast as the real one: with nothing but the standard library, and YAML where a file is read. The real
-kubectl does not work there, because the API server stand-in describes neither its kinds nor its tables.
+It starts as fast as the real one, because it needs only the standard library, and YAML to read a file. The real kubectl
+does not work here: the API server stand-in does not serve the descriptions of its kinds and tables.
 """
 
 import sys
 import sysconfig
 from pathlib import Path
 
-# The sources, and the packages for files in YAML, without what a virtual environment does at each start.
+# The program finds our sources and the YAML package by `paths`, which saves the start of a virtual environment.
 _SCRIPT = """\
 #!{python} -IS
 import sys
@@ -19,7 +19,7 @@ sys.exit(main(sys.argv[1:]))
 
 
 def install(folder: Path) -> None:
-    """Put the program `kubectl` into a folder."""
+    """Write the program `kubectl` into a folder."""
     paths = [str(Path(__file__).parents[3]), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
     folder.mkdir(parents=True, exist_ok=True)
     program = folder / "kubectl"

@@ -1,4 +1,4 @@
-"""The API server of a kubeconfig, which may be written in JSON or YAML."""
+"""A client of the API server that a kubeconfig names; the kubeconfig may be JSON or YAML."""
 
 import json
 import os
@@ -13,11 +13,11 @@ Object = dict[str, Any]
 
 
 class KubectlError(Exception):
-    """A request that cannot be done; the text is what kubectl would print."""
+    """A command failed; the text is the message that kubectl would print."""
 
 
 class NotFoundError(KubectlError):
-    """There is no such object."""
+    """The object does not exist."""
 
 
 class Resource(NamedTuple):
@@ -31,11 +31,11 @@ class Resource(NamedTuple):
 
     @property
     def singular(self) -> str:
-        """The word for one object, with its group."""
+        """The name of the kind in lower case, with its group."""
         return f"{self.kind.lower()}.{self.group}" if self.group else self.kind.lower()
 
     def path(self, namespace: str, name: str = "", subresource: str = "") -> str:
-        """The URL path of the objects, of one of them, or of a part of it."""
+        """The URL path of all objects, of one object, or of a subresource of it."""
         root = f"/apis/{self.group}/v1" if self.group else "/api/v1"
         inside = f"/namespaces/{namespace}" if self.namespaced and namespace else ""
         parts = [self.plural, *filter(None, (name, subresource))]
@@ -64,7 +64,7 @@ _BY_WORD = {
 
 
 def resource(word: str) -> Resource:
-    """The kind that a word means. Raises KubectlError."""
+    """The kind with this name, such as `pods`, `pod` or `po`. Raises KubectlError."""
     found = _BY_WORD.get(word.lower())
     if found is None:
         raise KubectlError(f'error: the server doesn\'t have a resource type "{word}"')
@@ -72,7 +72,7 @@ def resource(word: str) -> Resource:
 
 
 class Api:
-    """An API server, asked in the name of the kubeconfig's user; `namespace` is that of the commands."""
+    """A client of an API server, as the kubeconfig's user; `namespace` is the namespace of the commands."""
 
     def __init__(self, server: str, headers: Mapping[str, str], namespace: str) -> None:
         self.headers = headers
@@ -81,7 +81,7 @@ class Api:
 
     @classmethod
     def of(cls, kubeconfig: str, context: str, namespace: str, headers: Mapping[str, str]) -> "Api":
-        """The API server of a context, else of the current one. Raises KubectlError."""
+        """A client for a context of the kubeconfig, by default the current context. Raises KubectlError."""
         path = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
         try:
             config = documents(Path(path).expanduser().read_text(encoding="utf-8"))[0]
@@ -101,7 +101,7 @@ class Api:
         return cls(server, {**said, **headers}, namespace or chosen.get("namespace") or "default")
 
     def connection(self) -> HTTPConnection:
-        """A new connection."""
+        """A new connection to the API server."""
         return HTTPConnection(self._server.hostname or "", self._server.port, timeout=SECONDS)
 
     def text(self, path: str) -> str:
@@ -114,15 +114,15 @@ class Api:
         return self._object("GET", f"{path}?{asked}" if asked else path)
 
     def post(self, path: str, body: Object) -> Object:
-        """A new object, as it was stored. Raises KubectlError."""
+        """Create an object; returns it as it was stored. Raises KubectlError."""
         return self._object("POST", path, body)
 
     def patch(self, path: str, change: Object) -> Object:
-        """The object after a merge patch. Raises KubectlError."""
+        """Apply a merge patch to an object; returns the object after it. Raises KubectlError."""
         return self._object("PATCH", path, change, {"Content-Type": "application/merge-patch+json"})
 
     def delete(self, path: str, options: Object) -> Object:
-        """Delete an object. Raises KubectlError."""
+        """Delete an object; returns the answer. Raises KubectlError."""
         return self._object("DELETE", path, options)
 
     def _object(

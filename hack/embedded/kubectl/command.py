@@ -1,4 +1,4 @@
-"""The commands of kubectl that are served here, with kubectl's own words and output."""
+"""The supported commands of kubectl, with kubectl's own arguments and output."""
 
 import argparse
 import os
@@ -28,7 +28,7 @@ COMMANDS: dict[
 
 
 def main(words: Sequence[str]) -> int:
-    """One command; its exit code."""
+    """Run one command; returns its exit code."""
     args = _parser().parse_args(_hoisted(words))
     if args.command == "vgpu":
         return _plugin(args.words)
@@ -41,7 +41,7 @@ def main(words: Sequence[str]) -> int:
         return 1
     except (KeyboardInterrupt, BrokenPipeError):
         with suppress(OSError):
-            sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115 - what is left to print goes nowhere
+            sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115 - further output is dropped
         return 130
 
 
@@ -69,7 +69,7 @@ def _shared(parser: argparse.ArgumentParser) -> None:
 
 
 def _hoisted(words: Sequence[str]) -> Sequence[str]:
-    """The words with the options that all commands share at the beginning: kubectl takes them anywhere before `--`."""
+    """Move the options that all commands share to the beginning; kubectl accepts them anywhere before `--`."""
     first, rest = list[str](), list[str]()
     left = iter(words)
     for word in left:
@@ -84,7 +84,7 @@ def _hoisted(words: Sequence[str]) -> Sequence[str]:
 
 
 def _plugin(words: Sequence[str]) -> int:
-    """Become the plugin, as kubectl does. Returns where there is none."""
+    """Replace this process by the plugin, as kubectl does; returns 1 if it cannot be run."""
     try:
         os.execvp("kubectl-vgpu", ["kubectl-vgpu", *words])  # noqa: S606
     except OSError as error:

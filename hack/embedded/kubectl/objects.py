@@ -1,4 +1,4 @@
-"""`kubectl get`, `apply`, `delete` and others: what reads and writes objects."""
+"""The commands that read and write objects: `kubectl get`, `apply`, `delete` and others."""
 
 import argparse
 import json
@@ -15,14 +15,14 @@ LOOK_SECONDS = 0.2
 
 
 def named_arguments(parser: argparse.ArgumentParser) -> None:
-    """KIND [NAME...] or KIND/NAME..., and which of several."""
+    """Add the arguments that choose objects: KIND [NAME...] or KIND/NAME..., a selector, all namespaces."""
     parser.add_argument("what", nargs="*", metavar="KIND [NAME] | KIND/NAME")
     parser.add_argument("-l", "--selector", default="")
     parser.add_argument("-A", "--all-namespaces", action="store_true")
 
 
 def get_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words of `kubectl get`."""
+    """Add the arguments of `kubectl get`."""
     named_arguments(parser)
     parser.add_argument("-o", "--output", default="", help="json, yaml, name or wide")
     parser.add_argument("--field-selector", default="")
@@ -75,7 +75,7 @@ def describe(api: Api, args: argparse.Namespace) -> int:
 
 
 def _found(api: Api, args: argparse.Namespace, of: Resource, name: str) -> list[Object]:
-    """The object of this name, or all that are selected."""
+    """The object of this name; without a name, all selected objects."""
     if name:
         return [api.get(of.path(api.namespace, name))]
     where = of.path("" if args.all_namespaces else api.namespace)
@@ -93,7 +93,7 @@ def _text(found: Object, output: str) -> str:
 
 
 def _targets(words: Sequence[str]) -> Iterator[tuple[Resource, str]]:
-    """The kinds and names that words mean: `pods`, `pods,jobs`, `pod NAME...`, `pod/NAME ...`. Raises KubectlError."""
+    """Yield kind and name of each argument: `pods`, `pods,jobs`, `pod NAME...`, `pod/NAME ...`. Raises KubectlError."""
     if not words:
         raise KubectlError("error: you must specify the type of resource")
     if "/" in words[0]:
@@ -107,12 +107,12 @@ def _targets(words: Sequence[str]) -> Iterator[tuple[Resource, str]]:
 
 
 def file_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words of `kubectl apply`."""
+    """Add the arguments of `kubectl apply`."""
     parser.add_argument("-f", "--filename", required=True, help="a file, or - for standard input")
 
 
 def apply(api: Api, args: argparse.Namespace) -> int:
-    """Create the objects of a file, or change them to what it says."""
+    """Create or update the objects of a file."""
     for body, of, where in _bodies(api, args.filename):
         name = body["metadata"].get("name", "")
         try:
@@ -128,7 +128,7 @@ def apply(api: Api, args: argparse.Namespace) -> int:
 
 
 def create_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words of `kubectl create`."""
+    """Add the arguments of `kubectl create`."""
     parser.add_argument("-f", "--filename", default="")
     parser.add_argument("what", nargs="*", metavar="quota NAME | namespace NAME")
     parser.add_argument("--hard", default="", help="of a quota: RESOURCE=AMOUNT,...")
@@ -163,7 +163,7 @@ def _bodies(api: Api, file: str) -> Iterator[tuple[Object, Resource, str]]:
 
 
 def delete_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words of `kubectl delete`."""
+    """Add the arguments of `kubectl delete`."""
     named_arguments(parser)
     parser.add_argument("-f", "--filename", default="")
     parser.add_argument("--now", action="store_true")
@@ -174,7 +174,7 @@ def delete_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def delete(api: Api, args: argparse.Namespace) -> int:
-    """Delete objects, and return when they are gone."""
+    """Delete objects, and wait until they are gone."""
     if args.filename:
         named = [(of, where, body["metadata"]["name"]) for body, of, where in _bodies(api, args.filename)]
     else:
@@ -205,7 +205,7 @@ def _is_gone(api: Api, path: str) -> bool:
 
 
 def label_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words of `kubectl label`."""
+    """Add the arguments of `kubectl label`."""
     parser.add_argument("kind")
     parser.add_argument("words", nargs="+", metavar="NAME... KEY=VALUE|KEY-...")
     parser.add_argument("--overwrite", action="store_true")
@@ -236,14 +236,14 @@ def label(api: Api, args: argparse.Namespace) -> int:
 
 
 def wait_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words of `kubectl wait`."""
+    """Add the arguments of `kubectl wait`."""
     named_arguments(parser)
     parser.add_argument("--for", dest="condition", required=True, metavar="condition=NAME[=VALUE] | delete")
     parser.add_argument("--timeout", default="30s", help="such as 30s, 3m or 1h")
 
 
 def wait(api: Api, args: argparse.Namespace) -> int:
-    """Return once objects are gone, or have a condition."""
+    """Wait until objects are gone, or have a condition."""
     end = time.monotonic() + seconds(args.timeout)
     kind, _, asked = args.condition.partition("=")
     name, _, value = asked.partition("=")
@@ -289,14 +289,14 @@ def _until(end: float, look: Callable[[], bool], what: str) -> None:
 
 
 def rollout_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words of `kubectl rollout status`."""
+    """Add the arguments of `kubectl rollout status`."""
     parser.add_argument("verb", choices=["status"])
     parser.add_argument("what", nargs="+", metavar="KIND/NAME")
     parser.add_argument("--timeout", default="3m")
 
 
 def rollout(api: Api, args: argparse.Namespace) -> int:
-    """Return once all pods of workloads are Ready."""
+    """Wait until all pods of the workloads are Ready."""
     end = time.monotonic() + seconds(args.timeout)
     for of, name in _targets(args.what):
         _until(end, partial(_is_ready, api, of.path(api.namespace, name)), f"{of.plural}/{name}")

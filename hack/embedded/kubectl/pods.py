@@ -1,4 +1,4 @@
-"""`kubectl logs`, `exec` and `port-forward`: what is asked of one pod."""
+"""The commands about one pod: `kubectl logs`, `exec` and `port-forward`."""
 
 import argparse
 import sys
@@ -8,7 +8,7 @@ from hack.embedded.kubectl.api import PODS, Api, KubectlError, resource
 
 
 def log_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words of `kubectl logs`."""
+    """Add the arguments of `kubectl logs`."""
     parser.add_argument("pod", nargs="?", default="")
     parser.add_argument("-c", "--container", default="")
     parser.add_argument("-f", "--follow", action="store_true")
@@ -32,7 +32,7 @@ def logs(api: Api, args: argparse.Namespace) -> int:
 
 
 def exec_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words of `kubectl exec`."""
+    """Add the arguments of `kubectl exec`."""
     parser.add_argument("pod")
     parser.add_argument("-c", "--container", default="")
     parser.add_argument("-i", "--stdin", action="store_true")
@@ -41,7 +41,7 @@ def exec_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(api: Api, args: argparse.Namespace) -> int:
-    """Run a program in a pod's container; its exit code."""
+    """Run a program in a pod's container; returns its exit code."""
     program = args.program[1:] if args.program[:1] == ["--"] else args.program
     if not program:
         raise KubectlError("error: you must specify at least one command for the container")
@@ -51,20 +51,20 @@ def execute(api: Api, args: argparse.Namespace) -> int:
 
 
 def forward_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words of `kubectl port-forward`."""
+    """Add the arguments of `kubectl port-forward`."""
     parser.add_argument("pod")
     parser.add_argument("ports", nargs="+", metavar="[LOCAL:]REMOTE")
     parser.add_argument("--address", default="127.0.0.1")
 
 
 def forward(api: Api, args: argparse.Namespace) -> int:
-    """Forward local ports to those of a pod, until interrupted."""
+    """Forward local ports to ports of a pod, until interrupted."""
     streams.forward(api, _pod(api, args.pod), args.ports, args.address)
     return 0
 
 
 def _pod(api: Api, word: str) -> str:
-    """The pod that is meant: NAME, pod/NAME, or one of the pods of job/NAME or deployment/NAME. Raises KubectlError."""
+    """The name of the pod: of NAME or pod/NAME, or of a pod of job/NAME or deployment/NAME. Raises KubectlError."""
     kind, _, name = word.rpartition("/")
     found = resource(kind) if kind else PODS
     if found is PODS:

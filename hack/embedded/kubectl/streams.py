@@ -1,4 +1,4 @@
-"""Logs of containers, programs in them, and ports of pods."""
+"""Streams of bytes for kubectl: logs of containers, programs in containers, forwarded ports."""
 
 import json
 import os
@@ -19,7 +19,7 @@ PIECE = 32 * 1024
 
 
 def logs(api: Api, pod: str, query: Mapping[str, str]) -> None:
-    """Print what a container printed, as it comes. Raises KubectlError."""
+    """Print the output of a container, piece by piece as it comes. Raises KubectlError."""
     asked = urlencode({name: value for name, value in query.items() if value})
     connection = api.connection()
     with closing(connection):
@@ -37,7 +37,7 @@ def logs(api: Api, pod: str, query: Mapping[str, str]) -> None:
 
 
 def run(api: Api, pod: str, container: str, command: Sequence[str], *, stdin: bool, terminal: bool) -> int:
-    """Run a command in a container; its exit code. Raises KubectlError."""
+    """Run a command in a container; returns its exit code. Raises KubectlError."""
     query = [("container", container)] if container else []
     query += [
         (name, "true") for name, wanted in (("stdin", stdin), ("stdout", True), ("tty", terminal)) if wanted
@@ -58,7 +58,7 @@ def run(api: Api, pod: str, container: str, command: Sequence[str], *, stdin: bo
 
 
 def forward(api: Api, pod: str, ports: Sequence[str], address: str) -> None:
-    """Forward local ports to those of a pod until interrupted. Raises KubectlError."""
+    """Forward local ports to ports of a pod until interrupted. Raises KubectlError."""
     api.get(PODS.path(api.namespace, pod))
     listeners = []
     for each in ports:
@@ -96,7 +96,7 @@ def _feed(stream: WebSocket) -> None:
 
 
 def _print(stream: WebSocket) -> int:
-    """Print what comes until the end; returns the exit code in the end's Status."""
+    """Print the program's output until it ends; returns its exit code, which the last message carries."""
     outputs = {STDOUT: sys.stdout.buffer, STDERR: sys.stderr.buffer}
     status: Mapping[str, Any] = {"status": "Failure", "message": "error: the connection was lost"}
     while (message := stream.receive()) is not None:
@@ -116,7 +116,7 @@ def _print(stream: WebSocket) -> int:
 
 
 def _raw(stream: WebSocket) -> list[Any]:
-    """Make the terminal send each key as it is pressed; returns its state of before."""
+    """Switch the terminal to raw mode, in which it sends each key at once; returns its earlier state."""
     import termios
     import tty
 
@@ -135,7 +135,7 @@ def _accept(api: Api, pod: str, listener: socket.socket, port: int) -> None:
 
 
 def _carry(api: Api, pod: str, connection: socket.socket, port: int) -> None:
-    """Carry the bytes of one connection both ways until either side ends."""
+    """Copy the bytes of one connection both ways until either side ends."""
     path = f"{PODS.path(api.namespace, pod, 'portforward')}?ports={port}"
     with connection:
         try:

@@ -1,4 +1,4 @@
-"""Objects as tables, as `kubectl get` prints them."""
+"""Tables of objects, as `kubectl get` prints them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -9,14 +9,14 @@ Columns = Mapping[str, Callable[[Object], str]]
 
 
 def age(moment: str | None) -> str:
-    """The time since then as kubectl writes it: two units at most below ten of the larger."""
+    """The time since a moment, in kubectl's format (see `duration`)."""
     if not moment:
         return "<unknown>"
     return duration((datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds())
 
 
 def duration(seconds: float) -> str:
-    """A span of time as kubectl writes it: 45s, 2m10s, 12m, 3h5m, 9d."""
+    """A duration in kubectl's format: 45s, 2m10s, 12m, 3h5m, 9d."""
     left = max(int(seconds), 0)
     minutes, hours, days = left // 60, left // 3600, left // 86400
     if left < 120:
@@ -42,7 +42,7 @@ def _ready(pod: Object) -> str:
 
 
 def _status(pod: Object) -> str:
-    """The phase, or what a container waits for or ended with."""
+    """The phase of a pod, or the reason why one of its containers waits or has ended."""
     if pod["metadata"].get("deletionTimestamp"):
         return "Terminating"
     status = pod.get("status") or {}
@@ -142,7 +142,7 @@ _PLAIN: Columns = {"NAME": _NAME, "AGE": _created}
 
 
 def table(plural: str, found: Sequence[Object], *, namespaces: bool = False, wide: bool = False) -> str:
-    """The lines of a table with a title; `namespaces` says whether the objects are of several."""
+    """The lines of a table with titles; `namespaces` adds a column with the objects' namespaces."""
     columns = {
         **({"NAMESPACE": _of("metadata", "namespace")} if namespaces else {}),
         **COLUMNS.get(plural, _PLAIN), **(_WIDE.get(plural, {}) if wide else {}),

@@ -1,4 +1,4 @@
-"""The kubelet stand-in: Registration, DevicePlugin client, PodResources, pods and their containers on one node."""
+"""A stand-in for the kubelet of one node: device plugins, PodResources, pods and their containers."""
 
 from hack.embedded.kubelet.kubelet import Kubelet
 from hack.embedded.kubelet.timing import KubeletTiming

@@ -1,7 +1,7 @@
 """A program in a running container, with its standard streams over a WebSocket (v5.channel.k8s.io).
 
-The first byte of a message names its channel: standard input, output, error, then the end as a Status, the size of the
-terminal, and what closes another channel.
+The first byte of a message is its channel: standard input, output, error; the Status at the end; the size of the
+terminal; the end of another channel.
 """
 
 import json
@@ -23,7 +23,7 @@ PIECE = 32 * 1024
 
 
 def run(socket: WebSocket, attempt: ContainerAttempt, query: Mapping[str, list[str]]) -> None:
-    """Run the command of the query in the container until it ends, or the peer goes away."""
+    """Run the query's command in the container until it ends or the client closes the connection."""
     terminal = query.get("tty", [""])[-1] in ("1", "true")
     started = _in_terminal if terminal else _with_pipes
     process, stdin, outputs = started(attempt.inside(query.get("command", [])))
@@ -42,7 +42,7 @@ def run(socket: WebSocket, attempt: ContainerAttempt, query: Mapping[str, list[s
 
 
 def end_status(code: int) -> Mapping[str, Any]:
-    """The Status with an exit code."""
+    """The Status object for an exit code."""
     if code == 0:
         return {"metadata": {}, "status": "Success"}
     return {
@@ -53,7 +53,7 @@ def end_status(code: int) -> Mapping[str, Any]:
 
 
 Started = tuple["subprocess.Popen[bytes]", int, Sequence[tuple[int, int]]]
-"""A process, the descriptor of its standard input, and those of its outputs by channel."""
+"""A process, the descriptor of its standard input, and pairs of a channel and the descriptor of an output."""
 
 
 def _with_pipes(command: Sequence[str]) -> Started:
@@ -66,7 +66,7 @@ def _with_pipes(command: Sequence[str]) -> Started:
 
 
 def _detached(stream: Any) -> int:
-    """A descriptor of our own for a pipe that a Popen holds."""
+    """A copy of a pipe's descriptor; the Popen's own descriptor is closed."""
     with stream:
         return os.dup(stream.fileno())
 
@@ -83,9 +83,9 @@ def _in_terminal(command: Sequence[str]) -> Started:
 
 
 def _pump(socket: WebSocket, channel: int, descriptor: int) -> None:
-    """Send what the process prints, until it prints no more."""
+    """Send the output of the process on `channel`, until the output ends."""
     try:
-        # A terminal whose other end is closed is an error to read.
+        # A read from a terminal fails when its other end is closed.
         with suppress(OSError):
             while piece := os.read(descriptor, PIECE):
                 socket.send(bytes([channel]) + piece)
@@ -94,7 +94,7 @@ def _pump(socket: WebSocket, channel: int, descriptor: int) -> None:
 
 
 def _feed(socket: WebSocket, process: "subprocess.Popen[bytes]", descriptor: int) -> None:
-    """Write what the peer sends, until it ends its input; kill the process when the peer goes away."""
+    """Write the client's input to the process; kill the process when the client closes the connection."""
     is_open = True
     with suppress(OSError):
         while (message := socket.receive()) is not None:

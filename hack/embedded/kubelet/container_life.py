@@ -1,4 +1,4 @@
-"""One container of a pod over all its attempts: when to start it, when again, and its status."""
+"""One container of a pod over all its attempts: its restarts, its backoff and its status."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,9 +13,10 @@ CREATING = ("ContainerCreating", "")
 
 @dataclass(slots=True)
 class ContainerLife:
-    """`policy` is Always, OnFailure or Never; `pod` names its pod in messages. Times are of the monotonic clock.
+    """The state of one container: never started (no `container`), running, or ended.
 
-    States: never started (no `container`), running, ended. `waiting` is (reason, message) of an attempt that failed.
+    `policy` is Always, OnFailure or Never; `pod` is the pod's name for messages. `waiting` is the (reason, message) for
+    which it waits, such as a failed attempt. Times are of the monotonic clock.
     """
 
     view: ContainerView
@@ -32,22 +33,25 @@ class ContainerLife:
 
     @property
     def running(self) -> bool:
-        """True while its newest attempt lives."""
+        """True while the newest attempt runs."""
         return self.container is not None and self.container.exit_code is None
 
     @property
     def exit_code(self) -> int | None:
-        """The newest attempt's, or None if it lives or there is none."""
+        """The exit code of the newest attempt; None if it runs, or without an attempt."""
         return self.container.exit_code if self.container is not None else None
 
     @property
     def over(self) -> bool:
-        """True if it ended and will not be started again."""
+        """True if the container has ended and will not be started again."""
         code = self.exit_code
         return code is not None and (self.policy == "Never" or (self.policy == "OnFailure" and code == 0))
 
     def note_end(self, moment: float, timing: KubeletTiming) -> bool:
-        """Account for an end that was not seen before: the first restart is at once, later ones back off (True)."""
+        """Record a new end of the container; true if its restart must wait for a backoff.
+
+        The first restart does not wait.
+        """
         container = self.container
         if container is None or container.exit_code is None or container is self._seen_end:
             return False
@@ -62,7 +66,7 @@ class ContainerLife:
         return self._ends > 1
 
     def begin(self, container: ContainerAttempt) -> None:
-        """A new attempt runs."""
+        """Record a new running attempt."""
         if self.container is not None:
             self.restarts += 1
         self.container = container
@@ -70,18 +74,18 @@ class ContainerLife:
         self.started = timestamp()
 
     def adopt(self, container: ContainerAttempt) -> None:
-        """An attempt that an earlier life of the kubelet started."""
+        """Record an attempt that the kubelet started before its restart."""
         self.container = container
         self.restarts = container.spec.attempt
         self.started = timestamp()
 
     def fail(self, reason: str, message: str, not_before: float) -> None:
-        """An attempt could not be made."""
+        """Record that an attempt failed; the next one is not made before `not_before`."""
         self.waiting = (reason, message)
         self.not_before = not_before
 
     def status(self, *, over: bool) -> dict[str, Any]:
-        """An entry of containerStatuses; after the end of the pod (`over`), without further restarts."""
+        """The container's entry in containerStatuses; `over`: the pod has ended, so there are no more restarts."""
         container = self.container
         status: dict[str, Any] = {
             "name": self.view.name,

@@ -1,7 +1,7 @@
-"""The output of a container, line by line, followed while it prints.
+"""Reads the output of a container line by line, also while the container runs.
 
-The times before lines are those at which the attempt began, each line a nanosecond later than the one before: a reader
-can go on after the last line that it has, and no line's own time is kept.
+The time of a line is not stored. A line's timestamp is the start of the attempt plus one nanosecond for each earlier
+line, so that a reader can go on after the last line that it has.
 """
 
 import time
@@ -17,7 +17,7 @@ _NANOSECONDS = 1_000_000_000
 
 
 class LogOptions(NamedTuple):
-    """A reader's wishes. `since` is in nanoseconds since 1970; `tail` is how many lines it begins before the end."""
+    """The options of a reader. `since` is in nanoseconds since 1970; `tail` limits the reader to the last lines."""
 
     follow: bool = False
     timestamps: bool = False
@@ -26,7 +26,7 @@ class LogOptions(NamedTuple):
 
     @classmethod
     def of(cls, query: Mapping[str, list[str]]) -> "LogOptions":
-        """The options in the query of a request, as PodLogOptions names them."""
+        """The options in a request's query, which has the names of PodLogOptions."""
 
         def last(name: str) -> str:
             return query.get(name, [""])[-1]
@@ -46,7 +46,7 @@ class LogOptions(NamedTuple):
 
 
 def lines(attempt: ContainerAttempt, options: LogOptions) -> Iterator[bytes]:
-    """The lines that are wanted, as they come; the last of a container that has ended may lack its newline."""
+    """Yield the chosen lines as they come; the last line of an ended container may lack its newline."""
     if attempt.log is None:
         return
     with attempt.log.open("rb") as file:
@@ -67,7 +67,7 @@ def _present(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _coming(attempt: ContainerAttempt, file: BinaryIO) -> Iterator[bytes]:
-    """The lines that are printed from now on, until the container has ended."""
+    """Yield the lines that the container prints from now on, until it has ended."""
     part = b""
     while True:
         over = attempt.exit_code is not None

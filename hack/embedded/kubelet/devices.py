@@ -1,6 +1,6 @@
 """The device manager: tickets of every resource, their holders, and the calls to plugins.
 
-Follows pkg/kubelet/cm/devicemanager/manager.go of Kubernetes 1.36.
+Model: pkg/kubelet/cm/devicemanager/manager.go of Kubernetes 1.36.
 """
 
 import random
@@ -19,14 +19,14 @@ from hack.embedded.pod_spec import ContainerView, Json
 
 
 class AllocationError(Exception):
-    """A container cannot have its tickets; the text is the kubelet's."""
+    """A container cannot get its tickets; the text is the real kubelet's text."""
 
 
 @dataclass(slots=True)
 class _Resource:
     """The state of one advertised resource. `endpoint` is None after a restart until its plugin registers again.
 
-    `health` is the plugin's last list; `here` is false from the end of its connection, or a restart, until the next.
+    `health` is the plugin's last list. `here` is true while its connection is open and has sent a list.
     """
 
     health: Mapping[str, bool] = field(default_factory=dict)
@@ -36,12 +36,15 @@ class _Resource:
 
     @property
     def healthy(self) -> set[str]:
-        """The devices that may be given; none while the plugin is away."""
+        """The devices that may be allocated; none while the plugin is away."""
         return {name for name, healthy in self.health.items() if self.here and healthy}
 
 
 class DeviceManager:
-    """Tickets of one kubelet life. `active` returns the pods that count; `changed` is called when capacity may have."""
+    """The tickets of one kubelet process.
+
+    `active` returns the pods that may hold tickets; `changed` is called when a capacity may have changed.
+    """
 
     def __init__(
         self,
@@ -60,10 +63,10 @@ class DeviceManager:
         kept = pod_devices.load(checkpoint)
         self._held = {(held.pod, held.container, held.resource): held for held in kept.holdings}
         self._resources = {resource: _Resource(stopped_at=time.monotonic()) for resource in kept.registered}
-        # Held tickets by resource, and those that an Allocate under way asks for.
+        # By resource: the held tickets, and the tickets of an Allocate call that has no answer yet.
         self._allocated = pod_devices.in_use(kept.holdings)
 
-    # Calls of plugins, by the registration service
+    # Called by the registration service for plugins
 
     def connected(self, endpoint: PluginEndpoint) -> None:
         """Record the endpoint of a plugin that registered; its devices come with its first list."""
@@ -73,7 +76,7 @@ class DeviceManager:
         self._changed()
 
     def listed(self, resource: str, health: Mapping[str, bool]) -> None:
-        """A plugin's list of devices: it replaces the earlier one."""
+        """Record a plugin's list of devices, which replaces the earlier list."""
         with self._lock:
             entry = self._resources.setdefault(resource, _Resource())
             entry.health, entry.here = health, True
@@ -81,7 +84,7 @@ class DeviceManager:
         self._changed()
 
     def disconnected(self, resource: str) -> None:
-        """A plugin went away: none of its devices is healthy, and its capacity ends after a grace period."""
+        """Record that a plugin went away: its devices are not healthy, and its capacity ends after a grace period."""
         with self._lock:
             entry = self._resources.get(resource)
             if entry is None:
@@ -92,7 +95,7 @@ class DeviceManager:
     # The resources in the Node object
 
     def capacity(self) -> dict[str, tuple[int, int]]:
-        """(capacity, allocatable) by resource; (0, 0) for one whose plugin went away for good."""
+        """The pair (capacity, allocatable) by resource; (0, 0) if the plugin has been away for the grace period."""
         with self._lock:
             late = time.monotonic() - self._timing.endpoint_grace
             for entry in self._resources.values():
@@ -108,9 +111,9 @@ class DeviceManager:
     # Allocation for pods
 
     def allocate(self, pod: Json, running: Collection[str]) -> None:
-        """Give every container of a pod its tickets: the admission of one pod; one at a time.
+        """Allocate the tickets of every container of a pod; called for one pod at a time. Raises AllocationError.
 
-        Containers in `running` were alive when the kubelet started and keep what they have. Raises AllocationError.
+        Containers in `running` ran when the kubelet started, and keep their tickets.
         """
         uid = pod_spec.uid(pod)
         self._free_inactive(uid)
@@ -124,7 +127,10 @@ class DeviceManager:
                     reusable.get(holding.resource, set()).difference_update(holding.ids)
 
     def pre_start(self, pod: str, view: ContainerView) -> Allocated:
-        """Call PreStartContainer where it is wanted; returns what the container gets. Raises PluginError."""
+        """Call PreStartContainer of plugins that want it; returns the container's variables and CDI devices.
+
+        Raises PluginError.
+        """
         env: dict[str, str] = {}
         cdi: list[str] = []
         for resource in self._plugin_resources(view):
@@ -137,7 +143,7 @@ class DeviceManager:
                     f"no devices found allocated in local cache for pod {pod}, container {view.name},"
                     f" resource {resource}"
                 )
-            # An endpoint that is known from the checkpoint only has no options: the real kubelet skips the call, too.
+            # A plugin known only from the checkpoint has no options: the real kubelet does not call it either.
             if entry.endpoint is not None and entry.endpoint.pre_start_required:
                 entry.endpoint.pre_start(self._shuffled(holding.ids), self._timing.pre_start)
             env.update(holding.answer.env)
@@ -193,7 +199,7 @@ class DeviceManager:
     def _choose(
         self, pod: str, view: ContainerView, resource: str, reusable: set[str], running: Collection[str]
     ) -> set[str]:
-        """Tickets to allocate now; none if the container holds its own already. Raises AllocationError."""
+        """The tickets to allocate now; empty if the container already holds its tickets. Raises AllocationError."""
         held = self._held.get((pod, view.name, resource))
         if held is not None and view.name in running:
             return set()
@@ -226,7 +232,7 @@ class DeviceManager:
             self._allocated = pod_devices.in_use(self._held.values())
 
     def _plugin_resources(self, view: ContainerView) -> list[str]:
-        """The resources that a container asks for and a plugin advertised, in random order."""
+        """The resources that a container asks for and that a plugin has advertised, in random order."""
         with self._lock:
             known = self._resources.keys() | self._allocated.keys()
         return self._shuffled([name for name, count in view.limits.items() if count and name in known])

@@ -1,7 +1,7 @@
-"""downwardAPI volumes: labels and annotations of a pod as files in its containers, which change when the pod does.
+"""downwardAPI volumes: labels and annotations of a pod as files in its containers, updated when the pod changes.
 
-A folder of each volume is mounted, so that a file in it can be replaced by a rename; the real kubelet's files change
-all at once, these one by one.
+The folder of each volume is mounted, so that a file in it can be replaced by a rename. The real kubelet replaces all
+files of a volume together; here each file is replaced on its own.
 """
 
 import shutil
@@ -19,7 +19,7 @@ class DownwardVolumes:
         self._folder = folder
 
     def write(self, pod: Json) -> None:
-        """Make the files say what the pod's metadata say now."""
+        """Write the present metadata of the pod into the files of its volumes."""
         for name, volume in _volumes(pod):
             folder = self._of(pod) / name
             folder.mkdir(parents=True, exist_ok=True)
@@ -31,7 +31,7 @@ class DownwardVolumes:
                     fresh.replace(file)
 
     def mounts(self, pod: Json, container: str) -> tuple[tuple[str, str], ...]:
-        """The folders of the volumes that the container mounts, each with its path there."""
+        """The folders of the volumes that the container mounts, each with its path in the container."""
         names = {name for name, _ in _volumes(pod)}
         listed = [*(pod["spec"].get("initContainers") or ()), *pod["spec"]["containers"]]
         wanted = (

@@ -1,4 +1,4 @@
-"""The kubelet of one embedded node, as tests and the demo see it."""
+"""The kubelet of one embedded node: the class that tests and the demo use."""
 
 import random
 from collections.abc import Sequence
@@ -11,16 +11,16 @@ from hack.embedded.runtime.minimal import MinimalRuntime, OnStart
 from hack.embedded.runtime.process_groups import ProcessGroups
 from hack.embedded.runtime.processes import ProcessRuntime
 
-# sockaddr_un holds 107 characters; below the root, "/kubelet/device-plugins/" and a plugin's socket have their part.
+# sockaddr_un holds 107 characters; "/kubelet/device-plugins/" and the name of a plugin's socket need some of them.
 LONGEST_ROOT = 50
 
 
 class Kubelet:
-    """A node called `node_name`, everything of which lies below `root` (keep it short: it holds unix sockets).
+    """A node `node_name` with all its files below `root`, which must be a short path because of its unix sockets.
 
-    `api_url` is the API server's, `token` the bearer token of `system:node:<node_name>`. All random choices follow
-    `seed`. Containers are processes, with `image_mounts` as (host path, container path) and the host's programs;
-    with `on_start` they are minimal instead (see hack.embedded.runtime.minimal).
+    `api_url` is the URL of the API server, `token` the bearer token of `system:node:<node_name>`. All random choices
+    follow `seed`. Containers are processes with the host's programs and `image_mounts` (host path, container path).
+    With `on_start` they have no processes (see hack.embedded.runtime.minimal).
     """
 
     def __init__(
@@ -66,25 +66,25 @@ class Kubelet:
         self.resume()
 
     def stop(self) -> None:
-        """Stop, and end every container."""
+        """Stop the kubelet, and end every container."""
         self.halt()
         if self._runtime is not None:
             self._runtime.close()
             self._runtime = None
 
     def restart(self) -> None:
-        """Restart as `systemctl restart kubelet` does: plugin sockets are wiped, running containers survive."""
+        """Restart as `systemctl restart kubelet` does: plugin sockets are removed, running containers go on."""
         self.halt()
         self.resume()
 
     def halt(self) -> None:
-        """End the kubelet's process; running containers survive."""
+        """End the kubelet's process; running containers go on."""
         if self._session is not None:
             self._session.stop()
             self._session = None
 
     def resume(self) -> None:
-        """Start the kubelet's process again, while the containers live on."""
+        """Start the kubelet's process again; running containers go on."""
         if self._runtime is None:
             raise RuntimeError("the kubelet was not started")
         self._session = KubeletSession(self._config, self._runtime, self._random)

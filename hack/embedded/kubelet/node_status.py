@@ -1,4 +1,4 @@
-"""The Node object: made at start, its capacity written when it changes and never otherwise."""
+"""The Node object: created at start; its capacity is written only when it changes."""
 
 import logging
 import threading
@@ -13,12 +13,15 @@ log = logging.getLogger(__name__)
 
 # The resources that the node offers in addition to the devices of plugins.
 BASE = {"cpu": "64", "memory": "256Gi", "pods": "110"}
-# Seconds between checks whether the grace of a stopped plugin has run out.
+# Seconds between checks whether the grace period of a stopped plugin has ended.
 LOOK_SECONDS = 1.0
 
 
 class NodePublisher:
-    """Publishes the Node object of a kubelet at `port`. `devices()` returns (capacity, allocatable) by resource."""
+    """Writes the Node object of a kubelet that listens on `port`.
+
+    `devices()` returns (capacity, allocatable) by resource.
+    """
 
     def __init__(
         self,
@@ -38,11 +41,11 @@ class NodePublisher:
         self._changed = threading.Event()
 
     def changed(self) -> None:
-        """Publish the present state soon."""
+        """Let `run` write the present state soon."""
         self._changed.set()
 
     def run(self, stop: threading.Event) -> None:
-        """Publish until `stop` is set and `changed` was called."""
+        """Write the Node object when it changes, until `stop` is set and `changed` was called."""
         written = None
         while not stop.is_set():
             self._changed.clear()
@@ -82,7 +85,7 @@ class NodePublisher:
         if first:
             labels = {"kubernetes.io/hostname": self._name, "kubernetes.io/os": "linux"}
             metadata = {"name": self._name, "labels": labels}
-            # With its status, as by the real kubelet: no reader sees a node without one.
+            # Created with its status, as by the real kubelet, so that no reader sees a node without a status.
             node = {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": status}
             with suppress(ConflictError):
                 self._api.create(NODES, node)

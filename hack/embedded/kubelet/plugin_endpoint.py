@@ -13,16 +13,16 @@ from device_plugin.adapters.kubelet.pb import deviceplugin_pb2_grpc as rpc
 
 log = logging.getLogger(__name__)
 
-# grpc-go's default, which the kubelet does not change.
+# The default of grpc-go, which the kubelet uses.
 MAX_MESSAGE = 4 * 1024 * 1024
-# Seconds until a plugin that does not serve yet is tried again.
+# Milliseconds until a plugin that does not serve yet is tried again.
 RETRY_MILLISECONDS = 100
 
 Answer = TypeVar("Answer")
 
 
 class PluginError(Exception):
-    """A plugin is away, or refused; the text is what the kubelet shows."""
+    """A plugin is away, or has refused a call; the text is the real kubelet's text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +34,13 @@ class Allocated:
 
 
 class PluginEndpoint:
-    """One plugin at `socket` that serves `resource`."""
+    """The connection to one plugin, which serves `resource` at `socket`."""
 
     def __init__(self, resource: str, socket: Path) -> None:
         self.resource = resource
         self.pre_start_required = False
-        # Own connection: by default, channels of one process to one address share it, and would reach a plugin
-        # process that was already replaced.
+        # By default, channels of one process to one address share a connection, and would reach a plugin process that
+        # was already replaced. So each channel has its own connection.
         options = [
             ("grpc.use_local_subchannel_pool", 1),
             ("grpc.max_receive_message_length", MAX_MESSAGE),
@@ -50,7 +50,7 @@ class PluginEndpoint:
         self._stub = rpc.DevicePluginStub(self._channel)
 
     def connect(self, deadline: float) -> None:
-        """Ask for the plugin's options, once it serves. Raises PluginError."""
+        """Wait until the plugin serves, and read its options. Raises PluginError."""
         try:
             options = self._stub.GetDevicePluginOptions(pb.Empty(), timeout=deadline, wait_for_ready=True)
         except grpc.RpcError as error:
@@ -58,7 +58,7 @@ class PluginEndpoint:
         self.pre_start_required = options.pre_start_required
 
     def follow(self, on_devices: Callable[[Mapping[str, bool]], None]) -> None:
-        """Pass on each list of devices (id → healthy) until the stream ends for any cause."""
+        """Call `on_devices` with each list of devices (id → healthy) until the stream ends for any cause."""
         try:
             for answer in self._stub.ListAndWatch(pb.Empty()):
                 on_devices({device.ID: device.health == "Healthy" for device in answer.devices})
@@ -66,7 +66,7 @@ class PluginEndpoint:
             log.info("ListAndWatch of %s ended: %s", self.resource, _text(error))
 
     def allocate(self, ids: Collection[str]) -> Allocated:
-        """The Allocate RPC for one container: no deadline. Raises PluginError."""
+        """Call Allocate for one container, without a deadline; returns the answer. Raises PluginError."""
         request = pb.AllocateRequest(container_requests=[pb.ContainerAllocateRequest(devices_ids=ids)])
         answer = self._call(self._stub.Allocate, request, None)
         if not answer.container_responses:

@@ -1,6 +1,6 @@
-"""Decides whether the kubelet takes a pod: tickets first, then the node's own arithmetic, as in Kubernetes 1.36.
+"""Decides whether the kubelet takes a pod: first its tickets, then the node's CPU and memory, as in Kubernetes 1.36.
 
-The order matters: Allocate is called for pods that are then rejected, and nothing undoes it.
+Because of this order, Allocate is also called for pods that are rejected after it, and is not undone.
 """
 
 import math
@@ -15,7 +15,7 @@ from hack.embedded.pod_spec import Json
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """The reason why the kubelet rejected a pod, which is Failed for good."""
+    """The reason why the kubelet rejected a pod; the pod is Failed and is not tried again."""
 
     reason: str
     message: str
@@ -24,9 +24,9 @@ class Rejection:
 def admit(
     pod: Json, devices: DeviceManager, running: Collection[str], others: Iterable[Json]
 ) -> Rejection | None:
-    """Allocate, then compare the other requests with the room that `others` leave on the node. None: the pod is taken.
+    """Return the reason to reject the pod, or None if the kubelet takes it; its tickets are allocated first.
 
-    A resource that no plugin ever advertised is dropped silently.
+    Its other requests must fit next to the pods in `others`. A request for an unknown resource is ignored.
     """
     try:
         devices.allocate(pod, running)

@@ -22,20 +22,20 @@ class HeldTickets:
 
 @dataclass(frozen=True, slots=True)
 class DevicesCheckpoint:
-    """All holdings, and the names of the registered resources."""
+    """The content of the checkpoint: all held tickets, and the names of the registered resources."""
 
     holdings: list[HeldTickets] = field(default_factory=list)
     registered: list[str] = field(default_factory=list)
 
     def save(self, path: Path) -> None:
-        """Replace the file, in one atomic step."""
+        """Replace the file at `path` atomically."""
         partial = path.with_name(f".{path.name}")
         partial.write_bytes(msgspec.json.encode(self))
         partial.replace(path)
 
 
 def load(path: Path) -> DevicesCheckpoint:
-    """The checkpoint of this file; an empty one if there is none."""
+    """The checkpoint in this file; an empty checkpoint if the file does not exist."""
     return (
         msgspec.json.decode(path.read_bytes(), type=DevicesCheckpoint)
         if path.exists()
@@ -44,7 +44,7 @@ def load(path: Path) -> DevicesCheckpoint:
 
 
 def in_use(holdings: Iterable[HeldTickets]) -> dict[str, set[str]]:
-    """Held tickets by resource."""
+    """The held tickets by resource."""
     used: dict[str, set[str]] = {}
     for holding in holdings:
         used.setdefault(holding.resource, set()).update(holding.ids)

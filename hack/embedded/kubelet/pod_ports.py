@@ -1,6 +1,6 @@
 """One connection to a port of a pod, over a WebSocket (v4.channel.k8s.io).
 
-The first byte of a message names its channel: 0 is data, 1 what went wrong. The first message of each is the port.
+The first byte of a message is its channel: 0 for data, 1 for an error. The first message of each channel is the port.
 """
 
 import socket as sockets
@@ -19,7 +19,7 @@ CONNECT_SECONDS = 10.0
 
 
 def forward(socket: WebSocket, pod: Json, port: int) -> None:
-    """Carry bytes both ways until either side ends."""
+    """Copy bytes between the WebSocket and the pod's port, both ways, until either side ends."""
     for channel in (DATA, ERROR):
         socket.send(bytes([channel]) + struct.pack("<H", port))
     host = (pod.get("status") or {}).get("podIP") or LOOPBACK

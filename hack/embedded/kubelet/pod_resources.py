@@ -19,7 +19,7 @@ BURST = 10
 
 
 class RateLimit:
-    """A token bucket: `rate` calls a second, `burst` at once. `clock` is in seconds."""
+    """A token bucket: `rate` calls per second, and up to `burst` calls together. `clock` returns seconds."""
 
     def __init__(self, rate: float, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate = rate
@@ -74,7 +74,7 @@ class PodResourcesServer(rpc.PodResourcesListerServicer):
     def Get(
         self, request: pb.GetPodResourcesRequest, context: grpc.ServicerContext
     ) -> pb.GetPodResourcesResponse:
-        """One pod by name."""
+        """Return the devices of one pod, by its name."""
         self._check_rate(context)
         wanted = (request.pod_namespace, request.pod_name)
         found = [pod for pod in map(self._show, self._pods()) if (pod.namespace, pod.name) == wanted]
@@ -85,7 +85,7 @@ class PodResourcesServer(rpc.PodResourcesListerServicer):
     def GetAllocatableResources(
         self, _: pb.AllocatableResourcesRequest, context: grpc.ServicerContext
     ) -> pb.AllocatableResourcesResponse:
-        """Every healthy device, held or not."""
+        """List every healthy device, held or not."""
         self._check_rate(context)
         answer = pb.AllocatableResourcesResponse()
         for resource, devices in self._devices.allocatable().items():

@@ -1,4 +1,4 @@
-"""The pod's status as the kubelet writes it."""
+"""Computes the status of a pod that the kubelet writes."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,7 +14,7 @@ _OWN = ("PodScheduled", "Ready")
 
 
 def phase(lives: Sequence[ContainerLife], *, initialized: bool, over: bool) -> str:
-    """The phase that follows from the containers; `over` if none will run again."""
+    """The phase of a pod with these containers; `over` means that none will run again."""
     main = [life for life in lives if not life.view.init]
     if any(life.view.init and not life.view.sidecar and life.over and life.exit_code for life in lives):
         return "Failed"
@@ -26,7 +26,7 @@ def phase(lives: Sequence[ContainerLife], *, initialized: bool, over: bool) -> s
 
 
 def pod_status(pod: Json, lives: Sequence[ContainerLife], phase_now: str, start_time: str) -> dict[str, Any]:
-    """The whole status of a pod that was taken, with the conditions that others gave it."""
+    """The status of a pod that the kubelet has taken; conditions from other writers are kept."""
     over = phase_now in ("Succeeded", "Failed")
     entries = [life.status(over=over) for life in lives]
     ready = phase_now == "Running" and all(
@@ -56,7 +56,7 @@ def pod_status(pod: Json, lives: Sequence[ContainerLife], phase_now: str, start_
 
 
 def rejected_status(rejection: Rejection) -> dict[str, Any]:
-    """The status of a pod that was not taken."""
+    """The status of a rejected pod."""
     return {
         "phase": "Failed",
         "reason": rejection.reason,

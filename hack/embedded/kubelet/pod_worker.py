@@ -1,4 +1,4 @@
-"""One pod on one thread: starts its containers, starts them again, reports, and ends them."""
+"""Runs one pod on one thread: starts, restarts and ends its containers, and reports its status."""
 
 import random
 import threading
@@ -36,7 +36,7 @@ class KubeletParts:
 
 
 class PodWorker:
-    """Runs `pod`. `adopted` are its containers that the kubelet started before its restart."""
+    """Runs `pod`. `adopted` are the containers of the pod that the kubelet started before its restart."""
 
     def __init__(self, pod: Json, around: KubeletParts, seed: int, adopted: list[ContainerAttempt]) -> None:
         self.uid = pod_spec.uid(pod)
@@ -67,15 +67,15 @@ class PodWorker:
 
     @property
     def alive(self) -> bool:
-        """True while its thread has work or may get some."""
+        """True while the worker's thread runs."""
         return self._thread.is_alive()
 
     def start(self) -> None:
-        """Start the pod, or continue with adopted containers."""
+        """Start the worker's thread, which starts the pod or continues with its adopted containers."""
         self._thread.start()
 
     def terminate(self, pod: Json) -> None:
-        """End the containers as the pod's deletion asks; at the end the pod is deleted for good."""
+        """End the containers within the deletion's grace period, and then remove the pod from the API server."""
         with self._wake:
             self._pod = pod
             if self._grace is None:
@@ -83,7 +83,7 @@ class PodWorker:
         self.poke()
 
     def refresh(self, pod: Json) -> None:
-        """Show the containers what others changed of the pod."""
+        """Take over a changed pod object, and update its downwardAPI files."""
         with self._wake:
             self._pod = pod
             if not self._ended:
@@ -127,7 +127,7 @@ class PodWorker:
             self._end()
 
     def _end(self) -> None:
-        """Stop what still runs (all containers, or the sidecars of a pod that is over), and report the end."""
+        """Stop all containers that still run, and report the end of the pod."""
         self._stop_containers()
         if self._abandoned:
             return
@@ -149,7 +149,7 @@ class PodWorker:
             self._around.runtime.forget(self.uid)
 
     def _start_due(self) -> bool:
-        """Start every container that is due, in order; returns whether the init containers are through."""
+        """Start every container that is due, in order; true if the init containers have succeeded."""
         for life in self._lives:
             if life.view.init:
                 if not life.running and not life.over:
@@ -187,7 +187,7 @@ class PodWorker:
             self._fail(life, "CreateContainerConfigError", str(error), retry)
         except StartError as error:
             life.begin(error.container)
-            self._fail(life, error.reason, str(error), moment)  # the back-off comes with the next look
+            self._fail(life, error.reason, str(error), moment)  # the next round sets the backoff
         except CreateError as error:
             self._fail(life, error.reason, str(error), retry)
 
@@ -197,7 +197,7 @@ class PodWorker:
         life.fail(reason, message, retry)
 
     def _next_due(self) -> float | None:
-        """Seconds until the next start is due; None if only an event can bring one."""
+        """Seconds until the next container is due to start; None if none is due before an event."""
         due = [
             life.not_before for life in self._lives if not life.running and not life.over and life.not_before
         ]
@@ -235,5 +235,5 @@ class PodWorker:
 def _policy(pod_policy: str, *, init: bool, sidecar: bool) -> str:
     if sidecar:
         return "Always"
-    # An init container that succeeded is done; a failed one is tried again unless the pod says Never.
+    # An init container runs until it has succeeded; a failed one is started again unless the policy is Never.
     return "OnFailure" if init and pod_policy == "Always" else pod_policy

@@ -1,7 +1,7 @@
 """The Registration service, and one connection per registered plugin.
 
-Follows pkg/kubelet/cm/devicemanager/plugin/v1beta1 of Kubernetes 1.36, with the behaviour that plugins stumble over:
-whichever stream of a resource ends, the newest connection of that resource is dropped.
+Model: pkg/kubelet/cm/devicemanager/plugin/v1beta1 of Kubernetes 1.36, also in a behaviour that surprises plugins: when
+any stream of a resource ends, even an old one, the newest connection of that resource is closed.
 """
 
 import logging
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 VERSION = "v1beta1"
 CHECKPOINT = "kubelet_internal_checkpoint"
 SOCKET = "kubelet.sock"
-# An extended resource: with a domain that is not Kubernetes' own, and without the prefix of quotas.
+# The name of an extended resource: it has a domain outside of kubernetes.io, and does not begin with `requests.`.
 _EXTENDED = re.compile(
     r"(?!requests\.|[^/]*kubernetes\.io/)[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?"
 )
@@ -45,7 +45,7 @@ class RegistrationServer(rpc.RegistrationServicer):
         self._server = grpc.server(self._pool)
 
     def start(self) -> None:
-        """Wipe the folder, but for the checkpoint, and serve."""
+        """Remove all files of the folder except the checkpoint, and serve."""
         self._folder.mkdir(parents=True, exist_ok=True)
         for path in self._folder.iterdir():
             if path.name != CHECKPOINT and not path.is_dir():
@@ -65,7 +65,7 @@ class RegistrationServer(rpc.RegistrationServicer):
             thread.join()
 
     def Register(self, request: pb.RegisterRequest, context: grpc.ServicerContext) -> pb.Empty:
-        """Connect back to the plugin's socket before answering, as the kubelet does."""
+        """Register a plugin: connect to its socket before the answer, as the real kubelet does."""
         if request.version != VERSION:
             context.abort(
                 grpc.StatusCode.UNKNOWN,
@@ -97,7 +97,7 @@ class RegistrationServer(rpc.RegistrationServicer):
         endpoint.close()
 
     def _drop(self, resource: str) -> bool:
-        # By name, not by identity: the newest connection goes even if an older one's stream ended.
+        # The connection is found by its resource, so that the newest one is closed even if an older stream has ended.
         with self._lock:
             newest = self._clients.pop(resource, None)
         if newest is not None:

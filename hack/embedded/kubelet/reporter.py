@@ -1,4 +1,4 @@
-"""Writes of the kubelet to the API server: pod statuses, final deletions and events, in a thread of its own.
+"""Writes the kubelet's pod statuses, final deletions and events to the API server, in a separate thread.
 
 A pod's newest status replaces an unwritten older one. All writes wait while the API server does not answer.
 """
@@ -21,13 +21,13 @@ Call = Callable[[], object]
 
 
 class Reporter:
-    """Writes in the thread that calls `run`; `retry` are seconds between attempts to reach the API server."""
+    """Writes in the thread that calls `run`; `retry` is the number of seconds between attempts."""
 
     def __init__(self, api: Api, retry: float) -> None:
         self._api = api
         self._retry = retry
         self._lock = threading.Condition()
-        # By pod; an event has a key of its own.
+        # By the UID of a pod; each event has its own key.
         self._pending: dict[object, list[Call]] = {}
         self._stopping = False
 
@@ -38,7 +38,7 @@ class Reporter:
             self._lock.notify()
 
     def status(self, pod: Json, status: dict[str, Any] | None, *, delete: bool) -> None:
-        """Write a pod's status if there is one, then delete the pod for good if `delete`."""
+        """Write a pod's status (None: no write); then, with `delete`, remove the pod from the API server."""
         calls: list[Call] = []
         if status is not None:
             change = {"status": status}
@@ -48,7 +48,7 @@ class Reporter:
         self._put(pod_spec.uid(pod), calls)
 
     def event(self, pod: Json, reason: str, message: str) -> None:
-        """A Warning event about a pod."""
+        """Write a Warning event about a pod."""
         self._put(
             object(),
             [partial(self._api.post_event, PODS, pod_spec.ref(pod), reason, message)],
@@ -75,12 +75,12 @@ class Reporter:
 
     @staticmethod
     def _written(calls: list[Call]) -> bool:
-        """Make the calls; False if the API server may take them later."""
+        """Make the calls; false if they must be tried again later."""
         for call in calls:
             try:
                 call()
             except (GoneError, ConflictError):
-                # The pod is gone, or another one bears its name: nothing remains to be reported.
+                # The pod is gone, or a new pod has its name: the report is no longer needed.
                 continue
             except ApiError as error:
                 if isinstance(error, UnknownError) or error.status == TOO_MANY_REQUESTS:

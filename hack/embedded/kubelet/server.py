@@ -1,4 +1,4 @@
-"""The kubelet's HTTP server: logs of containers, programs in them, ports of pods. The API server passes requests on.
+"""The kubelet's HTTP server: logs of containers, programs in containers, ports of pods; the API server calls it.
 
 Model: k8s.io/kubernetes pkg/kubelet/server, and k8s.io/kubelet pkg/cri/streaming with the WebSocket protocols
 v5.channel.k8s.io (`exec`) and v4.channel.k8s.io (`port-forward`). SPDY, the older protocol of both, is not served.
@@ -25,7 +25,7 @@ _PATH = re.compile(
 
 
 class _RefusedError(Exception):
-    """A request that ends with this HTTP status and text."""
+    """A request is refused with this HTTP status and text."""
 
     def __init__(self, status: HTTPStatus, text: str) -> None:
         super().__init__(text)
@@ -33,14 +33,14 @@ class _RefusedError(Exception):
 
 
 class Pods(NamedTuple):
-    """The pods of a kubelet: the pod of a namespace and name, and the newest attempt of one of its containers."""
+    """Functions that find a pod by namespace and name, and the newest attempt of a container by pod and name."""
 
     named: Callable[[str, str], Json | None]
     attempt: Callable[[Json, str], ContainerAttempt | None]
 
 
 class KubeletServer:
-    """Serves on a loopback port from its creation until `stop`."""
+    """The HTTP server; it serves on a loopback port from its creation until `stop`."""
 
     def __init__(self, pods: Pods) -> None:
         self._listener = _Listener(pods)
@@ -54,14 +54,14 @@ class KubeletServer:
         self._thread.start()
 
     def stop(self) -> None:
-        """Take no more requests. Requests under way end with their containers or clients."""
+        """Accept no more requests. Running requests end with their containers or clients."""
         self._listener.shutdown()
         self._thread.join()
         self._listener.server_close()
 
 
 class _Listener(ThreadingHTTPServer):
-    # A log that is followed outlives the kubelet.
+    # A client that follows a log keeps its thread after the kubelet's end.
     block_on_close = False
     daemon_threads = True
 
@@ -77,7 +77,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Log nothing."""
 
     def do_GET(self) -> None:
-        """Answer one request, after which the connection ends."""
+        """Answer one request, and close the connection after it."""
         self.close_connection = True
         url = urlsplit(self.path)
         try:
@@ -110,13 +110,13 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(piece)
 
     def _head(self, status: HTTPStatus, body: bytes | None) -> None:
-        """An answer with this text; with None what follows until the connection ends is the text."""
+        """Send the head of an answer, and its body; with None, the body follows until the connection ends."""
         length = "" if body is None else f"Content-Length: {len(body)}\r\n"
         media = f"Content-Type: text/plain\r\n{length}Connection: close\r\n"
         self.wfile.write(f"HTTP/1.1 {status} {status.phrase}\r\n{media}\r\n".encode() + (body or b""))
 
     def _websocket(self, protocols: tuple[str, ...]) -> WebSocket:
-        """The connection as a WebSocket of one of these protocols. Raises _RefusedError if none is asked for."""
+        """Open the connection as a WebSocket of one of these protocols. Raises _RefusedError for other requests."""
         asked = [name.strip() for name in (self.headers.get("Sec-WebSocket-Protocol") or "").split(",")]
         protocol = next((name for name in asked if name in protocols), "")
         if (self.headers.get("Upgrade") or "").lower() != "websocket" or not protocol:

@@ -1,4 +1,4 @@
-"""One life of the kubelet process: from start to stop or restart. Containers outlive it."""
+"""One run of the kubelet process, from its start to its stop or restart; containers go on after it."""
 
 import logging
 import random
@@ -41,13 +41,13 @@ class NodeConfig:
 
 
 class KubeletSession:
-    """The kubelet from one start to its stop. Only the thread that follows the pods changes what is known of them."""
+    """The kubelet from one start to its stop. Only the thread that watches the pods changes the records of pods."""
 
     def __init__(self, config: NodeConfig, runtime: Runtime, rng: random.Random) -> None:
         self._runtime = runtime
         self._random = rng
         self._pods: dict[str, Json] = {}
-        # Mirror pods, which the node does not run by the API server's order: they are looked at only.
+        # Mirror pods: the kubelet does not run them, and only serves requests about them.
         self._mirrored: dict[str, Json] = {}
         self._workers: dict[str, PodWorker] = {}
         self._inactive: set[str] = set()
@@ -98,9 +98,9 @@ class KubeletSession:
             thread.start()
 
     def stop(self) -> None:
-        """End, but leave the containers alone."""
+        """Stop all threads and servers; containers go on."""
         self._ending.set()
-        # Closing the plugins' connections ends an Allocate under way, on which the pods' thread may wait.
+        # Closing the plugins' connections ends a running Allocate call, for which the thread of the pods may wait.
         self._registration.stop()
         self._watch.interrupt()
         self._node.changed()
@@ -114,7 +114,7 @@ class KubeletSession:
         self._api.close()
 
     def _named(self, namespace: str, name: str) -> Json | None:
-        """The pod of this namespace and name, for requests about it."""
+        """The pod of this namespace and name, mirror pods included."""
         known = (*self._pods.values(), *self._mirrored.values())
         wanted = {"namespace": namespace, "name": name}.items()
         return next((pod for pod in known if wanted <= pod["metadata"].items()), None)
@@ -132,7 +132,7 @@ class KubeletSession:
         for uid in set(self._pods) - listed:
             self._remove(self._pods[uid])
         new = listed - self._pods.keys()
-        # All of them are counted before the first is admitted, so that none loses the tickets that it had before.
+        # All pods are recorded before the first is admitted, so that none loses the tickets that it already had.
         self._pods.update({pod_spec.uid(pod): pod for pod in pods})
         for pod in pods:
             if pod_spec.uid(pod) in new:
@@ -144,7 +144,7 @@ class KubeletSession:
                 self._end_orphan(container.spec.pod)
         for uid in self._runtime.groups.sandboxes() - listed - self._workers.keys():
             self._runtime.groups.close_sandbox(uid)
-        # Later pods with adopted containers' UIDs cannot appear: a UID is never used again.
+        # No later pod can have the UID of an adopted container, because UIDs are not used again.
         self._survivors = []
 
     def _on_change(self, change: Change, pod: Json) -> None:
@@ -206,7 +206,7 @@ class KubeletSession:
         self._end_remains(pod, mine)
 
     def _end_remains(self, pod: Json, mine: list[ContainerAttempt]) -> None:
-        """End the containers and sandbox that an earlier run of the kubelet left of a pod that may not run."""
+        """End the containers and the sandbox of a pod that must not run; an earlier kubelet process started them."""
         if any(container.exit_code is None for container in mine):
             self._end_orphan(pod)
         else:
@@ -251,7 +251,7 @@ class KubeletSession:
         }
 
     def _active_pods(self) -> list[Json]:
-        """Pods that hold their tickets: taken or being decided, not ended, not gone from the API server."""
+        """The pods that may hold tickets: not rejected, not ended, not gone from the API server."""
         pods, workers = self._pods.copy(), self._workers
         return [
             pod

@@ -1,19 +1,18 @@
-"""Times of the kubelet stand-in, shorter than those of the real kubelet. All in seconds."""
+"""Delays of the kubelet stand-in in seconds, shorter than the real kubelet's."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class KubeletTiming:
-    """Delays of one kubelet; in brackets the real one's.
+    """The delays of one kubelet; the real kubelet's are in brackets.
 
-    `retry`: after a container could not be created [10 to 15]. `backoff`, doubling up to `backoff_limit`: before the
-    second restart of a container that ended [10 to 300]. `pre_start`: PreStartContainer's deadline [30].
-    `endpoint_grace`: how long a stopped plugin's resource keeps its capacity [300]. `node_status`: at least so long
-    between two writes of the node's status [10]. `cdi_lag`: the most by which the runtime's CDI cache is late.
-    `create`: the most that the runtime works on a container before it looks its CDI devices up.
-    `api_retry`: between attempts to reach the API server. `dial`: how long a plugin that
-    registered may take to serve [10].
+    `retry`: after a container could not be created [10 to 15]. `backoff`, doubled up to `backoff_limit`: before the
+    second and later restarts of a container [10 to 300]. `pre_start`: deadline of PreStartContainer [30].
+    `endpoint_grace`: time for which a stopped plugin's resource keeps its capacity [300]. `node_status`: least time
+    between two writes of the node's status [10]. `cdi_lag`: longest delay until the runtime's CDI cache sees a change.
+    `create`: longest time that the runtime works on a container before it reads its CDI devices. `api_retry`: between
+    attempts to reach the API server. `dial`: time in which a registered plugin must serve [10].
     """
 
     retry: float = 0.1

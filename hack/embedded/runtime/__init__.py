@@ -1,1 +1,1 @@
-"""The container runtime stand-in: CDI devices resolved through a lagging cache, containers without root."""
+"""The container runtime stand-in: it runs containers without root, and finds CDI devices through a delayed cache."""

@@ -1,8 +1,8 @@
-"""CDI spec files, and the cache of them through which a runtime resolves device names.
+"""Reads CDI spec files, and caches them to find devices by name, as a runtime does.
 
 Format and rules: https://github.com/cncf-tags/container-device-interface/blob/main/SPEC.md and its Go library, which
-containerd uses: every `.json` file of the folder is read, a malformed one is skipped, a device with no edits makes
-its spec malformed, and a device that two files define is in neither.
+containerd uses. Every `.json` file of the folder is read, and malformed files are skipped. A file with a device without
+edits is malformed. A device that two files define does not exist.
 """
 
 import json
@@ -32,7 +32,7 @@ class CdiError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class CdiMount:
-    """A host path to be mounted in the container; `options` as mount(8) takes them."""
+    """A host path to mount in the container, with options of mount(8)."""
 
     source: str
     target: str
@@ -41,7 +41,7 @@ class CdiMount:
 
 @dataclass(frozen=True, slots=True)
 class Edits:
-    """The edits of CDI devices to a container. `devices` are (host path, container path)."""
+    """The changes that CDI devices make to a container. `devices` are (host path, container path)."""
 
     env: Mapping[str, str] = field(default_factory=dict)
     mounts: tuple[CdiMount, ...] = ()
@@ -90,7 +90,7 @@ def _edits(raw: Mapping[str, Any]) -> Edits:
 
 
 class CdiCache:
-    """The devices of a CDI folder as they were up to `lag` seconds ago, a new random lag after each change."""
+    """The devices of a CDI folder; a change is seen after a random delay of at most `lag` seconds."""
 
     def __init__(self, folder: Path, lag: float, seed: int) -> None:
         self._folder = folder
@@ -111,7 +111,7 @@ class CdiCache:
         self._watch.close()
 
     def resolve(self, names: Iterable[str]) -> Edits:
-        """The edits of all named devices, in order. Raises CdiError that lists what is unresolvable."""
+        """The edits of all named devices, in order. Raises CdiError with the names that were not found."""
         devices = self._devices
         missing = [name for name in names if name not in devices]
         if missing:
@@ -154,7 +154,7 @@ class CdiCache:
         }
 
     def _read_file(self, entry: "os.DirEntry[str]") -> tuple[object, dict[str, Edits]]:
-        """The version of the file, and its devices; a file that did not change is not read again."""
+        """The version and the devices of a file; an unchanged file is not read again."""
         status = entry.stat()
         version = (status.st_ino, status.st_mtime_ns, status.st_size)
         known = self._parsed.get(entry.name)

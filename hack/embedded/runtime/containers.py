@@ -1,4 +1,4 @@
-"""Containers and their runtime, as the kubelet stand-in uses them. A kind of runtime defines how one is launched."""
+"""Containers and their runtime, for the kubelet stand-in. Each kind of runtime defines how it starts a container."""
 
 import secrets
 import threading
@@ -12,18 +12,18 @@ from typing import Any
 from hack.embedded.runtime.cdi import CdiCache, CdiError, Edits
 from hack.embedded.runtime.process_groups import ProcessGroups
 
-# The exit code that the kubelet shows of a container that did not start.
+# The exit code that the kubelet shows for a container that did not start.
 NOT_STARTED = 128
 
 
 class CreateError(Exception):
-    """A container could not be made, and there is none: `reason` is what the kubelet shows, and it tries again."""
+    """A container could not be created; the kubelet shows `reason`, and tries again."""
 
     reason = "CreateContainerError"
 
 
 class StartError(CreateError):
-    """A container was made and did not start: an attempt that ended, and counts as one."""
+    """A container was created but did not start; it counts as an attempt that has ended."""
 
     reason = "RunContainerError"
 
@@ -34,11 +34,11 @@ class StartError(CreateError):
 
 @dataclass(frozen=True, slots=True)
 class ContainerSpec:
-    """One container of a pod, ready to be made. `devices` are CDI names; `pod` is the pod object as JSON gives it.
+    """A container of a pod, ready to be created. `devices` are CDI names; `pod` is the pod object as JSON.
 
-    `mounts` are folders of the host with their paths in the container, which may read them.
+    `mounts` are folders of the host, each with its path in the container, read-only there.
 
-    `plugin_env` comes from Allocate; the container's own `env` overrides it, and what CDI sets overrides both.
+    `plugin_env` is the answer of Allocate; the container's `env` overrides it, and variables of CDI override both.
     """
 
     pod: Mapping[str, Any]
@@ -67,10 +67,10 @@ class ContainerSpec:
 
 
 class ContainerAttempt:
-    """One attempt at a container. `exit_code` is None while it runs; `problem` says why it did not start.
+    """One attempt to run a container. `exit_code` is None while it runs; `problem` says why it did not start.
 
-    `made` is the time of its making, in nanoseconds since 1970. Its output is in the file `log` from byte
-    `log_start` on; None where it has no processes.
+    `made` is the time of its creation, in nanoseconds since 1970. Its output is in the file `log` from byte
+    `log_start` on; `log` is None for a container without processes.
     """
 
     def __init__(
@@ -84,23 +84,23 @@ class ContainerAttempt:
         self.exit_code: int | None = NOT_STARTED if problem else None
 
     def inside(self, command: Sequence[str]) -> Sequence[str]:  # noqa: ARG002 - a container with processes uses it
-        """The command line that runs a command in the container; empty where none can run there."""
+        """The command line that runs a command in the container; empty for a container without processes."""
         return ()
 
     def terminate(self) -> None:
-        """Send SIGTERM to the first process; nothing where none runs."""
+        """Send SIGTERM to the first process, if there is one."""
 
     def kill(self) -> None:
-        """Send SIGKILL to all processes; nothing where none runs."""
+        """Send SIGKILL to all processes, if there are any."""
 
     def join(self) -> None:
-        """Return once a container that was killed has ended."""
+        """Wait until a container that was killed has ended."""
 
 
 class Runtime(ABC):
-    """Makes containers, keeps the newest attempt of each, and survives the kubelet. Safe from any thread.
+    """Runs containers, and keeps the newest attempt of each, also while the kubelet restarts. Safe from any thread.
 
-    `cdi` and `groups` are closed with it.
+    `close` also closes `cdi` and `groups`.
     """
 
     def __init__(self, cdi: CdiCache, groups: ProcessGroups) -> None:
@@ -111,7 +111,7 @@ class Runtime(ABC):
         self._on_exit: Callable[[ContainerAttempt], None] = lambda _: None
 
     def listen(self, on_exit: Callable[[ContainerAttempt], None]) -> None:
-        """Call `on_exit`, on any thread, for every container that ends from now on; it replaces an earlier one."""
+        """Let `on_exit` be called, on any thread, for each container that ends; it replaces an earlier callback."""
         self._on_exit = on_exit
 
     def create(self, spec: ContainerSpec) -> ContainerAttempt:
@@ -128,12 +128,12 @@ class Runtime(ABC):
             raise StartError(container) from None
 
     def containers(self) -> list[ContainerAttempt]:
-        """The newest attempt of every container whose pod was not forgotten."""
+        """The newest attempt of every container that `forget` has not removed."""
         with self._lock:
             return list(self._containers.values())
 
     def forget(self, pod_uid: str) -> None:
-        """Drop the records of a pod's containers that have ended."""
+        """Remove the records of a pod's ended containers."""
         with self._lock:
             for key, container in list(self._containers.items()):
                 if key[0] == pod_uid and container.exit_code is not None:
@@ -161,7 +161,7 @@ class Runtime(ABC):
         with self._lock:
             if container.exit_code is not None:
                 return
-            # The group goes first: to an agent a container has ended no later than to the kubelet.
+            # The group is removed first, so that the agent sees the container's end no later than the kubelet.
             self.groups.remove(container.spec.pod_uid, container.id)
             container.exit_code = code
         self._on_exit(container)

@@ -1,8 +1,8 @@
-"""The root file system of every container: the host's programs, read-only, in a root of its own.
+"""The root file system of every container: a separate root with the host's programs, read-only.
 
-The result is a list of the launcher's operations (see launcher.c). `/usr` and `/usr/local` are folders whose entries
-are bound one by one, so that something can be mounted next to them, such as `/usr/local/vgpu/libvgpu.so`. The host's
-/etc/ld.so.preload never comes in.
+The result is a list of the launcher's operations (see launcher.c). The entries of `/usr` and `/usr/local` are mounted
+one by one, so that other files can be mounted next to them, such as `/usr/local/vgpu/libvgpu.so`. The host's
+/etc/ld.so.preload is never included.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ _DEVICES = ("full", "null", "random", "tty", "urandom", "zero")
 
 
 def image_operations(extra: Sequence[tuple[Path, str]] = ()) -> list[str]:
-    """Operations that fill a fresh root; `extra` are (host path, container path), mounted read-only."""
+    """The operations that fill an empty root; `extra` are (host path, container path), mounted read-only."""
     operations = ["dir", "/etc", "dir", "/root", "dir", "/run", "dir", "/var", "link", "../run", "/var/run"]
     operations += ["tmpfs", "/tmp"]  # noqa: S108 - the container's
     for name in _ROOT_FOLDERS:

@@ -1,4 +1,4 @@
-"""inotify(7) for one folder, through libc: the standard library has no binding."""
+"""Watches one folder with inotify(7), called through libc, because the standard library has no inotify."""
 
 import ctypes
 import os
@@ -7,7 +7,7 @@ from pathlib import Path
 
 _CLOEXEC = 0o2000000
 _NONBLOCK = 0o4000
-# IN_CLOSE_WRITE | IN_MOVED_FROM | IN_DELETE: as in CDI's Go library. Files that are moved in are not seen.
+# IN_CLOSE_WRITE | IN_MOVED_FROM | IN_DELETE, as in CDI's Go library. A file that is moved into the folder is not seen.
 _CHANGES = 0x008 | 0x040 | 0x200
 
 
@@ -23,16 +23,16 @@ class FolderWatch:
         self._waker, self._wake = os.pipe()
 
     def wait(self) -> None:
-        """Return after a change or `wake`; all events until then are consumed."""
+        """Wait for a change or for `wake`; all earlier events are consumed."""
         ready, _, _ = select.select([self._events, self._waker], [], [])
         if self._events in ready:
             os.read(self._events, 1 << 16)
 
     def wake(self) -> None:
-        """Make a waiting `wait`, and every later one, return."""
+        """Make the present and all later calls of `wait` return."""
         os.write(self._wake, b"x")
 
     def close(self) -> None:
-        """Give the descriptors back, when no thread is in `wait`."""
+        """Close the descriptors; no thread may be in `wait`."""
         for descriptor in (self._events, self._waker, self._wake):
             os.close(descriptor)

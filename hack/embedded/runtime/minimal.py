@@ -1,8 +1,9 @@
 """Containers without a process, for tests with tens of thousands of them.
 
-CDI names are resolved and mount sources read as for a real container; then a callback sees what a process would have
-seen. To the node agent a minimal container is as alive as a real one: its file below the process-groups folder holds
-the process group of one idle process that all of them share, and is removed when the container ends.
+CDI names are resolved and mounted files are read as for a real container; then a callback gets the files and variables
+that a process would see. The node agent takes a minimal container for a live one: the container's file in the folder
+of process groups names the process group of an idle process, which all minimal containers share. The file is removed
+when the container ends.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,7 +19,7 @@ OnStart = Callable[[Mapping[str, Any], str, Mapping[str, bytes], Mapping[str, st
 
 
 class MinimalContainer(ContainerAttempt):
-    """A container that is only a record. It ends when `terminate` or `kill` is called."""
+    """A container without a process; it ends when `terminate` or `kill` is called."""
 
     def __init__(self, spec: ContainerSpec, end: Callable[[ContainerAttempt, int], None]) -> None:
         super().__init__(spec)
@@ -51,5 +52,5 @@ class MinimalRuntime(Runtime):
 
 
 def _content(source: Path) -> bytes:
-    """The content of a file; empty for a folder, which must exist too."""
+    """The content of a file; empty for a folder. Raises OSError if it does not exist."""
     return b"" if source.is_dir() else source.read_bytes()

@@ -1,4 +1,4 @@
-"""The pods with live processes, in files that replace the tree of cgroups of a real node."""
+"""Records the pods with live processes in files, in place of the cgroups of a real node."""
 
 import os
 import subprocess
@@ -9,11 +9,10 @@ SANDBOX = "sandbox"
 
 
 class ProcessGroups:
-    """One file per live container, `pod<UID>/<container-id>`, that holds its process group: it stands for a cgroup.
+    """Writes one file per live container, `pod<UID>/<container-id>`, with its process group, in place of a cgroup.
 
-    A pod's sandbox, in reality a process that does nothing, is another file there. The processes of all sandboxes (and
-    of containers without one of their own) are one, in process group `idle`: it ends when `close` is called or this
-    process is gone.
+    A pod's sandbox has a file too. One idle process, in the process group `idle`, stands for all sandboxes and for
+    containers without processes. It ends when `close` is called or this process ends.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -26,13 +25,13 @@ class ProcessGroups:
         self.idle = self._process.pid
 
     def close(self) -> None:
-        """End every sandbox and the process that does nothing."""
+        """End every sandbox and the idle process."""
         for uid in self.sandboxes():
             self.close_sandbox(uid)
         self._process.communicate()
 
     def add(self, pod_uid: str, name: str, pgid: int) -> None:
-        """Record a live container, in one atomic step."""
+        """Record a live container; its file appears atomically."""
         with self._lock:
             folder = self._folder / f"pod{pod_uid}"
             folder.mkdir(exist_ok=True)
@@ -41,7 +40,7 @@ class ProcessGroups:
             partial.rename(folder / name)
 
     def remove(self, pod_uid: str, name: str) -> None:
-        """Remove a container, and with the last one the pod's folder."""
+        """Remove a container, and after the last container the pod's folder."""
         with self._lock:
             folder = self._folder / f"pod{pod_uid}"
             (folder / name).unlink(missing_ok=True)
@@ -57,7 +56,7 @@ class ProcessGroups:
         self.remove(pod_uid, SANDBOX)
 
     def sandboxes(self) -> set[str]:
-        """The UIDs of pods that have one."""
+        """The UIDs of pods that have a sandbox."""
         return {path.parent.name.removeprefix("pod") for path in self._folder.glob(f"pod*/{SANDBOX}")}
 
 
@@ -68,7 +67,7 @@ class LiveGroups:
         self._folder = folder
 
     def live(self, pod: str) -> bool:
-        """True while any process of one of the groups of the pod of this UID exists."""
+        """True while a process exists in a process group of the pod of this UID."""
         try:
             files = list((self._folder / f"pod{pod}").iterdir())
         except OSError:

@@ -1,4 +1,4 @@
-"""Containers as local processes in namespaces of their own, without root."""
+"""Runs containers as local processes in separate namespaces, without root."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ LAUNCHER = BUILD / "vgpu-container"
 
 
 class ProcessContainer(ContainerAttempt):
-    """A container that runs as a launcher process. Its process group stands for the container's cgroup."""
+    """A container that runs as a launcher process; its process group is used in place of a cgroup."""
 
     def __init__(
         self,
@@ -34,20 +34,20 @@ class ProcessContainer(ContainerAttempt):
         self.waiter = threading.Thread(target=lambda: ended(self, _wait(process)), daemon=True)
 
     def terminate(self) -> None:
-        """SIGTERM to the first process. As in any container, it has no effect there without a handler."""
+        """Send SIGTERM to the first process; as in any container, it has no effect without a handler."""
         self._signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """SIGKILL to all of it: the launcher ends when the last process is gone."""
+        """Send SIGKILL to all processes; the launcher ends when the last process is gone."""
         self._signal(signal.SIGUSR1)
 
     def inside(self, command: Sequence[str]) -> Sequence[str]:
-        """The command line that runs a command in the container, with the variables of its first process."""
+        """The command line that runs a command in the container, with the first process' environment variables."""
         variables = [word for name, value in self._environment.items() for word in ("env", f"{name}={value}")]
         return [str(LAUNCHER), "enter", str(self.process.pid), *variables, "--", *command]
 
     def join(self) -> None:
-        """Return once the launcher has ended and `ended` was called."""
+        """Wait until the launcher has ended and `ended` was called."""
         self.waiter.join()
 
     def _signal(self, number: signal.Signals) -> None:
@@ -56,10 +56,10 @@ class ProcessContainer(ContainerAttempt):
 
 
 class ProcessRuntime(Runtime):
-    """Starts containers with the launcher.
+    """Starts containers with the launcher; they end with this process.
 
-    `extra` are (host path, container path) pairs of the image, `logs` gets `<ns>_<pod>_<container>.log`,
-    `folder` one empty folder that roots are mounted on. Containers die with this process.
+    `extra` are (host path, container path) pairs of the image. Files `<ns>_<pod>_<container>.log` are written to
+    `logs`. `folder` is an empty folder on which the containers' roots are mounted.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class ProcessRuntime(Runtime):
             path.mkdir(parents=True, exist_ok=True)
 
     def check(self) -> None:
-        """Start a container that does nothing. Raises CreateError that says what is missing and how to get it."""
+        """Start an idle container as a test. Raises CreateError with the missing requirement and how to get it."""
         pod = {"metadata": {"namespace": "", "name": "check", "uid": "check"}}
         _wait(self._process(ContainerSpec(pod, "check", ("true",)), Edits()))
 
@@ -93,7 +93,7 @@ class ProcessRuntime(Runtime):
         return container
 
     def _process(self, spec: ContainerSpec, edits: Edits) -> "subprocess.Popen[bytes]":
-        """The process of the launcher, once it runs the program. Raises CreateError."""
+        """Start the launcher, wait until it runs the program, and return its process. Raises CreateError."""
         if not LAUNCHER.exists():
             raise CreateError(f"{LAUNCHER} is not built: run `make native`")
         reader, writer = os.pipe()
@@ -117,7 +117,7 @@ class ProcessRuntime(Runtime):
         return process
 
     def _log(self, spec: ContainerSpec) -> Path:
-        """The output of all attempts at a container."""
+        """The file with the output of all attempts of a container."""
         return self._logs / f"{spec.label}.log"
 
     def _operations(self, spec: ContainerSpec, edits: Edits) -> list[str]:
@@ -135,7 +135,10 @@ class ProcessRuntime(Runtime):
 
 
 def _wait(process: "subprocess.Popen[bytes]") -> int:
-    """The exit code of the launcher, once it has ended. While its stdin is open, it knows that we live."""
+    """Wait for the launcher's end, close its stdin, and return its exit code.
+
+    The launcher ends when its stdin is closed, so it also ends with this process.
+    """
     code = process.wait()
     if process.stdin is not None:
         process.stdin.close()

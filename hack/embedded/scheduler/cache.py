@@ -1,4 +1,4 @@
-"""The scheduler's view of the cluster: nodes, pods, and pods that it assumes to be bound."""
+"""The scheduler's view of the cluster: its nodes and pods, and assumed pods, which are being bound."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ from hack.embedded.scheduler.fit import Node, Pod
 
 
 class NoFitError(Exception):
-    """No node can take the pod; the text is kube-scheduler's (framework.FitError). `extender`: it was asked too."""
+    """No node can take the pod; the text is as in framework.FitError. `extender`: the extender was asked too."""
 
     def __init__(self, nodes: int, reasons: Mapping[str, Sequence[str]], *, extender: bool = False) -> None:
         self.extender = extender
@@ -22,10 +22,10 @@ class NoFitError(Exception):
 
 
 class Cache:
-    """Nodes by name, pods by UID, and the nodes of pods that count there although they are not bound yet, by pod UID.
+    """The nodes by name, the pods by UID, and by pod UID the nodes of assumed pods, which are not bound yet.
 
-    One thread writes the nodes and one the pods; any thread may read, or assume a pod. Each access is one operation of
-    a dict, and so needs no lock.
+    One thread writes the nodes and one the pods; any thread may read, or assume a pod. Each access is a single
+    operation of a dict, so it needs no lock.
     """
 
     def __init__(self) -> None:
@@ -34,13 +34,13 @@ class Cache:
         self.assumed: dict[str, str] = {}
 
     def set_node(self, node: Node) -> bool:
-        """Record a node; True if it changed so that a pod may fit."""
+        """Record a node; true if its change may let a pod fit."""
         before = self.nodes.get(node["metadata"]["name"])
         self.nodes[node["metadata"]["name"]] = node
         return before is None or _scheduling(before) != _scheduling(node)
 
     def set_pod(self, pod: Pod) -> bool:
-        """Record a pod, which ends the assumption about a bound one; True if it was not known to be bound."""
+        """Record a pod; true if it is newly bound. A bound pod is no longer assumed."""
         uid = pod["metadata"]["uid"]
         before = self.pods.get(uid)
         self.pods[uid] = pod
@@ -50,10 +50,10 @@ class Cache:
         return before is None or not node_of(before)
 
     def feasible(self, pod: Pod) -> tuple[list[str], dict[str, list[str]]]:
-        """Nodes with room for the pod, in order; and for each other node why not."""
+        """The nodes with room for the pod, in order; and for each other node the reasons against it."""
         wanted = fit.asked(pod)
         held: dict[str, list[Pod]] = defaultdict(list)
-        # In this order: a pod that is bound meanwhile is in one of the two.
+        # The assumed pods are copied first, so that a pod that is bound meanwhile is in at least one of the copies.
         assumed, pods = self.assumed.copy(), self.pods.copy()
         for uid, other in pods.items():
             where = node_of(other) or assumed.get(uid)
@@ -68,7 +68,7 @@ class Cache:
 
 
 def node_of(pod: Pod) -> str:
-    """The node of a bound pod; else empty."""
+    """The node of a bound pod; empty for an unbound pod."""
     return pod["spec"].get("nodeName") or ""
 
 

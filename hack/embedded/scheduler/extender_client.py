@@ -1,4 +1,4 @@
-"""The extender as kube-scheduler calls it (pkg/scheduler/extender.go), with nodeCacheCapable and not ignorable."""
+"""Calls an extender as kube-scheduler does (pkg/scheduler/extender.go): nodeCacheCapable, not ignorable."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -7,27 +7,27 @@ from typing import Any
 from device_plugin.adapters.http.client import LOST
 from device_plugin.adapters.kube.connections import Connections
 from device_plugin.adapters.kube.endpoint import Endpoint
-from device_plugin.core.requests import DEFAULT_PREFIXES, resource_names
+from device_plugin.core.requests import DEFAULT_PREFIXES, all_resource_names
 from hack.embedded.pod_requests import requested
 from hack.embedded.scheduler.fit import Pod
 
-# The managedResources: the extender is asked about no other pods.
-MANAGED = frozenset(name for prefix in DEFAULT_PREFIXES for name in resource_names(prefix))
+# The managedResources: the extender is called only for pods that ask for one of them.
+MANAGED = all_resource_names(DEFAULT_PREFIXES)
 
 
 class ExtenderError(Exception):
-    """The extender gave no answer, a malformed one, or an error."""
+    """The extender sent no answer, a malformed answer, or an error."""
 
 
 class ExtenderClient:
-    """The extender at `url`, from any thread; it may be silent for `timeout` seconds."""
+    """Calls the extender at `url`, from any thread; a call without data for `timeout` seconds fails."""
 
     def __init__(self, url: str, timeout: float) -> None:
         self._url = url
         self._connections = Connections(Endpoint(url, lambda: None), timeout)
 
     def close(self) -> None:
-        """Close the kept connections."""
+        """Close all connections."""
         self._connections.close()
 
     def interested(self, pod: Pod) -> bool:
@@ -35,7 +35,7 @@ class ExtenderClient:
         return not MANAGED.isdisjoint(requested(pod))
 
     def filter(self, pod: Pod, nodes: Sequence[str]) -> tuple[list[str], Mapping[str, str]]:
-        """The nodes that fit, and a text for each of the others. Raises ExtenderError."""
+        """The nodes that fit, and a text for each other node. Raises ExtenderError."""
         bare = {key: value for key, value in pod.items() if key not in ("kind", "apiVersion")}
         result = self._send("filter", {"Pod": bare, "Nodes": None, "NodeNames": list(nodes)})
         left = result.get("NodeNames") or []
@@ -48,7 +48,7 @@ class ExtenderClient:
         return left, {**(result.get("FailedNodes") or {}), **(result.get("FailedAndUnresolvableNodes") or {})}
 
     def bind(self, pod: Pod, node: str) -> None:
-        """Bind the pod to `node`. After an ExtenderError it may be bound or not."""
+        """Bind the pod to `node`. After an ExtenderError the pod may be bound or not."""
         metadata = pod["metadata"]
         self._send("bind", {
             "PodName": metadata["name"], "PodNamespace": metadata["namespace"], "PodUID": metadata["uid"],
@@ -56,7 +56,7 @@ class ExtenderClient:
         })  # fmt: skip
 
     def _send(self, verb: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The answer to one call. Raises ExtenderError, also for an answer that names an error."""
+        """Send one call, and return the answer. Raises ExtenderError, also if the answer has an error text."""
         url = f"{self._url}/{verb}"
         headers, body = {"Content-Type": "application/json"}, json.dumps(arguments).encode()
         try:

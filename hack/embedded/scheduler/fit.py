@@ -1,4 +1,4 @@
-"""The checks of kube-scheduler before it calls an extender: cordons, nodeSelector, counted resources."""
+"""The checks of kube-scheduler before it calls an extender: cordons, nodeSelector, extended resources."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -10,12 +10,12 @@ Node = Mapping[str, Any]
 
 
 def asked(pod: Pod) -> Amounts:
-    """Extended resources that a pod takes. Others are not counted: no node here lacks CPU or memory."""
+    """The extended resources that a pod takes. CPU and memory are not counted: every node here has enough."""
     return {name: amount for name, amount in requested(pod).items() if "/" in name}
 
 
 def obstacles(node: Node, pods: Iterable[Pod], pod: Pod, wanted: Amounts) -> list[str]:
-    """kube-scheduler's texts on what a node with `pods` lacks for `pod`, which asks for `wanted`; empty if it fits."""
+    """kube-scheduler's texts why `pod`, which asks for `wanted`, does not fit next to `pods`; empty if it fits."""
     if (node.get("spec") or {}).get("unschedulable"):
         return ["node(s) were unschedulable"]
     labels = node["metadata"].get("labels") or {}

@@ -13,7 +13,7 @@ LOOK_SECONDS = 0.1
 
 
 class Place(Enum):
-    """The places of a pod in the queue. FAILED pods always wait until their backoff ends."""
+    """The states of a pod in the queue. FAILED pods always wait until their backoff ends."""
 
     ACTIVE = "active"
     BACKOFF = "backoff"
@@ -23,9 +23,9 @@ class Place(Enum):
 
 @dataclass(slots=True)
 class Queued:
-    """A pod in the queue. `extender`: it was refused by the extender, for which any news may matter.
+    """A pod in the queue. `extender`: the extender has refused it, so that any change may let it fit.
 
-    `moves` and `bindings` are how many changes of the cluster there had been when it was last taken out.
+    `moves` and `bindings` are the queue's counts of changes at the time when the pod was last taken out.
     """
 
     pod: Pod
@@ -58,7 +58,7 @@ class SchedulingQueue:
         self._closed = False
 
     def put(self, pod: Pod) -> None:
-        """A pod to schedule, or its newer version; what changed may be what it lacked."""
+        """Add a pod to schedule, or a newer version of it, which may fit now."""
         with self._changed:
             entry = self._entries.get(pod["metadata"]["uid"])
             if entry is None:
@@ -72,12 +72,12 @@ class SchedulingQueue:
             self._changed.notify_all()
 
     def drop(self, uid: str) -> None:
-        """The pod is gone, or bound."""
+        """Remove a pod that is gone or bound."""
         with self._changed:
             self._entries.pop(uid, None)
 
     def take(self) -> Queued | None:
-        """The next pod, when there is one; None when the queue is closed."""
+        """Wait for the next pod, remove it, and return it; None when the queue is closed."""
         with self._changed:
             while not self._closed:
                 entry = self._next()
@@ -100,16 +100,16 @@ class SchedulingQueue:
                 entry.place = Place.BACKOFF if missed else Place.UNSCHEDULABLE
             newer = self._entries.get(entry.uid)
             if newer is not None:
-                # A change of the pod during its attempt counts, too.
+                # A change of the pod during its attempt counts too.
                 if _matters(entry, newer.pod) and entry.place is Place.UNSCHEDULABLE:
                     entry.place = Place.BACKOFF
                 entry.pod = newer.pod
             self._entries[entry.uid] = entry
 
     def move(self, *, binding: bool = False) -> None:
-        """Something changed in the cluster: pods that were unschedulable may fit now.
+        """Let unschedulable pods be tried again, after a change in the cluster.
 
-        The binding of a pod (`binding`, EventAssignedPodAdd) is news only for pods that the extender refused.
+        After the binding of a pod (`binding`, EventAssignedPodAdd), only pods that the extender refused are tried.
         """
         with self._changed:
             if binding:
@@ -122,7 +122,7 @@ class SchedulingQueue:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Give out nothing more."""
+        """Close the queue: `take` returns None from now on."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -134,7 +134,7 @@ class SchedulingQueue:
                 entry.place = Place.BACKOFF
             if entry.place in (Place.BACKOFF, Place.FAILED) and now >= self._due(entry):
                 entry.place = Place.ACTIVE
-        # With nothing else to do, pods do not wait for the end of their backoff (SchedulerPopFromBackoffQ).
+        # If no pod is active, pods do not wait for the end of their backoff (SchedulerPopFromBackoffQ).
         for place in (Place.ACTIVE, Place.BACKOFF):
             ready = [entry for entry in self._entries.values() if entry.place is place]
             if ready:
@@ -152,7 +152,7 @@ def _priority(pod: Pod) -> int:
 
 
 def _matters(entry: Queued, pod: Pod) -> bool:
-    """True if the change of a pod may let it fit; its status matters only to an extender."""
+    """True if the change of a pod may let it fit; a change of its status counts only if the extender refused it."""
     told = entry.extender and (entry.pod.get("status") or {}) != (pod.get("status") or {})
     return told or _written(entry.pod) != _written(pod)
 

@@ -1,4 +1,4 @@
-"""Reports of the scheduler to people: events, and the condition PodScheduled. Written in a thread of its own."""
+"""Writes the scheduler's reports for people, events and the condition PodScheduled, in a separate thread."""
 
 import logging
 from concurrent.futures import ThreadPoolExecutor
@@ -21,18 +21,18 @@ class SchedulerReports:
         self._thread = ThreadPoolExecutor(1, "scheduler-reports")
 
     def close(self) -> None:
-        """Write the reports that still wait, and stop."""
+        """Write the remaining reports, and stop."""
         self._thread.shutdown(wait=True)
 
     def failed(self, pod: Pod, reason: str, message: str) -> None:
-        """The pod is not scheduled: `reason` is Unschedulable or SchedulerError."""
+        """Report that a pod was not scheduled; `reason` is Unschedulable or SchedulerError."""
         uid = pod["metadata"]["uid"]
         if self._told.get(uid) != (reason, message):
             self._told[uid] = (reason, message)
             self._thread.submit(self._failed, pod, reason, message)
 
     def scheduled(self, pod: Pod, node: str) -> None:
-        """The pod is bound."""
+        """Report that a pod is bound."""
         self._told.pop(pod["metadata"]["uid"], None)
         name = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
         self._thread.submit(
@@ -40,7 +40,7 @@ class SchedulerReports:
         )
 
     def forget(self, uid: str) -> None:
-        """The pod is gone."""
+        """Remove the record of a pod that is gone."""
         self._told.pop(uid, None)
 
     def _failed(self, pod: Pod, reason: str, message: str) -> None:
@@ -51,7 +51,7 @@ class SchedulerReports:
         }  # fmt: skip
         conditions = (pod.get("status") or {}).get("conditions") or []
         others = [item for item in conditions if item["type"] != "PodScheduled"]
-        # Only if the pod is unchanged: it may be bound by now, or be another one of that name.
+        # Write only if the pod is unchanged: it may be bound by now, or another pod may have its name.
         same = {"resourceVersion": pod["metadata"]["resourceVersion"]}
         change = {"metadata": same, "status": {"conditions": [*others, condition]}}
         try:

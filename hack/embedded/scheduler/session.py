@@ -22,12 +22,12 @@ from hack.embedded.scheduler.timing import SchedulerTiming
 log = logging.getLogger(__name__)
 
 BINDINGS = 32
-# The field selector of kube-scheduler's watch: pods that ended hold nothing.
+# The field selector of kube-scheduler's watch: ended pods hold no resources.
 LIVE_PODS = Where(fields="status.phase!=Succeeded,status.phase!=Failed")
 
 
 class SchedulerSession:
-    """Schedules the pods that name scheduler `name` from `start` to `stop`; `gate` holds it up while it is clear."""
+    """Schedules the pods with schedulerName `name`, from `start` to `stop`; it pauses while `gate` is clear."""
 
     def __init__(
         self, client: KubeClient, extender: ExtenderClient, name: str, timing: SchedulerTiming, gate: threading.Event,
@@ -61,7 +61,7 @@ class SchedulerSession:
             thread.start()
 
     def stop(self) -> None:
-        """Stop, after Bindings that are under way have ended."""
+        """Stop all threads; Bindings that have begun are completed."""
         self._stop.set()
         self._queue.close()
         self._pods.interrupt()
@@ -152,7 +152,7 @@ class SchedulerSession:
             reasons.update((name, [text]) for name, text in failed.items())
         if not feasible:
             raise NoFitError(nodes, reasons, extender=asks)
-        # Equal scores: kube-scheduler takes one at random.
+        # Without scores, kube-scheduler chooses a node at random.
         return self._rng.choice(feasible)
 
     def _bind(self, entry: Queued, host: str) -> None:
@@ -171,13 +171,13 @@ class SchedulerSession:
 
     def _fail(self, entry: Queued, reason: str, message: str) -> None:
         pod = self._cache.pods.get(entry.uid)
-        # A Binding whose answer was lost may have happened.
+        # The pod may be bound although the answer to its Binding was lost.
         if pod is None or node_of(pod):
             return
         log.info("pod %s/%s: %s", pod["metadata"]["namespace"], pod["metadata"]["name"], message)
         self._queue.give_back(entry, unschedulable=reason == "Unschedulable")
         if (now := self._cache.pods.get(entry.uid)) is None or node_of(now):
-            # Gone or bound between the look and the return.
+            # The pod has gone or was bound while it was returned to the queue.
             self._queue.drop(entry.uid)
             return
         self._reports.failed(pod, reason, message)

@@ -1,4 +1,4 @@
-"""The scheduler of one replica of the cluster service: it schedules while it has the Lease, and restarts without it."""
+"""The scheduler of one replica of the cluster service: it schedules while it holds the Lease, and then restarts."""
 
 import logging
 import random
@@ -18,15 +18,15 @@ from hack.embedded.scheduler.timing import SchedulerTiming
 
 log = logging.getLogger(__name__)
 
-# The schedulerName of the pods that it takes.
+# The schedulerName of the pods that it schedules.
 NAME = "vgpu-scheduler"
 LEASE = Ref("vgpu-scheduler", "vgpu-system")
 
 
 class SchedulerStandIn:
-    """`start` it and `stop` it; it may be started again. `pod_name` begins its identity in the Lease.
+    """The scheduler, from `start` to `stop`; it can be started again. Its identity in the Lease begins with `pod_name`.
 
-    While the event `leading` is set, it holds the Lease by its own record.
+    The event `leading` is set while the scheduler believes that it holds the Lease.
     """
 
     def __init__(
@@ -50,14 +50,14 @@ class SchedulerStandIn:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin to seek the Lease. Does nothing if it runs."""
+        """Start the thread, which tries to get the Lease; no effect if it runs."""
         if self._thread is None:
             self._stop.clear()
             self._thread = threading.Thread(target=self._run, name=f"scheduler-{self._pod_name}", daemon=True)
             self._thread.start()
 
     def stop(self) -> None:
-        """End as on SIGTERM: the Lease is given up at once (ReleaseOnCancel). Does nothing if it does not run."""
+        """End as after SIGTERM, and release the Lease (ReleaseOnCancel); no effect if it does not run."""
         if self._thread is not None:
             self._stop.set()
             self._gate.set()
@@ -65,17 +65,17 @@ class SchedulerStandIn:
             self._thread = None
 
     def pause(self) -> None:
-        """Freeze before the next step, as a machine that is suspended: nothing is renewed, scheduled or bound."""
+        """Stop before the next step, as if the machine were suspended: nothing is renewed, scheduled or bound."""
         self._gate.clear()
 
     def resume(self) -> None:
-        """Go on, in the belief that no time passed."""
+        """Go on after `pause`, as if no time had passed."""
         self._gate.set()
 
     def _run(self) -> None:
         client = KubeClient(self._endpoint, NAME)
         while not self._stop.is_set():
-            # A process that lost the Lease ends, and its successor has another identity.
+            # A real process ends when it has lost the Lease, and the next process has another identity.
             identity = f"{self._pod_name}_{uuid.uuid4()}"
             election = Election(identity, self._timing.lease, self._timing.renew_deadline)
             candidate = Candidate(client, LEASE, election, time.monotonic, _now)
@@ -87,7 +87,7 @@ class SchedulerStandIn:
         client.close()
 
     def _lead(self, candidate: Candidate, client: KubeClient) -> None:
-        """Schedule, and renew the Lease, until it is lost or the end has come."""
+        """Schedule pods and renew the Lease, until the Lease is lost or `stop` is called."""
         extender = ExtenderClient(self._extender_url, self._timing.extender)
         session = SchedulerSession(client, extender, NAME, self._timing, self._gate, self._rng)
         session.start()
@@ -103,7 +103,7 @@ class SchedulerStandIn:
         extender.close()
 
     def _attempt(self, candidate: Candidate) -> bool:
-        """Acquire the Lease or renew it, once; True if it is ours now."""
+        """Try once to acquire or renew the Lease; true if it is ours now."""
         self._gate.wait()
         try:
             return candidate.attempt()

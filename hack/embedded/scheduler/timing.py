@@ -1,4 +1,4 @@
-"""Times of the scheduler stand-in; the defaults are kube-scheduler's own. All in seconds."""
+"""Delays of the scheduler stand-in in seconds; the defaults are kube-scheduler's own."""
 
 from dataclasses import dataclass
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 class SchedulerTiming:
     """Delays of one scheduler.
 
-    `lease`, `renew_deadline`, `retry_period`: leader election. `backoff`, doubling up to `backoff_limit`: before a pod
-    whose attempt failed is tried again. `unschedulable`: the most that a pod waits for news of the cluster.
-    `extender`: its httpTimeout.
+    `lease`, `renew_deadline`, `retry_period`: leader election. `backoff`, doubled up to `backoff_limit`: until a pod is
+    tried again after a failed attempt. `unschedulable`: longest time that a pod waits for a change of the cluster.
+    `extender`: the extender's httpTimeout.
     """
 
     lease: float = 15.0

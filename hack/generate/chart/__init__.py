@@ -1,6 +1,6 @@
-"""The Helm chart, generated from manifests/: `make chart` writes manifests/chart, a test holds it to them.
+"""Generates the Helm chart from manifests/: `make chart` writes manifests/chart, and a test compares the two.
 
-kustomize makes the objects of each component with a marker at each place of a value (variants.py); where two
-variants differ a condition of Helm stands, and where a marker is its value (templates.py). values.py names the values,
-schemas.py says what each may be, and checks.py refuses those that contradict each other.
+kustomize builds variants of the manifests, with a marker in place of each value (variants.py). templates.py writes a
+condition of Helm where two variants differ, and replaces each marker by its value. values.py defines the values,
+schemas.py their allowed forms, and checks.py refuses values that contradict each other.
 """

@@ -5,7 +5,7 @@ from hack.generate.chart.variants import MANIFESTS
 
 
 def main() -> None:
-    """Write what differs, and remove templates that are made no more."""
+    """Write all files of the chart, and remove files that are no longer generated."""
     folder = MANIFESTS / "chart"
     wanted = files.all_files()
     for name in files.generated(folder) - wanted.keys():

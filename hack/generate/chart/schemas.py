@@ -1,73 +1,44 @@
-"""The allowed values of the chart, as JSON schemas: a key that nothing reads is refused at every depth."""
+"""JSON schemas of the chart's values; they refuse unknown keys at every depth."""
 
 import logging
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import msgspec
 import yaml
 
 from device_plugin.core.enforcement import Enforcement
-from device_plugin.node.vendors.host_stack import LONGEST_MOUNT, MOST_MOUNTS, TAKEN
-from device_plugin.wiring.settings import NodeSettings, Setting, settings_of
+from device_plugin.wiring.settings import Setting, settings_of
 from vgpu_runtime.sim.cards import KEYS, MAX_CARDS, PRESETS, SimCard
 
 Schema = Mapping[str, object]
 
 
 def closed(properties: Mapping[str, object], required: Iterable[str] = ()) -> Schema:
-    """A mapping with these keys and no others."""
+    """The schema of a mapping with these keys and no others."""
     made = {"type": "object", "additionalProperties": False, "properties": properties}
     return {**made, "required": list(required)} if required else made
 
 
 def mapping(keys: str, values: Schema) -> Schema:
-    """A mapping of any keys of this pattern."""
-    # Not by propertyNames: of such a name helm 3.22 says another place.
+    """The schema of a mapping whose keys match a pattern."""
+    # Not with propertyNames: for a wrong name helm 3.22 reports another place.
     return {"type": "object", "additionalProperties": False, "patternProperties": {keys: values}}
 
 
 def listed(items: Schema) -> Schema:
-    """A list of such items."""
+    """The schema of a list of such items."""
     return {"type": "array", "items": items}
 
 
-def overlapping(paths: Sequence[str]) -> str:
-    """A pattern of the paths that are at, above or below one of these, all written without . and .. and //."""
-    return f"^({'|'.join(map(_overlapping, paths))})$"
-
-
-def _overlapping(path: str) -> str:
-    first, *parts = (f"/{re.escape(part)}" for part in path.split("/")[1:])
-    pattern = "(/.*)?"
-    for part in reversed(parts):
-        pattern = f"({part}{pattern})?"
-    return first + pattern
-
-
-# No quote, no backslash, no brace: such a text may stand in a string of CEL, and of YAML.
+# A text without quotes, backslashes and braces: it can be inserted into a string of CEL or YAML.
 TEXT: Schema = {"type": "string", "pattern": r"^[A-Za-z0-9 .,:;/=_-]*$"}
 FILLED: Schema = {**TEXT, "minLength": 1}
 WORDS = listed(FILLED)
-_FOLDER: Schema = {
-    "type": "string", "pattern": "^(/[A-Za-z0-9_+-][A-Za-z0-9._+-]*)+$", "maxLength": LONGEST_MOUNT,
-}  # fmt: skip
-FOLDER: Schema = {**_FOLDER, "examples": ["/var/lib/k0s/kubelet"]}
-_TAKEN = (*TAKEN, NodeSettings().state_dir)
-# The agent refuses the others when it starts. For `not` helm gives no reason; for `const` it prints the text, which is
-# no folder.
-_FREE_FOLDER: Schema = {
-    **_FOLDER,
-    "if": {"pattern": overlapping(_TAKEN)},
-    "then": {"const": f"a folder that is not at, above or below {', '.join(_TAKEN)}"},
-}
-# The agent's setting has one entry more, for the card's own node.
-FOLDERS: Schema = {
-    **listed(_FREE_FOLDER),
-    "minItems": 1,
-    "maxItems": MOST_MOUNTS - 1,
-    "uniqueItems": True,
-    "examples": [["/opt/hyhal", "/opt/dtk"]],
+FOLDER: Schema = {
+    "type": "string",
+    "pattern": "^(/[A-Za-z0-9_+-][A-Za-z0-9._+-]*)+$",
+    "maxLength": 255,
+    "examples": ["/var/lib/k0s/kubelet"],
 }
 NUMBER: Schema = {"type": "integer", "minimum": 1}
 SWITCH: Schema = {"type": "boolean"}
@@ -76,9 +47,9 @@ PREFIX: Schema = {"type": "string", "pattern": f"^{_PREFIX}$", "examples": ["hyg
 OPTIONAL_PREFIX: Schema = {**PREFIX, "pattern": f"^({_PREFIX})?$"}
 PREFIXES: Schema = {**listed(PREFIX), "minItems": 1, "examples": [["hygon.com/hcu"]]}
 VENDORS: Schema = {**mapping("^[0-9a-f]{4}$", PREFIX), "examples": [{"beef": "hygon.com/hcu"}]}
-# From a million on a template writes a number with an exponent.
+# A template would write a number of a million or more with an exponent.
 MOST = 999_999
-# A number, and those of families with other ones: "4,amd.com/gpu=16".
+# A number, and other numbers for some families: "4,amd.com/gpu=16".
 BOUND: Schema = {
     "type": ["string", "integer"],
     "minimum": 1,
@@ -90,7 +61,7 @@ _ANY: Schema = {"type": ["string", "number", "boolean"]}
 
 
 def _spellings(words: Iterable[str]) -> list[str]:
-    """The words in upper case, in lower case, and with a capital letter."""
+    """Each word in upper case, in lower case, and capitalized."""
     return [spelled for word in sorted(words) for spelled in (word.upper(), word.lower(), word.capitalize())]
 
 
@@ -102,9 +73,9 @@ _BESIDE_SETTINGS: Mapping[str, Schema] = {
 
 
 def environment(settings: type[msgspec.Struct]) -> Schema:
-    """The settings of a service as environment variables. A name that is none, and a value of another type, is refused.
+    """The schema of a service's environment variables: one per setting; wrong names and types are refused.
 
-    The service would not read the one, and refuse the other when it starts.
+    The service would ignore a wrong name, and would refuse a value of a wrong type only at its start.
     """
     variables = {setting.variable: _variable(setting) for setting in settings_of(settings)}
     return {**closed({**variables, **_BESIDE_SETTINGS}), "examples": [{"VGPU_LOG_LEVEL": "DEBUG"}]}
@@ -132,7 +103,7 @@ RUNBOOK: Schema = {
     "examples": ["https://docs.example.com/alerts/NAME.html"],
 }
 
-# The forms of Kubernetes' own types.
+# Schemas of Kubernetes' own types.
 _LABEL = "^[A-Za-z0-9]([A-Za-z0-9./_-]*[A-Za-z0-9])?$"
 _PLAIN: Schema = {"type": "string"}
 LABELS: Schema = {**mapping(_LABEL, _PLAIN), "examples": [{"pool": "cards"}]}
@@ -175,7 +146,7 @@ PEERS: Schema = {
     "examples": [[{"ipBlock": {"cidr": "10.0.0.0/28"}}]],
 }
 
-# The forms of the files that our programs read.
+# Schemas of files that our programs read.
 _MODES: Schema = {"enum": [mode.value for mode in Enforcement]}
 NODES = listed(
     closed(

@@ -1,4 +1,4 @@
-"""Objects with markers, and what components change in them, as templates of Helm."""
+"""Makes Helm templates from the objects with markers, and from the changes that components make to them."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -63,16 +63,16 @@ def _guarded(text: Sequence[str], which: Key) -> str:
     whole = "\n".join(["---", *(filled(line) for line in text)])
     if which[0].startswith(OLDER_KINDS):
         return f"{CURRENT}\n{whole}\n{{{{- end }}}}"
-    if which[0] == "Namespace":  # where the release is in it, helm has made it already
+    if which[0] == "Namespace":  # helm has already created the release's own namespace
         return f'{{{{- if ne .Release.Namespace "{which[1]}" }}}}\n{whole}\n{{{{- end }}}}'
     return whole
 
 
 class _Dumper(yaml.SafeDumper):
-    """YAML with a line for each entry of a list of flat mappings, so that what a component adds is whole lines."""
+    """Writes YAML with one line per entry of a list of flat mappings, so that a component adds whole lines."""
 
     def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002
-        """Nothing is written as a reference."""
+        """True for all data: repeated values are written out, and never as references."""
         return True
 
 
@@ -103,7 +103,7 @@ def lines(found: Object) -> list[str]:
 
 @dataclass(frozen=True)
 class _Edit:
-    """`[begin, end)` of the lines becomes `text` under the condition `guard`."""
+    """A change: the lines from `begin` to before `end` are replaced by `text` if the condition `guard` is true."""
 
     begin: int
     end: int
@@ -112,10 +112,10 @@ class _Edit:
 
 
 def merged(base: Sequence[str], variants: Mapping[str, Sequence[str]]) -> list[str]:
-    """The lines with each variant's differences under its guard, which are independent of each other.
+    """The base's lines, with the differences of each variant under the variant's guard; the guards are independent.
 
-    Where entries stand at one place, those of the last variant come first, as kustomize puts them. Raises ValueError
-    where two variants change one line.
+    If several variants add entries at one place, the entries of the last variant come first, as with kustomize. Raises
+    ValueError if two variants change the same line.
     """
     edits = sorted(
         (edit for guard, lines in reversed(list(variants.items())) for edit in _edits(base, lines, guard)),
@@ -136,7 +136,7 @@ def merged(base: Sequence[str], variants: Mapping[str, Sequence[str]]) -> list[s
 def _edits(base: Sequence[str], other: Sequence[str], guard: str) -> Iterator[_Edit]:
     for kind, begin, end, start, stop in SequenceMatcher(None, base, other, autojunk=False).get_opcodes():
         if kind == "insert":
-            # An entry that begins and ends as its neighbour may be found from the middle of one to that of the next.
+            # If an entry begins and ends like its neighbour, the difference may begin and end in the middle of entries.
             while begin and other[start - 1] == other[stop - 1] and not _starts_entry(other[start]):
                 begin, start, stop = begin - 1, start - 1, stop - 1
             yield _Edit(begin, begin, other[start:stop], guard)
@@ -149,7 +149,7 @@ def _starts_entry(line: str) -> bool:
 
 
 def filled(line: str) -> str:
-    """The line as one of Helm: its markers are expressions; braces of ours stay braces."""
+    """The line for a Helm template: markers are replaced by expressions, and double braces are escaped."""
     if line.startswith("{{- "):  # a guard
         return line
     line = line.replace("{{", '{{ "{{" }}')
@@ -182,25 +182,15 @@ def _secrets(indent: str, start: str, name: str) -> str:
 
 
 def _listed(indent: str, start: str, name: str) -> str:
-    """A settings file whose only key is a list."""
+    """The text of a settings file whose only key is a list."""
     key = name.rpartition(".")[2]
     entries = f"{key}: {{{{- toYaml .Values.{name} | nindent {len(indent) + 2} }}}}"
     return f"{indent}{start}|\n{indent}  version: v1\n{indent}  {entries}"
 
 
 def _files(indent: str, start: str, name: str) -> str:
-    """The files of a folder of the chart, as the data of a ConfigMap."""
+    """The expression that makes the data of a ConfigMap from the files of a folder in the chart."""
     return f'{indent}{start}{{{{- (.Files.Glob "{name}/*").AsConfig | nindent {len(indent) + 2} }}}}'
-
-
-def _mounts(indent: str, _start: str, name: str) -> str:
-    entry = "{name: hygon-{{ $number }}, mountPath: {{ $folder }}, readOnly: true}"
-    return _block(f"range $number, $folder := .Values.{name}", f"{indent}- {entry}")
-
-
-def _volumes(indent: str, _start: str, name: str) -> str:
-    entry = "{name: hygon-{{ $number }}, hostPath: {path: {{ $folder }}, type: DirectoryOrCreate}}"
-    return _block(f"range $number, $folder := .Values.{name}", f"{indent}- {entry}")
 
 
 def _block(head: str, text: str) -> str:
@@ -209,14 +199,13 @@ def _block(head: str, text: str) -> str:
 
 BLOCKS: Mapping[str, Callable[[str, str, str], str]] = {
     "part": _part, "optional": _optional, "environment": _environment, "secrets": _secrets, "listed": _listed,
-    "files": _files, "mounts": _mounts, "volumes": _volumes,
+    "files": _files,
 }  # fmt: skip
 INLINE: Mapping[str, Callable[[str], str]] = {
     "parameter": expression,
     "value": lambda name: f"{{{{ .Values.{name} }}}}",
     "image": lambda name: f'{{{{ include "vgpu.image.{name}" . }}}}',
     "runbook": lambda name: f'{{{{ .Values.runbookUrl | replace "NAME" "{name}" }}}}',
-    "joined": lambda name: f"""{{{{ join `", "` .Values.{name} }}}}""",
     "scheduler": lambda tag: (
         f'{{{{ .Values.scheduler.repository }}}}:{{{{ .Values.scheduler.tag | default "{tag}" }}}}'
     ),

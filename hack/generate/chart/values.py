@@ -1,4 +1,4 @@
-"""The values of the chart: where each one stands in the objects, its default there, and what it may be."""
+"""The values of the chart: for each value its place in the objects, its default and its schema."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ Object = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Value:
-    """One value: its key in values.yaml, with dots, its meaning, what it may be, and its default."""
+    """One value: its key in values.yaml, with dots, and its meaning, schema and default."""
 
     key: str
     text: str
@@ -26,7 +26,7 @@ class Value:
 
 @dataclass(frozen=True)
 class ReplacedPart:
-    """A part of an object that a value replaces as a whole: `path` as in a replacement of kustomize."""
+    """A part of an object that a value replaces completely; `path` is written as in a kustomize replacement."""
 
     key: str
     text: str
@@ -97,8 +97,8 @@ _SETTINGS: Mapping[str, type[msgspec.Struct]] = {
     "cluster.env": ClusterSettings,
     "jobs.env": JobsSettings,
 }
-# Components of manifests/: the value that adds each, and its meaning. The component amd is a matter of parameters. All
-# but LISTS are switches.
+# Components of manifests/: the value that adds each component, and its meaning. The values are switches, except LISTS.
+# The component amd is not here, because it only changes parameters.
 LISTS = {"node-settings": "nodes"}
 COMPONENTS = {
     "jobs": ("jobs.enabled", "The job engine: Jobs that wait in queues, shrink and grow."),
@@ -107,11 +107,6 @@ COMPONENTS = {
         "A PodMonitor and alerts for Prometheus' operator, which must be there, and boards for Grafana.",
     ),
     "network-policy": ("networkPolicy.enabled", "A NetworkPolicy: only named peers read the metrics."),
-    "hygon-stack": (
-        "hygonStack",
-        "The folders hygonFolders of the node and the card's /dev/dri/cardN, for all containers with a slice of Hygon's"
-        " cards.",
-    ),
     "kernel-limits": ("kernelLimits", "The right to write cgroups, for enforcement: enforce or kill."),
     "render-work": (
         "renderWork",
@@ -133,15 +128,15 @@ COMPONENTS = {
 }
 
 
-# Values that change only what a component adds, by their keys: the switch of that component.
-PARTS_OF_COMPONENTS = {"monitoringLabels": "monitoring", "hygonFolders": "hygonStack"}
+# Values that have an effect only with a component; by value, the switch of the component.
+PARTS_OF_COMPONENTS = {"monitoringLabels": "monitoring"}
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of admission/parameters.yaml that is not a text here: `read` takes it from there.
+    """A parameter that is a text in admission/parameters.yaml, but a list, number or boolean in the chart.
 
-    `expression` is what makes a text of it in a template.
+    `read` converts the text to the chart's value, `expression` converts the value to the text in a template.
     """
 
     text: str
@@ -196,33 +191,32 @@ PARAMETERS = {
         NUMBER, int, ".Values.parameters.mostGraceSeconds | int64",
     ),
 }  # fmt: skip
-# The schemas of parameters that are a text here.
+# The schemas of parameters that are a text in the chart too.
 TEXTS = {"mostMemGiB": schemas.BOUND, "maxSlices": schemas.BOUND, "kubeletRootDir": schemas.FOLDER}
 
 
 def expression(parameter: str) -> str:
-    """The expression of Helm for the text of a parameter."""
+    """The Helm expression for the text of a parameter."""
     typed = PARAMETERS.get(parameter)
     return f"{{{{ {typed.expression if typed else f'.Values.parameters.{parameter}'} }}}}"
 
 
 @dataclass(frozen=True)
 class Defaults:
-    """The defaults of values, as they stand in manifests/.
+    """The defaults of values, as found in manifests/.
 
-    `parameters` has each parameter's text and description, `parts` what stands at those of PARTS, `images` the images
-    by name, `folders` those of Hygon's stack, and `cards` the simulated cards.
+    `parameters` has each parameter's text and description, `parts` the defaults of PARTS by key, `images` the images by
+    name, and `cards` the simulated cards.
     """
 
     parameters: Mapping[str, tuple[str, str]]
     parts: Mapping[str, object]
     images: Mapping[str, str]
-    folders: Sequence[str]
     cards: object
 
 
 def values(defaults: Defaults) -> Sequence[Value]:
-    """All values, those of one group one after another."""
+    """All values; the values of a group are adjacent."""
     found = [*_images(defaults.images), *_parameters(defaults.parameters)]
     off = False
     found += [
@@ -249,13 +243,6 @@ def values(defaults: Defaults) -> Sequence[Value]:
             " Helm release: {release: prometheus}.",
             {**schemas.LABELS, "examples": [{"release": "prometheus"}]},
             {},
-        ),
-        Value(
-            "hygonFolders",
-            "Folders of the node for `hygonStack`, which a container gets at their own paths, read-only. Where a DTK"
-            " lies on the nodes: [/opt/hyhal, /opt/dtk].",
-            schemas.FOLDERS,
-            defaults.folders,
         ),
     ]
     found += [

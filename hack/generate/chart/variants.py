@@ -1,4 +1,4 @@
-"""Runs kustomize on manifests/ with each component alone, with a marker at each place of a value."""
+"""Runs kustomize on manifests/ once per component, with a marker in place of each value."""
 
 import json
 import os
@@ -26,22 +26,21 @@ IMAGES = {
     "simulated": "vgpu.io/vgpu-simulated",
     "scheduler": "registry.k8s.io/kube-scheduler",
 }
-# The volume of the only folder that the component hygon-stack has.
-HYGON_FOLDER = "hygon-0"
 PAGE_NAMES = {alert.name: alert.page_name for alert in ALERTS}
 Key = tuple[str, str]
 
 
 def marker(kind: str, key: str) -> str:
-    """The text that stands in an object in place of a value; no text of ours has a character of this kind."""
+    """The text of a marker for a value; its character § is in no other text of manifests/."""
     return f"§{kind}:{key}§"
 
 
 @dataclass(frozen=True)
 class Variants:
-    """The objects with markers: `base`, by component those of the base with it, and those for Kubernetes 1.31 to 1.35.
+    """The objects that kustomize writes, with markers.
 
-    `defaults` is what the markers replaced.
+    `base` has the objects of the base; `components` has, by component, the objects of the base with this component;
+    `older` has the objects for Kubernetes 1.31 to 1.35. `defaults` has the values that the markers replaced.
     """
 
     base: Sequence[Object]
@@ -51,7 +50,7 @@ class Variants:
 
 
 def read(manifests: Path = MANIFESTS) -> Variants:
-    """The parts that the chart is made of. Raises CalledProcessError if kustomize refuses it."""
+    """Run kustomize for all variants, and return them. Raises CalledProcessError if kustomize fails."""
     with tempfile.TemporaryDirectory() as scratch:
         copied = shutil.copytree(manifests, Path(scratch) / "manifests")
         places = _Places(_mark_parameters(copied / PARAMETERS))
@@ -63,13 +62,19 @@ def read(manifests: Path = MANIFESTS) -> Variants:
                 *(("default", (name,)) for name in COMPONENTS),
             )
         )
-    defaults = Defaults(places.parameters, places.parts, places.images, places.folders, places.cards)
+    defaults = Defaults(places.parameters, places.parts, places.images, places.cards)
     return Variants(base, dict(zip(COMPONENTS, added, strict=True)), older, defaults)
 
 
 def key(found: Object) -> Key:
-    """The kind and name, which identify an object."""
+    """The kind and the name of an object, which identify it."""
     return found["kind"], found["metadata"]["name"]
+
+
+def _described(found: Object) -> Key:
+    """The kind and name by which values describe an object: those of the agents are for Hygon's nodes too."""
+    kind, name = key(found)
+    return kind, name.removesuffix("-hygon")
 
 
 def _kustomize(manifests: Path, base: str, components: Sequence[str]) -> list[dict[str, Any]]:
@@ -88,7 +93,7 @@ def _kustomize(manifests: Path, base: str, components: Sequence[str]) -> list[di
 
 
 def _mark_parameters(file: Path) -> dict[str, tuple[str, str]]:
-    """Replace each parameter by its marker; the texts that stood there, each with the comment above it."""
+    """Replace each parameter by its marker; returns the replaced texts, each with the comment above it."""
     found: dict[str, tuple[str, str]] = {}
     lines, comment = [], ""
     inside = False
@@ -107,26 +112,25 @@ def _mark_parameters(file: Path) -> dict[str, tuple[str, str]]:
 
 
 class _Places:
-    """Puts markers in the places of values, and keeps what stood there."""
+    """Puts markers in place of values, and keeps the replaced values as defaults."""
 
     def __init__(self, parameters: Mapping[str, tuple[str, str]]) -> None:
         self.parameters = parameters
         self.parts: dict[str, object] = {}
         self.images: dict[str, str] = {}
-        self.folders: list[str] = []
         self.cards: object = []
 
     def marked(self, found: dict[str, Any]) -> Object:
-        """The object, changed in place."""
+        """Put markers into the object, and return it."""
         self._mark_content(found)
         for part in PARTS:
-            if key(found) == (part.kind, part.name):
+            if _described(found) == (part.kind, part.name):
                 place, last = parent(found, part.path)
                 if last in place:
                     self.parts[part.key] = place[last]
                 place[last] = marker("part" if last in place else "optional", part.key)
         for name, (kind, workload, path, _) in ENVIRONMENTS.items():
-            if key(found) == (kind, workload):
+            if _described(found) == (kind, workload):
                 place, last = parent(found, f"{path}.env")
                 place[last].append(marker("environment", name))
         for container in _containers(found):
@@ -138,8 +142,6 @@ class _Places:
         return found
 
     def _mark_content(self, found: dict[str, Any]) -> None:
-        if key(found) == ("DaemonSet", "vgpu-node"):
-            self._mark_folder(found["spec"]["template"]["spec"])
         if found["kind"] in ("PodMonitor", "PrometheusRule"):
             found["metadata"]["labels"] = marker("optional", "monitoringLabels")
         if found["kind"] == "ServiceAccount":
@@ -157,19 +159,6 @@ class _Places:
             ):
                 rule["annotations"]["runbook_url"] = marker("runbook", PAGE_NAMES[rule["alert"]])
 
-    def _mark_folder(self, pod: Object) -> None:
-        """Mark the folder of Hygon's stack, if it is there: its volume, its mount, and its place in a setting."""
-        found = [each["hostPath"]["path"] for each in pod["volumes"] if each["name"] == HYGON_FOLDER]
-        if not found:
-            return
-        (folder,) = self.folders = found
-        (agent,) = (each for each in pod["containers"] if each["name"] == "agent")
-        (setting,) = (each for each in agent["env"] if each["name"] == "VGPU_MOUNTS")
-        setting["value"] = setting["value"].replace(folder, marker("joined", "hygonFolders"))
-        for kind, entries in (("volumes", pod["volumes"]), ("mounts", agent["volumeMounts"])):
-            (at,) = (number for number, each in enumerate(entries) if each["name"] == HYGON_FOLDER)
-            entries[at] = marker(kind, "hygonFolders")
-
 
 def _containers(found: Object) -> Iterator[dict[str, Any]]:
     if found["kind"] in ("Deployment", "DaemonSet"):
@@ -178,7 +167,7 @@ def _containers(found: Object) -> Iterator[dict[str, Any]]:
 
 
 def parent(found: Object, path: str) -> tuple[Any, Any]:
-    """The part of an object that holds the last step of a path such as `containers.[name=agent].resources`."""
+    """Where a path such as `containers.[name=agent].resources` leads: the part of the object, and the key in it."""
     *steps, last = path.split(".")
     place: Any = found
     for step in steps:

@@ -17,7 +17,7 @@ WRITTEN = "# Written by `make docs` from hack/generate/monitoring: change that, 
 
 
 def groups(runbooks: str = RUNBOOK) -> list[Mapping[str, Any]]:
-    """The groups of rules, as Prometheus and its operator read them; `runbooks` is the page of an alert called NAME."""
+    """The groups of rules in Prometheus' format; `runbooks` is the address of an alert's page, with NAME in it."""
     records = [{"record": rule.record, "expr": rule.expr} for rule in recording_rules()]
     alerts = [
         {

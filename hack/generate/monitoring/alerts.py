@@ -1,4 +1,4 @@
-"""The alerts. Each has a page in docs/alerts/ that says what it means, what to look at and what to do."""
+"""The alerts. Each has a page in docs/alerts/ with its meaning, what to look at and what to do."""
 
 import re
 from dataclasses import dataclass
@@ -12,22 +12,22 @@ RUNBOOK = f"{PAGES}/NAME.md"
 
 
 class Severity(Enum):
-    """The label `severity`: how soon a person should look."""
+    """The label `severity`: how soon a person should look at the alert."""
 
     CRITICAL = "critical"
     """Pods that ask for a slice fail or wait now, or limits do not hold."""
     WARNING = "warning"
     """A part of the cluster has stopped working; the rest goes on."""
     INFO = "info"
-    """Nothing is broken; somebody may want to act before it becomes tight."""
+    """Nothing is broken; a person may want to act before requests have to wait."""
 
 
 @dataclass(frozen=True, slots=True)
 class Alert:
     """An alert that fires when `expr` has had a result for `lasts` minutes.
 
-    `cause` completes the sentence "fires when …"; {time} in it is the time after which the alert fires. Where `expr`
-    compares an age, `begins` minutes have passed when it first has a result.
+    `cause` completes the sentence "fires when …"; {time} in it is the time after which the alert fires. If `expr`
+    compares an age, it has its first result after `begins` minutes.
     """
 
     name: str
@@ -47,17 +47,17 @@ class Alert:
 
     @property
     def page(self) -> str:
-        """The path of its page: docs/alerts/agent-down.md for VgpuAgentDown."""
+        """The path of the alert's page, such as docs/alerts/agent-down.md for VgpuAgentDown."""
         return RUNBOOK.replace("NAME", self.page_name)
 
     @property
     def page_name(self) -> str:
-        """The name of its page: agent-down for VgpuAgentDown."""
+        """The name of the alert's page, such as agent-down for VgpuAgentDown."""
         return "-".join(re.findall("[A-Z][a-z]+", self.name.removeprefix("Vgpu"))).lower()
 
 
 AGENT = each("vgpu_inventory_age_seconds")
-# Agents that serve by the leader's word, and whose samples have been missing for 10 minutes.
+# The number of agents that serve according to the leader, but have had no samples for 10 minutes.
 _NOT_SCRAPED = (
     'max (vgpu_nodes{serving="yes"}) - (count (max by (node) (max_over_time(vgpu_inventory_age_seconds[10m])))'
     " or vector(0)) > 0"

@@ -8,13 +8,13 @@ from typing import Any
 Json = dict[str, Any]
 WIDTH = 24
 SOURCE: Json = {"type": "prometheus", "uid": "${datasource}"}
-# The colours of a share: room, getting tight, nearly all.
+# The colour of a share, by the value from which it is used.
 STEPS = [("green", None), ("yellow", 0.75), ("red", 0.95)]
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query of a panel and the name of its series. `empty` says what a cluster must have for a result."""
+    """A query of a panel, and the name of its series. `empty` says what the cluster needs so that it has a result."""
 
     expr: str
     legend: str = ""
@@ -23,11 +23,11 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """A panel: `kind` is Grafana's name of its type, `about` the text behind its title.
+    """A panel: `kind` is Grafana's name of its type, `about` its description.
 
-    `unit` is one of Grafana's units; a `percentunit` has the bounds 0 and 1, and colours where it is not over time.
-    A table has one row for each set of values of `keys`, and one column for each query, called by its legend. `links`
-    are the boards that a column's values lead to, by column.
+    `unit` is one of Grafana's units; a `percentunit` has the bounds 0 and 1, and colours. A table has one row for each
+    set of values of `keys`, and one column for each query, named by its legend. `links` has, by column, the board that
+    a click on a value opens.
     """
 
     title: str
@@ -45,7 +45,7 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A choice at the top of a board: the values of `label` in the series of `query`, several or all."""
+    """A variable at the top of a board: a user chooses some or all values of `label` in the series of `query`."""
 
     label: str
     query: str
@@ -66,7 +66,7 @@ class Board:
         return [panel for _, panels in self.rows for panel in panels]
 
     def json(self) -> Json:
-        """The board as Grafana imports it."""
+        """The board as JSON, which Grafana can import."""
         return {
             "uid": f"vgpu-{self.name}",
             "title": self.title,
@@ -99,7 +99,7 @@ def _variable(variable: Variable) -> Json:
 
 
 def _placed(rows: Sequence[tuple[str, Sequence[Panel]]]) -> list[Json]:
-    """Rows and panels from left to right and from top to bottom, with their ids."""
+    """The JSON of all rows and panels, with ids, placed from left to right and from top to bottom."""
     ids, y, found = count(1), 0, []
     for title, panels in rows:
         found.append({"id": next(ids), "type": "row", "title": title, "collapsed": False, "panels": [],
@@ -131,7 +131,7 @@ def _panel(panel: Panel) -> Json:
 
 
 def _missing(panel: Panel) -> list[str]:
-    """A sentence for each thing without which the panel, or a part of it, has no data."""
+    """A sentence for each requirement without which a query of the panel has no data."""
     return [
         f"If it is empty: {text}." for text in dict.fromkeys(query.empty for query in panel.queries) if text
     ]
@@ -164,7 +164,7 @@ def _defaults(panel: Panel) -> Json:
 
 
 def _overrides(panel: Panel) -> list[Json]:
-    """The unit of each column that has its own, bars for shares, and what a column's values lead to."""
+    """The overrides of a panel: units of columns, bars for shares, and links of columns to boards."""
     found = []
     for column, unit in panel.units.items():
         properties: list[Json] = [{"id": "unit", "value": unit}]
@@ -180,7 +180,7 @@ def _overrides(panel: Panel) -> list[Json]:
 
 
 def _table(panel: Panel) -> list[Json]:
-    """One row for each set of values of the keys: the other labels and the time go, each query is a column."""
+    """The transformations that make a table: a row per set of values of the keys, a column per query."""
     names = {f"Value #{chr(ord('A') + i)}": query.legend for i, query in enumerate(panel.queries)}
     columns = [*panel.keys, *names]
     if len(panel.queries) == 1:

@@ -1,7 +1,7 @@
 """Parts of queries in PromQL.
 
-The metrics of the leading replica are exported by two replicas for a moment when the leadership changes, and those of
-an agent by two when it is replaced. So queries never match raw samples of two exporters: `each` takes the largest.
+For a moment after a change of leader, two replicas export the leader's metrics; so do two agents when an agent is
+replaced. So queries use no raw samples, which two exporters may have: `each` takes the largest of them.
 """
 
 from hack.generate.reference.metrics import declared
@@ -11,47 +11,54 @@ SLICE = "node, card, namespace, pod, container"
 
 
 def each(metric: str, *chosen: str, where: str = "", by: str = "") -> str:
-    """One series for each set of values of the metric's labels, or of the labels `by`.
+    """A query with one series for each set of values of the metric's labels, or of the labels `by`.
 
-    Only those `where` labels match, and those of the objects that are chosen in the variables of a board.
+    `where` is a further label matcher. `chosen` are the variables of the board whose chosen values must match.
     """
     found = f"max by ({by or LABELS[metric]}) ({_matching(metric, chosen, where)})"
     return found.replace("max by () ", "max ")
 
 
 def total(metric: str, *chosen: str, by: str = "") -> str:
-    """The sum over all series of a metric, or one for each set of values of the labels `by`."""
+    """A query for the sum over all series of a metric, or for the sums by the labels `by`."""
     return f"sum{f' by ({by})' if by else ''} ({each(metric, *chosen)})"
 
 
 def recorded(rule: str, *chosen: str) -> str:
-    """The series of a recording rule of the objects that are chosen."""
+    """A query for the series of a recording rule; `chosen` as in `each`."""
     return _matching(rule, chosen, "")
 
 
 def rate(metric: str, *chosen: str, by: str) -> str:
-    """The growth of a counter in a second, summed by these labels."""
+    """A query for the growth of a counter per second, summed by these labels."""
     return f"sum by ({by}) (rate({_matching(metric, chosen, '')}[$__rate_interval]))"
 
 
 def quantile(share: float, histogram: str) -> str:
-    """The value that this share of what a histogram observed does not exceed."""
+    """A query for the value that a `share` (0 to 1) of a histogram's observations does not exceed."""
     return f"histogram_quantile({share}, {rate(f'{histogram}_bucket', by='le')})"
 
 
+def hcu(metric: str, *chosen: str) -> str:
+    """A query for a metric of Hygon's hcu-exporter, with our label card: it labels cards by their PCI address."""
+    found = f"max by (node, pcieBus_number) ({_matching(metric, chosen, '')})"
+    renamed = f'label_replace({found}, "pci", "$1", "pcieBus_number", "(.*)")'
+    return f"{renamed} * on (node, pci) group_left (card) {each('vgpu_card_info', by='node, pci, card')}"
+
+
 def with_model(query: str) -> str:
-    """A query by node and card, with the labels family and model of the card."""
+    """The query, which has the labels node and card, with the card's labels family and model added."""
     info = each("vgpu_card_info", by="node, card, family, model")
     return f"{query} * on (node, card) group_left (family, model) {info}"
 
 
 def ratio(part: str, whole: str, by: str = "node, card") -> str:
-    """One query divided by another, matched by these labels, without those of which the whole is 0."""
+    """A query for `part` divided by `whole`, matched by these labels; series with a whole of 0 are left out."""
     return f"{part} / on ({by}) ({whole} > 0)"
 
 
 def either(*queries: str) -> str:
-    """The series of all queries; of equal labels those of the first that has them."""
+    """A query for the series of all queries; if series have equal labels, the first query's series counts."""
     return " or ".join(queries)
 
 

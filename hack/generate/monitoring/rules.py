@@ -1,7 +1,7 @@
 """The recording rules: amounts of cards with their model, and shares by card, node, model and namespace.
 
-A rule is named LEVEL:WHAT:OPERATION, as Prometheus' documentation advises; the level is what the series are by. A share
-counts only cards of which both amounts are known: not those whose agent is away, or whose driver does not say.
+A rule is named LEVEL:WHAT:OPERATION, as Prometheus' documentation advises; the level says by which labels the series
+are. A share counts only cards with both amounts: if the agent is away or the driver reports no use, a card is left out.
 """
 
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from hack.generate.monitoring.queries import each, ratio, total, with_model
 
-# Amounts by card: the name of their rule, and the metric.
+# Amounts by card: the name of the rule, and the metric.
 AMOUNTS = {
     "vgpu:card_memory:bytes": "vgpu_card_memory_bytes",
     "vgpu:card_granted_memory:bytes": "vgpu_card_granted_memory_bytes",
@@ -17,9 +17,9 @@ AMOUNTS = {
     "vgpu:card_core_groups:sum": "vgpu_card_core_groups",
     "vgpu:card_granted_core_groups:sum": "vgpu_card_granted_core_groups",
 }
-# Core groups of a card times the share of the last moment in which the card computed.
+# Core groups of a card, multiplied by the share of the last moment in which the card computed.
 BUSY = "vgpu:card_busy_core_groups:sum"
-# Shares: what they are called, and of which amounts.
+# Shares: the name, and the two amounts of which one is divided by the other.
 SHARES = {
     "memory_granted": ("vgpu:card_granted_memory:bytes", "vgpu:card_memory:bytes"),
     "memory_used": ("vgpu:card_used_memory:bytes", "vgpu:card_memory:bytes"),
@@ -45,7 +45,7 @@ class RecordingRule:
 
 
 def recording_rules() -> Iterator[RecordingRule]:
-    """All recording rules; those that others read come first."""
+    """All recording rules; a rule that other rules read comes before them."""
     for record, metric in AMOUNTS.items():
         yield RecordingRule(record, with_model(each(metric)))
     busy = f"{each('vgpu_card_busy_ratio')} * {each('vgpu_card_core_groups')}"

@@ -1,1 +1,1 @@
-"""Reference pages below docs/, each made from the code; `make docs` writes them, a test holds them to it."""
+"""Generates the reference pages below docs/ from the code; `make docs` writes them, and a test compares them."""

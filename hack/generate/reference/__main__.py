@@ -1,4 +1,4 @@
-"""`python -m hack.generate.reference`: write the pages of docs/reference. The site alone has that of messages."""
+"""`python -m hack.generate.reference`: write the pages of docs/reference; only the site has the page of messages."""
 
 from pathlib import Path
 

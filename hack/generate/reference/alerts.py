@@ -1,11 +1,11 @@
-"""The reference page of the alerts, from their declarations."""
+"""The reference page of the alerts, generated from their declarations."""
 
 from hack.generate.monitoring.alerts import ALERTS
 from hack.generate.reference import tables
 
 
 def page() -> str:
-    """Every alert, how severe it is, and when it fires."""
+    """The page: every alert with its severity and its cause."""
     return tables.page(
         "Alerts",
         "`hack/generate/monitoring/alerts.py`",

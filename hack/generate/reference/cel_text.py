@@ -1,17 +1,17 @@
-"""The text that a CEL expression of a message gives, with `…` where it names something of the refused object."""
+"""Finds the text of a message in its CEL expression; `…` stands for values of the refused object."""
 
 import re
 from collections.abc import Iterator
 
 _LITERAL = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
-# `list.map(x, TEXT)[0]`, the text for the first of several.
+# `list.map(x, TEXT)[0]`: the text for the first item of a list.
 _MAPPED = re.compile(r"[\w.\[\]]+\.map\(\w+, (.*)\)\[0\]")
 UNKNOWN = "…"
 _OPEN, _CLOSE = "([{", ")]}"
 
 
 def text_of(expression: str) -> str:
-    """The text of the sum of literals and other terms, with alternatives between slashes."""
+    """The text of an expression, a sum of literals and other terms; alternatives are separated by slashes."""
     text = " ".join(expression.split())
     if mapped := _MAPPED.fullmatch(text):
         text = mapped[1]
@@ -19,7 +19,7 @@ def text_of(expression: str) -> str:
 
 
 def _term(term: str) -> str:
-    """The text of one term: a literal, a condition with its two texts, or something of the object."""
+    """The text of one term: of a literal, of a condition with alternatives, or `…`."""
     if literal := _LITERAL.fullmatch(term):
         return literal.group()[1:-1]
     if term.startswith("(") and _split(term[1:-1], "?")[1:]:
@@ -28,7 +28,7 @@ def _term(term: str) -> str:
 
 
 def _branches(condition: str) -> Iterator[str]:
-    """The texts of `a ? x : b ? y : z`."""
+    """The alternative texts of a condition such as `a ? x : b ? y : z`."""
     question = _split(condition, "?")
     if len(question) == 1:
         yield "".join(_term(term.strip()) for term in _split(condition, "+"))
@@ -40,7 +40,7 @@ def _branches(condition: str) -> Iterator[str]:
 
 
 def _split(text: str, mark: str) -> list[str]:
-    """The parts between the marks that are in no bracket and no literal."""
+    """The parts of a text between marks; marks inside brackets and literals do not count."""
     parts, start, depth, at = list[str](), 0, 0, 0
     while at < len(text):
         if literal := _LITERAL.match(text, at):

@@ -1,4 +1,4 @@
-"""The reference page of the chart's values, from its schema and their defaults."""
+"""The reference page of the chart's values, generated from the chart's schema and defaults."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -13,7 +13,7 @@ CHART = "manifests/chart"
 
 
 def page() -> str:
-    """Every value of the chart."""
+    """The page: every value of the chart."""
     return tables.page(
         "Values of the chart",
         "`manifests/` and `hack/generate/chart/values.py`",

@@ -6,7 +6,7 @@ from hack.generate.reference import tables
 from hack.releases import images
 from hack.testbed.images import ours
 
-# The chart's value for the name of each image.
+# By image, the chart's value that sets the image's name.
 VALUES = {
     ours.NAME: "image.repository",
     ours.SIMULATED: "simulatedCards.repository",
@@ -15,7 +15,7 @@ VALUES = {
 
 
 def page() -> str:
-    """Every image, what needs it, and how to name another registry."""
+    """The page: every image, the workloads that need it, and the value that names another registry."""
     return tables.page(
         "Images",
         "`manifests/`",

@@ -1,7 +1,7 @@
-"""The page of every message that a person can meet: why a pod has no card, events, admission, commands, containers.
+"""Generates the page of all messages for people: why a pod has no card, events, admission, commands, containers.
 
-Each text is read where the product has it: values and enums are imported, errors are found where the source makes them,
-admission's messages in the policies, and the library's in its C files. The site alone has the page.
+Each text comes from its place in the product: values and enums are imported, errors are found in the source code,
+messages of admission in the policies, messages of the library in its C files. Only the site has the page.
 """
 
 import ast
@@ -31,7 +31,7 @@ ROOT = SOURCES.parent
 POLICIES = ("manifests/admission", "manifests/components/jobs")
 # Modules whose functions return or yield sentences of an answer.
 ANSWERS = ("allocator/why_pod.py", "cli/fit.py", "cli/reading/cluster.py", "cli/reading/limit_mistakes.py")
-# Modules whose functions return or yield what is wrong.
+# Modules whose functions return or yield texts of problems.
 PROBLEMS = {
     "Of requests": ("core/placement/place.py",),
     "Of groups and roles": ("core/roles.py", "allocator/gangs/groups.py"),
@@ -56,21 +56,25 @@ COMPLAINTS = {
         "a program of graphics or of another kind sends work past the compute driver",
         "use ROCm or HIP, or ask for a whole card",
     ),
+    "a second context of the driver is refused": (
+        "the program asks the compute driver for a second context, as programs of virtual machines do",
+        "use one context in each process",
+    ),
     "card memory is refused": _UNCOUNTED,
     "queues are refused": _UNCOUNTED,
 }
-# The words by which a message says what to do: at its start, behind a mark, or behind "to" or "or".
+# The verbs with which a message says what to do: at its start, after a punctuation mark, or after "to", "or", "and".
 _INSTRUCTION = re.compile(
     r"\bneeds |(?:^|[:;,.] ?|\b(?:or|and|to) )"
     r"(?:add|admit|ask|bind|change|check|choose|correct|create|delete|drain|give|have|install|keep|leave|limit|look|"
     r"lower|make|mount|move|name|need|patch|put|raise|remove|restart|run|see|set|split|start|take|try|upgrade|use|"
     r"wait|waiting|write)\b"
 )
-# Words of a text that is a message.
+# A word, and the least number of words in a text that counts as a message.
 _WORDS, FEWEST_WORDS = re.compile(r"[A-Za-z]{2,}"), 3
 _COMPLAINT = re.compile(r"slice_complain\(\s*((?:\"[^\"]*\"|[^;])*?)\);")
 _COMMENT = re.compile(r"\A((?:#.*\n)+)")
-# A function that builds a line of its own: slice_complain_refused.
+# A function that builds a line from several parts, such as slice_complain_refused.
 _BUILDER = re.compile(r"^void slice_complain_\w+\(.*?^}", re.M | re.S)
 _ADDED = re.compile(r"\badd(_\w+)?\(&line, ([^;]*)\);")
 _DEFINED = re.compile(r"#define (\w+) (\".*\")")
@@ -78,7 +82,10 @@ _C_TOKEN = re.compile(r"\"(?:[^\"\\]|\\.)*\"|\w+|,")
 
 
 class MessageText(NamedTuple):
-    """A text of the source: where it is made, what makes it, and the text; None if it is made elsewhere."""
+    """A text in the source code: file, line, the function or class called with it, and the text.
+
+    The text is None if it is not a literal at this place.
+    """
 
     file: str
     line: int
@@ -87,7 +94,7 @@ class MessageText(NamedTuple):
 
 
 class _Source(NamedTuple):
-    """The nodes of a module's syntax tree, and the texts that it knows by a name."""
+    """The nodes of a module's syntax tree, and the texts of its constants by name."""
 
     nodes: Sequence[ast.AST]
     known: Mapping[str, str]
@@ -165,7 +172,7 @@ def conversions(kind: str) -> list[str]:
 
 @functools.cache
 def error_classes() -> Mapping[str, type[VgpuError]]:
-    """Every error that the product raises on purpose, by name."""
+    """All subclasses of VgpuError in the product, by name."""
     for module in pkgutil.walk_packages(device_plugin.__path__, "device_plugin."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
@@ -181,9 +188,9 @@ def error_classes() -> Mapping[str, type[VgpuError]]:
 def calls(
     names: Sequence[str], position: int = 0, files: str = "**/*.py", of: str = ""
 ) -> Iterator[MessageText]:
-    """Every call of one of these names in the product, with the text of the argument at `position`.
+    """Every call of a function with one of these names in the product, with the text of the argument at `position`.
 
-    With `of` only methods of an attribute of that name: `append` of self.remarks.
+    With `of`, only calls of methods of an attribute with that name, such as `append` of self.remarks.
     """
     for file in sorted((ROOT / "device_plugin").glob(files)):
         source = _source(file)
@@ -206,7 +213,7 @@ def _source(file: Path) -> _Source:
 
 
 def _constants(file: Path) -> Mapping[str, str]:
-    """The texts and numbers that a module knows by a name in capitals, and by module.NAME those of imported modules."""
+    """The constants of a module, as text by their NAME, and the constants of imported modules by module.NAME."""
     name = str(file.relative_to(ROOT).with_suffix("")).replace("/", ".")
     if name.endswith("__main__"):
         return {}
@@ -228,7 +235,7 @@ def _is_constant(name: str, value: object) -> bool:
 
 
 def sentences(file: str) -> Iterator[str]:
-    """Every text of FEWEST_WORDS words that a function of the module returns or yields."""
+    """Every text of at least FEWEST_WORDS words that a function of the module returns or yields."""
     nodes, known = _source(ROOT / "device_plugin" / file)
     for node in nodes:
         match node:
@@ -249,7 +256,7 @@ def _called(node: ast.Call) -> str:
 
 
 def _owner(node: ast.Call) -> str:
-    """The name of the attribute of which a method is called, as remarks of self.remarks.append()."""
+    """The name of the attribute whose method is called, such as remarks for self.remarks.append(); else empty."""
     match node.func:
         case ast.Attribute(value=ast.Attribute(attr=name)):
             return name
@@ -257,7 +264,7 @@ def _owner(node: ast.Call) -> str:
 
 
 def _assigned(nodes: Sequence[ast.AST], known: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """The names of a module to which texts are assigned, with the texts."""
+    """The names of variables to which a text is assigned, each with the text."""
     for node in nodes:
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=value) if text := _text(value, known):
@@ -265,7 +272,7 @@ def _assigned(nodes: Sequence[ast.AST], known: Mapping[str, str]) -> Iterator[tu
 
 
 def _text(node: ast.expr, known: Mapping[str, str]) -> str | None:
-    """The text of a literal, with placeholders; None for an expression that gives the text of something else."""
+    """The text of an expression, with placeholders for unknown values; None if nothing of it is known."""
     match node:
         case ast.Constant(value=str(text)):
             return text
@@ -287,7 +294,7 @@ def _text(node: ast.expr, known: Mapping[str, str]) -> str | None:
 
 
 def _placeholder(node: ast.expr, known: Mapping[str, str]) -> str:
-    """The value of a constant, or the name of another value in capitals."""
+    """The value of a constant; for another value its name in capitals."""
     match node:
         case ast.Constant(value=value):
             return str(value)
@@ -319,12 +326,12 @@ def about_error(kind: type[VgpuError]) -> tuple[str, str]:
 
 
 def instructs(text: str) -> bool:
-    """True if a message says itself what to do."""
+    """True if the message itself says what to do."""
     return _INSTRUCTION.search(text) is not None
 
 
 def refusals() -> dict[str, str]:
-    """Every text of a refusal that names no cards, with what to do; empty if the text says it."""
+    """Every fixed text of a refusal, with advice; the advice is empty if the text itself says what to do."""
     found = {}
     for reason, each in zip(calls(("saying",)), calls(("saying",), 1), strict=True):
         if each.text:
@@ -382,13 +389,13 @@ def complaints() -> Iterator[str]:
 
 
 def _added(kind: str, argument: str) -> str:
-    """A part of a line that is built of several: a computed one, or the last of the texts to choose from."""
+    """The text of one part of a line: `…` for a computed part, else the last of the part's alternative texts."""
     found = re.findall(r"\"([^\"]*)\"", argument)
     return UNKNOWN if kind else found[-1]
 
 
 def _c_text(arguments: str, defined: Mapping[str, str]) -> str:
-    """The text of two arguments of strings and macros; what is no constant is unknown."""
+    """The text of a call's arguments, made of strings and macros; other parts are `…`."""
     parts = []
     for token in _C_TOKEN.findall(arguments):
         value = defined.get(token, token)
@@ -400,5 +407,5 @@ def _c_text(arguments: str, defined: Mapping[str, str]) -> str:
 
 
 def shown(text: str) -> str:
-    """The text as a cell of a table: one line, in which nothing is markup."""
+    """The text as a cell of a table: one line of code, without markup."""
     return "`" + " ".join(text.replace("`", "'").split()) + "`"

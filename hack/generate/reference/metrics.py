@@ -1,4 +1,4 @@
-"""The page of all metrics, from their declarations in the modules of both services."""
+"""The reference page of all metrics, generated from their declarations in the services' modules."""
 
 import importlib
 import pkgutil
@@ -27,7 +27,7 @@ ABOUT = {
 
 
 def declared() -> Iterator[Metric]:
-    """Every metric that a module of a service assigns to a name, once."""
+    """Every metric that is declared in a module of a service, each once."""
     seen = set()
     for module in pkgutil.walk_packages(device_plugin.__path__, "device_plugin."):
         if module.name.startswith(APART):

@@ -1,10 +1,10 @@
-"""The words that lists and commands print for a state, each with its cause and what to do. For the page of messages."""
+"""The states that commands print in lists, each with its cause and advice, for the reference page of messages."""
 
 from typing import NamedTuple
 
 
 class State(NamedTuple):
-    """Words of a state: the command that prints them, what they mean and what to do."""
+    """A state: the command that prints it, its text, its cause and advice."""
 
     command: str
     text: str

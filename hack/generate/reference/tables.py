@@ -1,4 +1,4 @@
-"""The reference pages of settings, reasons, annotations and events, from their declarations in the code."""
+"""The reference pages of settings, reasons, annotations and events, generated from their declarations in the code."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,7 +19,7 @@ _PARAMETER = re.compile(r"((?:  # .*\n)+)  (\w+): (.*)\n")
 
 
 def page(title: str, source: str, *parts: str, target: str = "docs") -> str:
-    """The text of a page: its title, its source, what makes it, and its parts."""
+    """The text of a page: its title, a line about its source and its make target, and its parts."""
     return "\n\n".join((f"# {title}", WRITTEN.format(target=target, source=source), *parts)) + "\n"
 
 
@@ -30,7 +30,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def settings() -> str:
-    """Settings of both services, and the parameters of the installation."""
+    """The page: the settings of all services, and the parameters of the installation."""
     return page(
         "Settings",
         f"`device_plugin/wiring/settings.py` and `{PARAMETERS}`",
@@ -53,7 +53,7 @@ def settings() -> str:
 
 
 def reasons() -> str:
-    """Every reason of a refusal."""
+    """The page: every reason of a refusal."""
     return page(
         "Reasons",
         "`device_plugin/core/contract/reasons.py`",
@@ -69,7 +69,7 @@ def reasons() -> str:
 
 
 def annotations() -> str:
-    """Every annotation and label that the project reads or writes."""
+    """The page: every annotation and label that the project reads or writes."""
     return page(
         "Annotations and labels",
         "`device_plugin/core/contract/annotations.py`",
@@ -83,7 +83,7 @@ def annotations() -> str:
 
 
 def events() -> str:
-    """Every kind of event."""
+    """The page: every kind of event."""
     return page(
         "Events",
         "`device_plugin/core/contract/events.py`",
@@ -126,7 +126,7 @@ def _of(kind: type[msgspec.Struct]) -> str:
 
 
 def _parameters() -> Iterator[Sequence[str]]:
-    """Name, default and comment of each parameter; the comment is the only text about it."""
+    """The name, default and comment of each parameter; its comment is its description."""
     for comment, name, value in _PARAMETER.findall((SOURCES.parent / PARAMETERS).read_text(encoding="utf-8")):
         said = " ".join(line.strip().removeprefix("# ") for line in comment.splitlines())
         yield f"`{name}`", f"`{value}`", said

@@ -1,1 +1,1 @@
-"""The site of docs/: its builder's inputs in addition to mkdocs.yml."""
+"""Inputs for the builder of the site from docs/, in addition to mkdocs.yml."""

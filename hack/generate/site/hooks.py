@@ -1,7 +1,7 @@
-"""Hooks of mkdocs: pages link to files of this project outside docs/, and each such file is a page of the site.
+"""Hooks of mkdocs, for links from pages to files of this project outside docs/: each such file becomes a page.
 
 On GitHub a link such as `../manifests/base/kustomization.yaml` shows the file. The site has no such folder, so the file
-becomes a page below `files/`, and the link leads there. The pages of MADE are no files: they are made with the site.
+becomes a page below `files/`, and the link leads to that page. The pages of MADE have no file: they are generated.
 """
 
 import posixpath
@@ -15,7 +15,7 @@ from mkdocs.structure.pages import Page
 from hack.generate.reference import messages
 
 PROJECT = Path(__file__).parents[3]
-# Pages that lie elsewhere in the project, and their place in the site.
+# Pages outside docs/, and their place in the site.
 PAGES = {
     "README.md": "index.md",
     "CONTRIBUTING.md": "contributing.md",
@@ -24,7 +24,7 @@ PAGES = {
     "examples/README.md": "examples.md",
     "manifests/README.md": "manifests.md",
 }
-# Pages that are made from the code, by the paths that links name.
+# Pages that are generated from the code, by the path that links to them use.
 MADE = {"docs/reference/messages.md": messages.page}
 _LINK = re.compile(r"(?<=\]\()([^)#\s]+)((?:#[^)\s]*)?)(?=\))")
 _LANGUAGES = {".py": "python", ".yaml": "yaml", ".c": "c", ".sh": "sh"}
@@ -47,7 +47,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
-    """The text of a page, its links leading to where the site has what they name."""
+    """The text of a page, with links changed to the places of their targets in the site."""
     place = page.file.src_uri
     if place.startswith("files/"):
         return markdown
@@ -63,13 +63,13 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
 
 
 def _folder(place: str) -> str:
-    """The folder of the project in which a page lies: its links are relative to that."""
+    """The folder of a page in the project; the page's links are relative to it."""
     source = next((source for source, at in PAGES.items() if at == place), f"docs/{place}")
     return posixpath.dirname(source)
 
 
 def _project_path(base: str, target: str) -> str:
-    """The path within the project that a link names; empty for an address elsewhere."""
+    """The path in the project to which a link leads; empty for an external address."""
     return (
         ""
         if "://" in target or target.startswith("mailto:")

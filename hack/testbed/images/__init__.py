@@ -1,4 +1,4 @@
-"""The images of the project and of its tests, as OCI archives, made without Docker and without a registry."""
+"""Builds the images of the project and of its tests, as OCI archives, without Docker and without a registry."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ NAMES = {
     "pause": "the sandbox of every pod",
     "trainer": "elastic PyTorch, for the tests that train",
 }
-# The images that only some clusters have.
+# Images that only some clusters have.
 SPECIAL = ("trainer",)
 PROJECT = SOURCES.parent
 
@@ -21,9 +21,9 @@ PROJECT = SOURCES.parent
 def build(
     name: str, *, source: Path = PROJECT, tag: str = ours.TAG, architecture: str = oci.ARCHITECTURE
 ) -> Path:
-    """The archive of one image, in the cache; nothing is done if it was made from the same before.
+    """The path of an image's archive in the cache; it is built unless it was already built from equal inputs.
 
-    Only `vgpu` is made for another architecture than this machine's.
+    Only `vgpu` is made for other architectures than this machine's.
 
     Raises DebianUnavailableError, MissingError, CalledProcessError.
     """
@@ -44,5 +44,5 @@ def build(
 
 
 def build_all() -> list[Path]:
-    """The archives of the images that every cluster has, of this checkout."""
+    """The archives of the images that every cluster has, built from this checkout."""
     return [build(name) for name in NAMES if name not in SPECIAL]

@@ -1,4 +1,4 @@
-"""Images around busybox: what the tests' pods run, with the real HIP in it, and the sandbox of every pod."""
+"""Images with busybox: the image of the tests' pods, with real HIP, and the image of pods' sandboxes."""
 
 import subprocess
 from pathlib import Path
@@ -14,7 +14,10 @@ _SLEEP = ("/bin/busybox", "sleep", "infinity")
 
 
 def build_workload(source: Path) -> Path:
-    """busybox, Debian's libc and HIP (with LLVM, without which it finds no card), and the probes of a checkout."""
+    """Build the image with busybox, Debian's libc, HIP and the probes of a checkout; returns the archive.
+
+    It also has LLVM, without which HIP finds no card.
+    """
     ours.native(source)
     packages = debian.versions(hip.PACKAGES[0], "busybox-static")
     probes = {f"usr/local/bin/{name}": source / "build" / name for name in PROBES}
@@ -32,7 +35,7 @@ def build_workload(source: Path) -> Path:
 
 
 def build_pause() -> Path:
-    """A program that sleeps."""
+    """Build the image of the sandbox, which only sleeps; returns the archive."""
     packages = debian.versions("busybox-static")
 
     def fill(root: Path) -> None:
@@ -43,7 +46,7 @@ def build_pause() -> Path:
 
 
 def link_applets(root: Path) -> None:
-    """Give every command that busybox is its name in /bin."""
+    """Link the name of each busybox command in /bin to busybox."""
     listed = subprocess.run([root / "bin/busybox", "--list"], check=True, capture_output=True, text=True)
     for applet in listed.stdout.split():
         if applet != "busybox":

@@ -1,4 +1,4 @@
-"""Cache files and folders under names that end with a hash of their inputs."""
+"""Caches files and folders under names that end with a hash of their inputs."""
 
 import hashlib
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 from vgpu_runtime.sim.hip import default_cache
 
 DAY_SECONDS = 24 * 3600.0
-# Archives of one kind that are kept in addition to the one in use: each change of the product makes others, of 300 MB.
+# Most archives of one kind that are kept in addition to the used one: each change of the product adds 300 MB.
 MOST = 8
 
 
@@ -35,10 +35,10 @@ def fingerprint(*inputs: object) -> str:
 
 
 def keep(final: Path, make: Callable[[Path], None], unused_seconds: float = DAY_SECONDS) -> Path:
-    """`final` (…-HASH or …-HASH.tar), made by `make(path)` unless it is there; it appears whole.
+    """Return the path `final` (…-HASH or …-HASH.tar), after `make(path)` has made it if it is missing.
 
-    Its siblings of other hashes go when no program has used them for `unused_seconds`, or when MOST others were used
-    later.
+    The file or folder appears atomically. Siblings with other hashes are removed when they were not used for
+    `unused_seconds`, or when MOST others were used later.
     """
     if not final.exists():
         final.parent.mkdir(parents=True, exist_ok=True)
@@ -48,7 +48,7 @@ def keep(final: Path, make: Callable[[Path], None], unused_seconds: float = DAY_
             try:
                 made.rename(final)
             except OSError:
-                if not final.exists():  # else another process was first, with equal content
+                if not final.exists():  # if it exists, another process was first, with equal content
                     raise
     os.utime(final)
     kind = final.name.rpartition("-")[0]

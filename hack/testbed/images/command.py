@@ -17,7 +17,7 @@ from vgpu_runtime.sim.debian import DebianUnavailableError
 
 
 def main() -> int:
-    """Carry out one command; the exit status."""
+    """Carry out one command; returns the exit status."""
     arguments = _parser().parse_args()
     if arguments.command == "list":
         for name, text in images.NAMES.items():

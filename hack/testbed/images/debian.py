@@ -1,4 +1,4 @@
-"""Folders that stand for / of an image, with Debian packages and all that they need."""
+"""Makes root folders of images from Debian packages and their dependencies."""
 
 import json
 import shutil
@@ -16,10 +16,10 @@ _UNUSED = ("usr/share/man", "usr/share/locale", "usr/share/info", "usr/share/lin
 
 
 def versions(*packages: str, architecture: str = "") -> Mapping[str, str]:
-    """The packages and all that they need down to libc, with the versions that the machine's package lists offer.
+    """The packages and all their dependencies, also libc, with their versions in the machine's package lists.
 
-    `architecture` is Debian's name of another one than this machine's, whose lists are fetched for that. apt is asked
-    once a day, and after each update of the lists: it takes seconds.
+    `architecture` is Debian's name of an architecture other than this machine's; the lists for it are downloaded. apt,
+    which takes seconds, is called once a day, and after each update of the lists.
     """
     asked = cache.fingerprint(
         packages, architecture, time.strftime("%F"), _LISTS.exists() and _LISTS.stat().st_mtime_ns
@@ -37,7 +37,7 @@ def versions(*packages: str, architecture: str = "") -> Mapping[str, str]:
 
 
 def unpack(packages: Mapping[str, str], root: Path, architecture: str = "") -> None:
-    """Unpack these packages into the new folder `root`. No script of theirs runs."""
+    """Unpack these packages into the new folder `root`, without running their scripts."""
     with tempfile.TemporaryDirectory() as scratch:
         apt = Apt(Path(scratch), next(iter(packages)), architecture=architecture)
         apt.unpack([f"{name}={version}" for name, version in packages.items()], root)

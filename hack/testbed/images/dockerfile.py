@@ -1,4 +1,4 @@
-"""Read the project's Dockerfile, which is the only place of the images' settings."""
+"""Reads the settings of the images from the project's Dockerfile, their only source."""
 
 import json
 import re
@@ -21,7 +21,7 @@ def instructions(stage: str, file: Path = FILE) -> list[tuple[str, str]]:
 
 
 def config(arguments: dict[str, str]) -> dict[str, object]:
-    """Both images' settings, for an OCI image's config; `arguments` beat the defaults of ARG."""
+    """The settings of both images, in the format of an OCI image's config; `arguments` override defaults of ARG."""
     values: dict[str, str] = {}
     environment: list[str] = ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"]
     labels: dict[str, str] = {}

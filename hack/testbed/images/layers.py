@@ -1,4 +1,4 @@
-"""Layers of images, kept in the cache."""
+"""Makes layers and archives of images, and keeps them in the cache."""
 
 import tempfile
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from hack.testbed.images import cache, oci
 
 
 def layer(name: str, fill: Callable[[Path], None], *inputs: object) -> Path:
-    """The layer with the files that `fill(folder)` writes into a new folder; they may depend on `inputs` only."""
+    """The path of a layer with the files that `fill(folder)` writes; they may depend only on `inputs`."""
 
     def make(target: Path) -> None:
         with tempfile.TemporaryDirectory() as scratch:
@@ -20,6 +20,6 @@ def layer(name: str, fill: Callable[[Path], None], *inputs: object) -> Path:
 
 
 def archive(name: str, image: oci.Image) -> Path:
-    """The image as an archive. Layers are known by their names, which say what is in them."""
+    """The path of the image's archive; layers with equal names must have equal content."""
     key = cache.fingerprint(image.reference, [layer.name for layer in image.layers], image.config)
     return cache.keep(cache.folder() / f"{name}-{key}.tar", lambda target: oci.write_archive(image, target))

@@ -1,4 +1,4 @@
-"""Images as OCI archives, with equal bytes for equal files: `ctr images import` and `docker load` read them."""
+"""Writes images as OCI archives, which `ctr images import` and `docker load` read; equal files give equal bytes."""
 
 import hashlib
 import io
@@ -17,7 +17,7 @@ ARCHITECTURE = "amd64"
 class Image:
     """A container image: its full name with the tag, its layers from the lowest up (tar files), and its settings.
 
-    `architecture` is Go's name of the machines that it is for.
+    `architecture` is Go's name of the image's architecture.
     """
 
     reference: str
@@ -27,11 +27,11 @@ class Image:
 
 
 def write_layer(tree: Path, target: Path) -> None:
-    """Make a layer of all files below `tree`: root's, without times, and writable by their owner only."""
+    """Write a layer of all files below `tree`; root owns the files, only the owner may write, and times are 0."""
     with tarfile.open(target, "w", format=tarfile.GNU_FORMAT) as layer:
         for path in sorted(tree.rglob("*")):
             entry = layer.gettarinfo(path, str(path.relative_to(tree)))
-            if entry.islnk():  # a second name of one file: its content once more
+            if entry.islnk():  # a second name of a file: store the content again
                 entry.type, entry.linkname, entry.size = tarfile.REGTYPE, "", path.stat().st_size
             entry.uid = entry.gid = entry.mtime = 0
             entry.uname = entry.gname = ""
@@ -44,7 +44,7 @@ def write_layer(tree: Path, target: Path) -> None:
 
 
 def write_archive(image: Image, target: Path, *others: Image) -> None:
-    """Write the image into one file; `others` are the same for other architectures."""
+    """Write the image into one file; `others` are the same image for other architectures."""
     manifests = [_Manifest.of(each) for each in (image, *others)]
     if others:
         listed = [{**manifest.descriptor, "platform": manifest.platform} for manifest in manifests]
@@ -75,7 +75,7 @@ def write_archive(image: Image, target: Path, *others: Image) -> None:
 
 @dataclass(frozen=True)
 class _Manifest:
-    """The manifest of an image as text, with what it refers to."""
+    """The manifest of an image as text, with the config and the layers to which it refers."""
 
     content: bytes
     config: bytes
@@ -118,7 +118,7 @@ class _File:
 
 
 def _mode(entry: tarfile.TarInfo) -> int:
-    """The mode of a file in the layer, independent of the umask under which it was unpacked."""
+    """The mode of a file in the layer; it does not depend on the umask under which the file was unpacked."""
     if entry.issym():
         return 0o777
     if entry.isdir():

@@ -1,4 +1,4 @@
-"""The images of the Dockerfile, one layer each for Debian and the locked packages, the product, the simulated cards."""
+"""Builds the images of the Dockerfile, with layers for Debian and the locked packages, the product, simulated cards."""
 
 import shutil
 import subprocess
@@ -8,24 +8,25 @@ from pathlib import Path
 
 from hack.testbed.images import dockerfile, oci, python
 from hack.testbed.images.layers import archive, layer
+from vgpu_runtime.paths import LIBRARY, LOADS, SMI, TELL
 
 NAME, SIMULATED = "vgpu.io/vgpu", "vgpu.io/vgpu-simulated"
 TAG = "0.1.0"
 SUFFIXES = (".py", ".yaml", ".html", ".css", ".js", ".svg")
-# The names of compilers for Go's names of architectures.
+# By Go's name of an architecture, its name for compilers.
 MACHINES = {"amd64": "x86_64", python.ARM: "aarch64"}
-# A folder of vgpu_runtime that belongs to the image with simulated cards.
+# The folder of vgpu_runtime that is only in the image with simulated cards.
 SIMULATION = Path("vgpu_runtime/sim")
 _HERE = Path(__file__).parent
 
 
 def build(source: Path, tag: str, architecture: str = oci.ARCHITECTURE) -> Path:
-    """The archive of the image with the product of the checkout `source`."""
+    """Build the image with the product of the checkout `source`; returns the archive."""
     return archive("vgpu", product(source, tag, architecture))
 
 
 def product(source: Path, tag: str, architecture: str = oci.ARCHITECTURE) -> oci.Image:
-    """The image with the product of the checkout `source`, for machines of this architecture."""
+    """The image with the product of the checkout `source`, for this architecture."""
     native(source, architecture)
     root = python.tree(architecture)
     layers = (python.layer(root), _layer("ours", product_files(source, architecture)))
@@ -33,14 +34,14 @@ def product(source: Path, tag: str, architecture: str = oci.ARCHITECTURE) -> oci
 
 
 def build_simulated(source: Path, tag: str) -> Path:
-    """The archive of the product image with one more layer: the simulated cards of the checkout."""
+    """Build the product image with one more layer, the simulated cards of the checkout; returns the archive."""
     plain = product(source, tag)
     layers = (*plain.layers, _layer("simulated", simulated_files(source)))
     return archive("simulated", oci.Image(f"{SIMULATED}:{tag}", layers, plain.config))
 
 
 def native(source: Path, architecture: str = oci.ARCHITECTURE) -> None:
-    """Build the native half of a checkout, for Arm by Debian's cross compiler; make skips files that are up to date."""
+    """Build the C programs of a checkout, for Arm with Debian's cross compiler; make skips up-to-date files."""
     command = ["make", "--no-print-directory", "-C", str(source / "vgpu_runtime")]
     if architecture != oci.ARCHITECTURE:
         command += [f"ARCH={MACHINES[architecture]}", *map(str, _native_files(source, architecture).values())]
@@ -58,7 +59,7 @@ def product_files(source: Path, architecture: str = oci.ARCHITECTURE) -> Mapping
 
 
 def simulated_files(source: Path) -> Mapping[str, Path]:
-    """The further or other files of the image with simulated cards, by their path in the image."""
+    """The files that the image with simulated cards adds or replaces, by their path in the image."""
     files = (Path("hack/__init__.py"), *_files(source, "hack/simulated"), *_files(source, str(SIMULATION)))
     return {
         "opt/vgpu/build/libsimkfd.so": source / "build/libsimkfd.so",
@@ -78,7 +79,9 @@ def _native_files(source: Path, architecture: str) -> Mapping[str, Path]:
     folder = source / "build"
     if architecture != oci.ARCHITECTURE:
         folder /= MACHINES[architecture]
-    return {f"opt/vgpu/build/{name}": folder / name for name in ("libvgpu.so", "vgpu-tell", "vgpu-smi")}
+    # The last one is not a container's: device_plugin/core/placement/kernel.
+    names = (*(file.name for file in (LIBRARY, TELL, SMI, LOADS)), "libvgpu-scores.so")
+    return {f"opt/vgpu/build/{name}": folder / name for name in names}
 
 
 def _layer(name: str, files: Mapping[str, Path]) -> Path:

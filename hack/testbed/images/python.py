@@ -1,4 +1,4 @@
-"""Debian's Python with the locked packages, as a folder that stands for /, for this machine or for Arm (arm64)."""
+"""Makes an image's root folder with Debian's Python and the locked packages, for this machine or for Arm (arm64)."""
 
 import importlib.util
 import os
@@ -21,7 +21,7 @@ _ARM_WHEELS = (
     f"--python-version={VERSION}",
     *(f"--platform={tag}_aarch64" for tag in ("manylinux2014", "manylinux_2_28")),
 )
-DEBIAN = (_PYTHON, "libstdc++6")  # gRPC's is the only wheel without a C++ library of its own
+DEBIAN = (_PYTHON, "libstdc++6")  # gRPC's wheel needs a C++ library; other wheels include it
 PIP = (
     *("install", "--quiet", "--root-user-action=ignore"),
     *("--require-hashes", "--no-deps", "--only-binary=:all:", "--no-compile"),
@@ -29,14 +29,14 @@ PIP = (
 
 
 def tree(architecture: str = oci.ARCHITECTURE) -> Path:
-    """The folder, kept in the cache; made in about a minute the first time."""
+    """The root folder from the cache; the first time it is made, in about a minute."""
     other = "" if architecture == oci.ARCHITECTURE else architecture
     packages = debian.versions(*DEBIAN, architecture=other)
     final = cache.folder() / "trees" / f"python{other}-{cache.fingerprint(packages, LOCK)}"
 
     def make(root: Path) -> None:
         debian.unpack(packages, root, other)
-        # A Python for another machine does not run here; ours of the same version takes its place.
+        # A Python for another architecture does not run here; this machine's tree has the same version.
         runs = tree() if other else root
         specification = importlib.util.find_spec("pip")
         if specification is None or not specification.submodule_search_locations:
@@ -51,7 +51,7 @@ def tree(architecture: str = oci.ARCHITECTURE) -> Path:
 
 
 def _drop_unused(packages: Path) -> None:
-    """Remove packages' own tests, and their commands, which name the Python that installed them by its path here."""
+    """Remove tests of packages, and their commands, which contain the path of this machine's Python."""
     for folder in [path for path in packages.rglob("tests") if path.is_dir()]:
         shutil.rmtree(folder)
     shutil.rmtree(packages / "bin")
@@ -61,23 +61,23 @@ def _drop_unused(packages: Path) -> None:
 
 
 def layer(root: Path) -> Path:
-    """The folder as a layer."""
+    """The path of a layer with the root folder."""
     return cache.keep(
         cache.folder() / "layers" / f"{root.name}.tar", lambda target: oci.write_layer(root, target)
     )
 
 
 def compile_all(root: Path, files: Path, *folders: str) -> None:
-    """Let the Python of `root` compile these folders below `files`, which stands for / too."""
+    """Compile these folders below the root folder `files`, with the Python in the root folder `root`."""
     mode = ("--invalidation-mode", "unchecked-hash", "-s", str(files), "-p", "/")
     run(root, "-m", "compileall", "-qq", *mode, *(str(files / folder) for folder in folders))
 
 
 def run(root: Path, *arguments: str) -> None:
-    """Run the Python below `root` here, by its own loader: it need not be this machine's Python, nor its libc."""
+    """Run the Python in the root folder `root` with its own loader and libc, so that any machine can run it."""
     libraries = [str(root / parent / "x86_64-linux-gnu") for parent in ("lib", "usr/lib")]
     loader = [f"{libraries[0]}/ld-linux-x86-64.so.2", "--library-path", ":".join(libraries)]
-    # Hashes decide the order of a set's members in a compiled file.
+    # A fixed hash seed, because hashes decide the order of a set's members in a compiled file.
     environment = {**os.environ, "PYTHONHOME": str(root / "usr"), "PYTHONHASHSEED": "0"}
     for name in ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE"):
         environment.pop(name, None)

@@ -1,4 +1,4 @@
-"""kube-scheduler's image under its official name, around the binary that is all of Kubernetes' programs."""
+"""Builds kube-scheduler's image, under its official name, with the binary that has all programs of Kubernetes."""
 
 from pathlib import Path
 
@@ -8,13 +8,13 @@ from hack.testbed.images.layers import archive, layer
 
 
 def build(kube: Path | None = None) -> Path:
-    """The archive of the image.
+    """Build the image, and return the archive.
 
-    `kube` is the binary; without it the one in the cache is used, and built if it is missing.
+    `kube` is the binary; None means the binary in the cache, which is built if it is missing.
     """
     binary = kube or programs.installed().kube
     if not binary.exists() and not kube:
-        # Its check asks for more than a build needs: root, and the programs of a cluster.
+        # `ensure` also checks for root and for all programs of a cluster, which this build does not need.
         binary = programs.ensure().kube
     files = {"usr/local/bin/kube-scheduler": binary}
     own = layer("scheduler", lambda root: ours.copy(files, root), binary)

@@ -1,6 +1,6 @@
-"""The image of a trainer in elastic PyTorch: Debian's python3-torch, as few of its files as it runs with.
+"""Builds the image of the elastic PyTorch trainer, with only the files of Debian's python3-torch that it needs.
 
-Debian's PyTorch is linked with what OpenCV and GDAL are linked with, 392 packages in all.
+Debian's PyTorch depends on OpenCV and GDAL, and so on 392 packages.
 """
 
 import os
@@ -17,9 +17,9 @@ PROGRAM = Path("opt/trainer/train.py")
 PACKAGES = ("python3-torch", "busybox-static")
 _LIBRARIES = Path("usr/lib/x86_64-linux-gnu")
 _MODULES = Path("usr/lib/python3/dist-packages")
-# Debian links these from where its scripts would, which do not run here.
+# Links that the scripts of Debian's packages would make; these scripts do not run here.
 _ALTERNATIVES = {"libblas.so.3": "blas/libblas.so.3", "liblapack.so.3": "lapack/liblapack.so.3"}
-# Modules that `import torch`, training and torchrun load.
+# The modules that are loaded by `import torch`, by training and by torchrun.
 _NEEDED = ("astunparse", "numpy", "six.py", "torch", "torch-*.egg-info", "typing_extensions.py")
 _KEPT = (
     *(str(_MODULES / name) for name in _NEEDED),
@@ -27,19 +27,19 @@ _KEPT = (
     *("bin/busybox", "lib64", "usr/share/doc"),
 )
 _PROGRAMS = ("python3.11", "torch_shm_manager")
-# Tests, and what compiles against PyTorch.
+# Tests, and files for compiling against PyTorch.
 _UNUSED = ("bin/*Test", "bin/test_*", "bin/tutorial_*", "include", "lib/libcaffe2*", "test")
 _DROPPED = tuple(f"{_MODULES}/torch/{pattern}" for pattern in _UNUSED)
 
 
 def build(source: Path) -> Path:
-    """The archive of the image, with the trainer of a checkout."""
+    """Build the image, with the trainer of a checkout; returns the archive."""
     program = {str(PROGRAM): source / "hack/elastic/train.py"}
     layers = (
         python.layer(tree()),
         layer("trainer-program", lambda root: ours.copy(program, root), *program.values()),
     )
-    # One thread for each rank: what is tested is not how fast it multiplies.
+    # One thread per rank is enough, because the tests do not measure the speed of training.
     config = {
         "Cmd": ["/bin/busybox", "sleep", "infinity"],
         "Env": ["PATH=/usr/bin:/bin", "OMP_NUM_THREADS=1"],
@@ -48,7 +48,7 @@ def build(source: Path) -> Path:
 
 
 def tree() -> Path:
-    """The folder that stands for /, kept in the cache; made in two minutes the first time (250 MB of packages)."""
+    """The image's root folder from the cache; the first time it is made, in two minutes (250 MB of packages)."""
     packages = debian.versions(*PACKAGES)
     final = cache.folder() / "trees" / f"torch-{cache.fingerprint(packages)}"
 
@@ -62,7 +62,7 @@ def tree() -> Path:
         busybox.link_applets(root)
         for name in ("dev", "etc", "proc", "sys", "tmp"):
             (root / name).mkdir(exist_ok=True)
-        # A container runtime would mount its own, and devices and processes: it runs without one, too.
+        # A container runtime mounts its own /etc/hosts; this file is for runs without a container runtime.
         (root / "etc/hosts").write_text("127.0.0.1 localhost\n")
         (root / "tmp").chmod(0o1777)
         python.compile_all(root, root, "usr/lib/python3.11", str(_MODULES))
@@ -71,17 +71,17 @@ def tree() -> Path:
 
 
 def _needed(whole: Path) -> set[Path]:
-    """The paths of what is kept, with the libraries that it is linked with and what symbolic links lead to."""
+    """The paths of all files to keep, with the libraries that they need and the targets of symbolic links."""
     dropped = {path for pattern in _DROPPED for path in whole.glob(pattern)}
     kept = {path for pattern in _KEPT for found in whole.glob(pattern) for path in (found, *found.rglob("*"))}
     kept = {path for path in kept if dropped.isdisjoint((path, *path.parents))}
     programs = [path for path in kept if path.is_file() and (".so" in path.name or path.name in _PROGRAMS)]
     found = {each for path in kept | _linked(whole, programs) for each in _links(path, whole)}
-    return {path for path in found if path.exists()}  # some documents are links to what another package has
+    return {path for path in found if path.exists()}  # some documents are links to files of other packages
 
 
 def _linked(whole: Path, programs: Iterable[Path]) -> set[Path]:
-    """The libraries that the loader would load for these programs and libraries."""
+    """The libraries that the loader loads for these programs and libraries."""
     folders = [whole / "lib/x86_64-linux-gnu", whole / _LIBRARIES, whole / "usr/lib"]
     loader = folders[0] / "ld-linux-x86-64.so.2"
     command = (str(loader), "--library-path", ":".join(map(str, folders)), "--list")
@@ -94,7 +94,7 @@ def _linked(whole: Path, programs: Iterable[Path]) -> set[Path]:
 
 
 def _links(path: Path, whole: Path) -> Iterator[Path]:
-    """The path, and where it leads to if it is a symbolic link, and so on."""
+    """Yield the path; if it is a symbolic link, also its target, and so on."""
     yield path
     while path.is_symlink():
         target = path.readlink()

@@ -1,6 +1,6 @@
-"""Kueue for the test cluster: its controller, built from its Go module, as an image; and its own manifests around that.
+"""Kueue for the test cluster: the image of its controller, built from its Go module, and its own manifests.
 
-The controller runs as a pod behind its webhooks' Service, as its users install it.
+The controller runs as a pod behind the Service of its webhooks, as in a usual installation.
 """
 
 import json

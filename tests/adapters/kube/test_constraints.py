@@ -26,7 +26,7 @@ def constraints(**spec: Any) -> NodeConstraints:
     metadata = {"name": "train", "namespace": "default", "uid": "u"}
     containers = spec.pop("containers", [])
     body = {"metadata": metadata, "spec": {"template": {"spec": {"containers": containers, **spec}}}}
-    return decode.read(JOBS, json.dumps(body).encode(), [MEM]).nodes
+    return decode.read(JOBS, json.dumps(body).encode(), frozenset({MEM})).nodes
 
 
 def affinity(*terms: dict[str, Any], **others: Any) -> dict[str, Any]:

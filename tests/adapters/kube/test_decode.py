@@ -7,11 +7,10 @@ import pytest
 
 from device_plugin.adapters.kube import decode
 from device_plugin.adapters.kube.structs import DecodeError
-from device_plugin.core.batch import QueuedJob
 from device_plugin.core.contract.annotations import GRANT, MAX_BYTES
 from device_plugin.core.contract.resize import MAX_RECORD
 from device_plugin.core.pods import Agent
-from device_plugin.kube.api import AGENTS, JOBS, PODS, QUEUED_JOBS
+from device_plugin.kube.api import AGENTS, JOBS, PODS, Metadata
 
 
 def agent_pod(ports: list[dict[str, Any]], **status: object) -> bytes:
@@ -54,25 +53,30 @@ def test_a_pod_of_another_form_is_no_agent(spec: object) -> None:
 
 def test_of_a_job_of_a_queue_only_its_group_and_a_bounded_record_are_read() -> None:
     """The server sends the metadata alone; one that cannot sends whole objects."""
-    labels = {"vgpu.io/queue": "default", "vgpu.io/group": "g", "app": "x" * 63}
+    read_labels = {"vgpu.io/queue": "default", "vgpu.io/group": "g"}
+    hiding = {f"vgpu.io/{number:03}": "x" for number in range(80)}
+    labels = {**hiding, **read_labels, "app": "x" * 63}
     annotations = {"vgpu.io/resize": "r" * 262_144, "vgpu.io/model": "m" * 63}
     metadata = {
         "name": "train", "namespace": "team", "uid": "u", "labels": labels, "annotations": annotations,
     }  # fmt: skip
-    read = QueuedJob("team", "train", "u", "g", "r" * (MAX_RECORD + 1))
     for more in ({}, {"spec": {"suspend": True}, "status": {}}):
-        assert decode.read(QUEUED_JOBS, json.dumps({"metadata": metadata} | more).encode()) == read
+        found = decode.read(JOBS.metadata, json.dumps({"metadata": metadata} | more).encode())
+        assert (found.namespace, found.name, found.uid) == ("team", "train", "u")
+        assert found.annotations == {"vgpu.io/resize": "r" * (MAX_RECORD + 1)}
+        assert len(found.labels) == 64
+        assert found.labels.items() >= read_labels.items()
     bare = {"metadata": {"name": "train", "namespace": "team", "uid": "u"}}
-    assert decode.read(QUEUED_JOBS, json.dumps(bare).encode()) == QueuedJob("team", "train", "u")
-    assert (QUEUED_JOBS.partial, JOBS.metadata.partial, JOBS.partial) == (True, True, False)
+    assert decode.read(JOBS.metadata, json.dumps(bare).encode()) == Metadata("train", "team", "u")
+    assert (JOBS.metadata.partial, JOBS.partial) == (True, False)
 
 
 @pytest.mark.parametrize(
-    "metadata", [None, {"name": "train"}, {"name": "t", "namespace": "n", "uid": "u", "labels": 7}]
+    "metadata", [None, {"uid": "u"}, {"name": "t", "namespace": "n", "uid": "u", "labels": 7}]
 )
 def test_what_is_no_job_of_a_queue_is_an_error_and_no_exception_of_another_kind(metadata: object) -> None:
     with pytest.raises(DecodeError):
-        decode.read(QUEUED_JOBS, json.dumps({"metadata": metadata}).encode())
+        decode.read(JOBS.metadata, json.dumps({"metadata": metadata}).encode())
 
 
 def test_no_number_of_other_annotations_hides_a_grant_or_is_kept() -> None:

@@ -23,7 +23,7 @@ MINIMAL = {"spec": {"template": {"spec": {"containers": [CONTAINER]}}}}
 
 def read(body: dict[str, Any], **metadata: Any) -> Job:
     metadata = {"name": "train", "namespace": "default", "uid": "u", **metadata}
-    return decode.read(JOBS, json.dumps({"metadata": metadata, **body}).encode(), [MEM])
+    return decode.read(JOBS, json.dumps({"metadata": metadata, **body}).encode(), frozenset({MEM}))
 
 
 def test_a_grace_period_without_end_is_cut_to_one_after_which_there_is_a_date() -> None:

@@ -162,7 +162,7 @@ def test_without_a_current_context_those_to_choose_from_are_named(tmp_path: Path
     path = written(tmp_path)
     whole = json.loads(Path(path).read_text())
     for contexts, says in (
-        (whole["contexts"], "no current context: write --context, one of c$"),
+        (whole["contexts"], "no current context: name one with --context: c$"),
         ([], "no context$"),
     ):
         Path(path).write_text(json.dumps({**whole, "current-context": "", "contexts": contexts}))

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from device_plugin.adapters.kube.pods import read_pod
+from device_plugin.adapters.kube.structs import DecodeError
 from device_plugin.core.contract.grants import MAX_CONTAINERS
 from device_plugin.core.obstacles import NONE, Obstacles
 from device_plugin.core.pods import Container, ContainerKind, Pod
@@ -101,7 +102,7 @@ INVENTED = {f"a.b/{n}": "1" for n in range(6000)}
 
 
 def test_of_limits_those_of_our_resources_are_kept_and_no_longer_than_they_can_be_read() -> None:
-    found = read_pod(hungry_pod(INVENTED, {**INVENTED, MEM: "4"}, {MEM: "1" * 200_000}), [MEM])
+    found = read_pod(hungry_pod(INVENTED, {**INVENTED, MEM: "4"}, {MEM: "1" * 200_000}), frozenset({MEM}))
     assert [(one.name, one.limits) for one in found.containers] == [
         ("c1", {MEM: "4"}),
         ("c2", {MEM: "1" * 64}),
@@ -110,13 +111,35 @@ def test_of_limits_those_of_our_resources_are_kept_and_no_longer_than_they_can_b
 
 def test_a_container_that_a_grant_names_is_kept_whatever_it_asked_for() -> None:
     """Its resources are perhaps no longer configured, and the grant must not be void for that."""
-    found = read_pod(hungry_pod(INVENTED, INVENTED, grant='{"containers":{"c1":[]}}'), [MEM])
+    found = read_pod(hungry_pod(INVENTED, INVENTED, grant='{"containers":{"c1":[]}}'), frozenset({MEM}))
     assert found.containers == (Container("c1", ContainerKind.MAIN, {}),)
+
+
+def test_limits_of_equal_text_are_one_object() -> None:
+    one, other = (read_pod(hungry_pod({MEM: "4", "cpu": "1"}), frozenset({MEM})).containers for _ in range(2))
+    assert one[0].limits is other[0].limits
+    everything = read_pod(hungry_pod({MEM: "4", "a.b/c": "1"}), None).containers[0].limits
+    assert everything == {MEM: "4", "a.b/c": "1"}, "what is kept depends on the reader, too"
+
+
+def test_limits_of_long_text_are_not_remembered() -> None:
+    """A tenant may write another one into each of thousands of pods."""
+    long = {MEM: "4", "a.b/c": "1" * 600}
+    one, other = (read_pod(hungry_pod(long), frozenset({MEM})).containers for _ in range(2))
+    assert one == other
+    assert one[0].limits is not other[0].limits
+
+
+@pytest.mark.parametrize("resources", ["5", '{"limits": 5}', '{"limits": {"cpu": []}}', '"text"'])
+def test_a_pod_with_resources_of_another_form_cannot_be_read(resources: str) -> None:
+    spec = f'{{"containers": [{{"name": "main", "resources": {resources}}}]}}'
+    with pytest.raises(DecodeError):
+        read_pod(f'{{"metadata": {{"name": "p", "uid": "u"}}, "spec": {spec}}}'.encode())
 
 
 def test_of_thousands_of_asking_containers_as_many_are_kept_as_a_refusal_needs() -> None:
     asking = [{MEM: "1"}] * 5000
-    assert len(read_pod(hungry_pod(*asking), [MEM]).containers) == MAX_CONTAINERS + 1
+    assert len(read_pod(hungry_pod(*asking), frozenset({MEM})).containers) == MAX_CONTAINERS + 1
 
 
 def waiting_pod(said: str = "", **spec: Any) -> bytes:

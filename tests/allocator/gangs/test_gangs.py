@@ -2,9 +2,9 @@
 
 import random
 import threading
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from device_plugin.core.gang import BINDING_SECONDS, MOST_CLASSES
 from device_plugin.core.pods import Pod
@@ -153,7 +153,7 @@ def test_when_the_only_bound_member_goes_the_rest_gives_back_what_it_had(
     if fate is None:
         world.api.end(bound)
     else:
-        world.api.put(replace(bound, **fate))  # type: ignore[arg-type]
+        world.api.put(replace(bound, **fate))
     assert not {"uid-train-1", "uid-train-2"} & set(one.view.ledger.grants())
 
 
@@ -174,7 +174,7 @@ def test_a_member_that_failed_or_is_leaving_is_replaced(
     pods = gang(world, 3)
     for made in pods:
         assert one.bind(made, one.ask(made)) == ""
-    world.api.put(replace(world.api.by_name["default", "train-0"], **fate))  # type: ignore[arg-type]
+    world.api.put(replace(world.api.by_name["default", "train-0"], **fate))
     assert one.ask(world.api.put(member("again", 3))) == "n1"
 
 

@@ -2,10 +2,10 @@
 
 import itertools
 import random
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from pytest_mock import MockerFixture
 
 from device_plugin.allocator.gangs import gangs

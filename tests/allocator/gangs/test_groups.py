@@ -2,9 +2,9 @@
 
 import random
 from collections.abc import Iterable
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from pytest_mock import MockerFixture
 
 from device_plugin.allocator.gangs import groups

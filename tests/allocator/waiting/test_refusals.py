@@ -1,10 +1,9 @@
 """Refusals are remembered until something they depend on changes, and their texts do not change by themselves."""
 
 import random
-from dataclasses import replace
 
-import msgspec
 import pytest
+from msgspec import structs
 from pytest_mock import MockerFixture
 
 from device_plugin.allocator.waiting.refusals import MOST_OF_NAMESPACE, WaitsFor
@@ -39,7 +38,7 @@ def _random_pod(rng: random.Random, name: str) -> Pod:
 def _changed(rng: random.Random, shown: Inventory) -> Inventory:
     cards = list(shown.cards)
     number = rng.randrange(len(cards))
-    cards[number] = msgspec.structs.replace(cards[number], healthy=not cards[number].healthy)
+    cards[number] = structs.replace(cards[number], healthy=not cards[number].healthy)
     return Inventory(tuple(cards), serving=rng.random() < 0.9)
 
 
@@ -60,7 +59,7 @@ def test_what_is_remembered_is_what_a_fresh_computation_finds(seed: int, mocker:
     for number in range(600):
         event = rng.random()
         if event < 0.7:
-            made = world.api.put(replace(rng.choice(asked), name=f"p{number}", uid=f"uid-{number}"))
+            made = world.api.put(structs.replace(rng.choice(asked), name=f"p{number}", uid=f"uid-{number}"))
             nodes = rng.choice([list(NODES), list(NODES), rng.sample(NODES, 2), ["n4", "ghost"]])
             request = one.view.pods.request_of(made)
             assert request is not None
@@ -125,7 +124,7 @@ def test_what_no_card_could_take_is_decided_again_only_when_an_inventory_changed
         world.api.end(made)
         assert [dict(one.filter(waiting, nodes).hopeless) for waiting in (large, other)] == before
     assert decided.call_count == 0
-    world.node("n2", Inventory((msgspec.structs.replace(card("n2-0", mem_mib=65520), model="none"),)))
+    world.node("n2", Inventory((structs.replace(card("n2-0", mem_mib=65520), model="none"),)))
     one.view.node_news.see(world.api.by_node["n2"])
     assert [one.ask(waiting, *nodes) for waiting in (large, other)] == ["n2", "n2"]
 
@@ -161,7 +160,7 @@ def test_the_text_of_a_refusal_stays_while_slices_come_and_go(world: World, one:
 
 
 def test_a_tenant_crowds_out_its_own_refusals_only(world: World, one: Replica, mocker: MockerFixture) -> None:
-    theirs = world.api.put(replace(world.pod("theirs", mem=17), namespace="other"))
+    theirs = world.api.put(structs.replace(world.pod("theirs", mem=17), namespace="other"))
     assert one.ask(theirs) == ""
     for number in range(3 * MOST_OF_NAMESPACE):
         assert one.ask(world.pod(f"p{number}", mem=18 + number)) == ""

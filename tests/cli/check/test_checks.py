@@ -61,6 +61,10 @@ def stopped(name: str, container: str) -> dict[str, Any]:
     return {**made, "spec": {**made["spec"], "replicas": 0}, "status": {}}
 
 
+HYGON = service("vgpu-node-hygon", "agent")
+AGENTS = [service("vgpu-node", "agent"), HYGON]
+
+
 def agents_refused(message: str) -> dict[str, Any]:
     """The DaemonSet has none of its two pods, and an event says why."""
     status = {"desiredNumberScheduled": 2, "currentNumberScheduled": 0, "numberReady": 0}
@@ -70,7 +74,7 @@ def agents_refused(message: str) -> dict[str, Any]:
     stale = {**refused, "message": "quota", "lastTimestamp": "1"}
     others = {**refused, "involvedObject": {**of, "name": "other"}, "lastTimestamp": "3"}
     return {
-        "workloads": [service("vgpu-cluster", "allocator"), daemons],
+        "workloads": [service("vgpu-cluster", "allocator"), daemons, HYGON],
         "refusals": [refused, stale, others],
     }
 
@@ -100,7 +104,7 @@ HELD = Grant("u", "n1", {"main": (Slice("n1-0", 16 * 1023, (0, 1, 59)),)})
 def cluster_service(**env: str) -> list[dict[str, Any]]:
     """The services, with these variables of the allocator."""
     variables = tuple({"name": name, "value": value} for name, value in env.items())
-    return [service("vgpu-cluster", "allocator", env=variables), service("vgpu-node", "agent")]
+    return [service("vgpu-cluster", "allocator", env=variables), *AGENTS]
 
 
 def ready_pod(node_name: str, ready: str = "True") -> dict[str, Any]:
@@ -123,6 +127,7 @@ SOUND = Installation(
     workloads=[
         service("vgpu-cluster", "allocator"),
         service("vgpu-node", "agent", image="r:5/simulated:1@sha256:0"),
+        HYGON,
     ],
     agents=[ready_pod("n1"), ready_pod("n2")],
     policies=bound(checks.POLICIES),
@@ -183,19 +188,28 @@ WARNING = {"status": {"typeChecking": {"expressionWarnings": [{"warning": "undef
 @pytest.mark.parametrize(
     ("change", "check", "text"),
     [
-        ({"workloads": [service("vgpu-node", "agent")]}, "services", "vgpu-cluster is not installed"),
+        ({"workloads": AGENTS}, "services", "vgpu-cluster is not installed"),
+        ({"workloads": (SOUND.workloads or ())[:-1]}, "services", "vgpu-node-hygon is not installed"),
         (
-            {"workloads": [service("vgpu-cluster", "allocator", 1), service("vgpu-node", "agent")]},
+            {"workloads": [service("vgpu-cluster", "allocator", 1), *AGENTS]},
             "services", "vgpu-cluster: 1 of 2 pods are Ready",
         ),
         (
-            {"workloads": [stopped("vgpu-cluster", "allocator"), service("vgpu-node", "agent")]},
+            {"workloads": [*(SOUND.workloads or ())[:-1], service("vgpu-node-hygon", "agent", 1)]},
+            "services", "vgpu-node-hygon: 1 of 2 pods are Ready",
+        ),
+        (
+            {"workloads": [stopped("vgpu-cluster", "allocator"), *AGENTS]},
             "services", "vgpu-cluster has 0 replicas, so it does nothing",
         ),
         (agents_refused("exceeded quota"), "services", "no pod of vgpu-node can be made: exceeded quota"),
         (
-            {"workloads": [service("vgpu-cluster", "allocator"), service("vgpu-node", "agent", image="vgpu:2")]},
-            "services", "different versions: 1: vgpu-cluster; 2: vgpu-node",
+            {
+                "workloads": [
+                    service("vgpu-cluster", "allocator"), service("vgpu-node", "agent", image="vgpu:2"), HYGON,
+                ]
+            },
+            "services", "different versions: 1: vgpu-cluster, vgpu-node-hygon; 2: vgpu-node",
         ),
         ({"policies": SOUND.policies[1:]}, "admission", "policy vgpu-cdi-annotations is missing"),  # type: ignore[index]
         ({"bindings": SOUND.bindings[:-1]}, "admission", "policy vgpu-touches is not bound"),  # type: ignore[index]
@@ -289,6 +303,12 @@ def test_each_problem_is_found_with_its_cure(change: dict[str, Any], check: str,
     assert found[0].cure
 
 
+def test_the_cure_of_a_card_without_new_slices_names_both_events_that_say_why() -> None:
+    (found,) = [each for each in problems(replace(SOUND, reading=reading(SICK))) if "unhealthy" in each.text]
+    assert "CardUnhealthy" in found.cure
+    assert "Preflight" in found.cure
+
+
 def test_a_cordoned_card_is_named_and_no_problem() -> None:
     cordoned = replace(SOUND, reading=reading(inventory("n1"), cordoned="n1-0"))
     said = [(each.state, each.text) for each in findings(cordoned) if each.check == "cards"]
@@ -343,7 +363,7 @@ def test_a_replica_runs_beside_the_default_kube_scheduler_that_leads(
     (name, *_) = ours["spec"]["template"]["spec"]["containers"][0]["env"]
     name["valueFrom"] = {"fieldRef": {"fieldPath": "spec.nodeName"}}
     beside = replace(
-        SOUND, workloads=[ours, service("vgpu-node", "agent")], missing={} if replicas else {"replicas": "no right"},
+        SOUND, workloads=[ours, *AGENTS], missing={} if replicas else {"replicas": "no right"},
         replicas=replicas,
     )  # fmt: skip
     found = [each for each in findings(beside) if each.check == "clocks"]

@@ -6,7 +6,13 @@ import pytest
 import yaml
 
 from device_plugin.cli.convert.pods import Conversion, Target, templates
+from device_plugin.core.contract.grants import Grant
+from device_plugin.core.ledger import Ledger
+from device_plugin.core.placement import Placer
+from device_plugin.core.pods import Container, ContainerKind, Pod
+from device_plugin.core.requests import pod_request
 from device_plugin.wiring.commands import main
+from tests.builders.cards import inventory
 
 POD = """\
 # A comment that stays.
@@ -73,6 +79,235 @@ def test_resources(asked: dict[str, Any], given: dict[str, Any], slices: str | N
     assert document["metadata"]["annotations"].get("vgpu.io/slices") == slices
 
 
+# The amounts of the examples in the documentation of Hygon's plugin and of HAMi.
+@pytest.mark.parametrize(
+    ("asked", "given", "slices"),
+    [
+        ({"hygon.com/hcu": 1}, {"hygon.com/dcu": 1}, None),
+        ({"hygon.com/hcunum": 2}, {"hygon.com/dcu": 2}, None),
+        (
+            {"hygon.com/hcunum": 1, "hygon.com/hcucores": 30, "hygon.com/hcumem": 8192},
+            {"hygon.com/dcu-mem": 8, "hygon.com/dcu-cores": 24}, None,
+        ),
+        ({"hygon.com/hcunum": 1, "hygon.com/hcucores": 50}, {"hygon.com/dcu-percent": 50}, None),
+        ({"hygon.com/hcu-share-4c-16g": 1}, {"hygon.com/dcu-mem": 16, "hygon.com/dcu-cores": 4}, None),
+        ({"hygon.com/hcu-share-8c-16g": 2}, {"hygon.com/dcu-mem": 32, "hygon.com/dcu-cores": 16}, "2"),
+        ({"hygon.com/hcu-mig-2g-15gb": 1}, {"hygon.com/dcu-mem": 15, "hygon.com/dcu-cores": 40}, None),
+        ({"hygon.com/hcu-mig-4g-31gb": 1}, {"hygon.com/dcu-mem": 31, "hygon.com/dcu-cores": 80}, None),
+    ],
+)  # fmt: skip
+def test_resources_of_hygons_own_plugin(
+    asked: dict[str, Any], given: dict[str, Any], slices: str | None
+) -> None:
+    document = pod(asked)
+    assert not converted(document, Target("hygon.com/dcu", core_groups=80)).problems
+    assert limits(document) == given
+    assert document["metadata"]["annotations"].get("vgpu.io/slices") == slices
+
+
+# Cards of 80 core groups and 64 GiB less 16 MiB: per slice its memory in MiB and its core groups.
+@pytest.mark.parametrize(
+    ("asked", "slices"),
+    [
+        ({"hygon.com/hcu": 1}, [(65520, 80)]),
+        ({"hygon.com/hcunum": 2}, [(65520, 80), (65520, 80)]),
+        ({"hygon.com/hcunum": 1, "hygon.com/hcucores": 30, "hygon.com/hcumem": 8192}, [(8190, 24)]),
+        ({"hygon.com/hcunum": 1, "hygon.com/hcumem": 8192}, [(65520, 80)]),
+        ({"hygon.com/hcu-share-8c-16g": 2}, [(16380, 8), (16380, 8)]),
+        ({"hygon.com/hcu-mig-2g-15gb": 1}, [(15356, 40)]),
+    ],
+)
+def test_a_converted_pod_is_placed_and_limited_as_hygons_plugin_meant_it(
+    asked: dict[str, Any], slices: list[tuple[int, int]]
+) -> None:
+    document = pod(asked)
+    assert not converted(document, Target("hygon.com/dcu", core_groups=80)).problems
+    written = {name: str(amount) for name, amount in limits(document).items()}
+    made = Pod(
+        "default", "p", "uid-p", annotations=document["metadata"]["annotations"],
+        containers=(Container("main", ContainerKind.MAIN, written),),
+    )  # fmt: skip
+    request = pod_request(made, ("hygon.com/dcu",))
+    assert request is not None
+    ledger = Ledger()
+    ledger.set_node("n1", inventory("n1", 2, mem_mib=65520, groups=80))
+    grant = Placer(ledger).place(request)
+    assert isinstance(grant, Grant)
+    assert [(each.mem_mib, len(each.cores)) for each in grant.slices()] == slices
+
+
+@pytest.mark.parametrize(
+    ("asked", "cards", "had"),
+    [
+        ({"hygon.com/hcunum": 2, "hygon.com/hcumem": 2048, "hygon.com/hcucores": 50}, 2, "2 cards"),
+        ({"hygon.com/hcunum": 1, "hygon.com/hcumem": 2048}, 1, "all compute units"),
+        (
+            {"hygon.com/hcunum": 1, "hygon.com/hcumem": 2048, "hygon.com/hcucores": 100},
+            1,
+            "all compute units",
+        ),
+    ],
+)
+def test_requests_for_which_hygons_plugin_cuts_no_card(asked: dict[str, Any], cards: int, had: str) -> None:
+    document = pod(asked)
+    (remark,) = converted(document).remarks
+    assert had in remark
+    assert "hygon.com/dcu-mem" in remark
+    assert limits(document) == {"hygon.com/dcu": cards}
+
+
+def test_a_resource_that_is_ours_by_the_prefix_stays() -> None:
+    document = pod({"hygon.com/hcu": 1, "hygon.com/hcu-mem": 4})
+    assert not converted(document, Target("hygon.com/hcu")).converted
+    assert limits(document) == {"hygon.com/hcu": 1, "hygon.com/hcu-mem": 4}
+
+
+CLAIM = """apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: quarter}
+spec:
+  devices:
+    requests:
+    - name: hcu
+      exactly:
+        deviceClassName: dra.hygon.com
+        count: 1
+        capacity: {requests: {cores: "60", memory: "20Gi"}}
+"""
+CLAIMING = """apiVersion: v1
+kind: Pod
+metadata: {name: consumer}
+spec:
+  resourceClaims:
+  - {name: ref, resourceClaimName: quarter}
+  containers:
+  - name: app
+    image: ubuntu:22.04
+    resources: {claims: [{name: ref}]}
+"""
+
+
+def test_a_claim_of_hygons_dra_driver_becomes_a_request(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "claim.yaml").write_text(CLAIM)
+    (tmp_path / "pod.yaml").write_text(CLAIMING)
+    assert main(["convert", str(tmp_path / "claim.yaml"), str(tmp_path / "pod.yaml")]) == 0
+    output = capsys.readouterr()
+    _, made = yaml.safe_load_all(output.out)
+    assert made["spec"]["containers"][0]["resources"] == {
+        "limits": {"hygon.com/dcu-mem": 20, "hygon.com/dcu-cores": 60}
+    }
+    assert "resourceClaims" not in made["spec"]
+    assert "its claims ref are requests now: delete the ResourceClaims" in output.err
+
+
+def test_a_claim_of_units_without_memory_gets_the_whole_card_and_a_remark(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "all.yaml").write_text(CLAIM.replace(', memory: "20Gi"', "") + "---\n" + CLAIMING)
+    assert main(["convert", str(tmp_path / "all.yaml")]) == 0
+    output = capsys.readouterr()
+    _, made = yaml.safe_load_all(output.out)
+    assert made["spec"]["containers"][0]["resources"] == {"limits": {"hygon.com/dcu-percent": 100}}
+    assert "container app: asked for 60 compute units and no memory, gets 100 % of the card" in output.err
+
+
+def test_a_claim_beside_another_products_request_stays(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    both = "{claims: [{name: ref}], limits: {nvidia.com/gpu: 1}}"
+    beside = CLAIMING.replace("{claims: [{name: ref}]}", both)
+    beside += "  - {name: more, resources: {limits: {nvidia.com/gpu: 1}}}\n"
+    (tmp_path / "all.yaml").write_text(f"{CLAIM}---\n{beside}")
+    assert main(["convert", str(tmp_path / "all.yaml")]) != 0
+    output = capsys.readouterr()
+    assert "container app: asks several products for cards" in output.err
+    assert "delete the ResourceClaims" not in output.err
+    _, made = yaml.safe_load_all(output.out)
+    assert made["spec"]["containers"][0] == yaml.safe_load(beside)["spec"]["containers"][0]
+    assert made["spec"]["resourceClaims"] == yaml.safe_load(beside)["spec"]["resourceClaims"]
+
+
+def test_a_claim_that_two_containers_use_is_a_problem_and_one_that_pods_share_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    both = CLAIMING + "  - {name: other, resources: {claims: [{name: ref}]}}\n"
+    (tmp_path / "all.yaml").write_text(f"{CLAIM}---\n{both}")
+    assert main(["convert", str(tmp_path / "all.yaml")]) != 0
+    said = capsys.readouterr().err
+    assert "container other: uses claim ref, as container app does" in said
+    assert "give each container a claim of its own" in said
+    assert (
+        "all pods that name ResourceClaim quarter share its cards: here each pod has a slice of its own"
+        in said
+    )
+
+
+def test_a_claim_of_v1beta1_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    older = CLAIM.replace("      exactly:\n", "").replace("        ", "      ")
+    (tmp_path / "all.yaml").write_text(f"{older}---\n{CLAIMING}")
+    assert main(["convert", str(tmp_path / "all.yaml")]) == 0
+    _, made = yaml.safe_load_all(capsys.readouterr().out)
+    assert made["spec"]["containers"][0]["resources"]["limits"] == {
+        "hygon.com/dcu-mem": 20,
+        "hygon.com/dcu-cores": 60,
+    }
+
+
+def test_a_claim_that_is_in_no_file_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "pod.yaml").write_text(CLAIMING)
+    assert main(["convert", str(tmp_path / "pod.yaml")]) == 0
+    output = capsys.readouterr()
+    assert yaml.safe_load(output.out) == yaml.safe_load(CLAIMING)
+    assert "its ResourceClaim quarter is in none of the files" in output.err
+
+
+def test_a_claim_without_a_capacity_is_a_whole_card_and_those_of_other_drivers_stay(tmp_path: Path) -> None:
+    whole = re.sub("        capacity.*\n", "", CLAIM)
+    template = whole.replace("kind: ResourceClaim\n", "kind: ResourceClaimTemplate\n").replace(
+        "spec:\n  devices:", "spec:\n spec:\n  devices:"
+    )
+    pod_of_it = CLAIMING.replace("resourceClaimName", "resourceClaimTemplateName")
+    other = template.replace("dra.hygon.com", "gpu.example.com").replace("quarter", "other")
+    for text in (f"{template}---\n{pod_of_it}", f"{other}---\n{pod_of_it.replace('quarter', 'other')}"):
+        (tmp_path / "all.yaml").write_text(text)
+        assert main(["convert", "-i", str(tmp_path / "all.yaml")]) == 0
+        resources = list(yaml.safe_load_all((tmp_path / "all.yaml").read_text()))[1]["spec"]["containers"][0][
+            "resources"
+        ]
+        assert resources == (
+            {"limits": {"hygon.com/dcu": 1}} if "dra.hygon" in text else {"claims": [{"name": "ref"}]}
+        )
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (('"60"', '"half"'), "capacity cores: half is no whole number of at least 1"),
+        (("count: 1", "count: 0"), "capacity count: 0 is no whole number of at least 1"),
+        (("count: 1", "allocationMode: All"), "allocationMode: All has no counterpart: write a count"),
+        (("count: 1", "selectors: [{cel: {expression: 'true'}}]"), "selectors have no counterpart"),
+        (
+            (
+                "      exactly:\n        deviceClassName",
+                "      firstAvailable:\n      - name: one\n        deviceClassName",
+            ),
+            "ResourceClaim quarter: firstAvailable has no counterpart",
+        ),
+        (("devices:", "devices: x\n  other:"), "a part of a claim is not as Kubernetes has it"),
+    ],
+)
+def test_a_wrong_claim_is_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], change: tuple[str, str], why: str
+) -> None:
+    made = CLAIM.replace(*change)
+    assert made != CLAIM
+    (tmp_path / "claim.yaml").write_text(made)
+    assert main(["convert", str(tmp_path / "claim.yaml")]) != 0
+    assert why in capsys.readouterr().err
+
+
 def test_percent_of_compute_becomes_core_groups_of_a_known_card() -> None:
     document = pod({"hygon.com/dcunum": 2, "hygon.com/dcumem": 2048, "hygon.com/dcucores": 33})
     converted(document, Target("hygon.com/dcu", core_groups=60))
@@ -105,6 +340,8 @@ def test_fractions_of_kai(annotations: dict[str, str], given: dict[str, Any], sl
     [
         ({"hygon.com/use-dcutype": "Z100, K100"}, {"vgpu.io/card-model": "Z100,K100"}),
         ({"hygon.com/nouse-dcutype": "Z100"}, {"vgpu.io/card-model": "!Z100"}),
+        ({"hygon.com/use-hcutype": "K100_AI"}, {"vgpu.io/card-model": "K100_AI"}),
+        ({"hygon.com/nouse-hcutype": "BW150"}, {"vgpu.io/card-model": "!BW150"}),
         ({"hami.io/node-scheduler-policy": "binpack"}, {"vgpu.io/policy": "pack"}),
         ({"hami.io/gpu-scheduler-policy": "spread"}, {"vgpu.io/policy": "spread"}),
     ],

@@ -35,7 +35,8 @@ SECONDS = 60
 def followed(
     fleet: Fleet, allowed: Mapping[str, Sequence[str]] = ALL, *, only: bool = False
 ) -> Iterator[PageEntries]:
-    entries = PageEntries()
+    """Entries that follow the fleet. At the end no thread of the page is left, which the next test would meet."""
+    entries, before = PageEntries(), set(threading.enumerate())
     with closing(client(fleet, allowed)) as api:
         follower = ClusterFollower(
             api,
@@ -46,8 +47,15 @@ def followed(
             only_namespace=only,
         )
         follower.start()
-        yield entries
-        follower.close()
+        try:
+            yield entries
+        finally:
+            follower.close()
+        assert eventually(lambda: set(_of_page()) <= before, SECONDS), _of_page()
+
+
+def _of_page() -> list[threading.Thread]:
+    return [each for each in threading.enumerate() if each.name.startswith("ui-")]
 
 
 def shown(entries: PageEntries, kind: str) -> dict[str, Any]:
@@ -351,7 +359,3 @@ def test_a_look_at_rights_that_fails_is_repeated_or_said(
         assert eventually(
             lambda: shown(entries, "notice").get("broken") == ({"text": said} if said else None), SECONDS
         )
-    # Each kind has a look of its own: what ends it after this test would be an error of the next one.
-    assert eventually(
-        lambda: not [each for each in threading.enumerate() if each.name.startswith("ui-")], SECONDS
-    )

@@ -137,7 +137,7 @@ def test_no_program_runs_in_a_pod_that_has_no_node(cluster: Cluster, pending: st
 @pytest.fixture
 def serving(node: Node) -> tuple[str, int]:
     """The path of a pod in which a web server listens, and its port."""
-    port = random.randrange(20_000, 30_000)
+    port = random.SystemRandom().randrange(20_000, 30_000)  # another run of this test may be beside it
     container = {**node.container(), "command": ["sh", "-c", SERVE % (port, port)]}
     node.create("one", {**container, "ports": [{"name": "web", "containerPort": port}]})
     node.until_phase("one", "Running")

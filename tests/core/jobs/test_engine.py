@@ -12,7 +12,7 @@ from device_plugin.core.jobs.job import JobKey, JobPhase, JobState
 from device_plugin.core.jobs.plan import Admit, Plan, Refuse, Scale, Suspend, Window
 from device_plugin.core.jobs.reservation import MOST_RESERVED
 from device_plugin.core.jobs.room import LedgerRoom, Site
-from device_plugin.core.jobs.rules import HOUR, Rules
+from device_plugin.core.jobs.rules import HOUR, JUST_STARTED_S, Rules
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.node_constraints import (
     ANYWHERE,
@@ -30,8 +30,9 @@ from tests.builders.cards import inventory
 from tests.builders.jobs import job_spec, running, stopped, waiting
 from tests.builders.requests import whole_request
 from tests.core.jobs.rounds import NOW, RULES, carried_out, planned
+from tests.effort import TIMES
 
-STATES = 10_000
+STATES = 1_000 * TIMES
 GROUPS: tuple[dict[str, Any], ...] = (
     {},
     {},
@@ -227,6 +228,17 @@ def test_the_next_plan_that_may_differ_is_announced(jobs: list[JobState], after:
     jobs = [replace(job, since=NOW) for job in jobs]
     slots = sum(job.width for job in jobs)
     assert planned(slots, *jobs).again == NOW + after
+
+
+def test_a_job_that_has_just_started_gives_as_soon_as_the_next_plan_is_due() -> None:
+    """With VGPU_YOUNG_SECONDS=0 too: nothing else happens that would make the engine plan again."""
+    rules = replace(RULES, young_s=0.0)
+    first = replace(running("a", 4, since=NOW, least=2, most=4), started=NOW)
+    jobs = [first, replace(waiting("b"), since=NOW)]
+    plan = plan_round(NOW, jobs, SlotRoom(4, 4), rules)
+    assert (plan.steps, plan.again) == ((), NOW + JUST_STARTED_S)
+    later = plan_round(plan.again, jobs, SlotRoom(4, 4), rules)
+    assert {(type(step), step.job[1]) for step in later.steps} == {(Admit, "b"), (Scale, "a")}
 
 
 def test_nothing_changes_by_itself_where_nobody_waits_and_nobody_can_grow() -> None:

@@ -23,7 +23,6 @@ from tests.core.jobs.rounds import NOW, carried_out
 from tests.core.jobs.test_engine import check, random_jobs
 
 STATES = int(os.environ.get("ROUNDS_STATES", "1500"))
-SEED = int(os.environ.get("ROUNDS_SEED", "0")) or random.randrange(1 << 30)
 # On a ledger a round takes about five times as long.
 ON_NODES = max(1, STATES // 5)
 ROUNDS = 3
@@ -97,9 +96,10 @@ def on_nodes(rng: random.Random) -> tuple[Sequence[JobState], int, Rooms]:
 @pytest.mark.no_cover
 @pytest.mark.parametrize(("place", "states"), [(on_slots, STATES), (on_nodes, ON_NODES)])
 def test_every_plan_keeps_its_promises_and_comes_to_rest_in_two_rounds(place: Place, states: int) -> None:
-    print(f"{states} states, seed {SEED}")
+    seed = int(os.environ.get("ROUNDS_SEED", random.randrange(1 << 30)))
+    print(f"{states} states, seed {seed}")
     for number in range(states):
-        comes_to_rest(SEED + number, place)
+        comes_to_rest(seed + number, place)
 
 
 @pytest.mark.parametrize(
@@ -107,13 +107,14 @@ def test_every_plan_keeps_its_promises_and_comes_to_rest_in_two_rounds(place: Pl
     [
         (942962789, on_slots), (500016508, on_slots), (500000435, on_slots), (500134405, on_slots),
         (600008562, on_slots), (600015693, on_slots), (600024054, on_slots), (166744524, on_slots), (80421, on_slots),
-        (600004150, on_nodes),
+        (432760518, on_slots), (600004150, on_nodes),
     ],
     ids=[
         "who runs on reserved cards gives them to no other", "a reservation by ends of jobs that were to give",
         "those behind take their least widths", "a reserved job starts at once",
         "no split has more sub-tasks than its most", "a reserved job of a group that stops", "a split starts anew",
         "who begins anew waits for whom the plan stops", "who has just started gives nothing",
+        "a reservation ends and its cards are used",
         "a split starts anew on nodes",
     ],
 )  # fmt: skip
@@ -124,8 +125,10 @@ def test_states_in_which_plans_came_to_no_rest_or_broke_a_promise(seed: int, pla
 def comes_to_rest(seed: int, place: Place) -> None:
     """Raise AssertionError if a plan breaks a promise, or the third one changes anything.
 
-    Who is stopped by the second plan may start again in the third, on what was given beyond the need: in the plan that
-    stops a job it cannot start.
+    The third plan may still admit jobs:
+    - a job that the second plan stopped, on cards beyond the need: in the plan that stops a job it cannot start;
+    - any job, on the cards of a reservation that the third plan makes no more. Here all rounds are at one moment, and a
+      job that stopped and started again in it is counted no more in the estimate of the delay (core/jobs/delay.py).
     """
     rng = random.Random(seed)
     rules = random_rules(rng)
@@ -138,7 +141,8 @@ def comes_to_rest(seed: int, place: Place) -> None:
             promised(jobs, plans[-1], rules)
             jobs = carried_out(jobs, plans[-1], NOW)
         stopped = {step.job for step in plans[-2].steps if isinstance(step, Suspend)}
-        assert all(isinstance(step, Admit) and step.job in stopped for step in plans[-1].steps)
+        released = plans[-2].reserved.keys() - plans[-1].reserved.keys()
+        assert all(isinstance(step, Admit) and (released or step.job in stopped) for step in plans[-1].steps)
     except AssertionError as error:
         raise AssertionError(f"seed {seed}: {plans}") from error
 

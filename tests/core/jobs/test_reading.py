@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from device_plugin.core.contract.annotations import KEYS, KUEUE_QUEUE
 from device_plugin.core.errors import RequestError
@@ -19,13 +19,6 @@ from tests.builders.cards import CORES, FAMILY, MEM
 from tests.builders.written_jobs import CLASSES, ELASTIC, job, read, spec, template
 
 PLAIN = {"indexed": False, "replacement": "TerminatingOrFailed", "restart_policy": "OnFailure"}
-
-
-def test_a_job_without_the_label_is_left_alone() -> None:
-    strange = job(
-        {}, {"min-replicas": "none", "colour": "red"}, parallelism=0, managed_by="example.com/other"
-    )
-    assert job_spec(strange, DEFAULT_PREFIXES, CLASSES, lambda _: 1) is None
 
 
 def test_with_the_label_only_it_is_rigid() -> None:

@@ -19,6 +19,7 @@ from device_plugin.core.placement.workload import TargetWorkload
 from device_plugin.core.requests import NO_CARD, PodRequest, Request, Shape
 from tests.builders.cards import FAMILY, inventory
 from tests.core.placement.test_oracle import NODES, changed, mixed_node, mixed_request
+from tests.effort import TIMES
 
 
 @pytest.mark.no_cover
@@ -33,7 +34,7 @@ def test_a_placer_that_has_seen_everything_decides_as_one_that_has_seen_nothing(
         ledger.set_node(name, cards, HostAmounts(64_000, 10_000))
     placer = Placer(ledger, POLICIES)
     shapes = [mixed_request(rng, "") for _ in range(12)]
-    for number in range(400):
+    for number in range(150 * TIMES):
         request = rng.choice(shapes)
         request = type(request)(
             f"p{number}", request.containers, request.models, request.uuids, policy,

@@ -15,6 +15,7 @@ from device_plugin.core.placement import POLICIES, Placer, Refusal
 from device_plugin.core.placement.workload import TargetWorkload
 from device_plugin.core.requests import PodRequest, Request, Selector, Shape
 from tests.builders.refusals import by_node
+from tests.effort import TIMES
 
 FAMILIES = ("hygon.com/dcu", "amd.com/gpu")
 NODES = ("a", "b", "c")
@@ -153,7 +154,7 @@ def changed(rng: random.Random, name: str, known: Inventory) -> Inventory:
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(3 * TIMES))
 def test_place_finds_a_grant_exactly_when_there_is_one_and_never_an_overlapping_one(seed: int) -> None:
     rng = random.Random(seed)
     ledger, placer, known = Ledger(), None, {name: mixed_node(rng, name) for name in NODES}

@@ -14,6 +14,7 @@ from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement import Placer, Refusal
 from device_plugin.core.placement.fit import LOOKS, fit
+from device_plugin.core.placement.policies import OFFERED
 from device_plugin.core.requests import MAX_COUNT, PodRequest, Request, Selector
 from tests.builders.cards import FAMILY, card, inventory
 from tests.builders.refusals import by_node
@@ -96,10 +97,7 @@ def test_spread_takes_the_emptiest_node(ledger: Ledger) -> None:
 def test_an_unknown_policy_is_refused_with_the_known_ones(ledger: Ledger) -> None:
     no = refusal(ledger, slice_request("a", 4, policy="fastest"))
     assert no.main is Reason.POLICY
-    assert (
-        no.text
-        == "no placement policy 'fastest': write best-fit, fgd, fragmentation, node-score, pack, spread"
-    )
+    assert no.text == f"no placement policy 'fastest': write {', '.join(OFFERED)}"
 
 
 def test_the_text_counts_cards_and_says_the_largest_remainder() -> None:
@@ -230,7 +228,7 @@ def test_nodes_of_one_reason_have_one_text_and_it_is_their_most_hopeful(ledger: 
         "ghost": "showing no card",
     }
     assert by_node(refusal(ledger, slice_request("p", 4, policy="fastest")), ["n1"])["n1"] == (
-        "no placement policy 'fastest': write best-fit, fgd, fragmentation, node-score, pack, spread"
+        f"no placement policy 'fastest': write {', '.join(OFFERED)}"
     )
 
 

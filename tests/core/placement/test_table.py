@@ -16,7 +16,7 @@ from device_plugin.core.ledger import Ledger
 from device_plugin.core.loads import Load, Loads
 from device_plugin.core.placement import Placer
 from device_plugin.core.placement.card_columns import CardStates, Ints
-from device_plugin.core.placement.table import NodeTable, RowCache
+from device_plugin.core.placement.table import NodeTable, RowCache, StampedRowCache
 from device_plugin.core.placement.workload import TargetWorkload
 from device_plugin.core.requests import PodRequest, Selector, Shape
 from tests.builders.cards import card, inventory
@@ -117,12 +117,21 @@ class Recorder(RowCache):
         return found
 
 
-def test_a_cache_computes_each_changed_row_once_at_once_or_in_parts() -> None:
+class StampedRecorder(Recorder, StampedRowCache):
+    pass
+
+
+def three_nodes() -> tuple[Ledger, NodeTable]:
     ledger = Ledger()
     for name in ("a", "b", "c"):
         ledger.set_node(name, inventory(name, 1))
-    table = NodeTable(ledger)
-    cache = Recorder(table)
+    return ledger, NodeTable(ledger)
+
+
+@pytest.mark.parametrize("kind", [Recorder, StampedRecorder])
+def test_a_cache_computes_each_changed_row_once_at_once_or_in_parts(kind: type[Recorder]) -> None:
+    ledger, table = three_nodes()
+    cache = kind(table)
     assert not cache.refresh(2)
     assert cache.computed() == [0, 1]
     assert cache.refresh()
@@ -131,9 +140,6 @@ def test_a_cache_computes_each_changed_row_once_at_once_or_in_parts() -> None:
     assert cache.layouts == 1
     ledger.hold(Placer(ledger).place(slice_request("p", 1), ["b"]))  # type: ignore[arg-type]
     table.refresh()
-    cache.refresh_some(np.array([0]))
-    assert cache.computed() == []
-    cache.refresh_some(np.array([0, 1]))
     assert cache.refresh()
     assert cache.computed() == [1]
     ledger.set_node("d", inventory("d", 1))
@@ -141,6 +147,46 @@ def test_a_cache_computes_each_changed_row_once_at_once_or_in_parts() -> None:
     assert cache.refresh()
     assert cache.computed() == [0, 1, 2, 3]
     assert cache.layouts == 2
+
+
+@pytest.mark.parametrize("kind", [Recorder, StampedRecorder])
+def test_rows_that_change_while_others_are_left_are_computed_once(kind: type[Recorder]) -> None:
+    ledger, table = three_nodes()
+    cache = kind(table)
+    assert not cache.refresh(1)
+    for node in ("a", "c"):
+        ledger.hold(Placer(ledger).place(slice_request(node, 1), [node]))  # type: ignore[arg-type]
+    table.refresh()
+    assert not cache.refresh(2)
+    assert cache.refresh(1)
+    assert cache.computed() == [0, 0, 1, 2]
+
+
+@pytest.mark.parametrize("kind", [Recorder, StampedRecorder])
+def test_rows_that_could_not_be_computed_are_computed_next_time(
+    kind: type[Recorder], mocker: MockerFixture
+) -> None:
+    cache = kind(three_nodes()[1])
+    broken = mocker.patch.object(cache, "_compute", side_effect=MemoryError)
+    with pytest.raises(MemoryError):
+        cache.refresh()
+    mocker.stop(broken)
+    assert cache.refresh()
+    assert cache.computed() == [0, 1, 2]
+
+
+def test_of_a_stamped_cache_the_changed_ones_of_some_rows_are_computed() -> None:
+    ledger, table = three_nodes()
+    cache = StampedRecorder(table)
+    cache.refresh()
+    cache.computed()
+    ledger.hold(Placer(ledger).place(slice_request("p", 1), ["b"]))  # type: ignore[arg-type]
+    table.refresh()
+    cache.refresh_some(np.array([0]))
+    assert cache.computed() == []
+    cache.refresh_some(np.array([0, 1]))
+    assert cache.refresh()
+    assert cache.computed() == [1]
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -16,6 +16,7 @@ from tests.builders.cards import FAMILY
 from tests.builders.requests import slice_request, whole_request
 from tests.core.placement.test_oracle import NODES, mixed_node, mixed_request, possible_on
 from tests.core.rearrange.cluster import Cluster
+from tests.effort import TIMES
 
 ROUNDS = 150
 
@@ -113,7 +114,7 @@ def test_a_pod_made_to_nearly_fit_takes_no_more_looks_than_others(monkeypatch: p
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(2 * TIMES))
 def test_victims_are_never_more_than_brute_force_finds_on_any_node(seed: int) -> None:
     print(f"seed {seed}")
     rng = random.Random(seed)

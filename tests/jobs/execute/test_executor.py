@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from device_plugin.core.batch import Job
 from device_plugin.core.contract.annotations import CHECKPOINT, GRANT, MAX_INT, RESIZE
@@ -242,7 +243,7 @@ def test_below_its_least_width_a_job_that_was_just_started_stops() -> None:
     assert body(write)["spec"] == {"suspend": True}
     assert taken_back(rigid, now=started.until + 1) is None, "it may have run, and would lose what it did"
     assert taken_back(replace(rigid, spec=replace(rigid.spec, kueue=True))) is None
-    unbound = replace(rigid, pods=tuple(replace(pod, node="") for pod in rigid.pods))
+    unbound = replace(rigid, pods=tuple(structs.replace(pod, node="") for pod in rigid.pods))
     assert taken_back(unbound, now=started.until + 1) is not None, "none of its pods has begun"
 
 
@@ -304,7 +305,9 @@ def test_a_split_goes_on_with_the_sub_tasks_that_run() -> None:
 def test_a_split_gives_the_cards_of_sub_tasks_that_have_just_begun_in_three_writes() -> None:
     split, b = job("a", 4, completions=16, succeeded=3), managed(waiting("b", 1))
     ages = {3: 500, 4: 5, 5: 70, 6: 20}
-    pods = [replace(_granted(split, index), created=api_time(NOW - age)) for index, age in ages.items()]
+    pods = [
+        structs.replace(_granted(split, index), created=api_time(NOW - age)) for index, age in ages.items()
+    ]
     a = Managed(job=split, spec=spec(split, parts=16), pods=tuple(pods))
     plan: list[Step] = [Scale(A, 4, 3, B), Admit(B, 1)]
     (record,) = due(a, b, steps=plan).values()

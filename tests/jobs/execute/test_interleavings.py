@@ -6,7 +6,7 @@ import pytest
 
 from device_plugin.core.jobs.job import JobKey
 from device_plugin.core.jobs.plan import Admit, Plan, Scale, Step, Suspend
-from device_plugin.jobs.execute.stages import Stage, stage
+from device_plugin.jobs.stages import Stage, stage
 from tests.jobs.execute.world import Cluster, Engine
 
 CARDS, MOST, SEEDS = 8, 8, 40

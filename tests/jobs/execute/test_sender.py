@@ -2,14 +2,17 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from msgspec import structs
 
 from device_plugin.core.contract.annotations import CHECKPOINT
 from device_plugin.core.contract.checkpoint import Checkpoint
 from device_plugin.jobs.execute.sender import FIRST_CONFLICT, FRESH_SECONDS, Sender
 from device_plugin.jobs.execute.writes import Action, Write
-from device_plugin.kube.errors import GoneError
+from device_plugin.kube.api import Kind, Named, Object
+from device_plugin.kube.errors import GoneError, UnknownError
 from device_plugin.state.jobs import KnownJobs
 from tests.builders.batch_jobs import managed, replica, resize, spec, waiting
 from tests.jobs.world import JobApi
@@ -108,6 +111,24 @@ def test_a_write_that_met_one_on_which_no_plan_depends_is_repeated_after_a_read(
     assert not parts.api.jobs["default", "a"].suspend
 
 
+@pytest.mark.parametrize("landed", [True, False])
+def test_a_write_whose_answer_is_lost_counts_once_the_job_shows_it(parts: Parts, landed: bool) -> None:
+    write = parts.start("a")
+
+    def lost(kind: Kind[Any], of: Named, change: Object) -> Any:
+        if landed:
+            parts.api.land(kind, of, change)
+        raise UnknownError("no answer in time")
+
+    parts.api.on_patch = lost
+    assert not parts.sender.send([write], NOW)
+    assert parts.sent == []
+    assert parts.sender.certain()
+    assert parts.sent == [write] * landed
+    assert parts.sender.certain()
+    assert parts.sent == [write] * landed
+
+
 def test_a_job_that_is_gone_is_forgotten(parts: Parts) -> None:
     write = parts.start("a")
     del parts.api.jobs["default", "a"]
@@ -146,7 +167,7 @@ def test_a_request_for_a_checkpoint_is_known_at_once_if_its_pod_still_is(parts: 
     if known:
         parts.known.pods.see(pod)
     asked = Checkpoint(7, 200, 0).encode()
-    parts.api.on_patch = lambda *_: replace(pod, annotations={CHECKPOINT: asked})
+    parts.api.on_patch = lambda *_: structs.replace(pod, annotations={CHECKPOINT: asked})
     assert parts.sender.send([ask], NOW)
     (found,) = parts.known.managed().values()
     assert [each.uid for each in found.pods] == ([pod.uid] if known else [])

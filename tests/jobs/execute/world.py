@@ -4,6 +4,8 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from msgspec import structs
+
 from device_plugin.core.batch import Job, JobCondition
 from device_plugin.core.contract import annotations
 from device_plugin.core.contract.grants import Grant, Slice
@@ -66,7 +68,7 @@ class Cluster:
         for watch in self.watches:
             watch.news.append((key, None))
         for pod in self.of(gone.job):
-            self._put_pod(replace(pod, deleting=True))
+            self._put_pod(structs.replace(pod, deleting=True))
 
     def patch(self, write: Write) -> Seen:
         """What the API server does with a write; raises as the port does."""
@@ -115,13 +117,13 @@ class Cluster:
         wanted = 0 if job.suspend else job.parallelism
         for pod in self.of(job):
             if pod.index is not None and pod.index >= wanted and not pod.deleting:
-                self._put_pod(replace(pod, deleting=True))
+                self._put_pod(structs.replace(pod, deleting=True))
         existing = {pod.index for pod in self.of(job)}
         for index in set(range(wanted)) - existing:
             made = replica(
                 job, index, node="", phase="Pending", containers=(Container("main", ContainerKind.MAIN, {}),)
             )
-            self._put_pod(replace(made, uid=self._next("pod")))
+            self._put_pod(structs.replace(made, uid=self._next("pod")))
         self._report(key)
 
     def bind(self, pod: Pod) -> None:
@@ -134,7 +136,9 @@ class Cluster:
         if free:
             card = next((card for card in free if card in promised), free[0])
             text = grant(pod.uid, card).encode()
-            self._put_pod(replace(pod, node="n1", phase="Running", annotations={annotations.GRANT: text}))
+            self._put_pod(
+                structs.replace(pod, node="n1", phase="Running", annotations={annotations.GRANT: text})
+            )
 
     def end(self, pod: Pod) -> None:
         """The pod's containers have ended, and its object is gone."""

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from device_plugin.core.batch import Job
 from device_plugin.core.contract.annotations import GRANT, RESIZE
@@ -75,7 +76,7 @@ def test_a_split_is_expected_to_run_its_window_of_sub_tasks() -> None:
 
 def test_pods_that_leave_are_not_those_that_come() -> None:
     made = seen(4, 4, resize(0, 4, applied=True), replacement="TerminatingOrFailed")
-    gone = replace(made.pods[3], deleting=True)
+    gone = structs.replace(made.pods[3], deleting=True)
     made = replace(made, job=replace(made.job, active=3, terminating=1), pods=(*made.pods[:3], gone))
     assert expected(made, NOW) == Expected(1, 0), "its successor comes beside it"
     made = replace(made, job=replace(made.job, replacement="Failed"))
@@ -155,7 +156,7 @@ def test_a_replica_is_expected_where_it_was_found_to_fit_as_long_as_it_does(
     assert len(fork.ledger.holdings()) == 2
     other = Pod("default", "x", "x", node="n1", containers=ONE_CARD)
     text = Grant("x", "n1", {"main": (Slice("n1-0", CARD_MIB, CORES),)}).encode()
-    world.api.put_pod(replace(other, phase="Running", annotations={GRANT: text}))
+    world.api.put_pod(structs.replace(other, phase="Running", annotations={GRANT: text}))
     fork.renew(jobs, NOW)
     assert len(searches) == 2, "only that one whose card another pod has by now"
     held = [s.card for made in fork.ledger.grants().values() for s in made.slices()]

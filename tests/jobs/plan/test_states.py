@@ -4,6 +4,7 @@ from dataclasses import replace
 from math import log2
 
 import pytest
+from msgspec import structs
 
 from device_plugin.core.contract.annotations import GRANT, RESIZE
 from device_plugin.core.contract.grants import Grant, Slice
@@ -35,7 +36,7 @@ def hold(world: World, name: str, count: int) -> None:
     for index in range(count):
         pod = replica(job, index, containers=ONE_CARD)
         text = Grant(pod.uid, "n1", {"main": (Slice(f"n1-{taken + index}", CARD_MIB, CORES),)}).encode()
-        world.api.put_pod(replace(pod, annotations={GRANT: text}))
+        world.api.put_pod(structs.replace(pod, annotations={GRANT: text}))
 
 
 def states(world: World) -> dict[str, JobState]:
@@ -84,7 +85,7 @@ def test_pods_that_wait_for_something_else_keep_no_cards_from_others(world: Worl
     )
     world.api.put_pod(pod)
     assert free(world) == 1, "it was created half a minute ago"
-    world.api.put_pod(replace(pod, created="2027-01-15T07:59:00Z"))
+    world.api.put_pod(structs.replace(pod, created="2027-01-15T07:59:00Z"))
     assert free(world) == 2
 
 
@@ -161,7 +162,9 @@ def test_a_width_that_is_not_the_engines_is_held(world: World) -> None:
     assert states(world)["b"].held
     world.api.put(replace(world.job("a"), completed_indexes="1", succeeded=1))
     assert not states(world)["a"].adjustable
-    template = replace(world.job("a").template, labels={"vgpu.io/group": "a", "vgpu.io/group-size": "1"})
+    template = structs.replace(
+        world.job("a").template, labels={"vgpu.io/group": "a", "vgpu.io/group-size": "1"}
+    )
     world.api.put(replace(world.job("a"), template=template))
     assert states(world)["a"].held, "its pods would wait for the one that has succeeded"
     world.engine.known.keep_width(world.job("a").uid, "no")
@@ -220,7 +223,7 @@ def test_sub_tasks_of_high_indexes_hold_their_cards_while_the_window_is_narrow(w
     for number, index in enumerate((4, 5)):
         pod = replica(job, index, containers=ONE_CARD)
         text = Grant(pod.uid, "n1", {"main": (Slice(f"n1-{number}", CARD_MIB, CORES),)}).encode()
-        world.api.put_pod(replace(pod, annotations={GRANT: text}))
+        world.api.put_pod(structs.replace(pod, annotations={GRANT: text}))
     assert free(world) == 2
     assert (states(world)["a"].width, states(world)["a"].spec.most) == (2, 4)
 

@@ -18,7 +18,7 @@ from device_plugin.jobs.show import gauges
 from device_plugin.jobs.show.explain import JobExplainer
 from device_plugin.jobs.show.gauges import JobGauges
 from tests.builders.batch_jobs import resize
-from tests.jobs.pools_world import PoolsWorld
+from tests.jobs.pools.world import PoolsWorld
 from tests.jobs.world import World
 
 # In a record of a stop that was decided two minutes before the clock of a World begins.
@@ -27,7 +27,7 @@ STOPPED = {"attained": 400 * HOUR, "asked": 1_799_999_880.0, "until": 1_799_999_
 
 @pytest.fixture
 def world() -> World:
-    made = World(rules=Rules(cooldown_s=60.0, young_s=0.0))
+    made = World(rules=Rules(cooldown_s=60.0, young_s=60.0))
     made.queue("a", 2, 2, 4)
     made.queue("b", 4)
     made.settle(3)

@@ -1,9 +1,9 @@
 """Containers that cannot start because another pod's container runs on their slice: reported once that lasts."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from device_plugin.core.contract.cards import Inventory, SliceState
 from device_plugin.core.contract.grants import Slice

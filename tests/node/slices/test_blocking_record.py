@@ -1,9 +1,9 @@
 """A pod's containers are weighed together: each alone may fit beside a survivor where all of them do not."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from device_plugin.core.contract import annotations
 from device_plugin.core.contract.grants import CardSize, Grant, Slice

@@ -8,7 +8,7 @@ from device_plugin.core.contract.grants import Slice
 from device_plugin.core.pods import Pod
 from device_plugin.node.slices.claims import NotNowError
 from device_plugin.node.stages import allocate
-from device_plugin.node.stages.inject import CARD_VARIABLES
+from device_plugin.node.vendors.families import CARD_VARIABLES
 from hack.embedded.runtime.cdi import Edits
 from tests.builders.cards import CORES, MEM, PERCENT, SLICES
 from tests.node.parts import Parts, Peer, config_of
@@ -18,7 +18,7 @@ T4 = ["dcu-mem-0", "dcu-mem-1", "dcu-mem-2", "dcu-mem-3"]
 C3 = ["dcu-cores-5", "dcu-cores-6", "dcu-cores-7"]
 BOTH = {MEM: "4", CORES: "3"}
 WHOLE = "hygon.com/dcu"
-EVERY_CONTAINER = {**dict.fromkeys(CARD_VARIABLES, "void"), "VGPU_PROGRESS": "/var/run/vgpu/progress"}
+EVERY_CONTAINER = {**CARD_VARIABLES, "VGPU_PROGRESS": "/var/run/vgpu/progress"}
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +56,8 @@ def test_memory_carries_the_slice_whichever_resource_comes_first(
     assert all(mount.target != "/etc/vgpu/vgpu.conf" for mount in parts.spec(CORES, C3).mounts)
     minor = parts.shared()[parts.uuids[1]].payload.render_minor
     *cards, (_, guard) = parts.spec(MEM, T4).devices
-    assert [target for _, target in cards] == ["/dev/kfd", f"/dev/dri/renderD{minor}"]
+    nodes = ["/dev/kfd", f"/dev/dri/renderD{minor}", f"/dev/dri/card{minor - 128}"]
+    assert [target for _, target in cards] == nodes
     assert guard.startswith("/dev/vgpu/")
 
 
@@ -74,10 +75,7 @@ def test_percent_carries_the_slices_of_several_cards(parts: Parts, order: tuple[
     cards = rocm.parse(config_of(parts.spec(PERCENT, tickets[PERCENT]))).cards
     assert [(card.uuid, card.mem_bytes >> 20) for card in cards] == [(uuid, 8184) for uuid in parts.uuids]
     assert {card.family.mask for card in cards} == {(1 << 30) - 1}
-    assert parts.spec(PERCENT, tickets[PERCENT]).env == {
-        "ROC_GLOBAL_CU_MASK": "0x3fffffff",
-        **EVERY_CONTAINER,
-    }
+    assert parts.spec(PERCENT, tickets[PERCENT]).env == {"ROC_GLOBAL_CU_MASK": "", **EVERY_CONTAINER}
     assert not parts.spec(SLICES, tickets[SLICES]).mounts
     assert [record.slices for record in parts.records.all()] == [tuple(slices)]
 
@@ -113,12 +111,37 @@ def test_the_config_names_the_limit_that_decides_the_memory(
 
 
 def test_hip_learns_the_number_of_its_units_from_a_variable_that_the_pod_cannot_override(
-    parts: Parts,
+    tmp_path: Path,
 ) -> None:
+    amd = Parts(tmp_path, Peer(), "version: v1\ncards: [{preset: amd-60cu-16gib}]\n")
+    amd.start()
+    mem, cores = "amd.com/gpu-mem", "amd.com/gpu-cores"
+    t4, c3 = [f"gpu-mem-{number}" for number in range(4)], [f"gpu-cores-{number}" for number in (5, 6, 7)]
+    amd.hold(
+        amd.bind("a", [Slice(amd.uuids[0], 4092, (5, 6, 7))], {mem: "4", cores: "3"}), {mem: t4, cores: c3}
+    )
+    amd.starts.pre_start(mem, t4)
+    assert amd.spec(mem, t4).env == {"ROC_GLOBAL_CU_MASK": "0x7", **EVERY_CONTAINER}
+    assert amd.spec(cores, c3).env == {}
+
+
+def test_on_hygons_cards_the_makers_driver_shows_only_the_units_of_the_slice(parts: Parts) -> None:
     parts.hold(parts.bind("a", [Slice(parts.uuids[1], 4092, (5, 6, 7))], BOTH), {MEM: T4, CORES: C3})
     parts.starts.pre_start(MEM, T4)
-    assert parts.spec(MEM, T4).env == {"ROC_GLOBAL_CU_MASK": "0x7", **EVERY_CONTAINER}
-    assert parts.spec(CORES, C3).env == {}
+    # Empty, so that HIP ignores the image's and the pod's value and counts the units of the device.
+    assert parts.spec(MEM, T4).env == {"ROC_GLOBAL_CU_MASK": "", **EVERY_CONTAINER}
+    (card,) = rocm.parse(config_of(parts.spec(MEM, T4))).cards
+    assert card.family.vendor_masks
+
+
+def test_variables_by_which_runtimes_add_cards_ask_for_none(parts: Parts) -> None:
+    parts.hold(parts.bind("a", [Slice(parts.uuids[1], 4092, (5, 6, 7))], BOTH), {MEM: T4, CORES: C3})
+    parts.starts.pre_start(MEM, T4)
+    env = parts.spec(MEM, T4).env
+    assert {env[f"{name}_VISIBLE_DEVICES"] for name in ("AMD", "DCU", "HCU", "HYGON", "NVIDIA")} == {"void"}
+    # Hygon's runtime looks for a file that is named by whatever stands in these.
+    names = ("VHCU_VISIBLE_DEVICES", "MIG_VISIBLE_DEVICES", "RESOURCE_REGISTER_STRATEGY")
+    assert [env[name] for name in names] == ["", "", ""]
 
 
 def test_who_has_whole_cards_keeps_its_own_value_of_that_variable(parts: Parts) -> None:
@@ -186,7 +209,10 @@ def test_every_file_is_mounted_read_only_but_the_region_and_the_progress(parts: 
     pod = parts.bind("a", [Slice(parts.uuids[0], 4092, (0, 1, 2))], {MEM: "4"})
     parts.hold(pod, {MEM: T4})
     parts.starts.pre_start(MEM, T4)
-    mounts = {mount.target: mount for mount in parts.spec(MEM, T4).mounts if "vgpu-sim" not in mount.target}
+    every = {mount.target: mount for mount in parts.spec(MEM, T4).mounts if "vgpu-sim" not in mount.target}
+    stack = "/opt/hyhal"
+    assert every[stack].options == ("ro", "bind")
+    mounts = {target: mount for target, mount in every.items() if target != stack}
     assert {target for target, mount in mounts.items() if "ro" not in mount.options} == {
         "/var/run/vgpu/progress",
         "/var/run/vgpu/usage",

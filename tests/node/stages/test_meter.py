@@ -1,13 +1,14 @@
 """Samples, and their absence."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from device_plugin.core.contract import annotations
 from device_plugin.core.contract.grants import Slice
+from device_plugin.node.checks.driver_slices import DriverSlices
 from device_plugin.node.checks.kernel_figures import KernelFigures
 from device_plugin.node.checks.unaccounted import UnaccountedMemory
 from device_plugin.node.slices.writable import PROGRESS, USAGE
@@ -37,8 +38,19 @@ def samples(parts: Parts, *processes: int) -> dict[tuple[str, ...], float]:
     figures.look()
     unaccounted = UnaccountedMemory(parts.records, parts.writable, parts.shared, figures, parts.peer, 64)
     unaccounted.step()
+    driver = DriverSlices(parts.records, parts.shared, figures, parts.peer)
+    driver.step()
     meter = Meter(
-        "n1", parts.records, parts.writable, parts.shared, parts.active, tuple, figures, unaccounted, float
+        "n1",
+        parts.records,
+        parts.writable,
+        parts.shared,
+        parts.active,
+        tuple,
+        figures,
+        unaccounted,
+        driver,
+        float,
     )
     return {
         (name, *labels): value for name, found in values(meter()).items() for labels, value in found.items()

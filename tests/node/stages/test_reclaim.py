@@ -2,11 +2,11 @@
 
 import os
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from device_plugin.core.contract.cards import AGENT_SECONDS, REPORT_SECONDS
 from device_plugin.core.contract.grants import Slice

@@ -11,10 +11,12 @@ from device_plugin.node.vendors import host_stack
 from device_plugin.node.vendors.host_stack import CARD_NODE
 from device_plugin.node.vendors.hygon import Hygon
 from device_plugin.node.vendors.port import CardSlice, ContainerFiles
+from device_plugin.node.vendors.rocm import Rocm
 from hack.simulated.cards import SimulatedMachine
 from tests.node.vendors.test_kfd import shared
 from vgpu_runtime import sim
 from vgpu_runtime.paths import CONTAINER_CONFIG, CONTAINER_LIBRARY, CONTAINER_REGION, CONTAINER_VDEV_FOLDER
+from vgpu_runtime.rocm import RocmLimit
 
 STATE = "/var/lib/vgpu"
 OWN = (CONTAINER_CONFIG, CONTAINER_LIBRARY, CONTAINER_REGION, f"{CONTAINER_VDEV_FOLDER}/vdev0.conf")
@@ -29,7 +31,7 @@ def machine(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def files(machine: Path, wanted: Sequence[str]) -> ContainerFiles:
+def files(machine: Path, wanted: Sequence[str]) -> ContainerFiles[RocmLimit]:
     """Of a container with a slice of the machine's second card."""
     hygon = Hygon(SimulatedMachine(machine), wanted)
     found = hygon.scan().cards[1]
@@ -43,6 +45,12 @@ def test_what_is_on_the_node_is_mounted_at_its_own_path(machine: Path) -> None:
         Mount(f"{machine}/opt/file", "/opt/file"),
     ]
     assert all(mount.read_only for mount in mounts[-2:])
+
+
+def test_a_file_of_the_node_is_mounted_at_another_path_where_the_entry_names_one(machine: Path) -> None:
+    wanted = ["/opt/hyhal:/opt/driver", "/opt/none:/opt/x"]
+    assert files(machine, wanted).mounts[-1] == Mount(f"{machine}/opt/hyhal", "/opt/driver")
+    assert Hygon(SimulatedMachine(machine), wanted).missing_mounts() == ["/opt/none"]
 
 
 def test_what_is_not_on_the_node_is_left_out_and_said(machine: Path) -> None:
@@ -61,14 +69,66 @@ def test_a_real_node_is_mounted_from_its_own_paths(machine: Path) -> None:
     assert HostMachine(machine).host_file("/opt/hyhal") == Mount("/opt/hyhal", "/opt/hyhal")
 
 
-def test_the_primary_node_is_that_of_the_granted_card(machine: Path) -> None:
-    paths = [device.path for device in files(machine, [CARD_NODE]).devices]
+@pytest.mark.parametrize("wanted", [[], [CARD_NODE]])
+def test_the_primary_node_is_that_of_the_granted_card(machine: Path, wanted: Sequence[str]) -> None:
+    paths = [device.path for device in files(machine, wanted).devices]
     assert paths == ["/dev/kfd", "/dev/dri/renderD129", "/dev/dri/card1"]
-    assert not [device for device in files(machine, []).devices if "card" in device.path]
+
+
+def test_other_vendors_have_no_defaults(machine: Path) -> None:
+    found = Hygon(SimulatedMachine(machine)).scan().cards[1]
+    rocm = Rocm(SimulatedMachine(machine))
+    given = rocm.files([CardSlice(shared(found), found.payload, 1 << 30, (0,), 0, "?")])
+    assert not [device for device in given.devices if "card" in device.path]
+    assert "/opt/hyhal" not in [mount.path for mount in given.mounts]
+
+
+def stack(machine: Path, wanted: Sequence[str] = ()) -> dict[str, str]:
+    """The mounts of the vendor's stack: the paths on the node by those in the container."""
+    return {
+        mount.path: mount.host.removeprefix(str(machine))
+        for mount in files(machine, wanted).mounts
+        if "vgpu-sim" not in mount.path
+    }
+
+
+def test_hygons_containers_get_the_makers_folders_that_the_node_has(machine: Path) -> None:
+    assert stack(machine) == {"/opt/hyhal": "/opt/hyhal"}
+    (machine / "usr/local/hyhal/lib").mkdir(parents=True)
+    (machine / "opt/dtk/bin").mkdir(parents=True)
+    assert stack(machine) == {
+        "/opt/hyhal": "/opt/hyhal",
+        "/usr/local/hyhal": "/usr/local/hyhal",
+        "/opt/hygondriver": "/opt/dtk",
+    }
+
+
+def test_the_makers_folders_are_optional_and_those_that_the_operator_names_are_not(machine: Path) -> None:
+    assert Hygon(SimulatedMachine(machine)).missing_mounts() == []
+    assert Hygon(SimulatedMachine(machine), ["/usr/local/hyhal"]).missing_mounts() == ["/usr/local/hyhal"]
+
+
+def test_at_one_path_of_the_container_is_what_the_operator_names(machine: Path) -> None:
+    (machine / "opt/dtk/bin").mkdir(parents=True)
+    wanted = ["/opt/file:/opt/hygondriver", "/opt/dtk"]
+    assert stack(machine, wanted) == {
+        "/opt/hyhal": "/opt/hyhal",
+        "/opt/hygondriver": "/opt/file",
+        "/opt/dtk": "/opt/dtk",
+    }
+    assert "/opt/hygondriver" not in stack(machine, ["/opt/none:/opt/hygondriver"])
+
+
+def test_the_defaults_are_written_as_the_setting_lets_them_in() -> None:
+    assert not [path for path in Hygon.MOUNTS if host_stack.problem(path, STATE)]
 
 
 @pytest.mark.parametrize(
-    "path", ["/opt/hyhal", "/opt/dtk-25.04", "/opt/vgpu2", "/usr/local/hyhal", CARD_NODE, "/etc/hyhal.conf"]
+    "path",
+    [
+        *("/opt/hyhal", "/opt/dtk-25.04", "/opt/vgpu2", "/usr/local/hyhal", CARD_NODE, "/etc/hyhal.conf"),
+        *("/opt/dtk:/opt/hygondriver", "/opt/dtk:/opt/dtk"),
+    ],
 )
 def test_paths_that_can_be_given(path: str) -> None:
     assert host_stack.problem(path, STATE) == ""
@@ -87,6 +147,19 @@ def test_paths_that_can_be_given(path: str) -> None:
             "//opt",
             "/opt/a b",
             "/opt/a:b",
+        ),
+        *(
+            ":",
+            "/opt/a:",
+            ":/opt/a",
+            "/opt/a:/opt/b:/opt/c",
+            "/opt/a:/opt/b/",
+            "/opt/a:/etc",
+            "/etc:/opt/a",
+            f"/opt/a:{CARD_NODE}",
+            f"{CARD_NODE}:/opt/a",
+            f"/opt/a:{STATE}",
+            f"/opt/a:{CONTAINER_VDEV_FOLDER}/vdev1.conf",
         ),
         *(
             "/opt/*",

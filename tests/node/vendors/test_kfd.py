@@ -9,7 +9,7 @@ from device_plugin.core.contract.cards import Card
 from device_plugin.core.contract.masks import unit_mask
 from device_plugin.node.vendors.hygon import Hygon
 from device_plugin.node.vendors.port import CardSlice, FoundCard, Scan
-from device_plugin.node.vendors.rocm import TOPOLOGY, KfdCard, Rocm
+from device_plugin.node.vendors.rocm import KERNEL_QUEUES, TOPOLOGY, KfdCard, Rocm
 from hack.simulated.cards import SimulatedMachine
 from vgpu_runtime import sim
 
@@ -65,6 +65,27 @@ def test_a_card_is_what_its_driver_says_of_it(machine: Path) -> None:
     assert not any(c.unfit for c in found.cards)
     assert [c.pci for c in found.cards] == ["0000:19:00.0", "0000:21:00.0", "0000:29:00.0"]
     assert not any(c.fault for c in found.cards)
+
+
+@pytest.mark.parametrize(
+    ("gfx", "kernel_queues", "slices"),
+    [
+        ("11.0.0", "-1", 16),
+        ("12.0.0", "-1", 2),
+        ("12.0.1", "8", 2),
+        ("12.0.1", None, 2),
+        ("12.0.1", "0", 16),
+    ],
+)
+def test_a_card_with_few_queues_has_two_slices_unless_the_kernel_leaves_it_all_queues(
+    tmp_path: Path, gfx: str, kernel_queues: str | None, slices: int
+) -> None:
+    sim.build(sim.parse(f"version: v1\ncards: [{{preset: amd-gfx1201-64cu-16gib, gfx: {gfx}}}]"), tmp_path)
+    if kernel_queues is not None:
+        file = tmp_path / KERNEL_QUEUES
+        file.parent.mkdir(parents=True)
+        file.write_text(f"{kernel_queues}\n")
+    assert [card.max_slices for card in scan(tmp_path).cards] == [slices]
 
 
 def test_an_identity_survives_another_order_of_enumeration(machine: Path) -> None:

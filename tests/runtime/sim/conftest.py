@@ -9,15 +9,17 @@ from typing import Any
 import pytest
 
 from vgpu_runtime import sim
+from vgpu_runtime.sim import hip
 
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine of simulated cards outside a container, and the probes that look at it."""
+    """A machine of simulated cards, and the probes that look at it, from a container with this root folder."""
 
     folder: Path
     build: Path
     libraries: Path | None = None
+    root: Path = Path("/")
 
     @property
     def log(self) -> Path:
@@ -28,7 +30,9 @@ class Machine:
             "LD_PRELOAD": str(self.build / "libsimkfd.so"),
             "LD_LIBRARY_PATH": str(self.libraries or ""),
             "SIMKFD_DIR": str(self.folder),
+            "SIMKFD_ROOT": str(self.root),
             "SIMKFD_LOG": str(self.log),
+            "VGPU_PROBE_HIP": hip.LIBRARY,
         }
 
     def start(self, *arguments: str | int, program: str = "vgpu-kfd-probe") -> "subprocess.Popen[str]":

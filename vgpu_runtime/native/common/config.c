@@ -5,7 +5,7 @@
 /* The keys of the file's head, then those of every card, then those of a card of the ROCm family. */
 enum key {
 	VERSION, POD, CONTAINER, ENFORCEMENT, UUID, PCI, MODEL, REQUEST, MEM_BYTES, GPU_ID, RENDER_MINOR, COMPUTE_UNITS,
-	XCC, PAIRED, MASK, KEYS
+	XCC, PAIRED, MASKS, MASK, KEYS
 };
 
 #define HEAD_KEYS ((1u << UUID) - 1)
@@ -14,7 +14,7 @@ enum key {
 
 static const char *const key_names[KEYS] = {
 	"version", "pod", "container", "enforcement", "uuid", "pci", "model", "request", "mem_bytes", "gpu_id",
-	"render_minor", "compute_units", "xcc", "paired", "mask",
+	"render_minor", "compute_units", "xcc", "paired", "masks", "mask",
 };
 
 /* Enforcement modes: device_plugin/core/enforcement.py. The library holds processes to their slice in all of them. */
@@ -154,6 +154,9 @@ static const char *read_card(const struct section *section, struct config *confi
 	card->compute_units = (unsigned)units;
 	card->xcc = (unsigned)xcc;
 	card->paired = paired;
+	card->vendor_masks = equals(values[MASKS], "vendor");
+	if (!card->vendor_masks && !equals(values[MASKS], "library"))
+		return "who holds queues to their units is unknown";
 	if (!read_mask(values[MASK], &card->granted) || !mask_fits(card))
 		return "a mask is malformed or breaks the card's rules";
 	config->card_count++;

@@ -8,7 +8,7 @@
 
 #include "vgpu_region.h"
 
-#define CONFIG_VERSION "5"
+#define CONFIG_VERSION "6"
 #define CONFIG_MAX_BYTES 65536
 #define CONFIG_MAX_CARDS VGPU_REGION_CARDS
 #define CONFIG_MAX_UNITS 1024
@@ -45,6 +45,7 @@ struct card {
 	unsigned compute_units;
 	unsigned xcc;
 	bool paired;
+	bool vendor_masks; /* the maker's driver holds queues to the units; masks are the program's and pass unchanged */
 	struct mask granted;
 	unsigned granted_units;
 };

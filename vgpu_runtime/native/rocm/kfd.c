@@ -18,6 +18,7 @@ const unsigned char kfd_sizes[1 << _IOC_NRBITS] = {
 	[KFD_NR_SET_XNACK_MODE] = sizeof(struct kfd_xnack_mode),
 	[KFD_NR_AVAILABLE_MEMORY] = sizeof(struct kfd_available_memory),
 	[KFD_NR_EXPORT_DMABUF] = sizeof(struct kfd_export_dmabuf),
+	[KFD_NR_CREATE_PROCESS] = 1, /* it has no arguments, but is hooked */
 };
 
 static bool has_results(unsigned number)
@@ -64,6 +65,13 @@ static int closed(struct request *request)
 	return number == KFD_NR_SET_XNACK_MODE ? svm_set_xnack(request) : request_send(request);
 }
 
+/* Handles and queues of each context have numbers of their own, and the books here know them by the numbers alone. */
+static int refuse_context(void)
+{
+	slice_complain("a second context of the driver is refused", "memory and queues are counted in the first one only");
+	return request_refuse(EPERM);
+}
+
 int kfd_request(int fd, unsigned code, void *arguments)
 {
 	enum enforcement enforcement = slice_enforcement();
@@ -74,6 +82,8 @@ int kfd_request(int fd, unsigned code, void *arguments)
 
 	if (enforcement == NONE)
 		return REAL(ioctl, ioctl_fn)(fd, code, arguments);
+	if (number == KFD_NR_CREATE_PROCESS)
+		return refuse_context();
 	if (!request_take(&request, fd, code, arguments, kfd_sizes[number], true))
 		return -1;
 	result = enforcement == CLOSED ? closed(&request) : enforced(&request);

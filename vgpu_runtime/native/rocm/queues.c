@@ -64,8 +64,10 @@ int queue_create(struct request *request)
 		return request_refuse(EPERM);
 	if (!prepare())
 		return request_refuse(ENOMEM);
-	result = is_dma(arguments->queue_type) ? request_send(request)
-					       : create_masked(request, &slice.config.cards[card]);
+	if (is_dma(arguments->queue_type) || slice.config.cards[card].vendor_masks)
+		result = request_send(request);
+	else
+		result = create_masked(request, &slice.config.cards[card]);
 	slice_lock();
 	if (result == 0)
 		table_put(&slice.queues, (struct entry){.key = arguments->queue_id, .card = (uint32_t)card});
@@ -111,6 +113,8 @@ int queue_set_mask(struct request *request)
 	queue = table_get(&slice.queues, arguments->queue_id);
 	card = queue ? &slice.config.cards[queue->card] : NULL;
 	slice_unlock();
+	if (card && card->vendor_masks)
+		return request_send(request);
 	if (!user_read(&wanted, arguments->cu_mask_ptr, bits / 8) || !card)
 		return request_refuse(EFAULT); /* also for a queue that is not there: as the driver answers */
 	mask_of_program(card, wanted.words, bits, &physical);

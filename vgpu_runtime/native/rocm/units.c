@@ -1,7 +1,8 @@
 /*
  * HIP takes ROC_GLOBAL_CU_MASK for the units that it may use, and so for how many there are; HSA does not look at it.
  * The container's CDI spec sets it (device_plugin/node/stages/inject.py). A program that is started with a cleared environment
- * gets it here. It is a hint: what holds a queue to its units is its mask.
+ * gets it here. It is a hint: what holds a queue to its units is its mask. Where the maker's driver holds queues to their
+ * units, its device has no others, HIP counts them without the variable, and the CDI spec sets it to nothing.
  */
 #include <string.h>
 
@@ -22,13 +23,14 @@ static void write_bits(char *text, unsigned units)
 	text[2 + digits] = '\0';
 }
 
-/* The units of each card's slice. HIP has one value for all cards: 0 if they differ, or a card is whole. */
+/* The units of each card's slice. HIP has one value for all cards: 0 if they differ, or a card needs none. */
 static unsigned units_of_each(void)
 {
 	unsigned units = slice.config.cards[0].granted_units;
 
 	for (unsigned i = 0; i < slice.config.card_count; i++)
-		if (slice.config.cards[i].granted_units != units || slice.config.cards[i].compute_units == units)
+		if (slice.config.cards[i].granted_units != units || slice.config.cards[i].compute_units == units ||
+		    slice.config.cards[i].vendor_masks)
 			return 0;
 	return units;
 }

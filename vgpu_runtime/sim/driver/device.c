@@ -56,11 +56,20 @@ int sim_raise(int fd)
 }
 
 /* A lock belongs to the open file, and goes with its last descriptor and mapping. */
+int sim_lock(int fd, int command, short type, int64_t byte)
+{
+	struct flock range = {.l_type = type, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
+	int result;
+
+	do
+		result = fcntl(fd, command, &range);
+	while (result < 0 && errno == EINTR);
+	return result;
+}
+
 bool sim_mark(int fd, int64_t byte)
 {
-	struct flock range = {.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
-
-	return fcntl(fd, F_OFD_SETLK, &range) == 0;
+	return sim_lock(fd, F_OFD_SETLK, F_RDLCK, byte) == 0;
 }
 
 bool sim_is_marked(int fd, int64_t byte)
@@ -118,6 +127,8 @@ int sim_device_open(const char *path, int flags)
 		errno = ENOENT;
 		return -1;
 	}
+	if (index == SIM_DEVICE_KFD)
+		sim_slice_begin();
 	pthread_mutex_lock(&lock);
 	if (refers_to(devices[index].fd, &devices[index]) || make(&devices[index]) == 0)
 		fd = sim_open_again(devices[index].fd);

@@ -54,12 +54,14 @@ int real_ioctl(int fd, unsigned long request, void *args)
 static int open_path(int folder, const char *path, int flags, mode_t mode)
 {
 	char real_path[PATH_MAX];
+	int fd;
 
 	switch (sim_path_kind(path, real_path, sizeof(real_path))) {
 	case SIM_PATH_DEVICE:
 		return sim_device_open(path, flags);
 	case SIM_PATH_TREE:
-		return real_open(real_path, flags, mode);
+		fd = sim_slice_file(path, real_path);
+		return fd >= 0 ? fd : real_open(real_path, flags, mode);
 	case SIM_PATH_FORBIDDEN: /* the kernel lets it be opened and refuses the read; a descriptor cannot do that here */
 		errno = EPERM;
 		return -1;
@@ -79,10 +81,12 @@ static ssize_t refuse_read(void *cookie, char *buffer, size_t size)
 static FILE *fopen_path(const char *path, const char *mode)
 {
 	char real_path[PATH_MAX];
+	int fd;
 
 	switch (sim_path_kind(path, real_path, sizeof(real_path))) {
 	case SIM_PATH_TREE:
-		return real_fopen(real_path, mode);
+		fd = sim_slice_file(path, real_path);
+		return fd >= 0 ? fdopen(fd, "r") : real_fopen(real_path, mode);
 	case SIM_PATH_FORBIDDEN:
 		return fopencookie(NULL, mode, (cookie_io_functions_t){.read = refuse_read});
 	case SIM_PATH_DEVICE: /* nobody reads these through stdio */

@@ -194,6 +194,8 @@ int sim_ioctl(unsigned request, uint64_t args)
 static void forget(void)
 {
 	sim_device_forget();
+	sim_slice_forget();
+	sim_pipe_forget();
 	sim_vram_forget();
 	sim_memory_forget();
 	sim_svm_forget();

@@ -214,7 +214,7 @@ int sim_memory_available(struct kfd_available_memory *args)
 
 	if (card < 0)
 		return -EINVAL;
-	args->available = sim_vram_available(card);
+	args->available = sim_vram_room(card);
 	return 0;
 }
 

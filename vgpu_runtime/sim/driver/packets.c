@@ -1,6 +1,7 @@
 /*
  * What a command processor does with AQL packets: it waits for what a packet depends on and signals completion.
- * Kernels are not executed; a dispatch takes the time that its queue's share of the card's units would give it.
+ * Kernels are not executed, but for HIP's own that copies memory; a dispatch takes the time that its queue's share of the
+ * card's units would give it.
  *
  * Layouts: HSA Platform System Architecture Specification 1.2, section 2.9; amd_hsa_signal.h.
  */
@@ -109,6 +110,8 @@ bool sim_packets_step(struct sim_queue *queue)
 			break;
 		if (type == KERNEL_DISPATCH && !executed(queue, &time))
 			return true; /* the card is busy: look again soon */
+		if (type == KERNEL_DISPATCH)
+			sim_copy_kernel(packet);
 		complete(packet->completion, time - (type == KERNEL_DISPATCH ? duration_ns(queue) : 0), time);
 		__atomic_store_n(&packet->header, INVALID, __ATOMIC_RELEASE);
 		__atomic_store_n(read_index, *read_index + 1, __ATOMIC_RELEASE);

@@ -79,6 +79,12 @@ static int place_queue(const struct sim_queue *queue)
 	return id;
 }
 
+/* The units that a queue without a mask has. */
+static uint32_t units_of(int card)
+{
+	return sim_slice(card) ? sim_slice(card)->units : sim_world()->cards[card].units;
+}
+
 int sim_queue_create(struct kfd_create_queue *args)
 {
 	int card = sim_card_index(args->gpu_id);
@@ -97,7 +103,7 @@ int sim_queue_create(struct kfd_create_queue *args)
 	queue = (struct sim_queue){
 		.live = true, .card = card, .type = args->queue_type, .ring = args->ring_base_address,
 		.ring_bytes = args->ring_size, .read_index = args->read_pointer_address,
-		.write_index = args->write_pointer_address, .active_units = sim_world()->cards[card].units,
+		.write_index = args->write_pointer_address, .active_units = units_of(card),
 	};
 	pthread_mutex_lock(&lock);
 	id = place_queue(&queue);
@@ -161,6 +167,14 @@ static uint32_t count_units(const uint32_t *words, uint32_t bits, uint32_t units
 	return count;
 }
 
+/* Bits that name a unit beyond a slice's. A card alone ignores them; the driver of a slice's virtual device refuses them. */
+static bool beyond_slice(int card, const uint32_t *words, uint32_t bits)
+{
+	const struct sim_slice *slice = sim_slice(card);
+
+	return slice && count_units(words, bits, bits) > count_units(words, bits, slice->units);
+}
+
 static void log_mask(const struct kfd_set_cu_mask *args, const uint32_t *words, uint32_t bits, int error)
 {
 	char hex[SIM_MAX_UNITS / 4 + 1] = "";
@@ -188,10 +202,10 @@ int sim_queue_set_mask(const struct kfd_set_cu_mask *args)
 		const struct sim_card *card = &sim_world()->cards[queue->card];
 		uint32_t active = count_units(words, bits, card->units);
 
-		if (card->paired && !pairs_whole(words, bits))
+		if ((card->paired && !pairs_whole(words, bits)) || beyond_slice(queue->card, words, bits))
 			error = -EINVAL;
 		else
-			queue->active_units = active ? active : card->units; /* hardware runs an empty mask unmasked */
+			queue->active_units = active ? active : units_of(queue->card); /* hardware runs an empty mask unmasked */
 	}
 	pthread_mutex_unlock(&lock);
 	log_mask(args, words, bits, error);

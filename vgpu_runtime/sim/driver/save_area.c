@@ -31,7 +31,8 @@ int sim_save_area_check(int card, const struct kfd_create_queue *args)
 	mapped = sim_memory_mapped(card, args->ctx_save_restore_address);
 	sim_log("save-area gpu_id=%u stack=%u area=%u mapped=%lu", args->gpu_id, args->ctl_stack_size,
 		args->ctx_save_restore_size, mapped);
-	if (sim_world()->save_area_check == SIM_SAVE_AREA_NONE)
+	/* Of what the maker's driver expects of a slice's queue nothing is known. */
+	if (sim_world()->save_area_check == SIM_SAVE_AREA_NONE || sim_slice(card))
 		return 0;
 	bytes = (bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
 	mapped = (mapped + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;

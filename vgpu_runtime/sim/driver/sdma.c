@@ -11,7 +11,7 @@
 
 #define WORD 4
 #define PACKETS_PER_STEP 64
-#define COUNT_MASK 0x3fffff
+#define COUNT_MASK 0x3fffffff /* cards before gfx90a and gfx10.3 have 22 bits; for them the others are 0 */
 #define POLLS_MEMORY (UINT32_C(1) << 31) /* without it a poll is the flush of a cache that is not here */
 #define ADD64 47
 

@@ -20,6 +20,7 @@
 #define SIM_MAX_CARDS 16
 #define SIM_MAX_UNITS 1024 /* the kernel's own bound on the bits of a CU mask */
 #define SIM_MASK_WORDS (SIM_MAX_UNITS / 32)
+#define SIM_PIPES 20 /* of a Hygon card */
 #define SIM_EXPORT __attribute__((visibility("default")))
 
 /* What the kernel expects of a compute queue, for each XCC: see ../save_area.py. */
@@ -36,7 +37,9 @@ struct sim_card {
 	uint32_t gpu_id;
 	uint32_t node; /* its number under topology/nodes */
 	uint32_t render_minor;
-	uint32_t device; /* its PCI device id */
+	uint32_t vendor; /* its PCI ids */
+	uint32_t device;
+	char pci[16];
 	uint32_t units;
 	uint32_t xcc;
 	bool paired; /* RDNA: compute units come in pairs that are masked together */
@@ -49,6 +52,7 @@ struct sim_world {
 	bool present; /* false: no simulation here, pass every call on */
 	char dir[256]; /* holds sys/, state/ and driver.conf */
 	char dev[260]; /* stands for /dev */
+	char root[256]; /* stands for / where the maker's runtime reads files of the container */
 	enum sim_save_area_check save_area_check;
 	int card_count;
 	struct sim_card cards[SIM_MAX_CARDS];
@@ -56,10 +60,32 @@ struct sim_world {
 
 /* world.c */
 const struct sim_world *sim_world(void);
-bool sim_card_hidden(int card); /* no render node in this mount namespace, so the device cgroup forbids it */
+bool sim_card_hidden(int card); /* the device cgroup forbids it, or the maker's runtime refuses the slice */
 int sim_card_index(uint32_t gpu_id); /* -1: no such card, or hidden */
 
+/* slice.c: what this container has of a Hygon card */
+struct sim_slice {
+	bool cut; /* there is a vdev file for the card */
+	const char *refused; /* one word with the reason, or NULL */
+	bool begun; /* it has its pipe */
+	uint32_t units;
+	uint32_t pipe;
+	uint64_t vram_bytes;
+	uint64_t device, inode; /* of the vdev file */
+};
+const struct sim_slice *sim_slice(int card); /* NULL: the whole card */
+void sim_slice_begin(void);
+void sim_slice_forget(void);
+
+/* pipes.c */
+const char *sim_pipe_take(int card, const struct sim_slice *slice); /* NULL, or why not, in one word */
+void sim_pipe_forget(void);
+
+/* slice_files.c: a descriptor of the file as the slice shows it, or -1 where that is no different */
+int sim_slice_file(const char *path, const char *real_path);
+
 /* paths.c */
+int sim_node_card(const char *path, const char **file); /* -1: no file of a card's node. file: below the node's folder */
 enum sim_path { SIM_PATH_OTHER, SIM_PATH_DEVICE, SIM_PATH_TREE, SIM_PATH_FORBIDDEN };
 enum sim_path sim_path_kind(const char *path, char *real_path, size_t size); /* real_path: for TREE and FORBIDDEN */
 
@@ -103,6 +129,7 @@ int sim_device_watcher(int card); /* a descriptor of ours for the card's file */
 int sim_stat(int fd, struct stat *st); /* fstat(2), as the kernel answers */
 int sim_open_again(int fd); /* another open file of the same inode */
 int sim_raise(int fd); /* the file under a number that programs do not use; -1 for none */
+int sim_lock(int fd, int command, short type, int64_t byte); /* fcntl(2) with a lock of one byte; again if interrupted */
 bool sim_mark(int fd, int64_t byte); /* for as long as the open file lives */
 bool sim_is_marked(int fd, int64_t byte); /* by another open file than that of `fd` */
 void sim_device_discard(int card, uint64_t offset, uint64_t bytes); /* gives the machine its memory back */
@@ -111,7 +138,8 @@ void sim_device_forget(void);
 /* vram.c: bytes of VRAM in use over all processes */
 int sim_vram_charge(int card, uint64_t bytes);
 void sim_vram_release(int card, uint64_t bytes);
-uint64_t sim_vram_available(int card);
+uint64_t sim_vram_available(int card); /* to all processes together */
+uint64_t sim_vram_room(int card); /* to this process */
 void sim_vram_forget(void);
 
 /* memory.c */
@@ -154,6 +182,9 @@ struct sim_queue {
 	uint64_t busy_until_ns; /* 0: no kernel is running */
 };
 bool sim_packets_step(struct sim_queue *queue); /* true: it did something */
+
+/* copy_kernel.c: does what a dispatch of HIP's own copying kernel asks for, and nothing for any other dispatch */
+void sim_copy_kernel(const void *dispatch);
 
 /* sdma.c */
 bool sim_sdma_step(struct sim_queue *queue);

@@ -9,7 +9,7 @@
 #include "simkfd.h"
 
 #define CONTAINER_DIR "/opt/vgpu-sim"
-#define CONF_VERSION 2
+#define CONF_VERSION 3
 
 static struct sim_world world;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -34,10 +34,10 @@ static bool read_card(const char *line)
 
 	if (world.card_count == SIM_MAX_CARDS ||
 	    sscanf(line,
-		   "card gpu_id=%u node=%u minor=%u device=%u units=%u xcc=%u paired=%u vram=%lu stack=%u area=%u"
+		   "card gpu_id=%u node=%u minor=%u vendor=%u device=%u pci=%15s units=%u xcc=%u paired=%u vram=%lu stack=%u area=%u"
 		   " debug=%u xccs=%u",
-		   &card->gpu_id, &card->node, &card->render_minor, &card->device, &card->units, &card->xcc, &paired,
-		   &card->vram_bytes, &area->stack, &area->bytes, &area->debug, &area->xccs) != 12)
+		   &card->gpu_id, &card->node, &card->render_minor, &card->vendor, &card->device, card->pci, &card->units,
+		   &card->xcc, &paired, &card->vram_bytes, &area->stack, &area->bytes, &area->debug, &area->xccs) != 14)
 		return false;
 	card->paired = paired;
 	world.card_count++;
@@ -92,6 +92,7 @@ static void load(void)
 	}
 	if (!dir)
 		return;
+	snprintf(world.root, sizeof(world.root), "%.250s", getenv("SIMKFD_ROOT") ? getenv("SIMKFD_ROOT") : "");
 	snprintf(dev, sizeof(dev), "%.250s/dev", dir);
 	world.present = look_in(dir, dev);
 	if (!world.present)
@@ -104,12 +105,13 @@ const struct sim_world *sim_world(void)
 	return &world;
 }
 
+/* A card without a render node in this mount namespace is one that the device cgroup forbids. */
 bool sim_card_hidden(int card)
 {
 	char path[sizeof(world.dev) + 32];
 
 	snprintf(path, sizeof(path), "%.259s/dri/renderD%u", sim_world()->dev, world.cards[card].render_minor);
-	return access(path, F_OK) != 0;
+	return access(path, F_OK) != 0 || (sim_slice(card) && sim_slice(card)->refused);
 }
 
 int sim_card_index(uint32_t gpu_id)

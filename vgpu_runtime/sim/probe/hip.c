@@ -9,7 +9,7 @@
 #include "hsa.h"
 #include "probe.h"
 
-/* From HIP 5.2.3's hip_runtime_api.h; the numbers are its ABI. */
+/* From hip_runtime_api.h of HIP 5.2.3, and the same up to 7.2.4; the numbers are its ABI. */
 enum { MULTIPROCESSOR_COUNT = 63, FINE_GRAINED = 0x1, ATTACH_GLOBAL = 0x1, TO_CARD = 1, FROM_CARD = 2 };
 enum { SUCCESS = 0, OUT_OF_MEMORY = 2 };
 #define ROW_BYTES ((size_t)1 << 20)
@@ -62,14 +62,29 @@ static const char *without_hip(char **argv)
 	return "hipErrorSharedObjectInitFailed";
 }
 
+/* Of several releases on a machine, the one that the variable names; otherwise the newest. */
+static void open_library(void)
+{
+	const char *chosen = getenv("VGPU_PROBE_HIP");
+	const char *const names[] = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5"};
+	char path[PATH_MAX];
+
+	if (chosen)
+		library = dlopen(chosen, RTLD_NOW | RTLD_LOCAL);
+	for (size_t i = 0; !chosen && !library && i < sizeof(names) / sizeof(*names); i++) {
+		snprintf(path, sizeof(path), "/opt/rocm/lib/%s", names[i]);
+		library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+		if (!library)
+			library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	}
+}
+
 const char *probe_open(char **argv)
 {
 	int devices = 0;
 
 	setenv("HSA_FORCE_FINE_GRAIN_PCIE", "1", 0); /* fine-grained VRAM, which `ext` asks for, is off by default */
-	library = dlopen("libamdhip64.so.5", RTLD_NOW | RTLD_LOCAL);
-	if (!library)
-		library = dlopen("/opt/rocm/lib/libamdhip64.so.5", RTLD_NOW | RTLD_LOCAL);
+	open_library();
 	if (!library)
 		return without_hip(argv);
 	return named(HIP(hipGetDeviceCount, int *)(&devices));

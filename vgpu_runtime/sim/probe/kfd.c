@@ -189,6 +189,7 @@ static int add_save_area(struct kfd_create_queue *args)
 		.gfx_target_version = shape("gfx_target_version"), .simd_count = shape("simd_count"),
 		.simd_per_cu = shape("simd_per_cu"), .array_count = shape("array_count"),
 		.simd_arrays_per_engine = shape("simd_arrays_per_engine"), .num_xcc = shape("num_xcc"),
+		.lds_size_in_kb = shape("lds_size_in_kb"),
 		.cwsr_size = shape("cwsr_size"), .ctl_stack_size = shape("ctl_stack_size"),
 	};
 	struct save_area area = save_area_of(&card);

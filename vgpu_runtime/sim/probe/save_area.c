@@ -6,6 +6,8 @@
 
 #define GFX10 10
 #define NAVI 100100
+#define LDS_KIB 64
+#define GFX950 90500 /* the first whose local data share has another size */
 
 static uint32_t round_up(uint64_t bytes, uint32_t to)
 {
@@ -48,7 +50,8 @@ struct save_area save_area_of(const struct shape *shape)
 	uint32_t units = shape->simd_count / shape->simd_per_cu / xccs;
 	uint32_t waves = waves_of(shape, units);
 	uint32_t stack = round_up(48 + waves * (gfx >= NAVI ? 12 : 8), 4096);
-	uint32_t unit_bytes = vector_registers(gfx) + ((16 + 64 + 4) << 10); /* scalar registers, LDS, hardware registers */
+	uint32_t lds = (gfx == GFX950 ? shape->lds_size_in_kb : LDS_KIB) << 10;
+	uint32_t unit_bytes = vector_registers(gfx) + lds + ((16 + 4) << 10); /* scalar and hardware registers */
 	struct save_area area = {.stack = gfx / 10000 == GFX10 && stack > 0x7000 ? 0x7000 : stack};
 
 	area.bytes = area.stack + round_up((uint64_t)units * unit_bytes, 4096);

@@ -11,6 +11,7 @@ struct shape { /* of the whole card; names as in a node's `properties` */
 	uint32_t array_count;
 	uint32_t simd_arrays_per_engine;
 	uint32_t num_xcc;
+	uint32_t lds_size_in_kb;
 	uint32_t cwsr_size; /* 0: this kernel does not show it */
 	uint32_t ctl_stack_size;
 };

@@ -9,15 +9,19 @@ const DIGITS = 10;
 export class Cluster {
   constructor() {
     this.nodes = new Map();
-    this.waiting = new Map();
-    this.gangs = new Map();
-    this.jobs = new Map();
-    this.notices = new Map();
-    this.about = new Map();
+    this.kinds = new Map();
+    this.notices = this.of("notice");
+    this.about = this.of("about");
     this.models = new Map();
     this.namespaces = new Map();
     this.names = [];
     this.sorted = true;
+  }
+
+  /** The entries of a kind other than nodes, by key. */
+  of(kind) {
+    if (!this.kinds.has(kind)) this.kinds.set(kind, new Map());
+    return this.kinds.get(kind);
   }
 
   /** Take entries; returns the names of nodes that changed. */
@@ -29,11 +33,9 @@ export class Cluster {
         changed.push(key);
         continue;
       }
-      const into = {
-        waiting: this.waiting, gang: this.gangs, job: this.jobs, about: this.about, notice: this.notices, fault: this.notices,
-      }[kind];
-      if (value === null) into?.delete(key);
-      else into?.set(key, value);
+      const into = this.of(kind === "fault" ? "notice" : kind);
+      if (value === null) into.delete(key);
+      else into.set(key, value);
     }
     return changed;
   }

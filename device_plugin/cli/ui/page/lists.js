@@ -1,7 +1,7 @@
-// Waiting pods, gangs and jobs as lists; each entry is an element that stays as long as it is shown.
+// The list of a view's entries; each entry is an element that stays as long as it is shown.
 
 import { paint } from "./bars.js";
-import { aged, count, digits, element, named, say, sentence, span } from "./text.js";
+import { digits, element, named, say } from "./text.js";
 
 const FEW = 100;
 
@@ -23,7 +23,7 @@ export class List {
     });
   }
 
-  /** Show entries of a view: pairs of key and value, in their order. */
+  /** Show entries of a view, which makes an element of each: pairs of key and value, in their order. */
   show(view, entries) {
     if (view !== this.view) {
       this.root.replaceChildren();
@@ -45,7 +45,7 @@ export class List {
     for (const [key, value] of seen) {
       let item = this.items.get(key);
       if (!item || item.value !== value) {
-        const root = MAKERS[view](value);
+        const root = view.make(value);
         item?.root.replaceWith(root);
         item = { root, value };
         this.items.set(key, item);
@@ -70,7 +70,8 @@ async function explain(button, why) {
   told.focus();
 }
 
-function item(title, of, chip, end) {
+/** An entry: its title, whose it is, its state, and what stands at the end of the line. */
+export function item(title, of, chip, end) {
   const root = element("li", "item");
   const head = element("h2");
   head.append(named("span", "", title), named("span", "of", of));
@@ -80,55 +81,13 @@ function item(title, of, chip, end) {
   return root;
 }
 
-function line(root, name, text) {
+/** Add a line to an entry, if there is a text. */
+export function line(root, name, text) {
   if (text) root.append(named("p", name, text));
 }
 
-const MAKERS = {
-  waiting(pod) {
-    const root = item(pod.pod, pod.namespace, "", aged("span", "end", pod.since, "waits for "));
-    line(root, "", sentence(pod.text));
-    line(root, "soft", pod.advice && `What helps: ${pod.advice}.`);
-    line(root, "soft", pod.asks && `Asks for ${pod.asks}.`);
-    const button = element("button", "plain why", "Why, in full");
-    button.type = "button";
-    button.pod = `${pod.namespace}/${pod.pod}`;
-    button.setAttribute("aria-label", `Why ${pod.pod} waits, in full`);
-    root.append(button);
-    return root;
-  },
-  gangs(gang) {
-    const root = item(gang.group, gang.namespace, gang.why ? "waiting" : "complete");
-    const sizes = gang.sizes.join(" or ");
-    line(root, "", `${gang.pods.length} of ${sizes} pods exist, ${gang.bound} are bound, ${gang.finished} have finished.`);
-    line(root, "soft", sentence(gang.why));
-    bar(root, gang.bound + gang.finished, Math.max(...gang.sizes, 1), "bound");
-    return root;
-  },
-  jobs(job) {
-    const place = job.place ? `, number ${job.place}` : "";
-    const root = item(job.name, `${job.namespace}, queue ${job.queue || "(none)"}${place}`, job.phase, aged("span", "end", job.since, "for "));
-    line(root, "", [job.waitsFor && `Waits for ${job.waitsFor}.`, pods(job)].filter(Boolean).join(" "));
-    if (job.progress?.total) {
-      const left = job.secondsLeft ? `, about ${span(job.secondsLeft)} left` : "";
-      line(root, "soft", `${job.progress.done} of ${job.progress.total} done${left}.`);
-      bar(root, job.progress.done, job.progress.total, "done");
-    }
-    line(root, "soft", sentence(job.why));
-    return root;
-  },
-};
-
-/** How many pods a job has at a time, and how many it may have, as a sentence. */
-function pods(job) {
-  const width = Number(job.width);
-  const listed = String(job.widths ?? "").replaceAll(",", ", ");
-  const bounds = listed || (job.min || job.max ? `${job.min || 1} to ${job.max || "any number"}` : "");
-  if (!width) return bounds && `May have ${bounds} pods at a time.`;
-  return `${count(width, "pod")} at a time${bounds && `, may have ${bounds}`}.`;
-}
-
-function bar(root, part, whole, name) {
+/** Add a bar to an entry: a part of a whole. */
+export function bar(root, part, whole, name) {
   const made = element("div", "meter");
   made.setAttribute("role", "img");
   made.setAttribute("aria-label", `${part} of ${whole} ${name}`);

@@ -11,19 +11,12 @@ import { ask, follow } from "./stream.js";
 import { ages, count, digits, element, memory, say, sentence } from "./text.js";
 import { findToken } from "./token.js";
 import { turn } from "./turn.js";
+import { VIEWS, compared } from "./views.js";
 
-const TITLES = { cards: "Cards", waiting: "Waiting pods", gangs: "Gangs", jobs: "Jobs in queues" };
-const NOTHING = {
-  cards: "No node shows cards yet: vgpu check says what an install lacks.",
-  waiting: "No pod waits for a card.",
-  gangs: "There are no gangs.",
-  jobs: "No job is in a queue.",
-};
 const LIVE = {
   wait: "connecting", live: "live", lost: "the command has ended, or does not answer", busy: "too many pages are open",
   refused: "open the address that vgpu ui printed last",
 };
-const NAMES = { cards: "node or pod", waiting: "pod", gangs: "group", jobs: "job" };
 // The fields of the filter, by the names of their inputs.
 const FIELDS = ["name", "namespace", "model", "state", "reason", "sort"].map((field) => [`filter-${field}`, field]);
 const MOST_NOTICES = 20;
@@ -99,7 +92,7 @@ function arrive() {
   all = true;
   draw();
   if (place.card && before.card !== place.card) grid.reveal(place.node);
-  if (before.view !== place.view) announce(TITLES[place.view]);
+  if (before.view !== place.view) announce(VIEWS[place.view].title);
 }
 
 // Drawing
@@ -146,11 +139,11 @@ function drawWhole() {
 
   const { view } = place;
   const read = cluster.about.get("cluster")?.read;
-  document.title = `${TITLES[view]} · vgpu`;
-  say(byId("title"), TITLES[view]);
+  document.title = `${VIEWS[view].title} · vgpu`;
+  say(byId("title"), VIEWS[view].title);
   byId("cards-view").hidden = view !== "cards" || !cluster.nodes.size;
   byId("list-view").hidden = view === "cards";
-  byId("filter-name").placeholder = NAMES[view];
+  byId("filter-name").placeholder = VIEWS[view].filter;
   for (const field of document.querySelectorAll("[data-in]")) field.hidden = field.dataset.in !== view;
   drawFilter();
   drawNotices();
@@ -162,7 +155,7 @@ function drawWhole() {
   byId("queues").hidden = !byId("queues").textContent;
   const filtered = place.name || place.namespace || (view === "cards" && (place.model || place.state)) || (view === "waiting" && place.reason);
   byId("empty").hidden = shown > 0;
-  say(byId("empty"), !read ? "Reading the cluster…" : filtered ? "Nothing fits the filter." : NOTHING[view]);
+  say(byId("empty"), !read ? "Reading the cluster…" : filtered ? "Nothing fits the filter." : VIEWS[view].nothing);
   for (const anchor of document.querySelectorAll("nav a")) {
     const here = anchor.dataset.view === view;
     const href = link({ ...place, node: "", card: "", view: anchor.dataset.view });
@@ -172,9 +165,9 @@ function drawWhole() {
   }
   let cards = 0;
   for (const node of cluster.nodes.values()) cards += node.cards.length;
-  const counts = { cards, waiting: cluster.waiting.size, gangs: cluster.gangs.size, jobs: cluster.jobs.size };
   for (const span of document.querySelectorAll("[data-count]")) {
-    const number = counts[span.dataset.count];
+    const { kind } = VIEWS[span.dataset.count];
+    const number = kind ? cluster.of(kind).size : cards;
     say(span, number ? digits(number) : "");
   }
 }
@@ -250,18 +243,18 @@ function totals(entries) {
 function drawList(view) {
   const { name, namespace } = place;
   const reason = view === "waiting" ? place.reason : "";
-  const entries = [...{ waiting: cluster.waiting, gangs: cluster.gangs, jobs: cluster.jobs }[view]]
+  const entries = [...cluster.of(VIEWS[view].kind)]
     .filter(([, value]) => value.namespace.startsWith(namespace) && (value.pod ?? value.group ?? value.name).includes(name))
     .filter(([, value]) => !reason || value.reason === reason);
   entries.sort(([, one], [, other]) => order(view, one, other));
-  list.show(view, entries);
+  list.show(VIEWS[view], entries);
   return entries.length;
 }
 
 /** How many jobs of each queue run and wait, as a sentence for each. */
 function queues() {
   const found = new Map();
-  for (const job of cluster.jobs.values()) {
+  for (const job of cluster.of("job").values()) {
     const name = job.queue || "(none)";
     const counts = found.get(name) ?? new Map();
     found.set(name, counts.set(job.phase, (counts.get(job.phase) ?? 0) + 1));
@@ -270,13 +263,10 @@ function queues() {
   return texts.slice(0, MOST_QUEUES).join(" ") + (texts.length > MOST_QUEUES ? ` And ${count(texts.length - MOST_QUEUES, "more queue")}.` : "");
 }
 
-/** Pods by how long they wait; jobs as their queue has them; else by name. */
+/** In the view's order, and where that is equal by name. */
 function order(view, one, other) {
-  if (view === "waiting" && one.since !== other.since) return one.since < other.since ? -1 : 1;
-  if (view === "jobs" && one.queue !== other.queue) return one.queue < other.queue ? -1 : 1;
-  if (view === "jobs" && (one.place || Infinity) !== (other.place || Infinity)) return (one.place || Infinity) - (other.place || Infinity);
   const [a, b] = [one, other].map((each) => `${each.namespace}/${each.pod ?? each.group ?? each.name}`);
-  return a < b ? -1 : a > b ? 1 : 0;
+  return VIEWS[view].order?.(one, other) || compared(a, b);
 }
 
 function drawPanel() {
@@ -294,7 +284,7 @@ function drawPanel() {
 function drawFilter() {
   options(byId("filter-model"), [...cluster.models.keys()].sort(), ["", "all"], place.model);
   const reasons = new Map();
-  for (const pod of cluster.waiting.values()) reasons.set(pod.reason, (reasons.get(pod.reason) ?? 0) + 1);
+  for (const pod of cluster.of("waiting").values()) reasons.set(pod.reason, (reasons.get(pod.reason) ?? 0) + 1);
   const texts = new Map([...reasons].map(([reason, number]) => [reason, `${reason} (${digits(number)})`]));
   options(byId("filter-reason"), [...reasons.keys()].sort(), ["", "any"], place.reason, texts);
   options(byId("namespaces"), [...cluster.namespaces.keys()].sort().slice(0, MOST_NAMESPACES));
@@ -375,6 +365,13 @@ function tell(state) {
 
 // What a person does
 
+for (const [view, { label }] of Object.entries(VIEWS)) {
+  const anchor = element("a", "", `${label} `);
+  const number = element("span", "count");
+  anchor.dataset.view = number.dataset.count = view;
+  anchor.append(number);
+  byId("views").append(anchor);
+}
 for (const [id, field] of FIELDS) {
   byId(id).addEventListener("input", (event) => go({ ...place, [field]: event.target.value }, true));
 }

@@ -1,13 +1,14 @@
 // Which view is shown, with which filter and which card: all of it stands in the address, behind `#`.
 
-const VIEWS = ["cards", "waiting", "gangs", "jobs"];
+import { VIEWS } from "./views.js";
+
 const FIELDS = ["name", "model", "namespace", "state", "reason", "sort", "node", "card"];
 
 /** What the address says. */
 export function read() {
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
   const given = new URLSearchParams(query);
-  const place = { view: VIEWS.includes(path) ? path : "cards" };
+  const place = { view: Object.hasOwn(VIEWS, path) ? path : "cards" };
   for (const field of FIELDS) place[field] = given.get(field) ?? "";
   return place;
 }

@@ -1,4 +1,4 @@
-"""The four boards, a module each. One look at the board of the cluster shows where room is."""
+"""The four boards of Grafana, one per module; the board of the cluster shows where cards have room."""
 
 from hack.generate.monitoring.boards import card, cluster, namespace, node
 

@@ -1,4 +1,4 @@
-"""The board of cards: which pods hold the chosen cards, and what their containers use."""
+"""The board of cards: the pods with slices of the chosen cards, and the use of these slices."""
 
 from hack.generate.monitoring.boards.node import NODE
 from hack.generate.monitoring.boards.panels import CONTAINER, NO_KERNEL, SHARE, lines, slices, stat

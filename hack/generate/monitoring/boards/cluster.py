@@ -1,10 +1,10 @@
-"""The board of the cluster: where room is, which pods wait, what namespaces hold, and what is wrong."""
+"""The board of the cluster: the room on cards, the waiting pods, the slices by namespace, and problems."""
 
 from hack.generate.monitoring.boards.panels import NO_BUSY, NO_JOBS, SHARE, bars, lines, stat
 from hack.generate.monitoring.grafana import Board, Panel, Query
 from hack.generate.monitoring.queries import each, quantile, rate, total
 
-MOST = 40  # nodes or namespaces in a panel
+MOST = 40  # most nodes or namespaces in a panel
 
 _NOW = (
     stat("Cards", f"count ({each('vgpu_card_healthy')})", about="Of all nodes whose agent is scraped."),

@@ -1,4 +1,4 @@
-"""The board of namespaces: what the chosen ones hold, use and wait for."""
+"""The board of namespaces: the slices that the chosen namespaces hold, use and wait for."""
 
 from hack.generate.monitoring.boards.panels import (
     CONTAINER,

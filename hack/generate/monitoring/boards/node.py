@@ -1,8 +1,19 @@
-"""The board of nodes: what is granted and used of each of their cards, and how their agents are."""
+"""The board of nodes: the granted and used parts of each card, and the state of the agents."""
 
-from hack.generate.monitoring.boards.panels import NO_BUSY, NO_KERNEL, SHARE, bars, lines, slices, stat
+from hack.generate.monitoring.boards.panels import (
+    CONTAINER,
+    NO_BUSY,
+    NO_HCU,
+    NO_HYGON,
+    NO_KERNEL,
+    SHARE,
+    bars,
+    lines,
+    slices,
+    stat,
+)
 from hack.generate.monitoring.grafana import Board, Query, Variable
-from hack.generate.monitoring.queries import each, recorded, total
+from hack.generate.monitoring.queries import each, hcu, recorded, total
 
 NODE = Variable("node", "vgpu_inventory_age_seconds")
 _CARD = "{{node}} {{card}}"
@@ -71,10 +82,40 @@ _CARDS = (
     ),
 )
 
+# With metrics of github.com/HYGON-AI/hcu-exporter: its names and labels are those of its pkg/util/metrics_define.go.
+_HYGON = (
+    lines(
+        "Memory used, by Hygon's exporter and by ours",
+        Query(f"{hcu('hcu_usedmemory_bytes', 'node')}", f"{_CARD} hcu-exporter", NO_HCU),
+        Query(each("vgpu_card_memory_used_bytes", "node"), f"{_CARD} vgpu"),
+        unit="bytes",
+        about="Two readings of one driver: they differ only by the time at which they were taken.",
+    ),
+    lines(
+        "Memory limit of slices, by the driver and by the grant",
+        Query(each("vgpu_slice_driver_limit_bytes", "node"), f"{CONTAINER} driver", NO_HYGON),
+        Query(each("vgpu_slice_memory_limit_bytes", "node"), f"{CONTAINER} grant"),
+        unit="bytes",
+        about="Of Hygon's cards, while a process uses the slice: both are equal.",
+    ),
+    lines(
+        "Temperature",
+        Query(hcu("hcu_temp", "node"), _CARD, NO_HCU),
+        unit="celsius",
+        about="By Hygon's exporter.",
+    ),
+    lines(
+        "Power",
+        Query(hcu("hcu_power_usage", "node"), _CARD, NO_HCU),
+        unit="watt",
+        about="By Hygon's exporter.",
+    ),
+)
+
 BOARD = Board(
     "node",
     "vgpu / Node",
     "What is granted and what is used of the cards of the chosen nodes.",
     (NODE,),
-    (("Now", _NOW), ("Cards", _CARDS), ("Who holds what", (slices("node"),))),
+    (("Now", _NOW), ("Cards", _CARDS), ("Hygon's cards", _HYGON), ("Who holds what", (slices("node"),))),
 )

@@ -1,4 +1,4 @@
-"""Panels that several boards have, and what a cluster must have for a query to give a result."""
+"""Panels that several boards use, and texts that say what a cluster needs so that a query has a result."""
 
 from hack.generate.monitoring.grafana import Panel, Query
 from hack.generate.monitoring.queries import each
@@ -7,6 +7,8 @@ NO_KERNEL = "the driver must tell what each process uses"
 NO_BUSY = "the driver must tell whether a card computes"
 NO_JOBS = "the job engine must be installed, and a Job be in a queue"
 NO_QUOTA = "kube-state-metrics must be scraped, and a namespace have a ResourceQuota on our resources"
+NO_HCU = "Hygon's hcu-exporter must be scraped"
+NO_HYGON = "the cards must be Hygon's, and a process use a slice"
 SHARE = "percentunit"
 # The legend of a series about a container.
 CONTAINER = "{{namespace}}/{{pod}} {{container}}"
@@ -15,22 +17,22 @@ CONTAINER = "{{namespace}}/{{pod}} {{container}}"
 def stat(
     title: str, expr: str, unit: str = "short", *, about: str = "", width: int = 4, empty: str = ""
 ) -> Panel:
-    """One figure, as it is now."""
+    """A panel with one present figure."""
     return Panel(title, "stat", (Query(expr, empty=empty),), unit, width, 4, about)
 
 
 def bars(title: str, query: Query, about: str = "") -> Panel:
-    """A bar between 0 and 1 for each series."""
+    """A panel with a bar between 0 and 1 for each series."""
     return Panel(title, "bargauge", (query,), SHARE, height=10, about=about)
 
 
 def lines(title: str, *queries: Query, unit: str = "short", about: str = "", stacked: bool = False) -> Panel:
-    """Series over time."""
+    """A panel with series over time."""
     return Panel(title, "timeseries", queries, unit, about=about, stacked=stacked)
 
 
 def slices(*chosen: str) -> Panel:
-    """A table of the slices of the chosen objects, and of what their containers use."""
+    """A panel with a table of the slices of the chosen objects, and of their use by containers."""
     return Panel(
         "Slices",
         "table",

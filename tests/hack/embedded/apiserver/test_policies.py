@@ -95,6 +95,22 @@ def test_with_failure_policy_ignore_it_lets_pass(tmp_path: Path) -> None:
     assert create(server) == "ok"
 
 
+def test_a_patch_may_name_a_key_with_a_slash(tmp_path: Path) -> None:
+    (file,) = policy(tmp_path, "true")
+    patch = """
+      mutations:
+      - patchType: JSONPatch
+        jsonPatch: {expression: '[JSONPatch{op: "add", path: "/metadata/labels/a.b~1c", value: "d"}]'}
+    """
+    validations, _, binding = file.read_text().partition("\n---\n")
+    head = validations.replace("Validating", "Mutating").partition("  validations:")[0]
+    file.write_text(f"{head}{indent(dedent(patch), '  ')}\n---\n{binding.replace('Validating', 'Mutating')}")
+    server = EmbeddedApiServer([file])
+    made = {"metadata": {"name": "x", "labels": {"e": "f"}}, "spec": {"containers": [{"name": "main"}]}}
+    found = server.registry.create("jane", RequestTarget(PODS, "default"), made)
+    assert found.value["metadata"]["labels"] == {"a.b/c": "d", "e": "f"}
+
+
 def test_the_prefixes_of_admission_are_those_of_the_allocator() -> None:
     (config,) = (item for item in load(policy_files()).objects if item["kind"] == "ConfigMap")
     assert config["data"]["prefixes"].split(",") == list(DEFAULT_PREFIXES)

@@ -6,7 +6,7 @@ import pytest
 
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.endpoint import Endpoint
-from device_plugin.kube.api import EVENTS, JOBS, PODS, Ref, Where
+from device_plugin.kube.api import EVENTS, JOBS, NAMESPACES, PODS, Ref, Where
 from hack.embedded.apiserver import EmbeddedApiServer
 from hack.embedded.jobs import JobController, JobTiming
 from tests.builders.objects import job
@@ -33,8 +33,8 @@ def api(server: EmbeddedApiServer) -> Iterator[KubeClient]:
     api.close()
 
 
-def count(api: KubeClient) -> int:
-    return len(api.list(PODS, Where("default")).items)
+def count(api: KubeClient, namespace: str = "default") -> int:
+    return len(api.list(PODS, Where(namespace)).items)
 
 
 def test_it_goes_on_after_the_api_server_was_away(server: EmbeddedApiServer, api: KubeClient) -> None:
@@ -44,6 +44,16 @@ def test_it_goes_on_after_the_api_server_was_away(server: EmbeddedApiServer, api
     server.start()
     api.create(JOBS, job("two", 3), "default")
     until(lambda: count(api) == 5)
+
+
+def test_a_job_whose_namespace_is_gone_is_carried_out_without_events(api: KubeClient) -> None:
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gone"}}
+    api.create(NAMESPACES, namespace)
+    api.create(JOBS, job("one", 2), "gone")
+    until(lambda: count(api, "gone") == 2)
+    api.delete(NAMESPACES, Ref("gone"))
+    api.patch(JOBS, Ref("one", "gone"), {"spec": {"suspend": True}})
+    until(lambda: count(api, "gone") == 0)
 
 
 def test_refused_pods_are_tried_again_until_they_are_accepted(api: KubeClient) -> None:

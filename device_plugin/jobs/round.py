@@ -1,0 +1,266 @@
+"""Rounds: every TICK_SECONDS and after every change of a Job, plan, and send the writes that the plan and records need.
+
+A round ends when no write is due any more, or when a write failed: the next round then decides again. A round in which
+nothing has changed costs one comparison.
+"""
+
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from math import inf
+
+from device_plugin.core.jobs.closed import waiting_for_closed
+from device_plugin.core.jobs.engine import plan_round
+from device_plugin.core.jobs.forecast import starts
+from device_plugin.core.jobs.groups import waiting_for_others
+from device_plugin.core.jobs.job import JobKey, JobPhase, JobSpec, JobState
+from device_plugin.core.jobs.plan import Admit, Plan
+from device_plugin.core.jobs.rates import Rates
+from device_plugin.core.jobs.rules import Rules
+from device_plugin.core.jobs.sizing import Short, with_widths
+from device_plugin.jobs.execute.executor import ASK_SECONDS, Executor
+from device_plugin.jobs.execute.sender import FRESH_SECONDS, Sender
+from device_plugin.jobs.execute.writes import Write, answer_by
+from device_plugin.jobs.plan.fork import Fork, Free
+from device_plugin.jobs.plan.rate_learning import RateLearning
+from device_plugin.jobs.plan.states import eased, round_input
+from device_plugin.jobs.ports import Holdings
+from device_plugin.jobs.stages import UNDER_WAY, stages, wanted
+from device_plugin.state.creations import FailedCreations
+from device_plugin.state.managed import Managed, ManagedJobs
+
+log = logging.getLogger(__name__)
+
+# Seconds between two rounds of which the later one follows only a change of pods and nodes.
+TICK_SECONDS = 5.0
+# Times that one round reads the Jobs. A change takes three; more mean that something else writes all the time.
+MOST_LOOKS = 6
+# Plans of one round that try jobs on free cards, though other Jobs were asked to give way to them.
+MOST_TRIED = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """The last round: its time, the states of the Jobs, and the plan.
+
+    The mappings below are by job. `short` holds how many cards a job can have that waits for more; `refused` why a
+    job's width cannot be found; `uncreated` why the API server refuses a job's pods; `starts` the time at which a job
+    at the head of its queue is expected to have room; `closed` the cards that a job cannot start without, and that get
+    no new slices now; `missing` the Jobs that a group lacks. For a job that has, or begins with, the width written on
+    it, `unsized` says when it gets the width that it needs, and `silent` why it does not.
+    """
+
+    at: float = -inf
+    states: Mapping[JobKey, JobState] = field(default_factory=dict)
+    plan: Plan = field(default_factory=Plan)
+    seconds: float = 0.0
+    short: Mapping[JobKey, Short] = field(default_factory=dict)
+    refused: Mapping[JobKey, str] = field(default_factory=dict)
+    uncreated: Mapping[JobKey, str] = field(default_factory=dict)
+    starts: Mapping[JobKey, float] = field(default_factory=dict)
+    closed: Mapping[JobKey, str] = field(default_factory=dict)
+    missing: Mapping[JobKey, str] = field(default_factory=dict)
+    unsized: Mapping[JobKey, str] = field(default_factory=dict)
+    silent: Mapping[JobKey, str] = field(default_factory=dict)
+
+
+class Rounds:
+    """Plans and executes rounds of Jobs. One thread calls `step`. `clock` is for ages, `wall` for times in records."""
+
+    def __init__(
+        self, known: ManagedJobs, holdings: Holdings, sender: Sender, creations: FailedCreations,
+        leads: Callable[[], bool], clock: Callable[[], float], wall: Callable[[], float], rules: Rules,
+        rates: Rates | None = None,
+    ) -> None:  # fmt: skip
+        self._known = known
+        self._holdings = holdings
+        self._sender = sender
+        self._creations = creations
+        self._leads = leads
+        self._clock = clock
+        self._wall = wall
+        self._rules = rules
+        self._learning = RateLearning(known, holdings, rates or Rates())
+        self._fork = Fork(holdings)
+        self._seen: tuple[int, object] = (-1, None)
+        self._next = -inf
+        self.last = Round()
+
+    def why_not(self) -> str:
+        """The reason why this replica does not plan, as text; empty if it does."""
+        missing = [why for why in (self._known.why_not_synced(), self._holdings.why_not_synced()) if why]
+        return "; ".join(missing) or ("" if self._leads() else "another replica holds the Lease")
+
+    @property
+    def rules(self) -> Rules:
+        """The parameters of this engine's plans."""
+        return self._rules
+
+    def rates(self, namespace: str) -> Rates:
+        """The rates by which Jobs of the namespace are sized: the operator's, and those learnt from its Jobs."""
+        return self._learning.rates(namespace)
+
+    def limits(self, job: JobSpec) -> str:
+        """A sentence that names the constraints which keep pods of the job from some nodes; empty without any."""
+        return self._holdings.nodes().limits(job.nodes)
+
+    def step(self) -> None:
+        """Plan and execute a round, if this replica leads and a round is due."""
+        if self.why_not() or not self._sender.certain():
+            self._seen = (-1, None)
+            return
+        if self._learning.look(self._wall()) and self.last.unsized:
+            self._next = -inf
+        changes, ledger = self._known.changes, (self._holdings.snapshot(), self._holdings.nodes())
+        now = self._wall()
+        changed = changes != self._seen[0] or (ledger != self._seen[1] and now >= self.last.at + TICK_SECONDS)
+        if not changed and now < self._next and self._clock() < self._creations.next:
+            return
+        self._seen = changes, ledger
+        jobs = self._known.managed()
+        uncreated = self._creations.look(jobs.values())
+        self._fork.begin(jobs.values())
+        plan = self._planned(now, _with_refusals(jobs, uncreated), uncreated)
+        cut = self._fork.search.cut
+        # The trials of changes have a budget of their own, so that a plan that used up its budget does not delay them.
+        self._fork.begin(jobs.values())
+        done = self._carried_out(plan)
+        jobs = self._known.managed()
+        cut |= self._fork.search.cut
+        again = now if cut else min(plan.again, self._deadline(jobs))
+        self._next = again if done else now + 1.0
+
+    def _planned(self, now: float, jobs: Mapping[JobKey, Managed], uncreated: Mapping[JobKey, str]) -> Plan:
+        began = self._clock()
+        last = self._tried(now, jobs, uncreated, eased(now, jobs, self._fork))
+        self.last = replace(last, seconds=self._clock() - began)
+        return self.last.plan
+
+    def _tried(
+        self, now: float, jobs: Mapping[JobKey, Managed], uncreated: Mapping[JobKey, str],
+        without: Collection[JobKey],
+    ) -> Round:  # fmt: skip
+        """The round in which the jobs `without` start on free cards, and no other job gives way to them.
+
+        A job that cannot start so is planned again with the Jobs that were asked to give way to it: its free cards may
+        be kept for another job, or another job comes first.
+        """
+        for _ in range(MOST_TRIED):
+            last = self._round(now, jobs, uncreated, without)
+            starting = {key for key in without if _starts(last.plan, key)}
+            if len(starting) == len(without):
+                return last
+            without = starting
+        return self._round(now, jobs, uncreated, ())
+
+    def _round(
+        self, now: float, jobs: Mapping[JobKey, Managed], uncreated: Mapping[JobKey, str],
+        without: Collection[JobKey],
+    ) -> Round:  # fmt: skip
+        seen = round_input(now, jobs, self._fork, without)
+        sizing = with_widths(
+            seen.states, seen.room, cache(self._learning.rates), self._card_models(seen.states)
+        )
+        expected = starts(now, sizing.jobs, seen.room, self._rules)
+        closed = waiting_for_closed(sizing.jobs, seen.room)
+        plan = plan_round(now, sizing.jobs, seen.room, self._rules)
+        plan = replace(plan, again=min(plan.again, now + sizing.again))
+        refused = (each for each in seen.states if each.spec.key in sizing.refused)
+        unsized = [replace(state, phase=JobPhase.REFUSED) for state in refused]
+        states = {state.spec.key: state for state in (*sizing.jobs, *unsized)}
+        return Round(
+            now, states, plan, 0.0, sizing.short, sizing.refused, uncreated, expected, closed,
+            waiting_for_others(seen.states), sizing.unsized, sizing.silent,
+        )  # fmt: skip
+
+    def _card_models(self, states: Sequence[JobState]) -> Collection[str]:
+        """The models of all cards if a job's width is to be found, else none."""
+        if all(state.spec.goal is None for state in states):
+            return ()
+        inventories = self._holdings.snapshot().inventories().values()
+        return {card.model for inventory in inventories for card in inventory.cards}
+
+    def _carried_out(self, plan: Plan) -> bool:
+        """Send the writes that are due until there are none; false if a write failed."""
+        later = _LaterLook(self._known, self._fork, self._clock, self._wall)
+        for _ in range(MOST_LOOKS):
+            decided, now, uncreated = self._clock(), self._wall(), self.last.uncreated
+            jobs = _with_refusals(self._known.managed(), uncreated)
+            urgent = any(each.unkept or each.stranded(now) or each.unreplaced(now) for each in jobs.values())
+            if not (plan.steps or uncreated or urgent or self._under_way(jobs)):
+                return True
+            due = Executor(now, jobs, Free(self._fork, jobs, now)).due(plan)
+            writes = [write for write in due if self._sender.may(write)]
+            if not writes:
+                return not due
+            if not self._sender.send(writes, decided, later.holds):
+                return False
+            plan = Plan()
+        return False
+
+    def _under_way(self, jobs: Mapping[JobKey, Managed]) -> bool:
+        return any(reached in UNDER_WAY for reached in stages(jobs, self._wall()).values())
+
+    def _deadline(self, jobs: Mapping[JobKey, Managed]) -> float:
+        """The next time at which something ends by itself.
+
+        A record, a pause that it sets, a request for a checkpoint, or the time that a pod may wait for a node or take
+        to end.
+        """
+        now = self._wall()
+        records = [managed.record for managed in jobs.values() if managed.record is not None]
+        ends = [time for record in records for time in (record.until, record.spared_until)]
+        asked = [record for record in records if not record.applied]
+        ends += [time for record in asked for time in (record.asked + ASK_SECONDS, answer_by(record))]
+        ends += [managed.paused_until for managed in jobs.values()]
+        ends += [time for managed in jobs.values() for time in managed.deadlines(now)]
+        ends += [
+            float(managed.checkpoint.until) for managed in jobs.values() if managed.checkpoint is not None
+        ]
+        return min((end for end in ends if end > now), default=inf)
+
+
+class _LaterLook:
+    """The Jobs and the free cards, read again to check writes that are sent late."""
+
+    def __init__(
+        self, known: ManagedJobs, fork: Fork, clock: Callable[[], float], wall: Callable[[], float]
+    ) -> None:
+        self._known = known
+        self._fork = fork
+        self._clock = clock
+        self._wall = wall
+        self._looked = -inf
+        self._jobs: Mapping[JobKey, Managed] = {}
+        self._free: Free | None = None
+
+    def holds(self, write: Write) -> bool:
+        """True if the change still helps its beneficiary, and there is room for the replicas that the write adds."""
+        free = self._renewed()
+        if write.key not in self._jobs or (write.frees is not None and not wanted(write.frees, self._jobs)):
+            return False
+        return not write.added or free.take({write.key: write.added})
+
+    def _renewed(self) -> Free:
+        """The free cards, read at most FRESH_SECONDS ago; however long reading takes, it is enough for one write."""
+        if self._free is None or self._clock() > self._looked + FRESH_SECONDS:
+            self._looked, self._jobs = self._clock(), self._known.managed()
+            self._fork.begin(self._jobs.values())
+            self._free = Free(self._fork, self._jobs, self._wall())
+        return self._free
+
+
+def _starts(plan: Plan, job: JobKey) -> bool:
+    """True if the plan starts the job, and no other job gives way to it."""
+    return any(isinstance(step, Admit) and step.job == job for step in plan.steps) and not any(
+        plan.given(job)
+    )
+
+
+def _with_refusals(
+    jobs: Mapping[JobKey, Managed], uncreated: Mapping[JobKey, str]
+) -> Mapping[JobKey, Managed]:
+    """The Jobs, with the reason why the API server refuses pods of some of them."""
+    refused = {key: replace(jobs[key], refusal=why) for key, why in uncreated.items() if key in jobs}
+    return {**jobs, **refused} if refused else jobs
