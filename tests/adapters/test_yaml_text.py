@@ -6,7 +6,7 @@ import pytest
 
 from device_plugin.adapters import yaml_text
 from device_plugin.adapters.yaml_text import NotYamlError, YamlFileError, parse
-from device_plugin.cli.convert.command import _documents
+from device_plugin.cli.convert import files
 from device_plugin.cli.reading.manifests import read_manifests
 
 
@@ -44,7 +44,7 @@ MANY = "--- {}\n" * 1001
 def test_a_file_that_would_cost_much_is_refused(tmp_path: Path, text: str, said: str) -> None:
     file = tmp_path / "hostile.yaml"
     file.write_text(text, encoding="utf-8")
-    for read in (_documents, lambda name: read_manifests(name, "default")):
+    for read in (files.read, lambda name: read_manifests(name, "default")):
         with pytest.raises(YamlFileError, match=said):
             read(str(file))
 
@@ -61,11 +61,11 @@ def test_a_file_of_100_levels_is_read(tmp_path: Path) -> None:
     aliased = levels("[a]", "[%s]", 1, 99)
     assert parse(aliased)
     (tmp_path / "deep.yaml").write_text(aliased)
-    assert len(_documents(str(tmp_path / "deep.yaml"))) == 1
+    assert len(files.read(str(tmp_path / "deep.yaml"))) == 1
 
 
 def test_usual_aliases_are_read(tmp_path: Path) -> None:
     file = tmp_path / "pod.yaml"
     file.write_text(f"x: &x {{a: b}}\ny: [*x, *x]\nz: {{<<: *x}}\n{POD % 'c'}", encoding="utf-8")
-    assert len(_documents(str(file))) == 1
+    assert len(files.read(str(file))) == 1
     assert [each.name for each in read_manifests(str(file), "default")] == ["a"]

@@ -4,9 +4,11 @@ A claim with a capacity is a slice of a card, in compute units and bytes; withou
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from device_plugin.cli.convert.pods import Ask
+from device_plugin.cli.convert.pods import Claim
+from device_plugin.cli.convert.products import Ask
 from device_plugin.core.contract.quantities import parse_quantity
 from device_plugin.core.errors import RequestError
 
@@ -15,37 +17,56 @@ KINDS = ("ResourceClaim", "ResourceClaimTemplate")
 MIB = 1 << 20
 
 
-def claims(document: object) -> Iterator[tuple[tuple[str, str], Ask | None]]:
-    """The request of each claim in the document, by kind and name; None for another driver's. Raises RequestError."""
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A claim or a template of claims, with its namespace (empty where none is written), kind and name."""
+
+    namespace: str
+    kind: str
+    name: str
+    claim: Claim
+
+
+def claims(document: object, listed: str = "") -> Iterator[Named]:
+    """The claims in the document, which may be a list of them: `listed` is its kind of items. Raises RequestError."""
     if not isinstance(document, Mapping):
         return
-    if document.get("kind") == "List":
+    kind = str(document.get("kind") or listed)
+    if kind.endswith("List"):
         for item in document.get("items") or ():
-            yield from claims(item)
+            yield from claims(item, kind.removesuffix("List"))
         return
-    kind = document.get("kind")
     if kind not in KINDS:
         return
-    spec = document.get("spec") or {}
+    metadata, spec = document.get("metadata") or {}, document.get("spec") or {}
     if kind == KINDS[1]:
         spec = spec.get("spec") or {}
-    name = str((document.get("metadata") or {}).get("name", ""))
-    entries = (spec.get("devices") or {}).get("requests") or ()
+    name = str(metadata.get("name", ""))
+    try:
+        yield Named(str(metadata.get("namespace") or ""), kind, name, _claim(spec.get("devices") or {}))
+    except RequestError as error:
+        raise RequestError(f"{kind} {name}: {error}") from error
+
+
+def _claim(devices: Mapping[str, Any]) -> Claim:
+    entries = devices.get("requests") or ()
     if any(
         one.get("deviceClassName") == DEVICE_CLASS
         for each in entries
         for one in each.get("firstAvailable") or ()
     ):
-        raise RequestError(f"{kind} {name}: firstAvailable has no counterpart: choose one of its requests")
+        raise RequestError("firstAvailable has no counterpart: choose one of its requests")
     # The version v1beta1 has the fields of `exactly` beside the request's name.
     asked = [entry.get("exactly") or entry for entry in entries]
-    ours = [_read(exactly) for exactly in asked if exactly.get("deviceClassName") == DEVICE_CLASS]
-    if len(ours) == 1 and len(asked) == 1:
-        yield (str(kind), name), ours[0]
-    elif ours:
-        raise RequestError(f"{kind} {name}: has several requests: split it into claims of one request each")
-    else:
-        yield (str(kind), name), None
+    ours = [exactly for exactly in asked if exactly.get("deviceClassName") == DEVICE_CLASS]
+    if not ours:
+        return Claim(None)
+    if len(asked) > 1:
+        raise RequestError("has several requests: split it into claims of one request each")
+    parts = {**devices, "tolerations": ours[0].get("tolerations")}
+    return Claim(
+        _read(ours[0]), tuple(part for part in ("config", "constraints", "tolerations") if parts.get(part))
+    )
 
 
 def _read(exactly: Mapping[str, Any]) -> Ask:

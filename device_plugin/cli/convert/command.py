@@ -12,28 +12,19 @@ if a request could not be converted.
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
-from io import StringIO
-from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
-
-from device_plugin.adapters.yaml_text import read
+from device_plugin.cli.convert import files
 from device_plugin.cli.convert.claims import claims
-from device_plugin.cli.convert.pods import Ask, Conversion, Target, templates
-from device_plugin.core.errors import RequestError, VgpuError
+from device_plugin.cli.convert.files import ConvertError, Document
+from device_plugin.cli.convert.pods import Claim, Conversion, Target, templates
+from device_plugin.core.errors import RequestError
 from device_plugin.core.printable import printable
 from device_plugin.core.requests import DEFAULT_PREFIXES
 
 STDIN = "-"
-
-
-class ConvertError(VgpuError):
-    """A file cannot be converted or written.
-
-    Cure: try the file with `kubectl apply --dry-run=client -f FILE`, which says where it is wrong.
-    """
+# By namespace, and then by kind and name.
+Claims = Mapping[str, Mapping[tuple[str, str], Claim]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -67,60 +58,63 @@ def run(args: argparse.Namespace) -> int:
         raise ConvertError("--in-place needs files: stdin has no place")
     target = Target(args.prefix, args.mem_unit_mib, args.core_groups)
     # All files are read before the first is written.
-    read = [(name, _documents(name)) for name in args.files]
+    read = [(name, files.read(name)) for name in args.files]
     claimed = _claims(read)
-    failed = False
-    for number, (name, documents) in enumerate(read):
+    failed, before = False, ""
+    for name, documents in read:
         failed |= _convert(name, documents, target, claimed)
-        text = _as_text(documents)
         if args.in_place:
-            _write(name, text)
-        else:
-            print("---\n" * bool(number) + text, end="")
+            files.write(name, documents)
+            continue
+        text = files.text_of(documents)
+        if before:
+            between = "" if before.endswith("\n") else "\n"
+            print(between + "---\n" * (not text.startswith("---")), end="")
+        print(text, end="")
+        before = text
     return int(failed)
 
 
-def _documents(name: str) -> list[Any]:
-    """Returns the documents of a file. Raises YamlFileError."""
-    return read(name, _yaml().load_all, YAMLError)
-
-
-def _write(name: str, text: str) -> None:
-    """Replace a file's text. Raises ConvertError."""
-    try:
-        Path(name).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ConvertError(f"{name} cannot be written: {error.strerror}") from error
-
-
-def _claims(read: Sequence[tuple[str, Sequence[Any]]]) -> Mapping[tuple[str, str], Ask | None]:
-    """The requests of the claims in all files: a pod and its claim may be in different ones. Raises ConvertError."""
-    found: dict[tuple[str, str], Ask | None] = {}
-    for name, documents in read:
+def _claims(read: Sequence[tuple[str, Sequence[Document]]]) -> Claims:
+    """The claims in all files: a pod and its claim may be in different ones. Raises ConvertError."""
+    found: dict[str, dict[tuple[str, str], Claim]] = {}
+    for file, documents in read:
         try:
-            found |= {key: ask for document in documents for key, ask in claims(document)}
+            for each in (each for document in documents for each in claims(document.value)):
+                known = found.setdefault(each.namespace, {})
+                if known.setdefault((each.kind, each.name), each.claim) != each.claim:
+                    raise ConvertError(
+                        f"{file}: {each.kind} {each.name} is there twice, with two requests: keep one"
+                    )
         except RequestError as error:
-            raise ConvertError(f"{name}: {error}") from error
+            raise ConvertError(f"{file}: {error}") from error
         except (AttributeError, LookupError, TypeError) as error:
-            raise ConvertError(f"{name}: a part of a claim is not as Kubernetes has it") from error
+            raise ConvertError(f"{file}: a part of a claim is not as Kubernetes has it") from error
     return found
 
 
-def _convert(
-    name: str, documents: Sequence[Any], target: Target, claimed: Mapping[tuple[str, str], Ask | None]
-) -> bool:
+def _convert(file: str, documents: Sequence[Document], target: Target, claimed: Claims) -> bool:
     """Convert a file's documents in place, and print remarks; returns True if something could not be converted.
 
     Raises ConvertError.
     """
-    found = [(template, document) for document in documents for template in templates(document)]
+    failed = found = False
+    for document in documents:
+        if any(templates(document.value)):
+            found = True
+            failed |= _convert_document(file, document, target, claimed)
     if not found:
-        _say(f"{name}: no pod and no pod template")
-    failed = False
-    for template, document in found:
-        conversion = Conversion(target, claimed)
-        where = f"{name}: {_named(template if document is template else document)}"
+        _say(f"{file}: no pod and no pod template")
+    return failed
+
+
+def _convert_document(file: str, document: Document, target: Target, claimed: Claims) -> bool:
+    aliases = document.own_parts()
+    before, failed = document.written(), False
+    for owner, template in templates(document.value):
+        where = f"{file}: {_named(owner)}"
         try:
+            conversion = Conversion(target, claimed.get(_namespace(owner), {}))
             conversion.run(template)
         except (AttributeError, LookupError, TypeError, ValueError) as error:  # YAML of another form
             raise ConvertError(f"{where}: a part of its pod is not as Kubernetes has it") from error
@@ -131,6 +125,11 @@ def _convert(
         for problem in conversion.problems:
             _say(f"{where}: not converted: {problem}")
         failed |= bool(conversion.problems)
+    after = document.written()
+    if after != before:
+        document.change(after)
+        if aliases:
+            _say(f"{file}: the aliases (*name) of a document are written out")
     return failed
 
 
@@ -141,22 +140,10 @@ def _say(text: str) -> None:
 
 def _named(document: Any) -> str:
     """Returns kind and name of an object, such as `Deployment web`."""
-    if not isinstance(document, dict):
-        return "list ?"
-    kind, metadata = document.get("kind", "object"), document.get("metadata")
+    metadata = document.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
-    return f"{kind} {metadata.get('name') or metadata.get('generateName') or '?'}"
+    return f"{document.get('kind', 'object')} {metadata.get('name') or metadata.get('generateName') or '?'}"
 
 
-def _as_text(documents: Sequence[Any]) -> str:
-    written = StringIO()
-    _yaml().dump_all(documents, written)
-    return written.getvalue()
-
-
-def _yaml() -> YAML:
-    """Returns a YAML reader and writer that keeps comments, quotes and the order of keys."""
-    yaml = YAML()
-    yaml.preserve_quotes = True
-    yaml.width = 4096
-    return yaml
+def _namespace(document: Any) -> str:
+    return str((document.get("metadata") or {}).get("namespace") or "")

@@ -1,24 +1,20 @@
-"""Rewrites pods that ask other products for a share of a card: HAMi, gpushare, KAI, Volcano, the plugins of the makers.
+"""Rewrites pods that ask other products for a share of a card (`products.py`): resources, annotations, selectors.
 
-The names of resources and annotations are from each product's documentation: HAMi's for NVIDIA and Hygon,
-Alibaba Cloud's gpushare, KAI's fractions, Volcano's vGPU, NVIDIA's k8s-device-plugin, Hygon's k8s-hcu-device-plugin and
-k8s-hcu-dra-driver.
+The names of annotations and labels are from the documentation of HAMi and KAI.
 """
 
-import re
 from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
+from device_plugin.cli.convert.products import WHOLE_CARD, Ask, Requests, whole_number
 from device_plugin.core.contract import annotations as ours
-from device_plugin.core.contract.quantities import parse_quantity
 from device_plugin.core.errors import RequestError
 from device_plugin.core.requests import CORES, MAX_CONTAINER_CARDS, MEM, PERCENT
 
 Object = MutableMapping[str, Any]
 SCHEDULER = "vgpu-scheduler"
-WHOLE_CARD = 100  # percent
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,51 +30,17 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class _Product:
-    """The names of one product's resources; empty for a resource that it does not have.
+class Claim:
+    """The request of a ResourceClaim or a template, None if it is for another driver, and its fields that are lost."""
 
-    `count` counts cards. `mem` and `mem_percent` are memory, and `cores` is percent of compute, on each card. With
-    `cuts_one` it cuts a card only for a container that asks for one card and a share of its compute. All others have
-    whole cards, whatever memory they ask for.
-    """
-
-    count: str = ""
-    mem: str = ""
-    mem_percent: str = ""
-    cores: str = ""
-    mem_mib: int = 1  # MiB of one unit of `mem`
-    cuts_one: bool = False
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Returns the names that are not empty."""
-        return tuple(name for name in (self.count, self.mem, self.mem_percent, self.cores) if name)
+    ask: Ask | None
+    lost: tuple[str, ...] = ()
 
 
-_PRODUCTS = (
-    _Product("nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores"),
-    _Product("hygon.com/dcunum", "hygon.com/dcumem", cores="hygon.com/dcucores"),
-    _Product("hygon.com/hcunum", "hygon.com/hcumem", cores="hygon.com/hcucores", cuts_one=True),
-    _Product("hygon.com/hcu"),
-    _Product(
-        "volcano.sh/vgpu-number", "volcano.sh/vgpu-memory", "volcano.sh/vgpu-memory-percentage",
-        "volcano.sh/vgpu-cores",
-    ),
-    _Product(mem="aliyun.com/gpu-mem", cores="aliyun.com/gpu-core.percentage", mem_mib=1024),
-)  # fmt: skip
-_UNSIZED = {
-    "nvidia.com/gpu.shared": "a time slice has no size",
-    "aliyun.com/gpu-count": "it counts cards of a node",
-}
-# Names that contain the size of a part of a card: compute units and GiB (Hygon's vHCU), or parts of the compute units
-# and GB (MIG), with the number of parts that a card has.
-_SHARE = re.compile(r"hygon\.com/hcu-share-([0-9]{1,4})c-([0-9]{1,4})g")
-_MIG = re.compile(r"(nvidia\.com/mig-|hygon\.com/hcu-mig-)([0-9]{1,4})g[.-]([0-9]{1,4})gb(?:[.+].*)?")
-_SIZED = ("nvidia.com/mig-", "hygon.com/hcu-mig-", "hygon.com/hcu-share-")
-_MIG_PARTS = {"nvidia.com/mig-": 7, "hygon.com/hcu-mig-": 4}
 # KAI's annotations of a pod.
 _FRACTION, _MEMORY, _DEVICES = "gpu-fraction", "gpu-memory", "gpu-fraction-num-devices"
-_FRACTIONS = (_FRACTION, _MEMORY, _DEVICES)
+_OF_CONTAINER = "gpu-fraction-container-name"
+_FRACTIONS = (_FRACTION, _MEMORY, _DEVICES, _OF_CONTAINER)
 # Models of Hygon's cards that HAMi's users want or avoid. Lists of NVIDIA's models mean nothing on other cards.
 _MODELS = {
     "hygon.com/use-dcutype": "", "hygon.com/nouse-dcutype": "!",
@@ -98,37 +60,20 @@ _FOREIGN = (
 _FOREIGN_LABELS = ("gpu", "dcu", "hcu", "hcu-mode", "gpushare")
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """One container's request: `count` cards, and the amount on each. Without an amount it is for whole cards.
-
-    The compute of each is `cores` core groups, or a percentage of all.
-    """
-
-    count: int = 1
-    mem_mib: int | None = None
-    mem_percent: int | None = None
-    cores_percent: int | None = None
-    cores: int | None = None
-
-    @property
-    def whole(self) -> bool:
-        """True if the container asks for whole cards."""
-        return self == Ask(self.count)
-
-
 @dataclass(slots=True)
 class Conversion:
     """Converts one pod or pod template. `remarks` list differences, `problems` list what cannot be converted.
 
-    `claims` are the requests of ResourceClaims and their templates, by kind and name; None for those of another driver.
+    `claims` are the ResourceClaims and their templates in the pod's namespace, by kind and name.
     """
 
     target: Target
-    claims: Mapping[tuple[str, str], Ask | None] = field(default_factory=dict)
+    claims: Mapping[tuple[str, str], Claim] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     converted: int = 0
+    # The number of containers that ask for a card, converted or not.
+    asking: int = 0
     # By the pod's own name of a claim, the container that uses it.
     users: dict[str, str] = field(default_factory=dict)
 
@@ -143,6 +88,7 @@ class Conversion:
                 if kind == "initContainers" and self.converted and container.get("restartPolicy") != "Always":
                     self._refused_init(container)
         slices |= self._fraction(template, spec)
+        self._elsewhere(spec)
         if not self.converted:
             return
         self._slices(template, slices)
@@ -154,12 +100,16 @@ class Conversion:
         found = {}
         for entry in _objects(spec.get("resourceClaims")):
             for key in ((kind, str(entry[name])) for name, kind in _CLAIM_KINDS.items() if name in entry):
-                if key not in self.claims:
+                claim = self.claims.get(key)
+                if claim is None:
                     self.remarks.append(
-                        f"its {' '.join(key)} is in none of the files: convert both together if it is for dra.hygon.com"
+                        f"its {' '.join(key)} is in none of the files, in the same namespace: convert both together if"
+                        " it is for dra.hygon.com"
                     )
-                elif (ask := self.claims[key]) is not None:
-                    found[str(entry.get("name"))] = ask
+                elif claim.ask is not None:
+                    found[str(entry.get("name"))] = claim.ask
+                    for part in claim.lost:
+                        self.remarks.append(f"its {' '.join(key)} has {part}, which has no effect here")
                     if key[0] == "ResourceClaim":
                         self.remarks.append(
                             f"all pods that name ResourceClaim {key[1]} share its cards: here each pod has a slice of"
@@ -186,21 +136,25 @@ class Conversion:
                 " or make it a sidecar (restartPolicy: Always)"
             )
 
+    def _elsewhere(self, spec: Object) -> None:
+        """Add a problem for a request where Kubernetes gives no card: of a whole pod, or of an ephemeral container."""
+        places = {"the resources of the pod": spec.get("resources")}
+        for container in _objects(spec.get("ephemeralContainers")):
+            places[f"ephemeral container {container.get('name', '?')}"] = container.get("resources")
+        for place, resources in places.items():
+            asked = Requests(_amounts(resources or {}), self.target.prefix)
+            try:
+                asked.read()
+            except RequestError as error:
+                self.problems.append(f"{place}: {error}")
+            if asked.asks or asked.ours:
+                self.problems.append(f"{place}: no card is given there: ask in the limits of a container")
+
     def _asked(self, name: str, container: Object, claimed: Mapping[str, Ask]) -> Ask | None:
         """Remove the request to another product from the container, and return it. Raises RequestError."""
         resources = container.get("resources") or {}
-        amounts: dict[str, Any] = {}
-        for part in ("requests", "limits"):
-            amounts |= resources.get(part) or {}
-        for resource, why in _UNSIZED.items():
-            if resource in amounts:
-                raise RequestError(f"{resource}: {why}: write {self.target.prefix}{PERCENT} or {MEM}")
-        names = [resource for resource in amounts if resource.startswith(_SIZED)]
-        found = [self._sized(name, resource, amounts[resource]) for resource in names]
-        for product in _PRODUCTS:
-            if product.count != self.target.prefix and any(resource in amounts for resource in product.names):
-                found.append(self._read(name, product, amounts))
-                names += product.names
+        requests = Requests(_amounts(resources), self.target.prefix)
+        requests.read()
         claims = [use for use in _objects(resources.get("claims")) if str(use.get("name")) in claimed]
         for use in claims:
             other = self.users.setdefault(str(use.get("name")), name)
@@ -209,73 +163,45 @@ class Conversion:
                     f"uses claim {use.get('name')}, as container {other} does, and a slice belongs to one container:"
                     " give each container a claim of its own"
                 )
-        found += [claimed[str(use.get("name"))] for use in claims]
-        if len(found) > 1:
+        found = [*requests.asks, *(claimed[str(use.get("name"))] for use in claims)]
+        if len(found) > 1 or (found and requests.ours):
             raise RequestError("asks several products for cards: split it into containers")
+        self.remarks += (f"container {name}: {remark}" for remark in requests.remarks)
+        self.asking += bool(found or requests.ours)
+        self.converted += requests.whole_cards_of_a_maker()
         for part in ("requests", "limits"):
-            _without(resources, part, names)
+            _without(resources, part, requests.names)
         _without_claims(resources, claims)
         return found[0] if found else None
 
-    def _sized(self, name: str, resource: str, amount: object) -> Ask:
-        """The request for parts whose size is in the name of the resource. Raises RequestError."""
-        count = _whole(resource, amount)
-        if share := _SHARE.fullmatch(resource):
-            return Ask(count, int(share[2]) * 1024, cores=int(share[1]))
-        if mig := _MIG.fullmatch(resource):
-            of = _MIG_PARTS[mig[1]]
-            self.remarks.append(
-                f"container {name}: {resource} was {mig[2]} of {of} parts of the compute units"
-            )
-            return Ask(count, int(mig[3]) * 1024, cores_percent=int(mig[2]) * WHOLE_CARD // of)
-        raise RequestError(
-            f"{resource}: not a profile such as {_SIZED[0]}1g.5gb, {_SIZED[1]}2g-15gb or {_SIZED[2]}4c-16g"
-        )
-
-    def _read(self, name: str, product: _Product, amounts: Mapping[str, Any]) -> Ask:
-        """The request in a product's resources. Raises RequestError."""
-        given = {
-            resource: _whole(resource, amounts[resource]) for resource in product.names if resource in amounts
-        }
-        mem = given.get(product.mem)
-        ask = Ask(
-            given.get(product.count, 1), mem * product.mem_mib if mem else None,
-            given.get(product.mem_percent), given.get(product.cores),
-        )  # fmt: skip
-        if (
-            not product.cuts_one
-            or ask.whole
-            or (ask.count == 1 and ask.cores_percent not in (None, WHOLE_CARD))
-        ):
-            return ask
-        whole = (
-            f"{ask.count} cards"
-            if ask.count > 1
-            else f"all compute units, since it asks for no {product.cores}"
-        )
-        self.remarks.append(
-            f"container {name}: had {whole} for itself and gets whole cards;"
-            f" to share them, write {self.target.prefix}{MEM}"
-        )
-        return Ask(ask.count)
-
     def _fraction(self, template: Object, spec: Object) -> set[int]:
-        """Convert KAI's annotations, which give the share to the pod's first container.
+        """Convert KAI's annotations, which give the share to a container by its name, or to the pod's first one.
 
         Returns the number of cards of which the container takes a part.
         """
         annotations = (template.get("metadata") or {}).get("annotations") or {}
         if not any(key in annotations for key in (_FRACTION, _MEMORY)):
             return set()
-        container = next(iter(_objects(spec.get("containers"))), None)
-        if container is None:
+        name = annotations.get(_OF_CONTAINER)
+        container = next(
+            (each for each in _objects(spec.get("containers")) if name in (None, each.get("name"))), None
+        )
+        if container is None or self.asking:
+            self.problems.append(
+                f"annotation {_FRACTION} or {_MEMORY}: "
+                + (
+                    "a container asks for a card too: keep one of them"
+                    if self.asking
+                    else f"no container {name}"
+                )
+            )
             return set()
         try:
-            count = _whole(_DEVICES, annotations.get(_DEVICES, 1))
+            count = whole_number(_DEVICES, annotations.get(_DEVICES, 1))
             ask = (
                 Ask(count, mem_percent=self._percent_of(annotations[_FRACTION]))
                 if _FRACTION in annotations
-                else Ask(count, mem_mib=_whole(_MEMORY, annotations[_MEMORY]))
+                else Ask(count, mem_mib=whole_number(_MEMORY, annotations[_MEMORY]))
             )
         except RequestError as error:
             self.problems.append(str(error))
@@ -301,9 +227,7 @@ class Conversion:
         """Write the request with our resources; returns the number of cards that it takes in part (whole cards: 0)."""
         self.converted += 1
         name, prefix = container.get("name", "?"), self.target.prefix
-        if not isinstance(container.get("resources"), MutableMapping):
-            container["resources"] = {}
-        limits = container["resources"].setdefault("limits", {})
+        limits = _written(_written(container, "resources"), "limits")
         if ask.whole:
             limits[prefix] = ask.count
             return 0
@@ -351,7 +275,7 @@ class Conversion:
     def _slices(self, template: Object, counts: set[int]) -> None:
         """Write the number of cards that a container takes in part into an annotation of the pod, if it is over 1."""
         most = max(counts, default=1)
-        if most > 1 and self.converted > 1:
+        if most > 1 and self.asking > 1:
             self.problems.append(
                 f"a part of {most} cards in one container, and another container asks: make them two pods"
             )
@@ -400,31 +324,53 @@ class Conversion:
         if spec.get("runtimeClassName") == "nvidia":
             self.remarks.append("runtimeClassName nvidia is removed: it gives every card to a container")
             del spec["runtimeClassName"]
-        for key in spec.get("nodeSelector") or {}:
-            if str(key).startswith(_FOREIGN) or key in _FOREIGN_LABELS:
-                self.remarks.append(f"nodeSelector {key} stays: remove it if no node has that label")
+        affinity = (spec.get("affinity") or {}).get("nodeAffinity")
+        for where, keys in (
+            ("nodeSelector", spec.get("nodeSelector") or {}),
+            ("nodeAffinity", _keys(affinity)),
+        ):
+            for key in keys:
+                if str(key).startswith(_FOREIGN) or key in _FOREIGN_LABELS:
+                    self.remarks.append(f"{where} {key} stays: remove it if no node has that label")
 
 
-def templates(document: object) -> Iterator[Object]:
-    """Yields the pods and pod templates of a document, at any depth: objects whose spec has containers."""
+def templates(document: object, owner: Object | None = None) -> Iterator[tuple[Object, Object]]:
+    """The pods and pod templates of a document, at any depth: objects whose spec has containers.
+
+    With each comes the object of Kubernetes that holds it, such as a Deployment or the pod itself.
+    """
     if isinstance(document, MutableMapping):
+        if "kind" in document and "items" not in document:
+            owner = document
         spec = document.get("spec")
         if isinstance(spec, MutableMapping) and isinstance(spec.get("containers"), list):
-            yield document
+            yield document if owner is None else owner, document
             return
         for value in document.values():
-            yield from templates(value)
+            yield from templates(value, owner)
     elif isinstance(document, list):
         for value in document:
-            yield from templates(value)
+            yield from templates(value, owner)
 
 
-def _whole(name: str, value: object) -> int:
-    """Returns the amount of a resource. Raises RequestError if it is not a whole number."""
-    amount = parse_quantity(str(value))
-    if amount is None or amount.denominator > 1 or amount < 0:
-        raise RequestError(f"{name}: {value} is no whole number")
-    return int(amount)
+def _amounts(resources: Object) -> dict[str, Any]:
+    """The requests of a container, overwritten by its limits."""
+    amounts: dict[str, Any] = {}
+    for part in ("requests", "limits"):
+        amounts |= resources.get(part) or {}
+    return amounts
+
+
+def _keys(selectors: object) -> Iterator[object]:
+    """The labels that a nodeAffinity names, at any depth."""
+    if isinstance(selectors, MutableMapping):
+        if "key" in selectors:
+            yield selectors["key"]
+        for value in selectors.values():
+            yield from _keys(value)
+    elif isinstance(selectors, list):
+        for value in selectors:
+            yield from _keys(value)
 
 
 def _without(resources: Object, part: str, names: list[str]) -> None:
@@ -445,9 +391,15 @@ def _without_claims(resources: Object, claims: list[Object]) -> None:
 
 
 def _annotations(template: Object) -> Object:
-    """Returns the annotations of a pod or template, which are added if it has none."""
-    metadata: Object = template.setdefault("metadata", {})
-    found: Object = metadata.setdefault("annotations", {})
+    """The annotations of a pod or template, which are added if it has none."""
+    return _written(_written(template, "metadata"), "annotations")
+
+
+def _written(parent: Object, name: str) -> Object:
+    """The mapping of this name in `parent`, which is added if it is missing or null."""
+    if parent.get(name) is None:
+        parent[name] = {}
+    found: Object = parent[name]
     return found
 
 

@@ -166,7 +166,7 @@ def page() -> str:
 
 def conversions(kind: str) -> list[str]:
     """The texts that vgpu convert adds to its `remarks` or `problems`."""
-    found = calls(("append",), files="cli/convert/pods.py", of=kind)
+    found = calls(("append",), files="cli/convert/*.py", of=kind)
     return sorted({each.text for each in found if each.text})
 
 

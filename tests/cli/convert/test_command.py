@@ -286,7 +286,10 @@ def test_a_claim_without_a_capacity_is_a_whole_card_and_those_of_other_drivers_s
     [
         (('"60"', '"half"'), "capacity cores: half is no whole number of at least 1"),
         (("count: 1", "count: 0"), "capacity count: 0 is no whole number of at least 1"),
-        (("count: 1", "allocationMode: All"), "allocationMode: All has no counterpart: write a count"),
+        (
+            ("count: 1", "allocationMode: All"),
+            "ResourceClaim quarter: allocationMode: All has no counterpart: write a count",
+        ),
         (("count: 1", "selectors: [{cel: {expression: 'true'}}]"), "selectors have no counterpart"),
         (
             (
@@ -406,7 +409,7 @@ def test_a_pod_of_ours_or_without_cards_stays_as_it_is() -> None:
 def test_templates_are_found_in_lists_and_in_kinds_that_nobody_knows() -> None:
     spec = {"containers": [{"name": "main"}]}
     document = {"items": [{"spec": {"replicas": {"Worker": {"template": {"spec": spec}}}}}, {"spec": spec}]}
-    assert [template["spec"] for template in templates(document)] == [spec, spec]
+    assert [template["spec"] for _, template in templates(document)] == [spec, spec]
 
 
 def test_the_file_keeps_its_comments_and_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -486,3 +489,103 @@ def test_a_pod_of_another_form_is_said(tmp_path: Path, capsys: pytest.CaptureFix
     assert main(["convert", "--in-place", str(file)]) == 2
     assert "a part of its pod is not as Kubernetes has it" in capsys.readouterr().err
     assert file.read_text() == text
+
+
+def test_claims_are_looked_up_in_the_namespace_of_the_pod(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here = CLAIM.replace("name: quarter", "name: quarter, namespace: a")
+    there = CLAIM.replace("name: quarter", "name: quarter, namespace: b").replace('"60"', '"30"')
+    ours = CLAIMING.replace("name: consumer", "name: consumer, namespace: b")
+    (tmp_path / "all.yaml").write_text("---\n".join((here, there, ours)))
+    assert main(["convert", str(tmp_path / "all.yaml")]) == 0
+    made = list(yaml.safe_load_all(capsys.readouterr().out))[2]
+    assert made["spec"]["containers"][0]["resources"]["limits"]["hygon.com/dcu-cores"] == 30
+    (tmp_path / "all.yaml").write_text(f"{here}---\n{ours}")
+    assert main(["convert", str(tmp_path / "all.yaml")]) == 0
+    assert (
+        "its ResourceClaim quarter is in none of the files, in the same namespace" in capsys.readouterr().err
+    )
+
+
+def test_two_claims_of_one_name_are_an_error_only_if_they_differ(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "all.yaml"
+    file.write_text(f"{CLAIM}---\n{CLAIM}---\n{CLAIMING}")
+    assert main(["convert", str(file)]) == 0
+    file.write_text(f"{CLAIM}---\n{CLAIM.replace('60', '30')}---\n{CLAIMING}")
+    assert main(["convert", str(file)]) == 2
+    assert "ResourceClaim quarter is there twice, with two requests" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["List", "ResourceClaimList"])
+def test_claims_in_a_list_are_read_and_what_is_lost_of_them_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    claim = yaml.safe_load(CLAIM)
+    claim["spec"]["devices"] |= {"config": [{"opaque": {}}], "constraints": [{"matchAttribute": "x/y"}]}
+    if kind != "List":
+        del claim["kind"]
+    (tmp_path / "all.yaml").write_text(f"{yaml.safe_dump({'kind': kind, 'items': [claim]})}---\n{CLAIMING}")
+    assert main(["convert", str(tmp_path / "all.yaml")]) == 0
+    output = capsys.readouterr()
+    assert "hygon.com/dcu-cores: 60" in output.out
+    for part in ("config", "constraints"):
+        assert f"its ResourceClaim quarter has {part}, which has no effect here" in output.err
+
+
+def test_a_request_for_a_card_beside_one_of_ours_is_a_problem() -> None:
+    document = pod({"hygon.com/hcu-share-4c-8g": 2})
+    document["spec"]["containers"].append({"name": "b", "resources": {"limits": {"hygon.com/dcu-mem": 2}}})
+    (problem,) = converted(document).problems
+    assert "make them two pods" in problem
+
+
+def test_a_pod_of_a_maker_whose_resource_has_our_name_gets_our_scheduler() -> None:
+    document = pod({"hygon.com/hcu": 1}, {"hygon.com/use-hcutype": "K100"}, schedulerName="hami-scheduler")
+    assert converted(document, Target("hygon.com/hcu")).converted
+    assert limits(document) == {"hygon.com/hcu": 1}
+    assert document["spec"]["schedulerName"] == "vgpu-scheduler"
+    assert document["metadata"]["annotations"] == {"vgpu.io/card-model": "K100"}
+
+
+def test_fields_that_are_null_are_as_missing_ones() -> None:
+    document = pod({}, schedulerName=None, nodeSelector=None, affinity=None)
+    document["metadata"] = {"annotations": {"gpu-memory": "2000"}}
+    document["spec"]["containers"][0]["resources"] = {"requests": None, "limits": None}
+    assert not converted(document).problems
+    assert limits(document) == {"hygon.com/dcu-mem": 2}
+    two = pod({"hygon.com/hcu-share-4c-8g": 2})
+    two["metadata"]["annotations"] = None
+    converted(two)
+    assert two["metadata"]["annotations"] == {"vgpu.io/slices": "2"}
+
+
+def test_a_fraction_is_for_the_container_that_is_named_and_beside_no_other_request() -> None:
+    document = pod({}, {"gpu-fraction": "0.5", "gpu-fraction-container-name": "b"})
+    document["spec"]["containers"].append({"name": "b"})
+    assert not converted(document).problems
+    assert document["spec"]["containers"][1]["resources"]["limits"] == {"hygon.com/dcu-percent": 50}
+    (problem,) = converted(pod({"nvidia.com/gpu": 1}, {"gpu-fraction": "0.5"})).problems
+    assert "a container asks for a card too: keep one of them" in problem
+    (problem,) = converted(pod({}, {"gpu-memory": "5", "gpu-fraction-container-name": "z"})).problems
+    assert "no container z" in problem
+
+
+def test_a_request_where_kubernetes_gives_no_card_is_a_problem() -> None:
+    document = pod({}, resources={"limits": {"hygon.com/hcunum": 1}})
+    document["spec"]["ephemeralContainers"] = [
+        {"name": "e", "resources": {"limits": {"hygon.com/dcu-mem": 1}}}
+    ]
+    problems = converted(document).problems
+    assert [problem.split(": ask")[0] for problem in problems] == [
+        "the resources of the pod: no card is given there", "ephemeral container e: no card is given there",
+    ]  # fmt: skip
+
+
+def test_a_node_affinity_on_a_label_of_another_product_is_said() -> None:
+    terms = [{"matchExpressions": [{"key": "hygon.com/hcu.mode", "operator": "Exists"}]}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    conversion = converted(pod({"hygon.com/hcunum": 1}, affinity={"nodeAffinity": required}))
+    assert "nodeAffinity hygon.com/hcu.mode stays: remove it if no node has that label" in conversion.remarks
