@@ -14,50 +14,45 @@ one in manifests/; --backoff sets both of its backoffs. The logs stay in ~/.cach
 
 import argparse
 import itertools
-import re
-import socket
 import statistics
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 import msgspec
-import yaml
 
 from device_plugin.adapters.kube.client import KubeClient
-from device_plugin.adapters.kube.connections import Connections
-from device_plugin.adapters.kube.endpoint import from_kubeconfig
 from device_plugin.adapters.kube.watch import ListWatch
 from device_plugin.core.contract import annotations
 from device_plugin.core.contract.cards import Inventory
 from device_plugin.core.pods import Pod
-from device_plugin.core.requests import SUFFIXES
-from device_plugin.kube.api import NODES, PODS, Kind, Ref, Where
+from device_plugin.kube.api import PODS, Kind, Ref, Where
 from device_plugin.kube.errors import ApiError, GoneError
-from hack.bench.extender.cluster_model import FAMILY, ClusterModel
+from hack.bench.extender.cluster_model import ClusterModel
+from hack.measure.scheduled_cluster import (
+    BACKOFFS,
+    CARDS,
+    SCHEDULER,
+    WRITERS,
+    ScheduledCluster,
+    all_at_once,
+    make_node,
+    make_nodes,
+    pod_body,
+    running,
+)
 from hack.testbed import bare, programs
-from hack.testbed.cluster import PROJECT
-from hack.testbed.supervisor import Program, Supervisor
 from vgpu_runtime.sim.hip import default_cache
 
-CARDS, NAMESPACES = 8, 20
-SCHEDULER = "vgpu-scheduler"
+NAMESPACES = 20
 # Seconds to wait until thousands of pods are refused or gone; and until a pod with room is bound.
 SETTLE_SECONDS, PROBE_SECONDS = 1800.0, 900.0
-REQUEST_SECONDS = 60.0
-WRITERS = 8
-# kube-scheduler's own defaults.
-BACKOFFS = {"podInitialBackoffSeconds": 1, "podMaxBackoffSeconds": 10}
-ATTEMPTS = re.compile(rb"^scheduler_schedule_attempts_total\{[^}]*\} (\S+)", re.MULTILINE)
-DECISIONS = re.compile(rb"^vgpu_placement_seconds_count (\S+)", re.MULTILINE)
-NAMESPACE = Kind("", "v1", "namespaces", "Namespace", dict)
 CLAIMS = Kind("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", dict)
 STORAGE = Kind("storage.k8s.io", "v1", "storageclasses", "StorageClass", dict)
 TENANTS = [f"tenant-{number:02}" for number in range(NAMESPACES)]
@@ -84,84 +79,16 @@ def main() -> int:
     arguments = parser.parse_args()
     try:
         binaries = programs.kubernetes()
-        with _running(default_cache() / "hopeless", binaries, arguments.backoff) as plane:
-            _make_nodes(plane.api, arguments.nodes)
+        folder, namespaces = default_cache() / "hopeless", (GOOD, PROBES, *TENANTS)
+        with running(folder, binaries, namespaces, arguments.backoff) as plane:
+            make_nodes(plane.api, arguments.nodes)
+            _make_probe_node(plane.api)
             plane.api.create(STORAGE, _storage_class())
             _measure(plane, arguments)
     except (programs.MissingError, ApiError) as error:
         print(error, file=sys.stderr)
         return 1
     return 0
-
-
-@dataclass(frozen=True)
-class MeasuredCluster:
-    """Clients of the API server and of the two services with /metrics, and a text about the scheduler's backoffs."""
-
-    api: KubeClient
-    scheduler: Connections
-    allocator: Connections
-    backoff: str
-
-    def tries(self) -> tuple[int, int]:
-        """The number of kube-scheduler's attempts for pods, and of the allocator's decisions."""
-        return _counted(self.scheduler, ATTEMPTS), _counted(self.allocator, DECISIONS)
-
-
-def _counted(service: Connections, line: re.Pattern[bytes]) -> int:
-    _, text = service.request("GET", "/metrics", {}, None)
-    return sum(int(float(count)) for count in line.findall(text))
-
-
-@contextmanager
-def _running(folder: Path, binaries: Path, backoff: int | None) -> Iterator[MeasuredCluster]:
-    """Start API server, allocator and kube-scheduler; they end with the context, and their logs stay in `folder`."""
-    with bare.running(folder, binaries) as cluster:
-        extender, http, scheduler = bare.free_ports(3)
-        config, seconds = _scheduler_config(cluster.kubeconfig, extender, backoff)
-        (folder / "scheduler.yaml").write_text(yaml.safe_dump(config))
-        # kube-scheduler's identity in the Lease begins with the machine's name; the allocator next to it leads.
-        allocator = (
-            sys.executable, "-m", "device_plugin", "cluster", f"--kube-kubeconfig={cluster.kubeconfig}",
-            f"--pod-name={socket.gethostname()}", f"--extender-listen=127.0.0.1:{extender}",
-            f"--http-listen=127.0.0.1:{http}",
-        )  # fmt: skip
-        kube_scheduler = (
-            f"{binaries}/kube-scheduler", *cluster.certificate(), "--config=scheduler.yaml",
-            f"--secure-port={scheduler}", "--authorization-always-allow-paths=/metrics",
-        )  # fmt: skip
-        programs_here = [Program("allocator", allocator), Program("kube-scheduler", kube_scheduler)]
-        supervisor = Supervisor(folder, programs_here)
-        endpoint = from_kubeconfig(str(cluster.kubeconfig))
-        plane = MeasuredCluster(
-            KubeClient(endpoint, "hopeless", timeout=REQUEST_SECONDS),
-            Connections(replace(endpoint, url=f"https://127.0.0.1:{scheduler}"), REQUEST_SECONDS),
-            Connections(replace(endpoint, url=f"http://127.0.0.1:{http}"), REQUEST_SECONDS),
-            seconds,
-        )
-        try:
-            supervisor.start("allocator")
-            for name in ("vgpu-system", GOOD, PROBES, *TENANTS):
-                plane.api.create(NAMESPACE, {"metadata": {"name": name}})
-            supervisor.start("kube-scheduler")
-            bare.until(
-                "the allocator is not ready", bare.READY_SECONDS, lambda: bare.is_ready(plane.allocator)
-            )
-            yield plane
-        finally:
-            supervisor.crash()
-
-
-def _scheduler_config(kubeconfig: Path, extender: int, backoff: int | None) -> tuple[dict[str, Any], str]:
-    """The scheduler configuration of manifests/ for this machine, and a text about its two backoffs."""
-    config = yaml.safe_load((PROJECT / "manifests/base/cluster/scheduler.yaml").read_text())
-    config.setdefault("clientConnection", {})["kubeconfig"] = str(kubeconfig)
-    config["profiles"] = [{"schedulerName": SCHEDULER}]
-    managed = [{"name": FAMILY + suffix, "ignoredByScheduler": False} for suffix in SUFFIXES]
-    config["extenders"][0] |= {"urlPrefix": f"http://127.0.0.1:{extender}", "managedResources": managed}
-    if backoff is not None:
-        config |= dict.fromkeys(BACKOFFS, backoff)
-    return config, " and ".join(f"{name} {config.get(name, default)}" for name, default in BACKOFFS.items())
 
 
 @contextmanager
@@ -185,42 +112,12 @@ def _changes(api: KubeClient, kind: Kind[Item], where: Where) -> Iterator[Iterat
         thread.join()
 
 
-def _make_nodes(api: KubeClient, count: int) -> None:
-    workload = ClusterModel(count, CARDS, 0.0, seconds=1)
-    for name in workload.names():
-        _make_node(api, name, workload.inventory(name))
-    probe = msgspec.structs.replace(workload.inventory(PROBE_NODE).cards[0], model=PROBE_MODEL)
-    _make_node(api, PROBE_NODE, Inventory((probe,)))
+def _make_probe_node(api: KubeClient) -> None:
+    card = ClusterModel(1, CARDS, 0.0, seconds=1).inventory(PROBE_NODE).cards[0]
+    make_node(api, PROBE_NODE, Inventory((msgspec.structs.replace(card, model=PROBE_MODEL),)))
 
 
-def _make_node(api: KubeClient, name: str, inventory: Inventory) -> None:
-    units = sum(card.units for card in inventory.cards)
-    groups = sum(card.core_groups for card in inventory.cards)
-    amounts = {
-        "cpu": "1000", "memory": "1000Gi", "pods": "10000", FAMILY: str(len(inventory.cards)),
-        f"{FAMILY}-mem": str(units), f"{FAMILY}-cores": str(groups),
-    }  # fmt: skip
-    node = {
-        "metadata": {"name": name, "annotations": {annotations.CARDS: inventory.encode()}},
-        "status": {
-            "capacity": amounts, "allocatable": amounts,
-            "conditions": [{"type": "Ready", "status": "True"}],
-        },
-    }  # fmt: skip
-    api.create(NODES, node)
-
-
-def _pod(name: str, mem: int = 0, **spec: object) -> dict[str, Any]:
-    """A pod that asks for a slice of `mem` units, or for a whole card."""
-    limits = {f"{FAMILY}-mem": str(mem)} if mem else {FAMILY: "1"}
-    container = {"name": "main", "image": "none", "resources": {"limits": limits}}
-    return {
-        "metadata": {"name": name},
-        "spec": {"schedulerName": SCHEDULER, "containers": [container], **spec},
-    }
-
-
-def _measure(plane: MeasuredCluster, arguments: argparse.Namespace) -> None:
+def _measure(plane: ScheduledCluster, arguments: argparse.Namespace) -> None:
     print(
         f"{arguments.pods} pods of {NAMESPACES} namespaces wait, {arguments.nodes} nodes, {plane.backoff}",
         flush=True,
@@ -243,9 +140,9 @@ def _fill(api: KubeClient, count: int, selector: object) -> None:
 
     def create(number: int) -> None:
         # More units than a card has, but fewer than a node has.
-        api.create(PODS, _pod(f"waits-{number}", 17 + number % 100, **more), TENANTS[number % NAMESPACES])
+        api.create(PODS, pod_body(f"waits-{number}", 17 + number % 100, **more), TENANTS[number % NAMESPACES])
 
-    _all_at_once(create, range(count))
+    all_at_once(create, range(count))
     waiting = Where(fields=f"spec.schedulerName={SCHEDULER}")
     bare.until(
         "not all pods are refused",
@@ -256,13 +153,8 @@ def _fill(api: KubeClient, count: int, selector: object) -> None:
 
 def _empty(api: KubeClient) -> None:
     """Delete all pods, and wait until they are gone."""
-    _all_at_once(lambda pod: api.delete(PODS, pod, grace_seconds=0), api.list(PODS).items)
+    all_at_once(lambda pod: api.delete(PODS, pod, grace_seconds=0), api.list(PODS).items)
     bare.until("not all pods are gone", SETTLE_SECONDS, lambda: not api.list(PODS).items)
-
-
-def _all_at_once(act: Callable[[Item], object], items: Iterable[Item]) -> None:
-    with ThreadPoolExecutor(WRITERS) as pool:
-        list(pool.map(act, items))
 
 
 @dataclass(frozen=True)
@@ -298,13 +190,13 @@ class PartFigures:
         )
 
 
-def _part(plane: MeasuredCluster, arguments: argparse.Namespace) -> PartFigures:
+def _part(plane: ScheduledCluster, arguments: argparse.Namespace) -> PartFigures:
     bound: dict[str, float] = {}
     stop = threading.Event()
     numbers = itertools.count(time.monotonic_ns())
 
     def create() -> None:
-        plane.api.create(PODS, _pod(f"good-{next(numbers)}", 1), GOOD)
+        plane.api.create(PODS, pod_body(f"good-{next(numbers)}", 1), GOOD)
 
     def replace_pod(pod: Pod) -> None:
         plane.api.delete(PODS, pod, grace_seconds=0)
@@ -354,7 +246,7 @@ def _probes(api: KubeClient, end: float) -> list[Probe]:
 
 def _probe(api: KubeClient, name: str) -> Probe:
     # kube-scheduler counts only units, and by units both pods fit.
-    holder, waiting = _pod(f"{name}-holder"), _pod(name, 16)
+    holder, waiting = pod_body(f"{name}-holder"), pod_body(name, 16)
     for body in (holder, waiting):
         body["metadata"]["annotations"] = {annotations.CARD_MODEL: PROBE_MODEL}
     holder["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]

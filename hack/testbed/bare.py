@@ -3,9 +3,9 @@
 import shutil
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from device_plugin.adapters.http.client import LOST
@@ -19,11 +19,15 @@ READY_SECONDS, LOOK_SECONDS, REQUEST_SECONDS = 600.0, 0.5, 30.0
 
 @dataclass(frozen=True)
 class BareCluster:
-    """An API server that is ready, with the administrator's kubeconfig and the certificate authority."""
+    """An API server that is ready, with the administrator's kubeconfig and the certificate authority.
+
+    `pids` returns the process ids of its programs, by name.
+    """
 
     url: str
     kubeconfig: Path
     authority: Authority
+    pids: Callable[[], Mapping[str, int]] = dict
 
     def certificate(self) -> Sequence[str]:
         """The flags that give another server on loopback its certificate and key."""
@@ -75,7 +79,7 @@ def running(
         until("the API server is not ready", READY_SECONDS, lambda: is_ready(service))
         if controllers:
             supervisor.start("kube-controller-manager")
-        yield made
+        yield replace(made, pids=supervisor.pids)
     finally:
         service.close()
         supervisor.crash()

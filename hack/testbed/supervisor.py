@@ -101,6 +101,12 @@ class Supervisor:
                 process.kill()
                 process.wait()
 
+    def pids(self) -> dict[str, int]:
+        """The process id of each program that runs, by its name."""
+        with self._lock:
+            running = {name: self._process(name) for name in self._programs}
+        return {name: process.pid for name, process in running.items() if process is not None}
+
     def status(self) -> dict[str, bool]:
         """For each program, by its name, true if it runs."""
         with self._lock:
