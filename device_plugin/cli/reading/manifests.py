@@ -1,4 +1,4 @@
-"""Reads the pods that a manifest would make: a Pod, a controller with a template of pods, or a List of these."""
+"""Reads the pods that a manifest would make: a Pod, a controller with templates of pods, or a List of these."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -11,18 +11,9 @@ from device_plugin.adapters.kube.structs import DecodeError
 from device_plugin.adapters.kube.templates import TemplatePod, read_template
 from device_plugin.adapters.yaml_text import read
 from device_plugin.cli.access.names import FORM, NAME, NAMESPACE
+from device_plugin.cli.reading.pod_sets import PodSet, pod_sets
 from device_plugin.core.errors import VgpuError
 
-# Where the template of each kind is, and the number of its pods. The template of other kinds is at _USUAL.
-_USUAL = ("spec", "template")
-_TEMPLATES: Mapping[str, tuple[str, ...]] = {
-    "Pod": (),
-    "CronJob": ("spec", "jobTemplate", "spec", "template"),
-}
-_COUNTS: Mapping[str, tuple[str, ...]] = {
-    "Job": ("spec", "parallelism"), "CronJob": ("spec", "jobTemplate", "spec", "parallelism"),
-}  # fmt: skip
-_REPLICAS = ("spec", "replicas")
 # Most workloads of a file: each costs a call to the API server, and with aliases few characters make many items.
 MOST_WORKLOADS = 100
 
@@ -55,13 +46,13 @@ def read_manifests(file: str, namespace: str) -> tuple[Workload, ...]:
     Raises YamlFileError and ManifestError.
     """
     objects = (each for document in read(file) for each in _objects(document))
-    made = (workload for each in objects if (workload := _workload(each, namespace)) is not None)
+    made = (workload for each in objects for workload in _workloads(each, namespace))
     found = tuple(islice(made, MOST_WORKLOADS + 1))
     if len(found) > MOST_WORKLOADS:
         raise ManifestError(f"{file} has more than {MOST_WORKLOADS} workloads: split it")
     if not found:
         raise ManifestError(
-            f"{file} has no Pod, and nothing with a template of pods, such as a Deployment or a Job"
+            f"{file} has no Pod, and nothing with a template of pods, such as a Deployment, a Job or a RayCluster"
         )
     return found
 
@@ -74,26 +65,30 @@ def _objects(document: Any) -> Iterator[dict[str, Any]]:
         )
 
 
-def _workload(found: dict[str, Any], namespace: str) -> Workload | None:
+def _workloads(found: dict[str, Any], namespace: str) -> Iterator[Workload]:
     kind = str(found.get("kind"))
-    template = _at(found, _TEMPLATES.get(kind, _USUAL))
-    if not isinstance(template, dict) or not isinstance(_at(template, ("spec", "containers")), list):
-        return None
-    written = _at(found, ("metadata", "name")) or _at(found, ("metadata", "generateName"))
-    where = str(_at(found, ("metadata", "namespace")) or namespace)
-    for key, text, form in (("name", written, NAME), ("namespace", where, NAMESPACE)):
-        if text and not form.fullmatch(str(text)):
-            raise ManifestError(
-                f"{kind}: the {key} {str(text)[:253]!r} is no name in Kubernetes: write {FORM}"
-            )
-    name = str(written or kind.lower())[:253]
+    for pods in pod_sets(found):
+        written = _at(found, ("metadata", "name")) or _at(found, ("metadata", "generateName"))
+        where = str(_at(found, ("metadata", "namespace")) or namespace)
+        for key, text, form in (
+            ("name", written, NAME), ("namespace", where, NAMESPACE), ("name of a part", pods.role, NAME)
+        ):  # fmt: skip
+            if text and not form.fullmatch(str(text)):
+                raise ManifestError(
+                    f"{kind}: the {key} {str(text)[:253]!r} is no name in Kubernetes: write {FORM}"
+                )
+        yield _workload(found, pods, str(written or kind.lower())[:253], where)
+
+
+def _workload(found: dict[str, Any], pods: PodSet, owner: str, namespace: str) -> Workload:
+    name = f"{owner.rstrip('-')}-{pods.role}" if pods.role else owner
+    template = {"metadata": pods.template.get("metadata") or {}, "spec": pods.template["spec"]}
     try:
-        made = read_template(_with_requests(template), where)
+        made = read_template(_with_requests(template), namespace)
     except DecodeError as error:
-        raise ManifestError(f"{kind} {name} cannot be read: {error}") from error
-    count = _at(found, _COUNTS.get(kind, _REPLICAS)) if kind != "Pod" else 1
+        raise ManifestError(f"{found.get('kind')} {name} cannot be read: {error}") from error
     pod = TemplatePod(msgspec.structs.replace(made.pod, name=name), made.nodes)
-    return Workload(name, pod, count if _is_count(count) else 1, template, _owner(found, name))
+    return Workload(name, pod, pods.count, template, _owner(found, owner))
 
 
 def _owner(found: dict[str, Any], name: str) -> Mapping[str, str]:
@@ -102,10 +97,6 @@ def _owner(found: dict[str, Any], name: str) -> Mapping[str, str]:
     if kind == "Pod" or not (isinstance(version, str) and isinstance(kind, str)):
         return {}
     return {"apiVersion": version, "kind": kind, "name": name}
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _at(found: Any, path: tuple[str, ...]) -> Any:
