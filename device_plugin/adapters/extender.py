@@ -6,7 +6,7 @@ k8s.io/kube-scheduler/extender/v1. Their JSON keys are the names of the Go field
 
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Generic, TypeVar, overload
 
@@ -18,8 +18,11 @@ from device_plugin.adapters.name_sums import name_sum
 from device_plugin.core.placement.node_texts import NO_TEXTS, NodeTexts
 from device_plugin.core.pods import Pod
 
-# Most bytes of cached answers: an answer has 490 KB for 5,000 nodes and a long text.
+# Most bytes of cached answers: one that names all nodes has 490 KB for 5,000 nodes and a long text.
 MOST_KEPT = 8 << 20
+# Most nodes that are named with one text, where a refusal need not name all: a person reads the number of them only,
+# and kube-scheduler takes longer to read 5,000 names than for the rest of its attempt.
+MOST_NAMED = 100
 # Most bytes of cached calls, and most bytes of one cached call before its node names.
 MOST_READ, LONGEST = 4 << 20, 64 << 10
 # Where the names of the nodes begin; in a string the quotes would be escaped.
@@ -144,10 +147,13 @@ class FilterAnswers:
     """Writes ExtenderFilterResult, the answer to /filter. Any thread may write.
 
     A refusal has a text for each of thousands of nodes. Its JSON is cached for the next refusal with the same texts for
-    the same nodes, MOST_KEPT bytes together.
+    the same nodes, MOST_KEPT bytes together. While `absent_is_hopeless` returns true, kube-scheduler takes nodes that
+    an answer does not name for hopeless ones. Then of more than MOST_NAMED hopeless nodes with one text only one is
+    named, with the number of the others, so that the event reads `1 and 4999 others lack memory`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, absent_is_hopeless: Callable[[], bool] = lambda: False) -> None:
+        self._absent_is_hopeless = absent_is_hopeless
         self._kept = Recent[Hashable, bytes](MOST_KEPT)
 
     def __call__(
@@ -156,25 +162,34 @@ class FilterAnswers:
         """Returns the answer as bytes, in pieces."""
         names = msgspec.json.encode(tuple(nodes))
         return (
-            b'{"NodeNames":', names, b',"FailedNodes":', self._texts(failed),
-            b',"FailedAndUnresolvableNodes":', self._texts(hopeless), b',"Error":', msgspec.json.encode(error), b"}",
+            b'{"NodeNames":', names, b',"FailedNodes":', self._texts(failed, short=False),
+            b',"FailedAndUnresolvableNodes":', self._texts(hopeless, short=self._absent_is_hopeless()),
+            b',"Error":', msgspec.json.encode(error), b"}",
         )  # fmt: skip
 
-    def _texts(self, texts: NodeTexts) -> bytes:
+    def _texts(self, texts: NodeTexts, *, short: bool) -> bytes:
         if texts is NO_TEXTS:
             return b"{}"
-        key = texts.key
+        key = texts.key, short
         written = self._kept.get(key)
         if written is None:
-            written = _written(texts)
+            found = texts.nodes_by_text
+            written = _written(dict(_shortened(found)) if short else found)
             self._kept.put(key, written, len(written))
         return written
 
 
-def _written(texts: NodeTexts) -> bytes:
+def _shortened(nodes_by_text: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, Sequence[str]]]:
+    """The texts with the names of their nodes; one name, and a number, for a text of more than MOST_NAMED nodes."""
+    for text, names in nodes_by_text.items():
+        many = len(names) > MOST_NAMED
+        yield (f"and {len(names) - 1} others {text}", names[:1]) if many else (text, names)
+
+
+def _written(nodes_by_text: Mapping[str, Sequence[str]]) -> bytes:
     """The JSON object with the text of each node."""
     parts = []
-    for text, names in texts.nodes_by_text.items():
+    for text, names in nodes_by_text.items():
         end = b'":' + msgspec.json.encode(text)
         # A quote within a name is written as \\", so this is only found between two names.
         listed = msgspec.json.encode(names)[1:-2]

@@ -29,6 +29,7 @@ from device_plugin.cluster.leader import Leader
 from device_plugin.cluster.leadership import Leadership
 from device_plugin.cluster.ports import Calls
 from device_plugin.cluster.preemption import Preemption
+from device_plugin.cluster.server_version import ServerVersion
 from device_plugin.cluster.touch import Touch
 from device_plugin.core.contract.annotations import QUEUE
 from device_plugin.core.http_values import App
@@ -85,10 +86,12 @@ class ClusterService(Replica):
         self._refit = Refit(shared, partial(fitting.tables, ending=stop.is_set), self._pause)
         pace = Pace(scored.ask_seconds, scored.asks_per_second)
         self._poller = AgentPoller(read_loads, self._on_loads, self._leads, pace, clock)
+        self._version = ServerVersion(api.text)
         resources = all_resource_names(settings.prefixes)
         calls = Calls(
             extender.FilterCalls(resources), extender.read_bind,
-            partial(extender.read_preempt, resources=resources), extender.FilterAnswers(),
+            partial(extender.read_preempt, resources=resources),
+            extender.FilterAnswers(self._version.absent_is_hopeless),
         )  # fmt: skip
         self._extender = Extender(
             Filter(shared, counts), binder, self._preemption, explainer, Decisions(shared), calls
@@ -118,6 +121,7 @@ class ClusterService(Replica):
             "preemption": partial(self._loop.every, TURN_SECONDS, self._preemption.step),
             "refit": partial(self._loop.every, TURN_SECONDS, self._refit.step),
             "touch": partial(self._loop.every, TOUCH_SECONDS, self._touch.step),
+            "version": partial(self._loop.again, self._version.step),
             "one-cpu": self._stay_together,
             "freeze": self._freeze,
         }

@@ -232,7 +232,8 @@ def _serving(view: ClusterView, allocator: Allocator, workload: ClusterModel) ->
     leader.begin()
     resources = all_resource_names(DEFAULT_PREFIXES)
     calls = Calls(
-        extender.FilterCalls(resources), extender.read_bind, extender.read_preempt, extender.FilterAnswers(),
+        extender.FilterCalls(resources), extender.read_bind, extender.read_preempt,
+        extender.FilterAnswers(lambda: True),  # as on Kubernetes 1.33 and later
     )  # fmt: skip
     app = filter_app(Filter(Shared(view, allocator, leader.why_not, time.monotonic), Counts()), calls)
     with (

@@ -192,6 +192,34 @@ def test_an_answer_has_the_text_of_each_node_whatever_the_names_and_texts(seed: 
     assert _written([], refused, NodeTexts(), "")["FailedNodes"] == dict(refused)  # type: ignore[index]
 
 
+def test_of_many_hopeless_nodes_one_is_named_with_the_number_of_the_others() -> None:
+    names = [f"n{number}" for number in range(extender.MOST_NAMED + 31)]
+    rows = {name: row for row, name in enumerate(names)}
+    ranks = bytes(int(row >= extender.MOST_NAMED + 1) for row in range(len(names) + 1))
+    texts = NodeTexts(Offer(rows, names), ("lack memory", "not wholly free"), ranks)
+    written = json.loads(b"".join(FilterAnswers(lambda: True)([], NodeTexts(), texts, "")))
+    few = names[extender.MOST_NAMED + 1 :]
+    assert written["FailedAndUnresolvableNodes"] == {
+        "n0": f"and {extender.MOST_NAMED} others lack memory", **dict.fromkeys(few, "not wholly free"),
+    }  # fmt: skip
+    # On failed nodes kube-scheduler looks for victims, on each that is named.
+    written = json.loads(b"".join(FilterAnswers(lambda: True)([], texts, NodeTexts(), "")))
+    assert written["FailedNodes"] == dict(texts)
+
+
+def test_all_hopeless_nodes_are_named_as_long_as_kube_scheduler_may_need_them() -> None:
+    names = [f"n{number}" for number in range(extender.MOST_NAMED + 1)]
+    texts = NodeTexts.same(Offer({}, names), "lack memory")
+    new = [False]
+    write = FilterAnswers(lambda: new[0])
+    for short, length in ((False, len(names)), (True, 1), (False, len(names))):
+        new[0] = short
+        assert (
+            len(json.loads(b"".join(write([], NodeTexts(), texts, "")))["FailedAndUnresolvableNodes"])
+            == length
+        )
+
+
 def test_the_texts_of_equal_refusals_are_written_once_and_many_are_forgotten(
     mocker: MockerFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

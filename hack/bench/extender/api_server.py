@@ -32,6 +32,7 @@ PODS, NODES, AGENTS = "/api/v1/pods", "/api/v1/nodes", "/api/v1/namespaces/vgpu-
 JOBS = "/apis/batch/v1/jobs"
 _POD = re.compile(r"/api/v1/namespaces/default/pods/pod-(\d+)(/binding|/status)?")
 _HEAD = b"HTTP/1.1 %d -\r\nContent-Type: application/json\r\n"
+_VERSION = b'{"gitVersion":"v1.36.0"}'
 _NOT_FOUND = b'{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}'
 _CONFLICT = b'{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Conflict","code":409}'
 _CREATED = b'{"kind":"Status","apiVersion":"v1","status":"Success","code":201}'
@@ -99,6 +100,8 @@ class _Client(socketserver.BaseRequestHandler):
                 self._stream(self.server.store.listed())
             else:
                 self._send(200, self.server.lists[path])
+        elif method == "GET" and path == "/version":
+            self._send(200, _VERSION)
         elif method == "GET" and path.startswith("/apis/coordination.k8s.io/"):
             # The first read finds no Lease: without an earlier leader, a term begins without a wait for its Bindings.
             asked, self.server.lease_asked = self.server.lease_asked, True

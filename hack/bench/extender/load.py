@@ -154,7 +154,7 @@ class SchedulerLoad:
         while True:
             try:
                 refused = self._ask(self._number)["FailedAndUnresolvableNodes"].values()
-                if NOT_YET not in refused:
+                if not any(text.endswith(NOT_YET) for text in refused):
                     return
                 said = NOT_YET
             except BenchError as error:
