@@ -12,6 +12,7 @@ from device_plugin.allocator.dry_run import DryRun
 from device_plugin.allocator.openings import ending, moves_as_text, opening, placed_pods
 from device_plugin.allocator.search import SearchCopy
 from device_plugin.allocator.service import Service, Shared
+from device_plugin.core.answers import Answer, sentence
 from device_plugin.core.contract.grants import Grant, ranges
 from device_plugin.core.contract.reasons import Reason
 from device_plugin.core.errors import RequestError
@@ -23,7 +24,7 @@ from device_plugin.core.pods import Pod
 from device_plugin.core.rearrange import MovePlan
 from device_plugin.core.requests import PodRequest, Request
 
-# Most groups of nodes in a paragraph, and most names of one group.
+# Most groups of nodes among the reasons, and most names of one group.
 GROUPS, NAMES = 6, 4
 
 
@@ -45,14 +46,16 @@ class Cures:
 class PodAnswer:
     """The state of a pod, or the reason why it has no card.
 
-    `state` is the value of a Reason if the pod is refused, else of a PodState. `grant` has the slices that the pod
-    holds, or would get now.
+    `state` is the value of a Reason if the pod is refused, else of a PodState. `says` is the answer without the name of
+    the pod, and `notes` are reasons in addition to those of the `groups`. `grant` has the slices that the pod holds,
+    or would get now.
     """
 
     pod: str
     state: str
     asks: str = ""
-    text: str = ""
+    says: str = ""
+    notes: tuple[str, ...] = ()
     advice: str = ""
     grant: Grant | None = None
     groups: tuple[RefusingNodes, ...] = ()
@@ -64,18 +67,20 @@ class PodAnswer:
         """True for a pod that asks for a slice and has none."""
         return self.state not in _SETTLED
 
-    def as_text(self) -> str:
-        """The answer as one paragraph for people."""
-        asks = f"{self.pod} asks for {self.asks}" if self.asks else self.pod
-        joined = " and " if self.asks else " "
-        parts = [f"{asks}{joined}{self.text}", *map(_group_text, self.groups[:GROUPS])]
-        if left := self.groups[GROUPS:]:
-            parts.append(f"{sum(len(group.nodes) for group in left)} more nodes have other reasons")
-        return ". ".join(
-            [*parts, *filter(None, (self.limits,)), *self._help(), *filter(None, (self.advice,))]
-        )
+    def answer(self, source: str = "") -> Answer:
+        """The answer in parts, for people."""
+        asks = f"{self.pod} asks for {self.asks} and" if self.asks else self.pod
+        return Answer(f"{asks} {self.says}", tuple(self._reasons()), tuple(self._helps()), source)
 
-    def _help(self) -> Iterator[str]:
+    def _reasons(self) -> Iterator[str]:
+        yield from map(sentence, self.notes)
+        yield from map(_group_text, self.groups[:GROUPS])
+        if left := self.groups[GROUPS:]:
+            yield f"{sum(len(group.nodes) for group in left)} more nodes have other reasons"
+        if self.limits:
+            yield self.limits
+
+    def _helps(self) -> Iterator[str]:
         cures = self.cures
         if cures.ends:
             verb = "has" if len(cures.ends) == 1 else "have"
@@ -83,12 +88,15 @@ class PodAnswer:
         if cures.moves:
             yield f"It would fit on {cures.moves_to} after moving {cures.moves}: see vgpu defrag"
         if cures.smaller:
-            yield f"What would fit now: {'; or '.join(map(str, cures.smaller))}"
+            yield f"What fits now: {'; or '.join(map(str, cures.smaller))}"
+        if self.advice:
+            yield self.advice
 
     def as_object(self) -> Mapping[str, Any]:
         """The answer as JSON for programs."""
         return {
-            "pod": self.pod, "state": self.state, "asks": self.asks, "text": self.text, "advice": self.advice,
+            "pod": self.pod, "state": self.state, "asks": self.asks,
+            "text": ": ".join(filter(None, (self.says, "; ".join(self.notes)))), "advice": self.advice,
             "node": self.grant.node if self.grant else "",
             "cards": sorted({s.card for s in self.grant.slices()}) if self.grant else [],
             "nodes": [
@@ -102,6 +110,7 @@ class PodAnswer:
             "ends": {"node": self.cures.ends_on, "pods": list(self.cures.ends)},
             "moves": {"node": self.cures.moves_to, "text": self.cures.moves},
             "smaller": [str(asked) for asked in self.cures.smaller],
+            **self.answer().as_object(),
         }  # fmt: skip
 
 
@@ -122,9 +131,9 @@ class PodAnswers(Service):
         try:
             request = self._view.pods.request_of(pod)
         except RequestError as error:
-            return PodAnswer(name, Reason.MALFORMED.value, text=f"is refused: {error}")
+            return PodAnswer(name, Reason.MALFORMED.value, says=f"is refused: {error}")
         if request is None:
-            return PodAnswer(name, PodState.NO_SLICE.value, text=PodState.NO_SLICE.text)
+            return PodAnswer(name, PodState.NO_SLICE.value, says=PodState.NO_SLICE.text)
         asks = asked_text(request)
         if pod.ended:
             return PodAnswer(name, PodState.ENDED.value, asks, f"{PodState.ENDED.text} ({pod.phase})")
@@ -147,7 +156,7 @@ class PodAnswers(Service):
         state = PodState.PREEMPTING if leaving else PodState.KEPT
         text = " ".join(("waits:", grant_text(grant), "is", state.text, _few(leaving))).rstrip()
         name = f"{pod.namespace}/{pod.name}"
-        return PodAnswer(name, state.value, asks, text, _sentence(state.advice), grant)
+        return PodAnswer(name, state.value, asks, text, advice=sentence(state.advice), grant=grant)
 
     def _unbound(
         self, pod: Pod, name: str, asks: str, request: PodRequest, nodes: Sequence[str] | None, limits: str
@@ -161,18 +170,17 @@ class PodAnswers(Service):
         whole = [] if len(groups) == 1 else [answer.text]
         notes = self._notes() if answer.cards or request.gang else []
         held = [f"it is held by {pod.obstacles.gated} as well"] if pod.obstacles.gates else []
-        told = "; ".join((*whole, *notes, *held))
         return PodAnswer(
-            name, answer.main.value, asks, f"fits no node now{': ' if told else ''}{told}", _sentence(answer.advice),
-            groups=groups, limits=_sentence(limits), cures=self._cures(pod, request, nodes),
+            name, answer.main.value, asks, "fits no node now", (*whole, *notes, *held), sentence(answer.advice),
+            groups=groups, limits=sentence(limits), cures=self._cures(pod, request, nodes),
         )  # fmt: skip
 
     def _fitting(self, pod: Pod, name: str, asks: str, grant: Grant) -> PodAnswer:
         where = f"fits on node {grant.node} now ({grant_text(grant)})"
-        state, text = PodState.FITS, PodState.FITS.text
+        state, why = PodState.FITS, PodState.FITS.text
         if held := pod.obstacles.text:
-            state, text = PodState.HELD, f"{PodState.HELD.text}: {held}"
-        return PodAnswer(name, state.value, asks, f"{where}; {text}", _sentence(state.advice), grant)
+            state, why = PodState.HELD, f"{PodState.HELD.text}: {held}"
+        return PodAnswer(name, state.value, asks, where, (why,), sentence(state.advice), grant)
 
     def _notes(self) -> list[str]:
         """Texts about slices that outlive their pod or are kept for a job."""
@@ -241,7 +249,3 @@ def _group_text(group: RefusingNodes) -> str:
 def _few(names: Sequence[str]) -> str:
     more = f" and {len(names) - NAMES} more" if len(names) > NAMES else ""
     return f"{', '.join(names[:NAMES])}{more}"
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:]

@@ -24,19 +24,20 @@ from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.templates import TemplatePod
 from device_plugin.allocator.why_pod import PodAnswer, asked_text, grant_text
 from device_plugin.cli.access import caller, dry_create
+from device_plugin.cli.printing import answers
 from device_plugin.cli.reading import local_allocator
 from device_plugin.cli.reading.garbage import uncollected
 from device_plugin.cli.reading.limit_mistakes import limit_mistake, unknown_family
 from device_plugin.cli.reading.local_allocator import LocalAllocator
 from device_plugin.cli.reading.manifests import ManifestError, Workload, read_manifests
 from device_plugin.cli.reading.prefixes import PrefixError
+from device_plugin.core.answers import Answer
 from device_plugin.core.contract import annotations
 from device_plugin.core.contract.grants import Grant
 from device_plugin.core.errors import RequestError
 from device_plugin.core.node_constraints import ANYWHERE
 from device_plugin.core.placement import Refusal
 from device_plugin.core.pods import Container, ContainerKind, Pod
-from device_plugin.core.printable import printable
 from device_plugin.core.requests import CORES, DEFAULT_PREFIXES, MEM, PERCENT, WHOLE, PodRequest
 
 # Most pods that are placed, and most further pods that are counted.
@@ -73,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 @uncollected
 def run(args: argparse.Namespace) -> int:
-    """Print the places. Raises YamlFileError, ManifestError, PrefixError, MissingListError, ApiError, EndpointError."""
+    """Print answers. Raises YamlFileError, ManifestError, PrefixError, MissingListError, ApiError, EndpointError."""
     workloads = _workloads(args)
     with caller.connected(args) as client:
         local = local_allocator.read(client, args)
@@ -83,22 +84,20 @@ def run(args: argparse.Namespace) -> int:
             f"--prefix: there are no cards {args.prefix} here: write one of {', '.join(local.prefixes)}"
         )
     units = local.units()
-    answers = [_fitted(local, units, workload, number, refusals) for number, workload in enumerate(workloads)]
+    found = [_fitted(local, units, workload, number, refusals) for number, workload in enumerate(workloads)]
     if args.output:
         said = {
-            "workloads": [answer.as_object() for answer in answers],
+            "workloads": [each.as_object() for each in found],
             "source": local.source,
             "untried": untried,
         }
         print(json.dumps(said, indent=2))
     else:
-        for answer in answers:
-            for line in answer.lines():
-                print(printable(line))
-        print(printable(f"{local.source}. {untried or TRIED}"))
+        *others, last = [each.answer() for each in found]
+        answers.show([*others, replace(last, source=f"{local.source}. {untried or TRIED}")])
     # A file may also have pods without a slice.
-    asked = [answer for answer in answers if answer.asked]
-    return int(not asked or any(len(answer.placed) < answer.asked for answer in asked))
+    asked = [each for each in found if each.asked]
+    return int(not asked or any(len(each.placed) < each.asked for each in asked))
 
 
 def _tried(client: KubeClient, workloads: Sequence[Workload]) -> tuple[Mapping[int, str], str]:
@@ -149,26 +148,28 @@ class FitAnswer:
     refused: PodAnswer | None = None
     problem: str = ""
 
-    def lines(self) -> Iterator[str]:
-        """Yields the lines of the answer as text."""
+    def answer(self) -> Answer:
+        """Returns the answer in parts, for people."""
         if self.problem:
-            yield f"{self.name}: {self.problem}"
-            return
-        yield f"{self.name}: {len(self.placed)} of {self.asked} fit now ({self.asks})"
-        if self.asked == 1 and self.placed:
-            yield f"  {grant_text(self.placed[0])}"
-        else:
-            places = Counter(
-                (grant.node, ", ".join(sorted({s.card for s in grant.slices()}))) for grant in self.placed
-            )
-            yield from (f"  {count} on {node} {cards}" for (node, cards), count in [*places.items()][:SHOWN])
-            if len(places) > SHOWN:
-                yield f"  and {len(places) - SHOWN} more places"
+            return Answer(f"{self.name}: {self.problem}")
+        line = f"{self.name}: {len(self.placed)} of {self.asked} fit now ({self.asks})"
         if self.refused is not None:
-            yield f"  {self.refused.as_text()}"
-        elif self.placed:
-            least = "at least " if self.more >= MOST_MORE else ""
-            yield f"  room for {least}{self.more} more of these"
+            why = replace(self.refused, asks="").answer()
+            return Answer(line, (*self._places(), why.line, *why.reasons), why.helps)
+        least = "at least " if self.more >= MOST_MORE else ""
+        return Answer(line, (*self._places(), f"Room for {least}{self.more} more of these"))
+
+    def _places(self) -> Iterator[str]:
+        """Yields the places of the pods: the slices of a single pod, else the number of pods by node and cards."""
+        if self.asked == 1 and self.placed:
+            yield grant_text(self.placed[0])
+            return
+        places = Counter(
+            (grant.node, ", ".join(sorted({s.card for s in grant.slices()}))) for grant in self.placed
+        )
+        yield from (f"{count} on {node} {cards}" for (node, cards), count in [*places.items()][:SHOWN])
+        if len(places) > SHOWN:
+            yield f"and {len(places) - SHOWN} more places"
 
     def as_object(self) -> Mapping[str, Any]:
         """Returns the answer as an object for -o json."""
@@ -178,6 +179,7 @@ class FitAnswer:
                 {"node": grant.node, "cards": sorted({s.card for s in grant.slices()})} for grant in self.placed
             ],
             "refused": self.refused.as_object() if self.refused is not None else None, "problem": self.problem,
+            **self.answer().as_object(),
         }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""`vgpu why NAME`: why a pod has no card, or where a job of a queue is, and what would help, in one paragraph.
+"""`vgpu why NAME`: why a pod has no card, or where a job of a queue is, the reasons, and what would help.
 
     vgpu why notebook                  # a pod or a job of the namespace
     vgpu why pod/notebook -n team-a
@@ -13,8 +13,10 @@ need kubectl.
 
 import argparse
 import json
+from collections.abc import Mapping
+from dataclasses import replace
 from http import HTTPStatus
-from typing import Any
+from typing import Any, NamedTuple
 
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.structs import DecodeError
@@ -24,9 +26,11 @@ from device_plugin.cli.access import caller, engine
 from device_plugin.cli.access.engine import EngineError
 from device_plugin.cli.access.names import named
 from device_plugin.cli.access.port_forward import ForwardError
+from device_plugin.cli.printing import answers
 from device_plugin.cli.reading import local_allocator
 from device_plugin.cli.reading.garbage import uncollected
 from device_plugin.cli.reading.local_allocator import MissingListError
+from device_plugin.core.answers import Answer, sentence
 from device_plugin.core.batch import JOB_NAME, Job
 from device_plugin.core.contract.annotations import KUEUE_QUEUE, QUEUE
 from device_plugin.core.contract.reasons import Reason
@@ -34,7 +38,6 @@ from device_plugin.core.errors import RequestError, VgpuError
 from device_plugin.core.http_values import JSON
 from device_plugin.core.pod_states import PodState
 from device_plugin.core.pods import Pod
-from device_plugin.core.printable import printable
 from device_plugin.core.requests import pod_request
 from device_plugin.kube.api import JOBS, PODS, Ref, Where
 from device_plugin.kube.errors import GoneError
@@ -62,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 @uncollected
 def run(args: argparse.Namespace) -> int:
-    """Print the paragraph. Raises ObjectNameError, WhyError, EngineError, ForwardError, ApiError, EndpointError."""
+    """Print the answer. Raises ObjectNameError, WhyError, EngineError, ForwardError, ApiError, EndpointError."""
     kind, of = named(args.name, KINDS, lambda: caller.namespace(args))
     with caller.connected(args) as client:
         if kind != "job" and (found := _pod(client, of)) is not None:
@@ -85,8 +88,15 @@ def _pod(client: KubeClient, of: Ref) -> dict[str, Any] | None:
         return None
 
 
-def about_pod(client: KubeClient, args: argparse.Namespace, found: dict[str, Any]) -> dict[str, Any]:
-    """Returns the answer about a pod, given as JSON; `paragraph` is the answer as text. Raises WhyError, ApiError."""
+class Explanation(NamedTuple):
+    """An answer for people, and the object with all that is known, for programs."""
+
+    answer: Answer
+    object: Mapping[str, Any]
+
+
+def about_pod(client: KubeClient, args: argparse.Namespace, found: dict[str, Any]) -> Explanation:
+    """Returns the answer about a pod, which is given as JSON. Raises WhyError, ApiError."""
     try:
         of = Ref(found["metadata"]["name"], found["metadata"]["namespace"])
     except (LookupError, TypeError):
@@ -99,13 +109,15 @@ def about_pod(client: KubeClient, args: argparse.Namespace, found: dict[str, Any
     try:
         local = local_allocator.read(client, args)
     except MissingListError as error:
-        answer, source = _by_its_condition(pod, template), f"From the pod alone: {error}"
+        about, source = _by_its_condition(pod, template), f"From the pod alone: {error}"
     else:
         limits = local.limits(template.nodes) if not pod.node else ""
         nodes = local.allowed(template.nodes)
-        answer, source = local.answers.about(local.view.pod_news.known(pod), nodes, limits), local.source
-    parts = [answer.as_text(), *_containers(found, answer), source]
-    return {**answer.as_object(), "source": source, "paragraph": ". ".join(parts)}
+        about, source = local.answers.about(local.view.pod_news.known(pod), nodes, limits), local.source
+    answer = about.answer(source)
+    answer = replace(answer, reasons=(*answer.reasons, *_containers(found, about)))
+    paragraph = {"source": source, "paragraph": answer.as_paragraph()}
+    return Explanation(answer, {**about.as_object(), **answer.as_object(), **paragraph})
 
 
 def _by_its_condition(pod: Pod, template: TemplatePod) -> PodAnswer:
@@ -114,14 +126,15 @@ def _by_its_condition(pod: Pod, template: TemplatePod) -> PodAnswer:
     try:
         request = pod_request(pod, local_allocator.prefixes_of(template.pod))
     except RequestError as error:
-        return PodAnswer(name, Reason.MALFORMED.value, text=f"is refused: {error}")
+        return PodAnswer(name, Reason.MALFORMED.value, says=f"is refused: {error}")
     asks = asked_text(request) if request is not None else "no slice of a card"
     if pod.node:
         return PodAnswer(name, PodState.BOUND.value, asks, f"is on {pod.node} (phase {pod.phase})")
     said = pod.obstacles.said.rstrip(".") or "kube-scheduler has said nothing of it yet"
     reasons = [reason for reason in Reason if reason.text in said]
     advice = reasons[0].advice if reasons else ""
-    return PodAnswer(name, reasons[0].value if reasons else "unknown", asks, f"waits: {said}", advice)
+    state = reasons[0].value if reasons else "unknown"
+    return PodAnswer(name, state, asks, "waits", (said,), sentence(advice))
 
 
 def _containers(found: dict[str, Any], answer: PodAnswer) -> list[str]:
@@ -141,15 +154,14 @@ def _of_job(client: KubeClient, args: argparse.Namespace, of: Ref, kinds: str) -
     """Print the engine's answer about a queued job; about another job, the answer about its first waiting pod."""
     name = f"{of.namespace}/{of.name}"
     try:
-        status, text = engine.ask(client, args, JSON if args.output else "text/plain", job=name)
+        status, text = engine.ask(client, args, JSON, job=name)
     except (EngineError, ForwardError):
         job = _job(client, of, kinds)
         if QUEUE in job.labels:
             raise
         return _of_first_pod(client, args, job)
     if status == HTTPStatus.OK:
-        print(json.dumps(json.loads(text), indent=2) if args.output else printable(text.strip()))
-        return 0
+        return _show(planned(text), args)
     if status != HTTPStatus.NOT_FOUND:
         raise EngineError(text.strip())
     job = _job(client, of, kinds)
@@ -158,6 +170,22 @@ def _of_job(client: KubeClient, args: argparse.Namespace, of: Ref, kinds: str) -
     if job.ended:
         raise EngineError(f"job {name} has ended: see `kubectl -n {of.namespace} describe job {of.name}`")
     raise EngineError(f"the job engine has not seen job {name} yet: try again")
+
+
+def planned(text: str) -> Explanation:
+    """Returns the job engine's answer about one job. Raises EngineError if it is malformed.
+
+    An engine of an older version has no parts of an answer, only the reasons in one text.
+    """
+    try:
+        found = json.loads(text)
+        (job,) = found["jobs"]
+        line = job.get("answer") or f"{job['namespace']}/{job['name']} {job['phase']}: {job['why']}"
+        return Explanation(Answer(line, job.get("reasons", ()), job.get("help", ())), found)
+    except (ValueError, LookupError, TypeError, AttributeError):
+        raise EngineError(
+            "the job engine's answer cannot be read: use the vgpu command of its version"
+        ) from None
 
 
 def _job(client: KubeClient, of: Ref, kinds: str) -> Job:
@@ -186,7 +214,9 @@ def _of_first_pod(client: KubeClient, args: argparse.Namespace, job: Job) -> int
     )
 
 
-def _show(answer: dict[str, Any], args: argparse.Namespace) -> int:
-    # The text may quote a tenant's text from the pod.
-    print(json.dumps(answer, indent=2) if args.output else printable(answer["paragraph"]))
+def _show(found: Explanation, args: argparse.Namespace) -> int:
+    if args.output:
+        print(json.dumps(found.object, indent=2))
+    else:
+        answers.show([found.answer])
     return 0

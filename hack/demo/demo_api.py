@@ -8,6 +8,8 @@ from urllib.parse import urlencode
 
 from device_plugin.cli.access.engine import answered
 from device_plugin.cli.queue import listed
+from device_plugin.cli.why import planned
+from device_plugin.core.answers import Answer
 from device_plugin.core.http_values import JSON
 from hack.demo.session import DemoSession
 from hack.embedded.person import NAMESPACE, Object, Person, read
@@ -34,10 +36,10 @@ class DemoApi(Person):
         """The queued Jobs as `vgpu queue` shows them. Raises EngineError while the engine does not plan."""
         return listed(answered(read(self._session.engine, "/explain", JSON))["jobs"], NAMESPACE)
 
-    def why(self, job: str) -> str:
-        """The paragraph that `vgpu why JOB` prints."""
+    def why(self, job: str) -> Answer:
+        """The answer that `vgpu why JOB` prints. Raises EngineError while the engine does not plan."""
         name = job if "/" in job else f"{NAMESPACE}/{job}"
-        return read(self._session.engine, f"/explain?{urlencode({'job': name})}").strip()
+        return planned(read(self._session.engine, f"/explain?{urlencode({'job': name})}", JSON)).answer
 
     def cards(self) -> list[Object]:
         """Every card in the ledger."""

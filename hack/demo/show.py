@@ -1,7 +1,7 @@
 """The output of the demo: tables and bars on the terminal."""
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
-from textwrap import wrap
 from typing import Any
 
 from rich import box
@@ -10,7 +10,10 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from device_plugin.cli.printing.answers import lines
+from device_plugin.cli.printing.terminal import Terminal
 from device_plugin.cli.queue import as_table
+from device_plugin.core.answers import Answer
 from device_plugin.core.contract.grants import Slice, ranges
 from device_plugin.core.contract.masks import core_mask
 from device_plugin.core.placement.refusal import gib
@@ -105,9 +108,9 @@ class StoryPage:
         """Print the Jobs of a queue as `vgpu queue` does."""
         self._said("vgpu queue", as_table(jobs))
 
-    def why(self, job: str, text: str) -> None:
-        """Print the paragraph of `vgpu why JOB`."""
-        self._said(f"vgpu why {job}", "\n".join(wrap(text, 100)))
+    def why(self, job: str, answer: Answer) -> None:
+        """Print the answer of `vgpu why JOB`."""
+        self._said(f"vgpu why {job}", "\n".join(lines(answer, Terminal(width=100), time.time())))
 
     def events(self, job: str, events: Iterable[str]) -> None:
         """Print the events of a Job."""

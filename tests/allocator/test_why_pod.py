@@ -1,4 +1,4 @@
-"""Why a pod has no card, in one paragraph: the groups of nodes, and what would make room."""
+"""Why a pod has no card: the groups of nodes, and what would make room."""
 
 import pytest
 from msgspec.structs import replace
@@ -45,16 +45,27 @@ def test_it_says_what_each_group_of_nodes_lacks_and_what_would_help(
         (("n3",), ("K100",), "too-large"),
         (("n4",), ("Z100",), "unhealthy"),
     ]
-    text = answer.as_text()
-    assert text.startswith(
-        "default/large asks for hygon.com/dcu-mem: 12, hygon.com/dcu-cores: 10 and fits no node now: 4 cards: 2 lack"
-        " memory (largest free 10 GiB), 1 too small for the request (at most hygon.com/dcu-mem: 8,"
-        " hygon.com/dcu-cores: 60), 1 unhealthy. 2 nodes with Z100 (n1, n2): 2 cards: 2 lack memory"
+    told = answer.answer("From a test")
+    assert told.line == (
+        "default/large asks for hygon.com/dcu-mem: 12, hygon.com/dcu-cores: 10 and fits no node now"
     )
-    assert "It would fit on n2 once default/c has ended" in text
-    assert "What would fit now: hygon.com/dcu-mem: 10, hygon.com/dcu-cores: 10" in text
-    assert text.endswith("Wait for slices to end, or ask for less memory")
-    assert answer.as_object()["ends"] == {"node": "n2", "pods": ["default/c"]}
+    whole = (
+        "4 cards: 2 lack memory (largest free 10 GiB), 1 too small for the request (at most hygon.com/dcu-mem: 8,"
+        " hygon.com/dcu-cores: 60), 1 unhealthy"
+    )
+    assert told.reasons[:2] == (
+        whole, "2 nodes with Z100 (n1, n2): 2 cards: 2 lack memory (largest free 10 GiB)"
+    )  # fmt: skip
+    assert told.helps == (
+        "It would fit on n2 once default/c has ended",
+        "It would fit on n2 after moving default/c from n2-0 on n2 to n3-0 on n3: see vgpu defrag",
+        "What fits now: hygon.com/dcu-mem: 10, hygon.com/dcu-cores: 10",
+        "Wait for slices to end, or ask for less memory",
+    )
+    found = answer.as_object()
+    assert (found["answer"], tuple(found["help"])) == (told.line, told.helps)
+    assert found["text"] == f"fits no node now: {whole}"
+    assert found["ends"] == {"node": "n2", "pods": ["default/c"]}
 
 
 def test_moves_are_named_where_they_make_room(world: World, answers: PodAnswers) -> None:
@@ -62,7 +73,7 @@ def test_moves_are_named_where_they_make_room(world: World, answers: PodAnswers)
         bound(world, name, mem, annotations={"vgpu.io/policy": "spread"})
     answer = answers.about(world.pod("large", 16, None))
     assert answer.cures.moves == "default/left from n1-0 on n1 to n1-1 on n1"
-    assert "It would fit on n1 after moving default/left from n1-0" in answer.as_text()
+    assert "It would fit on n1 after moving default/left from n1-0" in answer.answer().helps[1]
 
 
 def test_only_nodes_where_the_pod_may_go_are_compared(
@@ -74,18 +85,18 @@ def test_only_nodes_where_the_pod_may_go_are_compared(
         bound(world, f"p{number}", 16)
     answer = answers.about(world.pod("late", 4), ["n1"], "it goes only to nodes with zone=a (1 of 2 nodes)")
     assert [group.nodes for group in answer.groups] == [("n1",)]
-    assert ". It goes only to nodes with zone=a (1 of 2 nodes). " in answer.as_text()
+    assert answer.answer().reasons[-1] == "It goes only to nodes with zone=a (1 of 2 nodes)"
     assert answer.cures.moves == "default/p0 from n1-0 on n1 to n2-0 on n2"
 
 
 def state(answer: PodAnswer) -> tuple[str, str]:
-    return answer.state, answer.as_text()
+    return answer.state, answer.answer().as_paragraph()
 
 
 def test_a_pod_that_needs_no_room_is_told_where_it_is(world: World, answers: PodAnswers) -> None:
     placed = world.placed("placed")
     assert state(answers.about(placed))[0] == "bound"
-    assert "holds 8184 MiB and core groups 0-29 of n1-0 on n1" in answers.about(placed).as_text()
+    assert "holds 8184 MiB and core groups 0-29 of n1-0 on n1" in answers.about(placed).says
     assert state(answers.about(replace(placed, phase="Failed")))[0] == "ended"
     assert state(answers.about(pod("none", containers=())))[0] == "no-slice"
     malformed = answers.about(pod("bad", mem=0))
@@ -100,7 +111,9 @@ def test_a_pod_with_room_says_what_else_holds_it(world: World, one: Replica, ans
     assert state(answers.about(free))[0] == "fits"
     gated = world.pod("gated", 4, obstacles=Obstacles(gates=("x/y",)))
     assert state(answers.about(gated))[0] == "held"
-    assert "the pod is held by: scheduling gate x/y. Remove the gate" in answers.about(gated).as_text()
+    told = answers.about(gated).answer()
+    assert told.reasons == ("The pod is held by: scheduling gate x/y",)
+    assert told.helps[0].startswith("Remove the gate")
     assert one.free() == [16368, 16368], "nothing stays reserved"
 
 

@@ -35,7 +35,7 @@ def test_a_slice_is_placed_and_more_of_it_are_counted(
     assert capsys.readouterr().out.splitlines()[:3] == [
         "default/fit: 1 of 1 fit now (hygon.com/dcu-mem: 4, hygon.com/dcu-cores: 15)",
         "  4092 MiB and core groups 0-14 of n1-1 on n1",
-        "  room for 3 more of these",
+        "  Room for 3 more of these",
     ]
     assert set(half_full.pods()) == {"holder"}
 
@@ -47,10 +47,11 @@ def test_of_too_many_the_first_that_does_not_fit_is_explained(
     said = capsys.readouterr().out.splitlines()
     assert said[0] == "default/fit: 2 of 5 fit now (hygon.com/dcu-percent: 40)"
     assert said[1] == "  2 on n1 n1-1"
-    assert said[2].startswith(
-        "  default/fit-2 asks for hygon.com/dcu-percent: 40 and fits no node now. 1 node with "
-    )
-    assert "What would fit now: hygon.com/dcu-percent: 2" in said[2]
+    assert said[2] == "  default/fit-2 fits no node now"
+    assert said[3].startswith("  1 node with Z100 (n1): 2 cards: ")
+    help_at = said.index("What would help:")
+    assert "  What fits now: hygon.com/dcu-percent: 20" in said[help_at:]
+    assert said[-1].startswith("From the API server's lists")
 
 
 def test_manifests_are_placed_one_after_the_other(
@@ -76,6 +77,9 @@ def test_manifests_are_placed_one_after_the_other(
     assert [(each["name"], each["fit"], each["asked"], each["more"]) for each in told] == [
         ("default/web", 2, 2, 0), ("team-a/late", 0, 1, 0), ("default/train", 2, 2, 0),
     ]  # fmt: skip
+    assert told[1]["answer"].startswith("team-a/late: 0 of 1 fit now (")
+    assert told[1]["reasons"][0] == "team-a/late-0 fits no node now"
+    assert told[1]["help"] == told[1]["refused"]["help"] != []
     assert told[1]["refused"]["smaller"] == ["hygon.com/dcu-mem: 4, hygon.com/dcu-cores: 10"]
     monkeypatch.setattr("sys.stdin", io.StringIO(text))
     units = mocker.spy(LocalAllocator, "units")

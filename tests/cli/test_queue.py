@@ -1,6 +1,7 @@
 """The queue as people see it: the engine runs here, and `kubectl` is a script that says where it listens."""
 
 import json
+import re
 import threading
 import time
 from argparse import Namespace
@@ -148,14 +149,17 @@ def test_the_jobs_of_a_queue_are_listed(
     assert (tmp_path / "asked").read_text() == f"{engine_of.kubeconfig} {words}\n"
 
 
-def test_why_a_job_waits_is_told_in_one_paragraph(engine_of: Fleet, asked: Callable[..., str]) -> None:
+def test_why_a_job_waits_is_told_in_parts(engine_of: Fleet, asked: Callable[..., str]) -> None:
     until(lambda: vgpu(engine_of, "queue") == 0)
     submit(engine_of, "large", 3)
     until(lambda: "ask for fewer" in asked("queue", "-o", "json"))
-    (line,) = asked("why", "default/large").splitlines()
-    assert line.startswith(
-        "default/large queue default refused width 0 (3 to 3): needs 3 replicas, and 2 fit even if"
-    )
+    line, *reasons = asked("why", "default/large").splitlines()
+    assert line.startswith("default/large refused: needs 3 replicas, and 2 fit even if")
+    assert reasons[0] == "  Queue default, width 0 (3 to 3)"
+    assert re.fullmatch(r"  Refused for [0-9]+ s", reasons[-1])
+    (found,) = json.loads(asked("why", "default/large", "-o", "json"))["jobs"]
+    assert found["answer"] == line
+    assert re.fullmatch(r"Refused since [0-9-]+T[0-9:]+Z", found["reasons"][-1])
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,10 @@ from pytest_mock import MockerFixture
 from device_plugin.adapters.http.server import Server
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli.access import caller
+from device_plugin.cli.access.engine import EngineError
 from device_plugin.cli.reading import allocator_deployment
+from device_plugin.cli.why import planned
+from device_plugin.core.answers import Answer
 from device_plugin.core.contract.annotations import KUEUE_QUEUE
 from device_plugin.core.http_values import HttpAnswer, HttpRequest
 from device_plugin.kube.api import NODES, Kind
@@ -45,16 +48,19 @@ def test_a_pod_is_told_what_it_lacks_and_what_would_help(
 ) -> None:
     assert why(full, "waits") == why(full, "pod/waits") == why(full, "default/waits") == 0
     said = capsys.readouterr().out.splitlines()
-    assert said[0] == said[1] == said[2]
-    assert said[0].startswith(
-        "default/waits asks for hygon.com/dcu-mem: 8 and fits no node now."
-        " 1 node with Z100 (n1): 2 cards: 2 lack memory"
-    )
-    assert re.search(r"It would fit on n1 once default/holder-[01] has ended", said[0])
-    assert "What would fit now: hygon.com/dcu-mem: 4" in said[0]
+    assert said[:7] == said[7:14] == said[14:]
+    assert said[:3] == [
+        "default/waits asks for hygon.com/dcu-mem: 8 and fits no node now",
+        "  1 node with Z100 (n1): 2 cards: 2 lack memory (largest free 4 GiB)",
+        "What would help:",
+    ]
+    assert re.fullmatch(r"  It would fit on n1 once default/holder-[01] has ended", said[3])
+    assert said[4:6] == [
+        "  What fits now: hygon.com/dcu-mem: 4", "  Wait for slices to end, or ask for less memory"
+    ]  # fmt: skip
     assert (
         "the allocator's reservations are not known: no cluster service is installed in namespace vgpu-sys"
-        in said[0]
+        in said[6]
     )
 
 
@@ -62,6 +68,9 @@ def test_the_answer_is_json_for_programs(full: Fleet, capsys: pytest.CaptureFixt
     assert why(full, "waits", "-o", "json") == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["state"], len(told["ends"]["pods"]), told["nodes"][0]["nodes"]) == ("memory", 1, ["n1"])
+    parts = [told["answer"], *told["reasons"], *told["help"], told["source"]]
+    assert told["paragraph"] == ". ".join(parts)
+    assert len(parts) == 6
 
 
 def test_a_node_selector_leaves_nodes_out(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
@@ -163,8 +172,8 @@ def test_with_rights_to_the_pod_alone_kube_schedulers_words_are_explained(
     full.patch("/api/v1/namespaces/default/pods/waits/status", {"status": {"conditions": [scheduled]}})
     assert why(full, "waits") == 0
     text = capsys.readouterr().out
-    assert f"default/waits asks for hygon.com/dcu-mem: 8 and waits: {said}" in text
-    assert "wait for slices to end, or ask for less memory" in text
+    assert text.startswith(f"default/waits asks for hygon.com/dcu-mem: 8 and waits\n  {said[:-1]}\n")
+    assert "  Wait for slices to end, or ask for less memory" in text
     assert "From the pod alone: nodes is forbidden" in text
 
 
@@ -187,6 +196,15 @@ def test_a_job_that_kueue_keeps_suspended_is_kueues(fleet: Fleet, capsys: pytest
         "vgpu: job default/theirs is Kueue's, which keeps it suspended: see its Workload with"
         " `kubectl -n default describe workloads`\n"
     )
+
+
+def test_an_engine_of_an_older_version_has_its_reasons_in_one_text() -> None:
+    job = {"namespace": "default", "name": "a", "phase": "waiting", "why": "waits for room"}
+    told = planned(json.dumps({"jobs": [job]}))
+    assert (told.answer, told.object) == (Answer("default/a waiting: waits for room"), {"jobs": [job]})
+    for text in ("", "[]", '{"jobs": []}', '{"jobs": [1]}', '{"jobs": [{}]}'):
+        with pytest.raises(EngineError, match="cannot be read"):
+            planned(text)
 
 
 def test_the_leader_is_asked_where_it_listens() -> None:

@@ -6,8 +6,6 @@ not a terminal. Only terminals get colours. Control characters, which a tenant m
 
 import argparse
 import json
-import os
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +17,7 @@ from typing import Any, Generic, TextIO, TypeVar
 
 import yaml
 
+from device_plugin.cli.printing.terminal import BOLD, DIM, YELLOW, Terminal
 from device_plugin.core.errors import VgpuError
 from device_plugin.core.printable import printable
 
@@ -34,7 +33,6 @@ BELOW = 8
 # Notes of one kind that are printed.
 MOST_NOTES = 3
 NONE = "<none>"
-_RESET, _BOLD, _DIM, _YELLOW, _CYAN = (f"\x1b[{code}m" for code in (0, 1, 2, 33, 36))
 _UNITS = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
 _GONE, _CHANGED, _NEW = "DELETED", "MODIFIED", "ADDED"
 
@@ -133,13 +131,10 @@ class ListPrinter(Generic[Row]):
         order = args.sort_by or ""
         self._backwards = order.startswith("-")
         self._order = listing.named(order.lstrip("-")) if order else None
-        self._terminal = self._out.isatty()
-        self._colour = self._terminal and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+        self._terminal = Terminal.of(self._out)
         # 0 where nothing is cut.
-        cut = self._terminal and self._format != "wide"
-        self._width = shutil.get_terminal_size().columns if cut else 0
-        self._letters = _bar_letters(self._out)
-        self._bars: dict[tuple[int, int], str] = {}
+        self._width = self._terminal.width if self._format != "wide" else 0
+        self._bars: dict[tuple[int, float], str] = {}
         self._widths: list[int] = []
         self._bar = LONGEST_BAR
         self._shown: dict[str, Mapping[str, Any]] = {}
@@ -208,14 +203,14 @@ class ListPrinter(Generic[Row]):
         if header:
             self._fit([max(map(len, column)) for column in texts])
             titles = [column.title.ljust(w) for column, w in zip(self._columns, self._widths, strict=True)]
-            self._write([self._painted("".join(titles).rstrip(), _BOLD)])
+            self._write([self._painted("".join(titles).rstrip(), BOLD)])
         shown = zip(self._columns, texts, self._widths, strict=True)
         cells = [self._cells(column, rows, its, width) for column, its, width in shown]
         lines = list[str]()
         for row, line in zip(rows, zip(*cells, strict=True), strict=True):
             lines.append("".join(line).rstrip())
             for below in self._listing.below(row):
-                lines += [self._painted(part, _DIM) for part in self._wrapped(printable(below))]
+                lines += [self._painted(part, DIM) for part in self._wrapped(printable(below))]
         self._write(lines)
 
     def _wrapped(self, line: str) -> list[str]:
@@ -263,24 +258,22 @@ class ListPrinter(Generic[Row]):
                 for t in texts
             ]
         cells = [text.ljust(width) for text in texts]
-        if (warning := column.warning) is not None and self._colour:
+        if (warning := column.warning) is not None and self._terminal.colour:
             shown = zip(rows, cells, strict=True)
-            return [self._painted(cell, _YELLOW) if warning(row) else cell for row, cell in shown]
+            return [self._painted(cell, YELLOW) if warning(row) else cell for row, cell in shown]
         return cells
 
     def _drawn(self, share: float | None) -> str:
         if share is None:
             return "?".ljust(self._bar)
-        # A bar is full only for a share of 1, and empty only for 0.
-        filled = self._bar if share >= 1 else min(max(round(share * self._bar), share > 0), self._bar - 1)
-        if (drawn := self._bars.get((self._bar, filled))) is None:
-            full, empty = self._letters
-            drawn = self._painted(full * filled, _CYAN) + self._painted(empty * (self._bar - filled), _DIM)
-            self._bars[self._bar, filled] = drawn
+        # Of 40,000 rows most have one of a few shares.
+        key = self._bar, share
+        if (drawn := self._bars.get(key)) is None:
+            drawn = self._bars[key] = self._terminal.bar(share, self._bar)
         return drawn
 
     def _painted(self, text: str, colour: str) -> str:
-        return f"{colour}{text}{_RESET}" if self._colour and text else text
+        return self._terminal.painted(text, colour)
 
 
 def as_text(value: Mapping[str, Any], form: str) -> str:
@@ -331,12 +324,3 @@ def age_since(created: str, now: float) -> str:
 
 
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-
-
-def _bar_letters(out: TextIO) -> tuple[str, str]:
-    letters = "\N{FULL BLOCK}", "\N{LIGHT SHADE}"
-    try:
-        "".join(letters).encode(out.encoding or "ascii")
-    except UnicodeEncodeError:
-        return "#", "."
-    return letters

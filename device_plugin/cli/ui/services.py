@@ -43,7 +43,7 @@ class PodWhy:
         with self._lock:
             try:
                 found = self._client.get(PODS.json, Ref(name, namespace))
-                return {"paragraph": why.about_pod(self._client, self._args, found)["paragraph"]}
+                return {"paragraph": why.about_pod(self._client, self._args, found).answer.as_paragraph()}
             except GoneError:
                 raise LookupError("this pod is gone") from None
             except VgpuError as error:

@@ -1,10 +1,11 @@
-"""/explain: a line for each Job, a paragraph about one, or JSON for programs."""
+"""/explain: a line for each Job, a paragraph about one, or JSON for programs and for `vgpu why`."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from urllib.parse import parse_qs
 
+from device_plugin.core.answers import Answer, sentence
 from device_plugin.core.contract.resize import api_time
 from device_plugin.core.http_values import JSON, PLANNER, HttpAnswer, HttpRequest
 from device_plugin.core.jobs.job import UNKNOWN, JobKey
@@ -47,13 +48,19 @@ class JobExplainer:
         namespace, _, job = name.partition("/")
         other = self._planners.elsewhere((namespace, job)) if name else ""
         headers = {PLANNER: other} if other else {}
+        holders = self._planners.holders()
         if JSON in request.headers.get("accept", ""):
-            jobs = [view.as_object() for view in shown]
-            planners = self._planners
-            answer = {"problem": planners.why_not(), "planners": planners.holders(), "jobs": jobs}
+            # In a list of thousands of Jobs, the parts of each answer would be a second copy of all texts.
+            jobs = [
+                {
+                    **view.as_object(),
+                    **(_answer(view, holders.get(view.pool, "")).as_object() if name else {}),
+                }
+                for view in shown
+            ]
+            answer = {"problem": self._planners.why_not(), "planners": holders, "jobs": jobs}
             return HttpAnswer(json.dumps(answer), JSON, headers=headers)
         if name:
-            holders = self._planners.holders()
             said = "".join(f"{_paragraph(view, holders.get(view.pool, ''))}\n" for view in shown)
         else:
             said = "".join(f"{_line(view)}\n" for view in shown) or "no job is in a queue\n"
@@ -84,24 +91,37 @@ def _bounds(view: JobView) -> str:
     return f"{', '.join(map(str, others))} or {last}"
 
 
+def _answer(view: JobView, planner: str) -> Answer:
+    """The answer about one Job in parts; `planner` is the replica that plans its pool."""
+    first, *others = view.reasons
+    queue = f"queue {view.queue}, " if view.queue else ""
+    reasons = [*others, f"{queue}width {view.width} ({_bounds(view)})", *_facts(view, planner)]
+    return Answer(
+        f"{view.namespace}/{view.name} {view.phase}: {first}", [*map(sentence, reasons)], [*map(sentence, view.helps)]
+    )  # fmt: skip
+
+
 def _paragraph(view: JobView, planner: str) -> str:
     """A paragraph about one Job; `planner` is the replica that plans its pool."""
-    parts = [_line(view)]
+    return "; ".join((_line(view), *_facts(view, planner)))
+
+
+def _facts(view: JobView, planner: str) -> Iterator[str]:
+    """Yields further facts about a Job: its pool, place, progress and next change."""
     if view.pool:
-        parts.append(f"it is in pool {view.pool}, which {planner} plans")
+        yield f"it is in pool {view.pool}, which {planner} plans"
     if view.place:
-        parts.append(f"it is number {view.place} of those that wait in its queue")
+        yield f"it is number {view.place} of those that wait in its queue"
     if view.progress is not None:
-        parts.append(f"{view.progress.done} of {view.progress.total} are done")
+        yield f"{view.progress.done} of {view.progress.total} are done"
     if view.stuck is not None:
-        parts.append(f"it is stuck: no progress for {span(view.stuck)}")
+        yield f"it is stuck: no progress for {span(view.stuck)}"
     elif view.left is not None:
-        parts.append(f"it ends in about {span(view.left)}")
+        yield f"it ends in about {span(view.left)}"
     if view.since and view.phase != UNKNOWN:
-        parts.append(f"{view.phase} since {api_time(view.since)}")
+        yield f"{view.phase} since {api_time(view.since)}"
     if view.next_change is not None:
-        parts.append(f"next, it {view.next_change.as_text()}")
-    return "; ".join(parts)
+        yield f"next, it {view.next_change.as_text()}"
 
 
 def by_phase(last: Round) -> Mapping[tuple[str, str], int]:

@@ -33,7 +33,8 @@ class JobView:
     place among the waiting jobs of its queue, 0 if it has none; `waits_for` is empty if it does not wait. `progress` is
     the progress of a split's sub-tasks, else that of the program of index 0. While the job runs, `left` is
     the forecast of its remaining seconds, and `stuck` the seconds without progress if those are unusually many. `since`
-    is 0 if it is not known. `pool` is empty if there is only one.
+    is 0 if it is not known. `pool` is empty if there is only one. The first of `reasons` says why the Job is in its
+    phase, and the others what else holds its width; `helps` says what the Job could have instead.
     """
 
     namespace: str
@@ -52,7 +53,13 @@ class JobView:
     since: float = 0.0
     next_change: NextChange | None = None
     pool: str = ""
-    why: str
+    reasons: Sequence[str]
+    helps: Sequence[str] = ()
+
+    @property
+    def why(self) -> str:
+        """The reasons and helps in one text."""
+        return "; ".join((*self.reasons, *self.helps))
 
     def as_object(self) -> Mapping[str, object]:
         """The Job as JSON."""
@@ -79,7 +86,7 @@ def views(known: KnownJobs, planners: Planners) -> Iterator[JobView]:
         if key in problems:
             yield JobView(
                 namespace=key[0], name=key[1], phase=JobPhase.REFUSED.value, waits_for=CORRECTION,
-                why=problems[key][1],
+                reasons=(problems[key][1],),
             )  # fmt: skip
             continue
         planner, why = planners.of(key)
@@ -108,43 +115,27 @@ class _LastRound:
 
     def view(self, managed: Managed) -> JobView:
         """The view of one Job."""
-        spec, key, last = managed.spec, managed.key, self._last
-        view = replace(_unplanned(managed, ""), phase="new", pool=self._pool)
+        key, last = managed.key, self._last
+        view = replace(_unplanned(managed), phase="new", pool=self._pool)
         if self._why_not:
             # This replica may have planned for the last time long ago.
-            return replace(view, phase=UNKNOWN, why=self._why_not)
+            return replace(view, phase=UNKNOWN, reasons=(self._why_not,))
         state, step = last.states.get(key), self._steps.get(key)
         if state is not None:
             view = replace(view, width=state.width, since=state.since)
         if refused := self._refused.get(key):
-            return replace(view, phase=JobPhase.REFUSED.value, waits_for=CORRECTION, why=refused)
+            return replace(view, phase=JobPhase.REFUSED.value, waits_for=CORRECTION, reasons=(refused,))
         if state is None:
-            if spec.kueue and managed.job.suspend:
-                return replace(view, waits_for="Kueue", why="waits for Kueue, which starts it")
-            if managed.job.suspend and managed.record is not None and managed.paused_until > last.at:
-                why = (
-                    f"was stopped, because the API server refuses its pods: {managed.record.refusal}; it is started"
-                    f" again after {api_time(managed.paused_until)}"
-                )
-                return replace(
-                    view, phase=JobPhase.STOPPED.value, waits_for="pods that may be created", why=why
-                )
-            return replace(view, waits_for="the next round", why="it is looked at in the next round")
+            return self._without_state(view, managed)
         # While it waits for pods of others to leave, its width is that with which it will start.
         giving = self._giving.get(key, ()) if state.phase is JobPhase.STARTING and managed.job.suspend else ()
         room = needed(state, last, self._rules)
-        why = _given(giving) if giving else _why(managed, state, last, room, self._rules)
-        short, start = last.short.get(key), last.starts.get(key)
-        if limits := self._limits(spec) if spec.cards and not state.running else "":
-            why = f"{why}; {limits}"
-        for more in (last.closed.get(key), last.unsized.get(key)):
-            why = f"{why}; {more}" if more else why
-        if uncreated := last.uncreated.get(key):
-            why = f"{why}; the API server refuses its other pods: {uncreated}"
+        start = last.starts.get(key)
         return replace(
             view, phase=state.phase.value, place=self._places.get(key, 0),
             waits_for=GIVEN if giving else room if state.queued else WAITS_FOR.get(state.phase, ""),
-            why=f"{why}; it can have {offers(short, start and start - last.at)}" if short else why,
+            reasons=tuple(self._reasons(managed, state, room, giving)),
+            helps=[f"it can have {offers(short, start and start - last.at)}"] if (short := last.short.get(key)) else (),
             left=managed.history.seconds_left(state.width) if managed.history and state.running else None,
             stuck=stuck_for(managed, state),
             next_change=next_change(
@@ -153,13 +144,43 @@ class _LastRound:
             ),
         )  # fmt: skip
 
+    def _without_state(self, view: JobView, managed: Managed) -> JobView:
+        """The view of a Job that was not in the last round."""
+        suspended, record = managed.job.suspend, managed.record
+        if managed.spec.kueue and suspended:
+            return replace(view, waits_for="Kueue", reasons=("waits for Kueue, which starts it",))
+        if suspended and record is not None and managed.paused_until > self._last.at:
+            return replace(
+                view, phase=JobPhase.STOPPED.value, waits_for="pods that may be created",
+                reasons=(
+                    f"was stopped, because the API server refuses its pods: {record.refusal}",
+                    f"it is started again after {api_time(managed.paused_until)}",
+                ),
+            )  # fmt: skip
+        return replace(view, waits_for="the next round", reasons=("it is looked at in the next round",))
 
-def _unplanned(managed: Managed, why: str) -> JobView:
+    def _reasons(
+        self, managed: Managed, state: JobState, room: str, giving: Sequence[Managed]
+    ) -> Iterator[str]:
+        """Yields the reasons for the phase and the width of a Job that was in the last round."""
+        last, spec = self._last, managed.spec
+        if giving:
+            yield _given(giving)
+        else:
+            yield from _why(managed, state, last, room, self._rules)
+        if limits := self._limits(spec) if spec.cards and not state.running else "":
+            yield limits
+        yield from filter(None, (last.closed.get(spec.key), last.unsized.get(spec.key)))
+        if uncreated := last.uncreated.get(spec.key):
+            yield f"the API server refuses its other pods: {uncreated}"
+
+
+def _unplanned(managed: Managed, why: str = "") -> JobView:
     """The view of a Job that no planner of this replica plans: the fields of the Job itself, and its progress."""
     spec, (namespace, name) = managed.spec, managed.key
     return JobView(
         namespace=namespace, name=name, queue=spec.queue, phase=UNKNOWN, least=spec.least, most=spec.most,
-        widths=spec.widths, progress=_progress(managed), since=spec.created, why=why,
+        widths=spec.widths, progress=_progress(managed), since=spec.created, reasons=(why,),
     )  # fmt: skip
 
 
@@ -188,32 +209,41 @@ WAITS_FOR: Mapping[JobPhase, str] = {
 }
 
 
-def _why(managed: Managed, state: JobState, last: Round, room: str, rules: Rules) -> str:
-    """The reason for the Job's phase, and the cards that it gives or gets; `room` says what it waits for."""
+def _why(managed: Managed, state: JobState, last: Round, room: str, rules: Rules) -> Iterator[str]:
+    """Yields the reasons for the Job's phase and width, and the cards that it gives or gets.
+
+    `room` says what it waits for.
+    """
     record, spec, now = managed.record, state.spec, last.at
     room = room if spec.joint or spec.parts else f"room for {spec.least} of its pods"
-    text = _WHY.get(state.phase, "").format(width=pods(state.width), room=room, stopped=_stopped(record))
     if state.phase is JobPhase.RESIZING and record is not None:
         helped = "/".join(record.beneficiary) if record.beneficiary is not None else "other pods"
-        text = f"goes from {record.before} to {pods(record.after)}" + (
-            f" for job {helped}" if record.shrinks else ""
-        )
-    text += _gave(record, state, now, rules) if state.running else _kept(state, last, rules)
+        helped = f" for job {helped}" if record.shrinks else ""
+        yield f"goes from {record.before} to {pods(record.after)}{helped}"
+    else:
+        yield _WHY.get(state.phase, "").format(width=pods(state.width), room=room, stopped=_stopped(record))
+    yield from filter(
+        None, (_gave(record, state, now, rules) if state.running else _kept(state, last, rules),)
+    )
+    yield from _held(managed, now)
+
+
+def _held(managed: Managed, now: float) -> Iterator[str]:
+    """Yields the reasons why the Job keeps its width."""
+    record = managed.record
     if managed.rigid:
-        return f"{text}; its width stays, because the API server refused to change it: {managed.rigid}"
+        yield f"its width stays, because the API server refused to change it: {managed.rigid}"
+        return
     if record is not None and managed.paused_until > now:
         end = api_time(managed.paused_until)
-        text += (
-            f"; it does not grow before {end}, because the API server refused further pods: {record.refusal}"
-        )
+        yield f"it does not grow before {end}, because the API server refused further pods: {record.refusal}"
     if record is not None and managed.spared(now):
         end = api_time(record.spared_until)
-        text += f"; it is not made narrower before {end}, because its program gave no checkpoint when it was asked"
+        yield f"it is not made narrower before {end}, because its program gave no checkpoint when it was asked"
     if managed.by_hand and managed.spec.elastic:
-        text += "; it does not grow, because its width was set by hand"
+        yield "it does not grow, because its width was set by hand"
     if managed.spec.width_owner:
-        return f"{text}; its width is left to {managed.spec.width_owner}"
-    return text
+        yield f"its width is left to {managed.spec.width_owner}"
 
 
 def _gave(record: Resize | None, state: JobState, now: float, rules: Rules) -> str:
@@ -223,7 +253,7 @@ def _gave(record: Resize | None, state: JobState, now: float, rules: Rules) -> s
     grows = max(now, state.resized + rules.cooldown_s)
     when = f"from {api_time(grows)} on" if grows > now else "again"
     return (
-        f"; it gave {pods(record.before - record.after)} for job {'/'.join(record.beneficiary)}, and grows {when} where"
+        f"it gave {pods(record.before - record.after)} for job {'/'.join(record.beneficiary)}, and grows {when} where"
         " cards are idle"
     )
 
@@ -238,14 +268,14 @@ def _kept(state: JobState, last: Round, rules: Rules) -> str:
         when = (
             f"it is expected to start there at {start}" if start else "when all of them are free is not known"
         )
-        return f"; it is due: cards are kept for it{_on(reserved.nodes)}, and {when}"
+        return f"it is due: cards are kept for it{_on(reserved.nodes)}, and {when}"
     if why := plan.unreserved.get(key):
         no_cards = (
             "it is due, and no cards are kept for it" if due(state, last.at, rules) else "it does not start"
         )
-        return f"; {no_cards}: {why}"
+        return f"{no_cards}: {why}"
     if state.phase is JobPhase.STOPPED and not due(state, last.at, rules):
-        return f"; cards are kept for it from {api_time(due_at(state, rules))} on"
+        return f"cards are kept for it from {api_time(due_at(state, rules))} on"
     return ""
 
 

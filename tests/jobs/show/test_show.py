@@ -133,6 +133,20 @@ def test_one_job_is_told_in_a_paragraph(world: World) -> None:
     )
 
 
+def test_the_answer_about_one_job_has_parts_and_a_list_has_none(world: World) -> None:
+    _, text = ask(world, "/explain?job=default/b", "application/json")
+    (found,) = json.loads(text)["jobs"]
+    assert found["answer"] == "default/b waiting: waits for room for 4 of its pods"
+    assert found["reasons"] == [
+        "It is due: cards are kept for it on n1, and when all of them are free is not known",
+        "Queue default, width 0 (4 to 4)",
+        "It is number 1 of those that wait in its queue",
+        "Waiting since 2027-01-15T07:00:00Z",
+    ]
+    assert found["help"] == []
+    assert "answer" not in seen(world)["b"]
+
+
 def test_a_job_for_which_others_give_way_names_them_and_when_it_starts() -> None:
     world = World(rules=Rules(cooldown_s=60.0, young_s=0.0))
     world.queue("wide", 4, 2)

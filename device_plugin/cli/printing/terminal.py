@@ -1,0 +1,62 @@
+"""Properties of the terminal that a command prints to: its width, and whether colours and block characters are shown.
+
+Only terminals get colours, and only where NO_COLOR is not set and TERM is not `dumb`. No meaning is in a colour alone.
+"""
+
+import os
+import shutil
+from dataclasses import dataclass
+from textwrap import wrap
+from typing import TextIO
+
+RESET = "\x1b[0m"
+BOLD, DIM, GREEN, YELLOW, CYAN = (f"\x1b[{code}m" for code in (1, 2, 32, 33, 36))
+
+
+BLOCKS, ASCII = "\N{FULL BLOCK}\N{LIGHT SHADE}", "#."
+"""The characters of the full and the empty part of a bar."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terminal:
+    """The output of a command. `width` is 0 if it is no terminal: then nothing is cut or broken into lines."""
+
+    width: int = 0
+    colour: bool = False
+    letters: str = BLOCKS
+
+    @classmethod
+    def of(cls, out: TextIO) -> "Terminal":
+        """Returns the properties of `out`."""
+        letters = BLOCKS
+        try:
+            letters.encode(out.encoding or "ascii")
+        except UnicodeEncodeError:
+            letters = ASCII
+        if not out.isatty():
+            return cls(letters=letters)
+        colour = "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+        return cls(shutil.get_terminal_size().columns, colour, letters)
+
+    def painted(self, text: str, style: str) -> str:
+        """Returns the text in a style such as BOLD; unchanged if the output shows no colours."""
+        return f"{style}{text}{RESET}" if self.colour and text and style else text
+
+    def bar(self, share: float, length: int) -> str:
+        """Returns a bar of this length; it is full only for a share of 1, and empty only for 0."""
+        filled = length if share >= 1 else min(max(round(share * length), share > 0), length - 1)
+        full, empty = tuple(self.letters)
+        return self.painted(full * filled, CYAN) + self.painted(empty * (length - filled), DIM)
+
+    def wrapped(self, text: str, indent: int = 0, more: int = 4) -> list[str]:
+        """Returns the text in lines of the width; the first is indented by `indent`, the others by `more` too.
+
+        A word that is longer than a line stays whole, because people copy it.
+        """
+        first = " " * indent
+        if not self.width or len(text) + indent <= self.width:
+            return [f"{first}{text}"]
+        return wrap(
+            text, self.width, initial_indent=first, subsequent_indent=" " * min(indent + more, self.width // 2),
+            break_on_hyphens=False, break_long_words=False,
+        )  # fmt: skip
