@@ -48,6 +48,15 @@ class Terminal:
         full, empty = tuple(self.letters)
         return self.painted(full * filled, CYAN) + self.painted(empty * (length - filled), DIM)
 
+    def moving_bar(self, step: int, length: int) -> str:
+        """Returns a bar for work of unknown size: a block of a fifth goes back and forth, a letter each step."""
+        block = max(length // 5, 1)
+        way = max(length - block, 1)
+        at = way - abs(step % (2 * way) - way)
+        full, empty = tuple(self.letters)
+        parts = ((empty * at, DIM), (full * block, CYAN), (empty * (length - at - block), DIM))
+        return "".join(self.painted(part, style) for part, style in parts)
+
     def wrapped(self, text: str, indent: int = 0, more: int = 4) -> list[str]:
         """Returns the text in lines of the width; the first is indented by `indent`, the others by `more` too.
 

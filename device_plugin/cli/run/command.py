@@ -32,6 +32,7 @@ from device_plugin.cli.run.follow import Following
 from device_plugin.cli.run.kubectl import Kubectl
 from device_plugin.cli.run.objects import NewJob, Objects, RunError, objects, owned_by
 from device_plugin.cli.run.options import add_arguments, fetched, new_job
+from device_plugin.cli.run.status import JobStatus
 from device_plugin.core.exit_status import INTERRUPTED
 from device_plugin.core.http_values import JSON
 from device_plugin.core.jobs.job import JobPhase
@@ -119,7 +120,7 @@ def _followed(
     kubectl = Kubectl(caller.kubeconfig(args), job.namespace, caller.kubectl_words(args))
     console = Console(sys.stdout.buffer, sys.stderr)
     following = Following(
-        client, kubectl, console, job,
+        client, kubectl, console, JobStatus(console, sys.stderr, job.name), job,
         parts=bool(new.scripts), every=bool(new.scripts) or args.all_logs, asked=_engine(client, args, job),
     )  # fmt: skip
     end = following.until_end()

@@ -6,11 +6,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from device_plugin.adapters.kube.client import KubeClient
-from device_plugin.cli.run.console import Console, progress_bar, progress_text
+from device_plugin.cli.run.console import Console
 from device_plugin.cli.run.kubectl import Kubectl
 from device_plugin.cli.run.logs import Logs
 from device_plugin.cli.run.objects import NOT_STARTED, RunError
 from device_plugin.cli.run.pods import JOB_PODS, JobPod, first_failure, shortened, text_of
+from device_plugin.cli.run.status import RUNS, JobStatus
 from device_plugin.core.batch import COMPLETION_INDEX, JOB_NAME, Job
 from device_plugin.core.contract.events import Event
 from device_plugin.core.jobs.progress import BYTES, Progress, progress_of
@@ -26,6 +27,8 @@ ASK_SECONDS = 10.0
 NEWS_SECONDS = 3.0
 # Seconds between two lines of progress without a terminal.
 LINE_SECONDS = 60.0
+# Seconds between two drawings of the last line, whose time changes.
+TICK_SECONDS = 1.0
 # Seconds to wait for the last output after the Job's end.
 OUTPUT_SECONDS = 30.0
 # After this number of pods that could not be started, and none that could, the Job counts as failed. Kubernetes would
@@ -54,19 +57,19 @@ class Following:
     """Follows one Job. `asked` returns the job engine's reason why the Job waits; empty if it is not known."""
 
     def __init__(
-        self, client: KubeClient, kubectl: Kubectl, console: Console, job: Ref, *,
+        self, client: KubeClient, kubectl: Kubectl, console: Console, status: JobStatus, job: Ref, *,
         parts: bool, every: bool, asked: Callable[[], str],
     ) -> None:  # fmt: skip
         self._client = client
         self._kubectl = kubectl
         self._console = console
+        self._status = status
         self._job = job
         self._parts = parts
         self._asked = asked
         labels = f"{JOB_NAME}={job.name}" + ("" if every else f",{COMPLETION_INDEX}=0")
         self._where = Where(job.namespace, labels)
         self._logs = Logs(kubectl, console, indexed=every)
-        self._said = ""
         self._engine = ""
         self._width = 0
         self._ask_at = self._progress_at = self._news_at = self._listing = 0.0
@@ -76,11 +79,17 @@ class Following:
         """Wait until the Job has ended and its output is printed; returns its end. Raises RunError, ApiError."""
         try:
             while (end := self._look()) is None:
-                time.sleep(max(LOOK_SECONDS, RARER * self._listing))
+                self._pause(max(LOOK_SECONDS, RARER * self._listing))
         finally:
-            self._console.bar("")
+            self._status.close()
             self._logs.stop()
         return end
+
+    def _pause(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            time.sleep(min(left, TICK_SECONDS))
+            self._status.redraw()
 
     def _look(self) -> JobEnd | None:
         """Read the Job and its pods once, and print the news; returns the Job's end, or None while it goes on."""
@@ -94,15 +103,16 @@ class Following:
         except GoneError:
             job = None
         except UnknownError as error:
-            self._say(f"the API server does not answer: {error}")
+            self._status.state("the API server does not answer", str(error))
             return None
         if job is None or job.uid != self._job.uid:
             raise RunError(f"job {self._job.name} was deleted")
         self._logs.look(pods)
         if job.ended:
+            self._status.close()
             self._print_rest()
             return self._end(job)
-        self._say(self._state(job, pods))
+        self._status.state(*self._state(job, pods))
         self._say_news(job)
         self._show_progress(job, pods)
         failed = [pod for pod in pods if pod.not_started]
@@ -123,24 +133,18 @@ class Following:
             where = f"kubectl -n {self._job.namespace} logs -l {JOB_NAME}={self._job.name} --tail=-1"
             self._console.say(f"{self._job.name}: not all output is printed, see {where}")
 
-    def _say(self, text: str) -> None:
-        if text != self._said:
-            self._said = text
-            self._console.say(f"{self._job.name}: {text}")
-
-    def _state(self, job: Job, pods: Sequence[JobPod]) -> str:
-        """Returns the Job's state as text, with the reason why it waits."""
+    def _state(self, job: Job, pods: Sequence[JobPod]) -> tuple[str, str]:
+        """Returns the Job's state, and the reason why it waits; the reason is empty if it does not, or is unknown."""
         if job.suspend:
             if time.monotonic() >= self._ask_at:
                 self._engine = self._asked() or self._event(_WHY_IT_WAITS)
                 # An empty answer means that the engine has not seen the Job yet.
                 self._ask_at = time.monotonic() + (ASK_SECONDS if self._engine else NEWS_SECONDS)
-            return f"waits in its queue{': ' if self._engine else ''}{self._engine}"
+            return "waits in its queue", self._engine
         if job.ready:
-            return f"runs with {job.ready} of {job.parallelism} replicas" if not self._parts else "runs"
+            return RUNS if self._parts else f"{RUNS} with {job.ready} of {job.parallelism} replicas", ""
         waiting = [pod.waits_for for pod in pods if pod.waits_for]
-        why = waiting[0] if waiting else "" if pods else self._event(_NO_PODS)
-        return f"starts: {why}" if why else "starts"
+        return "starts", waiting[0] if waiting else "" if pods else self._event(_NO_PODS)
 
     def _say_news(self, job: Job) -> None:
         """Print the reason why the number of replicas has changed, NEWS_SECONDS after the change."""
@@ -174,14 +178,7 @@ class Following:
             return
         self._progress_at = now + (ASK_SECONDS if self._console.terminal else LINE_SECONDS)
         told = self._progress(job, pods)
-        if told is None:
-            self._console.bar("")
-            return
-        text = progress_text(told, self._speed.left(now, told, job.ready))
-        if self._console.terminal:
-            self._console.bar(f"{self._job.name} {progress_bar(told)}  {text}")
-        else:
-            self._console.say(f"{self._job.name}: {text}")
+        self._status.progress(told, self._speed.left(now, told, job.ready) if told is not None else None)
 
     def _progress(self, job: Job, pods: Sequence[JobPod]) -> Progress | None:
         """Returns the progress that the program of index 0 reports; for a split, the number of finished sub-tasks."""

@@ -2,10 +2,7 @@
 
 import io
 
-import pytest
-
-from device_plugin.cli.run.console import Console, progress_bar, progress_text
-from device_plugin.core.jobs.progress import Progress
+from device_plugin.cli.run.console import Console
 
 CLEAR = "\r\x1b[K"
 
@@ -23,10 +20,10 @@ class Closed(io.BytesIO):
 def test_the_bar_is_the_last_line_whatever_is_printed() -> None:
     out, err = io.BytesIO(), Terminal()
     console = Console(out, err)
-    console.bar("half")
+    console.last_line("half")
     console.output(b"a line\n")
     console.say("train: done")
-    console.bar("")
+    console.last_line("")
     assert out.getvalue() == b"a line\n"
     assert err.getvalue() == f"half{CLEAR}half{CLEAR}train: done\nhalf{CLEAR}"
 
@@ -34,17 +31,18 @@ def test_the_bar_is_the_last_line_whatever_is_printed() -> None:
 def test_a_line_that_is_not_over_is_not_parted_by_the_bar() -> None:
     err = Terminal()
     console = Console(io.BytesIO(), err)
-    console.bar("half")
+    console.last_line("half")
     console.output(b"some of ")
-    assert err.getvalue() == f"half{CLEAR}"
+    console.last_line("more")
+    assert err.getvalue() == f"half{CLEAR}", "nothing clears the line that is not over"
     console.output(b"a line\n")
-    assert err.getvalue().endswith("half")
+    assert err.getvalue() == f"half{CLEAR}more"
 
 
 def test_without_a_terminal_there_is_no_bar() -> None:
     err = io.StringIO()
     console = Console(io.BytesIO(), err)
-    console.bar("half")
+    console.last_line("half")
     console.output(b"a line\n")
     assert (console.terminal, err.getvalue()) == (False, "")
 
@@ -55,14 +53,7 @@ def test_output_that_nobody_reads_is_known() -> None:
     assert console.closed
 
 
-@pytest.mark.parametrize(("done", "text"), [(0, "  0 %"), (5, " 50 %"), (10, "100 %")])
-def test_a_bar_shows_what_is_done(done: int, text: str) -> None:
-    bar = progress_bar(Progress(done, 10))
-    assert bar.endswith(text)
-    assert bar.count("#") == 3 * done
-    assert len(bar) == 32 + 6
-
-
-def test_the_time_left_is_said_once_it_is_known() -> None:
-    assert progress_text(Progress(1, 3), None) == "1 of 3"
-    assert progress_text(Progress(1, 3), 7800.0) == "1 of 3, about 2h10m left"
+def test_a_line_about_the_job_cannot_move_the_cursor() -> None:
+    err = Terminal()
+    Console(io.BytesIO(), err).say("train: starts: \x1b[2J\nx")
+    assert err.getvalue() == "train: starts: \ufffd[2J\ufffdx\n"
