@@ -17,7 +17,7 @@ from typing import Any, Generic, TextIO, TypeVar
 
 import yaml
 
-from device_plugin.cli.printing.terminal import BOLD, DIM, YELLOW, Terminal
+from device_plugin.cli.printing.terminal import BOLD, DIM, YELLOW, Terminal, load_style
 from device_plugin.core.errors import VgpuError
 from device_plugin.core.printable import printable
 
@@ -269,7 +269,7 @@ class ListPrinter(Generic[Row]):
         # Of 40,000 rows most have one of a few shares.
         key = self._bar, share
         if (drawn := self._bars.get(key)) is None:
-            drawn = self._bars[key] = self._terminal.bar(share, self._bar)
+            drawn = self._bars[key] = self._terminal.bar(share, self._bar, load_style(share))
         return drawn
 
     def _painted(self, text: str, colour: str) -> str:

@@ -10,11 +10,18 @@ from textwrap import wrap
 from typing import TextIO
 
 RESET = "\x1b[0m"
-BOLD, DIM, GREEN, YELLOW, CYAN = (f"\x1b[{code}m" for code in (1, 2, 32, 33, 36))
+BOLD, DIM, RED, GREEN, YELLOW, CYAN = (f"\x1b[{code}m" for code in (1, 2, 31, 32, 33, 36))
+# Shares of a whole from which its bar is yellow, and red.
+HIGH, FULL = 0.7, 0.9
 
 
 BLOCKS, ASCII = "\N{FULL BLOCK}\N{LIGHT SHADE}", "#."
 """The characters of the full and the empty part of a bar."""
+
+
+def load_style(share: float) -> str:
+    """Returns the colour of a bar that shows how much of a whole is taken."""
+    return RED if share >= FULL else YELLOW if share >= HIGH else GREEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +49,11 @@ class Terminal:
         """Returns the text in a style such as BOLD; unchanged if the output shows no colours."""
         return f"{style}{text}{RESET}" if self.colour and text and style else text
 
-    def bar(self, share: float, length: int) -> str:
+    def bar(self, share: float, length: int, style: str = CYAN) -> str:
         """Returns a bar of this length; it is full only for a share of 1, and empty only for 0."""
         filled = length if share >= 1 else min(max(round(share * length), share > 0), length - 1)
         full, empty = tuple(self.letters)
-        return self.painted(full * filled, CYAN) + self.painted(empty * (length - filled), DIM)
+        return self.painted(full * filled, style) + self.painted(empty * (length - filled), DIM)
 
     def moving_bar(self, step: int, length: int) -> str:
         """Returns a bar for work of unknown size: a block of a fifth goes back and forth, a letter each step."""

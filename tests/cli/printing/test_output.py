@@ -112,6 +112,17 @@ def test_colour_is_for_terminals_that_want_it(monkeypatch: pytest.MonkeyPatch) -
     assert "\x1b" not in shown(Cup("a", 5), terminal=True)[1]
 
 
+@pytest.mark.parametrize(("filled", "colour"), [(1, 32), (6, 32), (7, 33), (8, 33), (9, 31), (10, 31)])
+def test_a_bar_has_the_colour_of_its_load_and_the_number_beside_it(
+    monkeypatch: pytest.MonkeyPatch, filled: int, colour: int
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    (_, line) = shown(Cup("a", filled), terminal=True)
+    assert f"\x1b[{colour}m{'█' * filled}\x1b[0m" in line
+    assert line.endswith(f" {filled}/10")
+
+
 def test_control_characters_and_marks_that_turn_text_are_replaced() -> None:
     (_, line) = shown(Cup("a\x1b[31m\n\u202eb", 0))
     assert line.startswith("a\ufffd[31m\ufffd\ufffdb ")
