@@ -23,7 +23,7 @@ class JobCondition:
 
 @dataclass(frozen=True, slots=True)
 class FailedCreation:
-    """An event of the Job controller that the API server refused a pod. `at` is the time of the latest refusal."""
+    """An event in which the Job controller reports that the API server refused to create a pod; `at`: the last time."""
 
     message: str
     at: str

@@ -20,7 +20,7 @@ class RequestError(VgpuError):
 class AnnotationError(VgpuError):
     """An annotation is malformed, of another version, or of an absurd size.
 
-    Cure: of a grant, delete the pod, so that its controller creates another; of an inventory or a record, restart the
-    node's agent, which writes it again, and give agents and allocator one version; of a resize, remove the annotation
-    from the Job. Until then nothing of it is used.
+    Cure: for a grant, delete the pod, so that its controller creates another; for an inventory or a record, restart the
+    node's agent, which writes it again, and run agents and allocator in the same version; for a resize, remove the
+    annotation from the Job. Until then the annotation is ignored.
     """

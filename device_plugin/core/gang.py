@@ -94,9 +94,9 @@ def _bound(members: Sequence[Member], placer: Placer) -> int:
 
 
 def _apart(request: PodRequest, grants: Sequence[Grant]) -> PodRequest:
-    """The request; with a policy that places apart it avoids the nodes of `grants`.
+    """The request, which also avoids the nodes of `grants` if its policy gives each pod of a group its own node.
 
-    Each pod of a group then gets a node of its own, the best nodes for the first roles.
+    The best nodes go to the first roles, because their pods are placed first.
     """
     if request.policy not in APART:
         return request

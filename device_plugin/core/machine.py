@@ -26,8 +26,8 @@ class Mount:
 class KubeletError(VgpuError):
     """The kubelet did not answer.
 
-    Cure: see that the kubelet runs; where its pod-resources do not answer, that the parameter kubeletRootDir is its
-    folder too. The agent tries again by itself.
+    Cure: check that the kubelet runs and, if only its pod-resources socket does not answer, that the parameter
+    kubeletRootDir names the kubelet's folder. The agent tries again by itself.
     """
 
 

@@ -2,8 +2,8 @@
 
 For a prefix such as `hygon.com/dcu`, `<prefix>: n` asks for n whole cards, `<prefix>-mem: m` for m memory units and
 `<prefix>-cores: c` for c core groups of one card, `<prefix>-percent: p` for p percent of one card. `<prefix>-slices`
-requests nothing: it states the number of slices for quotas, for whole cards all slices that they can give. Only limits
-count: Kubernetes makes requests equal.
+requests nothing: it states the number of slices for quotas; for whole cards it is all slices that they can give. Only
+limits count: Kubernetes makes requests equal.
 """
 
 import re

@@ -109,7 +109,7 @@ class Ranking:
             del self._unbound[uid]
 
     def _lists_of(self, pod: Pod) -> Sequence[list[Key]]:
-        """The sorted lists that a pod stands in."""
+        """The sorted lists that contain the pod."""
         if pod.node:
             return (self._sorted,)
         return () if pod.deleting else (self._sorted, self._wanting)

@@ -205,7 +205,7 @@ KEYS = (
 
 
 def people_write(on: str, kind: str) -> tuple[str, ...]:
-    """The keys of ours that people write on such an object, as a `label` or as an `annotation`."""
+    """The labels or annotations (`kind`) of this project that people write on objects of the kind `on` (`Pod`)."""
     return tuple(
         key.name
         for key in KEYS
@@ -216,7 +216,7 @@ def people_write(on: str, kind: str) -> tuple[str, ...]:
 
 
 def programs_write(on: str) -> tuple[str, ...]:
-    """The keys that only our own programs write on such an object."""
+    """The labels and annotations that only this project's programs write on objects of the kind `on`."""
     return tuple(key.name for key in KEYS if key.object == on and key.writer in _PROGRAMS)
 
 

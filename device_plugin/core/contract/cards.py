@@ -77,7 +77,7 @@ class SliceState(Enum):
     COVERED = "covered"
     """A mount hides files that the agent mounted into the container: its limits may not hold."""
     UNENFORCED = "unenforced"
-    """The container uses a card by the kernel's figures, and the library does not limit it."""
+    """The kernel shows that the container uses a card, but the library does not limit the container."""
     REFUSED = "refused"
     """The container cannot start, because a container of another pod runs on its slices and does not end."""
 

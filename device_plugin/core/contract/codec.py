@@ -76,7 +76,7 @@ def write_object(fields: Mapping[str, object]) -> str:
 
 
 def ascii_text(text: bytes) -> str:
-    """The JSON of `text` in ASCII characters, as `write_object` has it: its length is its size."""
+    """The JSON `text` with all other characters escaped, as `write_object` writes it: one byte for each character."""
     return text.decode() if text.isascii() else _WRITER.encode(json.loads(text))
 
 

@@ -136,7 +136,7 @@ def own_grant(text: str, pod: str, node: str, containers: Collection[str]) -> Gr
 
 
 def slices_fault(slices: Sequence[Slice]) -> str:
-    """The reason why one container cannot hold these slices, which a reader decoded; empty if it can."""
+    """The reason why one container cannot hold these decoded slices, as text; empty if it can."""
     for each in slices:
         if (cores := _ascending(each.cores)) is None:
             return "cores must be distinct and ascending"
@@ -148,7 +148,7 @@ def slices_fault(slices: Sequence[Slice]) -> str:
 
 @lru_cache(4096)
 def _ascending(cores: tuple[int, ...]) -> tuple[int, ...] | None:
-    """One object for all equal tuples, because most slices have one of a few; None if the ids are not ascending."""
+    """The core-group ids, one object for all equal tuples to save memory; None if they are not ascending."""
     return cores if all(map(lt, cores, cores[1:])) else None
 
 

@@ -43,11 +43,11 @@ _RUN = re.compile(r"([0-9]{1,4})(?:-([0-9]{1,4}))?", re.ASCII)
 class Resize:
     """A change of a Job's width from `before` to `after` replicas; 0 is suspended. Written numbers have no fractions.
 
-    `gen` is greater than the `gen` of the Job's record before. `asked` is the time of the decision, and `until` is the
-    time when the record ends even if the change is not done, in seconds since 1970. `applied` is true once the Job has
-    its new width. `grants` are the grants of the pods that will leave. The slices that they free are kept for the job
-    `beneficiary`, or for its group, until `replicas` of its pods were bound after `asked` (0: until the record ends);
-    `priority` is the beneficiary's. `attained` is the service, in card-seconds, that the Job had received at the
+    `gen` is greater than the `gen` of the Job's previous record. `asked` is the time of the decision, and `until` is
+    the time when the record ends even if the change is not done, in seconds since 1970. `applied` is true once the Job
+    has its new width. `grants` are the grants of the pods that will leave. The slices that they free are kept for the
+    job `beneficiary`, or for its group, until `replicas` of its pods were bound after `asked` (0: until the record
+    ends); `priority` is the beneficiary's. `attained` is the service, in card-seconds, that the Job had received at the
     decision. `author_width` is the width that the Job's author wrote, before the first record; 0 if it is not recorded.
 
     The past of the Job: `unsaved` counts the latest requests for a checkpoint that had no answer in time; because of
@@ -82,7 +82,7 @@ class Resize:
 
     @property
     def past(self) -> "Resize":
-        """The record without grants and already ended: this part still decides the Job's later turns in the queue."""
+        """A copy without grants, and already ended: its fields still decide the Job's later turns in the queue."""
         return replace(self, until=self.asked, applied=True, grants=())
 
     @property

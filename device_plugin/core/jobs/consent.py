@@ -107,9 +107,9 @@ class Stoppable:
         )  # fmt: skip
 
     def level_seen_by(self, queue: str) -> int:
-        """The level of the jobs for a comparison with jobs of `queue`.
+        """The level of these jobs in a comparison with jobs of `queue`.
 
-        It is the level of remaining work in the jobs' own queue, and the level of past service in other queues.
+        In their own queue it is the level of their remaining work, in other queues the level of their past service.
         """
         return self.level if queue == self.jobs[0].spec.queue else self.attained
 

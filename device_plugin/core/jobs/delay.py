@@ -2,8 +2,8 @@
 
 While a job holds most of a pool, later jobs find no cards, and each waits until the pool has worked off the queue. So
 cards are kept for a wide job only once it has waited for longer than it delays all later jobs together. Otherwise one
-job of all cards, in a stream of small jobs, would cost the small jobs more than it gains. Under FIFO it would wait
-until the stream ends; here cards are kept for it after `LONGEST_S` at the latest.
+job that needs all cards would cost a stream of small jobs more time than it gains. If cards were never kept for it, it
+would wait until the stream ends; here cards are kept for it after `LONGEST_S` at the latest.
 
 The estimate, from the running jobs, because ended jobs are not known:
 1. The rate of new jobs is the number of jobs that hold cards, divided by the length of a typical run (Little's law).
@@ -34,7 +34,7 @@ LEAST_USED, MOST_USED = 0.5, 0.9
 
 @dataclass(frozen=True, slots=True)
 class _Wide:
-    """A waiting unit: it has `waited` and will `run` for these seconds.
+    """A waiting unit: the seconds that it has `waited`, and the seconds that it will `run`.
 
     `over` is the share of the pool by which the unit's cards and the usual use together exceed the pool; above 0 the
     unit is wide.

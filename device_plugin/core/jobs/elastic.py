@@ -20,8 +20,8 @@ def grow(draft: Draft, rules: Rules) -> None:
 
     Each step takes the queue with the fewest cards for its weight, and in it the job to which a further card adds most
     speed. Queues are compared by cards only, because speeds are reported by the jobs themselves and must not affect
-    other queues. A running job grows by a large share of its width, or to its most, or not at all, because each change
-    costs a restart.
+    other queues. A running job grows by a large share of its width, or to its largest width, or not at all, because
+    each change costs a restart.
     """
     candidates: dict[str, list[tuple[float, float, JobKey]]] = {}
     for job in _growing(draft, rules):
@@ -49,7 +49,10 @@ def grow(draft: Draft, rules: Rules) -> None:
 
 
 def _next_width(job: JobState, cards: float, rules: Rules) -> int:
-    """The next width of a running job in a pool of `cards` cards; above its most if growing is not worth a restart."""
+    """The width to which a running job may grow in a pool of `cards` cards.
+
+    It is above the job's largest width (`most`) if growing is not worth a restart.
+    """
     added = rules.growth
     if job.spec.cards:
         added = min(added, max(rules.wide_growth, rules.idle * cards / (job.spec.cards * job.width)))
@@ -58,9 +61,9 @@ def _next_width(job: JobState, cards: float, rules: Rules) -> int:
 
 
 def _saving_width(job: JobState, rules: Rules) -> int:
-    """The least width with which the job ends `saving_s` seconds earlier; above its most if no width does.
+    """The least width with which the job ends at least `saving_s` seconds earlier than with its present width.
 
-    If the remaining work is not known, it is the present width.
+    It is above the job's largest width (`most`) if no width does, and the present width if the work left is unknown.
     """
     if job.remaining is None:
         return job.width

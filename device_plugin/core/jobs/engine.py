@@ -200,8 +200,8 @@ class _Admission:
     def _must_wait(self, unit: Unit, left: Sequence[Unit]) -> bool:
         """True if the unit must wait although there may be room; records the reason for its due jobs.
 
-        A unit waits if it would lose its work again for a job of higher priority, or if its queue has its share of
-        cards by jobs that may not be stopped.
+        A unit that lost its work when it was stopped waits behind units of higher priority: it could be stopped again.
+        A unit also waits if jobs that may not be stopped already hold its queue's share of the cards.
         """
         why = ""
         if left and priority(left[0]) > priority(unit) and self._begins_anew(unit):
@@ -275,13 +275,13 @@ def _again(draft: Draft, rules: Rules) -> float:
 
 
 def _growths(draft: Draft, job: JobState, rules: Rules) -> Iterator[float]:
-    """The time from which a job may grow; only used while no job waits."""
+    """Yield the time from which a running job may grow, unless it has its largest width; used while no job waits."""
     if 0 < draft.width(job) < job.spec.most:
         yield job.resized + rules.cooldown_s
 
 
 def _turns(draft: Draft, job: JobState, rules: Rules) -> Iterator[float]:
-    """The times at which a job becomes due, or may be shrunk or stopped; only used while jobs wait."""
+    """Yield the times at which a job becomes due, or may be shrunk or stopped; used while jobs wait."""
     if lately_changed(job, draft.now, rules):
         yield yielded_to_at(job, rules)
     if not draft.width(job):

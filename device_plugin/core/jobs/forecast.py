@@ -43,7 +43,7 @@ def known_ends(
 
 
 def _start(unit: Unit, ending: Sequence[tuple[float, JobState]], room: Room) -> float | None:
-    """The first of these ends after which the unit has room; None if it has room now, or has none after all ends."""
+    """The time of the first end after which the unit has room; None if it has room now, or no room after all ends."""
     if any(room.capacity(job.spec) < job.spec.least for job in unit) or _fits(unit, room):
         return None
     near = room.givers([job.spec for job in unit])

@@ -1,6 +1,6 @@
-"""Goals of running jobs: gives a job that began with the width written on it the width that it needs.
+"""Goals of running jobs: changes a job's width once, from the width that its author wrote to the width that it needs.
 
-Such a job began while the rate of its model was unknown:
+Such a job started while the speed of its model was unknown:
 1. Its program reports progress for some minutes, and the rate is learnt.
 2. The rate, the work left and the time left give the number of replicas that it needs.
 3. Its width changes to this number, once only, because each change costs a restart.

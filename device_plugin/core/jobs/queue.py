@@ -47,11 +47,11 @@ def due_at(job: JobState, rules: Rules) -> float:
 
 
 def _longest_stop(job: JobState, rules: Rules) -> float:
-    """The seconds after which a stopped job is due: by the rules, or less for the widest waiting job.
+    """The seconds after which a stopped job is due.
 
-    The widest job needs more cards than every other waiting job. If it is rigid, it is due after as much time as it
-    ran, or after `age_s` if that is longer, in two cases: it needs several cards, which seldom become free together; or
-    it ran for less than a quantum, and so lost its turn.
+    It is the limit of the rules. For a rigid job that needs more cards than every other waiting job it may be less: the
+    time that the job ran before, but at least `age_s`. This holds if the job needs more than one card, because several
+    cards seldom become free together, or if it ran for less than a quantum, and so lost its turn.
     """
     limit = rules.stop_limit(job.spec)
     if not job.widest or job.spec.elastic or job.spec.parts:
@@ -63,7 +63,7 @@ def _longest_stop(job: JobState, rules: Rules) -> float:
 
 
 def with_widest(jobs: Iterable[JobState]) -> Sequence[JobState]:
-    """The jobs. If one waiting job needs more cards than every other, and was stopped, it is marked as `widest`."""
+    """The same jobs, with a mark (`widest`) on a stopped job that needs more cards than every other waiting job."""
     found = list(jobs)
     needs = {position: need((job,)) for position, job in enumerate(found) if job.queued}
     most = max(needs.values(), default=0.0)
@@ -136,7 +136,7 @@ def ordered(jobs: Collection[JobState], now: float, rules: Rules) -> Sequence[Un
 
 
 def _by_share(draft: Draft, units: Iterable[Unit], service: "_Service") -> Iterator[Unit]:
-    """Yield jobs, or sets of jobs that start together, each time of the queue with the fewest cards for its weight.
+    """Yield the units, each time the next unit of the queue that has the fewest cards for its weight.
 
     If queues are equal, a queue whose next unit is due comes first, then the queue whose next unit has waited longest.
     """
@@ -232,7 +232,7 @@ class _Service:
         return cls(_by_user(jobs, lambda job: job.attained), cards, rules)
 
     def level(self, user: User) -> int:
-        """The level of the user's past service plus a quantum of service by its present cards."""
+        """The level of the user's service, as if the cards that it has now had already served it for a quantum."""
         return level(self.had[user] + self.cards[user] * self.rules.quantum_s, self.rules)
 
 

@@ -59,10 +59,10 @@ def turn_end(job: JobState, rules: Rules) -> float:
 def kept_until(job: JobState, rules: Rules, *, due: bool = False, willing: bool = True) -> float:
     """The time until which a running job gives nothing to a waiting job of its priority.
 
-    `due` and `willing` (consents to be stopped) describe the waiting job. The time is the end of the minimum runtime. A
-    running job that had been stopped for too long keeps its cards for as long as it was stopped, unless the waiting job
-    is due. If the waiting job is not willing, every running job keeps its cards for that long, because the waiting job
-    would keep them until its end.
+    A running job keeps its cards for its minimum runtime after its start. In two cases it also keeps them for as long
+    as it was stopped before this start, but at most `turn_s`:
+    - The waiting job is not `willing` to be stopped: once it ran, it would keep the cards until its end.
+    - The running job was stopped for too long, and the waiting job is not `due`.
     """
     protected = job.started + rules.min_runtime(job.spec)
     ran_on = max(protected, job.started + min(rules.turn_s, job.stopped_s))

@@ -43,7 +43,7 @@ class Curve:
 
     @classmethod
     def of(cls, points: Points) -> "Curve":
-        """The curve through at least one measured point; a speed below that of fewer cards is raised to it."""
+        """The curve through the points, at least one; a speed below the speed of fewer cards is raised to that."""
         best, kept = 0.0, []
         for cards in sorted(points):
             best = max(best, points[cards])

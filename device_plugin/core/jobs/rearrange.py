@@ -242,7 +242,7 @@ class Rearrangement:
         return trial.kept
 
     def _used(self, unit: Unit, given: float, behind: Behind) -> Sequence[Unit] | None:
-        """The further units admitted so that no more freed cards stay idle than are newly used; None if too few fit."""
+        """Admit and return further units until no more freed cards stay idle than are used; None if too few fit."""
         used, admitted = need(unit), list[Unit]()
         if any(due(job, self._draft.now, self._rules) for job in unit):
             return admitted

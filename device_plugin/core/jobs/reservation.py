@@ -41,7 +41,7 @@ NO_END = "waits for pods that are no Jobs of a queue, for Jobs of its own namesp
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """The places that a unit would get at the time `start`; inf if it waits for jobs without a known end."""
+    """The places that a unit would get at the time `start`, which is inf if it waits for jobs without a known end."""
 
     places: Sequence[Place]
     start: float
@@ -88,7 +88,7 @@ class Reservations:
         return None
 
     def _too_dear(self, unit: Unit, stoppable: Collection[JobKey]) -> str:
-        """The reason why reserved cards would cost other jobs more time than the unit has waited; empty if not.
+        """A text if reserving cards would cost other jobs more time than the unit has waited; else empty.
 
         Cards of jobs that will be stopped by consent cost nothing, because these jobs use them until then.
         """
@@ -112,7 +112,7 @@ class Reservations:
         return "" if waited * draft.room.cards() >= delayed * idled else TOO_DEAR
 
     def _releases(self, stoppable: Collection[JobKey]) -> Iterator[tuple[float, float, bool]]:
-        """For each running job the seconds until its cards can be had, their number, and whether they idle then.
+        """Yield the seconds until each running job's cards are free, their number, and whether they idle then.
 
         A job without a known end is expected to run for as long as it has run. Cards of a job that may be stopped do
         not stay idle, because the job uses them until it is stopped.
@@ -285,9 +285,10 @@ class Reservations:
     def _lasting(
         self, unit: Unit, stoppable: Collection[JobKey]
     ) -> tuple[Collection[JobKey], Collection[JobKey]]:
-        """The jobs whose end is probably far, and the long-running jobs of the unit's user, who could end them himself.
+        """Two sets of running jobs: jobs that will probably run on for long, and long-running jobs of the unit's user.
 
-        The first have run for a turn, the second for a quantum; none of them may be stopped for the unit.
+        The first have run for `turn_s`, the second for a quantum. The user could end the second himself. The jobs in
+        `stoppable` are in neither set.
         """
         draft, rules, user = self._draft, self._rules, unit[0].spec.user
         long = [

@@ -27,7 +27,7 @@ class Rules:
     """The parameters of one pool's rounds; `weights` are the weights of queues, 1 for a queue that is not in it."""
 
     unit_s: float = HOUR
-    """The work, in seconds of one replica, at which level 1 of the rank begins; each further level begins at double."""
+    """Level 1 of the rank begins at this work, in seconds of one replica; each next level begins at double the work."""
     quantum_s: float = HOUR
     """A job runs at least this long before it may be stopped for a job of its priority."""
     turn_share: float = 0.5
@@ -55,7 +55,8 @@ class Rules:
     """A running job with known remaining work grows only if it then ends at least this many seconds earlier."""
     shortness: float = 0.03
     """Growth prefers jobs that end soon: the speed that a card adds is divided by the remaining work to this power. A
-    small power is enough to order jobs of similar width, because their speeds differ little."""
+    small power is enough to order jobs of similar width, because their speeds differ little.
+    """
     young_s: float = YOUNG_S
     """A job is not made narrower for a job of its priority before it has run for this long: most jobs end soon."""
     resumable: bool = False

@@ -38,7 +38,7 @@ class Shares:
         self._share = {queue: cards * weight / sum(weights.values()) for queue, weight in weights.items()}
 
     def _fixed(self, job: JobState) -> float:
-        """The cards of the job's least width if it may not be stopped within a quantum; 0 for others and for splits."""
+        """The cards of the job's least width if it may not be stopped after a quantum; else, and for splits, 0."""
         rules, spec = self._rules, job.spec
         willing = rules.may_stop(spec) and rules.min_runtime(spec) <= rules.quantum_s
         return 0.0 if willing or spec.parts else spec.least * spec.cards
@@ -51,7 +51,9 @@ class Shares:
             self._waiting[line] = self._waiting.get(line, 0) - (not job.spec.parts)
 
     def exceeded(self, unit: Unit) -> bool:
-        """True if the unit's queue would exceed its share by jobs that may not be stopped, while other queues wait.
+        """True if the unit must leave cards to other queues that wait.
+
+        With the unit, its queue would hold more than its share by jobs that may not be stopped.
 
         A queue counts as waiting if one of its jobs, of the unit's priority or higher, would stay within its share. A
         job that alone needs more than the share may start while its queue holds no such cards.

@@ -217,7 +217,7 @@ def _fixed(job: JobSpec) -> JobSpec:
 
 
 def _trial(room: Room, job: JobSpec, sought: bool) -> Fits:
-    """A test whether a width of the job fits the room, which stays as it is; always false if not `sought`."""
+    """Returns a function that tests whether a width of the job fits the room; without `sought` it is always false."""
 
     def fits(width: int) -> bool:
         with room.trial():

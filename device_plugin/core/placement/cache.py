@@ -26,7 +26,7 @@ AT_ONCE = 48
 FEW, MORE = 6, 2
 
 Bound = Callable[[Ints], Floats]
-"""Returns, for nodes at these positions, values that are never below their scores; both of shape (positions,)."""
+"""Returns an upper bound of the score of each node at these positions; shape (positions,)."""
 RowScores = Callable[[Ints, Floats, Places], None]
 """Writes the scores of nodes at these positions, and the indexes of their best cards, into arrays of shape (nodes,)."""
 
@@ -150,7 +150,10 @@ class NodeScores(RowCache):
         self._exact[positions] = bound is None
 
     def _make_exact(self, best: int, value: Floats, most: int) -> None:
-        """Score `most` nodes: the node at `best`, and others with the highest bounds above every exact value."""
+        """Compute exact scores of at most `most` nodes: the node at `best`, and nodes whose upper bounds are highest.
+
+        A node whose bound is not above every exact score is left out, because it cannot win.
+        """
         positions = np.array([best])
         if most > 1:
             known = value[self._exact].max(initial=-np.inf)
@@ -239,7 +242,7 @@ class ScoreCache:
         return self._scores.get((name, shape))
 
     def of(self, name: str, policy: Policy, shape: Shape) -> NodeScores:
-        """The cached scores of `shape`, also of an earlier policy with this name; else new scores by `policy`."""
+        """The scores of `shape` cached under `name`, perhaps by an earlier policy; else new scores by `policy`."""
         scores = self.get(name, shape)
         if scores is None:
             scores = NodeScores(self._table, shape, policy)

@@ -38,7 +38,7 @@ _ONE_KIND: Ints = np.zeros((1, 1), dtype=np.int64)
 
 
 class Worth:
-    """Computes the worth of nodes and of their cards by expected fill, in thousandths of a card."""
+    """Computes the worth of nodes and of their cards: their expected fill, in thousandths of a card."""
 
     def __init__(self, fill: Fill) -> None:
         self._fill = fill
@@ -46,7 +46,7 @@ class Worth:
         self.table: Floats = np.ascontiguousarray(
             (fill.worth - IDLE * fill.useless[:, None, :]).transpose(1, 0, 2)
         )
-        """The worth of a card; shape (CPU prices, kinds, levels)."""
+        """The worth of a card by CPU price, kind and level of its free part; shape (CPU prices, kinds, levels)."""
         self._levels = fill.worth.shape[-1]
         self._flat: Floats = self.table.reshape(len(fill.cpu), -1)
 
@@ -68,7 +68,7 @@ class Worth:
         )
 
     def prices(self, sizes: KindSizes, accepted: Mask) -> Floats:
-        """The price of a slice on each kind, infinite on those that are not accepted or too small; (kinds + 1,)."""
+        """The price of a slice on each kind of card, infinite if not accepted or too small; shape (kinds + 1,)."""
         return np.where(accepted & ~sizes.small, np.append(self._fill.price, 0.0) * sizes.share, np.inf)
 
     def now(self, view: NodeView) -> tuple[Floats, Floats]:
@@ -183,14 +183,14 @@ class FillBounds(UpperBounds):
         return partial(self._by_kernel, plain, _kernel_sizes(shape, sizes, price))
 
     def _by_kernel(self, plain: Bound, asked: kernel.SliceSizes, positions: Ints) -> Floats:
-        """The bound of each node for a slice, by the kernel, or `plain` if it has no room for a node's cards."""
+        """The upper bound of each node's score for a slice, by the kernel, or by `plain` if that cannot be used."""
         self.refresh_some(positions)
         if self._rows is None:
             return plain(positions)
         return self._rows.bounds(asked, positions, self._now, self._price, self._untouched)
 
     def _slice(self, shape: Shape, sizes: KindSizes, price: Floats, positions: Ints) -> Floats:
-        """The bound of each node for a slice, from the card that loses least; `price` has the shape (kinds + 1,)."""
+        """The upper bound of each node's score for a slice, on its best card; `price` has the shape (kinds + 1,)."""
         self.refresh_some(positions)
         # With one kind of card its values are broadcast instead of copied for each card.
         kind = self._table.kind[positions] if self._kinds > 1 else _ONE_KIND

@@ -40,7 +40,7 @@ class Grid:
 
     @classmethod
     def for_demand(cls, demand: Demand) -> "Grid":
-        """The grid for a workload; if possible, a unit is a whole number of levels, or a level of units."""
+        """The grid for a workload; if possible, a memory unit is a whole number of levels, or the reverse."""
         units = max((kind.units for kind in demand.kinds), default=1)
         if not _apart(demand):
             return cls(_multiple(units, STEPS), 0)
@@ -70,7 +70,7 @@ class Grid:
 
 
 def _apart(demand: Demand) -> bool:
-    """True if some shape requests other shares of memory than of core groups."""
+    """True if some shape requests clearly different shares of a card's memory and of its core groups."""
     for number, kind in enumerate(demand.kinds):
         shapes = demand.allowed[number] & demand.slice & (demand.cores[number] > 0)
         shares = demand.mib[number, shapes] / kind.mem_mib - demand.cores[number, shapes] / kind.groups
@@ -130,7 +130,7 @@ class Fill:
         self.multi_card = MultiCardWorth(demand, FREE_CARD)
 
     def _duals(self, sizes: Ints, slices: Mask, mass: Floats) -> Floats:
-        """The share of a card that a slice of each shape costs, on cards of one kind; 1 for whole cards."""
+        """The cost of a slice of each shape on cards of one kind, as a share of a card; 1 for whole cards."""
         card = self.grid.mem, self.grid.cores
         parts = slices & (mass > 0) & (sizes <= card).all(axis=1) & (sizes.sum(axis=1) > 0)
         costs: Floats = np.ones(len(sizes))

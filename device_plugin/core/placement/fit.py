@@ -402,7 +402,10 @@ def by_cards(table: NodeTable, request: PodRequest, *, closed: bool = False) -> 
 
 
 def limited(table: NodeTable, counts: Ints, request: PodRequest, nodes: Sequence[str] | None = None) -> int:
-    """The number of pods that fit on `nodes` (None: all) by cards, CPU and memory; `counts` is each node's by cards."""
+    """The number of pods that fit on `nodes` (None: all) by cards, CPU and memory.
+
+    `counts` has, for each node, the number of pods that fit by cards alone.
+    """
     for asked, left in zip((request.host.cpu_milli, request.host.memory_mib), table.host[:2], strict=True):
         if asked:
             counts = np.minimum(counts, np.maximum(left, 0) // asked)

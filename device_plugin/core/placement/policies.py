@@ -180,7 +180,7 @@ APART = frozenset(each.name for each in DECLARED.values() if each.apart)
 
 
 class Model:
-    """All policies for one set of workload tables, by the name of their scores.
+    """All policies for one set of workload tables, by the name under which their scores are cached.
 
     Scoring all nodes takes longer than a decision may. So `prepare` scores a few nodes at a time, before decisions use
     the model.

@@ -96,7 +96,7 @@ class Refusal:
 
     @cached_property
     def lasting(self) -> bool:
-        """True if all nodes, offered or not, refuse for reasons that no end of a slice cures."""
+        """True if all nodes refuse, offered or not, and no freed slice can change that."""
         found = {*self.of_nodes.ranks[:-1]} - {len(ORDER)}
         return bool(found) and found <= {_RANK[reason] for reason in LASTING}
 
@@ -247,7 +247,7 @@ class Causes:
     def _details(
         self, family: str, counts: Mapping[Reason, Ints], ranks: Ranks
     ) -> tuple[dict[Reason, str], dict[Reason, str]]:
-        """The details by reason: exact texts, and texts that seldom change; `ranks` are those of the offered cards."""
+        """The details by reason: exact texts, and texts that seldom change; `ranks` are of the offered cards."""
         exact, about = {}, {}
         for reason, count in counts.items():
             if reason in _DETAILED:

@@ -117,7 +117,7 @@ class NodeTable(Columns):
         return self._in_set(nodes) if isinstance(nodes, NodeSet) else self.offered(nodes).mask
 
     def _in_set(self, nodes: NodeSet) -> Mask:
-        """True for the rows of a NodeSet. It is a hundred times faster than with names, for thousands of sets."""
+        """True for the rows of the nodes in a NodeSet. It uses the set's bits, a hundred times faster than names."""
         found_by, index, positions = self._indexed
         if found_by is not self.position or index is not nodes.node_index:
             positions = rows_of(nodes.node_index.position, self.nodes)

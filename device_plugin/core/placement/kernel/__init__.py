@@ -91,7 +91,7 @@ class Rows:
         self._fill = _Fill(kinds, prices, count, *levels, len(several[0]), *map(_address, tables))
 
     def now(self, rows: Ints, worth: Floats, price: Ints, untouched: Mask) -> None:
-        """Write what upper bounds keep of these rows: worth of cards, best CPU price, and whether all are untouched.
+        """Write, for upper bounds, each row's worth of cards, its best CPU price, and whether its cards are untouched.
 
         The shapes are (nodes, cards), (nodes,) and (nodes,).
         """
