@@ -102,7 +102,7 @@ class Allocator:
                 return self._reserve(pod, request, nodes, named=named, promised=True)
 
     def in_group(self, pod: Pod, request: PodRequest) -> PodRequest:
-        """The request; with a policy that places `apart` it also has the pod's rank in its group."""
+        """The request, with the pod's rank in its group if its policy gives each pod of a group its own node."""
         if request.policy not in APART:
             return request
         with self._view.lock:
@@ -165,9 +165,9 @@ class Allocator:
             self._release_incomplete(self.gangs.name(uid))
 
     def release_unbound(self, uid: str) -> None:
-        """End the pod's reservation after its Binding failed; in a gang it is WAITING again instead.
+        """End the reservation of a pod whose Binding failed; the reservation of a gang's pod becomes WAITING again.
 
-        If the pod is known to be bound there is no reservation, and its holding stays.
+        If the pod is bound all the same, it has a holding in place of a reservation, and the holding stays.
         """
         with self._view.lock:
             found = self._ledger.reservation(uid)
@@ -277,10 +277,10 @@ class Allocator:
     def _decided(
         self, pod: Pod, request: PodRequest, nodes: Sequence[str]
     ) -> tuple[PodRequest, Grant | Refused]:
-        """Return the request, with the pod's rank in its group if that was needed, and the decision.
+        """Return the decision, and the request with the pod's rank in its group if the decision needed the rank.
 
-        Most pods are refused by the cards alone, and most of these refusals are remembered: the rank of such a pod is
-        not computed.
+        Most pods are refused because no node has the cards, and most of these refusals are remembered: then the pod's
+        rank is not computed.
         """
         answer: Grant | Refused | None = self.waiting.refusals.get(pod, request, nodes)
         if answer is not None:

@@ -15,7 +15,7 @@ from device_plugin.core.requests import Request, Selector, Shape
 
 
 class DecisionsError(VgpuError):
-    """The answer of the leader cannot be read: its version is another one.
+    """The leader's answer cannot be read, because the leader runs another version.
 
     Cure: use the vgpu command of the allocator's version.
     """

@@ -22,7 +22,7 @@ from device_plugin.core.requests import PodRequest
 
 
 class DryRun(Service):
-    """Places pods on the replica's own ledger. Nothing is sent to the API server."""
+    """Places pods on this process's own ledger. Nothing is sent to the API server."""
 
     def learn(self) -> None:
         """Compute the workload tables, as a new allocator does after its start; takes up to 2 s."""
@@ -37,7 +37,7 @@ class DryRun(Service):
             self.take_back(pod.uid)
 
     def place(self, pod: Pod, request: PodRequest, nodes: Sequence[str]) -> Grant | Refusal:
-        """The pod's grant on one of `nodes`, held until it is taken back, or its refusal. Raises LaterError."""
+        """The pod's grant on one of `nodes`, held until `take_back` is called, or its refusal. Raises LaterError."""
         hosting = (
             [node for node in nodes if self._has(node, request.host)] if request.host != NOTHING else nodes
         )

@@ -77,7 +77,7 @@ class Explainer(Service):
         return {"name": name, "serving": serving, "loads": self._loads(name), "cards": cards}
 
     def waiting(self) -> list[UnplacedPod]:
-        """Unbound pods of our scheduler without a reservation, by namespace and name."""
+        """The unbound pods of our scheduler without a reservation, each with its reason, by namespace and name."""
         unplaced = self._unplaced()
         if not unplaced:
             return []
@@ -89,7 +89,7 @@ class Explainer(Service):
             ]
 
     def _moves(self, wanted: str) -> list[str]:
-        """The moves that would make room for one pod. They take too long to compute for all pods."""
+        """Texts with the moves that would make room for one pod; to compute them for all pods takes too long."""
         named = [pod for pod in self._unplaced() if f"{pod.namespace}/{pod.name}" == wanted]
         placed = placed_pods(self._view) if named else {}
         plans = (opening(self._view, self._search, pod, placed) for pod in named)
@@ -100,7 +100,7 @@ class Explainer(Service):
         ]  # fmt: skip
 
     def _unplaced(self) -> list[Pod]:
-        """Pods of ours that are still to be bound and have no reservation, by namespace and name."""
+        """Unbound pods of our scheduler that have no reservation, or only a nomination, by namespace and name."""
         unbound = [pod for pod in self._view.pods.all() if self._is_unbound(pod)]
         snapshot = self._view.snapshot()
         unplaced = [pod for pod in unbound if not _is_placed(snapshot.holding(pod.uid))]
@@ -160,7 +160,7 @@ class Explainer(Service):
     def _answer(
         self, pod: Pod, request: PodRequest, planner: Planner, beneficiary: str
     ) -> Grant | Refusal | None:
-        """The answer that /filter would give if every node were offered; for a gang its last answer."""
+        """The answer that /filter would give if every node were offered; for a gang's pod, the gang's last refusal."""
         if request.gang is None:
             with planner.ledger.transaction():
                 if beneficiary:

@@ -19,7 +19,7 @@ STAYING = ("", "DaemonSet", "Node")
 
 
 class PlacedPod(NamedTuple):
-    """A bound pod that has not ended, and what it asks for."""
+    """A bound pod that has not ended, and its request."""
 
     pod: Pod
     request: PodRequest
@@ -71,7 +71,7 @@ def ending(
 ) -> MovePlan | None:  # fmt: skip
     """The fewest of the `placed` pods whose end would make room for a waiting pod on one of `nodes` (None: all).
 
-    The pods need no room on other cards. Pods that are being deleted count as the smallest, because they end anyway.
+    The pods end and do not move. Pods that are being deleted are chosen first, because they end anyway.
     None if the pod fits, asks for no slice or is one of a gang, or if the end of all these pods would not be enough.
     """
     request = _request(view, pod)

@@ -27,7 +27,7 @@ NODES = 64
 class FitError(VgpuError):
     """Workload tables could not be computed.
 
-    Cure: see that the allocator's container has memory and a processor left; it tries again by itself.
+    Cure: check that the allocator's container has enough memory and CPU; the allocator tries again by itself.
     """
 
 

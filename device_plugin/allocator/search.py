@@ -62,7 +62,7 @@ class SearchCopy:
                 started = self._clock()
 
     def _catch_up(self) -> None:
-        """Update the copy's ledger, loads and tables to the live ones."""
+        """Copy the allocator's present ledger, loads and workload tables."""
         with self._view.lock:
             snapshot, loads = self._view.ledger.snapshot(), self._view.measured.loads.copy()
             tables = self._placer.tables

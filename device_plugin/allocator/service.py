@@ -1,4 +1,4 @@
-"""The parts of a process that decides: the view of the cluster, the decisions, the right to make them, the clock."""
+"""The parts that the services of a process share: the view of the cluster, the allocator, leadership and the clock."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

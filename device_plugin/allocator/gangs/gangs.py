@@ -102,7 +102,7 @@ class Gangs:
         return member.name if member is not None else None
 
     def name_unless_bound(self, uid: str) -> GroupName | None:
-        """The name of the pod's gang; None if the pod is bound: no change of a bound pod ends reservations."""
+        """The name of the gang of an unbound pod; None for a bound pod, whose changes end no reservations."""
         member = self._groups.gang_pod(uid)
         return member.name if member is not None and not member.bound else None
 
@@ -114,7 +114,7 @@ class Gangs:
     def reserve(
         self, pod: Pod, request: PodRequest, nodes: Sequence[str], *, named: bool
     ) -> Reservation | Refusal:
-        """The pod's reservation on one of `nodes`, made for all of its gang if it was not made yet.
+        """The pod's reservation on one of `nodes`; if there is none yet, all pods of its gang get one, or none does.
 
         `nodes` are also recorded for the gang's pods with equal requests, unless /bind `named` a node for this pod.
         """
@@ -145,7 +145,9 @@ class Gangs:
         return self._decided(view, member, offered, named=named)
 
     def complete(self, opened_for: Callable[[Pod], AbstractContextManager[None]]) -> None:
-        """Reserve slices for the unbound pods of half-bound gangs: the earlier leader's reservations are lost.
+        """Reserve slices for the unbound pods of gangs of which some pods are bound.
+
+        Their reservations were in the memory of the earlier leader, and are lost.
 
         `opened_for` makes a context in which the slices kept for a pod's job are free.
         """
@@ -240,7 +242,7 @@ class Gangs:
         return member.name
 
     def _end_later(self, seconds: float) -> float:
-        """Return a deadline for a gang's reservations, `seconds` from now; `expired` will look at it."""
+        """Return a deadline for a gang's reservations, `seconds` from now; `expired` ends them after it."""
         until = self._clock() + seconds
         self._first_deadline = min(self._first_deadline, until)
         return until

@@ -89,7 +89,7 @@ class Groups:
         self._groups: dict[GroupName, Group] = {}
         self._of: dict[str, GroupName] = {}
         self.news = 0
-        """Counts the changes after which refused pods of a group may fit: its gang changed, or its problem ended."""
+        """Counts changes after which refused pods of a group may fit: in its gang, or by the end of its problem."""
 
     def see(self, pod: Pod, gang_pod: GangPod | None = None) -> None:
         """Record the present state of a pod; its labels may have changed."""
@@ -177,9 +177,9 @@ class Groups:
         return Held(self._ledger.holdings()[pod.uid].node, rank)
 
     def _note(self, group: Group, wrong: str) -> None:
-        """Count the change if it has ended the group's earlier problem; reset the state of a gang without pods.
+        """Count the change if it has ended the group's problem; reset the group's state if it is no gang any more.
 
-        `wrong` is that problem as text, empty if there was none.
+        `wrong` is the problem before the change, as text; empty if there was none.
         """
         self.news += bool(wrong) and not group.problem()
         if not group.gang:

@@ -18,7 +18,7 @@ SPARE = 1024
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """The numbers of node names. Names are only added, so that lists stay valid and can be read without the lock."""
+    """A number for each node name. No name is ever removed, so lists stay valid and can be read without the lock."""
 
     names: list[str] = field(default_factory=list)
     numbers: dict[str, int] = field(default_factory=dict)

@@ -15,7 +15,7 @@ MOST, MOST_OF_NAMESPACE = 4096, 512
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A pod that was refused on all of `nodes`; these nodes lack only the slices for it."""
+    """A pod that was refused on all of `nodes`, each of which would fit the pod if it had free slices."""
 
     pod: Pod
     request: PodRequest

@@ -24,7 +24,7 @@ Answer = TypeVar("Answer")
 class LaterError(VgpuError):
     """No decision was made, for lack of time. After this error kube-scheduler tries the pod again soon by itself.
 
-    Cure: wait; if it lasts for minutes, many pods of the namespace ask for what no card has.
+    Cure: wait; if it lasts for minutes, many pods of the namespace ask for more than any card can give.
     """
 
 

@@ -109,7 +109,7 @@ class WaitsFor(Enum):
     ANYTHING = "anything"
     """It may fit without any change of the ledger."""
     DECISION = "a decision"
-    """It was refused without a decision: it is touched whether it fits or not."""
+    """It was refused without a decision: kube-scheduler must ask for it again, whether it fits or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,13 +147,13 @@ class WaitingPods(Bounded[str, Waiting]):
         self.keep(Waiting(pod, self._node_lists.of(nodes), refused, self._ledger.gained, gang, waits_for))
 
     def inherit(self, pod: Pod, waits_for: WaitsFor) -> None:
-        """Record a pod that was refused before this replica's term, unless it was refused since; nodes are unknown."""
+        """Record a pod that was refused before this replica's term, on unknown nodes, unless it is recorded already."""
         if self.get(pod.uid) is None:
             gang = bool(pod.label(GROUP_SIZE))
             self.keep(Waiting(pod, None, None, self._ledger.gained, gang, waits_for))
 
     def keep(self, waiting: Waiting) -> None:
-        """Record a refused pod, perhaps again after it was dropped."""
+        """Record a refused pod, or put a pod back that was taken out."""
         self.put(waiting.pod.namespace, waiting.pod.uid, waiting)
 
     def outdated(self, waiting: Waiting) -> bool:
