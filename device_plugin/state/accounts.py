@@ -22,16 +22,16 @@ class Follower(Protocol):
     """Receives each change of a pod that asks for slices or holds some. The view's lock is held."""
 
     def see(self, pod: Pod, before: Pod | None) -> None:
-        """Receive a pod, which was `before` until now; the ledger does not show the change yet."""
+        """Receive a pod's new state; `before` is its old state. The ledger does not show the change yet."""
 
     def account(self, pod: Pod, before: Pod | None, *, changed: bool) -> None:
-        """Receive a pod that the ledger shows now; `changed` is false if slices and waiting pods are not concerned."""
+        """Receive a pod's new state, which the ledger shows now; `changed`: slices or waiting pods are concerned."""
 
     def forget(self, uid: str) -> None:
         """Remove a pod that is gone, or that cannot be read any more."""
 
     def give_back(self, holder: Holder) -> None:
-        """Release the holder's reservation if it is WAITING: it overlaps with slices that others hold."""
+        """Release the holder's reservation, which overlaps with slices that others hold, if it is WAITING."""
 
 
 class Accounts:
@@ -49,7 +49,7 @@ class Accounts:
         self.followers: list[Follower] = []
 
     def take_suspects(self) -> set[str]:
-        """Return the nodes whose grants may overlap, and remove them."""
+        """Return the nodes whose grants may overlap, and empty this set of nodes."""
         suspects, self._suspects = self._suspects, set()
         return suspects
 
@@ -60,7 +60,7 @@ class Accounts:
     # Pods
 
     def account(self, pod: Pod) -> None:
-        """Record the slices of a pod."""
+        """Write the pod's present slices to the ledger: hold those of a bound pod, free those of an ended pod."""
         if pod.ended:
             self._faults.clear("grant", pod.uid)
             self.free(pod.uid)
@@ -79,14 +79,14 @@ class Accounts:
         return self._ledger.reservation(uid) is not None
 
     def vanish(self, uid: str, now: float) -> None:
-        """Keep the slices of a bound pod that vanished before it ended, until its agent can have reported them."""
+        """Keep the slices of a bound pod that vanished before it ended, so that its agent has time to report them."""
         pod, grant, reservation = self._pods.get(uid), self._ledger.grant(uid), self._ledger.reservation(uid)
         unknown = reservation is not None and reservation.stage is ReservationStage.UNKNOWN
         if pod is not None and grant is not None and (pod.node or unknown) and not pod.ended:
             self._reports.vanish(pod, grant, now)
 
     def forget(self, uid: str) -> None:
-        """Remove the faults and followers' records of a pod that is not known any more, and free its slices."""
+        """Remove a pod that is not known any more: its faults, the followers' records of it, and its holding."""
         self._faults.clear("grant", uid)
         for follower in self.followers:
             follower.forget(uid)

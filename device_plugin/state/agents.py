@@ -1,4 +1,4 @@
-"""The node agents that are ready: an agent that has crashed cannot say that it does not serve."""
+"""The node agents that are ready by their probes, because a crashed agent cannot report that it does not serve."""
 
 import threading
 from collections.abc import Iterable

@@ -36,7 +36,7 @@ _BEGINNING = "Error creating: "
 class _Lacking:
     """A Job that lacks pods. `gen` is the number of its record, `since` the time when it began, in seconds since 1970.
 
-    Its events are read at `read_at`, on the clock, and every `wait` seconds; `why` is the reason that they gave.
+    Its events are read next at `read_at`, on the clock, then after `wait` seconds; `why` is the reason in the events.
     """
 
     gen: int
@@ -47,7 +47,7 @@ class _Lacking:
 
 
 class FailedCreations:
-    """Reads why pods are refused. One thread calls `look`. Jobs that have all of their pods are not kept.
+    """Reads the reasons why the API server refuses pods of Jobs. One thread calls `look`.
 
     `clock` is for ages, `wall` for the times of events.
     """

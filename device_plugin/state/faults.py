@@ -1,4 +1,4 @@
-"""Annotations that are malformed or not to be trusted: each is ignored, logged once, and counted while it lasts."""
+"""Faults: annotations that are malformed or cannot be trusted; each is ignored, logged once, and counted."""
 
 import logging
 from collections import Counter

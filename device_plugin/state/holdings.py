@@ -13,7 +13,7 @@ from device_plugin.state.view import ClusterView
 
 
 class ViewedHoldings:
-    """Reads the ledger of the cluster's view, and the nodes that constraints of pods are matched with."""
+    """Reads the ledger of the cluster's view, and the nodes to which the constraints of pods are compared."""
 
     def __init__(self, view: ClusterView, nodes: KnownNodes) -> None:
         self._view = view

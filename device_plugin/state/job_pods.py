@@ -40,7 +40,7 @@ class JobPods:
                 self._keep(pod)
 
     def see_again(self, pod: Pod) -> None:
-        """Record the answer to a write of a pod, unless the pod is gone by now."""
+        """Record the pod that the API server returned for a write, unless the pod is gone by now."""
         with self._lock:
             if pod.uid in self._pods:
                 self._keep(pod)

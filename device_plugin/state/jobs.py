@@ -124,7 +124,7 @@ class KnownJobs:
         self._listed = True
 
     def doubt(self) -> None:
-        """Accept the next version of each Job whatever its number: etcd was restored, and a list follows."""
+        """Accept the next version of each Job even if its number is lower: etcd was restored, and a list follows."""
         with self._lock:
             self._doubted = set(self._jobs)
             self._gone.clear()
@@ -167,7 +167,7 @@ class KnownJobs:
         return run if run == len(pods) == job.width and not job.suspend else 0
 
     def _awaited(self, pod: Pod, report: ProgressReport) -> bool:
-        """True if a request for a checkpoint waits for the report: as its answer, or as the count needed to send it."""
+        """True if the report answers a request for a checkpoint, or gives the count that a request needs to be sent."""
         known = self._job_of(pod)
         if known is None or known.record is None or known.record.applied or pod.index != 0:
             return False
@@ -195,7 +195,7 @@ class KnownJobs:
             return {job.key: self._completed(job) for job in self._jobs.values() if not job.problem}
 
     def renewed(self, managed: Managed) -> Managed | None:
-        """`managed` with the newest version of its Job; None if a plan would tell the two apart."""
+        """The newest version of the Job of `managed`; None if it differs in anything that a plan depends on."""
         with self._lock:
             known = self._jobs.get(managed.job.uid)
             newest = self._completed(known) if known is not None else None
@@ -227,7 +227,7 @@ class KnownJobs:
         )  # fmt: skip
 
     def _made(self, job: Job, known: Managed | None) -> Managed:
-        """The Job as this version shows it; `known` is the Job before this version, None for a new one."""
+        """The Job read from this version; `known` is what the version before it showed, None for a new Job."""
         written, past = _record(job.annotations.get(RESIZE, "")), _record(job.kept)
         record = _newest(written, known.record if known is not None else None, past)
         spec, problem = _UNREAD, ""

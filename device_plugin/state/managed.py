@@ -20,7 +20,7 @@ from device_plugin.core.timestamps import seconds
 FIRST_PAUSE, LONGEST_PAUSE = 60.0, 3600.0
 # A sub-task that has run for less than this may be ended for another Job, and begins again.
 YOUNG_SECONDS = 60.0
-# A count of checkpoints that was received longer ago than this may have grown since.
+# Seconds after which a received count of checkpoints is out of date.
 RECEIVED_SECONDS = 30.0
 
 
@@ -57,7 +57,7 @@ class Managed:
     stranded_seconds: float = STRANDED_S
 
     def planned_like(self, other: "Managed") -> bool:
-        """True if no plan would tell the two apart; two Jobs that cannot be read are always alike.
+        """True if the two differ in nothing that a plan depends on; two Jobs that cannot be read are always alike.
 
         The time of the program's last report counts only while a change waits, which may need a checkpoint.
         """
@@ -85,7 +85,7 @@ class Managed:
 
     @property
     def seeks(self) -> bool:
-        """True if pods of the Job may need room: the Job is suspended, or fewer pods are bound than it is to run."""
+        """True if pods of the Job may need room: the Job is suspended, or fewer pods are bound than should run."""
         return self.lives and (self.job.suspend or self.due > sum(bool(pod.node) for pod in self.pods))
 
     def wants(self, width: int) -> bool:
@@ -101,7 +101,7 @@ class Managed:
         return self.written(width)
 
     def written(self, width: int) -> bool:
-        """True if this width is written in the Job, which may be suspended.
+        """True if the Job's spec has this width; the Job may be suspended.
 
         A Job whose width is fixed may have more completions than pods: each pod that succeeds is followed by another.
         """
@@ -119,13 +119,13 @@ class Managed:
         return before + width * self.spec.cards * max(0.0, until - since)
 
     def begun(self, now: float) -> float:
-        """The time when the running Job got its width: by its last record, or by somebody who started it later."""
+        """The time when the running Job got its width: by its last record, or by a later start of somebody else."""
         if self.record is None:
             return seconds(self.job.started, now)
         return max(self.record.asked, seconds(self.job.started, self.record.asked))
 
     def stopped(self, record: Resize, now: float) -> float:
-        """The time when the suspended Job with this record was stopped: by the record, or by somebody later."""
+        """The time when the suspended Job was stopped: by this record, or by a later stop of somebody else."""
         if not record.width:
             return record.asked
         since = (seconds(condition.since, now) for condition in self.job.suspension)
@@ -133,10 +133,10 @@ class Managed:
 
     @property
     def unkept(self) -> bool:
-        """True if the record's past, which decides the Job's turns, must be written into the Job's status.
+        """True if the past of the record, which decides the Job's turns, must still be copied into the Job's status.
 
-        Only the engine can remove it there. The record of a start need not be kept: it adds only the time of the start
-        to the record before it.
+        Only the engine can remove the copy. The record of a start is not copied: all that it adds to the record before
+        it is the time of the start.
         """
         record = self.record
         if record is None or not self.lives:
@@ -169,7 +169,7 @@ class Managed:
 
     @property
     def index_ended(self) -> bool:
-        """True if an index has succeeded that would run again in another width; sub-tasks of a split would not."""
+        """True if an index has succeeded that would run again if the width changed; never true for a split."""
         return bool(self.job.succeeded or self.job.completed_indexes) and not self.spec.parts
 
     def may_have(self, width: int) -> bool:
@@ -183,7 +183,7 @@ class Managed:
 
     @property
     def lacks(self) -> bool:
-        """True if the Job has fewer pods than it is to run, and none of its pods is still ending."""
+        """True if the Job has fewer pods than should run, and none of its pods is still ending."""
         job = self.job
         if not self.lives or job.suspend or job.terminating or any(pod.deleting for pod in self.pods):
             return False
@@ -191,7 +191,7 @@ class Managed:
 
     @property
     def due(self) -> int:
-        """The number of pods that the Job is to run now: its width, or the successes that it lacks if fewer."""
+        """The number of pods that should run now: the Job's width, or the successes that it still needs, if fewer."""
         job = self.job
         if job.suspend or not self.lives:
             return 0
@@ -207,7 +207,7 @@ class Managed:
         return sum(now >= time for time in self._placed_by(now))
 
     def unreplaced(self, now: float) -> int:
-        """The number of pods that should have ended for `stranded_seconds`, and are replaced only once they have."""
+        """The number of pods whose end is overdue by `stranded_seconds`, if pods are replaced only after their end."""
         return sum(now >= time for time in self._gone_by(now))
 
     def deadlines(self, now: float) -> Iterator[float]:
@@ -253,7 +253,7 @@ class Managed:
         return self.received >= now - RECEIVED_SECONDS
 
     def leaving(self, width: int) -> Iterator[Pod]:
-        """The pods that have no place in a width of `width`: those of the highest indexes.
+        """The pods that leave if the Job gets this width: the pods with the indexes from `width` on.
 
         A split loses all of its pods or none: its window slides over the indexes.
         """
@@ -287,7 +287,7 @@ class ManagedJobs(Protocol):
 
 
 def planned(job: Job) -> Job:
-    """The fields of a Job that a plan depends on in addition to its JobSpec and its record.
+    """A copy of the Job with only the fields that a plan depends on in addition to the JobSpec and the record.
 
     A tenant may write other fields, such as metadata, as often as the API server accepts.
     """

@@ -64,7 +64,7 @@ class PodNews:
         self._clock = clock
 
     def see(self, pod: Pod, *, watched: bool = True) -> None:
-        """Record a pod; `watched` is false if it comes from elsewhere than the watch."""
+        """Record a pod; `watched` is false if the pod was not shown by the watch, but by a list, a read or a write."""
         with self._lock:
             if self._pods.misplaced(pod):
                 self._lose(pod.uid)
@@ -130,7 +130,7 @@ class PodNews:
             self._pods.doubt()
 
     def go_without(self) -> None:
-        """Remove all pods, because pods cannot be read any more; a later list shows them again. None counts as gone."""
+        """Remove all pods because pods cannot be read any more; they do not count as gone, and may be listed again."""
         take(self._lock, [pod.uid for pod in self._pods.all()], self._lose)
         self._end_list(())
 
@@ -162,7 +162,7 @@ class NodeNews:
         self._versions: dict[str, int] = {}
 
     def see(self, node: Node) -> None:
-        """Record a node's inventory; an unusable one counts as none, and the grants on the node stay held.
+        """Record a node's inventory; an inventory with a fault counts as none, and the grants on the node stay held.
 
         A version older than the known one changes nothing: the watch may be ahead of a list.
         """

@@ -26,7 +26,7 @@ class _Asked:
 
 @dataclass(slots=True)
 class Known:
-    """A pod, the time of the last news of it, and its request while it is unbound; `watched` if the watch has shown it.
+    """A pod, the time of its last news, and its request while it is unbound; `watched`: the watch has shown the pod.
 
     The pod is `doubted` after etcd was restored, until there is news of it.
     """
@@ -55,9 +55,10 @@ def concerns_us(pod: Pod, resources: Collection[str]) -> bool:
 
 
 def later(known: Pod, news: Pod, *, watched: bool) -> Pod:
-    """The later of two versions of one pod: a binding is never taken back, so old news cannot free a slice.
+    """The later of two versions of one pod: a bound pod never becomes unbound, so old news cannot free a slice.
 
-    Only the watch, whose news is in order, takes an end back: the kubelet rewrites an end that somebody forged.
+    Only news of the watch, which comes in order, can show that an ended pod has not ended: somebody may write a false
+    end into a pod's status, and the kubelet corrects it.
     """
     if (known.node and not news.node) or (known.ended and not (news.ended or watched)):
         return known
@@ -65,7 +66,7 @@ def later(known: Pod, news: Pod, *, watched: bool) -> Pod:
 
 
 def alike(one: Pod, other: Pod) -> bool:
-    """True if two versions of one pod are equal in all that concerns slices and waiting."""
+    """True if two versions of one pod are equal in all fields that concern slices and waiting."""
     left = not other.node and _waited(one) != _waited(other)
     return one.ended == other.ended and not left and _accounted(one) == _accounted(other)
 
@@ -157,7 +158,7 @@ class KnownPods:
         self._gone.clear()
 
     def misplaced(self, pod: Pod) -> bool:
-        """True if the pod is known as bound to another node, and is doubted."""
+        """True if the pod is known as bound to another node, and this is doubted because etcd was restored."""
         known = self._known.get(pod.uid)
         return known is not None and known.doubted and known.pod.node not in ("", pod.node)
 

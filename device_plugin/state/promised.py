@@ -53,7 +53,7 @@ class LeavingPod:
 class _Promise:
     """The promise to one beneficiary on one node: the UIDs of the leaving pods.
 
-    `before` holds the UIDs of the beneficiary's pods that already had slices there: those are no part of the promise.
+    `before` holds the UIDs of the beneficiary's pods that already had slices there, which are no part of the promise.
     """
 
     before: frozenset[str]
@@ -112,7 +112,7 @@ class PromisedSlices:
         self._promises[leaving.beneficiary][leaving.node].leaving.discard(uid)
 
     def hold(self, beneficiary: str, node: str) -> None:
-        """Hold the free slices of a promise that its beneficiary has not taken; end it if no pod leaves for it."""
+        """Hold the free slices of a promise that its beneficiary has not taken; end the promise if no pod leaves."""
         on = self._promises.get(beneficiary, {})
         promise = on.get(node)
         if promise is None or beneficiary == self._opened:
@@ -156,7 +156,7 @@ class PromisedSlices:
     def release(self, beneficiary: str, ledger: Ledger) -> Sequence[Holding]:
         """Release the slices kept for the beneficiary, on this ledger or a fork; returns their holdings.
 
-        The caller holds remaining slices again, or rolls the ledger back.
+        Afterwards the caller must hold the remaining slices again, or roll the ledger back.
         """
         holders = (PromiseHolder(node, beneficiary) for node in self._promises.get(beneficiary, ()))
         released = [held for holder in holders if (held := ledger.holding(holder)) is not None]

@@ -124,7 +124,7 @@ class Promises:
         return self.slices.open(beneficiary) if beneficiary else nullcontext()
 
     def shrinking(self) -> Set[str]:
-        """The UIDs of Jobs with leaving pods, and of Jobs whose shrink is recorded and not yet carried out."""
+        """The UIDs of Jobs whose leaving pods still hold slices, and of Jobs whose recorded shrink is not done yet."""
         givers = {leaving.giver for leaving in self.slices.leaving.values() if not leaving.freed}
         return givers | self._records.shrinking()
 
@@ -149,7 +149,7 @@ class Promises:
         return found
 
     def withdraw(self, uid: str, pod: Pod) -> None:
-        """End the promise of the pod `uid` to another job than that of `pod`: the pod `uid` is evicted for `pod`."""
+        """End the promise of the slices of the pod `uid` to another job, because this pod is evicted for `pod`."""
         leaving = self.slices.leaving.get(uid)
         if leaving is None or leaving.beneficiary == self.of(pod):
             return
@@ -176,7 +176,7 @@ class Promises:
         self, record: JobRecord, beneficiary: str, grants: Sequence[Grant], *, believed: bool
     ) -> Mapping[tuple[str, str], None]:
         """Record the pods of these grants as leaving; returns the beneficiaries and nodes of the changed promises."""
-        # In this order: slices that one promise gives up may go to another one.
+        # First end old promises, then add new ones: slices that one promise gives up may go to another.
         touched = dict.fromkeys(
             (self.slices.leaving[uid].beneficiary, self.slices.leaving[uid].node) for uid in record.leaving
         )
@@ -236,7 +236,7 @@ class Promises:
         if pod is not None:
             held = self._ledger.grant(uid) or (_granted(pod) if believed else None)
         else:
-            # If the pod had come and gone while this process watched, more than its name would be known.
+            # A pod that came and went while this process watched is known as gone: its grant is not believed.
             held = grant if believed and not self._pods.is_gone(uid) else None
         if held is None:
             return None
@@ -244,21 +244,21 @@ class Promises:
         return LeavingPod(record.uid, beneficiary, held.node, tuple(held.slices()), record.until, freed)
 
     def _add(self, uid: str, leaving: LeavingPod, asked: str) -> None:
-        """Promise the slices of the pod `uid`; `asked` is the time of the record if that is believed, else empty."""
+        """Promise the slices of the pod `uid`; `asked` is the time of a record that is believed, else empty."""
         self.first_end = min(self.first_end, leaving.until)
         if leaving.beneficiary not in self._bound:
             self._bound[leaving.beneficiary] = self._bound_of(leaving.beneficiary)
         self.slices.add(uid, leaving, partial(self._before, leaving, asked))
 
     def _before(self, leaving: LeavingPod, asked: str) -> frozenset[str]:
-        """The UIDs of the beneficiary's pods with slices on the node; with `asked`, only of those bound by then."""
+        """The UIDs of the beneficiary's pods with slices on the node; with `asked`, only pods bound until that time."""
         pods = map(self._pods.get, self.slices.holders(leaving.beneficiary, leaving.node))
         return frozenset(pod.uid for pod in pods if pod is not None and (not asked or pod.bound <= asked))
 
     # Pods of beneficiaries
 
     def _end(self, beneficiary: str) -> None:
-        """Remove the times of the beneficiary's pods: its last promise has ended."""
+        """Forget when the beneficiary's pods were bound, because its last promise has ended."""
         del self._bound[beneficiary]
 
     def _bound_of(self, beneficiary: str) -> dict[str, str]:

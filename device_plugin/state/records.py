@@ -31,7 +31,7 @@ class QueuedJob(Named, Protocol):
 
     @property
     def annotations(self) -> Mapping[str, str]:
-        """The annotations that are read, `vgpu.io/resize` among them."""
+        """The object's annotations that this project reads, such as `vgpu.io/resize`."""
 
 
 @dataclass(slots=True)
@@ -83,7 +83,7 @@ class JobRecords:
         return self._records.get(uid)
 
     def see(self, job: QueuedJob) -> Sequence[JobRecord]:
-        """Record a Job; returns the records whose meaning has changed: its own, and those that name it."""
+        """Record a Job; returns the records that have a new meaning: its own, and those with it as beneficiary."""
         known, text = self._records.get(job.uid), job.annotations.get(RESIZE, "")
         key, own = (job.namespace, job.name), beneficiary(job)
         if known is not None and (known.key, known.own, known.text) == (key, own, text):
@@ -98,7 +98,7 @@ class JobRecords:
         return [record, *(self._named_by(key) if regrouped else ())]
 
     def forget(self, uid: str) -> Sequence[JobRecord]:
-        """Remove a Job; returns the records whose meaning has changed: its own, and those that name it."""
+        """Remove a Job; returns the records that have a new meaning: its own, and those with it as beneficiary."""
         record = self._records.pop(uid, None)
         if record is None:
             return ()
@@ -108,7 +108,7 @@ class JobRecords:
         return [record, *self._named_by(record.key)]
 
     def taker(self, record: JobRecord) -> str:
-        """The name of the beneficiary of a record that shrinks its Job for another one; empty once the record ends."""
+        """The name of the beneficiary for which this record shrinks its Job; empty if none, or once the record ends."""
         resize, key = record.resize, record.beneficiary
         if resize is None or key is None or key == record.key or not resize.shrinks:
             return ""
@@ -116,7 +116,7 @@ class JobRecords:
         return self._records[uid].own if uid is not None and record.until > self._clock() else ""
 
     def shrinking(self) -> Set[str]:
-        """The UIDs of the Jobs whose record is of a shrink that was not carried out yet, and has not ended."""
+        """The UIDs of the Jobs whose record announces a shrink that is not done yet; ended records do not count."""
         now = self._clock()
         return {uid for uid in self._shrinking if self._records[uid].until > now}
 

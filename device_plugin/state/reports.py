@@ -86,9 +86,9 @@ def _shape(inventory: Inventory | None) -> tuple[Card, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Outliving:
-    """Slices of one node that are held after the pod of this `uid` ended or was deleted.
+    """Slices of one node that are held after the pod with this `uid` ended or was deleted.
 
-    Their `holder` in the ledger is the pod until an agent reports them.
+    In the ledger, `holder` holds them: the pod until an agent reports the slices, then a ReportHolder.
     """
 
     namespace: str
@@ -145,7 +145,7 @@ class Reports:
         return expired
 
     def report(self, node: str, inventory: Inventory | None) -> frozenset[str]:
-        """Replace the reports of a node; returns the UIDs of the pods in the old and new ones."""
+        """Replace the reports of a node; returns the UIDs of the pods in the old and in the new reports."""
         reports = inventory.slices if inventory is not None else ()
         of_living = tuple(each for each in reports if each.state is not SliceState.OUTLIVING)
         self._of_living.pop(node, None)

@@ -87,7 +87,7 @@ class ClusterView:
             return found
 
     def suspects(self) -> set[str]:
-        """Return the nodes whose grants may overlap, and remove them."""
+        """Return the nodes whose grants may overlap, and empty this set of nodes."""
         with self.lock:
             return self.accounts.take_suspects()
 
