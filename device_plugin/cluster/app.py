@@ -24,7 +24,7 @@ _WRITER = json.JSONEncoder(separators=(",", ":"))
 
 
 class Extender:
-    """Serves kube-scheduler's calls. It shows people the text of `Error`, but only logs answers other than 200."""
+    """Serves kube-scheduler's calls. kube-scheduler writes `Error` to the pod, but only logs answers other than 200."""
 
     def __init__(
         self, place: Filter, bind: Binder, preemption: Preemption, explainer: Explainer, decisions: Decisions,

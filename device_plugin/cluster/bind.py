@@ -1,8 +1,8 @@
 """/bind: write the Binding, the only write per pod. It carries the grant, so no reader sees one without the other.
 
 A Binding that got no answer may still have been written: its slices stay reserved until a read of the pod shows the
-outcome. The API server drops a request after BIND_SECONDS, so a pod that is still unbound after twice that time stays
-unbound.
+outcome. The API server drops a request after BIND_SECONDS, so a Binding that has not bound its pod after
+2 * BIND_SECONDS never does.
 """
 
 import logging
@@ -31,7 +31,7 @@ BIND_SECONDS = 3.0
 
 
 class BindError(Exception):
-    """The pod was not bound, or the outcome is unknown. `outcome` is a label of the metric."""
+    """The pod was not bound, or it is unknown whether it was. Calls of /bind are counted by `outcome`."""
 
     def __init__(self, outcome: str, text: str) -> None:
         super().__init__(text)
@@ -148,7 +148,7 @@ class Binder(Service):
         return claimed
 
     def _settle(self, reservation: Reservation) -> bool:
-        """Read the pod and settle its reservation; true if it is bound with the grant that was sent."""
+        """Read the pod, and release its reservation if it was not bound; true if it was bound with the sent grant."""
         pod = reservation.pod
         try:
             now = read_again(self._api, self._view, pod)

@@ -101,7 +101,7 @@ class ClusterGauges(Service):
         self._ledger = LedgerGauges(self._namespace)
 
     def __call__(self) -> Iterator[Reading]:
-        """The metrics of the replica itself, and the metrics of the cluster if the replica leads."""
+        """Yield the metrics of this replica itself and, if it leads, the metrics of the cluster."""
         synced, leads = not self._view.why_not_synced(), not self._why_not_leading()
         yield Reading(SYNCED, [((), float(synced))])
         if not self._unread():
@@ -132,7 +132,7 @@ class ClusterGauges(Service):
         yield from self._unplaced()
 
     def _namespace(self, holder: Holder) -> str:
-        """The namespace of the pod that holds slices, even if only its processes still exist; empty if unknown."""
+        """The namespace of the pod that holds slices, perhaps an ended pod whose processes run; empty if unknown."""
         whose = self._view.pods.get(holder) or self._view.reports.outliving(holder)
         return whose.namespace if whose is not None else ""
 

@@ -1,4 +1,4 @@
-"""Counters of the cluster service: decisions by the time that they took, Bindings by outcome, waits of bound pods."""
+"""Counters of the cluster service: decisions by duration, Bindings by outcome, and waiting times of bound pods."""
 
 import threading
 from bisect import bisect_left

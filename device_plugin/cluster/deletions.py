@@ -44,8 +44,8 @@ _REFUSED = (
 def losers(inventory: Inventory | None, held: Collection[tuple[Pod, Grant]]) -> list[Conflict]:
     """The conflicts on one node that end a pod: `holder` is the pod to delete, `other` the pod that keeps the slices.
 
-    The holder does not run; the other pod runs, or was bound earlier. If no pod runs and the time of a Binding is
-    unknown, the agent decides.
+    The pod to delete does not run; the other pod runs, or was bound earlier. If neither runs, and the time is unknown
+    at which one of them was bound, no pod is deleted here: the agent decides.
     """
     running: set[Holder] = {pod.uid for pod, _ in held if _runs(pod)}
     ledger = Ledger()
@@ -112,7 +112,7 @@ class Deletions(Service):
             self._delete(pod, Event.SLICE_CONFLICT, text)
 
     def _in_conflict(self, node: str) -> list[Pod]:
-        """The living pods on a node whose grants conflict with others' holdings."""
+        """The pods on a node that have not ended and whose grants conflict with other holdings."""
         with self._view.lock:
             ledger = self._view.ledger
             held = [(pod, ledger.grant(pod.uid)) for pod in self._view.pods.on(node)]
@@ -125,7 +125,7 @@ class Deletions(Service):
             return losers(self._view.node_news.inventory(node), granted)
 
     def _reported(self) -> list[tuple[Pod, ReportedSlice]]:
-        """The living pods to delete that the agent of their own node reports, each with one of its reports."""
+        """The pods to delete because the agent of their own node reports them, each with one of the agent's reports."""
         with self._view.lock:
             found = {
                 pod.uid: (pod, report)

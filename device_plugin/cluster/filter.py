@@ -23,7 +23,7 @@ NOT_YET = "vgpu places no pods at the moment; kube-scheduler is made to ask agai
 class Verdict(Struct, frozen=True):
     """The answer to kube-scheduler: the nodes that remain, the texts of the refused nodes, or an error.
 
-    On `hopeless` nodes kube-scheduler does not look for pods to evict; on `failed` nodes it does.
+    kube-scheduler looks for pods to evict on `failed` nodes, and not on `hopeless` nodes.
     """
 
     nodes: Sequence[str] = ()
@@ -71,7 +71,7 @@ class Filter(Service):
         return Verdict(hopeless=NodeTexts.same(self._offered(nodes), text))
 
     def _offered(self, nodes: Sequence[str]) -> Offer:
-        """The nodes as the decision has looked them up; it needs no lock."""
+        """The offer of `nodes`; fast, because the decision has looked up the same nodes. It needs no lock."""
         return self._allocator.placer.table.offered(nodes)
 
     def _refused(self, pod: Pod, refusal: Refusal, nodes: Sequence[str]) -> Verdict:
@@ -86,7 +86,7 @@ class Filter(Service):
         return Verdict(failed=texts) if pod.nominated else Verdict(hopeless=texts)
 
     def _postponed(self, pod: Pod, nodes: Sequence[str]) -> Verdict:
-        """The answer while this replica does not place; the pod is touched once it does."""
+        """The refusal of a pod while this replica does not place; once it places, the pod is touched."""
         # Keep the view's object of the pod: the copy that kube-scheduler sent would take memory in addition.
         known = self._view.pods.get(pod.uid) or pod
         self._allocator.waiting.postponed.put(pod.namespace, pod.uid, known)

@@ -1,4 +1,4 @@
-"""Leadership: decide whether this replica leads, by the Lease of its own kube-scheduler, and for how long.
+"""Leadership: decides by the Lease whether this replica leads; its own kube-scheduler acquires and renews the Lease.
 
 Two machines' clocks cannot be compared, so the age of a Lease is counted on our own clock. A Lease changes between two
 reads, and its age counts from the start of the earlier read, so it is never too low. A Lease that was never seen to
@@ -32,7 +32,7 @@ class Leader:
         self._placing = False
 
     def observe(self, lease: Lease | None, started: float) -> None:
-        """Record the Lease (None: there is none) that a read beginning at `started` returned."""
+        """Record the Lease (None: there is none) that a read returned; `started` is the time when the read began."""
         with self._lock:
             if lease != self._lease:
                 self._renewed = self._asked

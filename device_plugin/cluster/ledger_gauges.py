@@ -108,7 +108,7 @@ class LedgerGauges:
         self._labels: dict[Labels, Labels] = {}
 
     def readings(self, snapshot: Snapshot, ready: Container[str] | None) -> Iterator[Reading]:
-        """All metrics of a snapshot. `ready` has the nodes whose agents are ready; None if they are not known."""
+        """All metrics of a snapshot. `ready` has the nodes whose agents are ready; None if these are not known."""
         with self._lock:
             self._update(snapshot.records())
             granted, parts = dict(self._granted), list(self._parts.values())
@@ -170,7 +170,7 @@ class LedgerGauges:
 
 
 def _room(parts: Iterable[_NodePart]) -> Mapping[Labels, Room]:
-    """By family and model: the largest slices that one card can give, and the number of free cards, over all nodes."""
+    """Over all nodes, by family and model: the largest slice that one card can give, and the number of free cards."""
     found: dict[Labels, Room] = {}
     for part in parts:
         for model, room in part.room.items():
@@ -179,7 +179,7 @@ def _room(parts: Iterable[_NodePart]) -> Mapping[Labels, Room]:
 
 
 def _joined(one: Room, other: Room) -> Room:
-    """Two rooms joined: the larger memory units, core groups and share of the two, and the sum of the free cards."""
+    """The rooms of two nodes or cards together: the larger of each free amount, and the sum of the free cards."""
     return max(one[0], other[0]), max(one[1], other[1]), max(one[2], other[2]), one[3] + other[3]
 
 

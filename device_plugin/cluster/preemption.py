@@ -39,7 +39,7 @@ Held = Mapping[str, Pod]
 """Bound pods by uid."""
 
 Candidates = Mapping[str, Sequence[str]]
-"""By node: the UIDs of the pods that kube-scheduler would evict there."""
+"""By node: the UIDs of the pods that kube-scheduler would evict on the node."""
 
 
 class Preemption(Service):
@@ -85,10 +85,10 @@ class Preemption(Service):
                 self._evict(pending, sorted(pods, key=lambda pod: pod.uid not in self._refused_before), plan)
 
     def advise(self, pod: Pod, candidates: Candidates) -> Candidates:
-        """One node of the candidates with the pods to evict there; empty if no eviction would help.
+        """One of the candidate nodes, with the pods to evict there; empty if no eviction would help.
 
-        kube-scheduler's own victims are added only if our victims are not enough, or if we need none. In the last case
-        the host lacks CPU or memory, which only kube-scheduler counts.
+        kube-scheduler's own victims are added in two cases: our victims alone are not enough; or slices need no victim,
+        so the host lacks CPU or memory, which only kube-scheduler counts.
         """
         try:
             request = self._view.pods.request_of(pod)
@@ -120,7 +120,7 @@ class Preemption(Service):
         return {node: evicted}
 
     def _without_leaving(self, pod: Pod, candidates: Candidates, held: Held) -> Candidates:
-        """The candidates, without nodes where a victim leaves for another job or belongs to a Job that shrinks."""
+        """The candidates without the nodes where a victim leaves for another job, or is a pod of a Job that shrinks."""
         leaving = self._leaving(pod)
         ours = leaving.for_others | {uid for uid, each in held.items() if each.owner_uid in leaving.jobs}
         return {node: victims for node, victims in candidates.items() if ours.isdisjoint(victims)}
@@ -130,7 +130,7 @@ class Preemption(Service):
     def _nominate(
         self, search: SearchCopy, pending: Pending, held: Held, going: Collection[str] = ()
     ) -> MovePlan | None:
-        """Find the plan with the fewest victims, nominate its grant for the pod, and return it; None without a plan.
+        """Find and return the plan with the fewest victims, and nominate its grant for the pod; None without a plan.
 
         Pods that are ending, and pods in `going`, count as gone and are not victims. Slices kept for the pod's job are
         free for the pod.
@@ -161,9 +161,9 @@ class Preemption(Service):
     def _nominated(
         self, pending: Pending, before: Option, ranks: Ranks, gone: Collection[str]
     ) -> MovePlan | None:
-        """Nominate a grant for the pod on the ledger itself, by the option `before`, which was found on a copy of it.
+        """Nominate a grant for the pod on the ledger itself; the option `before` was found on a copy of the ledger.
 
-        Returns the plan of the preemption; None if it is no longer possible, or needs more victims than on the copy.
+        Returns the plan of the preemption; None if the ledger does not allow it, or only with more victims.
         """
         planner, pod = self._allocator.planner, pending.pod
         with self._view.lock, self._view.promises.opened_for(pod):
@@ -183,7 +183,10 @@ class Preemption(Service):
             return plan
 
     def _still_wanting(self, pending: Pending, held: Held) -> bool:
-        """False if the pod's nominated slices become free when ending pods are gone; else release them, return True."""
+        """True if victims must be found for the pod; then its nomination is released, if it had one.
+
+        False if its nominated slices become free as soon as the pods that are ending have ended.
+        """
         pod, ending = pending.pod, self._gone(self._leaving(pending.pod), held)
         with self._view.lock:
             found = self._view.ledger.reservation(pod.uid)
@@ -200,7 +203,7 @@ class Preemption(Service):
     # The pods that may have to end
 
     def _held(self) -> Held:
-        """The pods that may hold slices now."""
+        """The bound pods that have not ended, which may hold slices; drops the records of other pods."""
         held = {pod.uid: pod for pod in self._view.pods.all() if pod.node and not pod.ended}
         now = self._clock()
         with self._lock:
@@ -286,7 +289,7 @@ class Preemption(Service):
 
 
 def _let_go(planner: Planner, gone: Collection[str], node: str = "") -> None:
-    """Release the slices of the pods in `gone`, with `node` only on that node; the caller has opened a transaction."""
+    """Release the slices of the pods in `gone`, only on `node` if it is given; the caller has opened a transaction."""
     for uid in gone:
         held = planner.ledger.holding(uid)
         if held is not None and node in ("", held.node):

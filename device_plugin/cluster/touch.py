@@ -63,8 +63,8 @@ class _Expected:
 class _Queue:
     """Refused pods in the order in which they are tried: namespaces take turns, one pod each.
 
-    Within a namespace they have the order of kube-scheduler's queue. A new round may begin before the last one has
-    ended. Then the pods that the last round did not reach come first, so that each pod has its try.
+    Within a namespace the pods have the order of kube-scheduler's queue. A round tries each pod once. If a new round
+    begins before the last one has ended, the pods that the last one did not reach come first.
     """
 
     def __init__(self) -> None:
@@ -94,7 +94,7 @@ class _Queue:
             queue.extend(uid for uid in uids if uid not in first)
 
     def take(self, last: Collection[str]) -> str:
-        """Remove and return the UID of the next pod; namespaces in `last` come after all others."""
+        """Remove and return the UID of the next pod; pods of namespaces in `last` come after all others."""
         namespace = next((each for each in self._uids if each not in last), next(iter(self._uids)))
         queue = self._uids[namespace]
         uid = queue.popleft()
@@ -148,7 +148,10 @@ class Touch(Service):
             self._touch(waiting)
 
     def _settle(self, now: float) -> None:
-        """Forget touched pods that kube-scheduler asked for; offer the slices found for late ones to other pods."""
+        """Forget touched pods that kube-scheduler has asked for, and note the namespaces of pods that it asks for late.
+
+        The slices that were found for late pods are offered to other pods.
+        """
         offered = False
         with self._view.lock:
             for uid, expected in list(self._expected.items()):
@@ -244,9 +247,9 @@ class Touch(Service):
         return sorted(batch, key=lambda each: (each.pod.namespace in self._late, _queue_order(each.pod)))
 
     def _alike(self, waiting: Waiting) -> object:
-        """The key of pods that all fit or all do not fit; a job with a promise has a key of its own.
+        """A key: if one pod with this key does not fit, no pod with this key fits.
 
-        The slices kept for that job are free for its pods alone.
+        A job with a promise has a key of its own, because the promised slices are free for its pods alone.
         """
         beneficiary = self._view.promises.of(waiting.pod)
         return (beneficiary, waiting.alike) if beneficiary else waiting.alike
