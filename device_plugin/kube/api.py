@@ -1,8 +1,8 @@
 """The protocol of the Kubernetes API: verbs for objects of any kind, and the values that they take and return.
 
 A `Kind` names a resource of the API and the Python type to which its objects are decoded: a core type, `Metadata` (the
-server then sends nothing else), or any type that a function makes of JSON. A service that needs another kind defines
-another `Kind`; the adapter stays as it is.
+server then sends only the metadata), or any type that a function makes of JSON. A service that needs another kind
+defines another `Kind`; the adapter stays as it is.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -30,13 +30,14 @@ METADATA_ANNOTATIONS = {
     annotations.GRANT: annotations.MAX_BYTES,
     annotations.RESIZE: MAX_RECORD,
 }
-"""The annotations that Metadata holds, and the most characters of each that are accepted."""
+"""The annotations that Metadata holds, and the largest accepted number of characters of each."""
 
 
 class Metadata(NamedTuple):
-    """The metadata of an object of any kind; `labels` holds only those whose keys begin with `vgpu.io/`.
+    """The metadata of an object of any kind; `labels` holds only labels whose keys begin with `vgpu.io/`.
 
-    `annotations` holds only METADATA_ANNOTATIONS, each cut one character beyond the longest that is accepted.
+    `annotations` holds only METADATA_ANNOTATIONS. A text that is too long is cut to one character more than is
+    accepted.
     """
 
     name: str
@@ -102,7 +103,7 @@ def _priority_class(found: Object) -> NamedPriorityClass:
 
 
 def _failed_creation(event: Object) -> FailedCreation:
-    """Returns the text of an event about a pod that was not accepted, and the last time at which it was written."""
+    """Returns the text of an event about a pod that the API server refused, and the time of its last occurrence."""
     last = event.get("lastTimestamp") or (event.get("series") or {}).get("lastObservedTime")
     at = last or event.get("eventTime") or event["metadata"]["creationTimestamp"]
     return FailedCreation(str(event.get("message") or ""), str(at))
@@ -124,7 +125,7 @@ FAILED_CREATIONS = Kind("", "v1", "events", "Event", FailedCreation, _failed_cre
 
 
 class Named(Protocol):
-    """Names an object, as Pod, BindCall, Metadata and Ref do. An empty `uid` matches any object of that name."""
+    """Any value that names an object: Pod, BindCall, Metadata or Ref. An empty `uid` matches any object of the name."""
 
     @property
     def namespace(self) -> str:
@@ -136,7 +137,7 @@ class Named(Protocol):
 
     @property
     def uid(self) -> str:
-        """The UID; a later object of the same name has another one."""
+        """The UID; a later object of the same name has another UID."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +190,7 @@ class Api(Protocol):
         """Create an object; returns it as stored. Raises ConflictError if the name is taken."""
 
     def replace(self, kind: Kind[Item], of: Named, body: Object) -> Item:
-        """Write a whole object. With metadata.resourceVersion in `body`, raises ConflictError if it changed since."""
+        """Replace a whole object. With metadata.resourceVersion in `body`, raises ConflictError if that is outdated."""
 
     def patch(
         self, kind: Kind[Item], of: Named, change: Object, *, subresource: str = "", by_key: bool = False
@@ -202,7 +203,7 @@ class Api(Protocol):
         """
 
     def delete(self, kind: Kind[Any], of: Named, *, grace_seconds: int | None = None) -> None:
-        """Delete the object; the API server then deletes the objects that it owns.
+        """Delete the object; the API server then deletes the objects that the deleted object owns.
 
         `grace_seconds` replaces a pod's own grace period. Raises GoneError also if another object has the name now.
         """

@@ -1,4 +1,4 @@
-"""Errors of calls to the Kubernetes API, one class for each conclusion that a caller may draw.
+"""Errors of calls to the Kubernetes API, one class for each case that callers must distinguish.
 
 VgpuError
 └── ApiError            the call failed; `status` is the HTTP status, 0 without an answer
@@ -39,13 +39,13 @@ class RefusedError(ApiError):
 
 
 class ForbiddenError(RefusedError):
-    """RBAC does not allow the caller to do it, or admission or a quota forbids it; nothing was written."""
+    """RBAC, admission or a quota forbids the call; nothing was written."""
 
 
 class UnknownError(ApiError):
     """No answer, or an unclear one: the call may or may not have been carried out.
 
-    Cure: see whether the API server is reachable (`kubectl get --raw /readyz`); services try again by themselves.
+    Cure: check that the API server is reachable (`kubectl get --raw /readyz`); services try again by themselves.
     """
 
 

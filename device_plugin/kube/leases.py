@@ -81,7 +81,7 @@ class Election:
         return now
 
     def taken_from(self) -> float:
-        """The time from which another holder's Lease may be taken unless it is renewed; NEVER if no other holds it."""
+        """The time from which another holder's Lease may be taken if not renewed; NEVER without another holder."""
         seen, at = self._seen
         return NEVER if seen is None or seen.holder in ("", self.identity) else self._end(seen, at)
 
@@ -144,7 +144,8 @@ class Candidate:
     def attempt(self, *, takes_free: bool = True) -> bool:
         """Try once to acquire or renew the Lease; returns true if it was written. Raises ApiError.
 
-        If `takes_free` is false, a Lease without a holder is left alone; an expired one of another holder is taken.
+        If `takes_free` is false, a Lease without a holder is left alone; an expired Lease of another holder is still
+        taken.
         """
         begun = self._attempted = self._clock()
         found = self.found = self._read()
@@ -181,7 +182,7 @@ class Candidate:
     def due(self, usual: float) -> float:
         """Returns the seconds until the next attempt: `usual`, or fewer if another holder's Lease may be taken sooner.
 
-        They are 0 if the Lease became free to take after the last attempt.
+        Returns 0 if the Lease became free to take after the last attempt.
         """
         at = self._election.taken_from()
         return usual if at <= self._attempted else min(usual, max(0.0, at - self._clock()))
