@@ -1,4 +1,4 @@
-"""Rounds: every TICK_SECONDS and after every change of a Job, plan, and send the writes that the plan and records need.
+"""Rounds: plan, and send the writes that plan and records need; every TICK_SECONDS and after each change of a Job.
 
 A round ends when no write is due any more, or when a write failed: the next round then decides again. A round in which
 nothing has changed costs one comparison.
@@ -141,10 +141,10 @@ class Rounds:
         self, now: float, jobs: Mapping[JobKey, Managed], uncreated: Mapping[JobKey, str],
         without: Collection[JobKey],
     ) -> Round:  # fmt: skip
-        """The round in which the jobs `without` start on free cards, and no other job gives way to them.
+        """A round that starts the jobs `without` on free cards, without other jobs that make room for them.
 
-        A job that cannot start so is planned again with the Jobs that were asked to give way to it: its free cards may
-        be kept for another job, or another job comes first.
+        If one of these jobs cannot start, because its cards are kept for another job or another job comes first, the
+        round is planned again, and this job waits for the Jobs that were asked to make room for it.
         """
         for _ in range(MOST_TRIED):
             last = self._round(now, jobs, uncreated, without)
@@ -175,7 +175,7 @@ class Rounds:
         )  # fmt: skip
 
     def _card_models(self, states: Sequence[JobState]) -> Collection[str]:
-        """The models of all cards if a job's width is to be found, else none."""
+        """The models of all cards if a job's width must be found; else empty."""
         if all(state.spec.goal is None for state in states):
             return ()
         inventories = self._holdings.snapshot().inventories().values()
@@ -203,10 +203,10 @@ class Rounds:
         return any(reached in UNDER_WAY for reached in stages(jobs, self._wall()).values())
 
     def _deadline(self, jobs: Mapping[JobKey, Managed]) -> float:
-        """The next time at which something ends by itself.
+        """The next time at which something ends by itself, so that a round is due.
 
-        A record, a pause that it sets, a request for a checkpoint, or the time that a pod may wait for a node or take
-        to end.
+        This may be a record, a pause after refused pods, a request for a checkpoint, or the time that a pod may wait
+        for a node or need for its end.
         """
         now = self._wall()
         records = [managed.record for managed in jobs.values() if managed.record is not None]
@@ -243,7 +243,7 @@ class _LaterLook:
         return not write.added or free.take({write.key: write.added})
 
     def _renewed(self) -> Free:
-        """The free cards, read at most FRESH_SECONDS ago; however long reading takes, it is enough for one write."""
+        """The free cards; read again if they were read more than FRESH_SECONDS ago, at most once for a write."""
         if self._free is None or self._clock() > self._looked + FRESH_SECONDS:
             self._looked, self._jobs = self._clock(), self._known.managed()
             self._fork.begin(self._jobs.values())

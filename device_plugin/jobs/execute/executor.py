@@ -1,4 +1,4 @@
-"""Decides the writes that are due now, from the Jobs, their records and a plan, without a memory of its own.
+"""Decides the writes that are due now, from the Jobs, their records and a plan; it remembers nothing of earlier rounds.
 
 A shrink for another job is three writes: the record, the new width with the record, and the start of the other job. A
 growth is two. An engine that takes over after any of them goes on from the record: it completes the change, or drops
@@ -51,11 +51,11 @@ SETTLED = frozenset({Stage.ASKED, Stage.FREED})
 
 
 _StopKey = tuple[str, str, bool]
-"""Namespace and name of a group, with true, or of a single Job, with false: its Jobs stop together."""
+"""Jobs that stop together: namespace and name of a group (then true), or of a single Job (then false)."""
 
 
 class Trial(Protocol):
-    """Tries whether replicas fit now, in the room that pods which have not ended and promises leave."""
+    """Tries whether replicas fit now, on the cards that no living pod and no promise holds."""
 
     def take(self, wanted: Mapping[JobKey, int]) -> bool:
         """Hold further replicas of these jobs, all together; returns false and holds nothing if they do not fit.
@@ -64,7 +64,7 @@ class Trial(Protocol):
         """
 
     def may_fit(self, job: JobKey, count: int) -> bool:
-        """False if it is certain that `count` further replicas of the job do not fit; nothing is held."""
+        """False if `count` further replicas of the job certainly do not fit; nothing is held."""
 
 
 class Executor:
@@ -80,9 +80,10 @@ class Executor:
         self._fitting: dict[object, bool] = {}
 
     def due(self, plan: Plan) -> Sequence[Write]:
-        """The due writes: for changes under way, and the first of each step of the plan; at most one for each Job.
+        """The writes to send now: the next one of each change under way, and the first one of each step of the plan.
 
-        A plan is passed once; later calls get an empty plan and continue its steps from the records.
+        There is at most one write for each Job. A plan is passed once; later calls get an empty plan, and continue its
+        steps by the records.
         """
         found = {write.key: write for write in self._taken_back()}
         for write in self._without_room():
@@ -98,7 +99,10 @@ class Executor:
         return tuple(found.values())
 
     def _kept(self) -> Iterator[Write]:
-        """The writes that restore removed records and keep their past; records with a promise come first."""
+        """The writes that restore removed records, and copy the past of records into Jobs' statuses.
+
+        Records of changes under way come first, because they may promise slices.
+        """
         unkept = [managed for managed in self._jobs.values() if managed.unkept]
         for managed in sorted(unkept, key=lambda each: self._stages[each.key] not in UNDER_WAY):
             yield Write(Action.KEEP, managed, managed.record)
@@ -124,7 +128,7 @@ class Executor:
                 yield from self._asked(managed, managed.record)
 
     def _helped(self, helped: Managed, givers: Sequence[Managed]) -> Iterator[Write]:
-        """The start of the job that these Jobs have given way to, with its group, or its wider window, if it fits."""
+        """The writes that start the job `helped` with its group, or widen its window, once `givers` have made room."""
         unit = promised_widths(helped, givers, self._groups)
         if helped.waits and unit:
             yield from self._started(unit)
@@ -132,11 +136,11 @@ class Executor:
             yield from self._windowed(helped, unit[helped.key], givers)
 
     def _reached(self, unit: Iterable[JobKey]) -> Set[Stage]:
-        """The stages of the changes by which other Jobs give way to one of these jobs."""
+        """The stages of the shrinks and stops by which other Jobs make room for one of these jobs."""
         return {self._stages[giver.key] for key in unit for giver in self._givers.get(key, ())}
 
     def _taken_back(self) -> Iterator[Write]:
-        """The writes that give Jobs whose further pods are refused the width of the pods that they have."""
+        """The writes by which Jobs with refused pods go on with their present pods, or stop if they lose no work."""
         stopping: dict[_StopKey, str] = {}
         for managed in self._jobs.values():
             if not managed.refused or managed.spec.width_owner or managed.rigid:
@@ -154,7 +158,7 @@ class Executor:
                 yield from self._back(running, 0, stopping[unit])
 
     def _members(self, units: Collection[_StopKey]) -> Mapping[_StopKey, Sequence[Managed]]:
-        """The Jobs of each of these units, each of which stops together."""
+        """The Jobs of each of these units; the Jobs of a unit stop together."""
         found: dict[_StopKey, list[Managed]] = {}
         for managed in self._jobs.values() if units else ():
             if (unit := _stop_key(managed)) in units:
@@ -178,7 +182,7 @@ class Executor:
             bound = sum(bool(pod.node) and not pod.deleting for pod in managed.pods)
             kept = spec.width_at_most(bound)
             if spec.elastic and kept >= spec.least and _narrows(managed):
-                # A smaller width would end other pods than those that do not end by themselves.
+                # A smaller width would end other pods, not the pods that should have ended already.
                 if not unreplaced:
                     yield self._ended(managed, kept)
             else:
@@ -229,11 +233,11 @@ class Executor:
         return started or not any(pod.node for pod in managed.pods)
 
     def _settles(self, managed: Managed) -> bool:
-        """True if no pod of the Job is about to leave."""
+        """True if no shrink or stop of the Job is under way."""
         return self._stages[managed.key] in (Stage.NONE, Stage.OVER, Stage.JOINING)
 
     def _back(self, together: Sequence[Managed], width: int, why: str) -> Sequence[Write]:
-        """The writes that give the Jobs this width, 0 to stop them. All these Jobs are tried again at the same time."""
+        """The writes that give Jobs with refused pods this width, 0 to stop them; they are tried again together."""
         refusals = 1 + max(each.record.refusals if each.record is not None else 0 for each in together)
         asked = self._later(*together)
         records = [
@@ -249,7 +253,7 @@ class Executor:
         ]
 
     def _asked(self, managed: Managed, record: Resize) -> Iterator[Write]:
-        """The next write of a Job whose record announces a change that was not carried out yet."""
+        """The next write of a Job whose record announces a change: it makes or drops the change, or asks to save."""
         if record.after and not managed.may_have(record.after):
             yield _dropped(managed, record)
         elif not record.shrinks:
@@ -265,14 +269,14 @@ class Executor:
     def _may_ask(self, managed: Managed, record: Resize) -> bool:
         """True if the program must still be asked for a checkpoint, and its answer could be recognised.
 
-        An engine that has just taken over receives the number of checkpoints within seconds.
+        The answer is recognised by the number of checkpoints, which a new engine receives within seconds.
         """
         if managed.checkpoint is not None and managed.checkpoint.gen == record.gen:
             return False
         return managed.received_since(self._now) or self._now >= record.asked + ASK_SECONDS
 
     def _saved(self, managed: Managed, record: Resize) -> bool:
-        """True if the change may be carried out: the program has saved, its time for that is over, or it needs none."""
+        """True if the change may be carried out: the program has saved, or need not, or its time to save is over."""
         asked = managed.checkpoint
         spec = managed.spec
         if not spec.checkpoint_seconds or spec.parts or not any(pod.index == 0 for pod in managed.pods):
@@ -335,21 +339,21 @@ class Executor:
         return units.values()
 
     def _eased(self, plan: Plan, busy: Mapping[JobKey, Write]) -> Iterator[Write]:
-        """The starts of jobs that the plan starts on free cards, though other Jobs were asked to give way to them."""
+        """The writes that start jobs which fit on free cards already, although other Jobs were asked to make room."""
         for unit in self._units(plan):
             if Stage.ASKED in self._reached(unit) and busy.keys().isdisjoint(unit):
                 yield from self._admitted(plan, unit)
 
     def _admitted(self, plan: Plan, widths: Mapping[JobKey, int]) -> Iterator[Write]:
-        """The starts of jobs that start together, all or none.
+        """The writes that start these jobs together, all or none.
 
-        Jobs that others give way to start once those have given way, or earlier if they fit.
+        If other jobs give way to them, they start once these have given way, or earlier if they fit.
         """
         if not any(any(plan.given(key)) for key in widths) and self._reached(widths) <= SETTLED:
             yield from self._started(widths)
 
     def _started(self, widths: Mapping[JobKey, int]) -> Iterator[Write]:
-        """The starts of jobs with these widths, if each of them may start and all fit."""
+        """The writes that start jobs with these widths, if each of them may start and all fit together."""
         unit = [self._jobs[key] for key in widths]
         # Kueue starts its own Jobs.
         if any(each.spec.kueue or not each.waits or not self._free(each.key) for each in unit):
@@ -404,10 +408,10 @@ class Executor:
         ))  # fmt: skip
 
     def _answer_by(self, managed: Managed) -> float:
-        """The time until which a program that is about to lose pods may take for a checkpoint.
+        """The time until which a program may save a checkpoint before it loses pods.
 
-        If a request was sent just before, and the author has removed or overruled that change since, the time of that
-        request counts: otherwise the author could keep the cards by repeating it.
+        If the program was asked a short time ago for a change that the Job's author then removed or overruled, the time
+        of that request still counts. Otherwise the author could keep the cards by removing each change.
         """
         record, before = managed.record, managed.checkpoint
         until = self._now + ASK_SECONDS + managed.spec.checkpoint_seconds
@@ -422,7 +426,7 @@ class Executor:
         return not after or _narrows(managed)
 
     def _start(self, managed: Managed, width: int, givers: Iterable[Managed]) -> Write:
-        # The width is written only where it is another one.
+        # The width is written only if it differs from the Job's width.
         return Write(
             Action.START, managed, self._let_run(managed, 0, width, givers),
             None if managed.written(width) else width,
@@ -438,11 +442,11 @@ class Executor:
             yield Write(Action.WINDOW, managed, self._let_run(managed, before, width, givers), width)
 
     def _let_run(self, managed: Managed, before: int, after: int, givers: Iterable[Managed]) -> Resize:
-        """The record of a Job that gets its new width with the same write."""
+        """The record of a start or a growth that is written together with the Job's new width."""
         last = managed.record
         rested = {}
         if not before and last is not None:
-            # The stop may stand there by another replica's clock, or later than it was decided.
+            # The time of the stop may be later than now: another replica's clock may have written it.
             rested["stopped_for"] = max(0.0, self._now - managed.stopped(last, self._now))
         return self._record(
             managed, before=before, after=after, asked=self._later(managed, *givers),
@@ -464,7 +468,7 @@ class Executor:
         )  # fmt: skip
 
     def _later(self, *jobs: Managed) -> float:
-        """The time of a new record: now, or later than the records of these Jobs, which it replaces or ends."""
+        """The time of a new record: now, but later than the records of these Jobs, which it replaces or ends."""
         before = (managed.record.asked + LATER for managed in jobs if managed.record is not None)
         return max((float(int(self._now)), *before))
 
@@ -492,12 +496,12 @@ def _stop_key(managed: Managed) -> _StopKey:
 
 
 def _narrows(managed: Managed) -> bool:
-    """True if the Job can lose pods: no index has succeeded, which would run again if its width came back."""
+    """True if the Job can lose pods: no index has succeeded, which a shrink and a later growth would run again."""
     return not managed.job.succeeded and not managed.job.completed_indexes
 
 
 def _next(managed: Managed) -> int:
-    """The number of the Job's next record, greater than that of any earlier record or request for a checkpoint."""
+    """The number of the Job's next record: greater than every number of its records and requests for checkpoints."""
     asked = managed.checkpoint.gen if managed.checkpoint is not None else 0
     # A tenant may write any request on his pod: records must be able to go on from it.
     asked = asked if asked <= MOST_ASKED else 0

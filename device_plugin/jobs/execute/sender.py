@@ -2,9 +2,8 @@
 
 A write counts as done only once the API server has answered so. After an unclear answer or a conflict the Job is read
 again, and no other write is sent until that has succeeded. If the Job then shows the write, it counts as done: a slow
-API server may carry out a write whose answer comes too late. A write whose conflict is with a change that no plan
-depends on is sent again at once: a tenant who writes on his Job all the time must delay neither the writes of this Job
-nor those of others.
+API server may carry out a write whose answer comes too late. If a write conflicts with a change that no plan depends
+on, it is sent again at once: a tenant who changes his Job all the time must not delay the writes of any Job.
 """
 
 import logging
@@ -67,7 +66,7 @@ class Sender:
     def send(
         self, writes: Iterable[Write], decided: float, holds: Callable[[Write], bool] = lambda _: True
     ) -> bool:
-        """Send the writes, which were decided at `decided` of the clock; returns false if a write failed.
+        """Send the writes that were decided at the time `decided`; returns false if a write failed.
 
         After a failure the rest is not sent, because it must be decided again. A write that is more than FRESH_SECONDS
         old is sent only if no change of its Job concerns a plan, and `holds` returns true.
@@ -124,7 +123,7 @@ class Sender:
         if write.kind is JOBS:
             self._known.see(answer)
         else:
-            # The watch may show the request only after the Jobs are read again, and it would be sent twice.
+            # Otherwise the request could be sent twice: the watch may show it only after the Jobs are read again.
             self._known.pods.see_again(answer)
         log.info("%s job=%s width=%s", write.action.value, name, write.width)
         self._sent(write)

@@ -37,7 +37,7 @@ class Action(Enum):
     WINDOW = "window"
     """Sets the number of sub-tasks that run at a time; the record keeps their cards."""
     DROP = "drop"
-    """Ends a record that is void or helps no job; the record stays, without a promise, for its `gen`."""
+    """Ends a record that is void or helps no job; it stays without a promise, so that its `gen` is not used again."""
     KEEP = "keep"
     """Restores a record that was removed, and writes the record's past into the Job's status."""
     POOL = "pool"
@@ -75,10 +75,9 @@ class Write:
 
     @property
     def keeps(self) -> bool:
-        """True if the write puts the record's past into the Job's status.
+        """True if the write copies the record's past into the Job's status, before a change is carried out.
 
-        The past is written there before a change is carried out. The Job's author cannot remove it there, so a Job
-        whose annotation was removed has the same turns as one whose annotation was not.
+        The Job's author cannot remove the copy. So he cannot change the Job's turns by removing the annotation.
         """
         return self.action in (Action.RECORD, Action.KEEP)
 
@@ -109,7 +108,7 @@ class Write:
         return 0
 
     def shown_by(self, job: Job) -> bool:
-        """True if the Job has the write's record, which no other write has; false for a write without a record."""
+        """True if the Job has the write's record, which identifies the write; false for a write without a record."""
         if self.kind is not JOBS or self.record is None:
             return False
         return job.annotations.get(RESIZE) == self.record.encode()
@@ -158,5 +157,5 @@ def _kept(record: Resize) -> Object:
 
 
 def answer_by(record: Resize) -> float:
-    """The latest time until which a request for a checkpoint is waited for, whatever a tenant writes on his pod."""
+    """The latest time until which the engine waits for a checkpoint, even if a tenant writes a later one on his pod."""
     return record.until - JOIN_SECONDS

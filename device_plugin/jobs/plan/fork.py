@@ -25,7 +25,7 @@ from device_plugin.state.managed import Managed
 
 # Seconds in which a pod for which there are cards is bound: a scheduler's backoff is less.
 PLACE_SECONDS = 60.0
-# Shares of cards are added up: what exceeds a number by less is no more than it.
+# Sums of card shares have rounding errors: smaller differences do not count.
 EXACT = 1e-9
 
 
@@ -40,7 +40,7 @@ class Fork:
         self._nodes = holdings.nodes()
         self._number = 0
         self.replicas: dict[JobKey, list[str]] = {}
-        """By Job: the holders of its replicas, in the order of their indexes; one in another pool holds nothing here.
+        """By Job: the holders of its replicas, by index; a replica that runs in another pool holds nothing here.
         """
         # By Job and number: the request and the place of replicas that the last `renew` held room for.
         self._expected: dict[tuple[JobKey, int], tuple[PodRequest, Grant]] = {}
@@ -50,7 +50,7 @@ class Fork:
         self.search.begin({job.spec.user for job in jobs if job.seeks})
 
     def renew(self, jobs: Collection[Managed], now: float) -> None:
-        """Copy the ledger as it is now, and hold room for all replicas that were started and hold none yet."""
+        """Copy the present ledger, and hold slices for all replicas that were started and have no slices yet."""
         self._nodes = self._holdings.nodes()
         self.ledger.restore(self._holdings.snapshot())
         self.replicas = {
@@ -62,7 +62,7 @@ class Fork:
         before, self._expected = self._expected, {}
         for job in asking:
             coming = expected(job, now)
-            # If not all of them fit, room is held for each that does: they already wait for the rest.
+            # If not all replicas fit, room is held for those that do: they already wait for the others.
             for number in range(coming.admitted + unadmitted.let(job, coming.others)):
                 grant = self._held_again(job, before.get((job.key, number))) or self._taken(job)
                 if grant is None:
@@ -151,7 +151,7 @@ class Fork:
         return f"{'/'.join(job.key)}/expected-{self._number}"
 
     def leave(self, job: Managed, width: int, *, ends: bool) -> None:
-        """Release the replicas of a job that have no place in `width`, if their pods `ends`."""
+        """Remove the replicas of a job beyond `width`, and release their slices if their pods end (`ends`)."""
         held = self.replicas.get(job.key, [])
         going = {pod.uid for pod in job.leaving(width)}
         stay = [holder for holder in held if holder not in going][:width]
@@ -196,7 +196,7 @@ class Free:
 
 
 class Expected(NamedTuple):
-    """The numbers of replicas of a Job that will take cards, and hold none yet.
+    """The numbers of a Job's replicas that will take cards and hold none yet.
 
     `admitted` replicas are within the width that the engine lets run. `others` are pods beyond that width, such as
     those of a width that the Job's author wrote.
@@ -207,10 +207,10 @@ class Expected(NamedTuple):
 
 
 class Unadmitted:
-    """Limits the cards that are kept free for pods which the engine has not admitted: as many as their namespace holds.
+    """Limits the cards that are kept free for pods that the engine has not admitted.
 
-    A namespace that holds none gets one card. Without the limit a tenant whose pods stay pending would keep all idle
-    cards from others, for as long as he creates more pods.
+    The limit is the number of cards that the pods' namespace holds, but at least one. Without it a tenant could keep
+    all idle cards from others by creating pods that stay pending.
     """
 
     def __init__(self, jobs: Iterable[Managed]) -> None:
@@ -221,7 +221,7 @@ class Unadmitted:
         self._left = {namespace: max(1.0, cards) for namespace, cards in held.items()}
 
     def let(self, job: Managed, count: int) -> int:
-        """The number of the Job's `count` pods that cards are kept free for; they use up its namespace's limit."""
+        """The number of the Job's `count` pods for which cards are kept free; their cards count against the limit."""
         namespace, cards = job.key[0], job.spec.cards
         expected = min(count, int(self._left[namespace] / cards + EXACT))
         self._left[namespace] -= expected * cards

@@ -30,10 +30,10 @@ class RoundInput:
 
 
 def eased(now: float, jobs: Mapping[JobKey, Managed], fork: Fork) -> Collection[JobKey]:
-    """The waiting jobs that fit on free cards now, though other Jobs were asked to give way to them.
+    """The waiting jobs that fit on free cards now, although other Jobs were asked to make room for them.
 
-    A job is left out once one of those Jobs has begun to shrink or stop. A group is returned as the job that the
-    records name.
+    A job is left out once one of these other Jobs has begun to shrink or stop. A group is returned as the one job
+    that the other Jobs' records name.
     """
     reached = stages(jobs, now)
     asked = {
@@ -79,10 +79,10 @@ def round_input(
 def _promised(
     jobs: Mapping[JobKey, Managed], reached: Mapping[JobKey, Stage], fork: Fork
 ) -> Mapping[JobKey, int]:
-    """The width that each waiting job will have once other Jobs have given way to it, if it fits then.
+    """The width of each waiting job for which other Jobs are making room; left out if it will not fit even then.
 
-    If it does not fit, as after the crash of an engine that had asked only some Jobs, the job is planned again. A
-    record names one job of a group; the others of the group start with it.
+    It does not fit, for example, if an engine crashed when it had asked only some of the Jobs; then the job is planned
+    again. A record names one job of a group; the others of the group start with it.
     """
     groups, found = by_group(jobs.values()), dict[JobKey, int]()
     for key, giving in by_beneficiary(jobs, reached).items():

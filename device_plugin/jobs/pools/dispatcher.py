@@ -29,17 +29,16 @@ MOST_CHOICES = 100
 
 
 class PoolDemand:
-    """The pools that need a planner: those that have had jobs within QUIET_SECONDS."""
+    """Finds the pools that need a planner: pools that had jobs in the last QUIET_SECONDS."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._last: dict[Pool, float] = {}
 
     def needing(self, found: Partition, planned: Collection[str]) -> Collection[str]:
-        """The names of the pools that have had jobs within QUIET_SECONDS.
+        """The names of the pools that had jobs in the last QUIET_SECONDS.
 
-        A pool among the `planned`, which had planners before this dispatcher began, counts as having had jobs until the
-        first call.
+        `planned` are pools that have a planner. At the first call they count as pools that had jobs until now.
         """
         now = self._clock()
         for pool in found.pools.nodes:
@@ -124,7 +123,7 @@ def _order(choice: PoolChoice) -> tuple[object, ...]:
 
 
 def _best(choice: PoolChoice, rooms: Mapping[Pool, "_PoolRoom"]) -> Pool:
-    """The pool that would start the jobs first; the jobs take their cards there, so later ones find fewer free."""
+    """The pool that would start the jobs first; the jobs take their cards there, and later jobs find fewer."""
 
     def rank(pool: Pool) -> tuple[object, ...]:
         room = rooms[pool]
@@ -152,7 +151,7 @@ class _PoolRoom:
         self._needed = sum(self._waiting.values())
 
     def may_hold(self, jobs: Sequence[Managed], *, closed: bool) -> bool:
-        """False if the jobs would not fit if nothing else ran in the pool; with `closed`, closed cards count too."""
+        """False if one of the jobs would not even fit an empty pool; with `closed`, closed cards count too."""
         return all(self._room.capacity(job.spec, closed=closed) >= job.spec.least for job in jobs)
 
     def fits(self, jobs: Sequence[Managed]) -> bool:
@@ -160,7 +159,7 @@ class _PoolRoom:
         return all(self._room.free(job.spec) >= job.spec.least for job in jobs)
 
     def load(self, jobs: Sequence[Managed]) -> float:
-        """The cards that waiting jobs and these need beyond the idle ones, divided by the cards of the pool."""
+        """The cards that these and the waiting jobs need, less the idle cards, divided by all cards of the pool."""
         own = sum(self._waiting.get(job.key, 0.0) for job in jobs)
         return (self._needed - own + _need(jobs) - self._room.idle()) / self._cards
 

@@ -34,8 +34,8 @@ log = logging.getLogger(__name__)
 # seconds before its end from which another replica may take it.
 RENEW_SECONDS, LEASE_SECONDS = 2.0, 11.0
 FENCE_SECONDS, EARLY_SECONDS = 7.0, 0.5
-# Seconds for which a note counts after it was read. Seconds after which no replica acts by a replaced note: the
-# former, and the time of one write.
+# Seconds for which a note counts after it was read. Seconds after which no replica acts by a replaced note:
+# NOTED_SECONDS and the time of one write.
 NOTED_SECONDS, REPLACED_SECONDS = 10.0, 15.0
 # Seconds for which a free Lease is left to replicas that hold fewer than their share.
 LEFT_SECONDS = 6.0
@@ -76,7 +76,7 @@ class PoolLeases:
         self._decided = False
 
     def want(self, pools: Collection[str] | None) -> None:
-        """Set the pools that need a planner each, as the dispatcher; None if one planner is enough for all."""
+        """Set, as the dispatcher, the pools of which each needs a planner; None if one planner is enough for all."""
         self._wanted, self._decided = pools, True
 
     # The rights of this replica
@@ -108,7 +108,7 @@ class PoolLeases:
         }
 
     def numbers(self) -> Numbers:
-        """The pools that have jobs, by the numbers of their Leases; none once the note was read too long ago."""
+        """The pools that have jobs, by the numbers of their Leases; empty if the note was last read too long ago."""
         lease = self._dispatcher
         if lease.found is None or self._clock() - lease.read_at >= NOTED_SECONDS:
             return {}
@@ -119,7 +119,7 @@ class PoolLeases:
         return candidate is not None and candidate.leads()
 
     def plans_any(self) -> bool:
-        """True if this replica plans, or will plan as soon as there are Jobs."""
+        """True if this replica plans a pool, or is the dispatcher."""
         return self.dispatches() or bool(self.planned())
 
     # Leases
@@ -153,7 +153,7 @@ class PoolLeases:
         return min(candidate.due(RENEW_SECONDS) for candidate in self._all())
 
     def see(self, lease: Lease) -> None:
-        """Record a Lease as a watch shows it, which may be late; Leases of others than the engine are ignored."""
+        """Record a Lease as a watch shows it, perhaps late; Leases that are not the engine's are ignored."""
         for candidate in self._all():
             candidate.see(lease)
 
@@ -172,7 +172,7 @@ class PoolLeases:
         self._dispatcher.release()
 
     def _all(self) -> list[Candidate]:
-        # One step of the interpreter, while another thread may add to them.
+        # Copied in one step of the interpreter, because another thread may add candidates.
         return [self._dispatcher, *self._candidates.values()]
 
     def _election(self) -> Election:
@@ -196,7 +196,7 @@ class PoolLeases:
             self._free_since.pop(number, None)
 
     def _may_take(self, number: int, count: int) -> bool:
-        """True if this replica may hold the Lease: it does, its share is larger, or no other one took it in time."""
+        """True if this replica has the Lease, has less than its share, or nobody took the Lease in LEFT_SECONDS."""
         held = sum(self._leads(each) for each in self._candidates)
         free_for = self._clock() - self._free_since.get(number, self._clock())
         return self._leads(number) or held < self._share(count) or free_for >= LEFT_SECONDS
@@ -205,7 +205,7 @@ class PoolLeases:
         return ceil(count / max(1, len(self._replicas())))
 
     def _share_out(self, numbers: Numbers) -> None:
-        """Give up the Leases beyond this replica's share, once after each change of the replicas."""
+        """Give up the Leases that are more than this replica's share, once after each change of the set of replicas."""
         replicas = self._replicas()
         if replicas == self._shared_among:
             return
@@ -244,9 +244,9 @@ class PoolLeases:
         return _encoded({}) if now - self._empty_since < REPLACED_SECONDS else ""
 
     def _numbered(self, wanted: Collection[str]) -> Numbers:
-        """The wanted pools, by their numbers.
+        """The wanted pools by number.
 
-        While a planner may act by a number, its pool gets no second number, and the number no second pool.
+        As long as a planner may act by an earlier note, a pool keeps its number, and a number keeps its pool.
         """
         kept = {number: name for number, (name, _) in self._noted.items() if name in wanted}
         free = (number for number in range(1, MOST_POOLS + 1) if number not in self._noted)

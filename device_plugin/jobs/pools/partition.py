@@ -74,7 +74,7 @@ def partition(jobs: Mapping[JobKey, Managed], fitting: Fitting) -> Partition:
 
 
 def _settled(members: Iterable[Managed], by_name: Mapping[str, Pool], pools: Pools) -> Pool | None:
-    """The pool that is written on one of the Jobs, or else the pool of a node that one of their pods has, or had."""
+    """The pool that is written on one of the Jobs, or else the pool of a node where one of their pods runs or ran."""
     for name in (job.job.annotations.get(POOL, "") for job in members):
         if name in by_name:
             return by_name[name]
@@ -89,7 +89,7 @@ def _nodes(job: Managed) -> Iterator[str]:
 
 
 def _any_of(members: Iterable[Managed], pools: Pools) -> Pool | None:
-    """A pool for Jobs that fit none, whose planner reports that; with cards of their families, if there is one."""
+    """A pool whose planner reports that these Jobs fit no pool; if possible, a pool with cards of their families."""
     families = {asked.family for job in members for _, asked in job.spec.request.containers}
     alike = (pool for pool, kinds in pools.kinds.items() if any(family in families for family, _ in kinds))
     return next(alike, next(iter(pools.nodes), None))
@@ -101,7 +101,7 @@ def _fresh(job: Managed) -> bool:
 
 
 def _pinned(job: Managed, pool: Pool, key: str) -> Managed:
-    """The Job with its pods bound to the nodes of the pool, if it is still to start there."""
+    """The Job, with a node selector for the pool's nodes if it has never run; else unchanged."""
     if not pool.label or not job.spec.cards or not _fresh(job) or pinned(job.spec.nodes, key):
         return job
     return replace(job, pin=(key, pool.label))
@@ -177,7 +177,7 @@ class PoolJobs:
 
 
 def _planned_alike(ones: Mapping[JobKey, Managed], others: Mapping[JobKey, Managed]) -> bool:
-    """True if these are the same Jobs, and no plan would tell them apart."""
+    """True if these are the same Jobs, equal in all that a plan depends on."""
     return ones.keys() == others.keys() and all(one.planned_like(others[key]) for key, one in ones.items())
 
 

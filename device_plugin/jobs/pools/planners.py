@@ -59,8 +59,8 @@ class Planners:
     def step(self) -> None:
         """Run the dispatcher and the planners, unless they rest.
 
-        After each step the planners rest for as long as the step has worked: whatever tenants write, and however often,
-        the planners take half of a core at most. A change after a rest is answered at once.
+        After each step the planners rest for as long as the step used the processor. So they take at most half of a
+        core, however much tenants write. A change after a rest is answered at once.
         """
         if self._clock() < self._rests_until:
             return
@@ -71,7 +71,7 @@ class Planners:
             self._rests_until = self._clock() + self._work() - began
 
     def _plan(self) -> None:
-        """Run the dispatcher if this replica is it, then a round of each planner of this replica."""
+        """Run the dispatcher, if this replica is the dispatcher, then a round of each of its planners."""
         if self._known.why_not_synced() or self._holdings.why_not_synced():
             return
         self._pools = self._partitions.pools()

@@ -35,7 +35,7 @@ Said = tuple[Event, str]
 
 
 class Announcer:
-    """Posts events. One thread calls `wrote` and `planned`, another one `step`. Unchanged Jobs get no events."""
+    """Posts events about changed Jobs. One thread calls `wrote` and `planned`, another one `step`."""
 
     def __init__(self, api: Api, known: KnownJobs, clock: Callable[[], float]) -> None:
         self._api = api

@@ -67,7 +67,7 @@ class JobGauges:
         self._writes[write.action.value] += 1
 
     def __call__(self) -> Iterator[Reading]:
-        """All metrics; those of a pool only from the replica that plans it."""
+        """All metrics; the metrics of a pool only if this replica plans the pool."""
         yield Reading(LEADS, [((), float(self._leads()))])
         yield Reading(WRITES, [((action,), float(count)) for action, count in sorted(self._writes.items())])
         planning = [(planner.pool, planner.rounds.last) for planner in self._planners.planning()]

@@ -43,7 +43,7 @@ def next_change(
     giving: Sequence[Managed] = (),
     start: float | None = None,
 ) -> NextChange | None:
-    """The next change of the job, None if none is known. `plan` is that of the last round, `step` its step for the job.
+    """The next change of the job; None if none is known. `plan` is the last round's plan, `step` its step for the job.
 
     `contended` is true while any job waits: then running jobs may shrink or stop, otherwise they may grow. The job
     waits until pods of the Jobs `giving` have left; it is expected to have room at `start`.
