@@ -199,7 +199,7 @@ def for_people() -> Iterator[Command]:
 
 
 def _offered(chosen: Sequence[str], more: Sequence[Command]) -> Mapping[str, Sequence[Command]]:
-    """Returns the commands that may be chosen here, by the title of their group, without those that `more` replaces.
+    """Returns the commands that may be chosen here, by the title of their group; commands in `more` replace others.
 
     People see no services in the list. A service still runs if `chosen` names it, except in the plugin of kubectl.
     """

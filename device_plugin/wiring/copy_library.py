@@ -1,4 +1,4 @@
-"""`vgpu copy-library`: copy the library into a folder, for the container in which `vgpu check --image` looks.
+"""`vgpu copy-library`: copy the library into a folder, for the pod in which `vgpu check --image` tests an image.
 
     vgpu copy-library --to /files
 
@@ -15,7 +15,7 @@ from vgpu_runtime.paths import CONTAINER_LIBRARY, CONTAINER_PRELOAD, LIBRARY, LO
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the folder."""
+    """Add the argument for the folder."""
     parser.add_argument("--to", metavar="FOLDER", required=True, help="a folder that exists")
 
 

@@ -40,7 +40,7 @@ def exit_status(run: Callable[[], int], *, of_people: bool) -> int:
 
 
 def _status(run: Callable[[], int], *, of_people: bool) -> int:
-    """Returns the exit status of `run`, and prints a failure. Raises KeyboardInterrupt, also during the print."""
+    """Returns the exit status of `run`, and prints a failure in one line. KeyboardInterrupt is not caught."""
     try:
         try:
             return run()

@@ -33,8 +33,8 @@ def tables(
 ) -> WorkloadTables:
     """Returns WorkloadTables(...) of these arguments, made in a child process.
 
-    Raises FitError if the process fails, is killed or takes MOST_SECONDS, and once `ending` returns true. The requests
-    of pods are the input of the tables, so no failure here may end the service.
+    Raises FitError if the process fails, is killed or takes MOST_SECONDS, and once `ending` returns true. The input
+    is the requests of tenants' pods, so no failure here may end the service.
     """
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-m", "device_plugin.wiring.fitting", str(os.getpid())]

@@ -14,9 +14,9 @@ def malloc_trim() -> Callable[[int], int] | None:
 
 
 class MemoryReturn:
-    """Gives free memory back to the system in each `step` before which many pods came or went.
+    """Gives free memory back to the operating system whenever many pods have come or gone.
 
-    glibc keeps freed memory if memory behind it is still in use: both replicas kept the memory of a tenant's 4,000 pods
+    glibc keeps freed memory while memory behind it is in use. In a test, both replicas kept the memory of 4,000 pods
     after the pods were gone.
     """
 

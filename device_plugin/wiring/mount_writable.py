@@ -2,10 +2,9 @@
 
     vgpu mount-writable --state-dir /var/lib/vgpu --containers 256
 
-It is exactly as large as the usage regions and progress files of this number of containers, and the agent fills it, so
-that no container can make its files longer. A tmpfs that is already there stays as it is, or grows. It needs the
-privilege to mount, and what it cannot mount it says: the agent then works without it, and keeps these files on the
-node's disk.
+The tmpfs is exactly as large as the usage regions and progress files of this number of containers, and the agent fills
+it, so that no container can make its files longer. A tmpfs that is already there stays as it is, or grows. The command
+needs the privilege to mount. If it cannot mount, it logs why, and the agent keeps these files on the node's disk.
 """
 
 import argparse
@@ -23,7 +22,7 @@ DEFAULT_CONTAINERS = 256
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the folder and the number of containers."""
+    """Add the arguments for the folder and the number of containers."""
     parser.add_argument(
         "--state-dir",
         metavar="FOLDER",
@@ -54,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def mounted(folder: Path, containers: int) -> str:
-    """Mount the tmpfs for the files of this number of containers; returns a text for the log. Raises OSError."""
+    """Mount or enlarge the tmpfs for the files of `containers`; returns a text for the log. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     before = room(folder)
     if before >= containers:

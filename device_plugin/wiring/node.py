@@ -144,7 +144,7 @@ class NodeService:
         self._pods = ListWatch(self._client, PODS, Where(fields=f"spec.nodeName={settings.node_name}"))
 
     def _own(self, settings: NodeSettings) -> tuple[NodeSettings, str]:
-        """Returns the settings with the changes of `nodesFile` for this node; and the problem of the file, as text."""
+        """Returns the settings, with the changes of `nodesFile` for this node, and the problem of the file, as text."""
         node = self._api.node() if settings.nodes_file else None
         try:
             return nodes_file.applied(settings, (node.labels or {}) if node else None)
@@ -175,7 +175,7 @@ class NodeService:
         )  # fmt: skip
 
     def run(self) -> int:
-        """Serve until `stop` is set, and end what has begun; returns the exit status."""
+        """Serve until `stop` is set, then end the servers and threads; returns the exit status."""
         self._prepare()
         with ExitStack() as stack:
             stack.callback(self._client.close)
@@ -220,7 +220,7 @@ class NodeService:
                 )
 
     def _signs(self) -> NodeSigns:
-        """The traces of other programs on the node, without those that cannot be read now."""
+        """The traces of other programs on the node; traces that cannot be read now are left out."""
         node, cdi = self._api.node(), Path(self._settings.cdi_dir)
         return NodeSigns(
             registers=node.registers if node else (),
@@ -249,7 +249,7 @@ class NodeService:
 
 
 def _mounts(settings: NodeSettings, family: Family) -> Sequence[str]:
-    """The paths of the setting `mounts` for the family's containers."""
+    """The host paths from the setting `mounts` that the family's containers get."""
     ids = (f"{family.PCI_VENDOR:04x}", f"{family.PCI_VENDOR:#06x}")
     return [path for key, wanted in settings.mounts.items() if key.lower() in ids for path in wanted]
 

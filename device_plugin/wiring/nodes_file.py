@@ -26,7 +26,7 @@ KEPT = "node-settings.json"
 
 
 class Changed(msgspec.Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
-    """The settings that differ on a node."""
+    """The settings that an entry of the file may change on a node."""
 
     exclude_cards: list[str] | UnsetType = UNSET
     enforcement: dict[str, Enforcement] | UnsetType = UNSET
@@ -36,13 +36,13 @@ class Changed(msgspec.Struct, forbid_unknown_fields=True, rename="camel", frozen
         return msgspec.structs.replace(settings, **self.given())
 
     def given(self) -> dict[str, object]:
-        """The settings that are given, by the names of their fields."""
+        """The settings that the entry contains, by the names of their fields."""
         values = ((name, getattr(self, name)) for name in Changed.__struct_fields__)
         return {name: value for name, value in values if value is not UNSET}
 
 
 class Entry(Changed, frozen=True, kw_only=True):
-    """The settings that differ on the nodes that have all of `labels`."""
+    """An entry of the file: the changed settings on the nodes that have all of `labels`."""
 
     labels: dict[str, str]
 

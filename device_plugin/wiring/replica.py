@@ -1,7 +1,7 @@
 """The common base of the cluster service and the job engine: one replica, which follows the whole cluster.
 
-Both watch pods, nodes, Jobs and node agents, and keep the same view of the cluster. /healthz reports a loop that hangs.
-Each serves two addresses: one for the calls of its clients, one for probes and metrics.
+Both services watch pods, nodes, Jobs and node agents, and keep the same view of the cluster. /healthz reports a loop
+that hangs. Each service has two addresses: one for calls of its clients, one for probes and metrics.
 """
 
 import threading

@@ -2,8 +2,8 @@
 
     vgpu scheduler-config --template manifests/base/cluster/scheduler.yaml --out scheduler.yaml
 
-A profile without a schedulerName gets that of the settings, and an extender without managedResources gets all
-resources of the settings' prefixes, so these are written in one place only. The settings are those of `vgpu cluster`.
+A profile without a schedulerName gets the name from the settings of `vgpu cluster`, and an extender without
+managedResources gets all resources of the settings' prefixes. So each of them is written in one place only.
 """
 
 import argparse

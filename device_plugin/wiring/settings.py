@@ -44,7 +44,7 @@ _KINDS = {
 class SettingsError(VgpuError):
     """A setting is unknown, malformed or missing; the text says which, and where it came from.
 
-    Cure: correct it as the page "Settings" of the documentation has it, and restart the service.
+    Cure: correct the setting as the page "Settings" of the documentation describes, and restart the service.
     """
 
 
@@ -188,7 +188,7 @@ class NodeScoreSettings(msgspec.Struct, forbid_unknown_fields=True, rename="came
 
 
 class ClusterSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
-    """Settings of `vgpu cluster`. The replica leads while the Lease's holder is a process of `pod_name`."""
+    """Settings of `vgpu cluster`. The replica leads while a process in the pod `pod_name` holds the Lease."""
 
     pod_name: Annotated[
         str, Meta(description="name of this pod: the scheduler beside it holds the Lease")
@@ -217,7 +217,7 @@ class ClusterSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel"
 
 
 class JobsSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
-    """Settings of `vgpu jobs`. One of its replicas plans, or each plans for those pools whose Leases it holds."""
+    """Settings of `vgpu jobs`. One replica plans all pools, or each replica plans the pools whose Leases it holds."""
 
     pod_name: Annotated[str, Meta(description="name of this pod, by which it holds the Lease")] = ""
     prefixes: Annotated[
@@ -318,7 +318,7 @@ KINDS: tuple[type[msgspec.Struct], ...] = (NodeSettings, ClusterSettings, JobsSe
 class Setting:
     """One setting of a service, with its key in the file, its flag and its environment variable.
 
-    `type` is its type without the description, which is in `meta`.
+    `type` is the type of its values, and `meta` has its description.
     """
 
     path: tuple[str, ...]
