@@ -251,7 +251,7 @@ def _is_placed(held: Holding | None) -> bool:
 def _shape(request: PodRequest, pod: Pod) -> tuple[object, ...]:
     """A key: pods with equal keys get the same answer. The pods' ranks are not part of it.
 
-    With a policy that places apart, only pods of one group have equal keys.
+    If their policy gives each pod of a group its own node, only pods of one group have equal keys.
     """
     group = (pod.namespace, pod.label(GROUP)) if request.policy in APART else ()
     return (

@@ -9,7 +9,7 @@ from device_plugin.core.pods import Pod
 
 @dataclass(frozen=True, slots=True)
 class BindCall:
-    """The arguments of /bind: this pod onto this node."""
+    """The arguments of /bind: a pod, and the node to bind it to."""
 
     namespace: str
     name: str

@@ -65,9 +65,10 @@ class Preemption(Service):
         self._refused_before: frozenset[str] = frozenset()
 
     def step(self) -> None:
-        """Serve the next pods of the queue, if this replica leads; called about once a second, in one thread.
+        """Make room for the next pods of the preemption queue, if this replica leads; called about once a second.
 
-        A search of 10,000 nodes takes long. Its only writes are evictions and events.
+        It runs in a thread of its own, because a search of 10,000 nodes takes long. It writes only evictions and
+        events.
         """
         if self._why_not_leading():
             return

@@ -81,7 +81,10 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    """The taints that a pod tolerates. An empty `key` or `effect` matches every one, `any_value` every value."""
+    """The taints that a pod tolerates.
+
+    An empty `key` matches every key, an empty `effect` every effect, and `any_value` every value.
+    """
 
     key: str = ""
     value: str = ""

@@ -69,7 +69,7 @@ class KnownJobs:
         self.changes = 0
         """Counts the changes that a plan depends on."""
         self.unplanned = 0
-        """Counts the versions of Jobs that no plan depends on; a write needs the newest version."""
+        """Counts new versions of Jobs that change nothing for a plan; writes still need the newest version."""
 
     def why_not_synced(self) -> str:
         """The kinds of objects that were not listed yet, as text; empty if all were."""

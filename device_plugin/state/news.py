@@ -121,7 +121,7 @@ class PodNews:
         self._end_list(listed)
 
     def doubt(self) -> None:
-        """Accept the next news of each pod as it is: etcd was restored, and a list of all pods follows.
+        """Accept the next news of each pod even if it seems old: etcd was restored, and a list of all pods follows.
 
         News between this call and the list counts more than the list, which may have been read before a Binding of
         ours.

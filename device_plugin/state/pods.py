@@ -152,7 +152,7 @@ class KnownPods:
         return [uid for uid in watched if uid not in listed]
 
     def doubt(self) -> None:
-        """Accept the next news of each pod as it is, even if it takes a binding or an end back: etcd was restored."""
+        """Accept the next news of each pod, even that it is not bound or has not ended: etcd was restored."""
         for known in self._known.values():
             known.doubted = True
         self._gone.clear()

@@ -64,7 +64,7 @@ class PromisedSlices:
     """Holds the promised slices by leaving pod, by beneficiary and by node.
 
     `beneficiary_of` returns the beneficiary that a pod belongs to; `ended` is called with a beneficiary when its last
-    promise has ended; `clock` is that of the view.
+    promise has ended; `clock` is the view's clock.
     """
 
     def __init__(

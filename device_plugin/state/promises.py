@@ -49,7 +49,7 @@ class Leaving:
 class Promises:
     """All promises. Callers hold the view's lock. Without any promise each call reads one empty dict.
 
-    `clock` is that of the view, `wall` returns the seconds since 1970.
+    `clock` is the view's clock, `wall` returns the seconds since 1970.
     """
 
     def __init__(

@@ -60,7 +60,7 @@ class JobRecord:
 class JobRecords:
     """The records of all Jobs with the queue label. Callers hold the view's lock.
 
-    `clock` is that of the view, `wall` returns the seconds since 1970.
+    `clock` is the view's clock, `wall` returns the seconds since 1970.
     """
 
     def __init__(self, faults: Faults, clock: Callable[[], float], wall: Callable[[], float]) -> None:

@@ -229,7 +229,7 @@ def _offered(chosen: Sequence[str], more: Sequence[Command]) -> Mapping[str, Seq
 
 
 class LogLevelError(VgpuError):
-    """VGPU_LOG_LEVEL names no level."""
+    """VGPU_LOG_LEVEL is not the name of a log level."""
 
 
 def run_service(service: Callable[[threading.Event], int]) -> int:

@@ -43,7 +43,7 @@ class Curve:
 
     @classmethod
     def of(cls, points: Points) -> "Curve":
-        """The curve through the points, at least one; a speed below the speed of fewer cards is raised to that."""
+        """The curve through at least one point; a speed that is lower than with fewer cards is raised to that speed."""
         best, kept = 0.0, []
         for cards in sorted(points):
             best = max(best, points[cards])

@@ -124,7 +124,7 @@ class LedgerView:
         )
 
     def in_the_way(self, grant: Grant, holder: Holder = "") -> tuple[Conflict, ...]:
-        """The grants of others that conflict with `grant` on its cards at their present size; see `conflicts`."""
+        """The grants of others that conflict with `grant` if only the present size of each card counts."""
         return tuple(
             conflict
             for uuid in {s.card for s in grant.slices()}
