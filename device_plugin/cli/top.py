@@ -3,6 +3,7 @@
     vgpu top                                      # of your namespace, most memory first
     vgpu top -A --sort-by=-compute                # of all namespaces, busiest first
     vgpu top -l app=notebook -w                   # and again as it changes
+    vgpu top -A --live                            # on the whole screen: s sorts, n chooses a namespace, q quits
     vgpu top --prometheus http://localhost:9090   # asks a Prometheus that scrapes the node agents
 
 Without --prometheus the agents of the pods' nodes are asked through the API server, for which you need the right to
@@ -13,6 +14,10 @@ import argparse
 from collections.abc import Sequence
 
 from device_plugin.cli.access import caller
+from device_plugin.cli.live import loop
+from device_plugin.cli.live.feed import LiveFeed
+from device_plugin.cli.live.screen import LiveError, Screen
+from device_plugin.cli.live.view import LiveView
 from device_plugin.cli.printing import follow, output
 from device_plugin.cli.printing.output import Column, Listing, in_gib, in_percent
 from device_plugin.cli.reading import slice_use
@@ -61,12 +66,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     slice_use.add_arguments(parser)
     output.add_arguments(parser, LISTING)
     output.add_selector(parser, "pods")
+    parser.add_argument("--live", action="store_true", help="on the whole screen, drawn each second; q quits")
     caller.add_arguments(parser)
 
 
 @uncollected
 def run(args: argparse.Namespace) -> int:
-    """Print the use of slices. Raises ListForbiddenError, ApiError, EndpointError, SortError, PrometheusError."""
+    """Print the use of slices.
+
+    Raises ListForbiddenError, LiveError, ApiError, EndpointError, SortError, PrometheusError.
+    """
+    if args.live and (args.output or args.watch):
+        raise LiveError("--live has no -o and no -w: leave them out, or leave out --live")
     own = caller.namespace(args)
     namespace = "" if args.all_namespaces else own
     listing = LISTING if args.all_namespaces else LISTING.without(_NAMESPACE)
@@ -75,10 +86,40 @@ def run(args: argparse.Namespace) -> int:
     with caller.connected(args) as client:
         use = SliceUseReader(client, args, namespace)
         reader = ClusterReader(client, Scope(namespace, own, args.selector, nodes=False))
+        empty = f"no container {where}holds a slice"
+        if args.live:
+            return _live(args, listing, reader, use, empty)
         return follow.show_reading(
-            args, listing, reader, lambda reading: _rows(reading, use), f"no container {where}holds a slice",
+            args, listing, reader, lambda reading: _rows(reading, use), empty,
             notes=lambda: use.notes, every=FRESH_SECONDS,
         )  # fmt: skip
+
+
+def _live(
+    args: argparse.Namespace,
+    listing: Listing[SliceUse],
+    reader: ClusterReader,
+    use: SliceUseReader,
+    empty: str,
+) -> int:
+    """Show the use of slices on the whole screen until a person ends it. Raises ListForbiddenError, LiveError."""
+    screen, order = Screen(), listing.named(args.sort_by.lstrip("-"))
+    reading = reader.read()
+    if reader.forbidden:
+        raise follow.forbidden(reading.missing)
+
+    def read() -> tuple[Sequence[SliceUse], str]:
+        known = reader.reading()
+        rows = _rows(known, use)
+        return rows, "; ".join([*follow.lacking(known), *use.notes])
+
+    feed = LiveFeed(read)
+    of = (lambda row: row.namespace) if args.all_namespaces else None
+    view = LiveView("vgpu top", listing, order, empty, of)
+    # Without a first reading, the screen would begin with the text for no rows.
+    feed.step()
+    with reader.following(lambda _: None, feed.heard), feed.running():
+        return loop.show(screen, view, feed)
 
 
 def _rows(reading: ClusterReading, reader: SliceUseReader) -> Sequence[SliceUse]:

@@ -15,7 +15,9 @@ from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli.access.prometheus import Prometheus
 from device_plugin.cli.printing import follow
 from device_plugin.cli.reading.slice_use import (
+    FEW_NODES,
     FRESH_SECONDS,
+    LIVE_SECONDS,
     MOST_AGENTS,
     SliceUse,
     SliceUseReader,
@@ -123,15 +125,24 @@ def test_the_agents_of_a_large_cluster_are_not_asked() -> None:
     assert (api.asked, api.lists) == ([], 0)
 
 
-def test_an_answer_is_asked_for_again_once_it_is_old(monkeypatch: pytest.MonkeyPatch) -> None:
-    now, api = [0.0], Agents([metrics()])
+@pytest.mark.parametrize(
+    ("live", "nodes", "seconds"),
+    [(False, 1, FRESH_SECONDS), (True, 1, LIVE_SECONDS), (True, FEW_NODES + 1, FRESH_SECONDS)],
+)
+def test_an_answer_is_asked_for_again_once_it_is_old(
+    monkeypatch: pytest.MonkeyPatch, live: bool, nodes: int, seconds: float
+) -> None:
+    now, api = [0.0], Agents([metrics()] * nodes)
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    reader = SliceUseReader(api, Namespace(agents_namespace="vgpu-system", prometheus=None), "")
-    assert reader.read(["n1"]) == reader.read(["n1"]) == {(*USE[:3], "n1-0"): USE}
-    assert len(api.asked) == 1
-    now[0] = FRESH_SECONDS
-    reader.read(["n1"])
-    assert len(api.asked) == 2
+    args = Namespace(agents_namespace="vgpu-system", prometheus=None, live=live)
+    reader, names = SliceUseReader(api, args, ""), [f"n{i}" for i in range(1, nodes + 1)]
+    assert reader.read(names) == reader.read(names) == {(*USE[:3], "n1-0"): USE}
+    now[0] = seconds - 0.1
+    reader.read(names)
+    assert len(api.asked) == nodes
+    now[0] = seconds
+    reader.read(names)
+    assert len(api.asked) == 2 * nodes
 
 
 @pytest.fixture

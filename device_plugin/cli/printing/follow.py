@@ -65,7 +65,7 @@ def show_reading(
     printer = ListPrinter(args, listing)
     reading = reader.read()
     if reader.forbidden:
-        raise _forbidden(reading.missing)
+        raise forbidden(reading.missing)
     found = rows(reading)
     said = [*notes()] if notes is not None else []
     # Objects that the caller may not read would perhaps be rows.
@@ -87,7 +87,7 @@ def show_reading(
         return show_changes(changed, show, every)
 
 
-def _forbidden(missing: Sequence[MissingRight]) -> ListForbiddenError:
+def forbidden(missing: Sequence[MissingRight]) -> ListForbiddenError:
     """Returns the error for a caller who needs one of these rights and has none."""
     right = ", nor ".join(each.what for each in missing)
     rule = ", or the rule ".join(each.rule for each in missing)
@@ -214,7 +214,7 @@ def list_allowed(
     if (listed := list_unless_forbidden(client, kind, where)) is None:
         rule = rule_to_list(kind.plural, where.namespace, kind.group)
         missing.append(MissingRight(f"list {kind.plural} of namespace {where.namespace}", "", rule))
-        raise _forbidden(missing)
+        raise forbidden(missing)
     return listed, where, missing
 
 

@@ -123,7 +123,11 @@ def _all_printable(texts: list[str]) -> list[str]:
 class ListPrinter(Generic[Row]):
     """Prints the rows of a list in the format of the options, and later the rows that changed."""
 
-    def __init__(self, args: argparse.Namespace, listing: Listing[Row], out: TextIO | None = None) -> None:
+    def __init__(
+        self, args: argparse.Namespace, listing: Listing[Row], out: TextIO | None = None,
+        terminal: Terminal | None = None,
+    ) -> None:  # fmt: skip
+        """`terminal` replaces the properties of `out`."""
         self._out = out or sys.stdout
         self._format: str = args.output or ""
         self._listing = listing
@@ -131,7 +135,7 @@ class ListPrinter(Generic[Row]):
         order = args.sort_by or ""
         self._backwards = order.startswith("-")
         self._order = listing.named(order.lstrip("-")) if order else None
-        self._terminal = Terminal.of(self._out)
+        self._terminal = terminal or Terminal.of(self._out)
         # 0 where nothing is cut.
         self._width = self._terminal.width if self._format != "wide" else 0
         self._bars: dict[tuple[int, float], str] = {}

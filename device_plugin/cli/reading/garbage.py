@@ -9,7 +9,7 @@ Run = Callable[[argparse.Namespace], int]
 
 
 def uncollected(run: Run) -> Run:
-    """Returns the command `run` with the garbage collector off until it returns; with --watch, the collector stays on.
+    """Returns the command `run` with the garbage collector off until it returns; it stays on with --watch and --live.
 
     Listed objects are not garbage before the command ends, and to search them takes a fifth of its time. The collector
     is switched on after `run` has returned and its lists are freed, so that it does not search them. From then on it
@@ -18,7 +18,7 @@ def uncollected(run: Run) -> Run:
 
     @wraps(run)
     def command(args: argparse.Namespace) -> int:
-        if getattr(args, "watch", False) or not gc.isenabled():
+        if getattr(args, "watch", False) or getattr(args, "live", False) or not gc.isenabled():
             return run(args)
         gc.disable()
         try:

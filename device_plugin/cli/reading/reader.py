@@ -16,6 +16,7 @@ from device_plugin.cli.access.caller import list_unless_forbidden
 from device_plugin.cli.reading.cluster import ClusterReading, KnownCluster, MissingRight, NodeReading
 from device_plugin.core.pods import Pod
 from device_plugin.kube.api import NODES, PODS, Change, Kind, Metadata, Where
+from device_plugin.kube.errors import ApiError
 
 RUNNING = "status.phase=Running"
 NOT_RUNNING = "status.phase!=Running,status.phase!=Succeeded,status.phase!=Failed,spec.nodeName!="
@@ -109,10 +110,13 @@ class ClusterReader:
         return found.items
 
     @contextmanager
-    def following(self, changed: Callable[[str], None]) -> Iterator[None]:
+    def following(
+        self, changed: Callable[[str], None], heard: Callable[[str, ApiError | None], None] = lambda *_: None
+    ) -> Iterator[None]:
         """Watch the objects that `read` listed, and call `changed` with the name of each node that may have changed.
 
-        The call comes from another thread. After a new list its argument is empty: any node may have changed.
+        The call comes from another thread. After a new list its argument is empty: any node may have changed. `heard`
+        is called with a name of the watch when the API server does not answer it, and without an error when it does.
         """
         stop = threading.Event()
         watches = [
@@ -122,7 +126,11 @@ class ClusterReader:
         threads = [
             threading.Thread(
                 target=watch.run, daemon=True,
-                args=(partial(self._sync, each, changed), partial(self._see, each, changed), stop),
+                args=(
+                    partial(self._sync, each, changed), partial(self._see, each, changed), stop,
+                    partial(heard, f"{each.kind.plural} {each.where.fields}"),
+                    partial(heard, f"{each.kind.plural} {each.where.fields}", None),
+                ),
             )
             for each, watch in watches
         ]  # fmt: skip

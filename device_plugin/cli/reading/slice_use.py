@@ -31,8 +31,8 @@ USED, LIMIT, COMPUTE = (
 AT_A_TIME, MOST_AGENTS = 16, 200
 # Up to this number of nodes, a list is made for each node's agent: a list of all agents may have thousands of pods.
 FEW_NODES = 8
-# Seconds for which an answer is used again with --watch.
-FRESH_SECONDS = 10.0
+# Seconds for which an answer is used again with --watch; with --live, if few agents give it.
+FRESH_SECONDS, LIVE_SECONDS = 10.0, 2.0
 # Values above it are not shown: no card has 2^60 bytes.
 MOST_VALUE = 2.0**60
 # Labels that Prometheus keeps under names with this prefix unless it is set to honour them (honor_labels).
@@ -83,6 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 class SliceUseReader:
     """Reads the use of slices of pods of `namespace` (empty: of all), and keeps the answer for FRESH_SECONDS.
 
+    With --live it keeps the answer of at most FEW_NODES agents for LIVE_SECONDS.
     `notes` has a sentence for each question that was not answered the last time.
     """
 
@@ -92,6 +93,7 @@ class SliceUseReader:
         self._agents: str = args.agents_namespace
         self._prometheus = Prometheus(args.prometheus) if args.prometheus else None
         self._namespace = namespace
+        self._live: bool = getattr(args, "live", False)
         self._asked: float | None = None
         self._found: Mapping[SliceKey, SliceUse] = {}
         self.notes: Sequence[str] = ()
@@ -99,7 +101,8 @@ class SliceUseReader:
     def read(self, nodes: Collection[str]) -> Mapping[SliceKey, SliceUse]:
         """Returns the use of slices on these nodes, as far as it is known. Raises ApiError."""
         now = time.monotonic()
-        if self._asked is None or now - self._asked >= FRESH_SECONDS:
+        soon = self._live and self._prometheus is None and len(nodes) <= FEW_NODES
+        if self._asked is None or now - self._asked >= (LIVE_SECONDS if soon else FRESH_SECONDS):
             self._asked = now
             uses, self.notes = self._uses(nodes)
             self._found = {(use.namespace, use.pod, use.container, use.card): use for use in uses}

@@ -12,12 +12,9 @@ kubectl, and the rights that the page "Jobs in a queue" of the documentation lis
 
 import argparse
 import json
-import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from signal import SIGHUP, SIGTERM
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import yaml
@@ -26,6 +23,7 @@ from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli.access import caller, engine
 from device_plugin.cli.access.engine import EngineError
 from device_plugin.cli.access.port_forward import ForwardError
+from device_plugin.cli.interrupts import interruptible
 from device_plugin.cli.run import fetch
 from device_plugin.cli.run.console import Console
 from device_plugin.cli.run.follow import Following
@@ -65,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     if args.dry_run:
         print(as_text(made, args.output or "yaml"), end="")
         return 0
-    with caller.connected(args) as client, _interruptible():
+    with caller.connected(args) as client, interruptible():
         job = _created(client, made.job, caller.namespace(args))
         try:
             _create_others(client, made, job)
@@ -167,20 +165,6 @@ def _next(job: Ref) -> str:
         f"see it: vgpu why {job.name} {where}, kubectl {where} logs -f job/{job.name}; stop it: kubectl {where} delete"
         f" job {job.name}"
     )
-
-
-@contextmanager
-def _interruptible() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP raise KeyboardInterrupt as Ctrl-C does, so that --rm deletes the Job."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, signal.default_int_handler) for number in (SIGTERM, SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def as_text(made: Objects, form: str) -> str:

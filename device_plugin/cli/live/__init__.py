@@ -1,0 +1,1 @@
+"""Full screens on a terminal that change while a person looks at them."""
