@@ -23,7 +23,7 @@ from device_plugin.allocator.allocator import Allocator
 from device_plugin.allocator.openings import movable
 from device_plugin.cli.access import caller
 from device_plugin.cli.access.caller import evict, named, still_there
-from device_plugin.cli.printing import output
+from device_plugin.cli.printing import formats, output
 from device_plugin.cli.reading import local_allocator, prefixes
 from device_plugin.core.contract.grants import Grant
 from device_plugin.core.errors import RequestError, VgpuError
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     way.add_argument("--dry-run", action="store_true", help="only print the plan (the default)")
     way.add_argument("--apply", action="store_true", help="evict the pods, one step after the other")
     prefixes.add_arguments(parser)
-    parser.add_argument("-o", "--output", choices=output.OBJECTS, help="the plan for programs")
+    parser.add_argument("-o", "--output", choices=formats.OBJECTS, help="the plan for programs")
     caller.add_arguments(parser)
 
 

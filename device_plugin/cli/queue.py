@@ -22,7 +22,7 @@ from typing import Any
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli.access import caller, engine
 from device_plugin.cli.access.engine import EngineError
-from device_plugin.cli.printing import output
+from device_plugin.cli.printing import formats, output
 from device_plugin.cli.printing.follow import list_allowed, show_changes
 from device_plugin.cli.printing.output import NONE, Column, Listing, ListPrinter, age
 from device_plugin.cli.reading.cluster import MissingRight
@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
         # Jobs that the caller may not read would perhaps be rows.
         empty = "no jobs are known" if missing else empty
         printer.show(found, {"missing": [*map(MissingRight.as_object, missing)], "faults": []}, empty)
-        if args.output not in output.OBJECTS:
+        if args.output not in formats.OBJECTS:
             output.note([*map(str, missing)])
         if not args.watch:
             return 0
@@ -189,7 +189,7 @@ def _listing(*, namespaces: bool, wide: bool = False) -> Listing[Mapping[str, An
 def as_table(jobs: Sequence[Mapping[str, Any]]) -> str:
     """Returns the table of the jobs of one namespace as text, without colours and cut texts."""
     table = StringIO()
-    options = argparse.Namespace(output=None, sort_by=None)
+    options = argparse.Namespace(output=None, sort_by=None, no_headers=False)
     ListPrinter(options, _listing(namespaces=False), table).show(jobs)
     return table.getvalue().rstrip("\n")
 

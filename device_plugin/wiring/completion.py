@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from device_plugin.cli.access import caller
+from device_plugin.cli.printing.formats import NAMES
 from device_plugin.cli.reading.reader import ClusterReader, Scope
 from device_plugin.core.errors import VgpuError
 from device_plugin.core.printable import printable
@@ -78,7 +79,7 @@ def print_candidates(words: Sequence[str], commands: Iterable[tuple[str, str]], 
             if parser is not None and _OWN_PROGRAM not in before:
                 listed, directive = _after(parser, before[1:], last)
                 candidates = [*listed]
-    begun = last.rpartition("=")[2]
+    begun = last.rpartition("=")[2] if last.startswith("-") else last
     shown = [(name, about) for name, about in candidates if name.startswith(begun) and _PLAIN.fullmatch(name)]
     for name, about in shown[:MOST]:
         sys.stdout.write(f"{name}\t{printable(about)}\n" if about else f"{name}\n")
@@ -93,8 +94,9 @@ def _after(
     actions = parser._actions  # argparse has no public way to its arguments
     options = {name: action for action in actions for name in action.option_strings}
     written, _, _ = last.partition("=")
-    asked = options.get(written) if "=" in last else options.get(before[-1]) if before else None
-    if asked is not None and (asked.nargs is None or "=" in last):
+    in_option = "=" in last and last.startswith("-")
+    asked = options.get(written) if in_option else options.get(before[-1]) if before else None
+    if asked is not None and (asked.nargs is None or in_option):
         return _values(asked, before)
     if last.startswith("-"):
         return [
@@ -107,6 +109,8 @@ def _after(
 def _values(asked: argparse.Action, before: Sequence[str]) -> tuple[Iterable[tuple[str, str]], int]:
     if asked.choices is not None:
         return [(str(choice), "") for choice in asked.choices], NO_FILES
+    if asked.dest == "output":
+        return [(name, "") for name in NAMES], NO_FILES
     if asked.dest in _FILE_ARGUMENTS:
         return (), FILES
     if asked.dest == "sort_by":

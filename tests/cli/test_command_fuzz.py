@@ -62,6 +62,7 @@ PLAUSIBLE = {
     "cards": ("1", "2"), "percent": ("25",), "count": ("3",), "replicas": ("2",), "min": ("1",), "max": ("4",),
     "widths": ("1,2,4,8", "2"),
     "timeout": ("0",), "selector": ("a=b", "a!=b"), "samples": ("1000",), "duration": ("2h",), "port": ("0", "1"),
+    "output": ("wide", "json", "name", "jsonpath={..name}", "custom-columns=A:.name,B:.jobs[0]"),
     "env": ("A=b",), "volume": ("data:/data",), "fetch": ("/data/a:b",), "sort_by": ("-memory", "name", "since"),
     "reason": ("fan",), "image": ("I",), "queue": ("default",), "max_moves": ("2",), "core_groups": ("60",),
 }  # fmt: skip

@@ -355,7 +355,7 @@ def test_the_widths_that_a_job_lists_have_a_column_of_the_wide_list() -> None:
 def test_a_job_is_printed_again_for_what_a_reader_acts_on(
     capsys: pytest.CaptureFixture[str], changes: dict[str, object], *, printed: bool
 ) -> None:
-    printer = output.ListPrinter(Namespace(output="name", sort_by=None), queue.LISTING)
+    printer = output.ListPrinter(Namespace(output="name", sort_by=None, no_headers=False), queue.LISTING)
     printer.remember([told()])
     printer.show_changes([told(**changes)])
     assert bool(capsys.readouterr().out) is printed
@@ -389,14 +389,14 @@ POLICY = 'the API server refuses its other pods: pods "a-0-x7k2p" is forbidden: 
 def test_a_job_is_printed_again_once_its_reason_means_another_thing(
     capsys: pytest.CaptureFixture[str], before: str, after: str, *, printed: bool
 ) -> None:
-    printer = output.ListPrinter(Namespace(output="name", sort_by=None), queue.LISTING)
+    printer = output.ListPrinter(Namespace(output="name", sort_by=None, no_headers=False), queue.LISTING)
     printer.remember([told(why=before)])
     printer.show_changes([told(why=after)])
     assert bool(capsys.readouterr().out) is printed
 
 
 def test_a_job_that_stays_stuck_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
-    printer = output.ListPrinter(Namespace(output="name", sort_by=None), queue.LISTING)
+    printer = output.ListPrinter(Namespace(output="name", sort_by=None, no_headers=False), queue.LISTING)
     printer.remember([told(secondsStuck=600)])
     printer.show_changes([told(secondsStuck=610)])
     assert capsys.readouterr().out == ""

@@ -34,6 +34,7 @@ def ask(capsys: pytest.CaptureFixture[str]) -> Ask:
         (("cards", "--sort"), ["--sort-by"], 4),
         (("cards", "-o", ""), ["wide", "json", "yaml", "name"], 4),
         (("cards", "--output=j"), ["json"], 4),
+        (("cards", "-o", "custom-columns="), [], 4),
         (("cards", "--sort-by", "mem"), ["memory"], 4),
         (("cards", "--kubeconfig", ""), [], 0),
         (("no-such-command", ""), [], 4),

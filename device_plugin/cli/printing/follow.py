@@ -13,7 +13,7 @@ from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.watch import ListWatch
 from device_plugin.cli.access import caller
 from device_plugin.cli.access.caller import list_unless_forbidden
-from device_plugin.cli.printing import output
+from device_plugin.cli.printing import formats, output
 from device_plugin.cli.printing.output import Listing, ListPrinter
 from device_plugin.cli.reading.cluster import ClusterReading, MissingRight
 from device_plugin.cli.reading.reader import ClusterReader, Scope, rule_to_list
@@ -71,7 +71,7 @@ def show_reading(
     # Objects that the caller may not read would perhaps be rows.
     empty = f"no {listing.plural} are known" if reading.missing else empty
     printer.show(found, {**beside(reading), **({} if notes is None else {"notes": said})}, empty)
-    if args.output not in output.OBJECTS:
+    if args.output not in formats.OBJECTS:
         output.note([*lacking(reading), *said, *ignored(reading)])
     if not args.watch:
         return 0
@@ -97,7 +97,7 @@ def forbidden(missing: Sequence[MissingRight]) -> ListForbiddenError:
 def _note_changed(args: argparse.Namespace, said: Sequence[str], notes: Notes | None) -> list[str]:
     """Returns the present notes; prints those that are not in `said`, in a format for people."""
     now = [*notes()] if notes is not None else []
-    if args.output not in output.OBJECTS:
+    if args.output not in formats.OBJECTS:
         output.note([line for line in now if line not in said])
     return now
 
@@ -140,7 +140,7 @@ def follow_list(
     said = [*notes()] if notes is not None else []
     keys = {"missing": [*map(MissingRight.as_object, missing)], "faults": [*faults]}
     printer.show(found, {**keys, **({} if notes is None else {"notes": said})}, empty)
-    if args.output not in output.OBJECTS:
+    if args.output not in formats.OBJECTS:
         output.note([*map(str, missing), *said, *faults])
     if not args.watch:
         return 0

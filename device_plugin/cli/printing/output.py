@@ -1,7 +1,8 @@
-"""Prints the lists of commands as tables, JSON, YAML or names, in the order of --sort-by, and again after changes.
+"""Prints the lists of commands in the format of -o, in the order of --sort-by, and again after changes.
 
-A table fits 80 columns: bars shrink first, then long texts are cut. Nothing is cut with `-o wide`, or if the output is
-not a terminal. Only terminals get colours. Control characters, which a tenant may have written, are replaced.
+A table fits 80 columns: bars shrink first, then long texts are cut. Nothing is cut with `-o wide`, in columns that the
+user chose, or if the output is not a terminal. Only terminals get colours. Control characters, which a tenant may have
+written, are replaced.
 """
 
 import argparse
@@ -10,21 +11,22 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import pairwise
 from textwrap import wrap
 from typing import Any, Generic, TextIO, TypeVar
 
 import yaml
 
+from device_plugin.cli.printing import formats
+from device_plugin.cli.printing.formats import COLUMNS, OBJECTS, PathColumn
+from device_plugin.cli.printing.jsonpath import cell
 from device_plugin.cli.printing.terminal import BOLD, DIM, YELLOW, Terminal, load_style
 from device_plugin.core.errors import VgpuError
 from device_plugin.core.printable import printable
 
 Row = TypeVar("Row")
 
-FORMATS = ("wide", "json", "yaml", "name")
-OBJECTS = ("json", "yaml")
 # Characters of a bar, and between two columns of a table.
 LONGEST_BAR, SHORTEST_BAR, GAP = 10, 4, 2
 SHORTEST_TEXT = 12
@@ -97,10 +99,12 @@ class Listing(Generic[Row]):
 
 
 def add_arguments(parser: argparse.ArgumentParser, listing: Listing[Any]) -> None:
-    """Add the options of every list: -o, --sort-by and -w."""
+    """Add the options of every list: -o, --no-headers, --sort-by and -w."""
     parser.add_argument(
-        "-o", "--output", choices=FORMATS, metavar="|".join(FORMATS), help="more columns, or for programs"
-    )
+        "-o", "--output", type=partial(formats.checked, items=listing.plural), metavar=formats.METAVAR,
+        help="more columns, your own, or for programs",
+    )  # fmt: skip
+    parser.add_argument("--no-headers", action="store_true", help="a table without its titles")
     parser.add_argument(
         "--sort-by",
         metavar="COLUMN",
@@ -129,15 +133,21 @@ class ListPrinter(Generic[Row]):
     ) -> None:  # fmt: skip
         """`terminal` replaces the properties of `out`."""
         self._out = out or sys.stdout
-        self._format: str = args.output or ""
+        chosen = formats.format_of(args.output or "", listing.plural)
+        self._format, self._template = chosen.name, chosen.template
         self._listing = listing
-        self._columns = [each for each in listing.columns if not each.wide or self._format == "wide"]
+        self._columns: Sequence[Column[Any]] = (
+            [*map(_column, chosen.columns)]
+            if chosen.columns
+            else [each for each in listing.columns if not each.wide or self._format == "wide"]
+        )
+        self._headers = not args.no_headers
         order = args.sort_by or ""
         self._backwards = order.startswith("-")
         self._order = listing.named(order.lstrip("-")) if order else None
         self._terminal = terminal or Terminal.of(self._out)
         # 0 where nothing is cut.
-        self._width = self._terminal.width if self._format != "wide" else 0
+        self._width = 0 if self._format in ("wide", COLUMNS) else self._terminal.width
         self._bars: dict[tuple[int, float], str] = {}
         self._widths: list[int] = []
         self._bar = LONGEST_BAR
@@ -147,8 +157,9 @@ class ListPrinter(Generic[Row]):
         """Print all rows. `beside` has further keys for -o json, and `empty` is the text in place of an empty table."""
         listed = self.ordered(rows)
         if self._format in OBJECTS:
-            objects = [self._listing.object(row) for row in listed]
-            self._write_object({self._listing.plural: objects, **(beside or {})})
+            self._write([as_text(self._whole(listed, beside or {}), self._format)])
+        elif self._template is not None:
+            self._out.write(self._template.text(self._whole(listed, beside or {})))
         elif self._format == "name":
             self._write(_all_printable([self._listing.name(row) for row in listed]))
         elif not listed:
@@ -172,6 +183,8 @@ class ListPrinter(Generic[Row]):
                 self._write_event(type_, self._listing.object(row))
             for name in gone:
                 self._write_event(_GONE, before[name])
+        elif self._template is not None:
+            self._out.write(self._template.text(self._whole(changed, {})) if changed else "")
         elif self._format == "name":
             self._write(_all_printable([self._listing.name(row) for row in changed]))
         else:
@@ -192,8 +205,9 @@ class ListPrinter(Generic[Row]):
     def _write(self, lines: Iterable[str]) -> None:
         self._out.writelines([f"{line}\n" for line in lines])
 
-    def _write_object(self, value: Mapping[str, Any]) -> None:
-        self._write([as_text(value, self._format)])
+    def _whole(self, rows: Iterable[Row], beside: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Returns the object of -o json for a list of these rows."""
+        return {self._listing.plural: [self._listing.object(row) for row in rows], **beside}
 
     def _write_event(self, type_: str, value: Mapping[str, Any]) -> None:
         event = {"type": type_, "object": value}
@@ -202,18 +216,20 @@ class ListPrinter(Generic[Row]):
     def _write_table(self, rows: Sequence[Row], *, header: bool) -> None:
         if not rows:
             return
+        own = self._format == COLUMNS
+        shown: Sequence[Any] = [self._listing.object(row) for row in rows] if own else rows
         # By column, because a table may have 40,000 rows.
-        texts = [_all_printable([column.text(row) for row in rows]) for column in self._columns]
+        texts = [_all_printable([column.text(row) for row in shown]) for column in self._columns]
         if header:
             self._fit([max(map(len, column)) for column in texts])
             titles = [column.title.ljust(w) for column, w in zip(self._columns, self._widths, strict=True)]
-            self._write([self._painted("".join(titles).rstrip(), BOLD)])
-        shown = zip(self._columns, texts, self._widths, strict=True)
-        cells = [self._cells(column, rows, its, width) for column, its, width in shown]
+            self._write([self._painted("".join(titles).rstrip(), BOLD)] if self._headers else [])
+        columns = zip(self._columns, texts, self._widths, strict=True)
+        cells = [self._cells(column, shown, its, width) for column, its, width in columns]
         lines = list[str]()
         for row, line in zip(rows, zip(*cells, strict=True), strict=True):
             lines.append("".join(line).rstrip())
-            for below in self._listing.below(row):
+            for below in () if own else self._listing.below(row):
                 lines += [self._painted(part, DIM) for part in self._wrapped(printable(below))]
         self._write(lines)
 
@@ -233,7 +249,7 @@ class ListPrinter(Generic[Row]):
 
         def widths(bar: int) -> list[int]:
             return [
-                max(len(column.title), size + (bar + 1 if column.share else 0)) + GAP
+                max(len(column.title) * self._headers, size + (bar + 1 if column.share else 0)) + GAP
                 for column, size in zip(self._columns, longest, strict=True)
             ]
 
@@ -250,7 +266,7 @@ class ListPrinter(Generic[Row]):
                 return
             self._widths[widest] -= 1
 
-    def _cells(self, column: Column[Row], rows: Sequence[Row], texts: Sequence[str], width: int) -> list[str]:
+    def _cells(self, column: Column[Any], rows: Sequence[Any], texts: Sequence[str], width: int) -> list[str]:
         """Returns the cells of a column, each with `width` characters."""
         if (share := column.share) is not None:
             rest = width - self._bar - 1
@@ -278,6 +294,11 @@ class ListPrinter(Generic[Row]):
 
     def _painted(self, text: str, colour: str) -> str:
         return self._terminal.painted(text, colour)
+
+
+def _column(chosen: PathColumn) -> Column[Mapping[str, Any]]:
+    """Returns a column of an object's values at a path, with NONE if there are none."""
+    return Column(chosen.title, lambda found: cell(chosen.path, found) or NONE)
 
 
 def as_text(value: Mapping[str, Any], form: str) -> str:

@@ -168,3 +168,37 @@ def test_changed_rows_stand_under_the_columns_of_the_first_table() -> None:
     header, _, changed, gone = out.getvalue().splitlines()
     assert changed.index("#") == header.index("FILLED")
     assert gone == "cup/long-name is gone"
+
+
+def test_columns_of_ones_own_are_paths_in_the_objects_and_are_never_cut(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    monkeypatch.setenv("NO_COLOR", "1")
+    words = ("-o", "custom-columns=CUP:.name,NO:.absent", "--sort-by=-filled")
+    assert shown(Cup("n" * 30, 1), Cup("b\x1b", 2), words=words, terminal=True) == [
+        "CUP" + " " * 29 + "NO", "b\ufffd" + " " * 30 + "<none>", "n" * 30 + "  <none>",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("words", [(), ("-o", "wide"), ("-o", "custom-columns=A VERY LONG TITLE:.name")])
+def test_a_table_without_titles_has_no_room_for_them(words: tuple[str, ...]) -> None:
+    line, *more = shown(Cup("a", 10), words=(*words, "--no-headers"))
+    assert line.split()[0] == "a"
+    assert more == []
+    assert words or line == "a  ########## 10/10"
+    assert shown(Cup("a", 10), words=words)[1].split() == line.split()
+
+
+def test_a_template_is_printed_as_it_is_and_for_changes_of_the_changed_rows() -> None:
+    out = io.StringIO()
+    printer = ListPrinter(
+        options("-o", 'jsonpath={range .items[*]}{.name}{"\\n"}{end}{.missing}'), LISTING, out
+    )
+    printer.show([Cup("a", 1), Cup("b", 1)], {"missing": []})
+    assert out.getvalue() == "a\nb\n[]"
+    printer.remember([Cup("a", 1), Cup("b", 1)])
+    printer.show_changes([Cup("a", 1), Cup("b", 2)])
+    assert out.getvalue() == "a\nb\n[]b\n"
+    printer.show_changes([Cup("a", 1), Cup("b", 2)])
+    assert out.getvalue() == "a\nb\n[]b\n"
