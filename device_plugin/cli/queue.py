@@ -1,20 +1,22 @@
-"""`vgpu queue`: the jobs of queues, each with its place, its width, why it waits, and what changes next.
+"""`vgpu jobs`, or `vgpu queue`: the jobs of queues: place, width, why each waits, and what changes next.
 
-    vgpu queue                  # those of your namespace
-    vgpu queue -A               # those of all namespaces
-    vgpu queue -l team=vision -w
-    vgpu queue --sort-by=-since -o yaml
+    vgpu jobs                   # those of your namespace
+    vgpu jobs -A                # those of all namespaces
+    vgpu jobs --all             # also those that have ended and still exist
+    vgpu jobs -l team=vision -w
+    vgpu jobs --sort-by=-since -o yaml
     vgpu queue admit train      # starts a waiting job by hand, whatever the queue says
 
-You need kubectl, and the rights of the Role ask-job-engine (page "Jobs in a queue" of the documentation); for -l the
-right to list Jobs; for `admit` the rights to patch the Job and to `admit` jobs of the group vgpu.io in its namespace.
+Places and forecasts are the job engine's: for them you need kubectl, and the rights of the Role ask-job-engine (page
+"Jobs in a queue" of the documentation). Without these rights the list is made of the Jobs that you may list, for which
+--all and -l need the right too. `admit` needs the rights to patch the Job and to `admit` jobs of the group vgpu.io.
 """
 
 import argparse
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from io import StringIO
 from typing import Any
@@ -23,12 +25,13 @@ from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli.access import caller, engine
 from device_plugin.cli.access.engine import EngineError
 from device_plugin.cli.printing import formats, output
-from device_plugin.cli.printing.follow import list_allowed, show_changes
+from device_plugin.cli.printing.follow import show_changes
 from device_plugin.cli.printing.output import NONE, Column, Listing, ListPrinter, age
+from device_plugin.cli.queued_jobs import ENDS, JobsReader
 from device_plugin.cli.reading.cluster import MissingRight
 from device_plugin.core.contract.annotations import KUEUE_QUEUE, QUEUE
 from device_plugin.core.jobs.job import JobPhase, pods
-from device_plugin.kube.api import JOBS, Ref, Where
+from device_plugin.kube.api import JOBS, Ref
 
 NOBODY = "no job is in a queue"
 # Seconds between two questions to the job engine, each of which takes a port-forward.
@@ -36,8 +39,9 @@ ASK_SECONDS = 10.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `vgpu queue`, and of `vgpu queue admit`."""
+    """Add the arguments of `vgpu jobs`, and of `vgpu jobs admit`."""
     parser.add_argument("-A", "--all-namespaces", action="store_true", help="the jobs of all namespaces")
+    parser.add_argument("--all", action="store_true", help="also jobs that have ended, as long as they exist")
     output.add_arguments(parser, LISTING)
     output.add_selector(parser, "jobs")
     caller.add_namespace(parser)
@@ -48,9 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "admit", help="start a waiting job by hand", argument_default=argparse.SUPPRESS,
         description="Start a waiting job by hand: its pods are made at once, and placed as there is room.",
     )  # fmt: skip
-    admit.add_argument("job", metavar="JOB", help="name of the Job, or NAMESPACE/NAME")
-    caller.add_namespace(admit)
-    caller.add_arguments(admit)
+    engine.add_job(admit)
     parser.set_defaults(job=None)
 
 
@@ -64,42 +66,30 @@ def run(args: argparse.Namespace) -> int:
             print(admitted(client, engine.job_named(args)))
             return 0
         namespace = "" if args.all_namespaces else caller.namespace(args)
-
-        def jobs() -> tuple[Sequence[Mapping[str, Any]], Sequence[MissingRight]]:
-            if not args.selector:
-                return listed(engine.jobs(client, args), namespace), ()
-            names, missing = labelled(client, args, namespace)
-            found = listed(engine.jobs(client, args), namespace)
-            return [job for job in found if (job["namespace"], job["name"]) in names], missing
-
+        reader = JobsReader(client, args, namespace)
         printer = ListPrinter(args, _listing(namespaces=not namespace, wide=args.output == "wide"))
-        found, missing = jobs()
+        found, missing, notes = reader.read()
         empty = f"no job of namespace {namespace} is in a queue" if namespace else NOBODY
         # Jobs that the caller may not read would perhaps be rows.
         empty = "no jobs are known" if missing else empty
-        printer.show(found, {"missing": [*map(MissingRight.as_object, missing)], "faults": []}, empty)
+        keys = {"missing": [*map(MissingRight.as_object, missing)], "faults": [], "notes": [*notes]}
+        printer.show(found, keys, empty)
         if args.output not in formats.OBJECTS:
-            output.note([*map(str, missing)])
+            output.note([*map(str, missing), *notes])
         if not args.watch:
             return 0
         printer.remember(found)
-        return show_changes(threading.Event(), lambda: printer.show_changes(jobs()[0]), ASK_SECONDS)
-
-
-def labelled(
-    client: KubeClient, args: argparse.Namespace, namespace: str
-) -> tuple[Set[tuple[str, str]], Sequence[MissingRight]]:
-    """Returns namespace and name of each Job that the selector finds, and the rights that the caller lacks.
-
-    Raises ListForbiddenError, ApiError, EndpointError.
-    """
-    found, _, missing = list_allowed(args, client, JOBS.metadata, Where(namespace, args.selector))
-    return {(job.namespace, job.name) for job in found.items}, missing
+        return show_changes(threading.Event(), lambda: printer.show_changes(reader.read().rows), ASK_SECONDS)
 
 
 def _number(key: str) -> Callable[[Mapping[str, Any]], tuple[bool, float]]:
     """Returns the sort key for a number of a job; jobs with an unknown number come last."""
     return lambda job: (job[key] is None, job[key] or 0)
+
+
+def _count(key: str) -> Callable[[Mapping[str, Any]], str]:
+    """Returns the text of a number of a job; <none> if it is not known."""
+    return lambda job: NONE if job[key] is None else str(job[key])
 
 
 def _widths(job: Mapping[str, Any]) -> str:
@@ -120,6 +110,7 @@ def _next_change(job: Mapping[str, Any]) -> str:
     return f"{change['what']} {before} {age(at - now)}" if at > now else str(change["what"])
 
 
+_BAD = {JobPhase.REFUSED.value, ENDS["Failed"]}
 # Keys that change without a change that a reader acts on; _watched compares parts of some of them.
 _NOT_WATCHED = ("progress", "secondsLeft", "secondsStuck", "nextChange", "why")
 # The parts of `why` that differ from answer to answer: the names of refused pods, times, and numbers with their
@@ -149,10 +140,10 @@ LISTING: Listing[Mapping[str, Any]] = Listing(
         Column("NAME", lambda job: job["name"]),
         Column("QUEUE", lambda job: job["queue"] or NONE),
         Column("PLACE", lambda job: str(job["place"] or NONE), key=_number("place")),
-        Column("PHASE", lambda job: job["phase"]),
+        Column("PHASE", lambda job: job["phase"], warning=lambda job: job["phase"] in _BAD),
         Column("WIDTH", lambda job: str(job["width"]), key=_number("width")),
-        Column("MIN", lambda job: str(job["min"]), key=_number("min")),
-        Column("MAX", lambda job: str(job["max"]), key=_number("max")),
+        Column("MIN", _count("min"), key=_number("min")),
+        Column("MAX", _count("max"), key=_number("max")),
         Column("WIDTHS", _widths, wide=True),
         Column("PROGRESS", _progress),
         Column("SINCE", lambda job: age(time.time() - job["since"]) if job["since"] else NONE, key=_number("since")),
@@ -194,11 +185,6 @@ def as_table(jobs: Sequence[Mapping[str, Any]]) -> str:
     return table.getvalue().rstrip("\n")
 
 
-def listed(jobs: Iterable[Mapping[str, Any]], namespace: str) -> list[Mapping[str, Any]]:
-    """Returns the jobs of a namespace (empty: of all), in the order of their queues."""
-    return sorted((job for job in jobs if namespace in ("", job["namespace"])), key=_order)
-
-
 def admitted(client: KubeClient, of: Ref) -> str:
     """Start a job by hand; returns what was done, as text. Raises EngineError, ApiError."""
     name, job = f"{of.namespace}/{of.name}", engine.found(client, of)
@@ -216,8 +202,3 @@ def admitted(client: KubeClient, of: Ref) -> str:
         return f"{name} was started before"
     client.patch(JOBS, Ref(of.name, of.namespace, job.uid), {"spec": {"suspend": False}})
     return f"{name} starts with {pods(job.parallelism)}"
-
-
-def _order(job: Mapping[str, Any]) -> tuple[object, ...]:
-    """Returns the sort key of a job: by queue, waiting jobs first by their place, then the others by name."""
-    return job["queue"], job["place"] is None, job["place"] or 0, job["namespace"], job["name"]

@@ -22,7 +22,7 @@ Command = tuple[str, str, str]
 _SERVICES: tuple[Command, ...] = (
     ("node", "run the node agent", "device_plugin.wiring.node_command"),
     ("cluster", "run the cluster service", "device_plugin.wiring.cluster_command"),
-    ("jobs", "run the job engine", "device_plugin.wiring.jobs_command"),
+    ("job-engine", "run the job engine", "device_plugin.wiring.jobs_command"),
     (
         "mount-writable",
         "mount a node's tmpfs for the files that containers may write",
@@ -56,7 +56,8 @@ _PEOPLE: Mapping[str, tuple[Command, ...]] = {
     ),
     "Run jobs": (
         ("run", "run a program on cards, as a queued job", "device_plugin.cli.run.command"),
-        ("queue", "list queued jobs, or start one by hand", "device_plugin.cli.queue"),
+        ("jobs", "list queued jobs, also those that ended", "device_plugin.cli.queue"),
+        ("queue", "the same list; `queue admit` starts a job by hand", "device_plugin.cli.queue"),
     ),
     "Care for cards": (
         ("cordon", "give a card no new slices", "device_plugin.cli.cordon"),

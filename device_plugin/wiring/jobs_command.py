@@ -1,7 +1,7 @@
-"""`vgpu jobs`: run the job engine.
+"""`vgpu job-engine`: run the job engine.
 
-    vgpu jobs --config jobs.yaml
-    VGPU_POD_NAME=vgpu-jobs-1 vgpu jobs --lease-namespace vgpu-system
+    vgpu job-engine --config jobs.yaml
+    VGPU_POD_NAME=vgpu-jobs-1 vgpu job-engine --lease-namespace vgpu-system
 
 A flag beats an environment variable (VGPU_LEASE_NAMESPACE), which beats the file (leaseNamespace), which beats the
 default.
@@ -16,7 +16,7 @@ from device_plugin.wiring.commands import run_service
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add one flag for each setting."""
-    parser.usage = "vgpu jobs [--config FILE] [--SETTING VALUE]..."
+    parser.usage = "vgpu job-engine [--config FILE] [--SETTING VALUE]..."
     settings.add_flags(parser, settings.JobsSettings)
 
 

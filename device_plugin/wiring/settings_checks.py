@@ -42,7 +42,7 @@ def cluster(settings: "ClusterSettings") -> Iterator[str]:
 
 
 def jobs(settings: "JobsSettings") -> Iterator[str]:
-    """The problems of the settings of `vgpu jobs`."""
+    """The problems of the settings of `vgpu job-engine`."""
     from device_plugin.core.jobs.rates import read_rates  # only here: the node agent saves memory so
 
     yield from _prefixes(settings.prefixes, '["hygon.com/dcu"]')

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from device_plugin.cli.access.engine import answered
-from device_plugin.cli.queue import listed
+from device_plugin.cli.queued_jobs import in_order
 from device_plugin.cli.why import planned
 from device_plugin.core.answers import Answer
 from device_plugin.core.http_values import JSON
@@ -34,7 +34,8 @@ class DemoApi(Person):
 
     def queue(self) -> list[Mapping[str, Any]]:
         """The queued Jobs as `vgpu queue` shows them. Raises EngineError while the engine does not plan."""
-        return listed(answered(read(self._session.engine, "/explain", JSON))["jobs"], NAMESPACE)
+        jobs = answered(read(self._session.engine, "/explain", JSON))["jobs"]
+        return in_order(job for job in jobs if job["namespace"] == NAMESPACE)
 
     def why(self, job: str) -> Answer:
         """The answer that `vgpu why JOB` prints. Raises EngineError while the engine does not plan."""

@@ -128,7 +128,7 @@ class StoryPage:
                 "The cluster goes on running, with two notebooks, a Job in a queue and a pod that waits. It ends with"
                 " [bold].venv/bin/vgpu demo end[/]\n"
                 'For vgpu and kubectl there: [bold]eval "$(.venv/bin/vgpu demo env)"[/]\n'
-                "Then try: [bold]vgpu ui[/], [bold]vgpu cards[/], [bold]vgpu why huge[/], [bold]vgpu queue[/],"
+                "Then try: [bold]vgpu ui[/], [bold]vgpu cards[/], [bold]vgpu why huge[/], [bold]vgpu jobs[/],"
                 " [bold]kubectl exec notebook-a -- /usr/local/vgpu/vgpu-smi[/]; then docs/start.md",
                 soft_wrap=True,
             )

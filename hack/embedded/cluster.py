@@ -30,9 +30,13 @@ AGENT_USER = "system:serviceaccount:vgpu-system:vgpu-node"
 SCHEDULER_USER = "system:kube-scheduler"
 # By command: its ports, and the environment variables that the manifests set in addition to settings.
 PORTS: Mapping[str, Mapping[str, int]] = {
-    "node": {"http": 9400}, "cluster": {"extender": 9401, "http": 9402}, "jobs": {"explain": 9404, "http": 9403},
+    "node": {"http": 9400}, "cluster": {"extender": 9401, "http": 9402}, "job-engine": {"explain": 9404, "http": 9403},
 }  # fmt: skip
-ENVIRONMENT: Mapping[str, Mapping[str, str]] = {"node": {"MALLOC_ARENA_MAX": "2"}, "cluster": {}, "jobs": {}}
+ENVIRONMENT: Mapping[str, Mapping[str, str]] = {
+    "node": {"MALLOC_ARENA_MAX": "2"},
+    "cluster": {},
+    "job-engine": {},
+}
 
 
 @dataclass(frozen=True)
@@ -168,7 +172,7 @@ class EmbeddedCluster:
 
     def _start_engine(self, name: str) -> None:
         self.engines.append(
-            self._service(name, "jobs", ENGINE_USER, {"--pod-name": name}, self.options.engine_flags)
+            self._service(name, "job-engine", ENGINE_USER, {"--pod-name": name}, self.options.engine_flags)
         )
         self.engines[-1].start()
 

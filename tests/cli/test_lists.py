@@ -225,8 +225,7 @@ WITHOUT_RIGHTS = {
     "nodes": f"you may not list nodes, nor {ALL_PODS}",
     "pods": "you may not list pods of namespace default: have an administrator add the rule ",
     "pods -A": f"you may not {ALL_PODS}",
-    "queue": 'forbidden (403 Forbidden): have an administrator bind the Role ask-job-engine (page "Jobs in a queue" of'
-    " the documentation) to you",
+    "queue": "you may not list jobs of namespace default: have an administrator add the rule ",
     "queue -l app=x": "you may not list jobs of namespace default: have an administrator add the rule ",
     "queue -A -l app=x": "you may not list jobs of all namespaces, nor list jobs of namespace default: have an ",
     "quota": "you may not list resourcequotas of namespace default: have an administrator add the rule ",

@@ -7,6 +7,7 @@ import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from http import HTTPStatus
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,17 @@ def kubectl(monkeypatch: pytest.MonkeyPatch, folder: Path, script: str) -> None:
     monkeypatch.setenv("PATH", str(programs))
 
 
+def answer_of(port: str) -> dict[str, Any]:
+    """The answer of the engine that listens at this port."""
+    connection = HTTPConnection("127.0.0.1", int(port), timeout=60)
+    try:
+        connection.request("GET", "/explain", headers={"Accept": "application/json"})
+        found: dict[str, Any] = json.load(connection.getresponse())
+    finally:
+        connection.close()
+    return found
+
+
 @pytest.fixture
 def engine_of(
     fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -79,6 +91,7 @@ def engine_of(
     line = eventually(lambda: capsys.readouterr().out, 60)
     port = line.partition("listening")[2].split()[0].rpartition(":")[2]
     kubectl(monkeypatch, tmp_path, FORWARDS.format(tmp_path, port))
+    until(lambda: not answer_of(port)["problem"], "the engine plans")
     yield fleet
     stop.set()
     thread.join(60)
@@ -114,7 +127,7 @@ def test_the_port_is_that_of_the_engine() -> None:
 def test_the_jobs_of_a_queue_are_listed(
     engine_of: Fleet, asked: Callable[..., str], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    until(lambda: vgpu(engine_of, "queue") == 0)
+    assert vgpu(engine_of, "queue") == 0
     assert "no job of namespace default is in a queue" in capsys.readouterr().err
     assert vgpu(engine_of, "queue", "-A") == 0
     assert capsys.readouterr() == ("", "no job is in a queue\n")
@@ -150,7 +163,6 @@ def test_the_jobs_of_a_queue_are_listed(
 
 
 def test_why_a_job_waits_is_told_in_parts(engine_of: Fleet, asked: Callable[..., str]) -> None:
-    until(lambda: vgpu(engine_of, "queue") == 0)
     submit(engine_of, "large", 3)
     until(lambda: "ask for fewer" in asked("queue", "-o", "json"))
     line, *reasons = asked("why", "default/large").splitlines()
@@ -176,7 +188,6 @@ def test_why_a_job_waits_is_told_in_parts(engine_of: Fleet, asked: Callable[...,
 def test_a_job_that_is_not_there_or_in_no_queue_is_told_what_it_lacks(
     engine_of: Fleet, capsys: pytest.CaptureFixture[str], command: str, absent: str, free: str
 ) -> None:
-    until(lambda: vgpu(engine_of, "queue") == 0)
     assert vgpu(engine_of, *command.split(), "none", "-n", "other") == 2
     assert absent in capsys.readouterr().err
     engine_of.post(JOBS, objects.job("free", 1))
@@ -205,16 +216,19 @@ def test_a_job_is_started_by_hand_by_those_who_may(
     assert "job default/theirs is Kueue's" in capsys.readouterr().err
 
 
-def test_without_an_engine_it_says_how_to_install_one(
+def test_without_an_engine_it_shows_the_jobs_and_says_how_to_install_one(
     fleet: Fleet, capsys: pytest.CaptureFixture[str]
 ) -> None:
     submit(fleet, "train", 1)
-    for command in (["queue"], ["why", "train"]):
-        assert vgpu(fleet, *command) == 2
-        assert capsys.readouterr().err == (
-            "vgpu: no job engine is installed in namespace vgpu-system: add manifests/components/jobs to your overlay,"
-            " or name its namespace with --engine-namespace\n"
-        )
+    cure = (
+        "no job engine is installed in namespace vgpu-system: add manifests/components/jobs to your overlay,"
+        " or name its namespace with --engine-namespace\n"
+    )
+    assert vgpu(fleet, "jobs", "-o", "name") == 0
+    note = "places and forecasts are not known, only what the Jobs say"
+    assert capsys.readouterr() == ("job/default/train\n", f"{note}: {cure}")
+    assert vgpu(fleet, "why", "train") == 2
+    assert capsys.readouterr().err == f"vgpu: {cure}"
 
 
 def test_who_may_not_read_the_lease_is_told_which_role_to_ask_for(
@@ -227,9 +241,12 @@ def test_who_may_not_read_the_lease_is_told_which_role_to_ask_for(
     def get(*_: object) -> None:
         raise refused
 
+    submit(fleet, "train", 1)
     monkeypatch.setattr(KubeClient, "get", get)
-    assert vgpu(fleet, "queue") == 2
-    assert "is forbidden (403 Forbidden): have an administrator bind the Role" in capsys.readouterr().err
+    assert vgpu(fleet, "queue", "--no-headers") == 0
+    said = capsys.readouterr()
+    assert said.out.split()[:7] == ["train", "default", "<none>", "waiting", "0", "1", "1"]
+    assert "is forbidden (403 Forbidden): have an administrator bind the Role" in said.err
     refused = RefusedError("too many requests", HTTPStatus.TOO_MANY_REQUESTS, "TooManyRequests")
     assert vgpu(fleet, "queue") == 2
     assert "Role" not in capsys.readouterr().err
@@ -251,7 +268,7 @@ def test_of_a_kubectl_that_runs_another_one_nothing_is_left(
     says = "Forwarding from 127.0.0.1:1 -> 9404"
     kubectl(monkeypatch, tmp_path, f"#!/bin/sh\n/bin/sleep 1000 & echo $! > {chosen}\necho '{says}'\nwait\n")
     lease(fleet, "vgpu-jobs-0")
-    assert vgpu(fleet, "queue") == 2
+    assert vgpu(fleet, "queue") == 0
     assert "does not answer" in capsys.readouterr().err
     until(lambda: process_start(int(chosen.read_text())) is None)
 
@@ -278,10 +295,10 @@ def test_a_kubectl_that_cannot_forward_is_told_why(
     monkeypatch.setattr(port_forward, "TIMEOUT_SECONDS", seconds)
     kubectl(monkeypatch, tmp_path, script)
     lease(fleet, "")
-    assert vgpu(fleet, "queue") == 2
+    assert vgpu(fleet, "queue") == 0
     assert "no replica of the job engine leads now" in capsys.readouterr().err
     fleet.patch(f"{LEASES}/vgpu-jobs", {"spec": {"holderIdentity": "vgpu-jobs-0"}})
-    assert vgpu(fleet, "queue") == 2
+    assert vgpu(fleet, "queue") == 0
     said = capsys.readouterr().err
     assert says in said
     assert "memcache.go" not in said
@@ -294,7 +311,7 @@ def test_kubectls_log_is_shown_to_who_asks_for_details(
     kubectl(monkeypatch, tmp_path, f"#!/bin/sh\n{KLOG}echo 'no pods here' >&2\nexit 1\n")
     lease(fleet, "vgpu-jobs-0")
     with caplog.at_level("DEBUG", kubectl_says.__name__):
-        assert vgpu(fleet, "queue", "-v") == 2
+        assert vgpu(fleet, "queue", "-v") == 0
     assert "memcache.go" in caplog.text
     assert "memcache.go" not in capsys.readouterr().err
 
@@ -305,7 +322,6 @@ def test_the_namespace_is_that_of_the_context_unless_one_is_named(
     config = json.loads(engine_of.kubeconfig.read_text())
     config["contexts"][0]["context"]["namespace"] = "team-a"
     engine_of.kubeconfig.write_text(json.dumps(config))
-    until(lambda: vgpu(engine_of, "queue") == 0)
     assert asked("queue") == ""
     assert vgpu(engine_of, "queue") == 0
     assert "no job of namespace team-a is in a queue" in capsys.readouterr().err

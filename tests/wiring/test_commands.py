@@ -27,7 +27,9 @@ def test_the_help_lists_commands_by_what_they_are_for_and_no_services(
         < said.index("Run jobs:\n  run ")
     )
     assert "  demo " in said.partition("\nDevelop:\n")[2]
-    assert not [line for line in said.splitlines() if line.startswith(("  node ", "  cluster ", "  jobs "))]
+    assert not [
+        line for line in said.splitlines() if line.startswith(("  node ", "  cluster ", "  job-engine "))
+    ]
 
 
 @pytest.mark.parametrize(
@@ -49,7 +51,7 @@ def test_kubectl_names_itself_and_starts_no_service(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["/usr/bin/kubectl-vgpu"])
-    for service in ("node", "cluster", "jobs"):
+    for service in ("node", "cluster", "job-engine"):
         assert f"kubectl vgpu: error: unknown command '{service}': " in failed([service, "--help"], capsys)
     assert failed(["cards", "--bogus"], capsys).startswith("usage: kubectl vgpu cards ")
 

@@ -140,25 +140,25 @@ def test_a_bad_variable_is_named() -> None:
         ("cluster --covered-pods remove", "coveredPods: unknown value 'remove': write report or delete"),
         ("cluster --node-score-free amount", "nodeScore.free: 'amount': write share or count"),
         ("cluster --node-score-stale-seconds 3", "nodeScore.staleSeconds: 3 is less than askSeconds"),
-        ("jobs --prefixes [foo]", "prefixes: 'foo' has no domain"),
-        ("jobs --http-listen 9403", "httpListen: '9403' is no address: write host:port"),
-        ("jobs --explain-listen 0.0.0.0:9404", "write 127.0.0.1:9404"),
-        ("jobs --kube-server ftp://a:1", "kube.server: 'ftp://a:1': write http(s)://host:port"),
-        ("jobs --use 0", "use: write a number > 0"),
+        ("job-engine --prefixes [foo]", "prefixes: 'foo' has no domain"),
+        ("job-engine --http-listen 9403", "httpListen: '9403' is no address: write host:port"),
+        ("job-engine --explain-listen 0.0.0.0:9404", "write 127.0.0.1:9404"),
+        ("job-engine --kube-server ftp://a:1", "kube.server: 'ftp://a:1': write http(s)://host:port"),
+        ("job-engine --use 0", "use: write a number > 0"),
         (
-            'jobs --rates ["resnet50"]',
+            'job-engine --rates ["resnet50"]',
             "rates: line 1 of the table of rates is 'resnet50': write MODEL CARD SPEED",
         ),
-        ("jobs --split-ratio 0.5", "splitRatio: 0.5: write 0, or a number of at least 1, such as 4"),
+        ("job-engine --split-ratio 0.5", "splitRatio: 0.5: write 0, or a number of at least 1, such as 4"),
         (
-            'jobs --resumable-queues [""]',
+            'job-engine --resumable-queues [""]',
             "resumableQueues: '' is no name of a queue: write the value of a label",
         ),
-        ("jobs --resumable-queues nightly", "write it as JSON, such as"),
-        ("jobs --resumable yes!", "resumable: write true or false"),
-        ("jobs --min-runtime-seconds 86401", "minRuntimeSeconds: write a number <= 86400"),
-        ("jobs --young-seconds -1", "youngSeconds: write a number >= 0"),
-        ('jobs --queue-weights {"a":0}', "queueWeights: a has weight 0: write a number greater than 0"),
+        ("job-engine --resumable-queues nightly", "write it as JSON, such as"),
+        ("job-engine --resumable yes!", "resumable: write true or false"),
+        ("job-engine --min-runtime-seconds 86401", "minRuntimeSeconds: write a number <= 86400"),
+        ("job-engine --young-seconds -1", "youngSeconds: write a number >= 0"),
+        ('job-engine --queue-weights {"a":0}', "queueWeights: a has weight 0: write a number greater than 0"),
         (
             "cluster --kube-server https://a:99999",
             "kube.server: 'https://a:99999': write http(s)://host:port",
@@ -168,7 +168,9 @@ def test_a_bad_variable_is_named() -> None:
 def test_what_a_service_cannot_work_with_is_said_with_what_to_write(
     words: str, says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    name = {"node": "--node-name=a", "cluster": "--pod-name=a", "jobs": "--pod-name=a"}[words.split()[0]]
+    name = {"node": "--node-name=a", "cluster": "--pod-name=a", "job-engine": "--pod-name=a"}[
+        words.split()[0]
+    ]
     assert main([*words.split(), name]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert says in line
@@ -204,7 +206,7 @@ def test_every_setting_has_a_help_text(kind: type[NodeSettings]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "key"), [("node", "nodeName"), ("cluster", "podName"), ("jobs", "podName")]
+    ("command", "key"), [("node", "nodeName"), ("cluster", "podName"), ("job-engine", "podName")]
 )
 def test_a_service_without_its_name_says_how_to_give_it(
     command: str, key: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -50,6 +50,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     caller.add_arguments(parser)
 
 
+def add_job(parser: argparse.ArgumentParser) -> None:
+    """Add the argument JOB, the option --namespace, and the options of `caller`."""
+    parser.add_argument("job", metavar="JOB", help="name of the Job, or NAMESPACE/NAME")
+    caller.add_namespace(parser)
+    caller.add_arguments(parser)
+
+
 def job_named(args: argparse.Namespace) -> Ref:
     """Returns the job that the command names, such as `train`, `job/train` or `team-a/train`.
 

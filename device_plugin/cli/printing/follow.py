@@ -23,6 +23,7 @@ from device_plugin.kube.api import Change, Kind, Listed, Where
 
 Row = TypeVar("Row")
 Item = TypeVar("Item", bound=tuple[Any, ...])
+AnyItem = TypeVar("AnyItem")
 Notes = Callable[[], Sequence[str]]
 # The pause after each change, in seconds, and as a multiple of the time of the last reading: changes come in groups.
 PAUSE_SECONDS, PAUSE_TIMES = 0.2, 3.0
@@ -196,8 +197,8 @@ class _KnownItems(Generic[Item]):
 
 
 def list_allowed(
-    args: argparse.Namespace, client: KubeClient, kind: Kind[Item], where: Where
-) -> tuple[Listed[Item], Where, Sequence[MissingRight]]:
+    args: argparse.Namespace, client: KubeClient, kind: Kind[AnyItem], where: Where
+) -> tuple[Listed[AnyItem], Where, Sequence[MissingRight]]:
     """Returns a list, the selection that it is of, and the rights that the caller lacks.
 
     If the caller may not list all namespaces, the list is of the caller's namespace. Raises ListForbiddenError if that

@@ -187,7 +187,7 @@ def _width(job: Job, goal: Goal | None, owner: str) -> _Width:
             f" and not more than {annotations.MAX_REPLICAS}"
         )
     if listed:
-        return _one_of(listed, least or 1, most or MAX_GANG, asked, chosen=goal is None and not _has_run(job))
+        return _one_of(listed, least or 1, most or MAX_GANG, asked, chosen=goal is None and not has_run(job))
     if goal:
         least, most = least or 1, most or MAX_GANG
         return _Width(min(max(asked, least), most), least, most)
@@ -206,7 +206,7 @@ def _listed(job: Job) -> tuple[int, ...]:
     return found
 
 
-def _has_run(job: Job) -> bool:
+def has_run(job: Job) -> bool:
     """True for a Job that was started before; its author may have listed other widths after that."""
     return not job.suspend or annotations.RESIZE in job.annotations or bool(job.kept)
 

@@ -20,7 +20,7 @@ ABOUT = {
     Exporter.AGENT: "Of its own node. `vgpu node`, port 9400.",
     Exporter.LEADER: "Of the whole cluster. `vgpu cluster`, port 9402. A replica that stands by exports none of these.",
     Exporter.REPLICA: "Of the replica's own process; Prometheus tells the replicas apart by the labels of the target.",
-    Exporter.ENGINE: "Of all queues. `vgpu jobs`, port 9403. A replica that stands by exports none of these.",
+    Exporter.ENGINE: "Of all queues. `vgpu job-engine`, port 9403. A replica that stands by exports none of these.",
     Exporter.ENGINE_REPLICA: "Of the replica's own process.",
     Exporter.PROCESS: "Of each agent and of each replica.",
 }

@@ -43,7 +43,7 @@ def settings() -> str:
         _of(NodeSettings),
         "## Cluster service (`vgpu cluster`)",
         _of(ClusterSettings),
-        "## Job engine (`vgpu jobs`)",
+        "## Job engine (`vgpu job-engine`)",
         _of(JobsSettings),
         "## Parameters of the installation",
         f"In [{PARAMETERS}](../../{PARAMETERS}): one place for what the admission policies and both services must agree"

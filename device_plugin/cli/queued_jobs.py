@@ -1,0 +1,188 @@
+"""Reads the jobs of queues: from the job engine, else from the API server's Jobs, which a tenant may list.
+
+Rows of both sources have the keys of the engine's answer. A row that is made of a Job has no place, forecast and
+progress of a program; the reason why it waits is the engine's last event about it.
+"""
+
+import argparse
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from math import inf
+from typing import Any, NamedTuple
+
+from device_plugin.adapters.kube.client import KubeClient
+from device_plugin.cli.access import engine
+from device_plugin.cli.access.engine import EngineError
+from device_plugin.cli.access.port_forward import ForwardError
+from device_plugin.cli.printing.follow import ListForbiddenError, list_allowed
+from device_plugin.cli.reading.cluster import MissingRight
+from device_plugin.cli.reading.prefixes import KNOWN
+from device_plugin.core.batch import Job
+from device_plugin.core.contract.annotations import KUEUE_QUEUE, POOL, QUEUE
+from device_plugin.core.contract.events import Event
+from device_plugin.core.errors import RequestError
+from device_plugin.core.jobs.job import JobPhase, JobSpec
+from device_plugin.core.jobs.reading import has_run, job_spec
+from device_plugin.core.printable import one_line
+from device_plugin.core.timestamps import seconds
+from device_plugin.kube.api import EVENTS, JOBS, Where
+from device_plugin.kube.errors import ApiError
+
+Row = Mapping[str, Any]
+# Phases of Jobs that have ended, by the type of their condition. The job engine knows no such Jobs.
+ENDS: Mapping[str, str] = {"Complete": "complete", "Failed": "failed"}
+# Most characters of a text that others wrote: a message of a condition has up to 32 KiB.
+MOST_TEXT = 500
+_WHY_IT_WAITS = frozenset({Event.JOB_WAITS, Event.JOB_REFUSED, Event.JOB_STOPPED, Event.PODS_REFUSED})
+_OF_JOBS = "involvedObject.kind=Job,reportingComponent=vgpu-jobs"
+
+
+class JobsReading(NamedTuple):
+    """The rows of one reading, the rights that the caller lacks, and sentences on what is not known."""
+
+    rows: Sequence[Row]
+    missing: Sequence[MissingRight] = ()
+    notes: Sequence[str] = ()
+
+
+class JobsReader:
+    """Reads the jobs of one namespace (empty: of all) that --selector chooses, and with --all also ended ones.
+
+    The first reading decides whether the job engine is asked, or the API server alone.
+    """
+
+    def __init__(self, client: KubeClient, args: argparse.Namespace, namespace: str) -> None:
+        self._client = client
+        self._args = args
+        self._namespace = namespace
+        self._asked = False
+        self._unasked = ""
+
+    def read(self) -> JobsReading:
+        """Returns the jobs as they are now. Raises EngineError, ForwardError, ListForbiddenError, ApiError."""
+        told = self._told()
+        if told is None:
+            return self._of_api_server()
+        missing: Sequence[MissingRight] = ()
+        if self._args.selector:
+            where = Where(self._namespace, self._args.selector)
+            found, _, missing = list_allowed(self._args, self._client, JOBS.metadata, where)
+            names = {(job.namespace, job.name) for job in found.items}
+            told = [row for row in told if (row["namespace"], row["name"]) in names]
+        if not self._args.all:
+            return JobsReading(told, missing)
+        try:
+            ended, missing = self._jobs()
+        except ListForbiddenError as error:
+            return JobsReading(told, missing, [f"jobs that ended are not known: {error}"])
+        return JobsReading([*told, *_ended(ended)], missing)
+
+    def _told(self) -> Sequence[Row] | None:
+        """Returns the engine's rows, in the order of their queues; None if it cannot be asked, from the first on."""
+        if self._unasked:
+            return None
+        try:
+            rows = engine.jobs(self._client, self._args)
+        except (EngineError, ForwardError) as error:
+            if self._asked:
+                raise
+            self._unasked = str(error)
+            return None
+        self._asked = True
+        return in_order(row for row in rows if self._namespace in ("", row["namespace"]))
+
+    def _of_api_server(self) -> JobsReading:
+        """Returns rows made of Jobs. Raises ListForbiddenError if the caller may list none, ApiError."""
+        jobs, missing = self._jobs()
+        live = [job for job in jobs if not (job.ended or job.deleting)]
+        why = self._reasons() if any(job.suspend for job in live) else {}
+        rows = in_order(job_row(job, why.get(job.uid, "")) for job in live)
+        note = f"places and forecasts are not known, only what the Jobs say: {self._unasked}"
+        return JobsReading([*rows, *(_ended(jobs) if self._args.all else ())], missing, [note])
+
+    def _jobs(self) -> tuple[Sequence[Job], Sequence[MissingRight]]:
+        labels = ",".join(filter(None, (QUEUE, self._args.selector)))
+        found, _, missing = list_allowed(self._args, self._client, JOBS, Where(self._namespace, labels))
+        return found.items, missing
+
+    def _reasons(self) -> Mapping[str, str]:
+        """Returns the last reason why each Job waits, by its UID; empty if the caller may not read events."""
+        with suppress(ApiError):
+            events = self._client.list(EVENTS, Where(self._namespace, fields=_OF_JOBS)).items
+            return {
+                str(event["involvedObject"].get("uid")): one_line(str(event.get("message") or "")[:MOST_TEXT])
+                for event in sorted(events, key=_time)
+                if event.get("reason") in _WHY_IT_WAITS
+            }
+        return {}
+
+
+def _time(event: Mapping[str, Any]) -> str:
+    return str(event.get("lastTimestamp") or event.get("eventTime") or "")
+
+
+def in_order(rows: Iterable[Row]) -> list[Row]:
+    """Returns the rows by queue: first those with a place, by that, then the others by name."""
+    return sorted(
+        rows,
+        key=lambda row: (
+            row["queue"],
+            row["place"] is None,
+            row["place"] or 0,
+            row["namespace"],
+            row["name"],
+        ),
+    )
+
+
+def _ended(jobs: Sequence[Job]) -> list[Row]:
+    """Returns rows of the Jobs that have ended, the last first."""
+    return sorted((_ended_row(job) for job in jobs if job.ended), key=lambda row: row["since"], reverse=True)
+
+
+def job_row(job: Job, why: str = "") -> Row:
+    """Returns the row of a Job that has not ended; `why` is the reason for its waiting, if one is known."""
+    try:
+        spec = _spec(job)
+    except RequestError as error:
+        return _row(job, None, JobPhase.REFUSED.value, why=str(error), since=job.created)
+    if not job.suspend:
+        phase = JobPhase.RUNNING if 0 < job.active <= job.ready else JobPhase.STARTING
+        return _row(job, spec, phase.value, since=job.started, width=job.active)
+    if job.active or job.terminating:
+        return _row(job, spec, JobPhase.STOPPING.value, since=_suspended(job), width=job.active)
+    if KUEUE_QUEUE in job.labels:
+        why = "waits for Kueue, which starts it"
+    phase = JobPhase.STOPPED if has_run(job) else JobPhase.WAITING
+    return _row(job, spec, phase.value, why=why, since=_suspended(job))
+
+
+def _ended_row(job: Job) -> Row:
+    end = next(condition for condition in job.conditions if condition.type in ENDS)
+    why = ": ".join(filter(None, (end.reason, end.message))) if end.type == "Failed" else ""
+    try:
+        spec = _spec(job)
+    except RequestError:  # its labels were changed after its end
+        spec = None
+    return _row(job, spec, ENDS[end.type], why=one_line(why[:MOST_TEXT]), since=end.since)
+
+
+def _spec(job: Job) -> JobSpec:
+    """Returns what the Job asks for. Raises RequestError if it is malformed."""
+    return job_spec(job, KNOWN, {}, lambda _: 1.0, inf)
+
+
+def _suspended(job: Job) -> str:
+    return next((condition.since for condition in job.suspension), job.created)
+
+
+def _row(job: Job, spec: JobSpec | None, phase: str, *, since: str, width: int = 0, why: str = "") -> Row:
+    parts = spec.parts if spec is not None else 0
+    return {
+        "namespace": job.namespace, "name": job.name, "queue": job.labels.get(QUEUE, ""), "place": None,
+        "phase": phase, "width": width, "min": spec.least if spec is not None else None,
+        "max": spec.most if spec is not None else None, "widths": [*spec.widths] or None if spec is not None else None,
+        "progress": {"done": min(job.succeeded, parts), "total": parts} if parts else None,
+        "secondsLeft": None, "secondsStuck": None, "waitsFor": "", "since": int(seconds(since, 0.0)),
+        "pool": job.annotations.get(POOL), "nextChange": None, "why": why,
+    }  # fmt: skip
