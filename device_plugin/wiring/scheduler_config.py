@@ -2,8 +2,9 @@
 
     vgpu scheduler-config --template manifests/base/cluster/scheduler.yaml --out scheduler.yaml
 
-A profile without a schedulerName gets the name from the settings of `vgpu cluster`, and an extender without
-managedResources gets all resources of the settings' prefixes. So each of them is written in one place only.
+A profile without a schedulerName gets the name from the settings of `vgpu cluster`. An extender without
+managedResources gets all resources of the settings' prefixes, and leaderElection without a resourceNamespace gets the
+settings' leaseNamespace. So each of them is written in one place only.
 """
 
 import argparse
@@ -57,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def filled(template: Mapping[str, Any], loaded: ClusterSettings) -> dict[str, Any]:
-    """Returns the template with a schedulerName in each profile and managedResources in each extender.
+    """Returns the template with the Lease's namespace, and a schedulerName and managedResources where they are missing.
 
     Values that the template has stay.
     """
@@ -65,6 +66,7 @@ def filled(template: Mapping[str, Any], loaded: ClusterSettings) -> dict[str, An
     managed = [{"name": name, "ignoredByScheduler": False} for name in names]
     return {
         **template,
+        "leaderElection": {"resourceNamespace": loaded.lease_namespace, **template.get("leaderElection", {})},
         "profiles": [{"schedulerName": loaded.scheduler_name, **profile} for profile in template["profiles"]],
         "extenders": [
             {**extender, "managedResources": managed} | extender for extender in template["extenders"]

@@ -29,6 +29,7 @@ from hack.testbed.cluster import PROJECT
 from hack.testbed.supervisor import Program, Supervisor
 
 CARDS = 8
+LEASE_NAMESPACE = "vgpu-system"
 SCHEDULER = "vgpu-scheduler"
 ALLOCATOR, KUBE_SCHEDULER = "allocator", "kube-scheduler"
 REQUEST_SECONDS = 60.0
@@ -80,7 +81,8 @@ def running(
         # kube-scheduler's identity in the Lease begins with the machine's name; the allocator next to it leads.
         allocator = (
             sys.executable, "-m", "device_plugin", "cluster", f"--kube-kubeconfig={cluster.kubeconfig}",
-            f"--pod-name={socket.gethostname()}", f"--extender-listen=127.0.0.1:{extender}",
+            f"--pod-name={socket.gethostname()}", f"--lease-namespace={LEASE_NAMESPACE}",
+            f"--extender-listen=127.0.0.1:{extender}",
             f"--http-listen=127.0.0.1:{http}",
         )  # fmt: skip
         kube_scheduler = (
@@ -100,7 +102,7 @@ def running(
         )
         try:
             supervisor.start(ALLOCATOR)
-            for name in ("vgpu-system", *namespaces):
+            for name in (LEASE_NAMESPACE, *namespaces):
                 plane.api.create(NAMESPACE, {"metadata": {"name": name}})
             supervisor.start(KUBE_SCHEDULER)
             bare.until(
@@ -116,6 +118,7 @@ def _scheduler_config(kubeconfig: Path, extender: int, backoff: int | None) -> t
     config = yaml.safe_load((PROJECT / "manifests/base/cluster/scheduler.yaml").read_text())
     config.setdefault("clientConnection", {})["kubeconfig"] = str(kubeconfig)
     config["profiles"] = [{"schedulerName": SCHEDULER}]
+    config["leaderElection"] |= {"resourceNamespace": LEASE_NAMESPACE}
     managed = [{"name": FAMILY + suffix, "ignoredByScheduler": False} for suffix in SUFFIXES]
     config["extenders"][0] |= {"urlPrefix": f"http://127.0.0.1:{extender}", "managedResources": managed}
     if backoff is not None:

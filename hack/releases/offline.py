@@ -23,7 +23,7 @@ Once, with the cluster's kubeconfig:
     helm install vgpu vgpu-{version}.tgz -n vgpu-system --create-namespace{tag}
 
 With a registry at the site: push the images there instead of importing them, and add to the last command
-    --set image.repository=REGISTRY/vgpu --set scheduler.repository=REGISTRY/kube-scheduler
+    --set global.imageRegistry=REGISTRY
 """
 _FETCH = """{image} is not here. On a machine with a network:
     docker pull {image}

@@ -59,12 +59,18 @@ class Installation:
         ]
 
     def environment(self, workload: str, name: str) -> dict[str, str]:
-        """What Kubernetes makes of a container's `env`: $(NAME) is what came before."""
+        """What Kubernetes makes of a container's `env`: $(NAME) is what came before; of fields, the namespace."""
         pod = self.pods()[workload]
+        (namespace,) = {
+            item["metadata"]["namespace"]
+            for item in self.of("Deployment", "DaemonSet")
+            if item["metadata"]["name"] == workload
+        }
         (container,) = [c for c in [*pod["containers"], *pod.get("initContainers", ())] if c["name"] == name]
         found: dict[str, str] = {}
         for entry in container["env"]:
             value = entry.get("value") or entry["valueFrom"]["fieldRef"]["fieldPath"]
+            value = namespace if value == "metadata.namespace" else value
             for known, text in found.items():
                 value = value.replace(f"$({known})", text)
             found[entry["name"]] = value

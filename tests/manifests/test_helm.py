@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from hack.generate.chart.values import COMPONENTS, ENVIRONMENTS
+from hack.generate.chart.values import COMPONENTS, ENVIRONMENTS, POD_LABELS
 from hack.releases import images
 from hack.testbed.programs import installed
 from tests.manifests.conftest import MANIFESTS, Object, kustomize
@@ -26,8 +26,10 @@ CHART = MANIFESTS / "chart"
 NODES = [{"labels": {"pool": "display"}, "excludeCards": ["0000:03:00.0"]}]
 KUBELET = "/var/lib/k0s/kubelet"
 SWITCHES = {name: key for name, (key, _) in COMPONENTS.items()} | {"amd": "amd"}
-# As a person would list them: `amd` before the engine, whose policies have its prefix too.
-ALL = ("amd", *COMPONENTS)
+# `amd` before the engine, whose policies have its prefix too, and after the rule, which has its vendor id.
+ALL = ("node-feature-rule", "amd", *(name for name in COMPONENTS if name != "node-feature-rule"))
+SERVICES = {"node": ("vgpu-node", "vgpu-node-hygon"), "cluster": ("vgpu-cluster",), "jobs": ("vgpu-jobs",)}
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def helm(*arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -38,15 +40,17 @@ def helm(*arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run([str(program), *arguments], capture_output=True, text=True, check=False)
 
 
-def template(values: Mapping[str, object]) -> "subprocess.CompletedProcess[str]":
+def template(
+    values: Mapping[str, object], namespace: str = "vgpu-system"
+) -> "subprocess.CompletedProcess[str]":
     """What helm makes of the chart for Kubernetes 1.36; values by their keys with dots."""
     given = [f"--set-json={key}={json.dumps(value)}" for key, value in values.items()]
-    return helm("template", "vgpu", str(CHART), "--kube-version=1.36.3", *given)
+    return helm("template", "vgpu", str(CHART), f"--namespace={namespace}", "--kube-version=1.36.3", *given)
 
 
-def objects(values: Mapping[str, object]) -> list[Object]:
+def objects(values: Mapping[str, object], namespace: str = "vgpu-system") -> list[Object]:
     """All but the Pod of `helm test`."""
-    done = template(values)
+    done = template(values, namespace)
     assert done.returncode == 0, done.stderr
     made = [item for item in yaml.safe_load_all(done.stdout) if item]
     return [item for item in made if item["kind"] != "Pod"]
@@ -68,7 +72,8 @@ def wanted(manifests: Path, base: str, *components: str) -> list[Object]:
     folder.mkdir()
     content = {"resources": [f"../{base}"], "components": [f"../../components/{name}" for name in components]}
     (folder / "kustomization.yaml").write_text(json.dumps(content))
-    return kustomize(folder).objects
+    # helm makes the release's namespace itself.
+    return [item for item in kustomize(folder).objects if item["kind"] != "Namespace"]
 
 
 @pytest.fixture
@@ -108,8 +113,6 @@ def leaves() -> Iterator[tuple[str, Mapping[str, Any], object]]:
     properties = json.loads((CHART / "values.schema.json").read_text())["properties"]
     defaults = yaml.safe_load((CHART / "values.yaml").read_text())
     for group, schema in properties.items():
-        if group == "global":
-            continue
         assert group in defaults
         for name, leaf in schema.get("properties", {}).items():
             yield f"{group}.{name}", leaf, defaults[group][name]
@@ -172,6 +175,17 @@ def test_every_value_changes_what_is_installed(key: str, schema: Mapping[str, An
         ("runbookUrl", "https://docs.example.com/alerts", "pattern"),
         ("monitoringLabels", {"release": 1}, "string"),
         ("parameters.kubeletRootDir", "/var/lib/kubelet/", "pattern"),
+        ("global.imageRegistry", "https://mirror.example.com", "pattern"),
+        ("global.imageRegistry", "mirror.example.com/", "pattern"),
+        ("global.imageRegistry", 5000, "string"),
+        ("node.priorityClassName", "Infrastructure", "pattern"),
+        ("jobs.podLabels", {"team": 1}, "string"),
+        ("cluster.podAnnotations", {"a b": "c"}, "a b"),
+        ("cluster.affinity", {"podAntiAfinity": {}}, "podAntiAfinity"),
+        ("node.affinity", {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": []}}}, "minItems"),
+        ("node.affinity", {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{}]}}}, "minProperties"),
+        ("jobs.affinity", {"podAffinity": {REQUIRED: [{"labelSelector": {}}]}}, "topologyKey"),
+        ("nodeFeatureRule", "yes", "boolean"),
     ],
 )
 def test_a_wrong_value_is_refused(key: str, value: object, complaint: str) -> None:
@@ -197,6 +211,14 @@ def test_a_wrong_value_is_refused(key: str, value: object, complaint: str) -> No
         ({"monitoringLabels": {"release": "a"}}, "monitoringLabels has no effect without monitoring"),
         ({"parameters.vendors.1d94": None}, "parameters.vendors is empty"),
         ({"testPrefix": "amd.com/gpu"}, "testPrefix: amd.com/gpu is not one of parameters.prefixes"),
+        ({"global.imageRegistri": "a.b"}, "global.imageRegistri: there is no such value"),
+        *(
+            (
+                {key: {"app.kubernetes.io/name": "own"}},
+                f"{key}: the chart sets the label app.kubernetes.io/name",
+            )
+            for key in POD_LABELS
+        ),
     ],
 )
 def test_a_value_that_contradicts_another_is_refused(values: Mapping[str, object], complaint: str) -> None:
@@ -328,9 +350,133 @@ def test_its_images_are_those_that_images_txt_lists() -> None:
     assert used == {*images.listed().splitlines()}
 
 
-def test_in_its_own_namespace_helm_has_made_the_namespace() -> None:
-    made = helm("template", "vgpu", str(CHART), "--namespace=vgpu-system").stdout
-    assert "kind: Namespace\n" not in made
+def test_in_another_namespace_it_is_the_same_objects_as_the_overlay_there(manifests: Path) -> None:
+    file = manifests / "components/namespace/kustomization.yaml"
+    file.write_text(file.read_text().replace("- name=vgpu\n", "- name=gpu-team\n"))
+    there = by_name(wanted(manifests, "default", *ALL, "namespace"))
+    assert by_name(objects(on(*ALL), "gpu-team")) == there
+
+
+@pytest.mark.parametrize("values", [{}, on(*ALL)], ids=["default", "all"])
+def test_in_another_namespace_nothing_is_of_the_usual_one(values: Mapping[str, object]) -> None:
+    done = template(values, "7")
+    assert done.returncode == 0, done.stderr
+    assert "vgpu-system" not in done.stdout
+    made = [item for item in yaml.safe_load_all(done.stdout) if item]
+    assert {item["metadata"].get("namespace", "7") for item in made} == {"7"}
+    assert "Namespace" not in {item["kind"] for item in made}
+
+
+@pytest.mark.parametrize(
+    ("repository", "image"),
+    [
+        ("vgpu.io/vgpu", "m.example.com/library/vgpu"),
+        ("registry.example.com:5000/team/vgpu", "m.example.com/library/team/vgpu"),
+        ("localhost/vgpu", "m.example.com/library/vgpu"),
+        ("team/vgpu", "m.example.com/library/team/vgpu"),
+        ("vgpu", "m.example.com/library/vgpu"),
+    ],
+)
+def test_one_value_is_the_registry_of_every_image(repository: str, image: str) -> None:
+    keys = ("image.repository", "simulatedCards.repository", "scheduler.repository")
+    given = {"global.imageRegistry": "m.example.com/library", **dict.fromkeys(keys, repository)}
+    made = template({**on(*SWITCHES), **given})
+    images = {
+        line.partition("image: ")[2].strip("'\"") for line in made.stdout.splitlines() if "image: " in line
+    }
+    assert images == {f"{image}:0.1.0", f"{image}:v1.36.3"}
+
+
+def test_the_chart_may_be_a_part_of_another_with_global_values_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "Chart.yaml").write_text("{apiVersion: v2, name: platform, version: 1.0.0}\n")
+    (tmp_path / "values.yaml").write_text("global: {imageRegistry: m.example.com, storageClass: fast}\n")
+    (tmp_path / "charts").mkdir()
+    shutil.copytree(CHART, tmp_path / "charts/vgpu")
+    done = helm("template", "platform", str(tmp_path), "--kube-version=1.36.3")
+    assert done.returncode == 0, done.stderr
+    assert "m.example.com/kube-scheduler:v1.36.3" in done.stdout
+
+
+def workloads(found: list[Object], service: str) -> list[Object]:
+    """The DaemonSets, or the Deployment, of a service."""
+    return [
+        item
+        for item in found
+        if "template" in item.get("spec", {}) and item["metadata"]["name"] in SERVICES[service]
+    ]
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_pods_have_labels_annotations_and_a_priority_class_of_ones_own(service: str) -> None:
+    given = {"podLabels": {"team": "ml"}, "podAnnotations": {"a/b": "c"}, "priorityClassName": "infra"}
+    values = {"jobs.enabled": True, **{f"{service}.{key}": value for key, value in given.items()}}
+    before, after = (workloads(objects(each), service) for each in ({"jobs.enabled": True}, values))
+    assert len(after) == len(SERVICES[service])
+    for old, new in zip(before, after, strict=True):
+        was, pod = (item["spec"]["template"] for item in (old, new))
+        assert pod["metadata"] == {
+            "labels": {**was["metadata"]["labels"], "team": "ml"},
+            "annotations": {"a/b": "c"},
+        }
+        assert pod["spec"] == {**was["spec"], "priorityClassName": "infra"}
+        assert new["spec"]["selector"] == old["spec"]["selector"]
+
+
+@pytest.mark.parametrize("service", ["cluster", "jobs"])
+def test_affinity_is_beside_the_default_or_in_its_place(service: str) -> None:
+    nodes = {REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [{"key": "pool", "operator": "Exists"}]}]}}
+    for given in ({"nodeAffinity": nodes}, {"nodeAffinity": nodes, "podAntiAffinity": None}):
+        (made,) = workloads(objects({"jobs.enabled": True, f"{service}.affinity": given}), service)
+        affinity = made["spec"]["template"]["spec"]["affinity"]
+        assert affinity["nodeAffinity"] == nodes
+        assert ("podAntiAffinity" in affinity) is ("podAntiAffinity" not in given)
+
+
+def test_each_term_of_the_agents_affinity_keeps_the_nodes_of_the_makers_apart() -> None:
+    pool, host = (
+        {"key": "pool", "operator": "Exists"},
+        {"key": "metadata.name", "operator": "In", "values": ["a"]},
+    )
+    terms = [{"matchExpressions": [pool]}, {"matchFields": [host]}]
+    preferred = [{"weight": 1, "preference": {"matchExpressions": [pool]}}]
+    name = "preferredDuringSchedulingIgnoredDuringExecution"
+    nodes = {REQUIRED: {"nodeSelectorTerms": terms}, name: preferred}
+    pods = agents(objects({"node.affinity": {"nodeAffinity": nodes, "podAffinity": {}}}))
+    for workload, operator in (("vgpu-node", "NotIn"), ("vgpu-node-hygon", "In")):
+        maker = {"key": "vgpu.io/maker", "operator": operator, "values": ["hygon"]}
+        assert pods[workload]["affinity"] == {
+            "nodeAffinity": {
+                REQUIRED: {
+                    "nodeSelectorTerms": [
+                        {"matchExpressions": [pool, maker]},
+                        {"matchFields": [host], "matchExpressions": [maker]},
+                    ]
+                },
+                name: preferred,
+            },
+            "podAffinity": {},
+        }
+
+
+def test_null_leaves_the_agents_apart_too() -> None:
+    assert agents(objects({"node.affinity": None})) == agents(objects({}))
+
+
+def test_the_rule_labels_the_nodes_of_all_vendors_and_hygons_with_their_maker() -> None:
+    values = {
+        "nodeFeatureRule": True,
+        "amd": True,
+        "parameters.vendors": {"1d94": "hygon.com/dcu", "beef": "b.com/b"},
+    }
+    (rule,) = (item for item in objects(values) if item["kind"] == "NodeFeatureRule")
+    found = [
+        (each["labels"], each["matchFeatures"][0]["matchExpressions"]["vendor"]["value"])
+        for each in rule["spec"]["rules"]
+    ]
+    assert found == [
+        ({"vgpu.io/node": "true"}, ["1d94", "beef", "1002"]),
+        ({"vgpu.io/maker": "hygon"}, ["1d94"]),
+    ]
 
 
 def test_a_registry_of_ones_own_is_in_all_places() -> None:
@@ -341,3 +487,13 @@ def test_a_registry_of_ones_own_is_in_all_places() -> None:
     accounts = [item for item in yaml.safe_load_all(made.stdout) if item["kind"] == "ServiceAccount"]
     assert all(account["imagePullSecrets"] == [{"name": "key"}] for account in accounts)
     assert len(accounts) == 3
+
+
+@pytest.mark.parametrize(
+    "text", [text for _, text in blocks("yaml") if text.startswith("# values.yaml of the chart\n")]
+)
+def test_values_that_the_pages_show_are_let_in(text: str) -> None:
+    values = yaml.safe_load(text)
+    done = template(values)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout != template({}).stdout

@@ -16,17 +16,26 @@ def test_names_and_resources_are_filled_in_and_what_is_there_stays(
     (tmp_path / "template.yaml").write_text(f"leaderElection: {{leaderElect: true}}\n{TEMPLATE}")
     monkeypatch.setenv("VGPU_PREFIXES", "[vendor.com/dcu]")
     monkeypatch.setenv("VGPU_SCHEDULER_NAME", "theirs")
+    monkeypatch.setenv("VGPU_LEASE_NAMESPACE", "gpu-team")
     assert main(["scheduler-config", f"--template={tmp_path}/template.yaml", f"--out={tmp_path}/out"]) == 0
     tails = ("", "-mem", "-cores", "-percent", "-slices")
     managed = [{"name": f"vendor.com/dcu{tail}", "ignoredByScheduler": False} for tail in tails]
     assert yaml.safe_load((tmp_path / "out").read_text()) == {
-        "leaderElection": {"leaderElect": True},
+        "leaderElection": {"leaderElect": True, "resourceNamespace": "gpu-team"},
         "profiles": [{"schedulerName": "theirs"}, {"schedulerName": "own"}],
         "extenders": [
             {"urlPrefix": "a", "managedResources": managed},
             {"managedResources": [{"name": "theirs"}]},
         ],
     }
+
+
+def test_a_namespace_of_the_lease_that_is_there_stays(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "template.yaml").write_text(f"leaderElection: {{resourceNamespace: theirs}}\n{TEMPLATE}")
+    assert main(["scheduler-config", f"--template={tmp_path}/template.yaml"]) == 0
+    assert yaml.safe_load(capsys.readouterr().out)["leaderElection"] == {"resourceNamespace": "theirs"}
 
 
 def test_without_a_file_it_is_printed_and_stdout_is_not_opened_anew(
@@ -46,6 +55,7 @@ def test_without_a_file_it_is_printed_and_stdout_is_not_opened_anew(
         ("profiles: [[]]\nextenders: []", "not a KubeSchedulerConfiguration: "),
         ("a: [", "not YAML: line "),
         ("profiles: 1", "not a KubeSchedulerConfiguration: "),
+        ("leaderElection: true\nprofiles: []\nextenders: []", "not a KubeSchedulerConfiguration: "),
     ],
 )
 def test_another_file_is_refused(

@@ -25,8 +25,8 @@ from device_plugin.kube.errors import ApiError, ForbiddenError, GoneError, Refus
 
 Item = TypeVar("Item")
 COMPONENT = "vgpu-cli"
-# Where the manifests install vgpu.
-NAMESPACE = "vgpu-system"
+NAMESPACE = os.environ.get("VGPU_NAMESPACE") or "vgpu-system"
+"""Where vgpu is installed: $VGPU_NAMESPACE, or the namespace of docs/ and manifests/."""
 WHO_AM_I: Kind[dict[str, Any]] = Kind(
     "authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", dict
 )

@@ -66,6 +66,8 @@ _LISTS: dict[str, tuple[Kind[Any], Where]] = {
     "refusals": (EVENTS, Where(NAMESPACE, fields="reason=FailedCreate")),
     "notices": (EVENTS, Where("default", fields=f"reason={Event.PREFLIGHT}")),
 }  # fmt: skip
+_INSTALLED = ("agents", "replicas", "refusals")
+"""Lists of the namespace where vgpu is installed."""
 _NEWER = ("mutating", "mutating_bindings")
 _WORKLOADS = (_json("apps", "deployments", "Deployment"), _json("apps", "daemonsets", "DaemonSet"))
 
@@ -128,7 +130,7 @@ def read_installation(client: KubeClient, namespace: str) -> Installation:
     read: dict[str, Any] = {}
     missing: dict[str, str] = {}
     for name, (kind, where) in _LISTS.items():
-        here = Where(namespace, where.labels, where.fields) if where.namespace == NAMESPACE else where
+        here = Where(namespace, where.labels, where.fields) if name in _INSTALLED else where
         read[name] = _listed(client, name, kind, here, missing)
         if name == "node_leases":
             read["node_leases_at"] = time.time()

@@ -9,8 +9,8 @@ class Reason(Situation):
     NO_INVENTORY = (
         "no-inventory",
         "showing no card",
-        "check that a node agent runs there (kubectl -n vgpu-system get pods -o wide) and what its"
-        " /readyz says",
+        "check that a node agent runs there (kubectl get pods -A -o wide -l app.kubernetes.io/name=vgpu)"
+        " and what its /readyz says",
     )
     NOT_SERVING = (
         "not-serving",

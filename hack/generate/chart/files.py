@@ -11,7 +11,7 @@ from pathlib import Path
 import yaml
 
 from hack.generate.chart.checks import checks
-from hack.generate.chart.schemas import closed
+from hack.generate.chart.schemas import DEFINITIONS, closed
 from hack.generate.chart.templates import templates
 from hack.generate.chart.values import Value, values
 from hack.generate.chart.variants import read
@@ -83,8 +83,7 @@ def _entry(name: str, default: object) -> str:
 
 def schema(table: Sequence[Value]) -> Mapping[str, object]:
     """The JSON schema of values.yaml, which refuses unknown keys."""
-    # Helm adds `global` if the chart is a part of another chart.
-    members: dict[str, object] = {"global": {"type": "object"}}
+    members: dict[str, object] = {}
     groups: dict[str, dict[str, object]] = {}
     for value in table:
         group, _, name = value.key.partition(".")
@@ -94,4 +93,7 @@ def schema(table: Sequence[Value]) -> Mapping[str, object]:
         else:
             members[group] = leaf
     members |= {group: closed(leaves) for group, leaves in groups.items()}
-    return {"$schema": "http://json-schema.org/draft-07/schema#", **closed(members)}
+    # If the chart is a part of another chart, `global` has that chart's values too; checks.py refuses them otherwise.
+    members["global"] = {"type": "object", "properties": groups["global"]}
+    head = {"$schema": "http://json-schema.org/draft-07/schema#", "definitions": DEFINITIONS}
+    return {**head, **closed(members)}

@@ -34,6 +34,11 @@ def listed(items: Schema) -> Schema:
 TEXT: Schema = {"type": "string", "pattern": r"^[A-Za-z0-9 .,:;/=_-]*$"}
 FILLED: Schema = {**TEXT, "minLength": 1}
 WORDS = listed(FILLED)
+REGISTRY: Schema = {
+    "type": "string",
+    "pattern": "^([A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?(/[a-z0-9][a-z0-9._-]*)*)?$",
+    "examples": ["mirror.example.com:5000/library"],
+}
 FOLDER: Schema = {
     "type": "string",
     "pattern": "^(/[A-Za-z0-9_+-][A-Za-z0-9._+-]*)+$",
@@ -131,19 +136,73 @@ TOLERATIONS: Schema = {
     ),
     "examples": [[{"key": "cards", "operator": "Exists"}]],
 }
-_EXPRESSION = closed(
-    {
-        "key": _PLAIN,
-        "operator": {"enum": ["In", "NotIn", "Exists", "DoesNotExist"]},
-        "values": listed(_PLAIN),
-    },
-    ("key", "operator"),
-)
-_SELECTOR = closed({"matchLabels": LABELS, "matchExpressions": listed(_EXPRESSION)})
+PRIORITY_CLASS: Schema = {
+    "type": "string",
+    "pattern": "^([a-z0-9]([a-z0-9.-]*[a-z0-9])?)?$",
+    "examples": ["infrastructure"],
+}
+
+
+def _expression(*more: str) -> Schema:
+    """The schema of an expression about labels, with `more` operators than those of a label selector."""
+    operators = {"enum": ["In", "NotIn", "Exists", "DoesNotExist", *more]}
+    return closed({"key": _PLAIN, "operator": operators, "values": listed(_PLAIN)}, ("key", "operator"))
+
+
+_SELECTOR = closed({"matchLabels": LABELS, "matchExpressions": listed(_expression())})
 _BLOCK = closed({"cidr": _PLAIN, "except": listed(_PLAIN)}, ("cidr",))
 PEERS: Schema = {
     **listed(closed({"podSelector": _SELECTOR, "namespaceSelector": _SELECTOR, "ipBlock": _BLOCK})),
     "examples": [[{"ipBlock": {"cidr": "10.0.0.0/28"}}]],
+}
+
+# A term without an expression would select no node.
+_NODE_TERM: Schema = {
+    **closed({name: listed(_expression("Gt", "Lt")) for name in ("matchExpressions", "matchFields")}),
+    "minProperties": 1,
+}
+_POD_TERM: Schema = {"$ref": "#/definitions/podTerm"}
+_REQUIRED, _PREFERRED = (
+    f"{verb}DuringSchedulingIgnoredDuringExecution" for verb in ("required", "preferred")
+)
+
+
+def _preferences(name: str, term: Schema) -> Schema:
+    """The schema of weighted terms; `name` is the key of a term."""
+    weight = {"type": "integer", "minimum": 1, "maximum": 100}
+    return listed(closed({"weight": weight, name: term}, ("weight", name)))
+
+
+_NODE_TERMS = {**listed(_NODE_TERM), "minItems": 1}
+_NODE_AFFINITY = closed(
+    {
+        _REQUIRED: closed({"nodeSelectorTerms": _NODE_TERMS}, ("nodeSelectorTerms",)),
+        _PREFERRED: _preferences("preference", _NODE_TERM),
+    }
+)
+_POD_AFFINITY = closed({_REQUIRED: listed(_POD_TERM), _PREFERRED: _preferences("podAffinityTerm", _POD_TERM)})
+# Schemas that others refer to.
+DEFINITIONS: Mapping[str, Schema] = {
+    "affinity": closed(
+        {"nodeAffinity": _NODE_AFFINITY, "podAffinity": _POD_AFFINITY, "podAntiAffinity": _POD_AFFINITY}
+    ),
+    "podTerm": closed(
+        {
+            "labelSelector": _SELECTOR,
+            "namespaceSelector": _SELECTOR,
+            "namespaces": listed(_PLAIN),
+            "topologyKey": _PLAIN,
+            "matchLabelKeys": listed(_PLAIN),
+            "mismatchLabelKeys": listed(_PLAIN),
+        },
+        ("topologyKey",),
+    ),
+}
+_POOL = {"matchExpressions": [{"key": "pool", "operator": "Exists"}]}
+AFFINITY: Schema = {
+    "type": "object",
+    "allOf": [{"$ref": "#/definitions/affinity"}],
+    "examples": [{"nodeAffinity": {_REQUIRED: {"nodeSelectorTerms": [_POOL]}}}],
 }
 
 # Schemas of files that our programs read.

@@ -52,8 +52,6 @@ def _if(value: str) -> str:
 
 def _file(which: Key) -> str:
     kind, name = which
-    if kind == "Namespace":
-        return "namespace.yaml"
     if "Admission" in kind:
         return "admission.yaml"
     return "node.yaml" if name.startswith("vgpu-node") else "cluster.yaml"
@@ -63,8 +61,6 @@ def _guarded(text: Sequence[str], which: Key) -> str:
     whole = "\n".join(["---", *(filled(line) for line in text)])
     if which[0].startswith(OLDER_KINDS):
         return f"{CURRENT}\n{whole}\n{{{{- end }}}}"
-    if which[0] == "Namespace":  # helm has already created the release's own namespace
-        return f'{{{{- if ne .Release.Namespace "{which[1]}" }}}}\n{whole}\n{{{{- end }}}}'
     return whole
 
 
@@ -181,6 +177,20 @@ def _secrets(indent: str, start: str, name: str) -> str:
     return _block(f"with .Values.{name}", f"{indent}{start.rstrip()}\n{entries}")
 
 
+def _entries(indent: str, _start: str, name: str) -> str:
+    """The expression for more entries of a mapping, in place of an entry."""
+    return _block(f"with .Values.{name}", f"{indent}{{{{- toYaml . | nindent {len(indent)} }}}}")
+
+
+def _maker(indent: str, start: str, operator: str) -> str:
+    given = f'dict "affinity" .Values.node.affinity "operator" "{operator}"'
+    return f'{indent}{start}{{{{- include "vgpu.nodeAffinity" ({given}) | nindent {len(indent) + 2} }}}}'
+
+
+def _included(indent: str, start: str, name: str) -> str:
+    return f'{indent}{start}{{{{ include "{name}" . }}}}'
+
+
 def _listed(indent: str, start: str, name: str) -> str:
     """The text of a settings file whose only key is a list."""
     key = name.rpartition(".")[2]
@@ -199,14 +209,13 @@ def _block(head: str, text: str) -> str:
 
 BLOCKS: Mapping[str, Callable[[str, str, str], str]] = {
     "part": _part, "optional": _optional, "environment": _environment, "secrets": _secrets, "listed": _listed,
-    "files": _files,
+    "files": _files, "entries": _entries, "maker": _maker, "included": _included,
 }  # fmt: skip
 INLINE: Mapping[str, Callable[[str], str]] = {
     "parameter": expression,
+    "release": lambda name: f"{{{{ .Release.{name} }}}}",
     "value": lambda name: f"{{{{ .Values.{name} }}}}",
     "image": lambda name: f'{{{{ include "vgpu.image.{name}" . }}}}',
     "runbook": lambda name: f'{{{{ .Values.runbookUrl | replace "NAME" "{name}" }}}}',
-    "scheduler": lambda tag: (
-        f'{{{{ .Values.scheduler.repository }}}}:{{{{ .Values.scheduler.tag | default "{tag}" }}}}'
-    ),
+    "scheduler": lambda tag: f'{{{{ include "vgpu.image.scheduler" (list . "{tag}") }}}}',
 }

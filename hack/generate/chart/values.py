@@ -43,6 +43,7 @@ ENGINE = "spec.template.spec.containers.[name=engine]"
 
 
 def _of_service(key: str, kind: str, name: str, container: str, program: str) -> Iterator[ReplacedPart]:
+    """Yield the parts that every service has; `program` is the subject of the text about resources."""
     yield ReplacedPart(
         f"{key}.nodeSelector",
         "Labels of the nodes that its pods run on.",
@@ -63,6 +64,24 @@ def _of_service(key: str, kind: str, name: str, container: str, program: str) ->
         f"{key}.resources", f"What {program} asks for, and its limits.", schemas.RESOURCES,
         kind, name, f"{container}.resources",
     )  # fmt: skip
+    yield ReplacedPart(
+        f"{key}.priorityClassName", "The priority class of its pods.", schemas.PRIORITY_CLASS,
+        kind, name, "spec.template.spec.priorityClassName",
+    )  # fmt: skip
+    yield ReplacedPart(
+        f"{key}.podAnnotations", "Annotations of its pods.", schemas.LABELS,
+        kind, name, "spec.template.metadata.annotations",
+    )  # fmt: skip
+
+
+def _affinity(key: str, name: str) -> ReplacedPart:
+    text = (
+        "Affinity of its pods. Helm merges what you write with the default; null in place of a part of the default"
+        " takes that part away."
+    )
+    return ReplacedPart(
+        f"{key}.affinity", text, schemas.AFFINITY, "Deployment", name, "spec.template.spec.affinity"
+    )
 
 
 PARTS = (
@@ -71,12 +90,14 @@ PARTS = (
         "cluster.replicas", "Replicas, of which one leads.", NUMBER, "Deployment", "vgpu-cluster", "spec.replicas"
     ),
     *_of_service("cluster", "Deployment", "vgpu-cluster", ALLOCATOR, "the allocator"),
+    _affinity("cluster", "vgpu-cluster"),
     ReplacedPart(
         "scheduler.resources", "What kube-scheduler asks for, and its limits.", schemas.RESOURCES,
         "Deployment", "vgpu-cluster", f"{SCHEDULER}.resources",
     ),
     ReplacedPart("jobs.replicas", "Replicas, of which one plans.", NUMBER, "Deployment", "vgpu-jobs", "spec.replicas"),
     *_of_service("jobs", "Deployment", "vgpu-jobs", ENGINE, "the job engine"),
+    _affinity("jobs", "vgpu-jobs"),
     ReplacedPart(
         "networkPolicy.from",
         "Peers that may read the metrics, beside the pods of vgpu. For `vgpu top` and `kubectl get --raw …/proxy/…` add"
@@ -86,6 +107,12 @@ PARTS = (
     ),
 )  # fmt: skip
 
+# Labels that a service's pods have beside ours: by value, the workload.
+POD_LABELS = {
+    "node.podLabels": ("DaemonSet", "vgpu-node"),
+    "cluster.podLabels": ("Deployment", "vgpu-cluster"),
+    "jobs.podLabels": ("Deployment", "vgpu-jobs"),
+}
 # Settings of a service as environment variables: by value, the container and an example.
 ENVIRONMENTS = {
     "node.env": ("DaemonSet", "vgpu-node", AGENT, "{VGPU_DRAIN_SECONDS: 10}"),
@@ -120,6 +147,11 @@ COMPONENTS = {
         "similarNames",
         "Resource names that differ from ours only in form, such as hygon.com/dcumem, are let in, because another"
         " device plugin serves them.",
+    ),
+    "node-feature-rule": (
+        "nodeFeatureRule",
+        "A NodeFeatureRule for node-feature-discovery, which must be there: nodes with cards of parameters.vendors get"
+        " the label vgpu.io/node=true, and those with Hygon's cards vgpu.io/maker=hygon too.",
     ),
     "simulated-cards": (
         "simulatedCards.enabled",
@@ -249,18 +281,7 @@ def values(defaults: Defaults) -> Sequence[Value]:
         Value(key, text, schemas.NODES, []) if name in LISTS else Value(key, text, SWITCH, off)
         for name, (key, text) in COMPONENTS.items()
     ]
-    for part in PARTS:
-        empty: object = [] if part.schema["type"] == "array" else {}
-        found.append(Value(part.key, part.text, part.schema, defaults.parts.get(part.key) or empty))
-    for key, (_, _, _, example) in ENVIRONMENTS.items():
-        found.append(
-            Value(
-                key,
-                f"Its settings (docs/reference/settings.md), such as {example}.",
-                schemas.environment(_SETTINGS[key]),
-                {},
-            )
-        )
+    found += _pods(defaults.parts)
     repository = defaults.images["simulated"].partition(":")[0]
     found += [
         Value("simulatedCards.repository", "The image with simulated cards.", FILLED, repository),
@@ -275,14 +296,45 @@ def values(defaults: Defaults) -> Sequence[Value]:
     return sorted(found, key=lambda value: groups.index(value.key.partition(".")[0]))
 
 
+def _pods(parts: Mapping[str, object]) -> Iterator[Value]:
+    """Yield the values of the services' pods; `parts` are the defaults of PARTS."""
+    for part in PARTS:
+        empty: object = [] if part.schema["type"] == "array" else {}
+        yield Value(part.key, part.text, part.schema, parts.get(part.key) or empty)
+    for key in POD_LABELS:
+        yield Value(key, "Labels of its pods, beside ours.", schemas.LABELS, {})
+    yield Value(
+        "node.affinity",
+        "Affinity of its pods. The chart adds the label vgpu.io/maker, by which the two DaemonSets share the nodes, to"
+        " each term of a required nodeAffinity.",
+        schemas.AFFINITY,
+        {},
+    )
+    for key, (_, _, _, example) in ENVIRONMENTS.items():
+        text = f"Its settings (docs/reference/settings.md), such as {example}."
+        yield Value(key, text, schemas.environment(_SETTINGS[key]), {})
+
+
 def _images(images: Mapping[str, str]) -> Iterator[Value]:
+    yield Value(
+        "global.imageRegistry",
+        "The registry of every image, kube-scheduler's too, perhaps with a path: mirror.example.com/library. It takes"
+        " the place of the registry in image.repository, scheduler.repository and simulatedCards.repository: the part"
+        " before the first slash, if that has a dot or a colon or is localhost; a repository without a registry is"
+        " put behind it. Empty: the repositories as they are.",
+        schemas.REGISTRY,
+        "",
+    )
     repository, _, tag = images["vgpu"].partition(":")
     policies = {"enum": ["Always", "IfNotPresent", "Never"]}
     yield Value("image.repository", "The image of all services, in a registry of yours.", FILLED, repository)
     yield Value("image.tag", "Its tag.", FILLED, tag)
     yield Value("image.pullPolicy", "When the kubelet fetches it.", policies, "IfNotPresent")
     yield Value(
-        "imagePullSecrets", "Names of Secrets in vgpu-system with the registry's password.", WORDS, []
+        "imagePullSecrets",
+        "Names of Secrets in the release's namespace with the registry's password.",
+        WORDS,
+        [],
     )
     yield Value(
         "kubernetes131",

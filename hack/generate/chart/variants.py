@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from hack.generate.chart.values import COMPONENTS, ENVIRONMENTS, PARTS, Defaults, Object
+from hack.generate.chart.values import COMPONENTS, ENVIRONMENTS, PARTS, POD_LABELS, Defaults, Object
 from hack.generate.monitoring.alerts import ALERTS
 from hack.testbed import programs
 from vgpu_runtime.paths import SOURCES
@@ -21,11 +21,18 @@ from vgpu_runtime.paths import SOURCES
 MANIFESTS = SOURCES.parent / "manifests"
 PARAMETERS = "admission/parameters.yaml"
 OLDER = "kubernetes-1.31"
+# The namespace in manifests/; in the chart it is the release's, which helm makes.
+NAMESPACE = "vgpu-system"
 IMAGES = {
     "vgpu": "vgpu.io/vgpu",
     "simulated": "vgpu.io/vgpu-simulated",
     "scheduler": "registry.k8s.io/kube-scheduler",
 }
+# The operator by which a DaemonSet of agents selects nodes by their label vgpu.io/maker.
+MAKER = (
+    "spec.template.spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms.[0]"
+    ".matchExpressions.[0].operator"
+)
 PAGE_NAMES = {alert.name: alert.page_name for alert in ALERTS}
 Key = tuple[str, str]
 
@@ -77,6 +84,18 @@ def _described(found: Object) -> Key:
     return kind, name.removesuffix("-hygon")
 
 
+def _of_release(content: Any) -> Any:
+    """Returns an object, or a part of it, with the release's namespace in place of the namespace of manifests/."""
+    match content:
+        case str():
+            return content.replace(NAMESPACE, marker("release", "Namespace"))
+        case list():
+            return [_of_release(each) for each in content]
+        case dict():
+            return {name: _of_release(each) for name, each in content.items()}
+    return content
+
+
 def _kustomize(manifests: Path, base: str, components: Sequence[str]) -> list[dict[str, Any]]:
     folder = manifests / "overlays/chart"
     folder.mkdir(exist_ok=True)
@@ -89,7 +108,8 @@ def _kustomize(manifests: Path, base: str, components: Sequence[str]) -> list[di
     done = subprocess.run(
         [kubectl or "kubectl", "kustomize", folder], stdout=subprocess.PIPE, text=True, check=True
     )
-    return [found for found in yaml.safe_load_all(done.stdout) if found]
+    objects = [_of_release(found) for found in yaml.safe_load_all(done.stdout) if found]
+    return [found for found in objects if found["kind"] != "Namespace"]
 
 
 def _mark_parameters(file: Path) -> dict[str, tuple[str, str]]:
@@ -126,9 +146,14 @@ class _Places:
         for part in PARTS:
             if _described(found) == (part.kind, part.name):
                 place, last = parent(found, part.path)
+                kind = "optional"
                 if last in place:
                     self.parts[part.key] = place[last]
-                place[last] = marker("part" if last in place else "optional", part.key)
+                    kind = "value" if isinstance(place[last], str) else "part"
+                place[last] = marker(kind, part.key)
+        for name, described in POD_LABELS.items():
+            if _described(found) == described:
+                found["spec"]["template"]["metadata"]["labels"]["podLabels"] = marker("entries", name)
         for name, (kind, workload, path, _) in ENVIRONMENTS.items():
             if _described(found) == (kind, workload):
                 place, last = parent(found, f"{path}.env")
@@ -144,6 +169,12 @@ class _Places:
     def _mark_content(self, found: dict[str, Any]) -> None:
         if found["kind"] in ("PodMonitor", "PrometheusRule"):
             found["metadata"]["labels"] = marker("optional", "monitoringLabels")
+        if found["kind"] == "DaemonSet":
+            place, last = parent(found, MAKER)
+            found["spec"]["template"]["spec"]["affinity"] = marker("maker", place[last])
+        if found["kind"] == "NodeFeatureRule":
+            place, last = parent(found, "spec.rules.[0].matchFeatures.[0].matchExpressions.vendor.value")
+            place[last] = marker("included", "vgpu.vendorIds")
         if found["kind"] == "ServiceAccount":
             found["imagePullSecrets"] = marker("secrets", "imagePullSecrets")
         if key(found) == ("ConfigMap", "vgpu-simulated-cards"):

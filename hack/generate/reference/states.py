@@ -12,7 +12,7 @@ class State(NamedTuple):
     advice: str
 
 
-_AGENT = "see its pod: kubectl -n vgpu-system get pods -o wide, and its log"
+_AGENT = "see its pod: kubectl get pods -A -o wide -l app.kubernetes.io/name=vgpu, and its log"
 STATES = (
     State("cards, nodes", "unhealthy", "the driver or the kernel reports a fault", "see kubectl describe node"),
     State("cards, nodes", "cordoned", "somebody ran vgpu cordon", "wait, or run vgpu uncordon CARD"),

@@ -1,6 +1,9 @@
 """What the API server is asked about the caller, and how its answers are read."""
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Sequence
 
 import pytest
@@ -51,3 +54,11 @@ def test_an_answer_of_another_form_is_an_error_of_the_api(mocker: MockerFixture,
     mocker.patch.object(Connections, "request", return_value=(201, bytearray(answer)))
     with pytest.raises(UnknownError):
         may_follow(KubeClient(Endpoint("http://nowhere", lambda: None), "test"), JOBS, "")
+
+
+@pytest.mark.parametrize(("given", "namespace"), [("gpu-team", "gpu-team"), ("", "vgpu-system")])
+def test_commands_look_where_the_environment_says_that_vgpu_is_installed(given: str, namespace: str) -> None:
+    words = (sys.executable, "-m", "device_plugin", "queue", "--help")
+    environment = {**os.environ, "VGPU_NAMESPACE": given, "COLUMNS": "200"}
+    said = subprocess.run(words, env=environment, capture_output=True, text=True, check=True).stdout
+    assert f"where the job engine runs (default: {namespace})" in said

@@ -36,15 +36,16 @@ def install(commands: Commands, namespace: str, *more: str) -> str:
     return done.stderr if done.returncode else ""
 
 
-def agents(commands: Commands) -> str:
-    return commands(
-        "kubectl", "-n", "vgpu-system", "get", "pods", "-o", "name", "-l", "app.kubernetes.io/component=node"
-    )
+def agents(commands: Commands, namespace: str = "vgpu-system") -> str:
+    labels = "app.kubernetes.io/component=node"
+    return commands("kubectl", "-n", namespace, "get", "pods", "-o", "name", "-l", labels)
 
 
-def test_a_release_in_another_namespace_makes_one_whose_agents_are_let_in(commands: Commands) -> None:
+def test_in_any_namespace_that_is_labelled_before_the_agents_are_let_in(commands: Commands) -> None:
+    commands("kubectl", "create", "namespace", "vgpu")
+    commands("kubectl", "label", "namespace", "vgpu", "pod-security.kubernetes.io/enforce=privileged")
     assert not install(commands, "vgpu")
-    assert eventually(lambda: "pod/vgpu-node-" in agents(commands), 30)
+    assert eventually(lambda: "pod/vgpu-node-" in agents(commands, "vgpu"), 30)
 
 
 def test_where_the_agents_are_refused_check_says_what_to_type(commands: Commands) -> None:
