@@ -42,6 +42,12 @@ class Ongoing:
         """Return once this was said on the standard error."""
         assert eventually(lambda: text in self.err, seconds), f"{text!r} was not said, but {self.err!r}"
 
+    def prints(self, text: str, seconds: float = 60) -> None:
+        """Return once the output ends with this."""
+        assert eventually(lambda: self.out.endswith(text), seconds), (
+            f"{text!r} was not printed, but {self.out!r}"
+        )
+
     def end(self, seconds: float = 60) -> int:
         """The exit status, once it has ended."""
         self._thread.join(seconds)

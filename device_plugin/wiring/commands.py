@@ -58,6 +58,9 @@ _PEOPLE: Mapping[str, tuple[Command, ...]] = {
         ("run", "run a program on cards, as a queued job", "device_plugin.cli.run.command"),
         ("jobs", "list queued jobs, also those that ended", "device_plugin.cli.queue"),
         ("queue", "the same list; `queue admit` starts a job by hand", "device_plugin.cli.queue"),
+        ("logs", "print the output of a job's pods", "device_plugin.cli.logs"),
+        ("attach", "open a shell in a running pod of a job", "device_plugin.cli.attach"),
+        ("cancel", "delete a job, with its pods", "device_plugin.cli.cancel"),
     ),
     "Care for cards": (
         ("cordon", "give a card no new slices", "device_plugin.cli.cordon"),

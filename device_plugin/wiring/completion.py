@@ -16,7 +16,7 @@ from device_plugin.cli.printing.formats import NAMES
 from device_plugin.cli.reading.reader import ClusterReader, Scope
 from device_plugin.core.errors import VgpuError
 from device_plugin.core.printable import printable
-from device_plugin.kube.api import NAMESPACES
+from device_plugin.kube.api import JOBS, NAMESPACES, Where
 
 NO_FILES, FILES = 4, 0
 # Seconds to wait for the API server: a person waits for the answer.
@@ -56,7 +56,7 @@ complete -c vgpu -f -a '(vgpu __complete (commandline -opc)[2..] (commandline -c
 """,
 }
 # By the name of an argument, the kind of object that its value names.
-_NAMES: Mapping[str, str] = {"node": "nodes", "card": "cards", "namespace": "namespaces"}
+_NAMES: Mapping[str, str] = {"node": "nodes", "card": "cards", "namespace": "namespaces", "job": "jobs"}
 _FILE_ARGUMENTS = frozenset({"kubeconfig", "file", "files"})
 # A shell takes a candidate as if it had been typed, so one with `$(...)` or a line break would be a command.
 _PLAIN = re.compile(r"[\w.:/@+=,-]+", re.ASCII)
@@ -144,6 +144,10 @@ def _in_cluster(what: str, before: Sequence[str]) -> Iterator[tuple[str, str]]:
     with caller.connected(_caller(before), TIMEOUT_SECONDS) as client:
         if what == "namespaces":
             yield from ((each.name, "") for each in client.list(NAMESPACES).items)
+            return
+        if what == "jobs":
+            where = Where(caller.namespace(_caller(before)))
+            yield from ((each.name, "") for each in client.list(JOBS.metadata, where).items)
             return
         reading = ClusterReader(client, Scope()).read_nodes()
         for node in reading.nodes.values():

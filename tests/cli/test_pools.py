@@ -62,5 +62,5 @@ def test_why_a_job_is_where_it_is_says_who_plans_it(
 ) -> None:
     assert main(["why", job, "--kubeconfig", str(fleet.kubeconfig)]) == 0
     text = capsys.readouterr().out
-    assert f"default/{job} queue default running" in text
-    assert f"it is in pool hygon.com/dcu/{job}, which " in text
+    assert f"default/{job} running: " in text
+    assert f"It is in pool hygon.com/dcu/{job}, which " in text

@@ -36,6 +36,8 @@ def test_the_help_lists_commands_by_what_they_are_for_and_no_services(
     ("typed", "hint"),
     [
         ("quue", "did you mean 'queue'?"),
+        ("job", "did you mean 'jobs'?"),
+        ("log", "did you mean 'logs'?"),
         ("uncorden", "did you mean 'uncordon'?"),
         ("x", "`vgpu --help` lists the commands"),
     ],

@@ -13,7 +13,9 @@ from device_plugin.wiring import completion
 from device_plugin.wiring.commands import main
 from hack.embedded.apiserver import EmbeddedApiServer
 from hack.embedded.apiserver.server import policy_files
+from tests.builders import objects
 from tests.cli.fleet import USERS, Fleet
+from tests.contract.cluster import JOBS
 
 Ask = Callable[..., list[str]]
 
@@ -60,6 +62,9 @@ def test_names_come_from_the_cluster_and_from_the_kubeconfig(ask: Ask, tmp_path:
         assert ask("cards", *to, "n2") == ["n2\t1 cards", ":4"]
         assert ask("drain", *to, "n1-") == ["n1-0\ton n1", "n1-1\ton n1", ":4"]
         assert ask("cards", *to, "--context", "") == ["c", ":4"]
+        fleet.post(JOBS, objects.job("train", 1))
+        assert ask("logs", *to, "t") == ask("cancel", *to, "-n", "default", "") == ["train", ":4"]
+        assert ask("attach", *to, "-n", "other", "") == [":4"]
         fleet.node("n3", uuid="$(touch /tmp/owned)")
         assert "owned" not in "".join(ask("drain", *to, "")), "a shell would run it"
         config = json.loads(fleet.kubeconfig.read_text())

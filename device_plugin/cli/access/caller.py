@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from getpass import getuser
@@ -92,6 +93,11 @@ def kubectl_words(args: argparse.Namespace) -> Sequence[str]:
     words = [f"--context={args.context}"] if args.context else []
     words += [f"--as={args.as_user}"] if args.as_user else []
     return [*words, *(f"--as-group={group}" for group in args.as_group or ())]
+
+
+def kubectl_line(args: argparse.Namespace, namespace: str, *words: str) -> str:
+    """Returns the command line with which kubectl does the same in this namespace, as a person types it."""
+    return shlex.join(["kubectl", *kubectl_words(args), f"--namespace={namespace}", *words])
 
 
 @contextmanager

@@ -105,7 +105,7 @@ class LiveView(Generic[Row]):
 
     def _table(self, page: Sequence[Row], terminal: Terminal) -> list[str]:
         out = StringIO()
-        options = argparse.Namespace(output=None, sort_by=None)
+        options = argparse.Namespace(output=None, sort_by=None, no_headers=False)
         ListPrinter(options, self._listing, out, terminal).show(page)
         return out.getvalue().splitlines()
 

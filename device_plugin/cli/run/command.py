@@ -160,11 +160,8 @@ def _engine(client: KubeClient, args: argparse.Namespace, job: Ref) -> Callable[
 
 def _next(job: Ref) -> str:
     """Returns text with the commands to see and to stop a Job that this command no longer follows."""
-    where = f"-n {job.namespace}"
-    return (
-        f"see it: vgpu why {job.name} {where}, kubectl {where} logs -f job/{job.name}; stop it: kubectl {where} delete"
-        f" job {job.name}"
-    )
+    of = f"{job.name} -n {job.namespace}"
+    return f"see it: vgpu why {of}, vgpu logs -f {of}; delete it: vgpu cancel {of}"
 
 
 def as_text(made: Objects, form: str) -> str:

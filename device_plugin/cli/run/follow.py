@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli.run.console import Console
 from device_plugin.cli.run.kubectl import Kubectl
-from device_plugin.cli.run.logs import Logs
+from device_plugin.cli.run.logs import RARER, Logs
 from device_plugin.cli.run.objects import NOT_STARTED, RunError
 from device_plugin.cli.run.pods import JOB_PODS, JobPod, first_failure, shortened, text_of
 from device_plugin.cli.run.status import RUNS, JobStatus
@@ -19,8 +19,6 @@ from device_plugin.kube.api import EVENTS, JOBS, Ref, Where
 from device_plugin.kube.errors import ApiError, GoneError, UnknownError
 
 LOOK_SECONDS = 1.0
-# A list of thousands of pods takes the API server seconds. The pause after a list is this many times as long.
-RARER = 10
 # Seconds between two calls that cost more than a look: of a program in the container, or through a forwarded port.
 ASK_SECONDS = 10.0
 # Seconds after a change of the width until its event is read, which says why.
@@ -69,7 +67,7 @@ class Following:
         self._asked = asked
         labels = f"{JOB_NAME}={job.name}" + ("" if every else f",{COMPLETION_INDEX}=0")
         self._where = Where(job.namespace, labels)
-        self._logs = Logs(kubectl, console, indexed=every)
+        self._logs = Logs(kubectl, console, labelled=every)
         self._engine = ""
         self._width = 0
         self._ask_at = self._progress_at = self._news_at = self._listing = 0.0
@@ -123,14 +121,8 @@ class Following:
 
     def _print_rest(self) -> None:
         """Print the rest of the pods' output, for OUTPUT_SECONDS at most."""
-        limit = time.monotonic() + OUTPUT_SECONDS
-        while self._logs.busy and time.monotonic() < limit:
-            time.sleep(LOOK_SECONDS / 10)
-            with suppress(UnknownError):
-                self._logs.look(self._client.list(JOB_PODS, self._where).items)
-            time.sleep(RARER * self._listing)
-        if self._logs.busy:
-            where = f"kubectl -n {self._job.namespace} logs -l {JOB_NAME}={self._job.name} --tail=-1"
+        if not self._logs.print_rest(lambda: self._client.list(JOB_PODS, self._where).items, OUTPUT_SECONDS):
+            where = f"vgpu logs {self._job.name} -n {self._job.namespace}"
             self._console.say(f"{self._job.name}: not all output is printed, see {where}")
 
     def _state(self, job: Job, pods: Sequence[JobPod]) -> tuple[str, str]:

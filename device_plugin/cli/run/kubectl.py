@@ -1,11 +1,15 @@
-"""Calls kubectl for `vgpu run`: for logs, to run programs in containers, and to copy files out of them."""
+"""Calls kubectl for commands on Jobs: for logs, to run programs in containers, and to copy files out of them."""
 
+import logging
 import os
+import shlex
 import subprocess
 from collections.abc import Sequence
 
 from device_plugin.cli.access.kubectl_says import last_sentence
 from device_plugin.cli.run.objects import CONTAINER, RunError
+
+log = logging.getLogger(__name__)
 
 SECONDS = 30.0
 
@@ -17,13 +21,32 @@ class Kubectl:
         self._environment = {**os.environ, "KUBECONFIG": kubeconfig}
         self._options = (f"--namespace={namespace}", *options)
 
-    def logs(self, pod: str, since: str = "") -> "subprocess.Popen[bytes]":
-        """Start `kubectl logs --follow` for the container, with a time before each line. Raises RunError.
+    def command(self, *words: str) -> Sequence[str]:
+        """Returns the command line that calls kubectl with these words."""
+        return ["kubectl", *self._options, *words]
 
-        With `since`, the output begins with the lines of that second.
+    def logs(
+        self, pod: str, container: str, *, since: str = "", tail: int | None = None, follow: bool = True
+    ) -> "subprocess.Popen[bytes]":
+        """Start `kubectl logs` for a container, with a time before each line. Raises RunError.
+
+        With `since`, the output begins with the lines of that second; else with `tail`, with that number of lines.
         """
-        words = ["logs", pod, f"--container={CONTAINER}", "--follow", "--timestamps"]
-        return self._start(*words, *([f"--since-time={since}"] if since else []))
+        words = ["logs", pod, f"--container={container}", "--timestamps", *(["--follow"] if follow else [])]
+        if since:
+            words.append(f"--since-time={since}")
+        elif tail is not None:
+            words.append(f"--tail={tail}")
+        return self._start(*words)
+
+    def attached(self, *words: str) -> int:
+        """Run kubectl on this process's terminal, and return its exit status. Raises RunError."""
+        command = self.command(*words)
+        log.debug("%s", shlex.join(command))
+        try:
+            return subprocess.run(command, env=self._environment, check=False).returncode
+        except OSError as error:
+            raise _not_run(error) from error
 
     def inside(self, pod: str, *command: str) -> bytes:
         """Run a command in the container, and return its output. Raises RunError."""
@@ -43,16 +66,20 @@ class Kubectl:
         return printed
 
     def _start(self, *words: str) -> "subprocess.Popen[bytes]":
+        command = self.command(*words)
+        log.debug("%s", shlex.join(command))
         try:
             # In a session of its own, so that Ctrl-C interrupts this command only.
             return subprocess.Popen(
-                ["kubectl", *self._options, *words], env=self._environment,
+                command, env=self._environment,
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
             )  # fmt: skip
         except OSError as error:
-            raise RunError(
-                f"kubectl cannot be run ({error.strerror}): install it into a folder of $PATH, or write --detach"
-            ) from error
+            raise _not_run(error) from error
+
+
+def _not_run(error: OSError) -> RunError:
+    return RunError(f"kubectl cannot be run ({error.strerror}): install it into a folder of $PATH")
 
 
 def as_line(text: bytes) -> str:

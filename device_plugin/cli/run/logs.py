@@ -5,8 +5,9 @@ A kubectl runs for each pod that runs. If its connection breaks, another kubectl
 
 import re
 import threading
+import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, BinaryIO, cast
 
@@ -14,10 +15,15 @@ from device_plugin.cli.run.console import Console
 from device_plugin.cli.run.kubectl import Kubectl, as_line
 from device_plugin.cli.run.objects import RunError
 from device_plugin.cli.run.pods import JobPod
+from device_plugin.kube.errors import UnknownError
 
 # Pods whose output is read at the same time; the others are read when these have ended.
 MOST_AT_ONCE = 20
 AGAIN_SECONDS, TRIES = 1.0, 3
+# Seconds between two looks for output that is left.
+REST_SECONDS = 0.1
+# A list of thousands of pods takes the API server seconds. The pause after a list is this many times as long.
+RARER = 10
 # Bytes of a line that are in memory at once.
 PIECE = 64 * 1024
 # Times as the kubelet writes them: always with nine digits, so that texts are in the order of their times.
@@ -30,12 +36,24 @@ class PodLog:
     The caller sets `ended` when the pod has ended: a kubectl that starts after that prints the rest of the output.
     """
 
-    def __init__(self, kubectl: Kubectl, pod: str, prefix: bytes, console: Console) -> None:
+    def __init__(
+        self,
+        kubectl: Kubectl,
+        pod: JobPod,
+        prefix: bytes,
+        console: Console,
+        *,
+        tail: int | None,
+        follow: bool,
+    ) -> None:
+        """Print the last `tail` lines, or all; then, if `follow`, those that come."""
         self.ended = threading.Event()
         self._kubectl = kubectl
         self._pod = pod
         self._prefix = prefix
         self._console = console
+        self._tail = tail
+        self._follow = follow
         self._last = b""
         self._stopping = threading.Event()
         self._process: Any = None
@@ -61,21 +79,27 @@ class PodLog:
     def _run(self) -> None:
         failures = 0
         while not self._stopping.is_set():
-            whole = self.ended.is_set()
+            whole = self.ended.is_set() or not self._follow
             try:
                 problem = self._copy()
             except RunError as error:
                 problem = str(error)
             failures = failures + 1 if problem else 0
             if failures == TRIES and not self._stopping.is_set():
-                self._console.say(f"the output of pod {self._pod} cannot be read: {problem}")
+                self._console.say(f"the output of pod {self._pod.name} cannot be read: {problem}")
             if (whole and not problem) or failures == TRIES:
                 return
             self._stopping.wait(AGAIN_SECONDS)
 
     def _copy(self) -> str:
         """Run kubectl once and print its output; returns its error as text, empty after success."""
-        with self._kubectl.logs(self._pod, self._last.decode()) as process:
+        with self._kubectl.logs(
+            self._pod.name,
+            self._pod.container,
+            since=self._last.decode(),
+            tail=self._tail,
+            follow=self._follow,
+        ) as process:
             self._process = process
             if self._stopping.is_set():
                 process.kill()
@@ -102,18 +126,33 @@ class PodLog:
 
 
 class Logs:
-    """Prints the output of pods; if `indexed`, each line begins with the pod's index."""
+    """Prints the output of pods; if `labelled`, each line begins with the pod's label.
 
-    def __init__(self, kubectl: Kubectl, console: Console, *, indexed: bool) -> None:
+    It prints the last `tail` lines of each, or all; then, if `follow`, those that come. Without `follow` one pod comes
+    after the other.
+    """
+
+    def __init__(
+        self,
+        kubectl: Kubectl,
+        console: Console,
+        *,
+        labelled: bool,
+        tail: int | None = None,
+        follow: bool = True,
+    ) -> None:
         self._kubectl = kubectl
         self._console = console
-        self._indexed = indexed
+        self._labelled = labelled
+        self._tail = tail
+        self._follow = follow
+        self._at_once = MOST_AT_ONCE if follow else 1
         self._running: dict[str, PodLog] = {}
         self._waiting: deque[JobPod] = deque()
         self._seen: set[str] = set()
 
     def look(self, pods: Sequence[JobPod]) -> None:
-        """Start to read the output of new pods, MOST_AT_ONCE at the same time, and note which pods have ended."""
+        """Start to read the output of new pods, and note which pods have ended."""
         for pod in sorted(pods, key=lambda pod: pod.created):
             if pod.has_run and pod.uid not in self._seen:
                 self._seen.add(pod.uid)
@@ -123,10 +162,12 @@ class Logs:
             if uid not in there:
                 log.ended.set()
         self._running = {uid: log for uid, log in self._running.items() if not log.over}
-        while self._waiting and len(self._running) < MOST_AT_ONCE:
+        while self._waiting and len(self._running) < self._at_once:
             pod = self._waiting.popleft()
-            prefix = f"[{pod.index}] ".encode() if self._indexed else b""
-            self._running[pod.uid] = log = PodLog(self._kubectl, pod.name, prefix, self._console)
+            prefix = f"[{pod.label}] ".encode() if self._labelled else b""
+            self._running[pod.uid] = log = PodLog(
+                self._kubectl, pod, prefix, self._console, tail=self._tail, follow=self._follow
+            )
             if pod.uid not in there:
                 log.ended.set()
 
@@ -134,6 +175,20 @@ class Logs:
     def busy(self) -> bool:
         """True while some output is not printed yet."""
         return bool(self._waiting) or any(not log.over for log in self._running.values())
+
+    def print_rest(self, pods: Callable[[], Sequence[JobPod]], seconds: float) -> bool:
+        """Print the output that is left, for `seconds` at most; returns true if that was all.
+
+        `pods` returns the Job's pods as they are now.
+        """
+        limit = time.monotonic() + seconds
+        while self.busy and not self._console.closed and time.monotonic() < limit:
+            time.sleep(REST_SECONDS)
+            began = time.monotonic()
+            with suppress(UnknownError):
+                self.look(pods())
+            time.sleep(RARER * (time.monotonic() - began))
+        return not self.busy
 
     def stop(self) -> None:
         """Print no more output."""

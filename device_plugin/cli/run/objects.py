@@ -69,7 +69,7 @@ _NO_CHROOT = {"capabilities": {"drop": ["SYS_CHROOT"]}}
 
 
 class RunError(VgpuError):
-    """`vgpu run` cannot do what its options say; the text says what to write instead.
+    """A command on a Job cannot do what its options say, or kubectl fails; the text says what to write instead.
 
     Cure: see `kubectl describe job NAME` and the events of its pods.
     """

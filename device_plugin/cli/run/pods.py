@@ -1,4 +1,4 @@
-"""Decodes the pods of a Job, with only the fields that `vgpu run` needs: a split may have thousands of pods."""
+"""Decodes the pods of a Job, with only the fields that commands need: a split may have thousands of pods."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,13 +10,15 @@ from device_plugin.core.printable import one_line
 from device_plugin.kube.api import Kind, Object
 
 MOST_TEXT = 1024
+# The annotation by which kubectl chooses a pod's container.
+_DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 
 
 @dataclass(frozen=True, slots=True)
 class JobPod:
-    """A pod with its status. `state` is the state of its container, such as {"running": …}; empty without one.
+    """A pod with its status. `state` is the state of its `container`, such as {"running": …}; empty without one.
 
-    `unplaced` says why the pod has no node.
+    `container` is the one of `vgpu run`, else that of kubectl, else the first. `unplaced` says why the pod has no node.
     """
 
     name: str
@@ -26,8 +28,14 @@ class JobPod:
     created: str = ""
     phase: str = "Pending"
     node: str = ""
+    container: str = CONTAINER
     state: Mapping[str, Any] = field(default_factory=dict)
     unplaced: str = ""
+
+    @property
+    def label(self) -> str:
+        """Returns the name by which people know the pod among those of its Job: its index, else its name."""
+        return self.index or self.name
 
     @property
     def ended(self) -> bool:
@@ -68,10 +76,17 @@ class JobPod:
         return f"pod {self.name} waits for a node" + (f": {self.unplaced}" if self.unplaced else "")
 
 
+def _container(pod: Object) -> str:
+    """Returns the name of the container whose output and state the pod's are."""
+    names = [str(each["name"]) for each in pod["spec"]["containers"]]
+    chosen = (pod["metadata"].get("annotations") or {}).get(_DEFAULT_CONTAINER)
+    return next((name for name in (CONTAINER, chosen) if name in names), names[0])
+
+
 def _read(pod: Object) -> JobPod:
-    metadata, status = pod["metadata"], pod.get("status") or {}
+    metadata, status, container = pod["metadata"], pod.get("status") or {}, _container(pod)
     states = [
-        each.get("state") for each in status.get("containerStatuses") or () if each["name"] == CONTAINER
+        each.get("state") for each in status.get("containerStatuses") or () if each["name"] == container
     ]
     unplaced = [
         shortened(str(each.get("message") or ""))
@@ -82,7 +97,7 @@ def _read(pod: Object) -> JobPod:
         metadata["name"], metadata["namespace"], metadata["uid"],
         index=(metadata.get("labels") or {}).get(COMPLETION_INDEX, ""), created=metadata["creationTimestamp"],
         phase=status.get("phase") or "Pending", node=pod["spec"].get("nodeName") or "",
-        state=(states and states[0]) or {}, unplaced=unplaced[0] if unplaced else "",
+        container=container, state=(states and states[0]) or {}, unplaced=unplaced[0] if unplaced else "",
     )  # fmt: skip
 
 

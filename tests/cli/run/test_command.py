@@ -331,7 +331,7 @@ def test_output_that_does_not_come_is_not_waited_for_for_ever(
     told(fleet, start(fleet, run.job("train")), "Succeeded", terminated={"exitCode": 0})
     over(fleet, "train")
     assert run.end() == 0
-    assert "train: not all output is printed, see kubectl -n default logs -l" in capfd.readouterr().err
+    assert "train: not all output is printed, see vgpu logs train -n default" in capfd.readouterr().err
 
 
 def test_a_line_that_was_printed_is_not_printed_again(

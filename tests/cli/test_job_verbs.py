@@ -1,0 +1,185 @@
+"""`vgpu logs`, `attach` and `cancel` on the embedded API server; `kubectl` is a script that notes how it is called."""
+
+import io
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from device_plugin.cli import logs
+from device_plugin.cli.run import logs as pod_logs
+from device_plugin.wiring.commands import main
+from tests.builders import objects
+from tests.cli.fleet import Fleet
+from tests.contract.cluster import JOBS, PODS
+from tests.ongoing import Ongoing
+
+KUBECTL = """#!/bin/sh
+echo "$*" >> {0}/asked
+case "$*" in
+*" logs train-0 "*) printf '2026-01-01T00:00:00.000000001Z zero\\n';;
+*" logs "*) printf '2026-01-01T00:00:00.000000001Z one\\n2026-01-01T00:00:00.000000002Z two\\n';;
+*" exec "*) exit 7;;
+esac
+"""
+RUNS = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
+
+
+@pytest.fixture(autouse=True)
+def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The file with the words of each call of kubectl."""
+    monkeypatch.setattr(logs, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(pod_logs, "AGAIN_SECONDS", 0.02)
+    monkeypatch.setattr(pod_logs, "REST_SECONDS", 0.02)
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    (programs / "kubectl").write_text(KUBECTL.format(tmp_path))
+    (programs / "kubectl").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
+    return tmp_path / "asked"
+
+
+@pytest.fixture
+def train(fleet: Fleet) -> Fleet:
+    """A Job with a pod that has ended, and one that runs."""
+    fleet.post(JOBS, objects.job("train", 2))
+    fleet.patch(f"{JOBS}/train/status", {"status": {"active": 2}})
+    pod(fleet, 0)
+    told(fleet, 0, "Succeeded", {"terminated": {"exitCode": 0}})
+    pod(fleet, 1)
+    told(fleet, 1, "Running", RUNS)
+    return fleet
+
+
+def pod(fleet: Fleet, index: int, container: str = "main") -> None:
+    """A pod of the Job, as its controller makes it."""
+    uid = fleet.get(f"{JOBS}/train")["metadata"]["uid"]
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": uid, "controller": True}
+    labels = {"batch.kubernetes.io/job-name": "train", "batch.kubernetes.io/job-completion-index": str(index)}
+    metadata = {"labels": labels, "ownerReferences": [owner]}
+    containers = [objects.container(container)]
+    fleet.post(
+        PODS, objects.pod(f"train-{index}", metadata=metadata, restartPolicy="Never", containers=containers)
+    )
+
+
+def told(fleet: Fleet, index: int, phase: str, state: Any, container: str = "main") -> None:
+    """The kubelet says this of the pod's container."""
+    status = {
+        "name": container, "image": "I", "imageID": "", "ready": phase == "Running", "restartCount": 0, "state": state,
+    }  # fmt: skip
+    fleet.say(f"train-{index}", phase=phase, containerStatuses=[status])
+
+
+def vgpu(fleet: Fleet, *words: str) -> int:
+    return main([*words, "--kubeconfig", str(fleet.kubeconfig)])
+
+
+def test_the_output_of_all_pods_is_printed_one_after_the_other(
+    train: Fleet, capfd: pytest.CaptureFixture[str], asked: Path
+) -> None:
+    assert vgpu(train, "logs", "train") == 0
+    assert capfd.readouterr() == ("zero\none\ntwo\n", "")
+    assert asked.read_text().splitlines() == [
+        f"--namespace=default logs train-{index} --container=main --timestamps" for index in (0, 1)
+    ]
+    assert vgpu(train, "logs", "default/train", "--prefix", "--tail=5") == 0
+    assert capfd.readouterr().out == "[0] zero\n[1] one\n[1] two\n"
+    assert asked.read_text().splitlines()[-1].endswith(" --timestamps --tail=5")
+    assert vgpu(train, "logs", "train", "--index=1") == 0
+    assert capfd.readouterr().out == "one\ntwo\n"
+
+
+def test_on_a_terminal_the_lines_of_several_pods_have_a_prefix(
+    train: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Terminal(io.TextIOWrapper):
+        def isatty(self) -> bool:
+            return True
+
+    for words, printed in (
+        (["train"], b"[0] zero\n[1] one\n[1] two\n"),
+        (["train", "--index=1"], b"one\ntwo\n"),
+    ):
+        shown = io.BytesIO()
+        monkeypatch.setattr(sys, "stdout", Terminal(shown, write_through=True))
+        assert vgpu(train, "logs", *words) == 0
+        assert shown.getvalue() == printed
+
+
+def test_pods_that_come_are_followed_until_the_job_has_ended(train: Fleet) -> None:
+    following = Ongoing("logs", "train", "-f", "--kubeconfig", str(train.kubeconfig))
+    following.prints("two\n")
+    pod(train, 2, container="trainer")
+    told(train, 2, "Running", RUNS, container="trainer")
+    following.prints("zero\none\ntwo\none\ntwo\n")
+    train.delete(f"{JOBS}/train")
+    assert following.end() == 0
+
+
+def test_a_job_without_output_is_told_where_to_ask(fleet: Fleet, capfd: pytest.CaptureFixture[str]) -> None:
+    fleet.post(JOBS, objects.job("train", 1))
+    assert vgpu(fleet, "logs", "train") == 0
+    said = "no pod of default/train has run yet: `vgpu why job/train` says what it waits for\n"
+    assert capfd.readouterr() == ("", said)
+    assert vgpu(fleet, "attach", "train") == 2
+    assert capfd.readouterr().err.startswith("vgpu: no pod of default/train runs now: see what it waits for")
+
+
+@pytest.mark.parametrize("command", ["logs", "attach", "cancel"])
+def test_a_job_that_is_not_there_is_said_to_be_none(
+    fleet: Fleet, capfd: pytest.CaptureFixture[str], command: str
+) -> None:
+    assert vgpu(fleet, command, "none") == 2
+    assert capfd.readouterr().err == "vgpu: there is no job default/none: see `kubectl get jobs -A`\n"
+
+
+def test_a_shell_or_a_program_runs_in_the_first_pod_that_runs(
+    train: Fleet, capfd: pytest.CaptureFixture[str], asked: Path
+) -> None:
+    pod(train, 10)
+    told(train, 10, "Running", RUNS)
+    assert vgpu(train, "attach", "train") == 7
+    shell = "exec --stdin train-1 --container=main -- sh -c command -v bash >/dev/null && exec bash; exec sh"
+    assert asked.read_text() == f"--namespace=default {shell}\n"
+    words = ["attach", "train", "--index=10", "--dry-run", "--kubeconfig", str(train.kubeconfig), "--as=jane"]
+    assert main([*words, "--", "sh", "-c", "a b"]) == 0
+    assert capfd.readouterr().out == (
+        "kubectl --as=jane --namespace=default exec --stdin train-10 --container=main -- sh -c 'a b'\n"
+    )
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("typed", "status", "gone"),
+    [("y\n", 0, True), ("YES\n", 0, True), ("\n", 1, False), ("", 1, False)],
+)
+def test_on_a_terminal_a_job_is_deleted_if_the_user_agrees(
+    train: Fleet, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], typed: str, status: int, *,
+    gone: bool,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(sys, "stdin", Terminal(typed))
+    assert vgpu(train, "cancel", "train") == status
+    said = capfd.readouterr()
+    assert said.err.startswith("delete job default/train, which has 2 pods? [y/N] ")
+    assert (said.out == "job default/train is deleted, and its pods end\n") == gone
+    assert (train.get(f"{JOBS}/train")["kind"] != "Job") == gone
+
+
+def test_a_job_is_deleted_without_a_question_on_demand_and_without_a_terminal(
+    train: Fleet, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", Terminal(""))
+    assert vgpu(train, "cancel", "train", "--dry-run") == 0
+    assert capfd.readouterr().out == "kubectl --namespace=default delete job train\n"
+    assert train.get(f"{JOBS}/train")["kind"] == "Job"
+    assert vgpu(train, "cancel", "train", "--yes") == 0
+    train.post(JOBS, objects.job("train", 1))
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    assert vgpu(train, "cancel", "train") == 0
+    assert capfd.readouterr().err == ""
