@@ -29,7 +29,9 @@ COMMANDS: dict[
 
 def main(words: Sequence[str]) -> int:
     """Run one command; returns its exit code."""
-    args = _parser().parse_args(_hoisted(words))
+    own, program = _divided(words)
+    args = _parser().parse_args(own)
+    args.program = program
     if args.command == "vgpu":
         return _plugin(args.words)
     headers = {"Impersonate-User": args.as_user} if args.as_user else {}
@@ -68,19 +70,24 @@ def _shared(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--as-group", action="append")
 
 
-def _hoisted(words: Sequence[str]) -> Sequence[str]:
-    """Move the options that all commands share to the beginning; kubectl accepts them anywhere before `--`."""
+def _divided(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """The words of kubectl, and those after `--`, which are a program's.
+
+    The options that all commands share are moved to the beginning; kubectl accepts them anywhere before `--`.
+    """
     first, rest = list[str](), list[str]()
     left = iter(words)
     for word in left:
-        if word == "--" or (word == "vgpu" and not rest):
-            return [*first, *rest, word, *left]
+        if word == "--":
+            return [*first, *rest], [*left]
+        if word == "vgpu" and not rest:
+            return [*first, *rest, word, *left], []
         name, _, value = word.partition("=")
         if name in ("--kubeconfig", "--context", "--namespace", "-n", "--as", "--as-group"):
             first += [word] if value else [word, next(left, "")]
         else:
             rest.append(word)
-    return [*first, *rest]
+    return [*first, *rest], []
 
 
 def _plugin(words: Sequence[str]) -> int:

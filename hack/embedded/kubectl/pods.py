@@ -37,17 +37,15 @@ def exec_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-c", "--container", default="")
     parser.add_argument("-i", "--stdin", action="store_true")
     parser.add_argument("-t", "--tty", action="store_true")
-    parser.add_argument("program", nargs=argparse.REMAINDER)
 
 
 def execute(api: Api, args: argparse.Namespace) -> int:
     """Run a program in a pod's container; returns its exit code."""
-    program = args.program[1:] if args.program[:1] == ["--"] else args.program
-    if not program:
+    if not args.program:
         raise KubectlError("error: you must specify at least one command for the container")
     pod = _pod(api, args.pod)
     terminal = args.tty and sys.stdin.isatty()
-    return streams.run(api, pod, args.container, program, stdin=args.stdin, terminal=terminal)
+    return streams.run(api, pod, args.container, args.program, stdin=args.stdin, terminal=terminal)
 
 
 def forward_arguments(parser: argparse.ArgumentParser) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from hack.demo import access
 from hack.embedded.apiserver import EmbeddedApiServer
+from hack.embedded.kubectl import streams
 from hack.embedded.kubectl.command import main
 from hack.embedded.kubectl.tables import duration
 
@@ -124,3 +125,18 @@ def test_no_api_server_is_said(capsys: pytest.CaptureFixture[str], cluster: Embe
 )  # fmt: skip
 def test_ages_are_written_as_kubectl_writes_them(seconds: int, text: str) -> None:
     assert duration(seconds) == text
+
+
+def test_options_may_stand_before_and_after_a_name_and_a_programs_words_are_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = list[tuple[str, str, list[str]]]()
+
+    def note(_: object, pod: str, container: str, program: list[str], **__: object) -> int:
+        run.append((pod, container, program))
+        return 0
+
+    monkeypatch.setattr(streams, "run", note)
+    words = ["exec", "--stdin", "one", "--container=main", "--namespace", "a", "--", "sh", "-c", "--", "-n"]
+    assert main(words) == 0
+    assert run == [("one", "main", ["sh", "-c", "--", "-n"])]
