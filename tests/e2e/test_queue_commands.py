@@ -90,7 +90,10 @@ def test_queue_why_and_admit_work_with_the_roles_of_the_page(
     assert eventually(lambda: any("JobWaits: waits for room" in text for text in kubectl.events("late")), 30)
 
     status, told = person.vgpu("queue")
-    assert (status, "bind the Role ask-job-engine" in told) == (2, True), told
+    assert (status, "bind the Role ask-job-engine" in told, "waits for room" in told) == (0, True, True), told
+    assert person.vgpu("jobs", "-o", "name")[1].split()[:2] == [
+        f"job/{kubectl.namespace}/{name}" for name in ("late", "train")
+    ]
     SYSTEM.apply(shown("Role", "jobs.md", "ask-job-engine"))
     person.bind(SYSTEM, "ask-job-engine")
 
