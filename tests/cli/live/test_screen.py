@@ -36,9 +36,12 @@ class Pty(NamedTuple):
     def state(self) -> list[Any]:
         return termios.tcgetattr(self.keys.fileno())
 
-    def shown(self) -> bytes:
-        """What the program has written since the last call."""
-        return os.read(self.person, 1 << 16)
+    def shown(self, end: bytes = b"") -> bytes:
+        """The text that the program has written since the last call, up to `end`, which may come in pieces."""
+        found = os.read(self.person, 1 << 16)
+        while not found.endswith(end):
+            found += os.read(self.person, 1 << 16)
+        return found
 
 
 @pytest.fixture
@@ -57,13 +60,14 @@ def test_the_terminal_is_given_back_after_an_error(pty: Pty) -> None:
         with Screen(pty.keys, pty.out) as screen:
             assert pty.state() != before
             screen.draw(["a", "b"])
-            assert pty.shown() == b"\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[Ha\x1b[K\r\nb\x1b[K\x1b[J"
+            shown = pty.shown(b"\x1b[J")
+            assert shown == b"\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[Ha\x1b[K\r\nb\x1b[K\x1b[J"
             raise KeyError
 
     with pytest.raises(KeyError):
         fail()
     assert pty.state() == before
-    assert pty.shown().endswith(b"\x1b[?25h" + LEAVE)
+    assert pty.shown(LEAVE).endswith(b"\x1b[?25h" + LEAVE)
 
 
 def test_keys_come_without_enter_and_are_not_echoed(pty: Pty) -> None:
