@@ -112,7 +112,7 @@ def _next_change(job: Mapping[str, Any]) -> str:
 
 _BAD = {JobPhase.REFUSED.value, ENDS["Failed"]}
 # Keys that change without a change that a reader acts on; _watched compares parts of some of them.
-_NOT_WATCHED = ("progress", "secondsLeft", "secondsStuck", "nextChange", "why")
+_NOT_WATCHED = ("progress", "secondsLeft", "secondsStuck", "nextChange", "expected", "why")
 # The parts of `why` that differ from answer to answer: the names of refused pods, times, and numbers with their
 # units. A digit in the name of a job does not match.
 _PASSING = re.compile(

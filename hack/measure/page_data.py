@@ -1,6 +1,7 @@
 """Generates the entries of a random cluster for the page of `vgpu ui`."""
 
 import random
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,9 +16,13 @@ LINKED = ("BW1000",)
 # Sizes of slices in quarters of a card, from which one is drawn.
 QUARTERS = (1, 1, 1, 1, 2)
 
+# Jobs are shown over time up to now: their times follow the clock, in seconds since 1970.
+NOW = int(time.time())
+BEGAN = NOW - 3 * 3600
 
-def fill(entries: PageEntries, nodes: int, cards: int = 8, seed: int = 1) -> Mapping[str, Row]:
-    """Put a cluster of `nodes` nodes into the entries; returns the nodes by name.
+
+def fill(entries: PageEntries, nodes: int, cards: int = 8, seed: int = 1, jobs: int = 7) -> Mapping[str, Row]:
+    """Put a cluster of `nodes` nodes and `jobs` queued Jobs into the entries; returns the nodes by name.
 
     5,000 nodes with 8 cards each have about 68,000 slices.
     """
@@ -27,7 +32,8 @@ def fill(entries: PageEntries, nodes: int, cards: int = 8, seed: int = 1) -> Map
     entries.put("node", made)
     entries.put("waiting", {f"research/sweep-{i}": waiting(i) for i in range(12)})
     entries.put("gang", {f"batch/llama-{i}": gang(i) for i in range(3)})
-    entries.put("job", {f"batch/pretrain-{i}": job(i) for i in range(7)})
+    entries.put("job", {f"batch/pretrain-{i}": job(i) for i in range(jobs)})
+    entries.put("times", {f"uid-{i}": times(i) for i in range(jobs)})
     return made
 
 
@@ -90,13 +96,34 @@ def gang(number: int) -> Row:
 
 
 def job(number: int) -> Row:
-    """A queued job; the first four run, the others wait."""
-    waits = number > 3
+    """A queued job; of each seven the first four run, the others wait."""
+    waits = number % 7 > 3
+    began = _began(number)
     return {
         "namespace": "batch", "name": f"pretrain-{number}", "queue": "default", "place": number - 3 if waits else None,
         "phase": "waiting" if waits else "running", "width": 0 if waits else 4, "min": 1, "max": 8,
         "widths": [1, 2, 4, 8] if number == 1 else None,
         "progress": None if waits else {"done": 1200 * (number + 1), "total": 6000},
         "secondsLeft": None if waits else 5400, "waitsFor": "room for 4 pods" if waits else "",
-        "since": 1795300000 + number * 900, "nextChange": None, "why": "",
+        "since": began, "nextChange": None, "why": "",
+        "expected": {"width": 4, "start": NOW + 600 * (number % 7), "end": NOW + 5400, "promised": number % 7 == 4}
+        if waits else {"width": 4, "start": None, "end": NOW + 5400, "promised": False},
     }  # fmt: skip
+
+
+def times(number: int) -> Row:
+    """The times of a queued job, which the command saw from its second stay on."""
+    waits, began = number % 7 > 3, _began(number)
+    widths = (0,) if waits else (2, 8, 0, 4)
+    stays = [
+        [began + 1200 * i, width, "running" if width else "stopped" if i else "waiting"]
+        for i, width in enumerate(widths)
+    ]
+    return {
+        "namespace": "batch", "name": f"pretrain-{number}", "queue": "default", "seen": began + 600, "stays": stays,
+        "ended": None, "outcome": "",
+    }  # fmt: skip
+
+
+def _began(number: int) -> int:
+    return BEGAN + number % 7 * 900

@@ -18,6 +18,7 @@ from device_plugin.allocator.why_pod import asked_text
 from device_plugin.cli.ui import rows
 from device_plugin.cli.ui.entries import PageEntries
 from device_plugin.cli.ui.rows import Namespaced
+from device_plugin.cli.ui.timeline import MOST_LIVE, Timeline
 from device_plugin.cli.ui.watches import Watched, Watches
 from device_plugin.core.batch import Job
 from device_plugin.core.contract.annotations import QUEUE
@@ -34,7 +35,8 @@ REASONS_SECONDS, LEISURE = 0.25, 4
 # Most seconds between two updates: some rows change with time alone.
 TURN_SECONDS = 1.0
 # Most waiting pods, gangs, Jobs and faults that the page gets; a tenant can make thousands.
-MOST_WAITING = MOST_GANGS = MOST_JOBS = 2000
+MOST_WAITING = MOST_GANGS = 2000
+MOST_JOBS = MOST_LIVE
 MOST_FAULTS = 100
 
 
@@ -58,6 +60,7 @@ class ClusterFollower:
         self._seen: Mapping[str, NodeState] = {}
         self._seen_hidden = False
         self._jobs = _ShownJobs()
+        self._timeline = Timeline(time.time)
         self._plans: Mapping[tuple[str, str], rows.Row] = {}
         self._nodes_hidden = False
         self._watches = Watches(
@@ -67,7 +70,7 @@ class ClusterFollower:
     def start(self) -> None:
         """Start the threads that watch the cluster, and those that compute rows and reasons."""
         view = self._view
-        nodes, pods, jobs = view.node_news, view.pod_news, (view.job_news, self._jobs)
+        nodes, pods, jobs = view.node_news, view.pod_news, (view.job_news, self._jobs, self._timeline)
         for watched in (
             Watched(NODES, [nodes], self._lose_nodes, self._on_nodes, nodes.doubt),
             Watched(PODS, [pods], pods.go_without, doubt=pods.doubt),
@@ -105,6 +108,7 @@ class ClusterFollower:
     def _lose_jobs(self) -> None:
         self._view.job_news.sync(())
         self._jobs.sync(())
+        self._timeline.clear()
 
     # Cards
 
@@ -113,6 +117,7 @@ class ClusterFollower:
             self._changed.wait(TURN_SECONDS)
             self._changed.clear()
             self._view.expire()
+            self._entries.put("times", self._timeline.changes())
             if self._shown():
                 self._put_nodes()
             self._stop.wait(GATHER_SECONDS)

@@ -96,12 +96,19 @@ def job_row(job: Job) -> Row:
     total = job.completions if job.completions and job.completions > job.width else 0
     return {
         "namespace": job.namespace, "name": job.name, "queue": job.labels.get(QUEUE, ""), "place": None,
-        "phase": "waiting" if job.suspend else "running" if job.active else "starting",
+        "phase": phase_of(job),
         "width": job.active, "min": job.annotations.get(MIN_REPLICAS, ""), "max": job.annotations.get(MAX_REPLICAS, ""),
         "widths": _cut(job.annotations.get(WIDTHS, "")),
         "progress": {"done": job.succeeded, "total": total} if total else None, "waitsFor": "",
-        "nextChange": None, "why": "", "since": 0,
+        "nextChange": None, "expected": None, "why": "", "since": 0,
     }  # fmt: skip
+
+
+def phase_of(job: Job) -> str:
+    """Returns the phase of a Job that has not ended, from the Job alone."""
+    if job.suspend:
+        return "stopping" if job.active else "waiting"
+    return "running" if job.active else "starting"
 
 
 def bound_times(pods: Iterable[Pod]) -> dict[str, str]:

@@ -49,8 +49,7 @@ def next_change(
     waits until pods of the Jobs `giving` have left; it is expected to have room at `start`.
     """
     if giving:
-        until = max(other.record.until for other in giving if other.record is not None)
-        return NextChange(f"starts with {pods(state.width)}", until, bounded=True)
+        return NextChange(f"starts with {pods(state.width)}", left_by(giving), bounded=True)
     if step is not None:
         return NextChange(_planned(step), now)
     record = managed.record
@@ -70,6 +69,11 @@ def next_change(
             # Without a record, which any user may remove, the width has never changed.
             return NextChange("may grow", max(state.since, state.resized + rules.cooldown_s))
     return None
+
+
+def left_by(giving: Sequence[Managed]) -> float:
+    """The latest time by which the pods of the Jobs `giving` have left."""
+    return max(other.record.until for other in giving if other.record is not None)
 
 
 def _giving(state: JobState, rules: Rules, *, due: bool) -> Iterator[NextChange]:

@@ -14,7 +14,8 @@ from device_plugin.core.jobs.sizing import offers
 from device_plugin.core.jobs.split import first_parts
 from device_plugin.jobs.pools.planners import Planners, PoolPlanner
 from device_plugin.jobs.round import Round
-from device_plugin.jobs.show.next_change import NextChange, next_change
+from device_plugin.jobs.show.expected import Expected, expected
+from device_plugin.jobs.show.next_change import NextChange, left_by, next_change
 from device_plugin.jobs.stages import by_beneficiary, stages
 from device_plugin.state.jobs import KnownJobs
 from device_plugin.state.managed import Managed
@@ -52,6 +53,7 @@ class JobView:
     waits_for: str = ""
     since: float = 0.0
     next_change: NextChange | None = None
+    expected: Expected | None = None
     pool: str = ""
     reasons: Sequence[str]
     helps: Sequence[str] = ()
@@ -70,7 +72,8 @@ class JobView:
             "widths": list(self.widths) or None, "progress": progress,
             "secondsLeft": _whole(self.left), "secondsStuck": _whole(self.stuck), "waitsFor": self.waits_for,
             "since": int(self.since), "pool": self.pool or None,
-            "nextChange": self.next_change and self.next_change.as_object(), "why": self.why,
+            "nextChange": self.next_change and self.next_change.as_object(),
+            "expected": self.expected and self.expected.as_object(), "why": self.why,
         }  # fmt: skip
 
 
@@ -141,6 +144,10 @@ class _LastRound:
             next_change=next_change(
                 managed, state, step, self._rules, plan=last.plan, now=last.at, contended=bool(self._places),
                 giving=giving, start=start,
+            ),
+            expected=expected(
+                state, last.plan, last.at, start=start, given=left_by(giving) if giving else None,
+                history=managed.history,
             ),
         )  # fmt: skip
 

@@ -128,6 +128,22 @@ def test_jobs_of_queues_as_the_objects_show_them(fleet: Fleet) -> None:
         )
 
 
+def test_the_times_of_a_job_are_those_of_its_watch(fleet: Fleet) -> None:
+    job = objects.job("train", 4, suspend=True)
+    job["metadata"]["labels"] = {QUEUE: "default"}
+    fleet.post("/apis/batch/v1/namespaces/default/jobs", job)
+    with followed(fleet) as entries:
+        assert eventually(lambda: shown(entries, "times"), SECONDS)
+        (found,) = shown(entries, "times").values()
+        assert (found["name"], found["queue"], [stay[1:] for stay in found["stays"]]) == (
+            "train", "default", [[0, "waiting"]],
+        )  # fmt: skip
+        fleet.delete("/apis/batch/v1/namespaces/default/jobs/train")
+        assert eventually(
+            lambda: [row["outcome"] for row in shown(entries, "times").values()] == ["gone"], SECONDS
+        )
+
+
 def test_what_a_tenant_can_make_thousands_of_is_bounded(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -219,6 +219,7 @@ def test_a_job_that_is_due_says_where_and_when_it_starts_or_why_no_cards_are_kep
         " 2027-01-15T10:00:00Z"
     )
     assert seen(world)["b"]["nextChange"] == {"what": "is expected to start with 4 pods", "from": int(at)}
+    assert seen(world)["b"]["expected"] == {"width": 4, "start": int(at), "end": None, "promised": True}
     assert why(reserved={key: Reserved(())}) == (
         "it is due: cards are kept for it, and when all of them are free is not known"
     )
@@ -295,6 +296,8 @@ def test_what_a_program_has_done_and_when_it_ends(world: World) -> None:
         "; 40000 of 1000000 are done; it ends in about 2 h 40 min; "
         in ask(world, "/explain?job=default/a")[1]
     )
+    reported = int(world.now) - 10
+    assert found["expected"] == {"width": 2, "start": None, "end": reported + 9600, "promised": False}
     found = seen(world)["b"]
     assert (found["progress"], found["secondsLeft"], found["secondsStuck"]) == (None, None, None)
 

@@ -14,6 +14,8 @@ export class Cluster {
     this.about = this.of("about");
     this.models = new Map();
     this.namespaces = new Map();
+    // All namespaces that an entry has named since the page was loaded.
+    this.named = new Set();
     this.names = [];
     this.sorted = true;
   }
@@ -35,7 +37,10 @@ export class Cluster {
       }
       const into = this.of(kind === "fault" ? "notice" : kind);
       if (value === null) into.delete(key);
-      else into.set(key, value);
+      else {
+        into.set(key, value);
+        if (value.namespace) this.named.add(value.namespace);
+      }
     }
     return changed;
   }
@@ -57,6 +62,7 @@ export class Cluster {
   tally(node, sign) {
     for (const [counts, names] of [[this.models, node.models], [this.namespaces, node.namespaces]]) {
       for (const each of names) {
+        if (counts === this.namespaces) this.named.add(each);
         const number = (counts.get(each) ?? 0) + sign;
         if (number) counts.set(each, number);
         else counts.delete(each);
@@ -79,17 +85,24 @@ export class Cluster {
 }
 
 /** True if a node has to do with what the filter names: itself or a pod on it, a model, a namespace. */
-function fits(node, { name, model, namespace, state }) {
+function fits(node, place) {
+  const { name, model, namespace, state } = place;
   if (state === "room" && !node.roomy) return false;
   if (state === "look" && !node.look) return false;
   if (model && !node.models.has(model)) return false;
-  if (namespace && ![...node.namespaces].some((each) => each.startsWith(namespace))) return false;
+  if (namespace && ![...node.namespaces].some((each) => inNamespace(each, place))) return false;
   return !name || node.name.includes(name) || node.cards.some((card) => card.slices.some((slice) => slice.pod.includes(name)));
 }
 
+/** True if a namespace is the one that the filter names, or, where none has this name, begins with it. */
+export function inNamespace(namespace, { namespace: text, exact }) {
+  return exact ? namespace === text : namespace.startsWith(text);
+}
+
 /** True if a slice is one of those that the filter names; all are without a filter of pods. */
-export function wanted(slice, { name, namespace }, node) {
-  return slice.namespace.startsWith(namespace) && (!name || node.includes(name) || slice.pod.includes(name));
+export function wanted(slice, place, node) {
+  const { name } = place;
+  return inNamespace(slice.namespace, place) && (!name || node.includes(name) || slice.pod.includes(name));
 }
 
 /** The share of a card that can still be given: the smaller one of memory and core groups, 0 if it is closed. */

@@ -1,17 +1,14 @@
-// The nodes and their cards as a grid of which only the rows in sight are elements.
+// The nodes and their cards as a grid.
 
 import { groupParts, memoryParts, paint } from "./bars.js";
+import { Rows } from "./rows.js";
 import { count, element, memory, named, say } from "./text.js";
-import { PIECE } from "./turn.js";
 
 // Heights in pixels, as the stylesheet has them: a line of cards, a row's edges, a name above its cards.
 const LINE = 52;
 const EDGES = 15;
 const NAME = 24;
-// Rows out of sight that are made as well, and the width below which names stand above the cards.
-const MARGIN = 400;
-// Rows that are drawn in a frame even where the page is slow.
-const LEAST_ROWS = 4;
+// The width below which names stand above the cards.
 const NARROW = 720;
 const NAME_WIDTH = 206;
 const LEAST_CARD = 122;
@@ -21,150 +18,71 @@ export class Grid {
   constructor(root, open) {
     this.root = root;
     this.open = open;
-    this.nodes = [];
-    this.tops = new Float64Array(1);
-    this.rows = new Map();
     this.at = { node: "", index: 0 };
-    this.place = null;
+    this.rows = new Rows(root, {
+      key: (node) => node.name,
+      kind: () => "node",
+      make: { node: makeRow },
+      fill: fillRow,
+      number: (row, i) => row.root.setAttribute("aria-rowindex", String(i + 1)),
+      drawn: () => this.rove(),
+    });
     root.addEventListener("click", (event) => this.clicked(event));
     root.addEventListener("keydown", (event) => this.pressed(event));
     root.addEventListener("focusin", (event) => this.focused(event));
   }
 
-  /** Show these nodes. */
+  /** The nodes that are shown. */
+  get nodes() {
+    return this.rows.items;
+  }
+
+  /** Show these nodes; the height of a row depends on its cards and on the width. */
   show(nodes, place) {
-    this.nodes = nodes;
-    this.place = place;
-    this.measure();
+    const width = this.root.clientWidth;
+    const narrow = width < NARROW;
+    const wide = narrow ? width : width - NAME_WIDTH;
+    this.per = [8, 4, 2].find((each) => wide / each >= LEAST_CARD) ?? 1;
+    this.root.classList.toggle("narrow", narrow);
+    this.root.style.setProperty("--per", String(this.per));
     this.root.setAttribute("aria-rowcount", String(nodes.length));
     this.root.setAttribute("aria-colcount", String(1 + Math.max(0, ...nodes.slice(0, 1000).map((node) => node.cards.length))));
-    this.draw();
+    const lines = (node) => Math.max(1, Math.ceil(node.cards.length / this.per));
+    this.rows.show(nodes, place, (node) => lines(node) * LINE + EDGES + (narrow ? NAME : 0));
   }
 
-  /** Compute where each row stands; its height depends on its cards and on the width. */
-  measure() {
-    const width = this.root.clientWidth;
-    this.narrow = width < NARROW;
-    const wide = this.narrow ? width : width - NAME_WIDTH;
-    this.per = [8, 4, 2].find((each) => wide / each >= LEAST_CARD) ?? 1;
-    this.root.classList.toggle("narrow", this.narrow);
-    this.root.style.setProperty("--per", String(this.per));
-    this.tops = new Float64Array(this.nodes.length + 1);
-    this.index = new Map();
-    this.nodes.forEach((node, i) => {
-      const lines = Math.max(1, Math.ceil(node.cards.length / this.per));
-      this.index.set(node.name, i);
-      this.tops[i + 1] = this.tops[i] + lines * LINE + EDGES + (this.narrow ? NAME : 0);
-    });
-    this.root.style.height = `${this.tops[this.nodes.length]}px`;
-  }
-
-  /** Make the rows in sight, and draw those whose nodes changed. What takes longer than half a piece is left for the next frame. */
+  /** Make the rows in sight. */
   draw() {
-    const end = performance.now() + PIECE / 2;
-    let late = false;
-    let done = 0;
-    const above = this.root.getBoundingClientRect().top;
-    const first = this.find(-above - MARGIN);
-    const last = this.find(-above + innerHeight + MARGIN);
-    const keep = new Set();
-    for (let i = first; i <= last && i < this.nodes.length; i += 1) {
-      keep.add(this.nodes[i].name);
-      if (late) continue;
-      if (this.put(i)) done += 1;
-      late = done >= LEAST_ROWS && performance.now() > end;
-    }
-    // The row with the focus stays, however far somebody scrolls.
-    const held = document.activeElement?.closest?.(".row")?.dataset.node;
-    if (held !== undefined && !keep.has(held) && this.index.has(held)) {
-      keep.add(held);
-      this.put(this.index.get(held));
-    }
-    for (const [name, row] of this.rows) {
-      if (!keep.has(name)) {
-        row.root.remove();
-        this.rows.delete(name);
-      }
-    }
-    this.rove();
-    if (late && !this.late) {
-      this.late = true;
-      requestAnimationFrame(() => {
-        this.late = false;
-        this.draw();
-      });
-    }
+    this.rows.draw();
   }
 
   /** Draw rows whose nodes changed, where they are in sight. */
   update(names) {
-    for (const name of names) {
-      const i = this.index?.get(name);
-      if (i !== undefined && this.rows.has(name)) this.put(i);
-    }
-    this.rove();
-  }
-
-  /** Make a row, or draw it anew if its node or what is looked for changed; returns true if there was something to do. */
-  put(i) {
-    const node = this.nodes[i];
-    let row = this.rows.get(node.name);
-    if (!row) {
-      row = makeRow(node);
-      this.rows.set(node.name, row);
-      this.root.append(row.root);
-    }
-    const changed = row.node !== node || row.place !== this.place;
-    if (changed) fillRow(row, node, this.place);
-    row.node = node;
-    row.place = this.place;
-    const top = `translateY(${this.tops[i]}px)`;
-    if (row.top !== top) row.root.style.transform = row.top = top;
-    const height = `${this.tops[i + 1] - this.tops[i]}px`;
-    if (row.height !== height) row.root.style.height = row.height = height;
-    if (row.index !== i) row.root.setAttribute("aria-rowindex", String((row.index = i) + 1));
-    return changed;
-  }
-
-  /** The index of the row at a height. */
-  find(height) {
-    let low = 0;
-    let high = this.nodes.length;
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (this.tops[middle + 1] <= height) low = middle + 1;
-      else high = middle;
-    }
-    return low;
+    this.rows.update(names);
   }
 
   /** Bring a node into sight. */
   reveal(name) {
-    const i = this.index?.get(name);
-    if (i === undefined) return;
-    const top = this.root.getBoundingClientRect().top + this.tops[i];
-    if (top < 130 || top > innerHeight - 120) scrollBy(0, top - innerHeight / 3);
-    this.draw();
+    return this.rows.reveal(name);
   }
 
   /** Give the focus to a card. */
   focus(name, index) {
-    const i = this.index?.get(name);
+    const i = this.rows.index.get(name);
     if (i === undefined) return;
     const most = this.nodes[i].cards.length - 1;
     this.at = { node: name, index: Math.max(0, Math.min(index, most)) };
-    this.reveal(name);
-    this.put(i);
-    this.rows.get(name)?.cards[this.at.index]?.root.focus({ preventScroll: true });
+    this.reveal(name).cards[this.at.index]?.root.focus({ preventScroll: true });
   }
 
   /** One card of all can be reached by Tab: the last that had the focus, or the first in sight. */
   rove() {
-    if (!this.rows.has(this.at.node)) {
-      const first = this.nodes.find((node) => this.rows.has(node.name) && node.cards.length);
+    const { rows } = this.rows;
+    if (!rows.has(this.at.node)) {
+      const first = this.nodes.find((node) => rows.has(node.name) && node.cards.length);
       this.at = { node: first?.name ?? "", index: 0 };
     }
-    const wanted = this.rows.get(this.at.node)?.cards[this.at.index]?.root;
+    const wanted = rows.get(this.at.node)?.cards[this.at.index]?.root;
     if (this.roving !== wanted) {
       if (this.roving) this.roving.tabIndex = -1;
       if (wanted) wanted.tabIndex = 0;
@@ -174,13 +92,13 @@ export class Grid {
 
   clicked(event) {
     const card = event.target.closest(".card");
-    if (card) this.open(card.closest(".row").dataset.node, Number(card.dataset.index));
+    if (card) this.open(card.closest(".row").dataset.key, Number(card.dataset.index));
   }
 
   focused(event) {
     const card = event.target.closest(".card");
     if (!card) return;
-    this.at = { node: card.closest(".row").dataset.node, index: Number(card.dataset.index) };
+    this.at = { node: card.closest(".row").dataset.key, index: Number(card.dataset.index) };
     this.rove();
   }
 
@@ -188,9 +106,10 @@ export class Grid {
     const card = event.target.closest(".card");
     if (!card || event.ctrlKey || event.metaKey || event.altKey) return;
     const { node, index } = this.at;
-    const i = this.index.get(node);
+    const { index: places, tops } = this.rows;
+    const i = places.get(node);
     const cards = this.nodes[i].cards.length;
-    const page = Math.max(1, Math.floor(innerHeight / (this.tops[i + 1] - this.tops[i])) - 2);
+    const page = Math.max(1, Math.floor(innerHeight / (tops[i + 1] - tops[i])) - 2);
     const near = (step) => this.nodes[Math.max(0, Math.min(this.nodes.length - 1, i + step))].name;
     const down = index + this.per < cards;
     const up = index - this.per >= 0;
@@ -209,35 +128,25 @@ export class Grid {
       this.focus(...target);
     }
   }
-
-  /** Mark the card that is open. */
-  mark(node, uuid) {
-    for (const [name, row] of this.rows) {
-      row.cards.forEach((card) => {
-        const pressed = String(name === node && card.uuid === uuid);
-        if (card.root.getAttribute("aria-pressed") !== pressed) card.root.setAttribute("aria-pressed", pressed);
-      });
-    }
-  }
 }
 
-function makeRow(node) {
+function makeRow() {
   const root = element("div", "row");
   root.setAttribute("role", "row");
-  root.dataset.node = node.name;
   const head = element("div", "node");
   head.setAttribute("role", "rowheader");
-  const name = named("b", "", node.name);
-  name.title = name.textContent;
+  const name = named("b", "", "");
   const about = element("span");
   const warn = element("span", "warn");
   head.append(name, about, warn);
   const cells = element("div", "cells");
   root.append(head, cells);
-  return { root, about, warn, cells, cards: [] };
+  return { root, name, about, warn, cells, cards: [] };
 }
 
 function fillRow(row, node, place) {
+  say(row.name.firstChild, node.name);
+  if (row.name.title !== row.name.textContent) row.name.title = row.name.textContent;
   const hives = node.hives.size > 1 ? `, ${count(node.hives.size, "hive")}` : "";
   say(row.about, node.complete ? `${[...node.models].join(", ") || "no cards"}${hives}` : "known from grants");
   row.root.classList.toggle("partial", !node.complete);

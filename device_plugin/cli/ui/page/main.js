@@ -1,14 +1,18 @@
 // Joins the parts: what the stream says goes into the cluster, and once a frame what changed is drawn.
 
-import { Cluster } from "./cluster.js";
 import { paint } from "./bars.js";
+import { Cluster, inNamespace } from "./cluster.js";
+import { choose } from "./color.js";
 import { Grid } from "./grid.js";
+import { JobPanel } from "./jobpanel.js";
+import { matching, rowOf } from "./jobs.js";
 import { List } from "./lists.js";
 import { CardMap } from "./map.js";
 import { Panel } from "./panel.js";
 import { link, read } from "./place.js";
 import { ask, follow } from "./stream.js";
 import { ages, count, digits, element, memory, say, sentence } from "./text.js";
+import { Timeline } from "./timeline.js";
 import { findToken } from "./token.js";
 import { turn } from "./turn.js";
 import { VIEWS, compared } from "./views.js";
@@ -18,9 +22,11 @@ const LIVE = {
   refused: "open the address that vgpu ui printed last",
 };
 // The fields of the filter, by the names of their inputs.
-const FIELDS = ["name", "namespace", "model", "state", "reason", "sort"].map((field) => [`filter-${field}`, field]);
+const FIELDS = ["name", "namespace", "model", "state", "reason", "sort", "phase", "span"].map((field) => [`filter-${field}`, field]);
 const MOST_NOTICES = 20;
-const MOST_QUEUES = 8;
+// The hours that the timeline shows, and the milliseconds after which it moves on.
+const HOURS = 6;
+const MOVES = 5000;
 // Nodes from which on a map is worth its place.
 const LEAST_MAP = 12;
 const MOST_NAMESPACES = 200;
@@ -40,6 +46,7 @@ let whole = true;
 let names = new Set();
 let arrived = 0;
 let framed = false;
+let loaded = false;
 let drawn = 0;
 let opener = null;
 // The time of day at which the stream was lost, as text.
@@ -53,7 +60,9 @@ const grid = new Grid(byId("grid"), openCard);
 const map = new CardMap(byId("map-canvas"), (name) => grid.focus(name, 0));
 const list = new List(byId("list"), byId("more"), (pod) =>
   ask(token, "/why", { pod }).catch((error) => ({ problem: `No answer: ${error.message}` })));
-const panel = new Panel(byId("panel"), closePanel, openCard, (node, card) =>
+const timeline = new Timeline(byId("timeline"), byId("axis"), byId("tip"), openJob);
+const jobPanel = new JobPanel(byId("panel"));
+const panel = new Panel(byId("panel"), openCard, (node, card) =>
   cluster.about.get("page")?.use ? ask(token, "/use", { node, card }).catch(() => ({ problem: "Prometheus was not asked." })) : null);
 
 function openCard(node, index) {
@@ -64,9 +73,16 @@ function openCard(node, index) {
   panel.focus();
 }
 
+function openJob(job) {
+  opener = { job };
+  go({ ...place, job });
+  jobPanel.focus();
+}
+
 function closePanel() {
-  go({ ...place, node: "", card: "" });
-  if (opener) grid.focus(opener.node, opener.index);
+  go({ ...place, node: "", card: "", job: "" });
+  if (opener?.job) timeline.focus(opener.job);
+  else if (opener) grid.focus(opener.node, opener.index);
   else byId("main").focus();
   opener = null;
 }
@@ -136,29 +152,29 @@ function draw() {
 }
 
 function drawWhole() {
-
+  // Before the page knows all names it cannot tell which hues are free.
+  if (loaded) choose([...cluster.named]);
+  const exact = cluster.named.has(place.namespace);
+  if (Boolean(place.exact) !== exact) place = { ...place, exact };
   const { view } = place;
   const read = cluster.about.get("cluster")?.read;
   document.title = `${VIEWS[view].title} · vgpu`;
   say(byId("title"), VIEWS[view].title);
   byId("cards-view").hidden = view !== "cards" || !cluster.nodes.size;
-  byId("list-view").hidden = view === "cards";
+  byId("list-view").hidden = !VIEWS[view].make;
+  byId("jobs-view").hidden = view !== "jobs";
+  if (view !== "jobs") timeline.hide();
   byId("filter-name").placeholder = VIEWS[view].filter;
   for (const field of document.querySelectorAll("[data-in]")) field.hidden = field.dataset.in !== view;
   drawFilter();
   drawNotices();
-  const shown = view === "cards" ? drawCards() : drawList(view);
-  const source = view === "jobs" ? cluster.about.get("jobs")?.source : "";
-  say(byId("source"), source ?? "");
-  byId("source").hidden = !source;
-  say(byId("queues"), view === "jobs" ? queues() : "");
-  byId("queues").hidden = !byId("queues").textContent;
-  const filtered = place.name || place.namespace || (view === "cards" && (place.model || place.state)) || (view === "waiting" && place.reason);
+  const shown = view === "cards" ? drawCards() : view === "jobs" ? drawJobs() : drawList(view);
+  const filtered = place.name || place.namespace || (view === "cards" && (place.model || place.state)) || (view === "waiting" && place.reason) || (view === "jobs" && place.phase);
   byId("empty").hidden = shown > 0;
   say(byId("empty"), !read ? "Reading the cluster…" : filtered ? "Nothing fits the filter." : VIEWS[view].nothing);
   for (const anchor of document.querySelectorAll("nav a")) {
     const here = anchor.dataset.view === view;
-    const href = link({ ...place, node: "", card: "", view: anchor.dataset.view });
+    const href = link({ ...place, node: "", card: "", job: "", view: anchor.dataset.view });
     if (anchor.getAttribute("href") !== href) anchor.setAttribute("href", href);
     if (here) anchor.setAttribute("aria-current", "page");
     else anchor.removeAttribute("aria-current");
@@ -241,26 +257,25 @@ function totals(entries) {
 }
 
 function drawList(view) {
-  const { name, namespace } = place;
+  const { name } = place;
   const reason = view === "waiting" ? place.reason : "";
   const entries = [...cluster.of(VIEWS[view].kind)]
-    .filter(([, value]) => value.namespace.startsWith(namespace) && (value.pod ?? value.group ?? value.name).includes(name))
+    .filter(([, value]) => inNamespace(value.namespace, place) && (value.pod ?? value.group ?? value.name).includes(name))
     .filter(([, value]) => !reason || value.reason === reason);
   entries.sort(([, one], [, other]) => order(view, one, other));
   list.show(VIEWS[view], entries);
   return entries.length;
 }
 
-/** How many jobs of each queue run and wait, as a sentence for each. */
-function queues() {
-  const found = new Map();
-  for (const job of cluster.of("job").values()) {
-    const name = job.queue || "(none)";
-    const counts = found.get(name) ?? new Map();
-    found.set(name, counts.set(job.phase, (counts.get(job.phase) ?? 0) + 1));
-  }
-  const texts = [...found].sort().map(([name, counts]) => `Queue ${name}: ${[...counts].map(([phase, number]) => `${digits(number)} ${phase}`).join(", ")}.`);
-  return texts.slice(0, MOST_QUEUES).join(" ") + (texts.length > MOST_QUEUES ? ` And ${count(texts.length - MOST_QUEUES, "more queue")}.` : "");
+function drawJobs() {
+  const source = cluster.about.get("jobs")?.source ?? "";
+  say(byId("source"), source);
+  byId("source").hidden = !source;
+  const hours = Number(place.span) || HOURS;
+  const found = matching(cluster, place, Timeline.from(hours));
+  byId("jobs-view").hidden = !found.length;
+  timeline.show(found, hours, place.job);
+  return found.length;
 }
 
 /** In the view's order, and where that is equal by name. */
@@ -272,13 +287,16 @@ function order(view, one, other) {
 function drawPanel() {
   const node = place.view === "cards" && cluster.nodes.get(place.node);
   const card = node && node.cards.find((each) => each.uuid === place.card);
-  if (!card) {
-    if (!byId("panel").hidden) panel.hide();
-    return;
-  }
-  const appears = byId("panel").hidden;
-  panel.show(node, card, place);
-  if (appears) grid.show(grid.nodes, place);
+  const job = place.view === "jobs" && place.job && rowOf(cluster, place.job);
+  const before = byId("panel").hidden;
+  if (!card) panel.hide();
+  if (!job) jobPanel.hide();
+  if (card) panel.show(node, card, place);
+  if (job) jobPanel.show(job);
+  byId("panel").hidden = !card && !job;
+  // What is beside the panel has less room now, or more.
+  if (byId("panel").hidden !== before && place.view === "cards") grid.show(grid.nodes, place);
+  if (byId("panel").hidden !== before && place.view === "jobs") drawJobs();
 }
 
 function drawFilter() {
@@ -335,6 +353,7 @@ function hear(event, value, at) {
   } else if (event === "ready") {
     cluster = coming ?? cluster;
     coming = null;
+    loaded = true;
     all = true;
     frame();
   } else if (event === "change") {
@@ -376,7 +395,10 @@ for (const [id, field] of FIELDS) {
   byId(id).addEventListener("input", (event) => go({ ...place, [field]: event.target.value }, true));
 }
 byId("filter").addEventListener("change", () => {
-  const shown = place.view === "cards" ? count(grid.nodes.length, "node") : count(list.fits, "entry", "entries");
+  const shown = {
+    cards: () => count(grid.nodes.length, "node"),
+    jobs: () => count(timeline.jobs, "job"),
+  }[place.view]?.() ?? count(list.fits, "entry", "entries");
   announce(`${shown} fit the filter`);
 });
 byId("filter").addEventListener("submit", (event) => event.preventDefault());
@@ -384,9 +406,13 @@ addEventListener("keydown", (event) => {
   // In a field of the filter Escape empties the field.
   if (event.key === "Escape" && !byId("panel").hidden && !event.target.closest?.("#filter")) closePanel();
 });
+byId("panel").addEventListener("click", (event) => event.target.closest(".close") && closePanel());
 addEventListener("hashchange", arrive);
 addEventListener("popstate", arrive);
-addEventListener("scroll", () => place.view === "cards" && grid.draw(), { passive: true });
+addEventListener("scroll", () => {
+  if (place.view === "cards") grid.draw();
+  if (place.view === "jobs") timeline.draw();
+}, { passive: true });
 addEventListener("resize", () => {
   all = true;
   frame();
@@ -396,6 +422,11 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
   frame();
 });
 setInterval(ages, AGES);
+setInterval(() => {
+  if (place.view !== "jobs" || document.hidden) return;
+  whole = true;
+  frame();
+}, MOVES);
 
 token = await findToken();
 await turn();

@@ -19,22 +19,21 @@ const SVG = "http://www.w3.org/2000/svg";
 
 export class Panel {
   /**
-   * `close()` is called when somebody closes it, `open(node, index)` for another card that somebody chooses in it;
-   * `use(node, card)` gives the use over time, if that is known.
+   * `open(node, index)` is called for another card that somebody chooses in it; `use(node, card)` gives the use over
+   * time, if that is known.
    */
-  constructor(root, close, open, use) {
+  constructor(root, open, use) {
     this.root = root;
     this.use = use;
     this.key = "";
     root.addEventListener("click", (event) => {
-      if (event.target.closest(".close")) close();
       const other = event.target.closest(".other");
       if (other) open(this.node, Number(other.dataset.index));
     });
   }
 
   hide() {
-    this.root.hidden = true;
+    if (!this.key) return;
     this.root.replaceChildren();
     this.key = "";
     this.shown = null;

@@ -2,7 +2,7 @@
 
 import { VIEWS } from "./views.js";
 
-const FIELDS = ["name", "model", "namespace", "state", "reason", "sort", "node", "card"];
+const FIELDS = ["name", "model", "namespace", "state", "reason", "sort", "phase", "span", "node", "card", "job"];
 
 /** What the address says. */
 export function read() {

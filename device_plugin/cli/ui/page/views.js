@@ -1,8 +1,8 @@
-// The views of the page, in their order. Each but the cards is a list of the entries of a kind: with the words around
-// them, their order (by name where none is given), and what draws one. The server sends the entries (../follow.py).
+// The views of the page, in their order, with the words around them. Those with `make` are lists of the entries of a kind,
+// in an order (by name where none is given). The server sends the entries (../follow.py).
 
 import { bar, item, line } from "./lists.js";
-import { aged, count, element, sentence, span } from "./text.js";
+import { aged, element, sentence } from "./text.js";
 
 export const VIEWS = {
   cards: {
@@ -38,32 +38,10 @@ export const VIEWS = {
   },
   jobs: {
     kind: "job", label: "Jobs", title: "Jobs in queues", filter: "job", nothing: "No job is in a queue.",
-    order: (one, other) => compared(one.queue, other.queue) || compared(one.place || Infinity, other.place || Infinity),
-    make(job) {
-      const place = job.place ? `, number ${job.place}` : "";
-      const root = item(job.name, `${job.namespace}, queue ${job.queue || "(none)"}${place}`, job.phase, aged("span", "end", job.since, "for "));
-      line(root, "", [job.waitsFor && `Waits for ${job.waitsFor}.`, pods(job)].filter(Boolean).join(" "));
-      if (job.progress?.total) {
-        const left = job.secondsLeft ? `, about ${span(job.secondsLeft)} left` : "";
-        line(root, "soft", `${job.progress.done} of ${job.progress.total} done${left}.`);
-        bar(root, job.progress.done, job.progress.total, "done");
-      }
-      line(root, "soft", sentence(job.why));
-      return root;
-    },
   },
 };
 
 /** Negative if one comes before the other, 0 if they are equal. */
 export function compared(one, other) {
   return one < other ? -1 : one > other ? 1 : 0;
-}
-
-/** How many pods a job has at a time, and how many it may have, as a sentence. */
-function pods(job) {
-  const width = Number(job.width);
-  const listed = String(job.widths ?? "").replaceAll(",", ", ");
-  const bounds = listed || (job.min || job.max ? `${job.min || 1} to ${job.max || "any number"}` : "");
-  if (!width) return bounds && `May have ${bounds} pods at a time.`;
-  return `${count(width, "pod")} at a time${bounds && `, may have ${bounds}`}.`;
 }
