@@ -5,6 +5,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from device_plugin.cli.ui.day import COLUMN_SECONDS, LEVELS
 from device_plugin.cli.ui.entries import PageEntries
 
 Row = dict[str, Any]
@@ -30,6 +31,7 @@ def fill(entries: PageEntries, nodes: int, cards: int = 8, seed: int = 1, jobs: 
     made = {f"gpu-{number:04}": node(rng, f"{number:04x}", cards) for number in range(1, nodes + 1)}
     entries.put("about", {"page": {"use": False}, "cluster": {"read": True}})
     entries.put("node", made)
+    entries.put("day", {name: day(rng) for name in made})
     entries.put("waiting", {f"research/sweep-{i}": waiting(i) for i in range(12)})
     entries.put("gang", {f"batch/llama-{i}": gang(i) for i in range(3)})
     entries.put("job", {f"batch/pretrain-{i}": job(i) for i in range(jobs)})
@@ -74,6 +76,15 @@ def card(rng: random.Random, uuid: str, model: tuple[str, int, int, int], fullne
         "groups": groups, "freeGroups": groups - quarter * groups // 4, "most": most, "free": most - len(slices),
         "state": rng.choices(("", "unhealthy", "cordoned"), (300, 1, 2))[0], "slices": slices,
     }  # fmt: skip
+
+
+def day(rng: random.Random) -> Row:
+    """The held share of a node's memory over the last nine hours."""
+    share, levels = rng.randrange(len(LEVELS)), ""
+    for _ in range(54):
+        share = min(max(share + rng.choice((-3, -1, 0, 0, 1, 3)), 0), len(LEVELS) - 1)
+        levels += LEVELS[share]
+    return {"last": NOW // COLUMN_SECONDS, "levels": levels}
 
 
 def waiting(number: int) -> Row:

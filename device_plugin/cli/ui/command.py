@@ -23,7 +23,7 @@ from device_plugin.cli.ui.entries import PageEntries
 from device_plugin.cli.ui.follow import ClusterFollower
 from device_plugin.cli.ui.server import Answer, PageServer
 from device_plugin.cli.ui.services import JobPlans, PodWhy
-from device_plugin.cli.ui.usage import CardUse
+from device_plugin.cli.ui.usage import CardUse, NodeUse
 from device_plugin.core.errors import VgpuError
 
 SCHEDULER = "vgpu-scheduler"
@@ -57,8 +57,8 @@ def run(args: argparse.Namespace) -> int:
     if not 0 <= args.port <= MOST_PORT:
         raise PageError(f"--port {args.port} is out of range: write 0 to {MOST_PORT}")
     entries = PageEntries()
-    use = CardUse(Prometheus(args.prometheus), entries) if args.prometheus else None
-    entries.put("about", {"page": {"use": use is not None}})
+    source = Prometheus(args.prometheus) if args.prometheus else None
+    entries.put("about", {"page": {"use": source is not None}})
     # The page itself shows problems of the watches.
     if not args.verbose:
         logging.getLogger("device_plugin").setLevel(logging.ERROR)
@@ -69,8 +69,8 @@ def run(args: argparse.Namespace) -> int:
             namespace=caller.namespace(args), only_namespace=bool(args.namespace),
         )  # fmt: skip
         answers: dict[str, Answer] = {"/why": PodWhy(client, args, entries).answer}
-        if use:
-            answers["/use"] = use.answer
+        if source is not None:
+            answers |= {"/use": CardUse(source, entries).answer, "/day": NodeUse(source, entries).answer}
         try:
             server = PageServer(entries, answers, args.port)
         except OSError as error:

@@ -16,6 +16,7 @@ from device_plugin.allocator.explain import Explainer
 from device_plugin.allocator.service import Shared, only_reads
 from device_plugin.allocator.why_pod import asked_text
 from device_plugin.cli.ui import rows
+from device_plugin.cli.ui.day import HeldDay
 from device_plugin.cli.ui.entries import PageEntries
 from device_plugin.cli.ui.rows import Namespaced
 from device_plugin.cli.ui.timeline import MOST_LIVE, Timeline
@@ -61,6 +62,7 @@ class ClusterFollower:
         self._seen_hidden = False
         self._jobs = _ShownJobs()
         self._timeline = Timeline(time.time)
+        self._day = HeldDay(time.time)
         self._plans: Mapping[tuple[str, str], rows.Row] = {}
         self._nodes_hidden = False
         self._watches = Watches(
@@ -120,6 +122,7 @@ class ClusterFollower:
             self._entries.put("times", self._timeline.changes())
             if self._shown():
                 self._put_nodes()
+            self._entries.put("day", self._day.changes())
             self._stop.wait(GATHER_SECONDS)
 
     def _shown(self) -> bool:
@@ -147,6 +150,7 @@ class ClusterFollower:
                 row = rows.granted_row(record, pods) if hidden else {}
                 found[name] = row if row.get("cards") else None
         self._entries.put("node", found)
+        self._day.see(found)
         self._seen, self._seen_hidden = records, hidden
         self._entries.put("about", {"cluster": {"read": True}})
 

@@ -1,10 +1,12 @@
-"""Reads a card's use in the last hours from Prometheus, when the page shows the card."""
+"""Reads the use of cards and nodes over time from Prometheus, when the page shows them."""
 
 import json
+import threading
 import time
 from collections.abc import Mapping
 
 from device_plugin.cli.access.prometheus import Prometheus, PrometheusError
+from device_plugin.cli.ui.day import COLUMN_SECONDS, COLUMNS, UNKNOWN, level
 from device_plugin.cli.ui.entries import PageEntries
 
 HOURS, STEP_SECONDS = 6, 120
@@ -15,6 +17,11 @@ _QUERIES = {
 }
 # Prometheus keeps the agent's own label under the second name unless it is set to honour it (honor_labels).
 _NODE_LABELS = ("node", "exported_node")
+# The used share of each node's memory. Each pod of an agent exports its own series of a card: max() joins them.
+_DAY = " / ".join(
+    f"sum by (node, exported_node) (max by (node, exported_node, card) ({name}))"
+    for name in ("vgpu_card_memory_used_bytes", "vgpu_card_memory_bytes")
+)
 
 
 class CardUse:
@@ -50,3 +57,41 @@ class CardUse:
         found = self._prometheus.over_time(text, end - HOURS * 3600, end, STEP_SECONDS)
         pairs = found[0].values if found else ()
         return [[at, value] for at, value in pairs if 0 <= value < 1e6]
+
+
+class NodeUse:
+    """Answers how much of each shown node's memory was used over a day; Prometheus is asked once for all browsers."""
+
+    def __init__(self, prometheus: Prometheus, entries: PageEntries) -> None:
+        self._prometheus = prometheus
+        self._entries = entries
+        self._lock = threading.Lock()
+        self._last, self._days = 0, dict[str, str]()
+
+    def answer(self, query: Mapping[str, str]) -> object:  # noqa: ARG002 - it answers for all nodes
+        """Returns the days of the shown nodes as `HeldDay` gives them, or a `problem`."""
+        last = int(time.time() // COLUMN_SECONDS)
+        with self._lock:
+            if last != self._last:
+                try:
+                    self._days = self._read(last)
+                except PrometheusError as error:
+                    return {"problem": str(error)}
+                self._last = last
+            shown = self._entries.keys("node")
+            return {"last": last, "nodes": {name: day for name, day in self._days.items() if name in shown}}
+
+    def _read(self, last: int) -> dict[str, str]:
+        """Returns the levels of each node that Prometheus knows, up to the column `last`. Raises PrometheusError."""
+        found = self._prometheus.over_time(
+            _DAY, (last - COLUMNS + 1) * COLUMN_SECONDS, last * COLUMN_SECONDS, COLUMN_SECONDS
+        )
+        days = dict[str, str]()
+        for series in found:
+            levels = {
+                int(at // COLUMN_SECONDS): level(value) for at, value in series.values if 0 <= value < 1e6
+            }
+            days[series.labels.get("exported_node") or series.labels.get("node", "")] = "".join(
+                levels.get(column, UNKNOWN) for column in range(last - COLUMNS + 1, last + 1)
+            )
+        return days

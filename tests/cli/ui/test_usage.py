@@ -1,6 +1,7 @@
 """What Prometheus is asked about a card, and what is shown of its answer."""
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import parse_qs
@@ -9,8 +10,9 @@ import pytest
 
 from device_plugin.adapters.http.server import Server
 from device_plugin.cli.access.prometheus import Prometheus
+from device_plugin.cli.ui.day import COLUMN_SECONDS, COLUMNS
 from device_plugin.cli.ui.entries import PageEntries
-from device_plugin.cli.ui.usage import CardUse
+from device_plugin.cli.ui.usage import CardUse, NodeUse
 from device_plugin.core.http_values import HttpAnswer, HttpRequest
 from tests.hack.generate.monitoring.promtool import promtool
 
@@ -82,6 +84,35 @@ def test_nothing_is_asked_of_nodes_that_are_not_shown(use: CardUse, stand_in: St
     with pytest.raises(LookupError):
         use.answer({"node": "other", "card": "c"})
     assert stand_in.asked == []
+
+
+def test_the_day_of_each_node_is_read_once_for_all_browsers(stand_in: StandIn) -> None:
+    entries = PageEntries()
+    entries.put("node", {"n1": {}, "n2": {}})
+    at = time.time() // COLUMN_SECONDS * COLUMN_SECONDS
+    stand_in.body = {
+        "data": {
+            "result": [
+                {"metric": {"node": "n1"}, "values": [[at - COLUMN_SECONDS, "0.25"], [at, "NaN"]]},
+                {"metric": {"node": "prometheus-0", "exported_node": "n2"}, "values": [[at, "0.5"]]},
+                {"metric": {"node": "not-shown"}, "values": [[at, "0.5"]]},
+            ]
+        }
+    }
+    with Server(stand_in, "127.0.0.1:0") as server:
+        use = NodeUse(Prometheus(f"http://{server.address}/prom/"), entries)
+        found = use.answer({})
+        assert isinstance(found, dict)
+        if found["last"] == at // COLUMN_SECONDS:  # else a column has ended meanwhile
+            ends = {name: day[-2:] for name, day in found["nodes"].items()}
+            assert ends == {"n1": "5-", "n2": "-A"}
+        assert {len(day) for day in found["nodes"].values()} == {COLUMNS}
+        asked = len(stand_in.asked)
+        use.answer({})
+        assert len(stand_in.asked) <= asked + 1
+    other = NodeUse(Prometheus("http://127.0.0.1:1/"), entries).answer({})
+    assert isinstance(other, dict)
+    assert "cannot be asked" in other["problem"]
 
 
 def test_the_series_of_an_agent_that_has_ended_is_not_what_is_used_now(

@@ -16,6 +16,8 @@ export class Cluster {
     this.namespaces = new Map();
     // All namespaces that an entry has named since the page was loaded.
     this.named = new Set();
+    // By kind, how often entries other than nodes changed.
+    this.changes = new Map();
     this.names = [];
     this.sorted = true;
   }
@@ -35,6 +37,7 @@ export class Cluster {
         changed.push(key);
         continue;
       }
+      this.changes.set(kind, (this.changes.get(kind) ?? 0) + 1);
       const into = this.of(kind === "fault" ? "notice" : kind);
       if (value === null) into.delete(key);
       else {

@@ -3,6 +3,7 @@
 import { paint } from "./bars.js";
 import { Cluster, inNamespace } from "./cluster.js";
 import { choose } from "./color.js";
+import { DayStrip } from "./day.js";
 import { Grid } from "./grid.js";
 import { JobPanel } from "./jobpanel.js";
 import { matching, rowOf } from "./jobs.js";
@@ -27,6 +28,8 @@ const MOST_NOTICES = 20;
 // The hours that the timeline shows, and the milliseconds after which it moves on.
 const HOURS = 6;
 const MOVES = 5000;
+// Milliseconds after which Prometheus is asked again for the day of the nodes.
+const DAYS = 600000;
 // Nodes from which on a map is worth its place.
 const LEAST_MAP = 12;
 const MOST_NAMESPACES = 200;
@@ -55,9 +58,13 @@ let heard = "";
 let mapped = null;
 // The timer of the next draw of the whole.
 let later = 0;
+// The day of each node by Prometheus, and when it was asked.
+let used = null;
+let asked = 0;
 
 const grid = new Grid(byId("grid"), openCard);
 const map = new CardMap(byId("map-canvas"), (name) => grid.focus(name, 0));
+const day = new DayStrip(byId("day"));
 const list = new List(byId("list"), byId("more"), (pod) =>
   ask(token, "/why", { pod }).catch((error) => ({ problem: `No answer: ${error.message}` })));
 const timeline = new Timeline(byId("timeline"), byId("axis"), byId("tip"), openJob);
@@ -217,8 +224,24 @@ function drawCards() {
   for (const id of ["map-canvas", "legend"]) byId(id).hidden = mapHidden;
   byId("hint").hidden = !complete;
   if (!mapHidden) drawMap(nodes);
+  drawDay(nodes);
   grid.show(nodes, place);
   return nodes.length;
+}
+
+/** The day of the nodes: from Prometheus if that is given and answers, else what the command saw. */
+function drawDay(nodes) {
+  const now = Date.now();
+  if (cluster.about.get("page")?.use && now - asked > DAYS) {
+    asked = now;
+    ask(token, "/day", {}).catch(() => ({})).then(({ last, nodes: found }) => {
+      used = found && new Map(Object.entries(found).map(([name, levels]) => [name, { last, levels }]));
+      whole = true;
+      frame();
+    });
+  }
+  if (used) day.show(nodes, used, "used", asked);
+  else day.show(nodes, cluster.of("day"), "held", cluster.changes.get("day"));
 }
 
 /** The map has a turn of its own, so that no task is long. */
@@ -413,6 +436,9 @@ addEventListener("scroll", () => {
   if (place.view === "cards") grid.draw();
   if (place.view === "jobs") timeline.draw();
 }, { passive: true });
+// Below what grows or shrinks other rows are in sight.
+const above = new ResizeObserver(() => grid.draw());
+for (const id of ["map", "day", "totals"]) above.observe(byId(id));
 addEventListener("resize", () => {
   all = true;
   frame();
