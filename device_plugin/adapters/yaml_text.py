@@ -6,9 +6,9 @@ events of the parser, of which there are no more than characters, are counted be
 
 import re
 import sys
-from collections.abc import Callable, Iterable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -55,30 +55,48 @@ def parse(text: str) -> Any:
         raise NotYamlError(_problem(error)) from None
 
 
-def read(
-    file: str,
-    load: Callable[[str], Iterable[Any]] = yaml.safe_load_all,
-    refusal: type[Exception] = yaml.YAMLError,
-) -> list[Any]:
+def events(text: str) -> Iterator[yaml.Event]:
+    """The events of the text, with their places in it. Raises NotYamlError, and the errors of PyYAML's parser."""
+    return _counted(text, _LOADER)
+
+
+def _values(text: str) -> Iterator[Any]:
+    _check_cost(text, yaml.SafeLoader)
+    yield from yaml.safe_load_all(text)
+
+
+def read(file: str, load: Callable[[str], Iterable[Any]] = _values) -> list[Any]:
     """Returns the documents of a file, `-` for standard input. Raises YamlFileError.
 
-    `load` reads the documents from the text, and raises `refusal` if the text is not YAML.
+    `load` reads the documents from the text; by default they become mappings, lists and values.
     """
     try:
-        with nullcontext(sys.stdin) if file == "-" else Path(file).open(encoding="utf-8") as opened:
-            text = opened.read(MOST_CHARACTERS + 1)
-        _check_cost(text, yaml.SafeLoader)
-        return list(load(text))
+        return list(load(_text(file)))
     except OSError as error:
         raise YamlFileError(f"{file} cannot be read: {error.strerror}") from error
     except NotYamlError as error:
         raise YamlFileError(f"{file}: {error}") from error
-    except (refusal, *_UNREADABLE) as error:
+    except _UNREADABLE as error:
         raise YamlFileError(f"{file} is not YAML: {_problem(error)}") from error
 
 
+def _text(file: str) -> str:
+    """The text of a file, with its line ends: UTF-8, as in Kubernetes, whatever the encoding of the terminal is."""
+    if file == "-":
+        opened = TextIOWrapper(sys.stdin.buffer, encoding="utf-8", newline="")
+        try:
+            text = opened.read(MOST_CHARACTERS + 1)
+        finally:
+            opened.detach()  # else it would close stdin
+    else:
+        with Path(file).open(encoding="utf-8", newline="") as lines:
+            text = lines.read(MOST_CHARACTERS + 1)
+    _check_length(text)
+    return text
+
+
 def _problem(error: Exception) -> str:
-    """Returns place and reason of an error as a sentence. `error` is PyYAML's or ruamel.yaml's, or in _UNREADABLE."""
+    """Returns place and reason of an error in _UNREADABLE as a sentence."""
     if isinstance(error, UnicodeDecodeError):
         return "it is not text"
     mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
@@ -138,9 +156,20 @@ class _Cost:
 
 def _check_cost(text: str, loader: Any) -> None:
     """Raise NotYamlError for a text beyond a bound. For a text that is not YAML, `loader` raises its own error."""
-    if len(text) > MOST_CHARACTERS:
-        raise NotYamlError(f"it is longer than {MOST_CHARACTERS} characters: split it")
+    for _ in _counted(text, loader):
+        pass
+
+
+def _counted(text: str, loader: Any) -> Iterator[yaml.Event]:
+    """The events of the text, each after its cost was checked."""
+    _check_length(text)
     cost = _Cost()
     for event in yaml.parse(text, Loader=loader):
         cost.add(event)
         cost.check()
+        yield event
+
+
+def _check_length(text: str) -> None:
+    if len(text) > MOST_CHARACTERS:
+        raise NotYamlError(f"it is longer than {MOST_CHARACTERS} characters: split it")

@@ -34,6 +34,8 @@ MAX_LIST, MAX_WORD = 4096, 63
 MAX_WORDS = 64
 MAX_COUNT = 2**31  # a larger count becomes this one: no card has as much, and int64 arithmetic stays exact
 _SIZE = re.compile(r"[1-9][0-9]{0,3}")
+# domain/name, the form of the names of extended resources in Kubernetes.
+_PREFIX = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +195,11 @@ class Shape:
 def resource_names(prefix: str) -> tuple[str, ...]:
     """The names of a card family's resources, in the order of SUFFIXES."""
     return tuple(prefix + suffix for suffix in SUFFIXES)
+
+
+def is_prefix(text: str) -> bool:
+    """True if Kubernetes can have resources whose names begin with this text: domain/name."""
+    return _PREFIX.fullmatch(text) is not None
 
 
 def all_resource_names(prefixes: Iterable[str]) -> frozenset[str]:

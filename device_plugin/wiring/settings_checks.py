@@ -8,14 +8,12 @@ from urllib.parse import urlsplit
 
 from device_plugin.adapters.http.server import address
 from device_plugin.core.app_types import DEFAULT_WEIGHTS, FREE, TYPES, Weights, problem
+from device_plugin.core.requests import is_prefix
 from device_plugin.node.vendors import host_stack
 from device_plugin.node.vendors.host_stack import MOST_MOUNTS
 
 if TYPE_CHECKING:
     from device_plugin.wiring.settings import ClusterSettings, JobsSettings, NodeScoreSettings, NodeSettings
-
-# domain/name, the form of the names of extended resources in Kubernetes.
-_PREFIX = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 
 # The value of a label.
 _QUEUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
@@ -89,7 +87,7 @@ def _prefixes(prefixes: Collection[str], example: str) -> Iterator[str]:
     for prefix in prefixes:
         if "/" not in prefix:
             yield f"prefixes: {prefix!r} has no domain: write domain/name, such as hygon.com/dcu"
-        elif not _PREFIX.fullmatch(prefix):
+        elif not is_prefix(prefix):
             yield f"prefixes: {prefix!r} names no resource: write domain/name, such as hygon.com/dcu"
 
 

@@ -350,7 +350,7 @@ def test_no_words_kubeconfig_or_server_make_a_command_fail_with_a_traceback(
             assert number, "not one command ended in time"
             break
         words = fuzz.words()
-        monkeypatch.setattr("sys.stdin", io.StringIO(fuzz.stdin()))
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(fuzz.stdin().encode(errors="replace"))))
         status, refused = ended(words)
         said = capfd.readouterr()
         with capfd.disabled():

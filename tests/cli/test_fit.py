@@ -81,7 +81,7 @@ def test_manifests_are_placed_one_after_the_other(
     assert told[1]["reasons"][0] == "team-a/late-0 fits no node now"
     assert told[1]["help"] == told[1]["refused"]["help"] != []
     assert told[1]["refused"]["smaller"] == ["hygon.com/dcu-mem: 4, hygon.com/dcu-cores: 10"]
-    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
     units = mocker.spy(LocalAllocator, "units")
     assert fit(half_full, "-") == 1
     assert units.call_count == 1

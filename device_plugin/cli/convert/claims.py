@@ -3,11 +3,11 @@
 A claim with a capacity is a slice of a card, in compute units and bytes; without one it is a whole card.
 """
 
+from collections import ChainMap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from device_plugin.cli.convert.pods import Claim
 from device_plugin.cli.convert.products import Ask
 from device_plugin.core.contract.quantities import parse_quantity
 from device_plugin.core.errors import RequestError
@@ -15,26 +15,53 @@ from device_plugin.core.errors import RequestError
 DEVICE_CLASS = "dra.hygon.com"
 KINDS = ("ResourceClaim", "ResourceClaimTemplate")
 MIB = 1 << 20
+# The namespaces that an object without one may be in.
+_SAME = {"": "default", "default": ""}
+# Fields of a request that are read here, or change nothing.
+_READ = {
+    "name", "deviceClassName", "count", "allocationMode", "capacity", "selectors", "tolerations", "adminAccess",
+    "firstAvailable", "exactly",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
-    """A claim or a template of claims, with its namespace (empty where none is written), kind and name."""
+class Claim:
+    """The request of a ResourceClaim or a template, None if it is for another driver, and its fields that are lost."""
 
-    namespace: str
-    kind: str
-    name: str
-    claim: Claim
+    ask: Ask | None
+    lost: tuple[str, ...] = ()
 
 
-def claims(document: object, listed: str = "") -> Iterator[Named]:
-    """The claims in the document, which may be a list of them: `listed` is its kind of items. Raises RequestError."""
+# By kind and name, in one namespace.
+Claims = Mapping[tuple[str, str], Claim]
+
+
+class Namespaces:
+    """The claims of all files, by their namespaces."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, dict[tuple[str, str], Claim]] = {}
+
+    def read(self, document: object) -> None:
+        """Add the claims in a document. Raises RequestError for a wrong one, and if two of a name differ."""
+        for namespace, kind, name, claim in _claims(document):
+            if self._known.setdefault(namespace, {}).setdefault((kind, name), claim) != claim:
+                raise RequestError(f"{kind} {name} is there twice, with two requests: keep one")
+
+    def claims(self, namespace: str) -> Claims:
+        """The claims that a pod of the namespace can name; an object without a namespace may be in `default`."""
+        same = _SAME.get(namespace, namespace)
+        return ChainMap(self._known.get(namespace, {}), self._known.get(same, {}))
+
+
+def _claims(document: object, listed: str = "") -> Iterator[tuple[str, str, str, Claim]]:
+    """The claims in the document: namespace, kind, name and claim. `listed` is the kind of the items of a list."""
     if not isinstance(document, Mapping):
         return
     kind = str(document.get("kind") or listed)
     if kind.endswith("List"):
         for item in document.get("items") or ():
-            yield from claims(item, kind.removesuffix("List"))
+            yield from _claims(item, kind.removesuffix("List"))
         return
     if kind not in KINDS:
         return
@@ -43,7 +70,7 @@ def claims(document: object, listed: str = "") -> Iterator[Named]:
         spec = spec.get("spec") or {}
     name = str(metadata.get("name", ""))
     try:
-        yield Named(str(metadata.get("namespace") or ""), kind, name, _claim(spec.get("devices") or {}))
+        yield str(metadata.get("namespace") or ""), kind, name, _claim(spec.get("devices") or {})
     except RequestError as error:
         raise RequestError(f"{kind} {name}: {error}") from error
 
@@ -76,17 +103,25 @@ def _read(exactly: Mapping[str, Any]) -> Ask:
         raise RequestError(
             "selectors have no counterpart: write vgpu.io/card-model, and leave the selectors out"
         )
-    amounts = (exactly.get("capacity") or {}).get("requests") or {}
+    if exactly.get("adminAccess"):
+        raise RequestError("adminAccess has no counterpart: leave it out")
+    capacity = exactly.get("capacity") or {}
+    amounts = capacity.get("requests") or {}
+    unknown = [name for name in exactly if name not in _READ]
+    unknown += [f"capacity {name}" for name in capacity if name != "requests"]
+    unknown += [f"capacity {name}" for name in amounts if name not in ("memory", "cores")]
+    if unknown:
+        raise RequestError(f"{unknown[0]} is not known here: write memory and cores, and leave it out")
     memory, cores = (
-        _amount(name, amounts[name]) if name in amounts else None for name in ("memory", "cores")
+        _amount(f"capacity {name}", amounts[name]) if name in amounts else None
+        for name in ("memory", "cores")
     )
-    return Ask(
-        _amount("count", exactly.get("count", 1)), None if memory is None else -(-memory // MIB), cores=cores
-    )
+    count = _amount("count", exactly.get("count", 1))
+    return Ask(count, None if memory is None else -(-memory // MIB), cores=cores)
 
 
 def _amount(name: str, value: object) -> int:
     amount = parse_quantity(str(value))
     if amount is None or amount.denominator > 1 or amount < 1:
-        raise RequestError(f"capacity {name}: {value} is no whole number of at least 1")
+        raise RequestError(f"{name} is {value}: write a whole number of at least 1")
     return int(amount)

@@ -5,26 +5,24 @@
     vgpu convert --prefix amd.com/gpu --in-place *.yaml
     kubectl get deployment web -o yaml | vgpu convert -
 
-It finds pods and pod templates at any depth of any kind of object, and keeps comments and order. The exit status is 1
-if a request could not be converted.
+It finds pods and pod templates at any depth of any kind of object, and changes nothing else of a file. An object with a
+request that cannot be converted stays as it is, and the exit status is 1.
 """
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from device_plugin.cli.convert import files
-from device_plugin.cli.convert.claims import claims
-from device_plugin.cli.convert.files import ConvertError, Document
-from device_plugin.cli.convert.pods import Claim, Conversion, Target, templates
+from device_plugin.cli.convert.claims import Namespaces
+from device_plugin.cli.convert.files import BOM, ConvertError, Document, File
+from device_plugin.cli.convert.objects import Owner, copied, owners
+from device_plugin.cli.convert.pods import Target
 from device_plugin.core.errors import RequestError
 from device_plugin.core.printable import printable
-from device_plugin.core.requests import DEFAULT_PREFIXES
+from device_plugin.core.requests import DEFAULT_PREFIXES, is_prefix
 
 STDIN = "-"
-# By namespace, and then by kind and name.
-Claims = Mapping[str, Mapping[tuple[str, str], Claim]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,96 +52,98 @@ def run(args: argparse.Namespace) -> int:
     """Print or write the converted files. Raises ConvertError and YamlFileError."""
     if args.mem_unit_mib < 1 or args.core_groups < 0:
         raise ConvertError("--mem-unit-mib and --core-groups: write whole numbers of at least 1")
+    if not is_prefix(args.prefix):
+        raise ConvertError(
+            f"--prefix: {args.prefix!r} names no resource: write domain/name, such as {DEFAULT_PREFIXES[0]}"
+        )
     if args.in_place and STDIN in args.files:
         raise ConvertError("--in-place needs files: stdin has no place")
     target = Target(args.prefix, args.mem_unit_mib, args.core_groups)
-    # All files are read before the first is written.
-    read = [(name, files.read(name)) for name in args.files]
+    read = [files.read(name) for name in args.files]
     claimed = _claims(read)
-    failed, before = False, ""
-    for name, documents in read:
-        failed |= _convert(name, documents, target, claimed)
-        if args.in_place:
-            files.write(name, documents)
-            continue
-        text = files.text_of(documents)
+    # All files are converted before the first is written.
+    failed = [_convert(file, target, claimed) for file in read]
+    if args.in_place:
+        for file in read:
+            files.write(file)
+    else:
+        _print(read)
+    return int(any(failed))
+
+
+def _print(read: Sequence[File]) -> None:
+    """Print the files as documents of one stream, in UTF-8 as they are, whatever the terminal's encoding is."""
+    sys.stdout.flush()
+    before = ""
+    for file in read:
+        text = file.text
         if before:
+            text = text.removeprefix(BOM)
             between = "" if before.endswith("\n") else "\n"
-            print(between + "---\n" * (not text.startswith("---")), end="")
-        print(text, end="")
+            text = between + "---\n" * (not text.startswith("---")) + text
+        sys.stdout.buffer.write(text.encode())
         before = text
-    return int(failed)
 
 
-def _claims(read: Sequence[tuple[str, Sequence[Document]]]) -> Claims:
+def _claims(read: Sequence[File]) -> Namespaces:
     """The claims in all files: a pod and its claim may be in different ones. Raises ConvertError."""
-    found: dict[str, dict[tuple[str, str], Claim]] = {}
-    for file, documents in read:
+    found = Namespaces()
+    for file in read:
         try:
-            for each in (each for document in documents for each in claims(document.value)):
-                known = found.setdefault(each.namespace, {})
-                if known.setdefault((each.kind, each.name), each.claim) != each.claim:
-                    raise ConvertError(
-                        f"{file}: {each.kind} {each.name} is there twice, with two requests: keep one"
-                    )
+            for document in file.documents:
+                found.read(document.value)
         except RequestError as error:
-            raise ConvertError(f"{file}: {error}") from error
+            raise ConvertError(f"{file.name}: {error}") from error
         except (AttributeError, LookupError, TypeError) as error:
-            raise ConvertError(f"{file}: a part of a claim is not as Kubernetes has it") from error
+            raise ConvertError(f"{file.name}: a part of a claim is not as Kubernetes has it") from error
     return found
 
 
-def _convert(file: str, documents: Sequence[Document], target: Target, claimed: Claims) -> bool:
-    """Convert a file's documents in place, and print remarks; returns True if something could not be converted.
+def _convert(file: File, target: Target, claimed: Namespaces) -> bool:
+    """Convert a file's documents, and print remarks; returns True if something could not be converted.
 
     Raises ConvertError.
     """
     failed = found = False
-    for document in documents:
-        if any(templates(document.value)):
-            found = True
-            failed |= _convert_document(file, document, target, claimed)
+    for document in file.documents:
+        after = copied(document.value)
+        made = owners(after, target.prefix)
+        if not made:
+            continue
+        found = True
+        for owner in made:
+            _convert_object(file.name, owner, target, claimed)
+        failed |= not _change(file.name, document, after, made)
     if not found:
-        _say(f"{file}: no pod and no pod template")
+        _say(f"{file.name}: no pod and no pod template")
     return failed
 
 
-def _convert_document(file: str, document: Document, target: Target, claimed: Claims) -> bool:
-    aliases = document.own_parts()
-    before, failed = document.written(), False
-    for owner, template in templates(document.value):
-        where = f"{file}: {_named(owner)}"
-        try:
-            conversion = Conversion(target, claimed.get(_namespace(owner), {}))
-            conversion.run(template)
-        except (AttributeError, LookupError, TypeError, ValueError) as error:  # YAML of another form
-            raise ConvertError(f"{where}: a part of its pod is not as Kubernetes has it") from error
-        if not conversion.converted and not conversion.problems:
-            _say(f"{where}: asks no other product for a card; unchanged")
-        for remark in conversion.remarks:
-            _say(f"{where}: {remark}")
-        for problem in conversion.problems:
-            _say(f"{where}: not converted: {problem}")
-        failed |= bool(conversion.problems)
-    after = document.written()
-    if after != before:
-        document.change(after)
-        if aliases:
-            _say(f"{file}: the aliases (*name) of a document are written out")
-    return failed
+def _convert_object(file: str, owner: Owner, target: Target, claimed: Namespaces) -> None:
+    try:
+        owner.convert(target, claimed)
+    except (AttributeError, LookupError, TypeError, ValueError) as error:  # YAML of another form
+        raise ConvertError(f"{file}: {owner}: a part of its pod is not as Kubernetes has it") from error
+
+
+def _change(file: str, document: Document, after: object, made: Sequence[Owner]) -> bool:
+    """Change the document's text, and print remarks; returns True if all of it is converted."""
+    if after != document.value and not document.change(after):
+        others = f" and {len(made) - 1} others in its document" if made[1:] else ""
+        _say(
+            f"{file}: {made[0]}{others}: not converted: its text cannot be changed safely: write it in a simpler style"
+        )
+        return False
+    for owner in made:
+        for remark in owner.remarks:
+            _say(f"{file}: {owner}: {remark}")
+        for problem in owner.problems:
+            _say(f"{file}: {owner}: not converted: {problem}")
+    if document.written_out:
+        _say(f"{file}: some aliases (*name) are written out, since they now differ from what they named")
+    return not any(owner.problems or owner.strays for owner in made)
 
 
 def _say(text: str) -> None:
     """Print a sentence on stderr, with control characters replaced, because it may quote the file."""
     print(printable(text), file=sys.stderr)
-
-
-def _named(document: Any) -> str:
-    """Returns kind and name of an object, such as `Deployment web`."""
-    metadata = document.get("metadata")
-    metadata = metadata if isinstance(metadata, dict) else {}
-    return f"{document.get('kind', 'object')} {metadata.get('name') or metadata.get('generateName') or '?'}"
-
-
-def _namespace(document: Any) -> str:
-    return str((document.get("metadata") or {}).get("namespace") or "")

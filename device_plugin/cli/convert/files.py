@@ -1,26 +1,28 @@
-"""Files with objects of Kubernetes: their documents, and the text that these become.
+"""Files with objects of Kubernetes: their documents, and their text with other values.
 
-A document without a change keeps its text. A changed one keeps the comments above it and in it, quotes, and the order
-of keys; its aliases are written out, so that a change of one pod is no change of another. JSON stays JSON.
+Only the places of a change get another text. So comments, indentation, quotes, line ends and the order of keys stay as
+their author wrote them, and JSON stays JSON. The new text is read again before it counts: if it has another value than
+intended, the document keeps its text.
 """
 
-import json
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from io import StringIO
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import yaml as pyyaml
-from ruamel.yaml import YAML
-from ruamel.yaml.comments import Comment, CommentedMap, CommentedSeq, Format
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
+import yaml
 
 from device_plugin.adapters import yaml_text
+from device_plugin.adapters.yaml_text import NotYamlError
+from device_plugin.cli.convert import json_text, nodes
+from device_plugin.cli.convert.edits import Editor, edited
+from device_plugin.cli.convert.layout import Layout
 from device_plugin.core.errors import VgpuError
 
-# Of `kubectl get -o json`.
-JSON_INDENT = 4
+BOM = "\ufeff"
+_UNREADABLE = (VgpuError, yaml.YAMLError, ValueError)
 
 
 class ConvertError(VgpuError):
@@ -32,115 +34,117 @@ class ConvertError(VgpuError):
 
 @dataclass(slots=True)
 class Document:
-    """A document of a file: its own text, the text above it up to `---`, and its value."""
+    """A document of a text, at `start:end`, and its value.
 
-    head: str
-    body: str
-    value: Any
-    json: bool = False
-
-    def own_parts(self) -> bool:
-        """Write out the aliases, so that no two parts of the value are one object; returns False without any."""
-        shared = not self.json and _shares(self.value, {})
-        if shared:
-            self.value = _written_out(self.value)
-        return shared
-
-    def written(self) -> str:
-        """The text of the value."""
-        if self.json:
-            return json.dumps(self.value, indent=JSON_INDENT, ensure_ascii=False) + "\n"
-        text = StringIO()
-        _yaml().dump(self.value, text)
-        return text.getvalue()
-
-    def change(self, text: str) -> None:
-        """Replace the document's own text."""
-        self.body = "\n" * self.head.endswith("---") + text
-
-
-def read(name: str) -> list[Document]:
-    """The documents of a file, `-` for standard input. Raises YamlFileError."""
-    return yaml_text.read(name, _documents, YAMLError)
-
-
-def text_of(documents: list[Document]) -> str:
-    """The text of a file with these documents."""
-    return "".join(document.head + document.body for document in documents)
-
-
-def write(name: str, documents: list[Document]) -> None:
-    """Replace a file's text. Raises ConvertError."""
-    try:
-        Path(name).write_text(text_of(documents), encoding="utf-8")
-    except OSError as error:
-        raise ConvertError(f"{name} cannot be written: {error.strerror}") from error
-
-
-def _documents(text: str) -> Iterator[Document]:
-    """The documents of a text. Raises YAMLError and errors of PyYAML."""
-    if text.lstrip().startswith(("{", "[")):
-        try:
-            yield Document("", text, json.loads(text), json=True)
-        except ValueError:  # YAML in the style of JSON
-            pass
-        else:
-            return
-    begin = 0
-    for head, end in _bounds(text):
-        try:
-            value = _yaml().load(text[head:end])
-        except MarkedYAMLError as error:
-            if error.problem_mark is not None:
-                error.problem_mark.line += text.count("\n", 0, head)
-            raise
-        yield Document(text[begin:head], text[head:end], value)
-        begin = end
-
-
-def _bounds(text: str) -> Iterator[tuple[int, int]]:
-    """Where each document's own text begins, behind its `---`, and where it ends: at the next `---`."""
-    starts: list[Any] = [
-        event
-        for event in pyyaml.parse(text, Loader=pyyaml.SafeLoader)
-        if isinstance(event, pyyaml.DocumentStartEvent)
-    ]
-    for number, event in enumerate(starts):
-        following = starts[number + 1].start_mark.index if number + 1 < len(starts) else len(text)
-        yield event.end_mark.index if event.explicit else 0, following
-
-
-def _yaml() -> YAML:
-    """Returns a YAML reader and writer that keeps comments, quotes and the order of keys."""
-    yaml = YAML()
-    yaml.preserve_quotes = True
-    yaml.width = 4096
-    return yaml
-
-
-def _shares(value: object, met: dict[int, object]) -> bool:
-    """True if a list or mapping is met for a second time, or a mapping merges another one (`<<`).
-
-    `met` holds them by identity: a value that nothing holds could give its identity to another.
+    YAML has its node. The node of JSON is made when the value changes, whose text begins at `at`.
     """
-    if not isinstance(value, (MutableMapping, list)):
-        return False
-    if id(value) in met or (isinstance(value, CommentedMap) and value.merge):
+
+    source: str
+    start: int
+    end: int
+    value: Any
+    node: nodes.Node | None = None
+    at: int = 0
+    json: bool = False
+    aliases: bool = False
+    changed: str | None = None
+    # True once a change replaced an alias by a copy.
+    written_out: bool = False
+
+    @property
+    def text(self) -> str:
+        """The document's text, with its change."""
+        return self.source[self.start : self.end] if self.changed is None else self.changed
+
+    def change(self, after: Any) -> bool:
+        """Give the document another value; returns False, and changes nothing, if its text cannot be changed."""
+        node = json_text.node(self.source, self.at) if self.json else self.node
+        if node is None:
+            return False
+        layout = Layout.of(self.source, self.start, self.end, node, is_json=self.json)
+        editor = Editor(self.source, node, layout, aliases=self.aliases)
+        editor.change(self.value, after)
+        text = edited(self.source, self.start, self.end, editor.edits)
+        try:
+            values = [found.value for found in (_json if self.json else _yaml)(text)]
+        except _UNREADABLE:
+            return False
+        if values != [after]:
+            return False
+        self.changed, self.written_out = text, editor.written_out
         return True
-    met[id(value)] = value
-    return any(
-        _shares(part, met) for part in (value.values() if isinstance(value, MutableMapping) else value)
-    )
 
 
-def _written_out(value: Any) -> Any:
-    """A copy with the comments and styles of each mapping and list. Merged keys come last, as keys of its own."""
-    if isinstance(value, CommentedMap):
-        copy: Any = CommentedMap((key, _written_out(part)) for key, part in value.items())
-    elif isinstance(value, CommentedSeq):
-        copy = CommentedSeq(_written_out(part) for part in value)
-    else:
-        return value
-    setattr(copy, Comment.attrib, value.ca)
-    setattr(copy, Format.attrib, value.fa)
-    return copy
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file: a byte order mark if it has one, and its documents in their order."""
+
+    name: str
+    mark: str
+    documents: list[Document]
+
+    @property
+    def changed(self) -> bool:
+        """True if a document has a change."""
+        return any(document.changed is not None for document in self.documents)
+
+    @property
+    def text(self) -> str:
+        """The text of the file, with all changes."""
+        return self.mark + "".join(document.text for document in self.documents)
+
+
+def read(name: str) -> File:
+    """Read a file, `-` for standard input. Raises YamlFileError."""
+    found: File = yaml_text.read(name, partial(_files, name))[0]
+    return found
+
+
+def write(file: File) -> None:
+    """Replace the file if it has a change. Raises ConvertError."""
+    if not file.changed:
+        return
+    try:
+        Path(file.name).write_bytes(file.text.encode())
+    except OSError as error:
+        raise ConvertError(f"{file.name} cannot be written: {error.strerror}") from error
+
+
+def _files(name: str, text: str) -> Iterator[File]:
+    """The one file of a text. Raises NotYamlError and errors of PyYAML."""
+    mark = BOM * text.startswith(BOM)
+    yield File(name, mark, list(_documents(name, text.removeprefix(BOM))))
+
+
+def _documents(name: str, text: str) -> list[Document]:
+    """The documents of a text, which they fill. Raises NotYamlError and errors of PyYAML."""
+    if not text.lstrip().startswith(("{", "[")):
+        return list(_yaml(text))
+    try:
+        return list(_json(text))
+    except ValueError as error:
+        wrong = error
+    try:
+        return list(_yaml(text))  # YAML in the style of JSON
+    except (NotYamlError, yaml.YAMLError):
+        if not name.endswith(".json"):
+            raise
+    raise NotYamlError(f"it is not JSON: {wrong}")
+
+
+def _json(text: str) -> Iterator[Document]:
+    found = list(json_text.values(text))
+    if len(found) > yaml_text.MOST_DOCUMENTS:
+        raise NotYamlError(f"it has more than {yaml_text.MOST_DOCUMENTS} documents: split it")
+    start = 0
+    for number, (at, end, value) in enumerate(found, start=1):
+        end = len(text) if number == len(found) else end
+        yield Document(text, start, end, value, at=at, json=True)
+        start = end
+
+
+def _yaml(text: str) -> Iterator[Document]:
+    found = list(nodes.roots(text)) or [nodes.Root(0, None)]
+    starts = [0, *(root.start for root in found[1:]), len(text)]
+    for root, (start, end) in zip(found, pairwise(starts), strict=True):
+        yield Document(text, start, end, nodes.value(root.node), root.node, aliases=root.aliases)

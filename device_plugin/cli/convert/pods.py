@@ -1,20 +1,25 @@
-"""Rewrites pods that ask other products for a share of a card (`products.py`): resources, annotations, selectors.
-
-The names of annotations and labels are from the documentation of HAMi and KAI.
-"""
+"""Rewrites a pod that asks other products for a share of a card: its resources, annotations, claims and scheduler."""
 
 from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
-from decimal import Decimal
 from typing import Any
 
-from device_plugin.cli.convert.products import WHOLE_CARD, Ask, Requests, whole_number
+from device_plugin.cli.convert.annotations import FOREIGN, Annotations, Object, mapping_at
+from device_plugin.cli.convert.claims import Claims
+from device_plugin.cli.convert.products import WHOLE_CARD, Ask, Requests
 from device_plugin.core.contract import annotations as ours
 from device_plugin.core.errors import RequestError
-from device_plugin.core.requests import CORES, MAX_CONTAINER_CARDS, MEM, PERCENT
+from device_plugin.core.requests import CORES, MAX_CONTAINER_CARDS, MEM, PERCENT, resource_names
 
-Object = MutableMapping[str, Any]
 SCHEDULER = "vgpu-scheduler"
+# The schedulers of other products, by the names that their documentation gives them.
+SCHEDULERS = ("hami-scheduler", "hcu-scheduler-plugin", "kai-scheduler", "volcano")
+# Fields of a pod's claim that name the object with the request.
+_CLAIM_KINDS = {
+    "resourceClaimName": "ResourceClaim",
+    "resourceClaimTemplateName": "ResourceClaimTemplate",
+}
+_FOREIGN_LABELS = ("gpu", "dcu", "hcu", "hcu-mode", "gpushare")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,77 +34,53 @@ class Target:
     core_groups: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """The request of a ResourceClaim or a template, None if it is for another driver, and its fields that are lost."""
-
-    ask: Ask | None
-    lost: tuple[str, ...] = ()
-
-
-# KAI's annotations of a pod.
-_FRACTION, _MEMORY, _DEVICES = "gpu-fraction", "gpu-memory", "gpu-fraction-num-devices"
-_OF_CONTAINER = "gpu-fraction-container-name"
-_FRACTIONS = (_FRACTION, _MEMORY, _DEVICES, _OF_CONTAINER)
-# Models of Hygon's cards that HAMi's users want or avoid. Lists of NVIDIA's models mean nothing on other cards.
-_MODELS = {
-    "hygon.com/use-dcutype": "", "hygon.com/nouse-dcutype": "!",
-    "hygon.com/use-hcutype": "", "hygon.com/nouse-hcutype": "!",
-}  # fmt: skip
-# Fields of a pod's claim that name the object with the request.
-_CLAIM_KINDS = {
-    "resourceClaimName": "ResourceClaim",
-    "resourceClaimTemplateName": "ResourceClaimTemplate",
-}
-_POLICIES = ("hami.io/gpu-scheduler-policy", "hami.io/node-scheduler-policy")
-_POLICY_NAMES = {"binpack": "pack", "spread": "spread"}
-_FOREIGN = (
-    "nvidia.com/", "hygon.com/use-", "hygon.com/nouse-", "hygon.com/hcu", "hami.io/", "aliyun.com/", "volcano.sh/vgpu-",
-    "kai.scheduler/", "run.ai/",
-)  # fmt: skip
-_FOREIGN_LABELS = ("gpu", "dcu", "hcu", "hcu-mode", "gpushare")
-
-
 @dataclass(slots=True)
 class Conversion:
     """Converts one pod or pod template. `remarks` list differences, `problems` list what cannot be converted.
 
-    `claims` are the ResourceClaims and their templates in the pod's namespace, by kind and name.
+    `claims` are the ResourceClaims and their templates that the pod can name.
     """
 
     target: Target
-    claims: Mapping[tuple[str, str], Claim] = field(default_factory=dict)
+    claims: Claims = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
-    converted: int = 0
+    # True if a request was converted, or removed because it asked for no card.
+    converted: bool = False
     # The number of containers that ask for a card, converted or not.
     asking: int = 0
     # By the pod's own name of a claim, the container that uses it.
     users: dict[str, str] = field(default_factory=dict)
 
-    def run(self, template: Object) -> None:
-        """Rewrite the template in place. Containers that ask no other product for a card stay as they are."""
-        spec = template["spec"]
-        slices: set[int] = set()
+    def run(self, pod: Object) -> None:
+        """Rewrite the pod in place, if it asks another product for a card. With problems it is half rewritten."""
+        spec = pod["spec"]
+        annotations = Annotations(pod, self.remarks)
         claimed = self._claimed(spec)
-        for kind in ("initContainers", "containers"):
-            for container in _objects(spec.get(kind)):
-                slices.add(self._container(container, claimed))
-                if kind == "initContainers" and self.converted and container.get("restartPolicy") != "Always":
-                    self._refused_init(container)
-        slices |= self._fraction(template, spec)
+        counts = {
+            self._container(container, claimed)
+            for kind in ("initContainers", "containers")
+            for container in mappings(spec.get(kind))
+        }
         self._elsewhere(spec)
-        if not self.converted:
-            return
-        self._slices(template, slices)
-        self._annotations(template)
-        self._spec(spec, claimed)
+        try:
+            counts.add(self._share(annotations, spec))
+            if self.converted:
+                self._slices(annotations, max(counts, default=1))
+                annotations.convert_choices()
+        except RequestError as error:
+            self.problems.append(f"{error}")
+        if self.converted:
+            self._refuse_init(spec)
+            self._spec(spec, claimed)
+        else:
+            self._left(spec)
 
     def _claimed(self, spec: Object) -> dict[str, Ask]:
         """The requests of the pod's claims, by the pod's own names for the claims."""
         found = {}
-        for entry in _objects(spec.get("resourceClaims")):
-            for key in ((kind, str(entry[name])) for name, kind in _CLAIM_KINDS.items() if name in entry):
+        for entry in mappings(spec.get("resourceClaims")):
+            for key in _keys_of(entry):
                 claim = self.claims.get(key)
                 if claim is None:
                     self.remarks.append(
@@ -108,13 +89,6 @@ class Conversion:
                     )
                 elif claim.ask is not None:
                     found[str(entry.get("name"))] = claim.ask
-                    for part in claim.lost:
-                        self.remarks.append(f"its {' '.join(key)} has {part}, which has no effect here")
-                    if key[0] == "ResourceClaim":
-                        self.remarks.append(
-                            f"all pods that name ResourceClaim {key[1]} share its cards: here each pod has a slice of"
-                            " its own"
-                        )
         return found
 
     def _container(self, container: Object, claimed: Mapping[str, Ask]) -> int:
@@ -122,24 +96,56 @@ class Conversion:
         name = container.get("name", "?")
         try:
             ask = self._asked(name, container, claimed)
+            return self._write(container, ask) if ask is not None else 0
         except RequestError as error:
             self.problems.append(f"container {name}: {error}")
             return 0
-        return self._write(container, ask) if ask is not None else 0
 
-    def _refused_init(self, container: Object) -> None:
-        """Add a problem if this init container asks for a card: admission refuses it."""
-        limits = (container.get("resources") or {}).get("limits") or {}
-        if any(str(name).startswith(self.target.prefix) for name in limits):
-            self.problems.append(
-                f"init container {container.get('name', '?')}: cannot hold a slice: ask in a main container,"
-                " or make it a sidecar (restartPolicy: Always)"
-            )
+    def _asked(self, name: str, container: Object, claimed: Mapping[str, Ask]) -> Ask | None:
+        """Remove the request to another product from the container, and return it. Raises RequestError."""
+        resources = container.get("resources") or {}
+        requests = Requests(_amounts(resources), self.target.prefix)
+        requests.read()
+        claims = [use for use in mappings(resources.get("claims")) if str(use.get("name")) in claimed]
+        for use in claims:
+            other = self.users.setdefault(str(use.get("name")), name)
+            if other != name:
+                raise RequestError(
+                    f"uses claim {use.get('name')}, as container {other} does, and a slice belongs to one container:"
+                    " give each container a claim of its own"
+                )
+        found = [*requests.asks, *(claimed[str(use.get("name"))] for use in claims)]
+        if len(found) > 1 or (found and requests.ours):
+            by = [*requests.asked_by, *requests.ours[:1], *(f"claim {use.get('name')}" for use in claims)]
+            raise RequestError(f"asks for cards by {' and by '.join(by)}: keep one, or split the container")
+        self.remarks += (f"container {name}: {remark}" for remark in requests.remarks)
+        self.asking += bool(found or requests.ours)
+        self.converted |= bool(requests.names) or requests.whole_cards_of_a_maker()
+        for part in ("requests", "limits"):
+            _without(resources, part, requests.names)
+        _without_claims(resources, claims)
+        return found[0] if found else None
+
+    def _share(self, annotations: Annotations, spec: Object) -> int:
+        """Convert KAI's annotations; returns the number of cards of which the container takes a part, 0 without them.
+
+        Raises RequestError.
+        """
+        share = annotations.take_share()
+        if share is None:
+            return 0
+        if self.asking:
+            raise RequestError("an annotation and a container ask for a card: keep one of them")
+        for container in mappings(spec.get("containers")):
+            if share.container in (None, container.get("name")):
+                self.asking += 1
+                return self._write(container, share.ask)
+        raise RequestError(f"an annotation asks for a card, and there is no container {share.container}")
 
     def _elsewhere(self, spec: Object) -> None:
         """Add a problem for a request where Kubernetes gives no card: of a whole pod, or of an ephemeral container."""
         places = {"the resources of the pod": spec.get("resources")}
-        for container in _objects(spec.get("ephemeralContainers")):
+        for container in mappings(spec.get("ephemeralContainers")):
             places[f"ephemeral container {container.get('name', '?')}"] = container.get("resources")
         for place, resources in places.items():
             asked = Requests(_amounts(resources or {}), self.target.prefix)
@@ -150,174 +156,93 @@ class Conversion:
             if asked.asks or asked.ours:
                 self.problems.append(f"{place}: no card is given there: ask in the limits of a container")
 
-    def _asked(self, name: str, container: Object, claimed: Mapping[str, Ask]) -> Ask | None:
-        """Remove the request to another product from the container, and return it. Raises RequestError."""
-        resources = container.get("resources") or {}
-        requests = Requests(_amounts(resources), self.target.prefix)
-        requests.read()
-        claims = [use for use in _objects(resources.get("claims")) if str(use.get("name")) in claimed]
-        for use in claims:
-            other = self.users.setdefault(str(use.get("name")), name)
-            if other != name:
-                raise RequestError(
-                    f"uses claim {use.get('name')}, as container {other} does, and a slice belongs to one container:"
-                    " give each container a claim of its own"
+    def _refuse_init(self, spec: Object) -> None:
+        """Add a problem for each init container that asks for a card: admission refuses it."""
+        for container in mappings(spec.get("initContainers")):
+            limits = (container.get("resources") or {}).get("limits") or {}
+            asks = any(name in limits for name in resource_names(self.target.prefix))
+            if asks and container.get("restartPolicy") != "Always":
+                self.problems.append(
+                    f"init container {container.get('name', '?')}: cannot hold a slice: ask in a main container,"
+                    " or make it a sidecar (restartPolicy: Always)"
                 )
-        found = [*requests.asks, *(claimed[str(use.get("name"))] for use in claims)]
-        if len(found) > 1 or (found and requests.ours):
-            raise RequestError("asks several products for cards: split it into containers")
-        self.remarks += (f"container {name}: {remark}" for remark in requests.remarks)
-        self.asking += bool(found or requests.ours)
-        self.converted += requests.whole_cards_of_a_maker()
-        for part in ("requests", "limits"):
-            _without(resources, part, requests.names)
-        _without_claims(resources, claims)
-        return found[0] if found else None
-
-    def _fraction(self, template: Object, spec: Object) -> set[int]:
-        """Convert KAI's annotations, which give the share to a container by its name, or to the pod's first one.
-
-        Returns the number of cards of which the container takes a part.
-        """
-        annotations = (template.get("metadata") or {}).get("annotations") or {}
-        if not any(key in annotations for key in (_FRACTION, _MEMORY)):
-            return set()
-        name = annotations.get(_OF_CONTAINER)
-        container = next(
-            (each for each in _objects(spec.get("containers")) if name in (None, each.get("name"))), None
-        )
-        if container is None or self.asking:
-            self.problems.append(
-                f"annotation {_FRACTION} or {_MEMORY}: "
-                + (
-                    "a container asks for a card too: keep one of them"
-                    if self.asking
-                    else f"no container {name}"
-                )
-            )
-            return set()
-        try:
-            count = whole_number(_DEVICES, annotations.get(_DEVICES, 1))
-            ask = (
-                Ask(count, mem_percent=self._percent_of(annotations[_FRACTION]))
-                if _FRACTION in annotations
-                else Ask(count, mem_mib=whole_number(_MEMORY, annotations[_MEMORY]))
-            )
-        except RequestError as error:
-            self.problems.append(str(error))
-            return set()
-        for key in _FRACTIONS:
-            annotations.pop(key, None)
-        return {self._write(container, ask)}
-
-    def _percent_of(self, text: object) -> int:
-        """Returns a fraction in percent, rounded down, so that a card holds as many as before. Raises RequestError."""
-        try:
-            # A Decimal keeps its exponent as it is written: a Fraction of 1e999999999 takes all memory.
-            percent = Decimal(str(text)) * WHOLE_CARD
-        except (ArithmeticError, ValueError):
-            percent = Decimal(0)
-        if not percent.is_finite() or not 1 <= percent <= WHOLE_CARD:
-            raise RequestError(f"annotation {_FRACTION}: {text}: write a fraction from 0.01 to 1")
-        if percent != int(percent):
-            self.remarks.append(f"{_FRACTION} {text} is rounded down to {int(percent)} percent")
-        return int(percent)
 
     def _write(self, container: Object, ask: Ask) -> int:
-        """Write the request with our resources; returns the number of cards that it takes in part (whole cards: 0)."""
-        self.converted += 1
-        name, prefix = container.get("name", "?"), self.target.prefix
-        limits = _written(_written(container, "resources"), "limits")
+        """Write the request with our resources; returns the number of cards that it takes in part (whole cards: 0).
+
+        Raises RequestError.
+        """
+        self.converted = True
+        name, prefix, unit = container.get("name", "?"), self.target.prefix, self.target.unit_mib
+        if ask.count > MAX_CONTAINER_CARDS:
+            raise RequestError(
+                f"asks for {ask.count} cards, and a container can have {MAX_CONTAINER_CARDS}: make several pods"
+            )
+        limits = mapping_at(mapping_at(container, "resources"), "limits")
         if ask.whole:
             limits[prefix] = ask.count
             return 0
-        if ask.count > MAX_CONTAINER_CARDS:
-            self.problems.append(
-                f"container {name}: asks for parts of {ask.count} cards; at most {MAX_CONTAINER_CARDS} are possible"
-            )
         if ask.mem_mib is None:
             self._write_percent(name, limits, ask)
             return ask.count
-        units = -(-ask.mem_mib // self.target.unit_mib)
+        units = -(-ask.mem_mib // unit)
         limits[prefix + MEM] = units * ask.count
-        if ask.mem_mib % self.target.unit_mib:
+        if ask.mem_mib % unit:
+            plural = "s" if units > 1 else ""
             self.remarks.append(
-                f"container {name}: {ask.mem_mib} MiB are rounded up to {units} units of {self.target.unit_mib} MiB"
+                f"container {name}: memory is rounded up to {units} unit{plural} of {unit} MiB, from {ask.mem_mib} MiB"
             )
+        self._write_cores(name, limits, ask)
+        return ask.count
+
+    def _write_cores(self, name: str, limits: Object, ask: Ask) -> None:
+        """Write the core groups of a request with an amount of memory."""
+        prefix, groups = self.target.prefix, self.target.core_groups
         if ask.cores is not None:
             limits[prefix + CORES] = ask.cores * ask.count
-        elif ask.cores_percent is None or ask.cores_percent == 0:
+        elif not ask.cores_percent:
             self.remarks.append(f"container {name}: gets core groups in proportion to its memory, of its own")
-        elif self.target.core_groups:
-            limits[prefix + CORES] = -(-ask.cores_percent * self.target.core_groups // WHOLE_CARD) * ask.count
+        elif groups:
+            limits[prefix + CORES] = -(-ask.cores_percent * groups // WHOLE_CARD) * ask.count
         else:
             self.remarks.append(
                 f"container {name}: asked for {ask.cores_percent} % of the compute units, gets core groups in"
                 f" proportion to its memory: write {prefix}{CORES}, or convert with --core-groups and a card's number"
             )
-        return ask.count
 
     def _write_percent(self, name: str, limits: Object, ask: Ask) -> None:
         """Write one percent for memory and core groups: the greater of the two that were asked for."""
+        prefix = self.target.prefix
         shares = [share for share in (ask.mem_percent, ask.cores_percent) if share]
         percent = min(max(shares, default=WHOLE_CARD), WHOLE_CARD)
-        limits[self.target.prefix + PERCENT] = percent * ask.count
+        limits[prefix + PERCENT] = percent * ask.count
         if ask.cores is not None:
             self.remarks.append(
                 f"container {name}: asked for {ask.cores} compute units and no memory, gets {percent} % of the card:"
-                f" to share it, write {self.target.prefix}{MEM} and {self.target.prefix}{CORES}"
+                f" to share it, write {prefix}{MEM} and {prefix}{CORES}"
+            )
+        elif not ask.mem_percent and percent < WHOLE_CARD:
+            self.remarks.append(
+                f"container {name}: had {percent} % of the compute units and no limit of memory, gets {percent} % of"
+                f" both: for more memory, write {prefix}{MEM} and {prefix}{CORES}"
             )
         if len(set(shares)) > 1:
             self.remarks.append(
                 f"container {name}: gets {percent} % of memory and of core groups, the greater of what it asked"
             )
 
-    def _slices(self, template: Object, counts: set[int]) -> None:
+    def _slices(self, annotations: Annotations, most: int) -> None:
         """Write the number of cards that a container takes in part into an annotation of the pod, if it is over 1."""
-        most = max(counts, default=1)
         if most > 1 and self.asking > 1:
             self.problems.append(
                 f"a part of {most} cards in one container, and another container asks: make them two pods"
             )
         elif most > 1:
-            _annotations(template)[ours.SLICES] = str(most)
-
-    def _annotations(self, template: Object) -> None:
-        """Convert the annotations that choose cards; add a remark for each annotation without a counterpart."""
-        found = (template.get("metadata") or {}).get("annotations") or {}
-        models = [
-            mark + word.strip()
-            for key, mark in _MODELS.items()
-            if key in found
-            for word in str(found.pop(key)).split(",")
-            if word.strip()
-        ]
-        policies = [_POLICY_NAMES.get(str(found[key]), "") for key in _POLICIES if key in found]
-        if models:
-            found[ours.CARD_MODEL] = ",".join(models)
-        if any(policies):
-            found[ours.POLICY] = next(filter(None, policies))
-            if len(set(policies)) > 1:
-                self.remarks.append(
-                    f"{ours.POLICY} decides on node and card; they differed, now both are {found[ours.POLICY]}"
-                )
-            for key in _POLICIES:
-                found.pop(key, None)
-        for where in ("annotations", "labels"):
-            for key in list((template.get("metadata") or {}).get(where) or {}):
-                if str(key).startswith(_FOREIGN):
-                    self.remarks.append(f"{where[:-1]} {key} has no counterpart; it stays, without effect")
+            annotations.write(ours.SLICES, str(most), "the requests")
 
     def _spec(self, spec: Object, claimed: Mapping[str, Ask]) -> None:
         """Convert the other product's claims, schedulerName and runtimeClassName; remark on its node selectors."""
-        if claimed and not self.problems:
-            kept = [entry for entry in spec["resourceClaims"] if str(entry.get("name")) not in claimed]
-            spec["resourceClaims"] = kept
-            if not kept:
-                del spec["resourceClaims"]
-            self.remarks.append(
-                f"its claims {', '.join(claimed)} are requests now: delete the ResourceClaims"
-            )
+        self._release(spec, claimed)
         if spec.get("schedulerName") not in (None, "default-scheduler", SCHEDULER):
             self.remarks.append(f"schedulerName {spec['schedulerName']} is now {SCHEDULER}")
             spec["schedulerName"] = SCHEDULER
@@ -330,27 +255,52 @@ class Conversion:
             ("nodeAffinity", _keys(affinity)),
         ):
             for key in keys:
-                if str(key).startswith(_FOREIGN) or key in _FOREIGN_LABELS:
+                if str(key).startswith(FOREIGN) or key in _FOREIGN_LABELS:
                     self.remarks.append(f"{where} {key} stays: remove it if no node has that label")
 
+    def _release(self, spec: Object, claimed: Mapping[str, Ask]) -> None:
+        """Remove the pod's claims that are requests of a container now."""
+        used = [name for name in claimed if name in self.users]
+        for entry in mappings(spec.get("resourceClaims")):
+            if entry.get("name") in used:
+                for key in _keys_of(entry):
+                    self._lost(*key)
+        if used:
+            spec["resourceClaims"] = [each for each in spec["resourceClaims"] if each.get("name") not in used]
+            if not spec["resourceClaims"]:
+                del spec["resourceClaims"]
+            self.remarks.append(f"its claims {', '.join(used)} are requests now: delete the ResourceClaims")
+        for name in claimed.keys() - used:
+            self.remarks.append(f"its claim {name} is used by no container; it stays")
 
-def templates(document: object, owner: Object | None = None) -> Iterator[tuple[Object, Object]]:
-    """The pods and pod templates of a document, at any depth: objects whose spec has containers.
+    def _lost(self, kind: str, name: str) -> None:
+        """Add a remark for each property of a claim that a request does not have."""
+        for part in self.claims[kind, name].lost:
+            self.remarks.append(f"its {kind} {name} has {part}, which has no effect here")
+        if kind == "ResourceClaim":
+            self.remarks.append(
+                f"all pods that name ResourceClaim {name} share its cards: here each pod has a slice of its own"
+            )
 
-    With each comes the object of Kubernetes that holds it, such as a Deployment or the pod itself.
-    """
-    if isinstance(document, MutableMapping):
-        if "kind" in document and "items" not in document:
-            owner = document
-        spec = document.get("spec")
-        if isinstance(spec, MutableMapping) and isinstance(spec.get("containers"), list):
-            yield document if owner is None else owner, document
-            return
-        for value in document.values():
-            yield from templates(value, owner)
-    elif isinstance(document, list):
-        for value in document:
-            yield from templates(value, owner)
+    def _left(self, spec: Object) -> None:
+        """Add a remark for the scheduler and the runtime class of another product, in a pod that is not converted."""
+        for key, names in (("schedulerName", SCHEDULERS), ("runtimeClassName", ("nvidia",))):
+            if spec.get(key) in names:
+                self.remarks.append(
+                    f"{key} {spec[key]} stays, since nothing was converted: remove it before you remove that product"
+                )
+
+
+def mappings(listed: object) -> Iterator[Object]:
+    """The mappings in a list; none of another value."""
+    for entry in listed if isinstance(listed, list) else ():
+        if isinstance(entry, MutableMapping):
+            yield entry
+
+
+def _keys_of(entry: Object) -> list[tuple[str, str]]:
+    """Kind and name of the object that an entry of a pod's claims names."""
+    return [(kind, str(entry[name])) for name, kind in _CLAIM_KINDS.items() if name in entry]
 
 
 def _amounts(resources: Object) -> dict[str, Any]:
@@ -388,22 +338,3 @@ def _without_claims(resources: Object, claims: list[Object]) -> None:
         resources["claims"] = [use for use in resources["claims"] if use not in claims]
         if not resources["claims"]:
             del resources["claims"]
-
-
-def _annotations(template: Object) -> Object:
-    """The annotations of a pod or template, which are added if it has none."""
-    return _written(_written(template, "metadata"), "annotations")
-
-
-def _written(parent: Object, name: str) -> Object:
-    """The mapping of this name in `parent`, which is added if it is missing or null."""
-    if parent.get(name) is None:
-        parent[name] = {}
-    found: Object = parent[name]
-    return found
-
-
-def _objects(listed: object) -> Iterator[Object]:
-    for entry in listed if isinstance(listed, list) else ():
-        if isinstance(entry, MutableMapping):
-            yield entry

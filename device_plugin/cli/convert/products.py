@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ruamel.yaml.scalarint import ScalarInt
-
 from device_plugin.core.contract.quantities import parse_quantity
 from device_plugin.core.errors import RequestError
 from device_plugin.core.requests import DEFAULT_PREFIXES, MEM, PERCENT, all_resource_names, resource_names
@@ -83,21 +81,36 @@ _SHARE = re.compile(rf"hygon\.com/hcu-share-{_SIZE}c-{_SIZE}g")
 _MIG = re.compile(rf"(nvidia\.com/mig-|hygon\.com/hcu-mig-){_SIZE}g[.-]{_SIZE}gb(?:[.+].*)?")
 _SIZED = ("nvidia.com/mig-", "hygon.com/hcu-mig-", "hygon.com/hcu-share-")
 _MIG_PARTS = {"nvidia.com/mig-": 7, "hygon.com/hcu-mig-": 4}
+_LEADING_ZERO = re.compile(r"[-+]?0[0-9]")
 # Resources of cards have these beginnings.
 _CARDS = ("nvidia.com/", "hygon.com/", "aliyun.com/gpu", "volcano.sh/vgpu", "amd.com/")
+
+
+_NAMES = frozenset(_UNSIZED).union(*(product.names for product in _PRODUCTS))
+# A ResourceQuota puts one of these before the name of a resource.
+_QUOTA = re.compile(r"(?:requests|limits)\.")
+
+
+def is_of_another_product(name: str, prefix: str) -> bool:
+    """True for a resource of another product, also in a quota. The resources of `prefix` are ours."""
+    if "/" not in name:
+        return False
+    resource = _QUOTA.sub("", name, count=1)
+    return resource not in resource_names(prefix) and (resource in _NAMES or resource.startswith(_SIZED))
 
 
 @dataclass(slots=True)
 class Requests:
     """The requests to other products among the `amounts` of a container, and the `names` of their resources.
 
-    `ours` are the names of resources of the card family `prefix`, to which requests are converted. Remarks and errors
-    are about resources.
+    `asked_by` has a resource of each request. `ours` are the names of resources of the card family `prefix`, to which
+    requests are converted. Remarks and errors are about resources.
     """
 
     amounts: Mapping[str, Any]
     prefix: str
     asks: list[Ask] = field(default_factory=list)
+    asked_by: list[str] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     ours: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
@@ -106,7 +119,7 @@ class Requests:
         """Find the requests. Raises RequestError for a request without a counterpart."""
         for resource, why in _UNSIZED.items():
             if resource in self.amounts:
-                raise RequestError(f"{resource}: {why}: write {self.prefix}{PERCENT} or {MEM}")
+                raise RequestError(f"{resource}: {why}: write {self.prefix}{PERCENT} or {self.prefix}{MEM}")
         for resource in self.amounts:
             if resource.startswith(_SIZED):
                 self._sized(resource)
@@ -119,15 +132,21 @@ class Requests:
             name for name in resource_names(self.prefix) if name in self.amounts and name not in self.names
         ]
         if self.asks and self.ours:
-            raise RequestError(f"asks for {self.names[0]} and for {self.ours[0]}: keep one of them")
-        known = {*self.names, *all_resource_names((*DEFAULT_PREFIXES, self.prefix))}
+            raise RequestError(f"asks for {self.asked_by[0]} and for {self.ours[0]}: keep one of them")
         for name in self.amounts:
-            if name.startswith(_CARDS) and name not in known:
-                self.remarks.append(f"{name} is not known here; it stays")
+            if name not in self.names and name not in self.ours:
+                self._left(name)
 
     def whole_cards_of_a_maker(self) -> bool:
         """True if the one request is for whole cards under a name that a maker's plugin has too."""
         return self.ours == [self.prefix] and any(product.count == self.prefix for product in _PRODUCTS)
+
+    def _left(self, name: str) -> None:
+        """Add a remark for a resource of cards that stays."""
+        if name in all_resource_names(DEFAULT_PREFIXES):
+            self.remarks.append(f"{name} is for other cards of vgpu than {self.prefix}; it stays")
+        elif name.startswith(_CARDS):
+            self.remarks.append(f"{name} is not known here; it stays")
 
     def _sized(self, resource: str) -> None:
         """Add a request for parts whose size is in the name of the resource."""
@@ -141,13 +160,17 @@ class Requests:
         if not count:
             self.remarks.append(f"{resource}: 0 asks for no card; it is removed")
         elif share:
-            self.asks.append(Ask(count, int(share[2]) * 1024, cores=int(share[1])))
+            self._ask(resource, Ask(count, int(share[2]) * 1024, cores=int(share[1])))
         elif mig:
             parts, of = int(mig[2]), _MIG_PARTS[mig[1]]
             if parts > of:
                 raise RequestError(f"{resource}: a card has {of} parts of compute units")
             self.remarks.append(f"{resource} was {parts} of {of} parts of the compute units")
-            self.asks.append(Ask(count, int(mig[3]) * 1024, cores_percent=parts * WHOLE_CARD // of))
+            self._ask(resource, Ask(count, int(mig[3]) * 1024, cores_percent=parts * WHOLE_CARD // of))
+
+    def _ask(self, resource: str, ask: Ask) -> None:
+        self.asked_by.append(resource)
+        self.asks.append(ask)
 
     def _read(self, product: _Product, names: list[str]) -> None:
         """Add a request in a product's resources."""
@@ -173,7 +196,7 @@ class Requests:
             given.get(product.count, 1), mem or None, given.get(product.mem_percent) or None,
             given.get(product.cores) or None,
         )  # fmt: skip
-        self.asks.append(self._all_units(product, ask) if product.cuts_one else ask)
+        self._ask(names[0], self._all_units(product, ask) if product.cuts_one else ask)
 
     def _all_units(self, product: _Product, ask: Ask) -> Ask:
         """The request of a product that cuts a card only for one card and a share of its compute."""
@@ -189,12 +212,15 @@ class Requests:
 
 
 def _whole(name: str, value: object) -> int:
-    """Returns the amount of a resource. Raises RequestError if it is not a whole number."""
-    if isinstance(value, ScalarInt):  # 010, 0o10 or 0x8, for which YAML 1.1 and 1.2 have different numbers
-        raise RequestError(f"{name}: write the number without leading zeros")
-    amount = parse_quantity(str(value))
+    """Returns the amount of a resource. Raises RequestError if it is not a whole number of at least 0."""
+    text = "" if value is None else str(value).strip()
+    text = text.lower() if isinstance(value, bool) else text
+    if _LEADING_ZERO.match(text):  # YAML 1.1 and 1.2 have different numbers for 010
+        raise RequestError(f"{name}: {text}: write the number without a leading zero")
+    amount = parse_quantity(text)
     if amount is None or amount.denominator > 1 or amount < 0:
-        raise RequestError(f"{name}: {value} is no whole number")
+        found = f"is {text}" if text else "has no amount"
+        raise RequestError(f"{name} {found}: write a whole number of at least 0 in decimal digits")
     return int(amount)
 
 
@@ -202,5 +228,5 @@ def whole_number(name: str, value: object) -> int:
     """The amount of a resource or annotation, at least 1. Raises RequestError if it is another value."""
     amount = _whole(name, value)
     if not amount:
-        raise RequestError(f"{name}: 0: write at least 1")
+        raise RequestError(f"{name} is 0: write at least 1")
     return amount

@@ -153,8 +153,9 @@ def page() -> str:
             ((shown(each), *about_complaint(each)) for each in complaints()),
         ),
         "## Remarks of vgpu convert",
-        "On standard error, behind the file and the line of a request. The first table is about what was converted, the"
-        " second about what was left as it is, and the command then exits with 1: write it by hand, as"
+        "On standard error, behind the file and the object. The first table is about objects that were converted, and"
+        " fields that stay; the second is about objects that were left as they are. The command exits with 1 after a"
+        " message of the second table, and after `is not in a pod template`: write these by hand, as"
         " [Coming from other products](../coming-from.md) shows.",
         *(
             table(("message",), ((shown(each),) for each in conversions(kind)))

@@ -1,9 +1,11 @@
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
+from device_plugin.cli.convert import files
 from device_plugin.wiring.commands import main
 
 GPU = "{name: m, resources: {limits: {nvidia.com/gpu: 1}}}"
@@ -28,7 +30,7 @@ def converted(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str) -> 
 )  # fmt: skip
 def test_all_text_around_a_pod_stays(tmp_path: Path, capsys: pytest.CaptureFixture[str], around: str) -> None:
     out, _ = converted(tmp_path, capsys, around.format(POD))
-    assert out == around.format(POD.replace("nvidia.com/gpu", "hygon.com/dcu")).replace("...\n# end\n", "")
+    assert out == around.format(POD.replace("nvidia.com/gpu", "hygon.com/dcu"))
 
 
 def test_a_file_without_a_change_stays_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -64,7 +66,10 @@ def test_two_pods_that_share_limits_by_an_alias_are_both_converted(
     limits = [container["resources"]["limits"] for container in b["spec"]["containers"]]
     assert limits == [{"hygon.com/dcu-mem": 4}, {"hygon.com/dcu-mem": 4, "cpu": 1}]
     assert "Pod b: schedulerName hami-scheduler is now vgpu-scheduler" in err
-    assert "the aliases (*name) of a document are written out" in err
+    # The alias stands for the converted limits now; the merge key would too.
+    assert "limits: *l" in out
+    assert "<<: *l" in out
+    assert "written out" not in err
 
 
 def test_an_error_names_the_line_of_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -82,3 +87,100 @@ def test_files_are_written_as_documents_of_one_stream(
     second.write_text("---\nb: 2\n")
     assert main(["convert", str(first), str(second), str(first)]) == 0
     assert list(yaml.safe_load_all(capsys.readouterr().out)) == [{"a": 1}, {"b": 2}, {"a": 1}]
+
+
+LITERAL = """\
+spec:
+  containers:
+    - name: main
+      args:
+        - |
+          python train.py
+
+        # the learning rate
+        - "0.1"
+      resources:
+        limits:
+          # one card
+          nvidia.com/gpu: 1 # of eight
+          nvidia.com/gpumem: 4096 # half of it
+          memory: 4Gi
+
+    # The second one.
+    - name: log
+"""
+
+
+def test_a_change_is_no_change_of_texts_comments_or_indentation(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, _ = converted(tmp_path, capsys, LITERAL)
+    meant = LITERAL.replace("nvidia.com/gpu: 1", "hygon.com/dcu-mem: 4")
+    assert out == meant.replace("nvidia.com/gpumem: 4096 # half", "# half")
+
+
+def test_a_comment_at_the_end_of_a_document_stays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = f"{POD}# Next comes the service.\n---\nkind: Service\n"
+    assert converted(tmp_path, capsys, text)[0] == text.replace("nvidia.com/gpu", "hygon.com/dcu")
+
+
+@pytest.mark.parametrize("text", [LITERAL, POD, f"\ufeff{POD}", f"%YAML 1.1\n---\n{POD}---\n{POD}"])
+def test_line_ends_and_a_byte_order_mark_stay(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "pod.yaml"
+    file.write_bytes(text.replace("\n", "\r\n").encode())
+    assert main(["convert", "-i", str(file)]) == 0
+    found = file.read_bytes().decode()
+    assert "hygon.com/dcu" in found
+    assert found.count("\r\n") == found.count("\n")
+    assert found.startswith("\ufeff") == text.startswith("\ufeff")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '\ufeff{"kind":"Pod","spec":{"containers":[{"resources":{"limits":{"nvidia.com/gpu":"1"}}}]}}',
+        '{\n\t"spec": {"containers": [\n\t\t{"resources": {"limits": {"nvidia.com/gpu":\t"1"}}}]}}\n',
+        '{"u": "\\ud83d\\ude00\\/", "spec": {"containers": [{"resources": {"limits": {"nvidia.com/gpu": 1}}}]}}',
+    ],
+)
+def test_json_stays_as_it_is_written(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "pod.json"
+    file.write_text(text, encoding="utf-8")
+    assert main(["convert", "-i", str(file)]) == 0
+    meant = text.replace("nvidia.com/gpu", "hygon.com/dcu").replace('"1"', "1")
+    assert file.read_text(encoding="utf-8") == meant
+
+
+def test_an_error_in_json_is_one_of_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, why in (("pod.json", "it is not JSON: Expecting"), ("pod.yaml", "is not YAML")):
+        (tmp_path / name).write_text('{"kind":"Pod"')
+        assert main(["convert", str(tmp_path / name)]) == 2
+        assert why in capsys.readouterr().err
+
+
+def test_a_document_whose_text_would_get_another_value_stays(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "pod.yaml"
+    for wrong in (f"{POD}more: 1\n", "{", ""):
+        file.write_text(POD)
+        monkeypatch.setattr(files, "edited", lambda *_, wrong=wrong: wrong)
+        assert main(["convert", "-i", str(file)]) == 1
+        assert "Pod a: not converted: its text cannot be changed safely" in capsys.readouterr().err
+        assert file.read_text() == POD
+
+
+def test_a_document_without_a_change_is_parsed_once_and_one_with_a_change_twice(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parse, parsed = yaml.parse, []
+
+    def counting(text: str, **options: Any) -> Any:
+        parsed.append(text)
+        return parse(text, **options)
+
+    monkeypatch.setattr(yaml, "parse", counting)
+    converted(tmp_path, capsys, "kind: ConfigMap\n")
+    assert len(parsed) == 1
+    converted(tmp_path, capsys, POD)
+    assert len(parsed) == 3

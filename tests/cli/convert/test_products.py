@@ -1,7 +1,6 @@
 from typing import Any
 
 import pytest
-from ruamel.yaml import YAML
 
 from device_plugin.cli.convert.products import Ask, Requests
 from device_plugin.core.errors import RequestError
@@ -26,7 +25,7 @@ def read(amounts: dict[str, Any], prefix: str = "hygon.com/dcu") -> Requests:
         ({"aliyun.com/gpu-mem": "16Gi"}, "aliyun.com/gpu-mem: 16Gi counts units of 1024 MiB here"),
         ({"hygon.com/hcunum": 1, "hygon.com/dcu-mem": 4}, "hygon.com/hcunum and for hygon.com/dcu-mem: keep one"),
         ({"hygon.com/hcumem": 9, "hygon.com/dcu-mem": 4}, "hygon.com/hcumem and for hygon.com/dcu-mem: keep one"),
-        (dict(YAML().load("hygon.com/hcumem: 010000")), "hygon.com/hcumem: write the number without leading zeros"),
+        ({"hygon.com/hcumem": "010000"}, "hygon.com/hcumem: 010000: write the number without a leading zero"),
     ],
 )  # fmt: skip
 def test_an_amount_that_no_card_has_is_an_error(amounts: dict[str, Any], why: str) -> None:
@@ -49,7 +48,14 @@ def test_an_unknown_resource_of_a_card_is_said_and_one_of_ours_is_not() -> None:
     assert read({"hygon.com/hcu-foo": 1, "cpu": 1}).remarks == [
         "hygon.com/hcu-foo is not known here; it stays"
     ]
-    assert read({"hygon.com/hcu-mem": 4, "hygon.com/dcu-cores": 4}).remarks == []
+    assert read({"hygon.com/dcu-cores": 4}).remarks == []
+
+
+def test_a_resource_of_our_other_cards_is_said() -> None:
+    remark = "hygon.com/hcu-mem is for other cards of vgpu than hygon.com/dcu; it stays"
+    assert read({"hygon.com/hcu-mem": 4}).remarks == [remark]
+    remark = "hygon.com/dcu is for other cards of vgpu than hygon.com/hcu; it stays"
+    assert read({"hygon.com/dcu": 1}, "hygon.com/hcu").remarks == [remark]
 
 
 def test_the_whole_cards_of_a_maker_have_the_name_of_ours() -> None:
