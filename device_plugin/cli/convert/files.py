@@ -66,6 +66,7 @@ class Document:
         editor.change(self.value, after)
         text = edited(self.source, self.start, self.end, editor.edits)
         try:
+            text.encode()  # JSON can name half a character, which no file can have
             values = [found.value for found in (_json if self.json else _yaml)(text)]
         except _UNREADABLE:
             return False

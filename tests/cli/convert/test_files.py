@@ -184,3 +184,28 @@ def test_a_document_without_a_change_is_parsed_once_and_one_with_a_change_twice(
     assert len(parsed) == 1
     converted(tmp_path, capsys, POD)
     assert len(parsed) == 3
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"), [("&n 2", "hygon.com/dcu: 2"), ("0", "{}"), ("'1'", "hygon.com/dcu: 1")]
+)
+def test_amounts_are_read_as_they_are_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], written: str, meant: str
+) -> None:
+    out, _ = converted(tmp_path, capsys, POD.replace("gpu: 1", f"gpu: {written}"))
+    assert meant in out
+
+
+def test_half_a_character_of_json_cannot_be_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "pod.json"
+    models = '"annotations": {"hygon.com/use-dcutype": "\\ud800"}'
+    limits = '{"limits": {"hygon.com/dcunum": 1}}'
+    text = (
+        f'{{"kind": "Pod", "metadata": {{{models}}}, "spec": {{"containers": [{{"resources": {limits}}}]}}}}'
+    )
+    file.write_text(text)
+    assert main(["convert", "-i", str(file)]) == 1
+    assert "its text cannot be changed safely" in capsys.readouterr().err
+    assert file.read_text() == text
