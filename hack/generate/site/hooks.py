@@ -18,6 +18,7 @@ PROJECT = Path(__file__).parents[3]
 # Pages outside docs/, and their place in the site.
 PAGES = {
     "README.md": "index.md",
+    "README.zh.md": "index.zh.md",
     "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "security.md",
     "CHANGELOG.md": "changes.md",
