@@ -20,17 +20,17 @@ def english(page: Path) -> Path:
 
 
 def problem(page: Path, root: Path = PROJECT) -> str:
-    """A sentence that says why the record of a Chinese page is not that of its English page; empty where it is."""
+    """A sentence that says how the record of a Chinese page differs from its English page, or an empty text."""
     name, source = page.relative_to(root), english(page)
-    renew = f"python -m hack.generate.translations {name}"
+    command = f"python -m hack.generate.translations {name}"
     found = _RECORD.search(page.read_text(encoding="utf-8"))
     if found is None:
-        return f"{name} has no record of the English text that it translates: run `{renew}`"
+        return f"{name} has no record of the English text that it translates: run `{command}`"
     if found[1] == _hash(source):
         return ""
     return (
         f"{source.relative_to(root)} has changed since {name} was translated"
-        f" (`git diff {found[1]} {source.relative_to(root)}` shows how): translate the change, then run `{renew}`"
+        f" (`git diff {found[1]} {source.relative_to(root)}` shows how): translate the change, then run `{command}`"
     )
 
 
