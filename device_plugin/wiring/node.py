@@ -36,6 +36,7 @@ from device_plugin.node.checks.preflight import Preflight
 from device_plugin.node.checks.refused import RefusedStarts
 from device_plugin.node.checks.render_scan import RenderScan
 from device_plugin.node.checks.rivals import Rivals
+from device_plugin.node.checks.slice_history import SliceHistory
 from device_plugin.node.checks.unaccounted import UnaccountedMemory
 from device_plugin.node.checks.unenforced import UnenforcedSlices
 from device_plugin.node.slices.pods import NodePods
@@ -136,10 +137,11 @@ class NodeService:
             self._records, self._writable, self._cards, figures, self._api, settings.unaccounted_mib
         )
         driver = DriverSlices(self._records, self._cards, figures, self._api)
-        self._agent = self._loop(host, figures, unaccounted, driver)
+        history = SliceHistory(self._records, self._writable, figures)
+        self._agent = self._loop(host, figures, unaccounted, driver, history)
         self._meter = Meter(
             settings.node_name, self._records, self._writable, self._cards, self._node_pods, self._agent.reports,
-            figures, unaccounted, driver, self._agent.inventory_age,
+            figures, unaccounted, driver, history, self._agent.inventory_age,
         )  # fmt: skip
         self._pods = ListWatch(self._client, PODS, Where(fields=f"spec.nodeName={settings.node_name}"))
 
@@ -152,8 +154,9 @@ class NodeService:
             raise SettingsError(f"cannot use {error.filename}: {error.strerror} (stateDir)") from error
 
     def _loop(
-        self, host: Host, figures: KernelFigures, unaccounted: UnaccountedMemory, driver: DriverSlices
-    ) -> AgentLoop:
+        self, host: Host, figures: KernelFigures, unaccounted: UnaccountedMemory, driver: DriverSlices,
+        history: SliceHistory,
+    ) -> AgentLoop:  # fmt: skip
         """The agent's loop, with the stages that it calls one after another."""
         settings = self._settings
         advertiser = Advertiser(
@@ -170,7 +173,7 @@ class NodeService:
         )  # fmt: skip
         return AgentLoop(
             self._cards, advertiser, Publisher(self._api), reclaimer, self._refused, covered,
-            KernelChecks(figures, unaccounted, driver, unenforced), preflight, self._others,
+            KernelChecks(figures, unaccounted, driver, unenforced, history), preflight, self._others,
             self._rivals, settings.drain_seconds,
         )  # fmt: skip
 

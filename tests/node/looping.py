@@ -15,6 +15,7 @@ from device_plugin.node.checks.other_plugins import OtherPlugins
 from device_plugin.node.checks.preflight import Preflight
 from device_plugin.node.checks.render_scan import RenderScan
 from device_plugin.node.checks.rivals import Rivals
+from device_plugin.node.checks.slice_history import SliceHistory
 from device_plugin.node.checks.unaccounted import UnaccountedMemory
 from device_plugin.node.checks.unenforced import UnenforcedSlices
 from device_plugin.node.slices.records import Record
@@ -126,12 +127,15 @@ class Looping:
         self.unenforced = UnenforcedSlices(
             parts.records, parts.writable, parts.cards, figures, self.driver, self.peer, self.clock
         )
-        self.kernel = KernelChecks(figures, self.unaccounted_memory, self.driver, self.unenforced)
+        self.history = SliceHistory(parts.records, parts.writable, figures, self.clock)
+        self.kernel = KernelChecks(
+            figures, self.unaccounted_memory, self.driver, self.unenforced, self.history
+        )
         self.signs = NodeSigns((), (), ())
         self.rivals = Rivals(parts.cards, lambda: self.signs, self.clock)
         self.meter = Meter(
             "n1", parts.records, parts.writable, parts.cards, parts.active, tuple, figures, self.unaccounted_memory,
-            self.driver, lambda: self.agent.inventory_age(),
+            self.driver, self.history, lambda: self.agent.inventory_age(),
         )  # fmt: skip
         self.agent = AgentLoop(
             parts.shared, self.advertiser, Publisher(self.peer, self.clock), parts.reclaimer, parts.refused,

@@ -2,6 +2,7 @@
 
 from device_plugin.node.checks.driver_slices import DriverSlices
 from device_plugin.node.checks.kernel_figures import KernelFigures
+from device_plugin.node.checks.slice_history import SliceHistory
 from device_plugin.node.checks.unaccounted import UnaccountedMemory
 from device_plugin.node.checks.unenforced import UnenforcedSlices
 
@@ -10,7 +11,10 @@ LOOK_SECONDS = 5.0
 
 
 class KernelChecks:
-    """Reads `figures`, then has the other checks compare them with the slices. Call `step` every LOOK_SECONDS."""
+    """Reads `figures`, then has the other checks compare them with the slices.
+
+    Call `step` every LOOK_SECONDS, and `sample` at least once a second.
+    """
 
     def __init__(
         self,
@@ -18,11 +22,13 @@ class KernelChecks:
         unaccounted: UnaccountedMemory,
         driver: DriverSlices,
         unenforced: UnenforcedSlices,
+        history: SliceHistory,
     ) -> None:
         self._figures = figures
         self._unaccounted = unaccounted
         self.driver = driver
         self.unenforced = unenforced
+        self.history = history
 
     def step(self) -> None:
         """Read and compare the figures."""
@@ -30,3 +36,8 @@ class KernelChecks:
         self._unaccounted.step()
         self.driver.step()
         self.unenforced.step()
+        self.history.look()
+
+    def sample(self) -> None:
+        """Ask which slices compute at this moment."""
+        self.history.sample()

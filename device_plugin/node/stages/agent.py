@@ -98,6 +98,7 @@ class AgentLoop:
         self._do("look for covers", self._covered.step)
         if self._is_due("kernel", LOOK_SECONDS):
             self._do("compare with the kernel", self._kernel.step)
+        self._do("sample which slices compute", self._kernel.sample)
         # An inventory published before the first sweep would free slices that outlive their pods for a moment.
         if self._reclaimer.ready:
             self._do("publish", self._publish)

@@ -10,6 +10,7 @@ from device_plugin.core.contract.metrics import CARD, CONTAINER, SLICE, Exporter
 from device_plugin.core.jobs.progress import BYTES, checkpoints_of, progress_of
 from device_plugin.node.checks.driver_slices import DriverSlices
 from device_plugin.node.checks.kernel_figures import KernelFigures
+from device_plugin.node.checks.slice_history import SliceHistory
 from device_plugin.node.checks.unaccounted import UnaccountedMemory
 from device_plugin.node.slices.pods import NodePods
 from device_plugin.node.slices.records import Record, Records
@@ -95,6 +96,20 @@ SLICE_COMPUTE = Metric(
     "Compute units that run work of the container at this moment, as the driver counts them, divided by the units of"
     " its core groups, 0 to 1. Absent where the driver does not say.", SLICE,
 )  # fmt: skip
+SLICE_IDLE = Metric(
+    "vgpu_slice_idle_seconds", Exporter.AGENT,
+    "Time since the container last computed on its slice, by the kernel's figures, or its memory there changed. 0 when"
+    " the agent starts. Absent where computing is not measured.", SLICE,
+)  # fmt: skip
+SLICE_OBSERVED = Metric(
+    "vgpu_slice_observed_seconds", Exporter.AGENT,
+    "Time for which the agent has followed the slice: since the container started, or the agent.", SLICE,
+)  # fmt: skip
+SLICE_PEAK = Metric(
+    "vgpu_slice_memory_peak_bytes", Exporter.AGENT,
+    "Largest vgpu_slice_memory_used_bytes in the last vgpu_slice_observed_seconds, of a look every 5 s. Where the"
+    " library's figure cannot be read, the driver's counts.", SLICE,
+)  # fmt: skip
 SLICE_CORE_GROUPS = Metric(
     "vgpu_slice_core_groups", Exporter.AGENT, "Core groups of the card that the container holds.", SLICE
 )
@@ -158,6 +173,7 @@ class Meter:
         figures: KernelFigures,
         unaccounted: UnaccountedMemory,
         driver: DriverSlices,
+        history: SliceHistory,
         inventory_age: Callable[[], float],
     ) -> None:
         self._node = node
@@ -169,6 +185,7 @@ class Meter:
         self._figures = figures
         self._unaccounted = unaccounted
         self._driver = driver
+        self._history = history
         self._inventory_age = inventory_age
 
     def __call__(self) -> Iterator[Reading]:
@@ -243,12 +260,24 @@ class Meter:
             if slice_.card in kernel.memory_bytes:
                 yield SLICE_KERNEL_MEMORY, labels, kernel.memory_bytes[slice_.card]
             yield from ((SLICE_COMPUTE, labels, ratio) for ratio in self._compute(record, slice_))
+            yield from ((metric, labels, value) for metric, value in self._past(record, slice_))
 
     def _compute(self, record: Record, slice_: Slice) -> Iterator[float]:
         """The share of the slice's compute units that are busy; empty if the driver does not count them."""
         busy, local = self._figures.busy_units(record, slice_.card), self._cards().get(slice_.card)
         if busy is not None and local is not None:
             yield min(1.0, busy / (len(slice_.cores) * local.card.group_units))
+
+    def _past(self, record: Record, slice_: Slice) -> Iterator[tuple[Metric, float]]:
+        """The samples of the slice's history, as far as it is measured."""
+        history = self._history.of(record, slice_.card)
+        if history is None:
+            return
+        yield SLICE_OBSERVED, history.observed
+        if history.idle is not None:
+            yield SLICE_IDLE, history.idle
+        if history.peak_bytes is not None:
+            yield SLICE_PEAK, history.peak_bytes
 
     def _progress(self, record: Record) -> Iterator[Sample]:
         said = self._writable.read(record.key, PROGRESS, BYTES)

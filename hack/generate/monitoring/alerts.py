@@ -4,7 +4,9 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
+from device_plugin.core.idle import IDLE_SECONDS
 from hack.generate.monitoring.queries import each, either, total
+from hack.generate.monitoring.rules import IDLE
 
 PAGES = "docs/alerts"
 # The annotation `runbook_url`, with the name of an alert's page in place of NAME.
@@ -62,8 +64,8 @@ _NOT_SCRAPED = (
     'max (vgpu_nodes{serving="yes"}) - (count (max by (node) (max_over_time(vgpu_inventory_age_seconds[10m])))'
     " or vector(0)) > 0"
 )
-# Minutes after which an inventory is old, and after which a pod has waited long.
-_OLD, _LONG = 2, 25
+# Minutes after which an inventory is old, a pod has waited long, and a slice counts as idle.
+_OLD, _LONG, _IDLE = 2, 25, int(IDLE_SECONDS / 60)
 
 ALERTS = (
     Alert(
@@ -123,6 +125,17 @@ ALERTS = (
         "The oldest pod that waits for a slice for the reason {{ $labels.reason }} was created"
         " {{ $value | humanizeDuration }} ago.",
         begins=_LONG,
+    ),
+    Alert(
+        "VgpuSliceIdle", Severity.INFO, 120 - _IDLE,
+        "a slice has been idle for {time}",
+        f"{IDLE} >= {IDLE_SECONDS:.0f}",
+        "{{ $labels.owner_kind }} {{ $labels.namespace }}/{{ $labels.owner_name }} has not used a slice for"
+        " {{ $value | humanizeDuration }}.",
+        "Container {{ $labels.container }} of pod {{ $labels.namespace }}/{{ $labels.pod }} holds a slice of card"
+        " {{ $labels.card }} on node {{ $labels.node }}, and has neither computed on it nor changed its memory there"
+        " for {{ $value | humanizeDuration }}.",
+        begins=_IDLE,
     ),
     Alert(
         "VgpuNoLeader", Severity.CRITICAL, 2,

@@ -7,7 +7,7 @@ are. A share counts only cards with both amounts: if the agent is away or the dr
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hack.generate.monitoring.queries import each, ratio, total, with_model
+from hack.generate.monitoring.queries import SLICE, each, ratio, total, with_model
 
 # Amounts by card: the name of the rule, and the metric.
 AMOUNTS = {
@@ -32,6 +32,10 @@ LEVELS = {
     "model": "family, model",
     "cluster": "",
 }
+# The controllers of pods, from kube-state-metrics: of a pod of a ReplicaSet, the Deployment.
+OWNER = "vgpu:pod_owner:info"
+# Slices with the time for which they have been idle, and their owner.
+IDLE = "vgpu:slice_idle:seconds"
 # The resources of cards in a ResourceQuota, of any prefix that ends in dcu, hcu or gpu.
 QUOTED = 'resource=~"requests[.][a-z0-9.-]+/(dcu|hcu|gpu)(-mem|-cores|-percent|-slices)?"'
 
@@ -61,6 +65,29 @@ def recording_rules() -> Iterator[RecordingRule]:
     yield RecordingRule("vgpu:namespace_core_groups_busy:sum", f"sum by (namespace) ({slices} * {groups})")
     quota = ratio(_quota("used"), _quota("hard"), "namespace, resourcequota, resource")
     yield RecordingRule("vgpu:namespace_quota_used:ratio", quota)
+    yield RecordingRule(OWNER, _owner())
+    yield RecordingRule(IDLE, _idle())
+
+
+def _owner() -> str:
+    """Returns the query for the controller of each pod; the series have the value 1."""
+    by, controls = "namespace, pod, owner_kind, owner_name", 'owner_is_controller="true"'
+    sets = each("kube_pod_owner", where=f'owner_kind="ReplicaSet", {controls}', by=by)
+    named = f'label_replace({sets}, "replicaset", "$1", "owner_name", "(.*)")'
+    above = each("kube_replicaset_owner", where=controls, by="namespace, replicaset, owner_kind, owner_name")
+    deployments = f"{named} * on (namespace, replicaset) group_left (owner_kind, owner_name) {above}"
+    return f"max by ({by}) ({deployments}) or on (namespace, pod) {each('kube_pod_owner', where=controls, by=by)}"
+
+
+def _idle() -> str:
+    """Returns the query for the idle time of each slice with its owner; a pod without a controller is its own owner.
+
+    If two agents of a node export a slice, the shorter time counts.
+    """
+    idle = f"min by ({SLICE}) (vgpu_slice_idle_seconds)"
+    kind = f'label_replace({idle}, "owner_kind", "Pod", "", "")'
+    alone = f'label_replace({kind}, "owner_name", "$1", "pod", "(.*)")'
+    return f"{idle} * on (namespace, pod) group_left (owner_kind, owner_name) {OWNER} or on ({SLICE}) {alone}"
 
 
 def _sum(amount: str, by: str) -> str:

@@ -11,6 +11,7 @@ from device_plugin.core.contract.grants import Slice
 from device_plugin.node.slices.records import Record
 from device_plugin.node.stages.discover import _slices_on
 from device_plugin.node.vendors.rocm import TOPOLOGY
+from tests.node.kfd_tree import KfdTree
 from tests.node.looping import COVER, Looping
 from vgpu_runtime import sim
 
@@ -172,3 +173,25 @@ def test_the_text_about_a_sick_card_has_room_for_some_of_its_pods_only(node: Loo
         "16 slices on it: ns/pod-0 (2), ns/pod-1 (2), ns/pod-2 (2) and 5 more pods."
         f" vgpu drain {card.uuid} moves them"
     )
+
+
+def test_a_slice_that_computes_for_a_second_is_not_idle_any_more(node: Looping) -> None:
+    card = next(iter(node.parts.cards().values()))
+    kfd = KfdTree(node.parts.machine)
+    (record,) = node.parts.records.all()
+
+    def idle() -> float:
+        found = node.history.of(record, card.card.uuid)
+        assert found is not None
+        assert found.idle is not None
+        return found.idle
+
+    node.host.mounted["uid-a"] = {7: ""}
+    kfd.use(7, card, 512, 1, 0)
+    node.turns(20)
+    assert idle() > 9
+    kfd.use(7, card, 512, 1, 4)
+    node.turns(1)
+    kfd.use(7, card, 512, 1, 0)
+    node.turns(2)
+    assert idle() <= 3

@@ -10,6 +10,7 @@ from device_plugin.core.contract import annotations
 from device_plugin.core.contract.grants import Slice
 from device_plugin.node.checks.driver_slices import DriverSlices
 from device_plugin.node.checks.kernel_figures import KernelFigures
+from device_plugin.node.checks.slice_history import SliceHistory
 from device_plugin.node.checks.unaccounted import UnaccountedMemory
 from device_plugin.node.slices.writable import PROGRESS, USAGE
 from device_plugin.node.stages.meter import Meter
@@ -40,6 +41,9 @@ def samples(parts: Parts, *processes: int) -> dict[tuple[str, ...], float]:
     unaccounted.step()
     driver = DriverSlices(parts.records, parts.shared, figures, parts.peer)
     driver.step()
+    history = SliceHistory(parts.records, parts.writable, figures, lambda: parts.now)
+    history.look()
+    history.sample()
     meter = Meter(
         "n1",
         parts.records,
@@ -50,6 +54,7 @@ def samples(parts: Parts, *processes: int) -> dict[tuple[str, ...], float]:
         figures,
         unaccounted,
         driver,
+        history,
         float,
     )
     return {
@@ -171,3 +176,20 @@ def test_the_kernels_figures_stand_beside_the_librarys(parts: Parts) -> None:
     assert found[(COMPUTE, *labels)] == pytest.approx(2 / 3)
     tree.use(7, first, mib=512, busy=60)
     assert samples(parts, 7)[(COMPUTE, *labels)] == 1, "waves of a moment ago are counted as well"
+
+
+IDLE, OBSERVED, PEAK = (
+    "vgpu_slice_idle_seconds",
+    "vgpu_slice_observed_seconds",
+    "vgpu_slice_memory_peak_bytes",
+)
+
+
+def test_a_slice_is_idle_only_where_its_driver_counts_busy_units(parts: Parts) -> None:
+    first, _ = parts.shared().values()
+    labels = ("n1", first.card.uuid, "default", "a", "main")
+    assert (IDLE, *labels) not in samples(parts), "the driver lists no processes"
+    tree = KfdTree(parts.machine)
+    tree.use(7, first, mib=512, busy=0)
+    found = samples(parts, 7)
+    assert [found[(name, *labels)] for name in (IDLE, OBSERVED, PEAK)] == [0, 0, 0]

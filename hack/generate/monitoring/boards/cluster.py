@@ -1,6 +1,6 @@
 """The board of the cluster: the room on cards, the waiting pods, the slices by namespace, and problems."""
 
-from hack.generate.monitoring.boards.panels import NO_BUSY, NO_JOBS, SHARE, bars, lines, stat
+from hack.generate.monitoring.boards.panels import NO_BUSY, NO_JOBS, SHARE, bars, idle_slices, lines, stat
 from hack.generate.monitoring.grafana import Board, Panel, Query
 from hack.generate.monitoring.queries import each, quantile, rate, total
 
@@ -124,6 +124,7 @@ _HOLDERS = (
         about=f"The {MOST} namespaces that hold the most, with reservations.",
         stacked=True,
     ),
+    idle_slices(),
 )
 
 _HEALTH = (

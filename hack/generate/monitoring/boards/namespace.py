@@ -7,6 +7,7 @@ from hack.generate.monitoring.boards.panels import (
     NO_QUOTA,
     SHARE,
     bars,
+    idle_slices,
     lines,
     slices,
     stat,
@@ -106,7 +107,7 @@ BOARD = Board(
     (
         ("Now", _NOW),
         ("Granted and used", _GRANTED),
-        ("Who holds what", (slices("namespace"),)),
+        ("Who holds what", (slices("namespace"), idle_slices("namespace"))),
         ("Programs and Jobs", _PROGRAMS),
     ),
 )

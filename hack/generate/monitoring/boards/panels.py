@@ -1,7 +1,9 @@
 """Panels that several boards use, and texts that say what a cluster needs so that a query has a result."""
 
+from device_plugin.core.idle import IDLE_SECONDS
 from hack.generate.monitoring.grafana import Panel, Query
-from hack.generate.monitoring.queries import each
+from hack.generate.monitoring.queries import SLICE, each, recorded
+from hack.generate.monitoring.rules import IDLE
 
 NO_KERNEL = "the driver must tell what each process uses"
 NO_BUSY = "the driver must tell whether a card computes"
@@ -40,13 +42,49 @@ def slices(*chosen: str) -> Panel:
             Query(each("vgpu_slice_memory_limit_bytes", *chosen), "memory"),
             Query(each("vgpu_slice_memory_used_bytes", *chosen), "used"),
             Query(each("vgpu_slice_memory_used_ratio", *chosen), "used of it"),
+            Query(each("vgpu_slice_memory_peak_bytes", *chosen), "most used"),
+            Query(each("vgpu_slice_observed_seconds", *chosen), "followed for"),
             Query(each("vgpu_slice_core_groups", *chosen), "core groups"),
             Query(each("vgpu_slice_compute_ratio", *chosen), "computing", NO_KERNEL),
+            Query(each("vgpu_slice_idle_seconds", *chosen), "idle for", NO_KERNEL),
         ),
         width=24,
         height=10,
-        about="Who holds what, and how much of it the container uses, as the library in it counts.",
+        about="Who holds what, and how much of it the container uses, as the library in it counts. The most that it has"
+        " used is of the time for which the agent has followed it.",
         keys=("node", "card", "namespace", "pod", "container"),
-        units={"memory": "bytes", "used": "bytes", "used of it": SHARE, "computing": SHARE},
+        units={
+            "memory": "bytes",
+            "used": "bytes",
+            "used of it": SHARE,
+            "most used": "bytes",
+            "followed for": "s",
+            "computing": SHARE,
+            "idle for": "s",
+        },
         links={"node": "node", "card": "card", "namespace": "namespace"},
+    )
+
+
+def idle_slices(*chosen: str) -> Panel:
+    """A panel with a table of the idle slices of the chosen objects, by their owner."""
+    by = "namespace, owner_kind, owner_name"
+    idle = f"({recorded(IDLE, *chosen)} >= {IDLE_SECONDS:.0f})"
+    # To the power of 0: the labels of the idle slices with the value 1.
+    owned = f"on ({SLICE}) group_left (owner_kind, owner_name) {idle} ^ 0"
+    held = f"{each('vgpu_slice_memory_limit_bytes', *chosen)} * {owned}"
+    return Panel(
+        "Idle slices by owner",
+        "table",
+        (
+            Query(f"count by ({by}) ({idle})", "slices", NO_KERNEL),
+            Query(f"sum by ({by}) ({held})", "memory"),
+            Query(f"max by ({by}) ({idle})", "longest"),
+        ),
+        width=24,
+        about=f"Slices that have neither computed nor changed their memory for {IDLE_SECONDS / 60:.0f} minutes, by the"
+        " controller of their pod. Controllers are from kube-state-metrics.",
+        keys=("namespace", "owner_kind", "owner_name"),
+        units={"memory": "bytes", "longest": "s"},
+        links={"namespace": "namespace"},
     )

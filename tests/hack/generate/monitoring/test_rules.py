@@ -13,6 +13,14 @@ CARD = 'node="n1", card="GPU-1"'
 SERVE, AGE = 'vgpu_nodes{serving="yes"}', 'vgpu_inventory_age_seconds{node="n1"}'
 DOWN = 'vgpu_node_not_serving{node="n1", cause="CAUSE"}'
 SLICE = f'{CARD}, namespace="team", container="main"'
+TEAM_A = {"node": "n1", "card": "GPU-1", "namespace": "team", "container": "main", "pod": "a"}
+# From kube-state-metrics: the pod is of a ReplicaSet, which is of a Deployment.
+_CONTROLS = 'namespace="team", owner_is_controller="true"'
+_ABOVE = 'replicaset="serve-5d", owner_kind="Deployment", owner_name="serve"'
+OWNERS = {
+    f'kube_pod_owner{{{_CONTROLS}, pod="a", owner_kind="ReplicaSet", owner_name="serve-5d"}}': "1x200",
+    f"kube_replicaset_owner{{{_CONTROLS}, {_ABOVE}}}": "1x200",
+}
 INFO = f'vgpu_card_info{{{CARD}, family="hygon.com/dcu", model="Z100"}}'
 MEMORY = f"vgpu_card_memory_bytes{{{CARD}}}"
 GRANTED = f"vgpu_card_granted_memory_bytes{{{CARD}}}"
@@ -107,6 +115,13 @@ FIRES = [
         "The oldest pod that waits for a slice for the reason memory was created 31m 0s ago.",
     ),
     Fires(
+        "VgpuSliceIdle", 125, {f'vgpu_slice_idle_seconds{{{SLICE}, pod="a"}}': "0+60x200", **OWNERS},
+        {**TEAM_A, "owner_kind": "Deployment", "owner_name": "serve"},
+        "Deployment team/serve has not used a slice for 2h 5m 0s.",
+        "Container main of pod team/a holds a slice of card GPU-1 on node n1, and has neither computed on it nor"
+        " changed its memory there for 2h 5m 0s.",
+    ),
+    Fires(
         "VgpuNoLeader", 5, {'vgpu_leader{pod="a"}': "0x9", 'vgpu_leader{pod="b"}': "0x9"}, {},
         "No replica of the cluster service leads.",
         "No replica of vgpu-cluster has led for 2 minutes, or none is scraped: pods that ask for a slice wait. Pods"
@@ -141,6 +156,9 @@ SILENT = [
     ("VgpuAllocationHigh", 60, {INFO: "1x60", MEMORY: "100x60", GRANTED: "95x60"}, "there is room"),
     ("VgpuPodsWaiting", 60, {'vgpu_unplaced_oldest_seconds{reason="held"}': "0+60x60"}, "its owner holds it"),
     ("VgpuPodsWaiting", 29, {'vgpu_unplaced_oldest_seconds{reason="memory"}': "0+60x60"}, "it has not lasted"),
+    ("VgpuSliceIdle", 119, {f'vgpu_slice_idle_seconds{{{SLICE}, pod="a"}}': "0+60x200"}, "it has not lasted"),
+    ("VgpuSliceIdle", 200, {f'vgpu_slice_idle_seconds{{{SLICE}, pod="a"}}': "0x199 0"}, "it computes"),
+    ("VgpuSliceIdle", 200, {f'vgpu_slice_compute_ratio{{{SLICE}, pod="a"}}': "0x200"}, "its idle time is not known"),
     ("VgpuNoLeader", 9, {'vgpu_leader{pod="a"}': "1x4 0x5", 'vgpu_leader{pod="b"}': "0x5 1x5"}, "another one leads"),
     ("VgpuInventoryStale", 9, {AGE: "0x9"}, "it is up to date"),
     ("VgpuInventoryStale", 4, {AGE: "0+60x10"}, "it has not lasted"),
@@ -243,4 +261,21 @@ def test_the_share_of_a_quota_is_of_our_resources_alone(tmp_path: Path) -> None:
     name = "vgpu:namespace_quota_used:ratio"
     labels = f'{name}{{namespace="team", resource="{mem}", resourcequota="q"}}'
     expected = [{"expr": name, "eval_time": "5m", "exp_samples": [{"labels": labels, "value": 0.25}]}]
+    check_alerts(tmp_path, [{**_test(series, "VgpuOverlap", 5, []), "promql_expr_test": expected}])
+
+
+def test_the_owner_of_a_slice_is_the_controller_of_its_pod_and_a_pod_without_one_is_its_own(
+    tmp_path: Path,
+) -> None:
+    idle = 'vgpu_slice_idle_seconds{{{}, pod="{}"}}'
+    series = {idle.format(SLICE, pod): "60x9" for pod in ("a", "b", "c")} | OWNERS
+    series[f'kube_pod_owner{{{_CONTROLS}, pod="b", owner_kind="Job", owner_name="train"}}'] = "1x9"
+    series[idle.format(SLICE, "a").replace("{", '{instance="new agent", ', 1)] = "10x9"
+    owned = "sum by (owner_kind, owner_name) (vgpu:slice_idle:seconds)"
+    wanted = {("Deployment", "serve"): 10, ("Job", "train"): 60, ("Pod", "c"): 60}
+    samples = [
+        {"labels": f'{{owner_kind="{kind}", owner_name="{name}"}}', "value": value}
+        for (kind, name), value in wanted.items()
+    ]
+    expected = [{"expr": owned, "eval_time": "5m", "exp_samples": samples}]
     check_alerts(tmp_path, [{**_test(series, "VgpuOverlap", 5, []), "promql_expr_test": expected}])
