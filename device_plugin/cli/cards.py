@@ -1,27 +1,32 @@
-"""`vgpu cards`: every card with its free room, and the pods that hold slices of it.
+"""`vgpu cards`: every card with its free room, and the pods that hold slices of it and what they use of them.
 
     vgpu cards                      # of all nodes
     vgpu cards gpu-1                # of one node
     vgpu cards -n team-a            # those that pods of this namespace hold slices of
     vgpu cards --sort-by=-memory    # the fullest first; -o wide: model, free percent, PCI address, family
 
-A bar shows the granted part of the memory and of the core groups. Without the right to list nodes, cards are those that
-your pods' grants name, and a card's other slices are not known.
+A bar shows the granted part of the memory and of the core groups, and in it the part that is in use. UNUSED is the
+memory that is granted and not used, all memory of idle slices included. Use is read as `vgpu top` does it.
+
+Without the right to list nodes, cards are those that your pods' grants name, and a card's other slices are not known.
 """
 
 import argparse
 import time
 from collections.abc import Mapping, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli.access import caller
 from device_plugin.cli.printing import follow, output
-from device_plugin.cli.printing.output import Column, Listing, age_since, in_gib
+from device_plugin.cli.printing.output import Column, Listing, age, age_since, in_gib, in_percent
+from device_plugin.cli.reading import slice_use
 from device_plugin.cli.reading.cluster import CardHolder, CardReading, ClusterReading, NodeReading
 from device_plugin.cli.reading.garbage import uncollected
+from device_plugin.cli.reading.held_use import MIB, HeldUse, SliceUse
 from device_plugin.cli.reading.reader import ClusterReader, Scope
+from device_plugin.cli.reading.slice_use import SliceUseReader, is_shown
 from device_plugin.cli.reading.targets import CardError
 from device_plugin.core.contract.cards import SliceState
 from device_plugin.core.contract.cordons import CordonNote
@@ -63,6 +68,28 @@ def share(held: int, total: int) -> float | None:
     return held / total if total else None
 
 
+def memory_used(use: HeldUse, total_mib: int) -> float | None:
+    """Returns the used share of a memory of this size; None if it is not known."""
+    return share_of(use.used, total_mib * MIB)
+
+
+def share_of(part: float | None, total: float) -> float | None:
+    """Returns a part's share of the total, at most 1; None if one of them is not known."""
+    return min(part / total, 1.0) if part is not None and total else None
+
+
+def unused_text(use: HeldUse) -> str:
+    """Returns the memory that is granted and not in use, as text."""
+    return "?" if use.unused is None else f"{in_gib(use.unused / MIB)} GiB"
+
+
+def use_object(use: HeldUse) -> Mapping[str, Any]:
+    """Returns the use of slices that are held together as keys for -o json."""
+    return {
+        "usedBytes": use.used, "busyCoreGroups": use.busy, "unusedBytes": use.unused, "idleSlices": use.idle,
+    }  # fmt: skip
+
+
 def state(row: CardRow) -> str:
     """Returns the reason why the card gets no new slices; empty if it may get some."""
     card, found = row.card.card, list[str]()
@@ -83,12 +110,23 @@ def holder_line(card: CardReading, holder: CardHolder, now: int) -> str:
     part = holder.slice
     held = "all of it" if card.whole(holder) else _amounts(part.mem_mib, part.cores, part.percent)
     since = f", {_age(holder.created, now)}" if holder.created else ""
+    since += _use_text(holder.use)
     marks = ", ends" if holder.deleting else ""
     if holder.state is not None:
         marks += f", {STATES[holder.state]}"
     elif not holder.running:
         marks += ", does not run"
     return f"    {holder.namespace}/{holder.pod} {holder.container}: {held}{since}{marks}"
+
+
+def _use_text(use: SliceUse | None) -> str:
+    """Returns text such as `, uses 0.3 GiB and 12%, idle for 2h`; empty if no use is known."""
+    if use is None:
+        return ""
+    known = ["?" if use.used is None else f"{in_gib(use.used / MIB)} GiB"]
+    known += [] if use.compute is None else [in_percent(use.compute)]
+    idle = f", idle for {age(use.idle or 0)}" if use.is_idle() else ""
+    return f", uses {' and '.join(known)}{idle}"
 
 
 # Cached: most slices of a cluster have one of a few sizes and sets of core groups, and many pods have the same age.
@@ -120,6 +158,7 @@ def card_object(node: NodeReading, card: CardReading) -> Mapping[str, Any]:
         "cordonNote": _note_object(node.notes.get(card.uuid)),
         "memMiB": card.mem_mib or None, "coreGroups": card.core_groups or None, "maxSlices": card.max_slices or None,
         "heldMiB": card.held_mib, "heldCoreGroups": card.held_groups, "freePercent": card.free_percent,
+        **use_object(card.use),
         "holders": [_holder_object(card, holder) for holder in card.holders],
     }  # fmt: skip
 
@@ -135,7 +174,22 @@ def _holder_object(card: CardReading, holder: CardHolder) -> Mapping[str, Any]:
         "whole": card.whole(holder),
         "created": holder.created or None, "running": holder.running, "deleting": holder.deleting,
         "state": holder.state.value if holder.state is not None else None,
+        **_slice_use_object(holder.use),
     }  # fmt: skip
+
+
+def _slice_use_object(use: SliceUse | None) -> Mapping[str, float | None]:
+    return {
+        "usedBytes": use.used if use else None, "compute": use.compute if use else None,
+        "idleSeconds": use.idle if use else None, "peakBytes": use.peak if use else None,
+    }  # fmt: skip
+
+
+def granted_alone(found: Mapping[str, Any]) -> Any:
+    """Returns a card's or a node's object without the use, which is no change for --watch."""
+    used = use_object(HeldUse()).keys() | _slice_use_object(None).keys()
+    holders = [{key: each[key] for key in each.keys() - used} for each in found.get("holders", ())]
+    return {**{key: found[key] for key in found.keys() - used}, "holders": holders}
 
 
 def _free_percent(row: CardRow) -> str:
@@ -155,12 +209,15 @@ LISTING: Listing[CardRow] = Listing(
         Column("MODEL", lambda row: row.card.card.model if row.card.card else output.NONE, wide=True),
         Column("MEMORY", lambda row: memory_text(row.mib, row.card.mem_mib),
                key=lambda row: _full(row.mib, row.card.mem_mib),
-               share=lambda row: share(row.mib, row.card.mem_mib)),
+               share=lambda row: share(row.mib, row.card.mem_mib),
+               used=lambda row: memory_used(row.card.use, row.card.mem_mib)),
         Column("CORE GROUPS", lambda row: groups_text(row.groups, row.card.core_groups),
                key=lambda row: _full(row.groups, row.card.core_groups),
-               share=lambda row: share(row.groups, row.card.core_groups)),
+               share=lambda row: share(row.groups, row.card.core_groups),
+               used=lambda row: share_of(row.card.use.busy, row.card.core_groups)),
         Column("SLICES", lambda row: groups_text(len(row.card.holders), row.card.max_slices),
                key=lambda row: len(row.card.holders)),
+        Column("UNUSED", lambda row: unused_text(row.card.use), key=lambda row: row.card.use.unused or 0.0),
         Column("FREE PERCENT", _free_percent, key=lambda row: row.card.free_percent or 0, wide=True),
         Column("PCI", lambda row: row.card.card.pci if row.card.card else output.NONE, wide=True),
         Column("FAMILY", lambda row: row.card.card.family if row.card.card else output.NONE, wide=True),
@@ -169,6 +226,7 @@ LISTING: Listing[CardRow] = Listing(
     name=lambda row: f"card/{row.card.node}/{row.card.uuid}",
     object=lambda row: card_object(row.node, row.card),
     below=_below,
+    watched=granted_alone,
 )  # fmt: skip
 
 
@@ -176,6 +234,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `vgpu cards`."""
     parser.add_argument("node", nargs="?", default="", metavar="NODE", help="only the cards of this node")
     caller.add_namespace(parser, default="all namespaces")
+    slice_use.add_arguments(parser)
     output.add_arguments(parser, LISTING)
     output.add_selector(parser, "nodes")
     caller.add_arguments(parser)
@@ -183,16 +242,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 @uncollected
 def run(args: argparse.Namespace) -> int:
-    """Print the cards. Raises CardError, ListForbiddenError, ApiError, EndpointError, SortError."""
+    """Print the cards. Raises CardError, ListForbiddenError, ApiError, EndpointError, SortError, PrometheusError."""
     scope = Scope(own=caller.namespace(args), node_labels=args.selector, node=args.node)
     empty = nothing(args.namespace or "", args.selector, args.node)
     with caller.connected(args) as client:
         if args.node:
             _check_node(client, args.node)
-        reader = ClusterReader(client, scope)
-        return follow.show_reading(
-            args, LISTING, reader, partial(_rows, namespace=args.namespace or ""), empty
+        reader, use = (
+            ClusterReader(client, scope),
+            SliceUseReader(client, args, "", wanted=is_shown(args, "unused")),
         )
+        namespace = args.namespace or ""
+        return follow.show_reading(
+            args, LISTING, reader, lambda reading: _rows(use.shown_in(reading, namespace), namespace), empty,
+            notes=lambda: use.notes,
+        )  # fmt: skip
 
 
 def _check_node(client: KubeClient, name: str) -> None:

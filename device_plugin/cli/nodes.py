@@ -5,21 +5,34 @@
     vgpu nodes -n team-a                      # those on which pods of this namespace hold slices
     vgpu nodes -w                             # and again as they change
 
-A bar shows the granted part of the memory, and of the core groups, of all cards of a node.
+A bar shows the granted part of the memory, and of the core groups, of all cards of a node, and in it the part that is
+in use. UNUSED is the memory that is granted and not used, all memory of idle slices included. Use is read as `vgpu top`
+does it.
 """
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from device_plugin.cli.access import caller
-from device_plugin.cli.cards import groups_text, memory_text, nothing, share
+from device_plugin.cli.cards import (
+    granted_alone,
+    groups_text,
+    memory_text,
+    memory_used,
+    nothing,
+    share,
+    share_of,
+    unused_text,
+    use_object,
+)
 from device_plugin.cli.printing import follow, output
 from device_plugin.cli.printing.output import Column, Listing
+from device_plugin.cli.reading import slice_use
 from device_plugin.cli.reading.cluster import CardReading, ClusterReading, NodeReading
 from device_plugin.cli.reading.garbage import uncollected
-from device_plugin.cli.reading.reader import Scope
+from device_plugin.cli.reading.reader import ClusterReader, Scope
+from device_plugin.cli.reading.slice_use import SliceUseReader, is_shown
 
 
 def _sum(amount: Callable[[CardReading], int]) -> Callable[[NodeReading], int]:
@@ -64,6 +77,7 @@ def _object(node: NodeReading) -> Mapping[str, Any]:
         "memMiB": _mem_mib(node) or None, "heldMiB": _held_mib(node),
         "coreGroups": _core_groups(node) or None, "heldCoreGroups": _held_groups(node),
         "slices": _slices(node), "maxSlices": _most_slices(node) or None,
+        **use_object(node.use),
     }  # fmt: skip
 
 
@@ -75,20 +89,25 @@ LISTING: Listing[NodeReading] = Listing(
         Column("CARDS", lambda node: str(len(node.cards)), key=lambda node: len(node.cards)),
         Column("MEMORY", lambda node: memory_text(_held_mib(node), _mem_mib(node)),
                key=lambda node: share(_held_mib(node), _mem_mib(node)) or 0.0,
-               share=lambda node: share(_held_mib(node), _mem_mib(node))),
+               share=lambda node: share(_held_mib(node), _mem_mib(node)),
+               used=lambda node: memory_used(node.use, _mem_mib(node))),
         Column("CORE GROUPS", lambda node: groups_text(_held_groups(node), _core_groups(node)),
                key=lambda node: share(_held_groups(node), _core_groups(node)) or 0.0,
-               share=lambda node: share(_held_groups(node), _core_groups(node))),
+               share=lambda node: share(_held_groups(node), _core_groups(node)),
+               used=lambda node: share_of(node.use.busy, _core_groups(node))),
         Column("SLICES", lambda node: groups_text(_slices(node), _most_slices(node)), key=_slices),
+        Column("UNUSED", lambda node: unused_text(node.use), key=lambda node: node.use.unused or 0.0),
         Column("STATE", state, warning=lambda node: bool(state(node))),
     ),
     name=lambda node: f"node/{node.name}",
     object=_object,
+    watched=granted_alone,
 )  # fmt: skip
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `vgpu nodes`."""
+    slice_use.add_arguments(parser)
     output.add_arguments(parser, LISTING)
     output.add_selector(parser, "nodes")
     caller.add_namespace(parser, default="all namespaces")
@@ -97,11 +116,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 @uncollected
 def run(args: argparse.Namespace) -> int:
-    """Print the nodes. Raises ListForbiddenError, ApiError, EndpointError, SortError."""
+    """Print the nodes. Raises ListForbiddenError, ApiError, EndpointError, SortError, PrometheusError."""
     scope = Scope(own=caller.namespace(args), node_labels=args.selector)
     namespace = args.namespace or ""
     empty = nothing(namespace, args.selector)
-    return follow.run_list(args, LISTING, scope, partial(_rows, namespace=namespace), empty)
+    with caller.connected(args) as client:
+        use = SliceUseReader(client, args, "", wanted=is_shown(args, "unused"))
+        return follow.show_reading(
+            args, LISTING, ClusterReader(client, scope),
+            lambda reading: _rows(use.shown_in(reading, namespace), namespace), empty, notes=lambda: use.notes,
+        )  # fmt: skip
 
 
 def _rows(reading: ClusterReading, namespace: str) -> Sequence[NodeReading]:

@@ -3,15 +3,16 @@
     vgpu pods                      # of your namespace
     vgpu pods -A --sort-by=-memory # of all namespaces, those with most memory first
     vgpu pods -l app=notebook -w   # and again as they change
-    vgpu pods -o wide              # with what they use of it, as `vgpu top` reads it
+    vgpu pods --prometheus URL     # use is asked of a Prometheus; without it, of the agents, as `vgpu top` does
 
+MEMORY is what a pod uses and what it holds of cards' memory, GROUPS the busy part of the core groups that it holds.
 A pod holds its slices from its binding until it has ended, whether it runs or not: STATUS says which do not run, with
 the reason that the kubelet gives (ImagePullBackOff, CrashLoopBackOff, CreateContainerConfigError).
 """
 
 import argparse
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from device_plugin.cli.access import caller
@@ -19,7 +20,9 @@ from device_plugin.cli.printing import output
 from device_plugin.cli.printing.follow import follow_list
 from device_plugin.cli.printing.output import Column, Listing, ListPrinter, age_since, in_gib, in_percent
 from device_plugin.cli.reading import slice_use
-from device_plugin.cli.reading.slice_use import FRESH_SECONDS, SliceKey, SliceUse, SliceUseReader
+from device_plugin.cli.reading.held_use import MIB, UNKNOWN, HeldUse, SliceKey, SliceUse, of_slice, together
+from device_plugin.cli.reading.slice_use import SliceUseReader, is_shown
+from device_plugin.cli.reading.waste import Owner
 from device_plugin.core.contract import annotations
 from device_plugin.core.contract.grants import Slice, own_grant, ranges
 from device_plugin.core.errors import AnnotationError
@@ -27,18 +30,11 @@ from device_plugin.kube.api import Kind, Object, Where
 
 BOUND = "status.phase!=Succeeded,status.phase!=Failed,spec.nodeName!="
 _CONTAINERS = ("containers", "initContainers")
-_MIB = 2**20
+# The keys of a pod's object for its use of its slices.
+_USE = ("usedBytes", "compute", "unusedBytes", "idleSlices")
+# Most characters of an owner's kind and name, which the API server does not check.
+MAX_KIND, MAX_NAME = 63, 253
 RUNNING, ENDING = "Running", "Terminating"
-
-
-class PodUse(NamedTuple):
-    """A pod's use of its slices: bytes of memory, and the mean busy share of their core groups.
-
-    A value is None if it is not known for one of the slices.
-    """
-
-    used: float | None = None
-    compute: float | None = None
 
 
 class HoldingPod(NamedTuple):
@@ -51,9 +47,10 @@ class HoldingPod(NamedTuple):
     status: str
     slices: tuple[Slice, ...]
     fault: str = ""
-    use: PodUse = PodUse()
+    use: HeldUse = UNKNOWN
     containers: tuple[str, ...] = ()
     """The container of each of the slices."""
+    owner: Owner = Owner("Pod", "")
 
     @property
     def mib(self) -> int:
@@ -64,6 +61,16 @@ class HoldingPod(NamedTuple):
     def groups(self) -> int:
         """Returns the number of core groups of all slices together."""
         return sum(len(part.cores) for part in self.slices)
+
+    @property
+    def compute(self) -> float | None:
+        """Returns the mean busy share of the core groups; None if it is not known."""
+        return self.use.busy / self.groups if self.use.busy is not None and self.groups else None
+
+    def keyed(self) -> Iterable[tuple[SliceKey, Slice]]:
+        """Yields each slice with its name among uses of slices."""
+        for container, part in zip(self.containers, self.slices, strict=True):
+            yield (self.namespace, self.name, container, part.card), part
 
 
 def read_pod(pod: Object) -> HoldingPod:
@@ -83,8 +90,20 @@ def read_pod(pod: Object) -> HoldingPod:
     return HoldingPod(
         str(metadata.get("namespace") or ""), str(metadata["name"]), str(spec.get("nodeName") or ""),
         str(bound.get("lastTransitionTime") or metadata.get("creationTimestamp") or ""), _status(metadata, status),
-        slices, fault, containers=holders,
+        slices, fault, containers=holders, owner=_owner(metadata),
     )  # fmt: skip
+
+
+def _owner(metadata: Object) -> Owner:
+    """Returns the pod's controller. A ReplicaSet of a Deployment has its name, with the hash of the pod's template."""
+    found: Object = next(
+        (each for each in metadata.get("ownerReferences") or () if each.get("controller")), {}
+    )
+    kind, name = str(found.get("kind") or "Pod"), str(found.get("name") or metadata["name"])
+    tail = f"-{(metadata.get('labels') or {}).get('pod-template-hash')}"
+    if kind == "ReplicaSet" and name.endswith(tail):
+        kind, name = "Deployment", name.removesuffix(tail)
+    return Owner(kind[:MAX_KIND], name[:MAX_NAME])
 
 
 def _status(metadata: Object, status: Object) -> str:
@@ -111,36 +130,38 @@ def _object(pod: HoldingPod) -> Mapping[str, Any]:
     return {
         "namespace": pod.namespace, "name": pod.name, "node": pod.node, "since": pod.since or None,
         "status": pod.status, "runs": pod.status == RUNNING, "memMiB": pod.mib, "coreGroups": pod.groups,
-        "usedBytes": pod.use.used, "compute": pod.use.compute,
+        **dict(zip(_USE, (pod.use.used, pod.compute, pod.use.unused, pod.use.idle), strict=True)),
         "slices": [{"card": s.card, "memMiB": s.mem_mib, "cores": [*s.cores]} for s in pod.slices],
     }  # fmt: skip
 
 
-def _used(pod: HoldingPod) -> str:
-    return "?" if pod.use.used is None else f"{in_gib(pod.use.used / _MIB)} GiB"
+def _granted_alone(found: Mapping[str, Any]) -> Any:
+    """Returns a pod's object without the use, which is no change for --watch."""
+    return {key: value for key, value in found.items() if key not in _USE}
+
+
+def _used_gib(pod: HoldingPod) -> str:
+    return "?" if pod.use.used is None else in_gib(pod.use.used / MIB)
 
 
 _NAMESPACE: Column[HoldingPod] = Column("NAMESPACE", lambda pod: pod.namespace)
-# These columns cost requests to agents or to a Prometheus.
-_USE: tuple[Column[HoldingPod], ...] = (
-    Column("USED", _used, key=lambda pod: pod.use.used or 0.0),
-    Column("COMPUTE", lambda pod: in_percent(pod.use.compute), key=lambda pod: pod.use.compute or 0.0),
-)
 _COLUMNS: tuple[Column[HoldingPod], ...] = (
     Column("NAME", lambda pod: pod.name),
     Column("NODE", lambda pod: pod.node),
     Column("CARD", _cards),
-    Column("MEMORY", lambda pod: f"{in_gib(pod.mib)} GiB", key=lambda pod: pod.mib),
-    Column("GROUPS", lambda pod: str(pod.groups), key=lambda pod: pod.groups),
-    *_USE,
+    Column("MEMORY", lambda pod: f"{_used_gib(pod)}/{in_gib(pod.mib)} GiB", key=lambda pod: pod.mib),
+    Column("GROUPS", lambda pod: f"{in_percent(pod.compute)} of {pod.groups}", key=lambda pod: pod.groups),
+    Column("USED", lambda pod: f"{_used_gib(pod)} GiB", key=lambda pod: pod.use.used or 0.0, wide=True),
+    Column("COMPUTE", lambda pod: in_percent(pod.compute), key=lambda pod: pod.compute or 0.0, wide=True),
     Column("CORE GROUPS", lambda pod: "; ".join(ranges(s.cores) for s in pod.slices), wide=True),
     Column("ALL CARDS", lambda pod: ",".join(s.card for s in pod.slices), wide=True),
     Column("SINCE", lambda pod: age_since(pod.since, time.time()), key=lambda pod: pod.since),
     Column("STATUS", lambda pod: pod.status, warning=lambda pod: pod.status != RUNNING),
 )
 LISTING: Listing[HoldingPod] = Listing(
-    "pods", (_NAMESPACE, *_COLUMNS), name=lambda pod: f"pod/{pod.namespace}/{pod.name}", object=_object
-)
+    "pods", (_NAMESPACE, *_COLUMNS), name=lambda pod: f"pod/{pod.namespace}/{pod.name}", object=_object,
+    watched=_granted_alone,
+)  # fmt: skip
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -155,47 +176,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the pods. Raises ListForbiddenError, ApiError, EndpointError, SortError, PrometheusError."""
     namespace = "" if args.all_namespaces else caller.namespace(args)
-    used = _use_is_asked(args)
-    hidden = () if used else _USE
-    listing = LISTING.without(*hidden, *(() if args.all_namespaces else (_NAMESPACE,)))
+    listing = LISTING if args.all_namespaces else LISTING.without(_NAMESPACE)
     where = Where(namespace, args.selector, BOUND)
     empty = f"no pod of namespace {namespace} holds a slice" if namespace else "no pod holds a slice"
     with caller.connected(args) as client:
-        reader = SliceUseReader(client, args, namespace)
+        reader = SliceUseReader(client, args, namespace, wanted=is_shown(args, "used", "compute"))
 
         def rows(pods: Sequence[HoldingPod]) -> tuple[Sequence[HoldingPod], Sequence[str]]:
             found, faults = holding(pods)
-            return (with_use(found, reader.read({pod.node for pod in found})) if used else found), faults
+            return with_use(found, reader.read({pod.node for pod in found})), faults
 
         return follow_list(
             args, ListPrinter(args, listing), client, HOLDING_PODS, where, rows, empty,
-            notes=lambda: reader.notes, every=FRESH_SECONDS if used else None,
+            notes=lambda: reader.notes,
         )  # fmt: skip
 
 
-def _use_is_asked(args: argparse.Namespace) -> bool:
-    """True if the list shows the use of slices: with -o wide, with --prometheus, or sorted by it."""
-    order = (args.sort_by or "").lstrip("-")
-    return bool(args.output == "wide" or args.prometheus or order in [column.word for column in _USE])
-
-
 def with_use(pods: Sequence[HoldingPod], uses: Mapping[SliceKey, SliceUse]) -> Sequence[HoldingPod]:
-    """Returns the pods with their use of their slices."""
-    return [pod._replace(use=_total(pod, uses)) for pod in pods]
-
-
-def _total(pod: HoldingPod, uses: Mapping[SliceKey, SliceUse]) -> PodUse:
-    found = [
-        (use, len(part.cores))
-        for container, part in zip(pod.containers, pod.slices, strict=True)
-        if (use := uses.get((pod.namespace, pod.name, container, part.card))) is not None
+    """Returns the pods with the use of their slices."""
+    return [
+        pod._replace(use=together(of_slice(part, uses.get(key)) for key, part in pod.keyed())) for pod in pods
     ]
-    used = [use.used for use, _ in found if use.used is not None]
-    busy = [use.compute * groups for use, groups in found if use.compute is not None]
-    return PodUse(
-        sum(used) if len(used) == len(pod.slices) else None,
-        sum(busy) / pod.groups if len(busy) == len(pod.slices) and pod.groups else None,
-    )
 
 
 def holding(pods: Sequence[HoldingPod]) -> tuple[Sequence[HoldingPod], Sequence[str]]:

@@ -23,8 +23,9 @@ from device_plugin.cli.printing.output import Column, Listing, in_gib, in_percen
 from device_plugin.cli.reading import slice_use
 from device_plugin.cli.reading.cluster import ClusterReading
 from device_plugin.cli.reading.garbage import uncollected
+from device_plugin.cli.reading.held_use import SliceUse
 from device_plugin.cli.reading.reader import ClusterReader, Scope
-from device_plugin.cli.reading.slice_use import FRESH_SECONDS, SliceUse, SliceUseReader
+from device_plugin.cli.reading.slice_use import FRESH_SECONDS, SliceUseReader
 
 _MIB = 2**20
 

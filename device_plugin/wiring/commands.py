@@ -46,6 +46,7 @@ _PEOPLE: Mapping[str, tuple[Command, ...]] = {
         ("cards", "list cards with their free room, and the pods on each", "device_plugin.cli.cards"),
         ("pods", "list pods that hold slices, also those that do not run", "device_plugin.cli.pods"),
         ("top", "list what pods use of their slices, most first", "device_plugin.cli.top"),
+        ("waste", "list idle slices and slices of which little is used", "device_plugin.cli.waste"),
         ("quota", "list ResourceQuotas on cards, and their use", "device_plugin.cli.quota"),
         ("ui", "serve a page with every card and the pods that wait", "device_plugin.cli.ui.command"),
     ),

@@ -6,6 +6,7 @@ import pytest
 from device_plugin.cli import drain
 from hack.embedded.apiserver import EmbeddedApiServer
 from hack.embedded.apiserver.server import policy_files
+from tests.cli.figures import Figures
 from tests.cli.fleet import USERS, Fleet
 
 
@@ -23,6 +24,13 @@ def fleet(tmp_path: Path, policies: list[Path]) -> Iterator[Fleet]:
     yield made
     made.close()
     server.stop()
+
+
+@pytest.fixture
+def prometheus() -> Iterator[Figures]:
+    made = Figures()
+    yield made
+    made.close()
 
 
 @pytest.fixture(autouse=True)

@@ -7,9 +7,11 @@ import pytest
 import yaml
 
 from device_plugin.adapters.kube.client import KubeClient
+from device_plugin.cli.cards import granted_alone
 from device_plugin.kube.errors import from_status
 from device_plugin.wiring.commands import main
 from tests.builders import objects
+from tests.cli.figures import BUSY, MIB, Figures
 from tests.cli.fleet import Fleet
 
 
@@ -31,11 +33,12 @@ def test_cards_with_bars_and_who_holds_what(fleet: Fleet, capsys: pytest.Capture
     capsys.readouterr()
     assert vgpu(fleet, "cards") == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].split() == ["NODE", "CARD", "MEMORY", "CORE", "GROUPS", "SLICES", "STATE"]
+    assert lines[0].split() == ["NODE", "CARD", "MEMORY", "CORE", "GROUPS", "SLICES", "UNUSED", "STATE"]
     assert re.fullmatch(r"    default/a main: 4 GiB, core groups 0-14, \d+s", lines[2])
     assert re.fullmatch(r"    default/b main: 8 GiB, core groups 0-29, \d+s, does not run", lines[4])
-    assert lines[1].split() == ["n1", "n1-0", "██░░░░░░░░", "4/16", "GiB", "██░░░░░░░░", "15/60", "1/4"]
-    assert lines[5].split() == ["n2", "n2-0", "░" * 10, "0/16", "GiB", "░" * 10, "0/60", "0/4", "cordoned"]
+    assert lines[1].split() == ["n1", "n1-0", "██░░░░░░░░", "4/16", "GiB", "██░░░░░░░░", "15/60", "1/4", "?"]
+    free = ["n2", "n2-0", "░" * 10, "0/16", "GiB", "░" * 10, "0/60", "0/4", "0", "GiB", "cordoned"]
+    assert lines[5].split() == free
     assert max(map(len, lines)) <= 80
 
 
@@ -57,8 +60,83 @@ def test_nodes_are_sums_of_their_cards(fleet: Fleet, capsys: pytest.CaptureFixtu
     filled(fleet)
     assert vgpu(fleet, "nodes", "--sort-by=-memory") == 0
     _, n1, n2 = capsys.readouterr().out.splitlines()
-    assert n1.split() == ["n1", "Z100", "2", "████░░░░░░", "12/32", "GiB", "████░░░░░░", "45/120", "2/8"]
+    assert n1.split() == ["n1", "Z100", "2", "████░░░░░░", "12/32", "GiB", "████░░░░░░", "45/120", "2/8", "?"]
     assert n2.split()[:3] == ["n2", "Z100", "1"]
+
+
+def test_a_bar_shows_the_used_part_of_what_is_granted_and_a_sum_what_is_idle_or_unused(
+    fleet: Fleet, prometheus: Figures, capsys: pytest.CaptureFixture[str]
+) -> None:
+    filled(fleet)
+    idle = {**BUSY, "memory_used_bytes": 8000 * MIB, "compute_ratio": 0.0, "idle_seconds": 7200.0}
+    prometheus.pods["b"] = "n1-1", idle
+    assert vgpu(fleet, "cards", "--prometheus", prometheus.url) == 0
+    _, first, a, second, b, third = capsys.readouterr().out.splitlines()
+    assert first.split() == [
+        "n1",
+        "n1-0",
+        "█▒░░░░░░░░",
+        "4/16",
+        "GiB",
+        "█▒░░░░░░░░",
+        "15/60",
+        "1/4",
+        "3.5",
+        "GiB",
+    ]
+    assert re.fullmatch(r"    default/a main: 4 GiB, core groups 0-14, \d+s, uses 0.5 GiB and 50%", a)
+    assert second.split()[-2:] == ["8", "GiB"], "an idle slice is unused as a whole"
+    assert b.endswith(", uses 7.8 GiB and 0%, idle for 2h, does not run")
+    assert third.split()[-2:] == ["0", "GiB"]
+    assert vgpu(fleet, "nodes", "--prometheus", prometheus.url) == 0
+    _, n1, n2 = capsys.readouterr().out.splitlines()
+    assert n1.split()[3:] == ["███▒░░░░░░", "12/32", "GiB", "█▒▒▒░░░░░░", "45/120", "2/8", "11.5", "GiB"]
+    assert n2.split()[-2:] == ["0", "GiB"]
+    assert vgpu(fleet, "cards", "-o", "json", "--prometheus", prometheus.url) == 0
+    _, card, _ = json.loads(capsys.readouterr().out)["cards"]
+    assert (card["usedBytes"], card["busyCoreGroups"], card["idleSlices"]) == (8000 * MIB, 0, 1)
+    assert card["holders"][0]["idleSeconds"] == 7200
+
+
+def test_use_that_is_not_known_is_a_question_mark_and_said_once(
+    fleet: Fleet, prometheus: Figures, capsys: pytest.CaptureFixture[str]
+) -> None:
+    filled(fleet)
+    assert vgpu(fleet, "cards", "n1") == 0
+    said = capsys.readouterr()
+    assert [line.split()[-1] for line in said.out.splitlines()[1::2]] == ["?", "?"]
+    assert said.err == "use is not known: no node agent runs in namespace vgpu-system\n"
+    assert vgpu(fleet, "nodes", "--prometheus", prometheus.url) == 0
+    _, n1, n2 = capsys.readouterr().out.splitlines()
+    assert (n1.split()[-1], n2.split()[-2:]) == ("?", ["0", "GiB"]), (
+        "the use of one of two slices is not known"
+    )
+
+
+def test_a_list_of_names_asks_nobody_for_use(
+    fleet: Fleet, prometheus: Figures, capsys: pytest.CaptureFixture[str]
+) -> None:
+    filled(fleet)
+    for command in ("cards", "nodes", "pods"):
+        assert vgpu(fleet, command, "-o", "name", "--prometheus", prometheus.url) == 0
+    assert capsys.readouterr().err == ""
+    assert prometheus.queries == []
+    assert vgpu(fleet, "cards", "-o", "name", "--sort-by=-unused", "--prometheus", prometheus.url) == 0
+    assert prometheus.queries
+
+
+def test_use_is_no_change_of_a_card(
+    fleet: Fleet, prometheus: Figures, capsys: pytest.CaptureFixture[str]
+) -> None:
+    filled(fleet)
+    found = []
+    for busy in (0.5, 0.7):
+        prometheus.pods["a"] = "n1-0", {**BUSY, "compute_ratio": busy}
+        assert vgpu(fleet, "cards", "-o", "json", "--prometheus", prometheus.url) == 0
+        found.append(json.loads(capsys.readouterr().out)["cards"][0])
+    one, other = found
+    assert one != other
+    assert granted_alone(one) == granted_alone(other)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +176,10 @@ def test_a_column_that_is_not_there_is_refused_with_those_that_are(
     fleet: Fleet, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert vgpu(fleet, "nodes", "--sort-by=colour") == 2
-    assert "write one of node, model, cards, memory, core-groups, slices, state" in capsys.readouterr().err
+    assert (
+        "write one of node, model, cards, memory, core-groups, slices, unused, state"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize("command", ["cards", "nodes"])
@@ -157,8 +238,8 @@ def test_pods_that_hold_cards_and_do_not_run_say_why(
     assert vgpu(fleet, "pods") == 0
     header, first, second = capsys.readouterr().out.splitlines()
     assert header.split() == ["NAME", "NODE", "CARD", "MEMORY", "GROUPS", "SINCE", "STATUS"]
-    assert re.fullmatch(r"a +n1 +n1-0 +4 GiB +15 +\d+s +Running", first)
-    assert re.fullmatch(r"b +n1 +n1-1 +8 GiB +30 +\d+s +CrashLoopBackOff", second)
+    assert re.fullmatch(r"a +n1 +n1-0 +\?/4 GiB +\? of 15 +\d+s +Running", first)
+    assert re.fullmatch(r"b +n1 +n1-1 +\?/8 GiB +\? of 30 +\d+s +CrashLoopBackOff", second)
     assert vgpu(fleet, "pods", "-n", "team-a") == 0
     assert capsys.readouterr().err == "no pod of namespace team-a holds a slice\n"
     assert vgpu(fleet, "pods", "-A", "-o", "json", "--sort-by=-memory") == 0

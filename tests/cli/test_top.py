@@ -1,25 +1,26 @@
 """What pods use of their slices, by the agents, by a Prometheus, and without either."""
 
 import json
+import math
 import threading
 import time
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Sequence
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from collections.abc import Callable, Sequence
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli.access.prometheus import Prometheus
 from device_plugin.cli.printing import follow
+from device_plugin.cli.reading.held_use import SliceUse
 from device_plugin.cli.reading.slice_use import (
+    AT_A_TIME,
     FEW_NODES,
     FRESH_SECONDS,
     LIVE_SECONDS,
     MOST_AGENTS,
-    SliceUse,
+    PATIENCE_SECONDS,
     SliceUseReader,
     UseUnknownError,
     from_agents,
@@ -29,10 +30,10 @@ from device_plugin.core.pods import Agent
 from device_plugin.kube.api import EVERYWHERE, Kind, Listed, Where
 from device_plugin.kube.errors import ForbiddenError, UnknownError
 from device_plugin.wiring.commands import main
+from tests.cli.figures import MIB, Figures
 from tests.cli.fleet import Fleet
 
 LABELS = 'node="n1",card="n1-0",namespace="{}",pod="a",container="main"'
-MIB = 2.0**20
 USE = SliceUse("default", "a", "main", "n1", "n1-0", 512 * MIB, 4092 * MIB, 0.5)
 
 
@@ -50,12 +51,16 @@ def metrics(namespace: str = "default") -> str:
     )
 
 
+HANGS = "an agent that never answers"
+
+
 class Agents(KubeClient):
     """A client of a cluster with these agents: what each answers, or why it does not."""
 
     def __init__(self, answers: Sequence[str | Exception]) -> None:
         self._answers = {f"vgpu-node-{i}": answer for i, answer in enumerate(answers)}
         self.asked, self.lists = list[str](), 0
+        self.now = 0.0
 
     def list(self, kind: Kind[Any], where: Where = EVERYWHERE) -> Listed[Any]:
         assert (kind.item, where.namespace) == (Agent, "vgpu-system")
@@ -63,11 +68,15 @@ class Agents(KubeClient):
         agents = [Agent(pod, f"n{i}", "10.0.0.1:9400") for i, pod in enumerate(self._answers, 1)]
         return Listed([each for each in agents if where.fields in ("", f"spec.nodeName={each.node}")])
 
-    def text(self, path: str) -> str:
+    def text(self, path: str, deadline: float = math.inf) -> str:
         *_, pod, proxy, last = path.split("/")
         self.asked.append(pod.partition(":")[0])
         assert (proxy, last, pod.partition(":")[2]) == ("proxy", "metrics", "9400")
         answer = self._answers[pod.partition(":")[0]]
+        if answer == HANGS:
+            assert deadline < math.inf
+            self.now = max(self.now, deadline)
+            raise UnknownError("no answer in time")
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -85,6 +94,17 @@ def test_an_agent_that_does_not_answer_is_named_and_the_others_are_shown() -> No
     uses, failed = from_agents(Agents([metrics(), UnknownError("timed out")]), "vgpu-system", "", NODES)
     assert uses == [USE]
     assert failed == ["the agent of n2 does not answer: timed out"]
+
+
+def test_agents_that_hang_are_waited_for_once_all_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = [f"n{i}" for i in range(1, 101)]
+    api = Agents([metrics(), *[HANGS] * 99])
+    monkeypatch.setattr(time, "monotonic", lambda: api.now)
+    uses, failed = from_agents(api, "vgpu-system", "", nodes)
+    assert uses == [USE]
+    assert len(failed) == 99
+    assert api.now == PATIENCE_SECONDS
+    assert len(api.asked) <= 2 * AT_A_TIME, "who is left when the time is over is not asked"
 
 
 def test_an_agent_that_talks_nonsense_is_named_and_the_others_are_shown() -> None:
@@ -145,54 +165,18 @@ def test_an_answer_is_asked_for_again_once_it_is_old(
     assert len(api.asked) == 2 * nodes
 
 
-@pytest.fixture
-def prometheus() -> Iterator[str]:
-    """A server that answers as the query API of Prometheus does (prometheus.io/docs/prometheus/latest/querying/api)."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            url = urlsplit(self.path)
-            assert url.path == "/api/v1/query"
-            (query,) = parse_qs(url.query)["query"]
-            own = {"exported_namespace": "default", "exported_pod": "a", "exported_container": "main"}
-            labels = {**own, "namespace": "vgpu-system", "pod": "vgpu-node-0", "node": "n1", "card": "n1-0"}
-            values = {"memory_used_bytes": 512 * MIB, "memory_limit_bytes": 4092 * MIB, "compute_ratio": 0.5}
-            result = [
-                {"metric": labels, "value": [1.5, str(value)]}
-                for name, value in values.items()
-                if f"vgpu_slice_{name}{{" in query and 'namespace="vgpu-system"' in query
-            ]
-            body = json.dumps(
-                {"status": "success", "data": {"resultType": "vector", "result": result}}
-            ).encode()
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    server.server_close()
-    thread.join()
-
-
-def test_a_prometheus_is_asked_instead_also_where_it_renamed_labels(prometheus: str) -> None:
-    assert from_prometheus(Prometheus(prometheus), "vgpu-system", "default") == [USE]
-    assert from_prometheus(Prometheus(prometheus), "vgpu-system", "team-a") == []
+def test_a_prometheus_is_asked_instead_also_where_it_renamed_labels(prometheus: Figures) -> None:
+    assert from_prometheus(Prometheus(prometheus.url), "vgpu-system", "default") == [USE]
+    assert from_prometheus(Prometheus(prometheus.url), "vgpu-system", "team-a") == []
 
 
 def test_top_and_pods_show_the_use_that_a_prometheus_knows(
-    fleet: Fleet, prometheus: str, capsys: pytest.CaptureFixture[str]
+    fleet: Fleet, prometheus: Figures, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fleet.node("n1", 2)
     fleet.pod("a", 4, "n1-0", labels={"app": "x"})
     fleet.pod("b", 4, "n1-1")
-    config = ("--kubeconfig", str(fleet.kubeconfig), "--prometheus", prometheus)
+    config = ("--kubeconfig", str(fleet.kubeconfig), "--prometheus", prometheus.url)
 
     def rows(*words: str) -> list[list[str]]:
         assert main([*words, *config]) == 0
@@ -205,8 +189,8 @@ def test_top_and_pods_show_the_use_that_a_prometheus_knows(
     ]
     assert [row[0] for row in rows("top", "-l", "app=x")] == ["POD", "a"]
     header, a, b = rows("pods", "--sort-by=-used")
-    assert header == ["NAME", "NODE", "CARD", "MEMORY", "GROUPS", "USED", "COMPUTE", "SINCE", "STATUS"]
-    assert (a[6:9], b[6:8]) == (["0.5", "GiB", "50%"], ["?", "?"])
+    assert header == ["NAME", "NODE", "CARD", "MEMORY", "GROUPS", "SINCE", "STATUS"]
+    assert (a[3:8], b[3:8]) == (["0.5/4", "GiB", "50%", "of", "15"], ["?/4", "GiB", "?", "of", "15"])
     assert main(["pods", "-o", "json", *config]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [(pod["usedBytes"], pod["compute"]) for pod in found["pods"]] == [(512 * MIB, 0.5), (None, None)]
@@ -235,13 +219,13 @@ def test_without_agents_grants_are_shown_and_that_their_use_is_not_known(
     ],
 )
 def test_without_its_figures_slices_are_shown_and_a_prometheus_is_a_note(
-    fleet: Fleet, prometheus: str, capsys: pytest.CaptureFixture[str], url: str, says: str
+    fleet: Fleet, prometheus: Figures, capsys: pytest.CaptureFixture[str], url: str, says: str
 ) -> None:
     fleet.node("n1")
     fleet.pod("b", 4, "n1-0")
     config = ("--kubeconfig", str(fleet.kubeconfig), "--agents-namespace", "other")
     for command in ("top", "pods"):
-        assert main([command, "--prometheus", url or prometheus, *config]) == 0
+        assert main([command, "--prometheus", url or prometheus.url, *config]) == 0
         said = capsys.readouterr()
         assert [line.split()[0] for line in said.out.splitlines()[1:]] == ["b"]
         assert says in said.err
@@ -257,7 +241,7 @@ def test_a_list_that_is_followed_says_what_is_not_answered_any_more(
         return 0
 
     monkeypatch.setattr(SliceUseReader, "read", lambda *_: {})
-    monkeypatch.setattr(SliceUseReader, "__init__", lambda *_: None)
+    monkeypatch.setattr(SliceUseReader, "__init__", lambda *_, **__: None)
     monkeypatch.setattr(follow, "show_changes", twice)
     fleet.node("n1")
     fleet.pod("b", 4, "n1-0")

@@ -25,9 +25,10 @@ from tests.e2e.workloads import PREFIX, slice_pod
 from tests.hack.generate.monitoring.queries import metrics_in, runnable
 
 QUOTAS = Kind("", "v1", "resourcequotas", "ResourceQuota", dict)
-# What the test cannot bring about in its time: 64 pods that ask, a Job that has made no progress for 10 minutes, and a
-# node whose agent is away.
+# What the test cannot bring about in its time: 64 pods that ask, a Job that has made no progress for 10 minutes, a node
+# whose agent is away, and a slice that has been idle for 30 minutes.
 EMPTY = ("vgpu_fragmentation_ratio", "vgpu_job_stuck_seconds", "vgpu_node_not_serving")
+EMPTY_PANEL = ": Idle slices by owner: "
 SAYS = """printf '%-63s\\n' "40 100" 1<>"$VGPU_PROGRESS" """
 
 
@@ -35,12 +36,14 @@ def test_every_query_of_boards_and_rules_gives_a_result(kubectl: Kubectl, tmp_pa
     workload(kubectl)
     with (
         busy(kubectl),
-        exported("kube-state-metrics", lambda: quota_metrics(kubectl)) as quotas,
+        exported("kube-state-metrics", lambda: quota_metrics(kubectl) + owner_metrics(kubectl)) as states,
         exported("hcu-exporter", hcu_metrics) as hcu,
-        scraping(tmp_path, [*monitored(), quotas, hcu]) as prometheus,
+        scraping(tmp_path, [*monitored(), states, hcu]) as prometheus,
     ):
         expected = {
-            name: query for name, query in named_queries().items() if not metrics_in(query) & {*EMPTY}
+            name: query
+            for name, query in named_queries().items()
+            if not metrics_in(query) & {*EMPTY} and EMPTY_PANEL not in name
         }
         assert len(expected) > 60
 
@@ -182,6 +185,17 @@ def quota_metrics(kubectl: Kubectl) -> str:
         for quota in kubectl.items(QUOTAS)
         for kind in ("hard", "used")
         for resource, amount in quota["status"].get(kind, {}).items()
+    )
+
+
+def owner_metrics(kubectl: Kubectl) -> str:
+    """The controllers of the namespace's pods as kube-state-metrics exports them."""
+    return "".join(
+        f'kube_pod_owner{{namespace="{kubectl.namespace}", pod="{pod["metadata"]["name"]}",'
+        f' owner_kind="{owner["kind"]}", owner_name="{owner["name"]}", owner_is_controller="true"}} 1\n'
+        for pod in kubectl.items()
+        for owner in pod["metadata"].get("ownerReferences", ())
+        if owner.get("controller")
     )
 
 

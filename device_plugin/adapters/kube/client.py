@@ -1,6 +1,7 @@
 """Implements `kube.Api`: calls to the API server over reused HTTP connections."""
 
 import logging
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
@@ -139,9 +140,12 @@ class KubeClient:
             raise self._unreachable(error) from error
         return stream
 
-    def text(self, path: str) -> str:
-        """Returns the answer to a GET of `path` as text. The path may lead to a pod through the API server's proxy."""
-        return self._request("GET", path, accept="*/*").decode(errors="replace")
+    def text(self, path: str, deadline: float = math.inf) -> str:
+        """Returns the answer to a GET of `path` as text. The path may lead to a pod through the API server's proxy.
+
+        The whole answer must be there before `deadline` on the monotonic clock. Raises ApiError.
+        """
+        return self._request("GET", path, accept="*/*", deadline=deadline).decode(errors="replace")
 
     def create(self, kind: Kind[Item], body: Object, namespace: str = "", *, dry: bool = False) -> Item:
         """Create an object; returns it as stored. With `dry`, admission and quotas are tried, and nothing is stored."""
@@ -235,13 +239,14 @@ class KubeClient:
         content: str = JSON,
         query: Mapping[str, str] | None = None,
         accept: str = JSON,
+        deadline: float = math.inf,
     ) -> bytearray:
         headers = self._headers(accept)
         if body is not None:
             headers["Content-Type"] = content
         text = None if body is None else msgspec.json.encode(body)
         try:
-            status, answer = self._connections.request(method, _target(path, query), headers, text)
+            status, answer = self._connections.request(method, _target(path, query), headers, text, deadline)
         except LOST as error:
             raise self._unreachable(error) from error
         if status >= 300:

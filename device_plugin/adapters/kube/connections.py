@@ -1,5 +1,6 @@
 """Keeps connections to the API server between requests. A failed request is not repeated."""
 
+import math
 import socket
 import ssl
 import threading
@@ -28,12 +29,15 @@ class Connections:
         self._closed = False
 
     def request(
-        self, method: str, target: str, headers: Mapping[str, str], body: bytes | None
-    ) -> tuple[int, bytearray]:
-        """Send a request; returns status and body of the answer. Raises one of LOST."""
+        self, method: str, target: str, headers: Mapping[str, str], body: bytes | None, deadline: float = math.inf
+    ) -> tuple[int, bytearray]:  # fmt: skip
+        """Send a request; returns status and body of the answer, as far as it is there before `deadline`.
+
+        Raises one of LOST.
+        """
         connection = self._taken()
         try:
-            connection.ask(self._text(method, target, headers, body), self._timeout)
+            connection.ask(self._text(method, target, headers, body), self._timeout, deadline)
             # A list may have 100 MB: it is read into one buffer, so that it is in memory once.
             status, answer = connection.status, bytearray()
             for part in connection.body():

@@ -42,8 +42,8 @@ def add_argument(parser: argparse.ArgumentParser) -> None:
 class Prometheus:
     """A client of one Prometheus. Any thread may use it: each query has a connection of its own."""
 
-    def __init__(self, url: str) -> None:
-        """Raises PrometheusError if `url` is not a URL of HTTP or HTTPS."""
+    def __init__(self, url: str, timeout: float = TIMEOUT_SECONDS) -> None:
+        """`timeout` is in seconds, for each answer. Raises PrometheusError if `url` is not a URL of HTTP or HTTPS."""
         problem = PrometheusError("--prometheus: this is no URL: write http://HOST:PORT")
         try:
             self._url = urlsplit(url)
@@ -56,6 +56,7 @@ class Prometheus:
         self._host = f"{host}:{self._port}" if self._port else host
         """The address for errors, without the password that the URL may have."""
         self._headers: dict[str, str] = {}
+        self._timeout = timeout
         if self._url.username is not None:
             user = f"{unquote(self._url.username)}:{unquote(self._url.password or '')}"
             self._headers["Authorization"] = f"Basic {base64.b64encode(user.encode()).decode()}"
@@ -87,7 +88,7 @@ class Prometheus:
         """Returns the body of the answer to a GET. Raises PrometheusError."""
         secure = self._url.scheme == "https"
         connection = (HTTPSConnection if secure else HTTPConnection)(
-            self._url.hostname or "", self._port, timeout=TIMEOUT_SECONDS
+            self._url.hostname or "", self._port, timeout=self._timeout
         )
         try:
             connection.request("GET", target, headers=self._headers)

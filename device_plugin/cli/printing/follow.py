@@ -16,7 +16,7 @@ from device_plugin.cli.access.caller import list_unless_forbidden
 from device_plugin.cli.printing import formats, output
 from device_plugin.cli.printing.output import Listing, ListPrinter
 from device_plugin.cli.reading.cluster import ClusterReading, MissingRight
-from device_plugin.cli.reading.reader import ClusterReader, Scope, rule_to_list
+from device_plugin.cli.reading.reader import ClusterReader, rule_to_list
 from device_plugin.core.errors import VgpuError
 from device_plugin.core.exit_status import INTERRUPTED
 from device_plugin.kube.api import Change, Kind, Listed, Where
@@ -31,21 +31,6 @@ PAUSE_SECONDS, PAUSE_TIMES = 0.2, 3.0
 
 class ListForbiddenError(VgpuError):
     """The caller may list none of the objects that a command shows; the text has the rule that would allow it."""
-
-
-def run_list(
-    args: argparse.Namespace,
-    listing: Listing[Row],
-    scope: Scope,
-    rows: Callable[[ClusterReading], Sequence[Row]],
-    empty: str,
-) -> int:
-    """Print the rows that `rows` makes of a reading of the cluster, as show_reading does.
-
-    Raises ListForbiddenError, ApiError, EndpointError, SortError.
-    """
-    with caller.connected(args) as client:
-        return show_reading(args, listing, ClusterReader(client, scope), rows, empty)
 
 
 def show_reading(

@@ -47,7 +47,8 @@ class SortError(VgpuError):
 class Column(Generic[Row]):
     """A column of a table. `text` returns a row's text, and `key` the value by which rows are sorted (default: text).
 
-    With `share` a bar of that share, from 0 to 1, comes before the text; None shows `?`. `wide` columns are shown with
+    With `share` a bar of that share, from 0 to 1, comes before the text; None shows `?`. The part `used` of the
+    bar is drawn full and the rest lighter; where it is not known, all of the bar is full. `wide` columns are shown with
     `-o wide` only. A text for which `warning` is true is coloured.
     """
 
@@ -55,6 +56,7 @@ class Column(Generic[Row]):
     text: Callable[[Row], str]
     key: Callable[[Row], Any] | None = None
     share: Callable[[Row], float | None] | None = None
+    used: Callable[[Row], float | None] | None = None
     wide: bool = False
     warning: Callable[[Row], bool] | None = None
 
@@ -148,7 +150,7 @@ class ListPrinter(Generic[Row]):
         self._terminal = terminal or Terminal.of(self._out)
         # 0 where nothing is cut.
         self._width = 0 if self._format in ("wide", COLUMNS) else self._terminal.width
-        self._bars: dict[tuple[int, float], str] = {}
+        self._bars: dict[tuple[int, float, float | None], str] = {}
         self._widths: list[int] = []
         self._bar = LONGEST_BAR
         self._shown: dict[str, Mapping[str, Any]] = {}
@@ -270,8 +272,9 @@ class ListPrinter(Generic[Row]):
         """Returns the cells of a column, each with `width` characters."""
         if (share := column.share) is not None:
             rest = width - self._bar - 1
+            used = column.used or (lambda _: None)
             shown = zip(rows, texts, strict=True)
-            return [f"{self._drawn(share(row))} {text.ljust(rest)}" for row, text in shown]
+            return [f"{self._drawn(share(row), used(row))} {text.ljust(rest)}" for row, text in shown]
         if self._width:
             texts = [
                 t if len(t) <= width - GAP else t[: width - GAP - 1] + "\N{HORIZONTAL ELLIPSIS}"
@@ -283,13 +286,13 @@ class ListPrinter(Generic[Row]):
             return [self._painted(cell, YELLOW) if warning(row) else cell for row, cell in shown]
         return cells
 
-    def _drawn(self, share: float | None) -> str:
+    def _drawn(self, share: float | None, used: float | None = None) -> str:
         if share is None:
             return "?".ljust(self._bar)
         # Of 40,000 rows most have one of a few shares.
-        key = self._bar, share
+        key = self._bar, share, used
         if (drawn := self._bars.get(key)) is None:
-            drawn = self._bars[key] = self._terminal.bar(share, self._bar, load_style(share))
+            drawn = self._bars[key] = self._terminal.bar(share, self._bar, load_style(share), used)
         return drawn
 
     def _painted(self, text: str, colour: str) -> str:

@@ -15,8 +15,8 @@ BOLD, DIM, RED, GREEN, YELLOW, CYAN = (f"\x1b[{code}m" for code in (1, 2, 31, 32
 HIGH, FULL = 0.7, 0.9
 
 
-BLOCKS, ASCII = "\N{FULL BLOCK}\N{LIGHT SHADE}", "#."
-"""The characters of the full and the empty part of a bar."""
+BLOCKS, ASCII = "\N{FULL BLOCK}\N{MEDIUM SHADE}\N{LIGHT SHADE}", "#=."
+"""The characters of a bar: its used part, the rest of its filled part, and its empty part."""
 
 
 def load_style(share: float) -> str:
@@ -49,18 +49,23 @@ class Terminal:
         """Returns the text in a style such as BOLD; unchanged if the output shows no colours."""
         return f"{style}{text}{RESET}" if self.colour and text and style else text
 
-    def bar(self, share: float, length: int, style: str = CYAN) -> str:
-        """Returns a bar of this length; it is full only for a share of 1, and empty only for 0."""
-        filled = length if share >= 1 else min(max(round(share * length), share > 0), length - 1)
-        full, empty = tuple(self.letters)
-        return self.painted(full * filled, style) + self.painted(empty * (length - filled), DIM)
+    def bar(self, share: float, length: int, style: str = CYAN, used: float | None = None) -> str:
+        """Returns a bar of this length; it is full only for a share of 1, and empty only for 0.
+
+        If the `used` share of the whole is known, the rest of the filled part is lighter.
+        """
+        filled = _letters(share, length)
+        solid = filled if used is None else min(_letters(used, length), filled)
+        full, lighter, empty = tuple(self.letters)
+        drawn = self.painted(full * solid + lighter * (filled - solid), style)
+        return drawn + self.painted(empty * (length - filled), DIM)
 
     def moving_bar(self, step: int, length: int) -> str:
         """Returns a bar for work of unknown size: a block of a fifth goes back and forth, a letter each step."""
         block = max(length // 5, 1)
         way = max(length - block, 1)
         at = way - abs(step % (2 * way) - way)
-        full, empty = tuple(self.letters)
+        full, _, empty = tuple(self.letters)
         parts = ((empty * at, DIM), (full * block, CYAN), (empty * (length - at - block), DIM))
         return "".join(self.painted(part, style) for part, style in parts)
 
@@ -76,3 +81,8 @@ class Terminal:
             text, self.width, initial_indent=first, subsequent_indent=" " * min(indent + more, self.width // 2),
             break_on_hyphens=False, break_long_words=False,
         )  # fmt: skip
+
+
+def _letters(share: float, length: int) -> int:
+    """Returns the number of letters of a bar for a share: all of them only for 1, and none only for 0."""
+    return length if share >= 1 else min(max(round(share * length), share > 0), length - 1)

@@ -5,10 +5,12 @@ namespace only sees no nodes, and only the cards that are in grants of that name
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import NamedTuple
 
+from device_plugin.cli.reading import held_use
+from device_plugin.cli.reading.held_use import HeldUse, SliceKey, SliceUse
 from device_plugin.core import percent
 from device_plugin.core.contract import annotations
 from device_plugin.core.contract.cards import Card, Inventory, ReportedSlice, SliceState
@@ -67,7 +69,8 @@ class GrantedPod(NamedTuple):
 class CardHolder(NamedTuple):
     """A container that holds a slice of a card. `created` is the pod's time of creation; empty if unknown.
 
-    `state` is a state that the node's agent reports, if any; OUTLIVING means that the pod is gone.
+    `state` is a state that the node's agent reports, if any; OUTLIVING means that the pod is gone. `use` is None if it
+    is not known.
     """
 
     namespace: str
@@ -79,6 +82,12 @@ class CardHolder(NamedTuple):
     running: bool = True
     deleting: bool = False
     state: SliceState | None = None
+    use: SliceUse | None = None
+
+    @property
+    def key(self) -> SliceKey:
+        """Returns the name of the slice among uses of slices."""
+        return self.namespace, self.pod, self.container, self.slice.card
 
 
 class CardReading(NamedTuple):
@@ -95,6 +104,7 @@ class CardReading(NamedTuple):
     max_slices: int
     holders: tuple[CardHolder, ...]
     serving: bool | None = None
+    use: HeldUse = held_use.UNKNOWN
 
     @property
     def core_groups(self) -> int:
@@ -123,6 +133,16 @@ class CardReading(NamedTuple):
         memory = percent.most(self.mem_mib - self.held_mib, self.mem_mib)
         return min(memory, percent.most(self.core_groups - self.held_groups, self.core_groups))
 
+    def with_use(self, uses: Mapping[SliceKey, SliceUse]) -> "CardReading":
+        """Returns the card with the use of its slices, as far as `uses` has it."""
+        if not self.holders:
+            return self._replace(use=held_use.NOTHING)
+        if not uses:
+            return self
+        holders = tuple([holder._replace(use=uses.get(holder.key)) for holder in self.holders])
+        parts = (held_use.of_slice(holder.slice, holder.use) for holder in holders)
+        return self._replace(holders=holders, use=held_use.together(parts))
+
     def whole(self, holder: CardHolder) -> bool:
         """True if the slice is all of the card."""
         return holder.slice.mem_mib >= self.mem_mib > 0 and len(holder.slice.cores) == self.core_groups
@@ -140,6 +160,12 @@ class NodeReading:
     cards: tuple[CardReading, ...]
     fault: str = ""
     notes: Mapping[str, CordonNote] = field(default_factory=dict)
+    use: HeldUse = held_use.UNKNOWN
+
+    def with_use(self, uses: Mapping[SliceKey, SliceUse]) -> "NodeReading":
+        """Returns the node with the use of the slices of its cards, as far as `uses` has it."""
+        cards = tuple([card.with_use(uses) for card in self.cards])
+        return replace(self, cards=cards, use=held_use.together(card.use for card in cards))
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +185,10 @@ class ClusterReading:
     def complete(self) -> bool:
         """True if all cards and all slices on them are known."""
         return not self.namespace and not self.missing
+
+    def with_use(self, uses: Mapping[SliceKey, SliceUse]) -> "ClusterReading":
+        """Returns the reading with the use of slices, as far as `uses` has it."""
+        return replace(self, nodes={name: node.with_use(uses) for name, node in self.nodes.items()})
 
     def cards(self) -> Iterator[CardReading]:
         """Yields all cards, node after node."""

@@ -8,27 +8,35 @@ import argparse
 import json
 import re
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
 
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.metrics import read_samples
 from device_plugin.cli.access import prometheus
 from device_plugin.cli.access.caller import NAMESPACE
 from device_plugin.cli.access.prometheus import Prometheus, PrometheusError
+from device_plugin.cli.reading.cluster import ClusterReading
+from device_plugin.cli.reading.held_use import SliceKey, SliceUse
 from device_plugin.core.errors import VgpuError
 from device_plugin.core.pods import Agent
 from device_plugin.kube.api import AGENT_LABELS, AGENTS, Where
-from device_plugin.kube.errors import ApiError, ForbiddenError, RefusedError
+from device_plugin.kube.errors import ApiError, ForbiddenError, RefusedError, UnknownError
 
-USED, LIMIT, COMPUTE = (
+USED, LIMIT, COMPUTE, IDLE, PEAK, OBSERVED = METRICS = (
     "vgpu_slice_memory_used_bytes",
     "vgpu_slice_memory_limit_bytes",
     "vgpu_slice_compute_ratio",
+    "vgpu_slice_idle_seconds",
+    "vgpu_slice_memory_peak_bytes",
+    "vgpu_slice_observed_seconds",
 )
+# Of several samples of a slice, as of two agents of a node, the largest counts; of times, the shortest.
+_CHOSEN: Mapping[str, Callable[[float, float], float]] = {IDLE: min, OBSERVED: min}
 # Agents that are asked at the same time, and most agents that are asked.
-AT_A_TIME, MOST_AGENTS = 16, 200
+AT_A_TIME, MOST_AGENTS = 32, 200
+# Seconds in which all agents together must answer: a list is not to wait for agents that hang.
+PATIENCE_SECONDS = 3.0
 # Up to this number of nodes, a list is made for each node's agent: a list of all agents may have thousands of pods.
 FEW_NODES = 8
 # Seconds for which an answer is used again with --watch; with --live, if few agents give it.
@@ -50,24 +58,6 @@ class UseUnknownError(VgpuError):
     """The use of slices cannot be read; the text says why, and how to allow it."""
 
 
-class SliceUse(NamedTuple):
-    """A container's use of its slice of a card: bytes of memory, their limit, and the busy share of its core groups.
-
-    An unknown value is None.
-    """
-
-    namespace: str
-    pod: str
-    container: str
-    node: str
-    card: str
-    used: float | None
-    limit: float | None
-    compute: float | None
-
-
-SliceKey = tuple[str, str, str, str]
-"""Namespace, pod, container and card."""
 _Sample = tuple[str, Mapping[str, str], float]
 """A metric's name, its labels, and its value."""
 
@@ -80,20 +70,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
+def is_shown(args: argparse.Namespace, *columns: str) -> bool:
+    """True if a list shows use: a list of names alone does only if it is sorted by one of these columns."""
+    return args.output != "name" or (args.sort_by or "").lstrip("-") in columns
+
+
 class SliceUseReader:
     """Reads the use of slices of pods of `namespace` (empty: of all), and keeps the answer for FRESH_SECONDS.
 
-    With --live it keeps the answer of at most FEW_NODES agents for LIVE_SECONDS.
+    With --live it keeps the answer of at most FEW_NODES agents for LIVE_SECONDS. If it is not `wanted`, nobody is asked,
+    and no use is known.
+
     `notes` has a sentence for each question that was not answered the last time.
     """
 
-    def __init__(self, client: KubeClient, args: argparse.Namespace, namespace: str) -> None:
+    def __init__(
+        self, client: KubeClient, args: argparse.Namespace, namespace: str, *, wanted: bool = True
+    ) -> None:
         """Raises PrometheusError if --prometheus is not a URL."""
         self._client = client
         self._agents: str = args.agents_namespace
         self._prometheus = Prometheus(args.prometheus) if args.prometheus else None
         self._namespace = namespace
         self._live: bool = getattr(args, "live", False)
+        self._wanted = wanted
         self._asked: float | None = None
         self._found: Mapping[SliceKey, SliceUse] = {}
         self.notes: Sequence[str] = ()
@@ -101,6 +101,8 @@ class SliceUseReader:
     def read(self, nodes: Collection[str]) -> Mapping[SliceKey, SliceUse]:
         """Returns the use of slices on these nodes, as far as it is known. Raises ApiError."""
         now = time.monotonic()
+        if not self._wanted:
+            return {}
         soon = self._live and self._prometheus is None and len(nodes) <= FEW_NODES
         if self._asked is None or now - self._asked >= (LIVE_SECONDS if soon else FRESH_SECONDS):
             self._asked = now
@@ -108,10 +110,23 @@ class SliceUseReader:
             self._found = {(use.namespace, use.pod, use.container, use.card): use for use in uses}
         return self._found
 
+    def shown_in(self, reading: ClusterReading, namespace: str = "") -> ClusterReading:
+        """Returns the reading with the use of slices, as far as it is known. Raises ApiError.
+
+        Only agents of nodes with slices of pods of `namespace` (empty: of any) are asked.
+        """
+        held = {
+            card.node
+            for card in reading.cards()
+            for holder in card.holders
+            if namespace in ("", holder.namespace)
+        }
+        return reading.with_use(self.read(held))
+
     def _uses(self, nodes: Collection[str]) -> tuple[Sequence[SliceUse], Sequence[str]]:
         try:
             if self._prometheus is not None:
-                found = from_prometheus(self._prometheus, self._agents, self._namespace)
+                found = from_prometheus(self._prometheus, self._agents, self._namespace) if nodes else ()
                 return found, () if found or not nodes else (_NO_SERIES.format(self._agents),)
             return from_agents(self._client, self._agents, self._namespace, nodes)
         except (UseUnknownError, PrometheusError) as error:
@@ -123,9 +138,11 @@ def from_agents(
 ) -> tuple[Sequence[SliceUse], list[str]]:
     """Returns the slice use of pods of `namespace` (empty: all), and a sentence for each agent without an answer.
 
-    The agents of `nodes` are asked; they run in namespace `agents`. Raises UseUnknownError if the caller may not ask
-    them; ApiError.
+    The agents of `nodes` are asked; they run in namespace `agents`. Agents that do not answer
+    within PATIENCE_SECONDS are left out. Raises UseUnknownError if the caller may not ask them; ApiError.
     """
+    if not nodes:
+        return (), []
     if len(nodes) > MOST_AGENTS:
         raise UseUnknownError(
             f"use is not known: the pods are on {len(nodes)} nodes, and at most {MOST_AGENTS} agents are asked: name a"
@@ -135,14 +152,14 @@ def from_agents(
         found = [agent for agent in _listed(client, agents, nodes) if agent.address]
     except RefusedError as error:
         raise _forbidden(agents, error) from error
-    if nodes and not found:
+    if not found:
         raise UseUnknownError(f"use is not known: no node agent runs in namespace {agents}")
     samples = list[_Sample]()
     failed = [f"no agent runs on {node}" for node in sorted({*nodes} - {agent.node for agent in found})]
+    deadline = time.monotonic() + PATIENCE_SECONDS
     with ThreadPoolExecutor(AT_A_TIME) as pool:
-        for agent, answer in zip(
-            found, pool.map(lambda agent: _asked(client, agents, agent), found), strict=True
-        ):
+        answers = pool.map(lambda agent: _asked(client, agents, agent, deadline), found)
+        for agent, answer in zip(found, answers, strict=True):
             if isinstance(answer, ForbiddenError):
                 raise _forbidden(agents, answer)
             if isinstance(answer, Exception):
@@ -170,7 +187,7 @@ def from_prometheus(prometheus: Prometheus, agents: str, namespace: str) -> Sequ
     return _by_slice(
         (
             (metric, each.labels, each.values[-1][1])
-            for metric in (USED, LIMIT, COMPUTE)
+            for metric in METRICS
             for each in prometheus.now(query_of(metric, agents, namespace))
         ),
         namespace,
@@ -185,16 +202,33 @@ def query_of(metric: str, agents: str, namespace: str) -> str:
     scraped pod, and renames the series' own label to `exported_namespace`.
     """
     # A JSON text is a text of PromQL too.
-    ours = json.dumps(agents)
-    job = f"job=~{json.dumps(f'{re.escape(agents)}/.*|[^/]*')}"
+    ours, job = json.dumps(agents), _job(agents)
     of = json.dumps(namespace)
     exported = f"exported_namespace={of}" if namespace else 'exported_namespace!=""'
     honoured = f",namespace={of}" if namespace else ""
     by = ",".join([*_OWN, *(f"{_EXPORTED}{label}" for label in _OWN), "node", "card"])
     return (
-        f"max by ({by}) ({metric}{{{job},{exported},namespace={ours}}}"
+        f"{_CHOSEN.get(metric, max).__name__} by ({by}) ({metric}{{{job},{exported},namespace={ours}}}"
         f' or {metric}{{{job},exported_namespace=""{honoured}}})'
     )
+
+
+def matchers_of_agents(agents: str) -> str:
+    """Returns the PromQL matchers for metrics of cards: series that the scrape of other pods made are left out.
+
+    `agents` is as in from_prometheus. These metrics have no label `namespace` of their own.
+    """
+    return f"{_job(agents)},namespace=~{json.dumps(f'{re.escape(agents)}|')}"
+
+
+def _job(agents: str) -> str:
+    return f"job=~{json.dumps(f'{re.escape(agents)}/.*|[^/]*')}"
+
+
+def own_labels(labels: Mapping[str, str]) -> tuple[str, str, str]:
+    """Returns namespace, pod and container of a series, under the names that Prometheus keeps them."""
+    namespace, pod, container = (labels.get(f"{_EXPORTED}{label}", labels.get(label, "")) for label in _OWN)
+    return namespace, pod, container
 
 
 def _forbidden(agents: str, error: ApiError) -> UseUnknownError:
@@ -204,31 +238,28 @@ def _forbidden(agents: str, error: ApiError) -> UseUnknownError:
     )
 
 
-def _asked(client: KubeClient, namespace: str, agent: Agent) -> Sequence[_Sample] | ApiError | ValueError:
+def _asked(
+    client: KubeClient, namespace: str, agent: Agent, deadline: float
+) -> Sequence[_Sample] | ApiError | ValueError:
     """Returns the samples of slices that an agent exports; if it cannot be asked, returns the error."""
+    if time.monotonic() >= deadline:
+        return UnknownError("other agents took all of the time")
     port = agent.address.rpartition(":")[2]
     try:
-        text = client.text(f"/api/v1/namespaces/{namespace}/pods/{agent.pod}:{port}/proxy/metrics")
-        return [
-            (name, *sample)
-            for name in (USED, LIMIT, COMPUTE)
-            for sample in read_samples(text, name, MOST_SLICES)
-        ]
+        text = client.text(f"/api/v1/namespaces/{namespace}/pods/{agent.pod}:{port}/proxy/metrics", deadline)
+        return [(name, *sample) for name in METRICS for sample in read_samples(text, name, MOST_SLICES)]
     except (ApiError, ValueError) as error:
         return error
 
 
 def _by_slice(samples: Iterable[_Sample], namespace: str) -> Sequence[SliceUse]:
-    """Returns the use by slice; of several samples the largest counts. Values out of range are left out."""
+    """Returns the use by slice. Values out of range are left out."""
     found: dict[tuple[str, str, str, str, str], dict[str, float]] = {}
     for name, labels, value in samples:
-        of, pod, container = (labels.get(f"{_EXPORTED}{label}", labels.get(label, "")) for label in _OWN)
+        of, pod, container = own_labels(labels)
         if namespace in ("", of) and 0 <= value <= MOST_VALUE:
             values = found.setdefault(
                 (of, pod, container, labels.get("node", ""), labels.get("card", "")), {}
             )
-            values[name] = max(value, values.get(name, value))
-    return [
-        SliceUse(*key, values.get(USED), values.get(LIMIT), values.get(COMPUTE))
-        for key, values in sorted(found.items())
-    ]
+            values[name] = _CHOSEN.get(name, max)(value, values.get(name, value))
+    return [SliceUse(*key, *map(values.get, METRICS)) for key, values in sorted(found.items())]

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from device_plugin.core.app_types import DEFAULT_TYPE, TYPES
 from device_plugin.core.batch import Job
 from device_plugin.core.contract import annotations
+from device_plugin.core.durations import duration_seconds
 from device_plugin.core.errors import RequestError
 from device_plugin.core.jobs.job import JobSpec
 from device_plugin.core.jobs.rules import MAX_MIN_RUNTIME_S
@@ -47,8 +48,6 @@ MAX_WIDTHS = 16
 _NUMBER = re.compile(r"[1-9][0-9]{0,12}")
 _RATIO = re.compile(r"[1-9][0-9]{0,5}(?:\.[0-9]{1,3})?")
 _PART = re.compile(r"0|[1-9][0-9]{0,4}")
-_DURATION = re.compile(r"(?:([0-9]{1,9})d)?(?:([0-9]{1,9})h)?(?:([0-9]{1,9})m)?(?:([0-9]{1,9})s)?")
-_UNITS = (86_400, 3600, 60, 1)
 # Most characters of a malformed text that a message repeats.
 _SHOWN = 63
 _WIDTHS = re.compile(rf"{_NUMBER.pattern}(?:,{_NUMBER.pattern}){{0,{MAX_WIDTHS - 1}}}")
@@ -532,8 +531,7 @@ def _seconds(
     text = job.annotations.get(key)
     if text is None:
         return None
-    found = _DURATION.fullmatch(text)
-    seconds = sum(int(n) * unit for n, unit in zip(found.groups("0"), _UNITS, strict=True)) if found else 0
+    seconds = duration_seconds(text) or 0
     if not 0 < seconds <= longest:
         raise _malformed(key, text, meant)
     return float(seconds)

@@ -16,6 +16,8 @@ from device_plugin.node.checks.kernel_figures import KernelFigures
 from device_plugin.node.slices.records import Record, Records
 from device_plugin.node.slices.writable import WritableFiles
 
+# A slice that computed within this time is not asked again: to read the figures costs CPU time.
+SURE_SECONDS = 1.0
 # Most processes of a container that are asked at each sample whether they compute: with more, it is not known.
 MOST_PROCESSES = 64
 
@@ -109,6 +111,8 @@ class SliceHistory:
         now = self._clock()
         for container in self._containers.values():
             for card, each in container.slices.items():
+                if each.idle_since is not None and now - each.idle_since < SURE_SECONDS:
+                    continue
                 computes = self._computes(container, card)
                 if computes is None:
                     each.idle_since = None

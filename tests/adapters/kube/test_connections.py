@@ -2,6 +2,7 @@
 
 import socket
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 
@@ -181,3 +182,10 @@ def test_requests_name_the_user_and_the_groups_that_they_are_made_for() -> None:
             assert get(connections) == (200, b"ok")
     lines = script.requests[0].decode().splitlines()
     assert {"Impersonate-User: jane", "Impersonate-Group: ops", "Impersonate-Group: on call"} <= set(lines)
+
+
+def test_an_answer_that_is_not_there_before_the_deadline_is_lost_and_the_next_request_has_its_own() -> None:
+    with served([OK], [OK]) as (_, client):
+        with pytest.raises(TimeoutError, match="no whole answer in time"):
+            client.request("GET", "/x", {}, None, time.monotonic())
+        assert get(client) == (200, b"ok")

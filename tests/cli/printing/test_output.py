@@ -60,6 +60,23 @@ def test_a_bar_is_the_share_and_full_or_empty_only_if_that_is_true(filled: int, 
     assert shown(Cup("a", filled)) == ["NAME  FILLED", f"a     {bar} {filled}/10"]
 
 
+@pytest.mark.parametrize(
+    ("used", "bar"),
+    [
+        (0.0, "=====....."),
+        (0.01, "#====....."),
+        (0.3, "###==....."),
+        (0.9, "#####....."),
+        (None, "#####....."),
+    ],
+)
+def test_the_used_part_of_a_bar_is_full_and_the_rest_of_it_lighter(used: float | None, bar: str) -> None:
+    column: Column[Cup] = Column("FILLED", lambda _: "5/10", share=lambda _: 0.5, used=lambda _: used)
+    out = io.StringIO()
+    ListPrinter(options(), replace(LISTING, columns=(column,)), out).show([Cup("a", 5)])
+    assert out.getvalue().splitlines() == ["FILLED", f"{bar} 5/10"]
+
+
 @pytest.mark.parametrize(("columns", "name", "bar"), [(80, 30, 10), (45, 30, 7), (40, 28, 4), (24, 12, 4)])
 def test_on_a_terminal_bars_shrink_and_then_texts_are_cut(
     monkeypatch: pytest.MonkeyPatch, columns: int, name: int, bar: int

@@ -65,4 +65,4 @@ def test_values_that_are_no_amounts_are_not_known(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(Prometheus, "now", now)
     args = Namespace(agents_namespace=AGENTS, prometheus="http://localhost:1")
     (use,) = SliceUseReader(KubeClient.__new__(KubeClient), args, "").read(["n1"]).values()
-    assert use == ("a", "b", "main", "n1", "n1-0", 1024.0, 1024.0, 0.5)
+    assert use[:8] == ("a", "b", "main", "n1", "n1-0", 1024.0, 1024.0, 0.5)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from device_plugin.node.checks.kernel_checks import LOOK_SECONDS
-from device_plugin.node.checks.slice_history import MOST_PROCESSES, SliceFigures
+from device_plugin.node.checks.slice_history import MOST_PROCESSES, SURE_SECONDS, SliceFigures
 from device_plugin.node.slices.records import Record
 from device_plugin.node.slices.writable import USAGE
 from device_plugin.node.stages.agent import TURN_SECONDS
@@ -64,11 +64,11 @@ def node(tmp_path: Path) -> Iterator[Node]:
 
 def test_a_slice_is_idle_since_it_last_computed(node: Node) -> None:
     node.use(busy=2)
-    assert node.idle(60) == 0
+    assert (node.idle(60) or 0) < SURE_SECONDS
     node.use(busy=0)
-    assert node.idle(300) == 300
+    assert node.idle(300) == pytest.approx(300, abs=SURE_SECONDS)
     node.use(busy=1)
-    assert node.idle(1) == 0, "one sample within a second is enough"
+    assert (node.idle(1) or 0) < SURE_SECONDS, "one sample within a second is enough"
 
 
 def test_a_change_of_memory_ends_an_idle_time(node: Node) -> None:

@@ -83,7 +83,7 @@ def idle_slices(*chosen: str) -> Panel:
         ),
         width=24,
         about=f"Slices that have neither computed nor changed their memory for {IDLE_SECONDS / 60:.0f} minutes, by the"
-        " controller of their pod. Controllers are from kube-state-metrics.",
+        " controller of their pod: `vgpu waste` lists them. Controllers are from kube-state-metrics.",
         keys=("namespace", "owner_kind", "owner_name"),
         units={"memory": "bytes", "longest": "s"},
         links={"namespace": "namespace"},

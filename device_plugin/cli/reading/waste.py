@@ -1,0 +1,92 @@
+"""Waste: memory that slices hold and do not need, times how long, by the owner of their pods or by namespace.
+
+The whole memory of an idle slice counts, for as long as it has been idle. If another slice has used less than LITTLE of
+its memory, the unused memory counts, for as long as its node's agent has followed it.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from device_plugin.cli.reading.held_use import MIB, SliceUse
+from device_plugin.core.contract.grants import Slice
+
+LITTLE = 0.5
+GIB_HOUR = 1024.0 * MIB * 3600
+
+
+class Owner(NamedTuple):
+    """The controller of pods, of a ReplicaSet its Deployment; a pod without a controller is its own owner."""
+
+    kind: str
+    name: str
+
+
+class WastedSlice(NamedTuple):
+    """A slice that is idle, or of which little is used. `wasted` is in bytes times seconds."""
+
+    namespace: str
+    owner: Owner
+    pod: str
+    container: str
+    node: str
+    part: Slice
+    use: SliceUse
+    idle: bool
+    wasted: float
+
+
+class Waste(NamedTuple):
+    """The wasted slices of one owner, or of all owners of a namespace (then `owner` is None), the worst first."""
+
+    namespace: str
+    owner: Owner | None
+    slices: Sequence[WastedSlice]
+
+    @property
+    def held(self) -> int:
+        """Returns the bytes of all of the slices."""
+        return sum(each.part.mem_mib for each in self.slices) * MIB
+
+    @property
+    def used(self) -> float | None:
+        """Returns the bytes that are used of the slices; None if that is not known of one of them."""
+        known = [each.use.used for each in self.slices if each.use.used is not None]
+        return sum(known) if len(known) == len(self.slices) else None
+
+    @property
+    def idle(self) -> float | None:
+        """Returns the longest time for which one of the slices has been idle; None if none is idle."""
+        return max((each.use.idle or 0.0 for each in self.slices if each.idle), default=None)
+
+    @property
+    def wasted(self) -> float:
+        """Returns the sum of the slices, in bytes times seconds."""
+        return sum(each.wasted for each in self.slices)
+
+
+def amount(part: Slice, use: SliceUse, seconds: float) -> float:
+    """Returns the waste of a slice in bytes times seconds; 0 if there was none for `seconds`, or if it is unknown."""
+    granted = float(part.mem_mib * MIB)
+    idle = granted * use.idle if use.idle is not None and use.is_idle(seconds) else 0.0
+    if use.peak is None or use.observed is None or use.observed < seconds or use.peak >= LITTLE * granted:
+        return idle
+    return max(idle, (granted - use.peak) * use.observed)
+
+
+def by_owner(slices: Iterable[WastedSlice]) -> Sequence[Waste]:
+    """Returns the waste of each owner, the worst first."""
+    return _by(slices, lambda each: (each.namespace, each.owner))
+
+
+def by_namespace(slices: Iterable[WastedSlice]) -> Sequence[Waste]:
+    """Returns the waste of each namespace, the worst first."""
+    return _by(slices, lambda each: (each.namespace, None))
+
+
+def _by(
+    slices: Iterable[WastedSlice], of: Callable[[WastedSlice], tuple[str, Owner | None]]
+) -> Sequence[Waste]:
+    found: dict[tuple[str, Owner | None], list[WastedSlice]] = {}
+    for each in sorted(slices, key=lambda each: (-each.wasted, each.namespace, each.pod, each.container)):
+        found.setdefault(of(each), []).append(each)
+    return sorted((Waste(*key, parts) for key, parts in found.items()), key=lambda waste: -waste.wasted)
