@@ -47,6 +47,7 @@ _PEOPLE: Mapping[str, tuple[Command, ...]] = {
         ("pods", "list pods that hold slices, also those that do not run", "device_plugin.cli.pods"),
         ("top", "list what pods use of their slices, most first", "device_plugin.cli.top"),
         ("waste", "list idle slices and slices of which little is used", "device_plugin.cli.waste"),
+        ("usage", "list hours of slices and cards by namespace and owner", "device_plugin.cli.usage"),
         ("quota", "list ResourceQuotas on cards, and their use", "device_plugin.cli.quota"),
         ("ui", "serve a page with every card and the pods that wait", "device_plugin.cli.ui.command"),
     ),

@@ -32,7 +32,7 @@ LEVELS = {
     "model": "family, model",
     "cluster": "",
 }
-# The controllers of pods, from kube-state-metrics: of a pod of a ReplicaSet, the Deployment.
+# The controllers of pods with slices, from kube-state-metrics: of a pod of a ReplicaSet, the Deployment.
 OWNER = "vgpu:pod_owner:info"
 # Slices with the time for which they have been idle, and their owner.
 IDLE = "vgpu:slice_idle:seconds"
@@ -70,13 +70,14 @@ def recording_rules() -> Iterator[RecordingRule]:
 
 
 def _owner() -> str:
-    """Returns the query for the controller of each pod; the series have the value 1."""
+    """Returns the query for the controller of each pod with a slice; the series have the value 1."""
     by, controls = "namespace, pod, owner_kind, owner_name", 'owner_is_controller="true"'
     sets = each("kube_pod_owner", where=f'owner_kind="ReplicaSet", {controls}', by=by)
     named = f'label_replace({sets}, "replicaset", "$1", "owner_name", "(.*)")'
     above = each("kube_replicaset_owner", where=controls, by="namespace, replicaset, owner_kind, owner_name")
     deployments = f"{named} * on (namespace, replicaset) group_left (owner_kind, owner_name) {above}"
-    return f"max by ({by}) ({deployments}) or on (namespace, pod) {each('kube_pod_owner', where=controls, by=by)}"
+    owners = f"max by ({by}) ({deployments}) or on (namespace, pod) {each('kube_pod_owner', where=controls, by=by)}"
+    return f"({owners}) and on (namespace, pod) vgpu_slice_memory_limit_bytes"
 
 
 def _idle() -> str:

@@ -18,6 +18,7 @@ TEAM_A = {"node": "n1", "card": "GPU-1", "namespace": "team", "container": "main
 _CONTROLS = 'namespace="team", owner_is_controller="true"'
 _ABOVE = 'replicaset="serve-5d", owner_kind="Deployment", owner_name="serve"'
 OWNERS = {
+    **{f'vgpu_slice_memory_limit_bytes{{{SLICE}, pod="{pod}"}}': "1x200" for pod in ("a", "b")},
     f'kube_pod_owner{{{_CONTROLS}, pod="a", owner_kind="ReplicaSet", owner_name="serve-5d"}}': "1x200",
     f"kube_replicaset_owner{{{_CONTROLS}, {_ABOVE}}}": "1x200",
 }
@@ -115,7 +116,7 @@ FIRES = [
         "The oldest pod that waits for a slice for the reason memory was created 31m 0s ago.",
     ),
     Fires(
-        "VgpuSliceIdle", 125, {f'vgpu_slice_idle_seconds{{{SLICE}, pod="a"}}': "0+60x200", **OWNERS},
+        "VgpuSliceIdle", 125, {f'vgpu_slice_idle_seconds{{{SLICE}, pod="a"}}': "7500x200", **OWNERS},
         {**TEAM_A, "owner_kind": "Deployment", "owner_name": "serve"},
         "Deployment team/serve has not used a slice for 2h 5m 0s.",
         "Container main of pod team/a holds a slice of card GPU-1 on node n1, and has neither computed on it nor"
@@ -272,10 +273,20 @@ def test_the_owner_of_a_slice_is_the_controller_of_its_pod_and_a_pod_without_one
     series[f'kube_pod_owner{{{_CONTROLS}, pod="b", owner_kind="Job", owner_name="train"}}'] = "1x9"
     series[idle.format(SLICE, "a").replace("{", '{instance="new agent", ', 1)] = "10x9"
     owned = "sum by (owner_kind, owner_name) (vgpu:slice_idle:seconds)"
+    series[
+        'kube_pod_owner{namespace="team", owner_is_controller="true", pod="no slice", owner_kind="Job"}'
+    ] = "1x9"
     wanted = {("Deployment", "serve"): 10, ("Job", "train"): 60, ("Pod", "c"): 60}
     samples = [
         {"labels": f'{{owner_kind="{kind}", owner_name="{name}"}}', "value": value}
         for (kind, name), value in wanted.items()
     ]
-    expected = [{"expr": owned, "eval_time": "5m", "exp_samples": samples}]
+    expected = [
+        {"expr": owned, "eval_time": "5m", "exp_samples": samples},
+        {
+            "expr": "count (vgpu:pod_owner:info)",
+            "eval_time": "5m",
+            "exp_samples": [{"labels": "{}", "value": 2}],
+        },
+    ]
     check_alerts(tmp_path, [{**_test(series, "VgpuOverlap", 5, []), "promql_expr_test": expected}])
