@@ -217,7 +217,7 @@ LISTING: Listing[CardRow] = Listing(
                used=lambda row: share_of(row.card.use.busy, row.card.core_groups)),
         Column("SLICES", lambda row: groups_text(len(row.card.holders), row.card.max_slices),
                key=lambda row: len(row.card.holders)),
-        Column("UNUSED", lambda row: unused_text(row.card.use), key=lambda row: row.card.use.unused or 0.0),
+        Column("UNUSED", lambda row: unused_text(row.card.use), key=lambda row: row.card.use.unused or 0.0, extra=True),
         Column("FREE PERCENT", _free_percent, key=lambda row: row.card.free_percent or 0, wide=True),
         Column("PCI", lambda row: row.card.card.pci if row.card.card else output.NONE, wide=True),
         Column("FAMILY", lambda row: row.card.card.family if row.card.card else output.NONE, wide=True),

@@ -96,7 +96,7 @@ LISTING: Listing[NodeReading] = Listing(
                share=lambda node: share(_held_groups(node), _core_groups(node)),
                used=lambda node: share_of(node.use.busy, _core_groups(node))),
         Column("SLICES", lambda node: groups_text(_slices(node), _most_slices(node)), key=_slices),
-        Column("UNUSED", lambda node: unused_text(node.use), key=lambda node: node.use.unused or 0.0),
+        Column("UNUSED", lambda node: unused_text(node.use), key=lambda node: node.use.unused or 0.0, extra=True),
         Column("STATE", state, warning=lambda node: bool(state(node))),
     ),
     name=lambda node: f"node/{node.name}",

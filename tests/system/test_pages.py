@@ -161,7 +161,7 @@ def test_a_command_of_readme_answers(verb: str, demo: Mapping[str, str]) -> None
     ("command", "answer"),
     [
         ("vgpu queue", "train  default"),
-        ("vgpu why train", "default/train queue default running width 2 (1 to 2)"),
+        ("vgpu why train", "default/train running: runs with 2 pods"),
         ("vgpu why huge", "From the API server's lists and the allocator's 0 reservations"),
         ("vgpu top", "notebook-a"),
         ("vgpu nodes", "node-1"),

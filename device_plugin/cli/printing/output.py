@@ -1,8 +1,8 @@
 """Prints the lists of commands in the format of -o, in the order of --sort-by, and again after changes.
 
-A table fits 80 columns: bars shrink first, then long texts are cut. Nothing is cut with `-o wide`, in columns that the
-user chose, or if the output is not a terminal. Only terminals get colours. Control characters, which a tenant may have
-written, are replaced.
+A table fits 80 columns: bars shrink first, then extra columns are left out, then long texts are cut. Nothing is cut
+with `-o wide`, in columns that the user chose, or if the output is not a terminal. Only terminals get colours. Control
+characters, which a tenant may have written, are replaced.
 """
 
 import argparse
@@ -49,7 +49,8 @@ class Column(Generic[Row]):
 
     With `share` a bar of that share, from 0 to 1, comes before the text; None shows `?`. The part `used` of the
     bar is drawn full and the rest lighter; where it is not known, all of the bar is full. `wide` columns are shown with
-    `-o wide` only. A text for which `warning` is true is coloured.
+    `-o wide` only, and `extra` columns only where no text is cut for them. A text for which `warning` is true is
+    coloured.
     """
 
     title: str
@@ -58,6 +59,7 @@ class Column(Generic[Row]):
     share: Callable[[Row], float | None] | None = None
     used: Callable[[Row], float | None] | None = None
     wide: bool = False
+    extra: bool = False
     warning: Callable[[Row], bool] | None = None
 
     @property
@@ -223,6 +225,7 @@ class ListPrinter(Generic[Row]):
         # By column, because a table may have 40,000 rows.
         texts = [_all_printable([column.text(row) for row in shown]) for column in self._columns]
         if header:
+            texts = self._fitting(texts)
             self._fit([max(map(len, column)) for column in texts])
             titles = [column.title.ljust(w) for column, w in zip(self._columns, self._widths, strict=True)]
             self._write([self._painted("".join(titles).rstrip(), BOLD)] if self._headers else [])
@@ -242,6 +245,22 @@ class ListPrinter(Generic[Row]):
         indent = " " * min(BELOW, self._width // 2)
         return wrap(line, self._width, subsequent_indent=indent, break_on_hyphens=False)
 
+    def _widths_with(self, bar: int, longest: Sequence[int]) -> list[int]:
+        """Returns the width of each column with bars of this length; `longest` is as in _fit."""
+        return [
+            max(len(column.title) * self._headers, size + (bar + 1 if column.share else 0)) + GAP
+            for column, size in zip(self._columns, longest, strict=True)
+        ]
+
+    def _fitting(self, texts: list[list[str]]) -> list[list[str]]:
+        """Returns the texts by column; leaves out extra columns if a row does not fit the terminal with short bars."""
+        longest = [max(map(len, column)) for column in texts]
+        if self._width and sum(self._widths_with(SHORTEST_BAR, longest)) - GAP > self._width:
+            kept = [number for number, column in enumerate(self._columns) if not column.extra]
+            self._columns = [self._columns[number] for number in kept]
+            return [texts[number] for number in kept]
+        return texts
+
     def _fit(self, longest: Sequence[int]) -> None:
         """Choose the width of each column, with the gap after it, so that a row fits the terminal.
 
@@ -249,18 +268,12 @@ class ListPrinter(Generic[Row]):
         """
         bars = sum(column.share is not None for column in self._columns)
 
-        def widths(bar: int) -> list[int]:
-            return [
-                max(len(column.title) * self._headers, size + (bar + 1 if column.share else 0)) + GAP
-                for column, size in zip(self._columns, longest, strict=True)
-            ]
-
-        self._bar, self._widths = LONGEST_BAR, widths(LONGEST_BAR)
+        self._bar, self._widths = LONGEST_BAR, self._widths_with(LONGEST_BAR, longest)
         if not self._width:
             return
         while bars and self._bar > SHORTEST_BAR and sum(self._widths) - GAP > self._width:
             self._bar -= 1
-            self._widths = widths(self._bar)
+            self._widths = self._widths_with(self._bar, longest)
         texts = [i for i, column in enumerate(self._columns) if not column.share]
         while sum(self._widths) - GAP > self._width:
             widest = max(texts, key=lambda i: self._widths[i], default=-1)

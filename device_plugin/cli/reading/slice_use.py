@@ -78,8 +78,8 @@ def is_shown(args: argparse.Namespace, *columns: str) -> bool:
 class SliceUseReader:
     """Reads the use of slices of pods of `namespace` (empty: of all), and keeps the answer for FRESH_SECONDS.
 
-    With --live it keeps the answer of at most FEW_NODES agents for LIVE_SECONDS. If it is not `wanted`, nobody is asked,
-    and no use is known.
+    With --live it keeps the answer of at most FEW_NODES agents for LIVE_SECONDS. If it is not `wanted`, nobody is
+    asked, and no use is known.
 
     `notes` has a sentence for each question that was not answered the last time.
     """

@@ -219,3 +219,21 @@ def test_a_template_is_printed_as_it_is_and_for_changes_of_the_changed_rows() ->
     assert out.getvalue() == "a\nb\n[]b\n"
     printer.show_changes([Cup("a", 1), Cup("b", 2)])
     assert out.getvalue() == "a\nb\n[]b\n"
+
+
+@pytest.mark.parametrize(
+    ("columns", "titles"), [(30, "NAME  FILLED  NOTE"), (21, "NAME  FILLED  NOTE"), (20, "NAME  FILLED")]
+)
+def test_an_extra_column_is_left_out_before_a_text_is_cut(
+    monkeypatch: pytest.MonkeyPatch, columns: int, titles: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("NO_COLOR", "")
+    note: Column[Cup] = Column("NOTE", lambda _: "12", extra=True)
+    out = Terminal()
+    printer = ListPrinter(options(), replace(LISTING, columns=(*LISTING.columns, note)), out)
+    printer.show([Cup("a", 1)])
+    printer.show_changes([Cup("a", 2)])
+    header, *rows = out.getvalue().splitlines()
+    assert header.split() == titles.split()
+    assert [row.split()[-1] for row in rows] == (["12", "12"] if "NOTE" in titles else ["1/10", "2/10"])
