@@ -18,7 +18,7 @@ from typing import Any
 from device_plugin.cli.access.caller import NAMESPACE
 from device_plugin.cli.access.names import checked_namespace
 from device_plugin.cli.access.prometheus import Prometheus
-from device_plugin.cli.printing import output
+from device_plugin.cli.printing import formats, output
 from device_plugin.cli.printing.output import Column, Listing, ListPrinter
 from device_plugin.cli.reading.durations import duration
 from device_plugin.cli.reading.usage import PATIENCE_SECONDS, UNKNOWN, Usage, UsageQueries, read_usage, summed
@@ -79,10 +79,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--agents-namespace", default=NAMESPACE, metavar="NAMESPACE", help=f"of the node agents (default: {NAMESPACE})"
     )  # fmt: skip
-    formats = (*output.FORMATS, CSV)
     parser.add_argument(
-        "-o", "--output", choices=formats, metavar="|".join(formats), help="for programs and tables"
+        "-o", "--output", type=_format, metavar=f"{formats.METAVAR}|{CSV}", help="for programs and tables"
     )
+    parser.add_argument("--no-headers", action="store_true", help="a table without its titles")
     parser.add_argument(
         "--sort-by", metavar="COLUMN",
         help=f"{', '.join(LISTING.words())}; with - before it the other way round (default: most card hours first)",
@@ -95,15 +95,21 @@ def run(args: argparse.Namespace) -> int:
     namespace = checked_namespace(args.namespace) if args.namespace else ""
     by_owner = args.by == "owner"
     listing = LISTING if by_owner else LISTING.without(_OWNER)
-    printer = ListPrinter(args, listing)
+    as_csv = args.output == CSV
+    printer = ListPrinter(argparse.Namespace(**{**vars(args), "output": None}) if as_csv else args, listing)
     queries = UsageQueries(args.agents_namespace, namespace, args.since)
     rows = summed(read_usage(Prometheus(args.prometheus, PATIENCE_SECONDS), queries), owners=by_owner)
-    if args.output == CSV:
+    if as_csv:
         _write_csv(printer.ordered(rows))
         return 0
     beside = {"sinceSeconds": args.since, "stepSeconds": queries.step}
     printer.show(rows, beside, "no slice was held in this time, as far as this Prometheus knows")
     return 0
+
+
+def _format(text: str) -> str:
+    """Returns the value of -o; raises ArgumentTypeError if it is no format."""
+    return text if text == CSV else formats.checked(text, LISTING.plural)
 
 
 def _write_csv(rows: Sequence[Usage]) -> None:
