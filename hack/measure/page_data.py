@@ -67,6 +67,7 @@ def card(rng: random.Random, uuid: str, model: tuple[str, int, int, int], fullne
             "namespace": rng.choice(NAMESPACES), "pod": f"{rng.choice(PODS)}-{rng.randrange(16**5):05x}",
             "container": "main", "mib": size * mib // 4, "cores": [[first, last]],
             "since": f"2026-11-{rng.randint(10, 22)}T{rng.randrange(24):02}:{rng.randrange(60):02}:00Z",
+            "job": f"pretrain-{rng.randrange(4)}" if rng.random() < 0.3 else "",
             "state": "outliving" if rng.random() < 0.002 else "",
         })  # fmt: skip
         quarter += size
@@ -90,7 +91,8 @@ def day(rng: random.Random) -> Row:
 def waiting(number: int) -> Row:
     """A waiting pod."""
     return {
-        "namespace": "research", "pod": f"sweep-{number}", "asks": "hygon.com/dcu-mem: 48, hygon.com/dcu-cores: 60",
+        "namespace": "research", "pod": f"sweep-{number}", "owner": "Job sweep",
+        "asks": "hygon.com/dcu-mem: 48, hygon.com/dcu-cores: 60",
         "since": f"2026-11-22T{number:02}:10:00Z", "reason": "memory",
         "text": "no card fits: 312 cards have less free memory than 48 units, 40 cards are of another model",
         "advice": "wait until slices end, or ask for less memory",

@@ -145,7 +145,7 @@ class ClusterFollower:
         for name, record in changed.items():
             pods = self._pods_of(record)
             if record.inventory is not None:
-                found[name] = rows.node_row(self._explainer, few, name, rows.bound_times(pods.values()))
+                found[name] = rows.node_row(self._explainer, few, name, pods)
             else:
                 row = rows.granted_row(record, pods) if hidden else {}
                 found[name] = row if row.get("cards") else None

@@ -47,14 +47,14 @@ def in_turn(found: Iterable[Namespaced], most: int) -> list[Namespaced]:
     return sorted(found, key=turn)[:most]
 
 
-def node_row(explainer: Explainer, snapshot: Snapshot, name: str, bound: Mapping[str, str]) -> Row:
-    """Returns the entry of a node with an inventory. `bound` has the time of binding of each pod, by UID."""
+def node_row(explainer: Explainer, snapshot: Snapshot, name: str, pods: Mapping[str, Pod]) -> Row:
+    """Returns the entry of a node with an inventory. `pods` are the pods that hold slices on it, by UID."""
     node, state = explainer.node(snapshot, name), snapshot.node(name)
     known = {each.card.uuid: each.card for each in state.cards} if state is not None else {}
     return {
         "serving": node["serving"],
         "complete": True,
-        "cards": [_card(card, known[card["uuid"]], bound) for card in node["cards"]],
+        "cards": [_card(card, known[card["uuid"]], pods) for card in node["cards"]],
     }
 
 
@@ -80,9 +80,10 @@ def granted_row(record: NodeState, pods: Mapping[str, Pod]) -> Row:
 
 
 def waiting_row(pod: Pod, asks: str, text: str, advice: str, reason: str) -> Row:
-    """Returns the entry of a pod that waits for a card, with its request and the reason."""
+    """Returns the entry of a pod that waits for a card, with its controller, its request and the reason."""
     return {
-        "namespace": pod.namespace, "pod": pod.name, "asks": _cut(asks), "since": pod.created,
+        "namespace": pod.namespace, "pod": pod.name, "owner": f"{pod.owner} {pod.owner_name}".strip(),
+        "asks": _cut(asks), "since": pod.created,
         "reason": reason, "text": _cut(text), "advice": advice,
     }  # fmt: skip
 
@@ -111,11 +112,6 @@ def phase_of(job: Job) -> str:
     return "running" if job.active else "starting"
 
 
-def bound_times(pods: Iterable[Pod]) -> dict[str, str]:
-    """Returns the time of binding of each pod, by UID."""
-    return {pod.uid: pod.bound for pod in pods}
-
-
 def runs(ids: Sequence[int]) -> list[list[int]]:
     """Returns ascending ids as runs, each with its first and last id: `[[0, 14], [20, 20]]`."""
     found: list[list[int]] = []
@@ -127,7 +123,7 @@ def runs(ids: Sequence[int]) -> list[list[int]]:
     return found
 
 
-def _card(card: Mapping[str, Any], known: Card, bound: Mapping[str, str]) -> Row:
+def _card(card: Mapping[str, Any], known: Card, pods: Mapping[str, Pod]) -> Row:
     closed = "short" if card["short"] else "cordoned" if card["cordoned"] else ""
     return {
         "uuid": card["uuid"], "model": card["model"], "family": card["family"], "mib": card["memMiB"],
@@ -137,7 +133,7 @@ def _card(card: Mapping[str, Any], known: Card, bound: Mapping[str, str]) -> Row
         "slices": [
             {
                 "namespace": s["namespace"], "pod": s["pod"], "container": s["container"], "mib": s["memMiB"],
-                "cores": runs(s["cores"]), "since": bound.get(s["uid"], ""),
+                "cores": runs(s["cores"]), **_of_pod(pods.get(s["uid"])),
                 "state": next((state for state in _STATES if s[state]), "" if s["bound"] else "reserved"),
             }
             for s in card["slices"]
@@ -159,8 +155,15 @@ def _granted_card(uuid: str, size: CardSize | None, slices: Sequence[Row]) -> Ro
 def _slice(pod: Pod, container: str, taken: Slice) -> dict[str, Any]:
     return {
         "namespace": pod.namespace, "pod": pod.name, "container": container, "mib": taken.mem_mib,
-        "cores": runs(taken.cores), "since": pod.bound, "state": "",
+        "cores": runs(taken.cores), **_of_pod(pod), "state": "",
     }  # fmt: skip
+
+
+def _of_pod(pod: Pod | None) -> Row:
+    """Returns since when a pod holds its slices, and its Job, as far as they are known."""
+    if pod is None:
+        return {"since": "", "job": ""}
+    return {"since": pod.bound, "job": pod.owner_name if pod.owner == "Job" else ""}
 
 
 def _taken(grant: Grant) -> Iterator[tuple[str, str, Slice]]:

@@ -52,7 +52,7 @@ def wanted(card: page_data.Row) -> list[str]:
 
 def test_what_is_in_sight_is_the_cluster_and_little_else_is_made(large: Shown) -> None:
     page = large.page
-    in_sight = "[700, 800].every((y) => document.elementFromPoint(700, y)?.closest('.row'))"
+    in_sight = "[815, 830].every((y) => document.elementFromPoint(700, y)?.closest('.row'))"
     for height in (0.0, 0.31, 0.77, 1.0):
         page.evaluate("share => scrollTo(0, share * (document.body.scrollHeight - innerHeight))", height)
         # Rows are made in pieces.
@@ -65,13 +65,16 @@ def test_what_is_in_sight_is_the_cluster_and_little_else_is_made(large: Shown) -
             for label, card in zip(cards, truth, strict=True):
                 assert all(text in label for text in wanted(card)), (label, card)
     assert page.evaluate("document.querySelectorAll('*').length") < 3000
-    free = sum(
+    held = sum(card["mib"] - card["freeMiB"] for node in large.truth.values() for card in node["cards"])
+    given = sum(
         card["freeMiB"]
         for node in large.truth.values()
         for card in node["cards"]
         if node["serving"] and not card["state"] and card["free"] and card["freeMiB"] and card["freeGroups"]
     )
-    assert f"{free / 1048576:.0f} TiB" in page.locator("#totals").inner_text().replace(",", "")
+    totals = page.locator("#totals").inner_text().replace(",", "")
+    assert f"Memory held\n{held / 1048576:.0f} TiB" in totals
+    assert f"{given / 1048576:.0f} TiB to give" in totals
     page.evaluate("scrollTo(0, 0)")
 
 
@@ -159,6 +162,7 @@ def test_why_a_pod_waits_is_told_in_full_in_the_place_of_its_button(browser: Bro
     try:
         page = shown.open()
         page.locator("nav a[data-view=waiting]").click()
+        page.locator("summary").press("Enter")
         page.get_by_role("button", name="Why sweep-3 waits, in full").press("Enter")
         expect(page.locator(".told")).to_have_text("research/sweep-3 needs <b>48</b> units")
         expect(page.locator(".told")).to_be_focused()
@@ -170,7 +174,10 @@ def test_why_a_pod_waits_is_told_in_full_in_the_place_of_its_button(browser: Bro
 def test_the_use_of_a_card_over_time_is_drawn_where_prometheus_is_given(small: Shown) -> None:
     ended = {"ended": [[0.0, 0.9], [60.0, 0.9]], "late": [[0.0, 0.9], [61.0, 0.8]]}
     series = {"memory used": [[0.0, 0.2], [50.0, 0.9], [100.0, 0.4]], "computing": [], **ended}
-    small.server.answers = {"/use": lambda _: {"from": 0.0, "to": 100.0, "step": 20, "series": series}}
+    small.server.answers = {
+        "/day": lambda _: {},
+        "/use": lambda _: {"from": 0.0, "to": 100.0, "step": 20, "series": series},
+    }
     small.entries.put("about", {"page": {"use": True}})
     page = small.open()
     page.locator(".card").first.click()
@@ -262,44 +269,106 @@ def test_slices_of_one_container_lead_to_each_other_and_linked_cards_are_named(s
     expect(panel.locator(".other")).to_have_text("card 2")
 
 
-def test_waiting_pods_are_found_by_their_reason(small: Shown) -> None:
-    small.entries.put(
-        "waiting", {"research/odd": page_data.waiting(1) | {"pod": "odd", "reason": "too-large"}}
-    )
+def test_waiting_pods_of_one_controller_and_reason_share_a_row(small: Shown) -> None:
+    odd = page_data.waiting(1) | {"pod": "odd", "owner": "", "reason": "too-large"}
+    small.entries.put("waiting", {"research/odd": odd})
     page = small.open()
     page.locator("nav a[data-view=waiting]").click()
+    rows = page.locator("#waiting-rows tr")
+    expect(rows).to_have_count(2)
+    expect(rows.first).to_contain_text("sweepresearch, Job12")
+    expect(rows.first).to_contain_text("No card fits: 312 cards have less free memory")
     expect(page.locator("#filter-reason option")).to_have_text(["any", "memory (12)", "too-large (1)"])
+    rows.first.locator("summary").click()
+    expect(rows.first.locator("li")).to_have_count(12)
+    small.entries.put("waiting", {"research/sweep-3": None})
+    # The list stays open.
+    expect(rows.first.locator("li")).to_have_count(11)
     page.get_by_label("Reason").select_option("too-large")
-    expect(page.locator(".item")).to_have_count(1)
-    expect(page.locator(".item")).to_contain_text("odd")
+    expect(rows).to_have_count(1)
+    expect(rows).to_contain_text("odd")
+    expect(rows.get_by_role("button", name="Why odd waits, in full")).to_be_visible()
 
 
 def test_the_number_that_fits_the_filter_is_of_all_entries_and_not_of_those_drawn(small: Shown) -> None:
-    many = {f"research/many-{i}": page_data.waiting(1) | {"pod": f"many-{i}"} for i in range(150)}
+    many = {
+        f"research/many-{i}": page_data.waiting(1) | {"pod": f"many-{i}", "owner": ""} for i in range(150)
+    }
     small.entries.put("waiting", many)
     page = small.open()
     page.locator("nav a[data-view=waiting]").click()
-    expect(page.locator(".item")).to_have_count(100)
+    expect(page.locator("#waiting-rows tr")).to_have_count(100)
     page.get_by_label("Name", exact=True).fill("many-")
     expect(page.get_by_text("Show more of 150")).to_be_visible()
     page.get_by_label("Name", exact=True).press("Enter")
     expect(page.locator("#said")).to_have_text("150 entries fit the filter")
 
 
-def test_lists_of_what_waits_and_of_gangs(small: Shown) -> None:
+def test_gangs_are_listed_and_found_by_name(small: Shown) -> None:
     page = small.open()
-    for view, title, count, text in (
-        ("waiting", "sweep-0", 12, "No card fits: 312 cards have less free memory"),
-        ("gangs", "llama-0", 3, "0 are bound"),
-    ):
-        page.locator(f"nav a[data-view={view}]").click()
-        expect(page.locator(".item")).to_have_count(count)
-        expect(page.locator(".item", has_text=title)).to_contain_text(text)
+    page.locator("nav a[data-view=gangs]").click()
+    expect(page.locator(".item:visible")).to_have_count(3)
+    expect(page.locator(".item", has_text="llama-0")).to_contain_text("0 are bound")
     page.get_by_label("Name", exact=True).fill("llama-1")
-    expect(page.locator(".item")).to_have_count(1)
+    expect(page.locator(".item:visible")).to_have_count(1)
     small.entries.put("gang", {"batch/llama-1": None})
     expect(page.locator("#empty")).to_have_text("Nothing fits the filter.")
-    page.go_back()
+
+
+def test_the_legend_has_a_colour_for_each_namespace_and_filters_by_it(small: Shown) -> None:
+    held = dict[str, int]()
+    for node in small.truth.values():
+        for card in node["cards"]:
+            for part in card["slices"]:
+                held[part["namespace"]] = held.get(part["namespace"], 0) + part["mib"]
+    page = small.open()
+    legend = page.locator("#legend-spaces button")
+    expect(legend).to_have_count(len(held))
+    expect(legend.first).to_contain_text(max(held, key=lambda name: held[name]))
+    colors = legend.locator("i").evaluate_all(
+        "marks => marks.map((mark) => getComputedStyle(mark).backgroundColor)"
+    )
+    assert len(set(colors)) == len(held), "six namespaces have six colours"
+    # A name that begins like the one of another namespace is found alone.
+    few = {"namespace": "team", "pod": "a", "container": "main", "mib": 1, "cores": [[0, 0]], "since": "",
+           "job": "", "state": ""}  # fmt: skip
+    node = small.truth["gpu-0001"]
+    small.entries.put("node", {"gpu-0001": {**node, "cards": [{**node["cards"][0], "slices": [few]}]}})
+    legend.filter(has_text=re.compile("^team1 MiB")).click()
+    expect(page.locator("#map-text")).to_have_text(re.compile("^1 node, 1 card, 1 slice"))
+    assert "namespace=team" in page.url
+    expect(page.locator("#legend-spaces button[aria-pressed=true]")).to_have_text("team1 MiB")
+    page.locator("#legend-spaces button[aria-pressed=true]").click()
+    expect(page.locator("#map-text")).to_have_text(re.compile("^6 nodes, "))
+
+
+def test_cards_of_a_small_cluster_name_their_holders_and_what_their_jobs_have_done(small: Shown) -> None:
+    page = small.open()
+    node = page_data.node(random.Random(5), "0001", 1) | {"serving": True}
+    part = {
+        "namespace": "batch",
+        "container": "main",
+        "mib": 4096,
+        "cores": [[0, 14]],
+        "since": "",
+        "state": "",
+    }
+    node["cards"][0] |= {
+        "state": "",
+        "slices": [{**part, "pod": f"p{i}", "job": "pretrain-1" if i == 0 else ""} for i in range(8)],
+    }
+    small.entries.put("node", {"gpu-0001": node})
+    lines = page.locator(".row").first.locator(".holder")
+    expect(lines).to_have_count(6)
+    expect(lines.first).to_have_text("p04 GiB, 40 %, 1h30m left")
+    expect(lines.nth(1)).to_have_text("p14 GiB")
+    expect(lines.last).to_have_text("and 3 more")
+    job = page_data.job(1)
+    small.entries.put("job", {"batch/pretrain-1": {**job, "progress": {"done": 9, "total": 10}}})
+    expect(lines.first).to_have_text("p04 GiB, 90 %, 1h30m left")
+    more = {f"more-{i}": node for i in range(12)}
+    small.entries.put("node", more)
+    expect(page.locator(".holder")).to_have_count(0)
 
 
 def test_hostile_names_stay_text(small: Shown) -> None:
@@ -330,7 +399,7 @@ def hostile(text: str) -> dict[str, page_data.Row]:
     words = dict.fromkeys(("namespace", "pod", "container", "since", "state"), text)
     node["cards"][0] |= {
         **dict.fromkeys(("model", "uuid", "family"), text),
-        "slices": [{**words, "mib": 1, "cores": [[0, 0]]}],
+        "slices": [{**words, "job": text, "mib": 1, "cores": [[0, 0]]}],
     }
     return {
         "node": node,
@@ -373,9 +442,10 @@ def test_everything_is_reached_by_keys_alone(small: Shown) -> None:
             break
     assert focused().startswith("Card 1 of gpu-0001")
     for key, at in (
-        ("ArrowRight", "Card 2 of gpu-0001"), ("ArrowDown", "Card 2 of gpu-0002"), ("End", "Card 1 of gpu-0006"),
-        ("ArrowDown", "Card 1 of gpu-0006"), ("ArrowUp", "Card 1 of gpu-0005"), ("Shift+End", "Card 8 of gpu-0005"),
-        ("Home", "Card 1 of gpu-0001"), ("ArrowLeft", "Card 1 of gpu-0001"), ("PageDown", "Card 1 of gpu-0006"),
+        ("ArrowRight", "Card 2 of gpu-0001"), ("ArrowDown", "Card 5 of gpu-0001"), ("End", "Card 1 of gpu-0006"),
+        ("ArrowDown", "Card 4 of gpu-0006"), ("ArrowUp", "Card 1 of gpu-0006"), ("ArrowUp", "Card 1 of gpu-0005"),
+        ("Shift+End", "Card 8 of gpu-0005"), ("Home", "Card 1 of gpu-0001"), ("ArrowLeft", "Card 1 of gpu-0001"),
+        ("PageDown", "Card 1 of gpu-0002"), ("PageUp", "Card 1 of gpu-0001"), ("End", "Card 1 of gpu-0006"),
     ):  # fmt: skip
         keys.press(key)
         assert focused().startswith(at), key

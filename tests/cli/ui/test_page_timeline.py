@@ -1,6 +1,7 @@
 """The timeline of Jobs in a real browser: shapes, forecasts, words, keys, and thousands of rows."""
 
 import re
+import time
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -55,8 +56,9 @@ def test_a_bar_is_as_high_as_its_job_is_wide_and_falls_where_it_stops(small: Sho
     runs = part(page, "pretrain-0", ".expected")
     assert abs(runs["left"] - (now - edge)) < 3, "what is expected begins now"
     waits = part(page, "pretrain-4", ".expected")
-    # 40 minutes later, of 6 hours.
-    assert abs(waits["left"] - runs["left"] - waits["all"] * 40 / 360) < 3
+    # Of six hours.
+    until = page_data.job(4)["expected"]["start"] - time.time()
+    assert abs(waits["left"] - runs["left"] - waits["all"] * until / (6 * 3600)) < 5
     expect(page.locator(".job", has_text="pretrain-4").locator(".expected")).to_have_class(
         re.compile("promised")
     )

@@ -1,30 +1,40 @@
 // Bars of a card, each one element: its parts are stops of a gradient, so that 40,000 cards need few elements.
 
 import { WARN, wanted } from "./cluster.js";
+import { hue } from "./color.js";
 
-/** The tint of a slice: two alternate, amber where somebody should look, grey where the filter names others. */
+/** The colour of a slice: that of its namespace; `warn` where somebody should look, `dim` where the filter names others. */
 export function tint(slice, index, place, node) {
   if (WARN.has(slice.state)) return "warn";
   if (!wanted(slice, place, node)) return "dim";
-  return index % 2 ? "b" : "a";
+  return hue(slice.namespace, index % 2 === 1);
 }
 
-const COLOR = { a: "var(--slice-a)", b: "var(--slice-b)", dim: "var(--dim)", warn: "var(--amber)" };
+const COLOR = { held: "var(--slice-a)", dim: "var(--dim)", warn: "var(--amber)" };
+// Stripes of a part where somebody should look, so that more than its colour says it.
+const STRIPES = 3;
 
-/** Paint parts, each `[from, to, tint]` in a whole of `total`. */
+/** Paint parts, each `[from, to, colour]` in a whole of `total`. */
 export function paint(bar, parts, total) {
   const stops = [];
-  for (const [from, to, name] of parts) {
+  for (const [from, to, name] of parts.flatMap(striped)) {
     const a = share(from, total);
     const b = share(to, total);
     // A hair of the track between neighbours.
-    stops.push(`transparent ${a}%`, `${COLOR[name]} ${a}%`, `${COLOR[name]} calc(${b}% - 1px)`, `transparent calc(${b}% - 1px)`);
+    stops.push(`transparent ${a}%`, `${COLOR[name] ?? name} ${a}%`, `${COLOR[name] ?? name} calc(${b}% - 1px)`, `transparent calc(${b}% - 1px)`);
   }
   const wantedImage = stops.length ? `linear-gradient(to right, ${stops.join(", ")})` : "none";
   if (bar.image !== wantedImage) {
     bar.image = wantedImage;
     bar.style.backgroundImage = wantedImage;
   }
+}
+
+function striped(part) {
+  const [from, to, name] = part;
+  if (name !== "warn") return [part];
+  const wide = (to - from) / (2 * STRIPES - 1);
+  return Array.from({ length: STRIPES }, (_, i) => [from + 2 * i * wide, from + (2 * i + 1) * wide, name]);
 }
 
 function share(part, total) {

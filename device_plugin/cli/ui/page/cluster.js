@@ -14,6 +14,8 @@ export class Cluster {
     this.about = this.of("about");
     this.models = new Map();
     this.namespaces = new Map();
+    // By namespace, the MiB that it holds.
+    this.held = new Map();
     // All namespaces that an entry has named since the page was loaded.
     this.named = new Set();
     // By kind, how often entries other than nodes changed.
@@ -63,6 +65,7 @@ export class Cluster {
   }
 
   tally(node, sign) {
+    for (const [name, mib] of node.held) this.held.set(name, (this.held.get(name) ?? 0) + sign * mib);
     for (const [counts, names] of [[this.models, node.models], [this.namespaces, node.namespaces]]) {
       for (const each of names) {
         if (counts === this.namespaces) this.named.add(each);
@@ -117,8 +120,8 @@ export function room(card) {
 function derived(name, value) {
   const node = {
     name, order: `${name.replace(/\d+/g, (digits) => digits.padStart(DIGITS, "0"))} ${name}`, serving: value.serving, complete: value.complete, cards: value.cards,
-    mib: 0, freeMiB: 0, groups: 0, freeGroups: 0, slices: 0, roomy: 0, room: 0, largest: null,
-    models: new Set(), namespaces: new Set(), hives: new Set(),
+    mib: 0, freeMiB: 0, heldMiB: 0, groups: 0, freeGroups: 0, heldGroups: 0, slices: 0, roomy: 0, room: 0, largest: null,
+    models: new Set(), namespaces: new Set(), held: new Map(), hives: new Set(),
     // Cards that get no new slices, by state, and whether somebody should look at the node.
     closed: new Map(), look: !value.serving,
   };
@@ -126,7 +129,10 @@ function derived(name, value) {
     card.room = value.serving ? room(card) : 0;
     node.mib += card.mib;
     node.groups += card.groups;
+    node.heldMiB += card.mib - card.freeMiB;
+    node.heldGroups += card.groups - card.freeGroups;
     node.slices += card.slices.length;
+    card.main = card.slices.reduce((most, slice) => (slice.mib > (most?.mib ?? 0) ? slice : most), null)?.namespace ?? "";
     if (card.room) {
       node.freeMiB += card.freeMiB;
       node.freeGroups += card.freeGroups;
@@ -143,6 +149,7 @@ function derived(name, value) {
     if (card.hive) node.hives.add(card.hive);
     for (const slice of card.slices) {
       node.namespaces.add(slice.namespace);
+      node.held.set(slice.namespace, (node.held.get(slice.namespace) ?? 0) + slice.mib);
       node.look ||= WARN.has(slice.state);
     }
   }

@@ -7,13 +7,22 @@ const STEP = 18;
 const HUES = 14;
 const ORDER = Array.from({ length: HUES }, (_, i) => (i * 2) % HUES + (i * 2 >= HUES ? 1 : 0));
 const HALF = HUES / 2;
+// The colours of the hues as CSS, with `L` in place of the lightness.
+const COLORS = ORDER.map((each) => `oklch(L var(--chroma) ${FIRST + STEP * each})`);
+
+/** The colours of all hues, as CSS. */
+export const SHADES = COLORS.map((each) => each.replace("L", "var(--tone)"));
 
 const chosen = new Map();
 const uses = new Array(HUES).fill(0);
 
-/** Choose hues for namespaces that have none yet, in the order of their names; equal sets of names get equal hues. */
+/**
+ * Choose hues for namespaces that have none yet, in the order of their names, so that equal sets of names get equal
+ * hues. Returns true if there were any.
+ */
 export function choose(namespaces) {
-  for (const name of namespaces.filter((each) => !chosen.has(each)).sort()) {
+  const others = namespaces.filter((each) => !chosen.has(each)).sort();
+  for (const name of others) {
     const wanted = preferred(name);
     let best = wanted;
     for (let i = 0; i < HUES; i += 1) {
@@ -24,21 +33,17 @@ export function choose(namespaces) {
     uses[best] += 1;
     chosen.set(name, best);
   }
+  return others.length > 0;
 }
 
-/** The colour of a namespace, as CSS. */
-export function hue(namespace) {
-  return hueAt(index(namespace));
+/** The colour of a namespace, as CSS; the `second` of two shades for what stands beside another part of it. */
+export function hue(namespace, second = false) {
+  return COLORS[index(namespace)].replace("L", second ? "calc(var(--tone) + var(--apart))" : "var(--tone)");
 }
 
 /** The number of the hue of a namespace. */
 export function index(namespace) {
   return chosen.get(namespace) ?? preferred(namespace);
-}
-
-/** The colour of a hue, as CSS. */
-function hueAt(i) {
-  return `oklch(var(--tone) var(--chroma) ${FIRST + STEP * ORDER[i]})`;
 }
 
 /** FNV-1a over the characters, mixed once more, because names often differ in their last character only. */

@@ -1,8 +1,10 @@
 // The nodes and their cards as a grid.
 
 import { groupParts, memoryParts, paint } from "./bars.js";
+import { hue } from "./color.js";
+import { percent } from "./jobs.js";
 import { Rows } from "./rows.js";
-import { count, element, memory, named, say } from "./text.js";
+import { count, element, memory, named, say, shown, span } from "./text.js";
 
 // Heights in pixels, as the stylesheet has them: a line of cards, a row's edges, a name above its cards.
 const LINE = 52;
@@ -12,6 +14,11 @@ const NAME = 24;
 const NARROW = 720;
 const NAME_WIDTH = 206;
 const LEAST_CARD = 122;
+// In a small cluster cards are large: the least width, the height of a holder's line, and the most of these.
+const LEAST_LARGE = 300;
+const HOLDER = 18;
+const LARGE_EDGES = 8;
+const MOST_HOLDERS = 6;
 
 export class Grid {
   /** `open(node, card)` is called for a card that somebody chooses. */
@@ -37,18 +44,26 @@ export class Grid {
     return this.rows.items;
   }
 
-  /** Show these nodes; the height of a row depends on its cards and on the width. */
-  show(nodes, place) {
+  /**
+   * Show these nodes; the height of a row depends on its cards and on the width. With `jobOf(slice)`, which gives the Job
+   * of a slice, cards are large: they name the holders, and the progress of their Jobs.
+   */
+  show(nodes, place, jobOf = null) {
+    this.jobOf = jobOf;
     const width = this.root.clientWidth;
     const narrow = width < NARROW;
     const wide = narrow ? width : width - NAME_WIDTH;
-    this.per = [8, 4, 2].find((each) => wide / each >= LEAST_CARD) ?? 1;
+    this.per = (jobOf ? [4, 3, 2] : [8, 4, 2]).find((each) => wide / each >= (jobOf ? LEAST_LARGE : LEAST_CARD)) ?? 1;
     this.root.classList.toggle("narrow", narrow);
+    this.root.classList.toggle("large", Boolean(jobOf));
     this.root.style.setProperty("--per", String(this.per));
     this.root.setAttribute("aria-rowcount", String(nodes.length));
     this.root.setAttribute("aria-colcount", String(1 + Math.max(0, ...nodes.slice(0, 1000).map((node) => node.cards.length))));
     const lines = (node) => Math.max(1, Math.ceil(node.cards.length / this.per));
-    this.rows.show(nodes, place, (node) => lines(node) * LINE + EDGES + (narrow ? NAME : 0));
+    // Jobs advance while nodes stay as they are, so that large cards are drawn each time.
+    const state = { place, jobOf };
+    if (jobOf || this.state?.place !== place || this.state.jobOf) this.state = state;
+    this.rows.show(nodes, this.state, (node) => lines(node) * lineHeight(holders(node, jobOf)) + EDGES + (narrow ? NAME : 0));
   }
 
   /** Make the rows in sight. */
@@ -130,6 +145,16 @@ export class Grid {
   }
 }
 
+/** The lines for holders that each card of a node has room for. */
+function holders(node, jobOf) {
+  return jobOf ? Math.min(MOST_HOLDERS, Math.max(1, ...node.cards.map((card) => card.slices.length))) : 0;
+}
+
+/** The height of a line of cards with room for so many holders. */
+function lineHeight(most) {
+  return LINE + (most ? most * HOLDER + LARGE_EDGES : 0);
+}
+
 function makeRow() {
   const root = element("div", "row");
   root.setAttribute("role", "row");
@@ -144,7 +169,7 @@ function makeRow() {
   return { root, name, about, warn, cells, cards: [] };
 }
 
-function fillRow(row, node, place) {
+function fillRow(row, node, { place, jobOf }) {
   say(row.name.firstChild, node.name);
   if (row.name.title !== row.name.textContent) row.name.title = row.name.textContent;
   const hives = node.hives.size > 1 ? `, ${count(node.hives.size, "hive")}` : "";
@@ -157,7 +182,37 @@ function fillRow(row, node, place) {
     row.cards.push(made);
     row.cells.append(made.cell);
   }
-  node.cards.forEach((card, i) => fillCard(row.cards[i], node, card, place));
+  const most = holders(node, jobOf);
+  row.cells.style.gridAutoRows = most ? `${lineHeight(most)}px` : "";
+  node.cards.forEach((card, i) => {
+    const held = most ? card.slices.map((slice) => slice.pod).join(", ") : "";
+    fillCard(row.cards[i], node, card, place, held);
+    fillHolders(row.cards[i], card, most, jobOf);
+  });
+}
+
+/** Name the holders of a card, each with its amount, and with what its Job has done. */
+function fillHolders(made, card, most, jobOf) {
+  const left = card.slices.length - most;
+  const seen = most ? card.slices.slice(0, left > 0 ? most - 1 : most) : [];
+  const texts = seen.map((slice, i) => [slice.pod, `${memory(slice.mib)}${advance(jobOf(slice))}`, hue(slice.namespace, i % 2 === 1)]);
+  if (most && left > 0) texts.push([`and ${left + 1} more`, "", ""]);
+  const key = JSON.stringify(texts);
+  if (made.held === key) return;
+  made.held = key;
+  made.holders.replaceChildren(...texts.map(([name, amount, color]) => {
+    const line = element("span", "holder");
+    const mark = element("i");
+    mark.style.background = color || "none";
+    line.append(mark, named("b", "", name), element("span", "", amount));
+    return line;
+  }));
+}
+
+/** What a Job has done, and how long it takes on, as a part of a line. */
+function advance(job) {
+  const done = job?.progress?.total ? `, ${percent(job.progress)} %` : "";
+  return `${done}${job?.secondsLeft ? `, ${span(job.secondsLeft)} left` : ""}`;
 }
 
 function makeCard(index) {
@@ -172,12 +227,13 @@ function makeCard(index) {
   const says = element("span", "says");
   const texts = [element("span"), element("span")];
   says.append(...texts);
-  root.append(...bars, says);
+  const holders = element("span", "holders");
+  root.append(...bars, says, holders);
   cell.append(root);
-  return { cell, root, bars, texts, index };
+  return { cell, root, bars, texts, holders, index };
 }
 
-function fillCard(made, node, card, place) {
+function fillCard(made, node, card, place, held) {
   made.uuid = card.uuid;
   const pressed = String(place.node === node.name && place.card === card.uuid);
   if (made.root.getAttribute("aria-pressed") !== pressed) made.root.setAttribute("aria-pressed", pressed);
@@ -186,7 +242,7 @@ function fillCard(made, node, card, place) {
   paint(made.bars[1], groupParts(card, place, node.name), card.groups);
   say(made.texts[0], card.room ? memory(card.freeMiB) : fullness(node, card));
   say(made.texts[1], card.room ? count(card.freeGroups, "group") : "");
-  const label = cardLabel(node, card, made.index);
+  const label = `${cardLabel(node, card, made.index)}${held && `: ${shown(held)}`}`;
   if (made.label !== label) made.root.setAttribute("aria-label", (made.label = label));
 }
 

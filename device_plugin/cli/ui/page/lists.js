@@ -46,6 +46,8 @@ export class List {
       let item = this.items.get(key);
       if (!item || item.value !== value) {
         const root = view.make(value);
+        // A list that somebody has opened stays open.
+        if (item?.root.querySelector("details")?.open) root.querySelector("details")?.setAttribute("open", "");
         item?.root.replaceWith(root);
         item = { root, value };
         this.items.set(key, item);
@@ -91,6 +93,6 @@ export function bar(root, part, whole, name) {
   const made = element("div", "meter");
   made.setAttribute("role", "img");
   made.setAttribute("aria-label", `${part} of ${whole} ${name}`);
-  paint(made, [[0, part, "a"]], whole);
+  paint(made, [[0, part, "held"]], whole);
   root.append(made);
 }

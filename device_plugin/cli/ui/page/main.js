@@ -7,6 +7,7 @@ import { DayStrip } from "./day.js";
 import { Grid } from "./grid.js";
 import { JobPanel } from "./jobpanel.js";
 import { matching, rowOf } from "./jobs.js";
+import { Legend } from "./legend.js";
 import { List } from "./lists.js";
 import { CardMap } from "./map.js";
 import { Panel } from "./panel.js";
@@ -17,6 +18,7 @@ import { Timeline } from "./timeline.js";
 import { findToken } from "./token.js";
 import { turn } from "./turn.js";
 import { VIEWS, compared } from "./views.js";
+import { WaitingGroups } from "./waiting.js";
 
 const LIVE = {
   wait: "connecting", live: "live", lost: "the command has ended, or does not answer", busy: "too many pages are open",
@@ -58,6 +60,8 @@ let heard = "";
 let mapped = null;
 // The timer of the next draw of the whole.
 let later = 0;
+// The number of entries of a list that fit the filter.
+let fits = 0;
 // The day of each node by Prometheus, and when it was asked.
 let used = null;
 let asked = 0;
@@ -65,8 +69,10 @@ let asked = 0;
 const grid = new Grid(byId("grid"), openCard);
 const map = new CardMap(byId("map-canvas"), (name) => grid.focus(name, 0));
 const day = new DayStrip(byId("day"));
-const list = new List(byId("list"), byId("more"), (pod) =>
-  ask(token, "/why", { pod }).catch((error) => ({ problem: `No answer: ${error.message}` })));
+const why = (pod) => ask(token, "/why", { pod }).catch((error) => ({ problem: `No answer: ${error.message}` }));
+const lists = { waiting: new List(byId("waiting-rows"), byId("more"), why), gangs: new List(byId("list"), byId("more"), why) };
+const groups = new WaitingGroups();
+const legend = new Legend(byId("legend-spaces"), (namespace) => go({ ...place, namespace }, true));
 const timeline = new Timeline(byId("timeline"), byId("axis"), byId("tip"), openJob);
 const jobPanel = new JobPanel(byId("panel"));
 const panel = new Panel(byId("panel"), openCard, (node, card) =>
@@ -160,9 +166,10 @@ function draw() {
 
 function drawWhole() {
   // Before the page knows all names it cannot tell which hues are free.
-  if (loaded) choose([...cluster.named]);
+  const recolored = loaded && choose([...cluster.named]);
+  if (recolored) map.forget();
   const exact = cluster.named.has(place.namespace);
-  if (Boolean(place.exact) !== exact) place = { ...place, exact };
+  if (Boolean(place.exact) !== exact || recolored) place = { ...place, exact };
   const { view } = place;
   const read = cluster.about.get("cluster")?.read;
   document.title = `${VIEWS[view].title} · vgpu`;
@@ -170,6 +177,9 @@ function drawWhole() {
   byId("cards-view").hidden = view !== "cards" || !cluster.nodes.size;
   byId("list-view").hidden = !VIEWS[view].make;
   byId("jobs-view").hidden = view !== "jobs";
+  byId("waiting-table").hidden = view !== "waiting";
+  byId("list").hidden = view !== "gangs";
+  drawLegend(view);
   if (view !== "jobs") timeline.hide();
   byId("filter-name").placeholder = VIEWS[view].filter;
   for (const field of document.querySelectorAll("[data-in]")) field.hidden = field.dataset.in !== view;
@@ -198,10 +208,10 @@ function drawWhole() {
 function drawCards() {
   if (!cluster.nodes.size) return 0;
   const nodes = cluster.matching(place);
-  const sum = { mib: 0, freeMiB: 0, groups: 0, freeGroups: 0, cards: 0, roomy: 0, slices: 0, largest: null };
+  const sum = { mib: 0, freeMiB: 0, heldMiB: 0, groups: 0, freeGroups: 0, heldGroups: 0, cards: 0, roomy: 0, slices: 0, largest: null };
   const closed = new Map();
   for (const node of nodes) {
-    for (const key of ["mib", "freeMiB", "groups", "freeGroups", "roomy", "slices"]) sum[key] += node[key];
+    for (const key of ["mib", "freeMiB", "heldMiB", "groups", "freeGroups", "heldGroups", "roomy", "slices"]) sum[key] += node[key];
     sum.cards += node.cards.length;
     for (const [state, number] of node.closed) closed.set(state, (closed.get(state) ?? 0) + number);
     if (node.largest && (!sum.largest || node.largest.freeMiB > sum.largest.freeMiB)) sum.largest = node.largest;
@@ -209,9 +219,9 @@ function drawCards() {
   const complete = nodes.every((node) => node.complete);
   totals(complete
     ? [
-        ["Memory free", memory(sum.freeMiB), `of ${memory(sum.mib)}`, sum.mib - sum.freeMiB, sum.mib],
-        ["Core groups free", digits(sum.freeGroups), `of ${digits(sum.groups)}`, sum.groups - sum.freeGroups, sum.groups],
-        ["Cards with room", digits(sum.roomy), `of ${digits(sum.cards)}`, sum.cards - sum.roomy, sum.cards],
+        ["Memory held", memory(sum.heldMiB), `of ${memory(sum.mib)}, ${memory(sum.freeMiB)} to give`, sum.heldMiB, sum.mib],
+        ["Core groups held", digits(sum.heldGroups), `of ${digits(sum.groups)}, ${digits(sum.freeGroups)} to give`, sum.heldGroups, sum.groups],
+        ["Cards without room", digits(sum.cards - sum.roomy), `of ${digits(sum.cards)}`, sum.cards - sum.roomy, sum.cards],
         ["Largest free slice", sum.largest ? memory(sum.largest.freeMiB) : "none", sum.largest ? count(sum.largest.freeGroups, "core group") : "", 0, 0],
         ["Closed cards", digits([...closed.values()].reduce((all, number) => all + number, 0)),
           [...closed].sort().map(([state, number]) => `${digits(number)} ${state}`).join(", "), 0, 0],
@@ -225,8 +235,15 @@ function drawCards() {
   byId("hint").hidden = !complete;
   if (!mapHidden) drawMap(nodes);
   drawDay(nodes);
-  grid.show(nodes, place);
+  showGrid(nodes);
   return nodes.length;
+}
+
+/** Show the nodes; those of a small cluster are large, and name holders. */
+function showGrid(nodes) {
+  const jobs = cluster.of("job");
+  const jobOf = (slice) => (slice.job ? jobs.get(`${slice.namespace}/${slice.job}`) : undefined);
+  grid.show(nodes, place, cluster.nodes.size < LEAST_MAP ? jobOf : null);
 }
 
 /** The day of the nodes: from Prometheus if that is given and answers, else what the command saw. */
@@ -275,19 +292,37 @@ function totals(entries) {
     say(figure, value);
     say(small, of);
     meter.hidden = !total;
-    paint(meter, part ? [[0, part, "a"]] : [], total);
+    paint(meter, part ? [[0, part, "held"]] : [], total);
   });
 }
 
 function drawList(view) {
-  const { name } = place;
   const reason = view === "waiting" ? place.reason : "";
   const entries = [...cluster.of(VIEWS[view].kind)]
-    .filter(([, value]) => inNamespace(value.namespace, place) && (value.pod ?? value.group ?? value.name).includes(name))
+    .filter(([, value]) => inNamespace(value.namespace, place) && (value.pod ?? value.group).includes(place.name))
     .filter(([, value]) => !reason || value.reason === reason);
-  entries.sort(([, one], [, other]) => order(view, one, other));
-  list.show(VIEWS[view], entries);
-  return entries.length;
+  fits = entries.length;
+  if (view === "waiting") {
+    lists.waiting.show(VIEWS.waiting, groups.of(entries.map(([, value]) => value)));
+    byId("waiting-table").hidden = !fits;
+  } else {
+    entries.sort(([one], [other]) => compared(one, other));
+    lists[view].show(VIEWS[view], entries);
+  }
+  return fits;
+}
+
+/** The namespaces that hold memory, have Jobs, or have pods that wait. */
+function drawLegend(view) {
+  if (view === "cards") {
+    const held = [...cluster.held].filter(([, mib]) => mib > 0);
+    legend.show(held, memory, place);
+    return;
+  }
+  const { kind } = VIEWS[view];
+  const numbers = new Map();
+  for (const { namespace } of cluster.of(kind).values()) numbers.set(namespace, (numbers.get(namespace) ?? 0) + 1);
+  legend.show(numbers, digits, place);
 }
 
 function drawJobs() {
@@ -301,12 +336,6 @@ function drawJobs() {
   return found.length;
 }
 
-/** In the view's order, and where that is equal by name. */
-function order(view, one, other) {
-  const [a, b] = [one, other].map((each) => `${each.namespace}/${each.pod ?? each.group ?? each.name}`);
-  return VIEWS[view].order?.(one, other) || compared(a, b);
-}
-
 function drawPanel() {
   const node = place.view === "cards" && cluster.nodes.get(place.node);
   const card = node && node.cards.find((each) => each.uuid === place.card);
@@ -318,7 +347,7 @@ function drawPanel() {
   if (job) jobPanel.show(job);
   byId("panel").hidden = !card && !job;
   // What is beside the panel has less room now, or more.
-  if (byId("panel").hidden !== before && place.view === "cards") grid.show(grid.nodes, place);
+  if (byId("panel").hidden !== before && place.view === "cards") showGrid(grid.nodes);
   if (byId("panel").hidden !== before && place.view === "jobs") drawJobs();
 }
 
@@ -421,7 +450,7 @@ byId("filter").addEventListener("change", () => {
   const shown = {
     cards: () => count(grid.nodes.length, "node"),
     jobs: () => count(timeline.jobs, "job"),
-  }[place.view]?.() ?? count(list.fits, "entry", "entries");
+  }[place.view]?.() ?? count(fits, "entry", "entries");
   announce(`${shown} fit the filter`);
 });
 byId("filter").addEventListener("submit", (event) => event.preventDefault());

@@ -1,11 +1,17 @@
-// All cards at a glance: a cell for each, deeper the less room it has. Nodes stand side by side, each a column of its cards.
+// All cards at a glance: a cell for each, in the colour of the namespace that holds most of it, deeper the less room it
+// has. Nodes stand side by side, each a column of its cards. Stripes and crosses mark closed cards as well as colours.
 
+import { index, SHADES } from "./color.js";
 import { PIECE } from "./turn.js";
 
 const MOST_HEIGHT = 190;
-const MOST_CELL = 18;
+const MOST_CELL = 28;
+// Pixels of a cell from which on closed cards have a pattern.
+const PATTERN = 5;
 // Columns that are painted one by one; more are painted with the whole.
 const MOST_COLUMNS = 100;
+// Steps of lightness from a free card to a held one.
+const STEPS = 16;
 
 export class CardMap {
   /** `choose(name)` is called with the node that somebody clicks on. */
@@ -22,8 +28,14 @@ export class CardMap {
       if (node) choose(node.name);
     });
     canvas.addEventListener("mousemove", (event) => {
-      canvas.title = this.under(event)?.name ?? "";
+      const node = this.under(event);
+      canvas.title = node ? `${node.name}: ${Math.round((node.heldMiB / (node.mib || 1)) * 100)} % of the memory held` : "";
     });
+  }
+
+  /** Draw all columns with the next nodes: the namespaces have other colours. */
+  forget() {
+    this.laid = "";
   }
 
   /** Show these nodes. Only columns that changed are drawn, and what takes longer than a piece is left for the next one. */
@@ -32,7 +44,8 @@ export class CardMap {
     this.nodes = nodes;
     const width = this.canvas.clientWidth;
     if (!width) return;
-    const palette = colors();
+    this.palette = colors(this.palette);
+    const { palette } = this;
     this.lay(nodes, width, palette.key);
     const changed = [];
     for (let i = 0; i < nodes.length && !this.late; i += 1) {
@@ -111,6 +124,18 @@ export class CardMap {
       for (let y = from; y < from + this.cell - inner; y += 1) {
         this.pixels.fill(color, y * wide + this.left(i), y * wide + this.left(i) + this.cell);
       }
+      if (card && this.cell >= PATTERN) this.mark(closed(card, node), from, this.left(i), palette.gap);
+    }
+  }
+
+  /** Draw stripes over a cordoned card, and a cross over one that is unhealthy or has no agent. */
+  mark(state, top, left, color) {
+    const high = this.cell - 1;
+    for (let y = 0; state && y < high; y += 1) {
+      for (let x = 0; x < this.cell; x += 1) {
+        const drawn = state === "shut" ? (x + y) % 5 === 0 : Math.abs(x - y) < 1 || Math.abs(this.cell - 1 - x - y) < 1;
+        if (drawn) this.pixels[(top + y) * this.image.width + left + x] = color;
+      }
     }
   }
 
@@ -122,27 +147,44 @@ export class CardMap {
   }
 }
 
+function closed(card, node) {
+  if (card.state === "unhealthy" || !node.serving) return "bad";
+  return card.state ? "shut" : "";
+}
+
 function colorOf(card, node, palette) {
-  if (card.state === "unhealthy" || !node.serving) return palette.bad;
-  if (card.state) return palette.shut;
-  return palette.steps[Math.round((1 - card.room) * 16)];
+  const state = closed(card, node);
+  return state ? palette[state] : palette.steps[index(card.main)][Math.round((1 - card.room) * STEPS)];
 }
 
 function gap(cell) {
   return cell > 5 ? 2 : cell > 2 ? 1 : 0;
 }
 
-/** The stylesheet's colours as pixels: 17 steps from free to held, and those of closed cards. */
-function colors() {
+/** The stylesheet's colours as pixels: for each hue the steps from free to held, and those of closed cards. */
+function colors(known) {
   const style = getComputedStyle(document.documentElement);
-  const named = ["--track", "--slice-a", "--red", "--amber"].map((name) => style.getPropertyValue(name).trim());
-  const [free, held, bad, shut] = named.map(rgb);
-  const steps = Array.from({ length: 17 }, (_, i) => pixel(free.map((part, at) => part + ((held[at] - part) * i) / 16)));
-  return { steps, bad: pixel(bad), shut: pixel(shut), key: named.join() };
+  const named = ["--track", "--red", "--amber", "--surface", "--tone"].map((name) => style.getPropertyValue(name).trim());
+  const key = named.join();
+  if (known?.key === key) return known;
+  const [free, bad, shut, gap] = named.slice(0, 4).map(rgb);
+  const steps = SHADES.map((shade) => {
+    const held = rgb(shade);
+    return Array.from({ length: STEPS + 1 }, (_, i) => pixel(free.map((part, at) => part + ((held[at] - part) * i) / STEPS)));
+  });
+  return { steps, bad: pixel(bad), shut: pixel(shut), gap: pixel(gap), key };
 }
 
+/** Red, green and blue of a CSS colour, which may have the stylesheet's variables in it. */
 function rgb(text) {
-  return [1, 3, 5].map((at) => parseInt(text.slice(at, at + 2), 16));
+  const probe = document.createElement("i");
+  probe.style.color = text;
+  document.body.append(probe);
+  const context = new OffscreenCanvas(1, 1).getContext("2d");
+  context.fillStyle = getComputedStyle(probe).color;
+  probe.remove();
+  context.fillRect(0, 0, 1, 1);
+  return [...context.getImageData(0, 0, 1, 1).data].slice(0, 3);
 }
 
 function pixel([red, green, blue]) {

@@ -104,10 +104,7 @@ export class Panel {
     for (const [from, to, name] of groupParts(card, place, node.name)) tints.fill(name, from, Math.min(to, card.groups));
     while (this.units.childElementCount > card.groups) this.units.lastChild.remove();
     while (this.units.childElementCount < card.groups) this.units.append(element("i"));
-    [...this.units.children].forEach((unit, i) => {
-      const name = tints[i] ? `tint-${tints[i]}` : "";
-      if (unit.className !== name) unit.className = name;
-    });
+    [...this.units.children].forEach((unit, i) => color(unit, tints[i]));
     say(this.slicesTitle, card.slices.length ? count(card.slices.length, "slice") : "No slices");
     const focused = [...this.slices.querySelectorAll(".other")].indexOf(document.activeElement);
     this.slices.replaceChildren(...card.slices.map((slice, i) => sliceLine(slice, card, node, tint(slice, i, place, node.name))));
@@ -128,6 +125,14 @@ export class Panel {
   }
 }
 
+/** Give an element the colour of a slice; those that have a pattern are classes. */
+function color(mark, name) {
+  const pattern = name === "warn" || name === "dim" ? `tint-${name}` : "";
+  if (mark.className !== pattern) mark.className = pattern;
+  const wanted = pattern ? "" : name;
+  if (mark.color !== wanted) mark.style.background = mark.color = wanted;
+}
+
 /** The indexes of the node's other cards of which the slice's container holds a part too. */
 function others(slice, card, node) {
   const same = (each) => ["namespace", "pod", "container"].every((key) => each[key] === slice[key]);
@@ -136,7 +141,8 @@ function others(slice, card, node) {
 
 function sliceLine(slice, card, node, name) {
   const root = element("div", "slice");
-  const mark = element("i", `tint-${name}`);
+  const mark = element("i");
+  color(mark, name);
   const whose = element("div");
   whose.append(named("b", "", slice.pod), named("div", "soft", `${slice.namespace}, container ${slice.container}`));
   if (slice.state) whose.append(element("div", "warn", STATES[slice.state] ?? slice.state));

@@ -1,8 +1,9 @@
 // The views of the page, in their order, with the words around them. Those with `make` are lists of the entries of a kind,
-// in an order (by name where none is given). The server sends the entries (../follow.py).
+// which it draws. The server sends the entries (../follow.py).
 
 import { bar, item, line } from "./lists.js";
-import { aged, element, sentence } from "./text.js";
+import { sentence } from "./text.js";
+import { waitingRow } from "./waiting.js";
 
 export const VIEWS = {
   cards: {
@@ -11,19 +12,7 @@ export const VIEWS = {
   },
   waiting: {
     kind: "waiting", label: "Waiting", title: "Waiting pods", filter: "pod", nothing: "No pod waits for a card.",
-    order: (one, other) => compared(one.since, other.since),
-    make(pod) {
-      const root = item(pod.pod, pod.namespace, "", aged("span", "end", pod.since, "waits for "));
-      line(root, "", sentence(pod.text));
-      line(root, "soft", pod.advice && `What helps: ${pod.advice}.`);
-      line(root, "soft", pod.asks && `Asks for ${pod.asks}.`);
-      const button = element("button", "plain why", "Why, in full");
-      button.type = "button";
-      button.pod = `${pod.namespace}/${pod.pod}`;
-      button.setAttribute("aria-label", `Why ${pod.pod} waits, in full`);
-      root.append(button);
-      return root;
-    },
+    make: waitingRow,
   },
   gangs: {
     kind: "gang", label: "Gangs", title: "Gangs", filter: "group", nothing: "There are no gangs.",

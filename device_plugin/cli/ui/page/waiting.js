@@ -1,0 +1,83 @@
+// Waiting pods as a table: those of one controller that wait for the same reason share a row.
+
+import { aged, count, digits, element, named, sentence } from "./text.js";
+
+// Pods that a row lists.
+const MOST_PODS = 50;
+
+/** Groups pods by namespace, controller and reason; a group stays the same object while its pods do. */
+export class WaitingGroups {
+  constructor() {
+    this.known = new Map();
+  }
+
+  /** The groups of pods, as pairs of key and group: those with the most pods first, then those that wait longest. */
+  of(pods) {
+    const found = new Map();
+    for (const pod of pods) {
+      const key = JSON.stringify([pod.namespace, pod.owner || pod.pod, pod.reason]);
+      if (!found.has(key)) found.set(key, []);
+      found.get(key).push(pod);
+    }
+    const groups = [...found].map(([key, members]) => {
+      members.sort((one, other) => (one.since < other.since ? -1 : one.since > other.since ? 1 : one.pod < other.pod ? -1 : 1));
+      const before = this.known.get(key);
+      const same = before?.length === members.length && members.every((pod, i) => pod === before[i]);
+      return [key, same ? before : members];
+    });
+    this.known = new Map(groups);
+    return groups.sort(([, one], [, other]) => other.length - one.length || (one[0].since < other[0].since ? -1 : 1));
+  }
+}
+
+/** The row of a group; its pods are listed once somebody opens the list. */
+export function waitingRow(pods) {
+  const [first] = pods;
+  const root = element("tr", "item");
+  const whose = element("th");
+  whose.scope = "row";
+  whose.append(named("b", "", first.owner ? first.owner.split(" ").slice(1).join(" ") || first.owner : first.pod));
+  whose.append(named("span", "soft", `${first.namespace}${first.owner ? `, ${first.owner.split(" ")[0]}` : ""}`));
+  const why = element("td");
+  why.dataset.label = "Why";
+  why.append(named("p", "", sentence(first.text)));
+  if (first.advice) why.append(named("p", "soft", `What helps: ${first.advice}.`));
+  if (first.asks) why.append(named("p", "soft", `${pods.length > 1 ? "The first asks" : "Asks"} for ${first.asks}.`));
+  why.append(members(pods));
+  root.append(whose, cell("Pods", element("span", "", digits(pods.length))), cell("Longest", aged("span", "", first.since)), why);
+  return root;
+}
+
+function cell(label, content) {
+  const made = element("td", "figure");
+  made.dataset.label = label;
+  made.append(content);
+  return made;
+}
+
+/** The pods of a group, each with a button that asks why it waits. */
+function members(pods) {
+  if (pods.length === 1) return whyButton(pods[0]);
+  const root = element("details");
+  root.append(element("summary", "", `The ${count(pods.length, "pod")}`));
+  root.addEventListener("toggle", () => {
+    if (root.childElementCount > 1) return;
+    const list = element("ul");
+    for (const pod of pods.slice(0, MOST_PODS)) {
+      const line = element("li");
+      line.append(named("span", "", pod.pod), aged("span", "soft", pod.since), whyButton(pod));
+      list.append(line);
+    }
+    root.append(list);
+    if (pods.length > MOST_PODS) root.append(element("p", "soft", `And ${digits(pods.length - MOST_PODS)} more: filter by name.`));
+  });
+  return root;
+}
+
+function whyButton(pod) {
+  const button = element("button", "plain why", "Why, in full");
+  button.type = "button";
+  button.pod = `${pod.namespace}/${pod.pod}`;
+  button.setAttribute("aria-label", `Why ${pod.pod} waits, in full`);
+  return button;
+}
