@@ -187,6 +187,23 @@ def test_the_use_of_a_card_over_time_is_drawn_where_prometheus_is_given(small: S
     expect(panel).to_contain_text("ended: not known now")
     expect(panel).to_contain_text("late: now 80 %")
     expect(panel.locator(".chart .values").first).to_have_attribute("d", "M0.0 71.2L300.0 12.4L600.0 54.4")
+    plot = panel.locator(".plot").first
+    expect(panel.locator(".plot .at").first).to_have_text("100 %")
+    plot.hover(position={"x": 150, "y": 40})
+    expect(plot.locator(".read")).to_have_text(re.compile(": 90 %$"))
+    plot.focus()
+    for key, value in (
+        ("Home", "20 %"),
+        ("ArrowRight", "90 %"),
+        ("ArrowRight", "40 %"),
+        ("ArrowRight", "40 %"),
+    ):
+        page.keyboard.press(key)
+        expect(plot).to_have_attribute("aria-valuetext", re.compile(f": {value}$"))
+    cursor = plot.locator(".cursor").evaluate("line => line.style.left")
+    assert cursor == "100%"
+    page.locator(".card").nth(1).focus()
+    expect(plot.locator(".cursor")).to_be_hidden()
     small.server.answers = {"/use": lambda _: {"problem": "Prometheus answers 503"}}
     page.locator(".card").nth(1).click()
     expect(panel).to_contain_text("Prometheus answers 503")

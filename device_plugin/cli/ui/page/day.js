@@ -74,7 +74,7 @@ export class DayStrip {
     this.axisKey = key;
     const made = tickMarks(new Axis(to - COLUMNS * COLUMN, to, width), APART, (name, x, text) => {
       const mark = element("span", name, text);
-      mark.style.left = `${x}px`;
+      mark.style.left = `${(x / width) * 100}%`;
       return mark;
     });
     this.axis.replaceChildren(...made);

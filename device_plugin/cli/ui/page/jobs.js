@@ -2,8 +2,7 @@
 
 import { moment } from "./axis.js";
 import { inNamespace } from "./cluster.js";
-import { count, digits, sentence, span } from "./text.js";
-import { compared } from "./views.js";
+import { compared, count, digits, sentence, span } from "./text.js";
 
 const ENDS = { complete: "complete", failed: "failed", gone: "deleted or taken from its queue" };
 const HOLDING = new Set(["running", "resizing", "starting", "stopping"]);

@@ -13,11 +13,11 @@ import { CardMap } from "./map.js";
 import { Panel } from "./panel.js";
 import { link, read } from "./place.js";
 import { ask, follow } from "./stream.js";
-import { ages, count, digits, element, memory, say, sentence } from "./text.js";
+import { ages, compared, count, digits, element, memory, say, sentence } from "./text.js";
 import { Timeline } from "./timeline.js";
 import { findToken } from "./token.js";
 import { turn } from "./turn.js";
-import { VIEWS, compared } from "./views.js";
+import { VIEWS } from "./views.js";
 import { WaitingGroups } from "./waiting.js";
 
 const LIVE = {
@@ -346,9 +346,12 @@ function drawPanel() {
   if (card) panel.show(node, card, place);
   if (job) jobPanel.show(job);
   byId("panel").hidden = !card && !job;
-  // What is beside the panel has less room now, or more.
-  if (byId("panel").hidden !== before && place.view === "cards") showGrid(grid.nodes);
-  if (byId("panel").hidden !== before && place.view === "jobs") drawJobs();
+  if (byId("panel").hidden === before) return;
+  // The rest of the page has less room now, or more.
+  if (place.view === "cards") showGrid(grid.nodes);
+  if (place.view === "jobs") drawJobs();
+  whole = true;
+  frame();
 }
 
 function drawFilter() {

@@ -1,6 +1,7 @@
 // One card at large: what it has, its core groups one by one, who holds what of it, and its use over time.
 
 import { groupParts, memoryParts, paint, tint } from "./bars.js";
+import { lineChart } from "./chart.js";
 import { aged, count, element, memory, named, ranges, say } from "./text.js";
 
 const STATES = {
@@ -15,7 +16,6 @@ const CLOSED = {
   short: "It reports less than was granted of it: it gets no new slices until enough of these have ended.",
 };
 const NO_AGENT = "Its node's agent does not serve: it gets no new slices.";
-const SVG = "http://www.w3.org/2000/svg";
 
 export class Panel {
   /**
@@ -121,7 +121,7 @@ export class Panel {
       this.chart.append(element("p", "soft", found.problem));
       return;
     }
-    for (const [name, pairs] of Object.entries(found.series)) this.chart.append(...series(name, pairs, found));
+    for (const [name, pairs] of Object.entries(found.series)) this.chart.append(...lineChart(name, pairs, found));
   }
 }
 
@@ -165,30 +165,4 @@ function sliceLine(slice, card, node, name) {
   amount.title = `core groups ${ranges(slice.cores)}`;
   root.append(mark, whose, amount);
   return root;
-}
-
-function line(name, points) {
-  const path = document.createElementNS(SVG, "path");
-  path.setAttribute("class", name);
-  path.setAttribute("d", points);
-  path.setAttribute("vector-effect", "non-scaling-stroke");
-  return path;
-}
-
-/** A line of values from 0 to 1 over time, with the value of now as text. */
-function series(name, pairs, { from, to, step }) {
-  if (!pairs.length) return [element("p", "soft", `${name}: no values`)];
-  const [when, last] = pairs.at(-1);
-  const now = to - when < 2 * step ? `now ${Math.round(last * 100)} %` : "not known now";
-  const label = element("p", "soft", `${name}: ${now}`);
-  const chart = document.createElementNS(SVG, "svg");
-  chart.setAttribute("class", "chart");
-  chart.setAttribute("viewBox", "0 0 600 90");
-  chart.setAttribute("preserveAspectRatio", "none");
-  chart.setAttribute("aria-hidden", "true");
-  const at = ([when, value]) => [((when - from) / (to - from)) * 600, 88 - Math.min(1, value) * 84].map((n) => n.toFixed(1)).join(" ");
-  chart.append(line("scale", "M0 4H600M0 88H600"), line("values", `M${pairs.map(at).join("L")}`));
-  const times = element("p", "times soft");
-  times.append(element("span", "", "6 hours ago"), element("span", "", "lines at 0 and 100 %"), element("span", "", "now"));
-  return [label, chart, times];
 }

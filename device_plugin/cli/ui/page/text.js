@@ -93,3 +93,8 @@ export function ranges(runs) {
 export function sentence(text) {
   return text ? `${text[0].toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}` : "";
 }
+
+/** Negative if one comes before the other, 0 if they are equal. */
+export function compared(one, other) {
+  return one < other ? -1 : one > other ? 1 : 0;
+}

@@ -29,8 +29,3 @@ export const VIEWS = {
     kind: "job", label: "Jobs", title: "Jobs in queues", filter: "job", nothing: "No job is in a queue.",
   },
 };
-
-/** Negative if one comes before the other, 0 if they are equal. */
-export function compared(one, other) {
-  return one < other ? -1 : one > other ? 1 : 0;
-}

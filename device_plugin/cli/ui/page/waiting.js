@@ -1,6 +1,6 @@
 // Waiting pods as a table: those of one controller that wait for the same reason share a row.
 
-import { aged, count, digits, element, named, sentence } from "./text.js";
+import { aged, compared, count, digits, element, named, sentence } from "./text.js";
 
 // Pods that a row lists.
 const MOST_PODS = 50;
@@ -20,13 +20,13 @@ export class WaitingGroups {
       found.get(key).push(pod);
     }
     const groups = [...found].map(([key, members]) => {
-      members.sort((one, other) => (one.since < other.since ? -1 : one.since > other.since ? 1 : one.pod < other.pod ? -1 : 1));
+      members.sort((one, other) => compared(one.since, other.since) || compared(one.pod, other.pod));
       const before = this.known.get(key);
       const same = before?.length === members.length && members.every((pod, i) => pod === before[i]);
       return [key, same ? before : members];
     });
     this.known = new Map(groups);
-    return groups.sort(([, one], [, other]) => other.length - one.length || (one[0].since < other[0].since ? -1 : 1));
+    return groups.sort(([, one], [, other]) => other.length - one.length || compared(one[0].since, other[0].since));
   }
 }
 
