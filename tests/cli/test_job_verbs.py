@@ -13,6 +13,7 @@ from device_plugin.wiring.commands import main
 from tests.builders import objects
 from tests.cli.fleet import Fleet
 from tests.contract.cluster import JOBS, PODS
+from tests.deadline import until
 from tests.ongoing import Ongoing
 
 KUBECTL = """#!/bin/sh
@@ -110,10 +111,11 @@ def test_on_a_terminal_the_lines_of_several_pods_have_a_prefix(
 
 def test_pods_that_come_are_followed_until_the_job_has_ended(train: Fleet) -> None:
     following = Ongoing("logs", "train", "-f", "--kubeconfig", str(train.kubeconfig))
-    following.prints("two\n")
+    # The outputs of pods are read at the same time: their order is open.
+    until(lambda: sorted(following.out.split()) == ["one", "two", "zero"], "the output of two pods")
     pod(train, 2, container="trainer")
     told(train, 2, "Running", RUNS, container="trainer")
-    following.prints("zero\none\ntwo\none\ntwo\n")
+    until(lambda: sorted(following.out.split()) == ["one", "one", "two", "two", "zero"], "and of a third one")
     train.delete(f"{JOBS}/train")
     assert following.end() == 0
 
