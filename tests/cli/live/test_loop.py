@@ -15,9 +15,11 @@ import pytest
 from tests.cli.fleet import Fleet
 from tests.deadline import until
 
-# The program gets the pseudo terminal as its controlling terminal, which turns Ctrl-C into SIGINT.
+# The program gets the pseudo terminal as its controlling terminal, which turns Ctrl-C into SIGINT. A shell may have
+# started the tests so that they ignore it, and a child would too.
 PROGRAM = (
-    "import fcntl, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"
+    "import fcntl, signal, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"
+    "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
     "from device_plugin.wiring.commands import main\n"
     "sys.exit(main(sys.argv[1:]))"
 )
@@ -33,7 +35,13 @@ class Person:
         self.before = termios.tcgetattr(program)
         self._terminal = program
         self._seen = ""
-        environment = {**os.environ, "TERM": "xterm", "NO_COLOR": "1", "PYTHONIOENCODING": "utf-8"}
+        environment = {
+            **os.environ,
+            "TERM": "xterm",
+            "NO_COLOR": "1",
+            "PYTHONIOENCODING": "utf-8",
+            "PYTHONFAULTHANDLER": "1",
+        }
         self.process = subprocess.Popen(
             [sys.executable, "-c", PROGRAM, *words],
             stdin=program, stdout=program, stderr=program, start_new_session=True, env=environment,
@@ -65,7 +73,12 @@ class Person:
 
     def end(self) -> int:
         """The exit status of the program, which has left the terminal as it found it."""
-        status = self.process.wait(60)
+        try:
+            status = self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.process.send_signal(signal.SIGABRT)
+            self.process.wait(60)
+            raise AssertionError(f"it has not ended: {self._seen[-6000:]}") from None
         until(lambda: LEAVE in self._seen)
         assert termios.tcgetattr(self._terminal) == self.before
         return status
