@@ -1,9 +1,9 @@
 """`vgpu attach JOB`: a shell in a running pod of a job.
 
-    vgpu attach train                # in the pod of index 0, else in the first one that runs
+    vgpu attach train                                # in the pod of index 0, else in the first one that runs
     vgpu attach train --index 3
-    vgpu attach train -- vgpu-smi    # a program in place of the shell
-    vgpu attach train --dry-run      # only prints the kubectl command
+    vgpu attach train -- /usr/local/vgpu/vgpu-smi    # a program in place of the shell
+    vgpu attach train --dry-run                      # only prints the kubectl command
 
 It ends with the exit code of the shell or program. You need kubectl, and the rights to get the Job, to list its pods,
 and to create pods/exec.
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from device_plugin.cli.access import caller, engine
 from device_plugin.cli.logs import add_index, where
 from device_plugin.cli.run.kubectl import Kubectl
-from device_plugin.cli.run.pods import JOB_PODS, JobPod
+from device_plugin.cli.run.pods import JOB_PODS, JobPod, of_job
 from device_plugin.core.batch import Job
 from device_plugin.core.errors import VgpuError
 
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     of = engine.job_named(args)
     with caller.connected(args) as client:
         job = engine.found(client, of)
-        pod = _chosen(job, client.list(JOB_PODS, where(job, args.index)).items)
+        pod = _chosen(job, of_job(client.list(JOB_PODS, where(job, args.index)).items, job.uid))
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
     options = ("--stdin", "--tty") if terminal else ("--stdin",)
     words = ("exec", *options, pod.name, f"--container={pod.container}", "--", *(args.program or _SHELL))
@@ -58,6 +58,8 @@ def _chosen(job: Job, pods: Sequence[JobPod]) -> JobPod:
     if not running:
         raise AttachError(
             f"no pod of {job.namespace}/{job.name} runs now: see what it waits for with `vgpu why job/{job.name}`"
+            if not job.ended
+            else f"{job.namespace}/{job.name} has ended: see its output with `vgpu logs {job.name}`"
         )
     return min(
         running, key=lambda pod: (int(pod.index) if pod.index.isdecimal() else 0, pod.created, pod.name)

@@ -24,7 +24,7 @@ from device_plugin.cli.printing.output import Column, Listing, age, age_since, i
 from device_plugin.cli.reading import slice_use
 from device_plugin.cli.reading.cluster import CardHolder, CardReading, ClusterReading, NodeReading
 from device_plugin.cli.reading.garbage import uncollected
-from device_plugin.cli.reading.held_use import MIB, HeldUse, SliceUse
+from device_plugin.cli.reading.held_use import MIB, HeldUse, SliceUse, whole_bytes
 from device_plugin.cli.reading.reader import ClusterReader, Scope
 from device_plugin.cli.reading.slice_use import SliceUseReader, is_shown
 from device_plugin.cli.reading.targets import CardError
@@ -86,7 +86,8 @@ def unused_text(use: HeldUse) -> str:
 def use_object(use: HeldUse) -> Mapping[str, Any]:
     """Returns the use of slices that are held together as keys for -o json."""
     return {
-        "usedBytes": use.used, "busyCoreGroups": use.busy, "unusedBytes": use.unused, "idleSlices": use.idle,
+        "usedBytes": whole_bytes(use.used), "busyCoreGroups": use.busy, "unusedBytes": whole_bytes(use.unused),
+        "idleSlices": use.idle,
     }  # fmt: skip
 
 
@@ -180,8 +181,8 @@ def _holder_object(card: CardReading, holder: CardHolder) -> Mapping[str, Any]:
 
 def _slice_use_object(use: SliceUse | None) -> Mapping[str, float | None]:
     return {
-        "usedBytes": use.used if use else None, "compute": use.compute if use else None,
-        "idleSeconds": use.idle if use else None, "peakBytes": use.peak if use else None,
+        "usedBytes": whole_bytes(use.used) if use else None, "compute": use.compute if use else None,
+        "idleSeconds": use.idle if use else None, "peakBytes": whole_bytes(use.peak) if use else None,
     }  # fmt: skip
 
 

@@ -5,8 +5,9 @@
     vgpu logs train --index 0      # only of the pod with this index
     vgpu logs train --prefix       # each line begins with the index of its pod
 
-On a terminal the lines of a job with several pods have the prefix anyway. You need kubectl, and the rights to get the
-Job, to list its pods, and to get their logs. -v prints each call of kubectl.
+The lines are the programs' own bytes, as kubectl prints them. On a terminal the lines of a job with several pods have
+the prefix anyway. You need kubectl, and the rights to get the Job, to list its pods, and to get their logs. -v prints
+each call of kubectl.
 """
 
 import argparse
@@ -20,7 +21,7 @@ from device_plugin.cli.access import caller, engine
 from device_plugin.cli.run.console import Console
 from device_plugin.cli.run.kubectl import Kubectl
 from device_plugin.cli.run.logs import RARER, Logs
-from device_plugin.cli.run.pods import JOB_PODS, JobPod
+from device_plugin.cli.run.pods import JOB_PODS, JobPod, of_job
 from device_plugin.core.batch import COMPLETION_INDEX, JOB_NAME, Job
 from device_plugin.core.exit_status import UNREAD
 from device_plugin.kube.api import JOBS, Where
@@ -73,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
         selected = where(job, args.index)
 
         def pods() -> Sequence[JobPod]:
-            return client.list(JOB_PODS, selected).items
+            return of_job(client.list(JOB_PODS, selected).items, job.uid)
 
         found = pods()
         several = len(found) > 1 or (job.width > 1 and args.index is None)
@@ -82,8 +83,9 @@ def run(args: argparse.Namespace) -> int:
             labelled=args.prefix or (sys.stdout.isatty() and several), tail=args.tail, follow=args.follow,
         )  # fmt: skip
         if not any(pod.has_run for pod in found):
+            which = "pod" if args.index is None else f"pod with index {args.index}"
             console.say(
-                f"no pod of {of.namespace}/{of.name} has run yet: `vgpu why job/{of.name}` says what it waits for"
+                f"no {which} of {of.namespace}/{of.name} has run: `vgpu why job/{of.name}` says what it waits for"
             )
         try:
             logs.look(found)

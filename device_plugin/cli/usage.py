@@ -11,6 +11,7 @@ Owners are known where Prometheus has our recording rules and the series of kube
 
 import argparse
 import csv
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -28,6 +29,8 @@ CSV = "csv"
 WEEK = "7d"
 # Characters with which a table calculator begins a formula: an owner's kind may be any text.
 _FORMULAS = ("=", "+", "-", "@")
+# Other characters than those of names: some table calculators part the cells of a line at `;` or at a tab.
+_SEPARATORS = re.compile(r"[^A-Za-z0-9.=+@_/-]")
 
 
 def _owner(row: Usage) -> str:
@@ -126,6 +129,6 @@ def _write_csv(rows: Sequence[Usage]) -> None:
 
 
 def _cell(text: str) -> str:
-    """Returns the text so that no table calculator reads a formula in it."""
-    shown = printable(text)
+    """Returns the text so that no table calculator reads a formula in it, whichever character parts its cells."""
+    shown = _SEPARATORS.sub("_", printable(text))
     return f"'{shown}" if shown.startswith(_FORMULAS) else shown

@@ -22,7 +22,7 @@ from device_plugin.cli.printing.follow import follow_list
 from device_plugin.cli.printing.output import Column, Listing, ListPrinter, age, in_gib
 from device_plugin.cli.reading import slice_use
 from device_plugin.cli.reading.durations import duration
-from device_plugin.cli.reading.held_use import MIB, SliceKey, SliceUse
+from device_plugin.cli.reading.held_use import MIB, SliceKey, SliceUse, whole_bytes
 from device_plugin.cli.reading.slice_use import FRESH_SECONDS, SliceUseReader
 from device_plugin.cli.reading.waste import (
     GIB_HOUR,
@@ -67,7 +67,7 @@ def _below(row: Waste) -> Iterator[str]:
 def _object(row: Waste) -> Mapping[str, Any]:
     return {
         "namespace": row.namespace, "owner": row.owner._asdict() if row.owner else None,
-        "heldBytes": row.held, "usedBytes": row.used, "idleSeconds": row.idle,
+        "heldBytes": row.held, "usedBytes": whole_bytes(row.used), "idleSeconds": row.idle,
         "wastedGiBHours": row.wasted / GIB_HOUR, "slices": [_slice_object(each) for each in row.slices],
     }  # fmt: skip
 
@@ -76,8 +76,9 @@ def _slice_object(each: WastedSlice) -> Mapping[str, Any]:
     return {
         "pod": each.pod, "container": each.container, "node": each.node, "card": each.part.card,
         "memMiB": each.part.mem_mib, "cores": [*each.part.cores], "idle": each.idle,
-        "usedBytes": each.use.used, "peakBytes": each.use.peak, "observedSeconds": each.use.observed,
-        "idleSeconds": each.use.idle, "compute": each.use.compute, "wastedGiBHours": each.wasted / GIB_HOUR,
+        "usedBytes": whole_bytes(each.use.used), "peakBytes": whole_bytes(each.use.peak),
+        "observedSeconds": each.use.observed, "idleSeconds": each.use.idle,
+        "compute": each.use.compute, "wastedGiBHours": each.wasted / GIB_HOUR,
     }  # fmt: skip
 
 
@@ -166,4 +167,8 @@ def _unmeasured(pods: Sequence[HoldingPod], uses: Mapping[SliceKey, SliceUse]) -
 
 def _said(unknown: int) -> Sequence[str]:
     counted = "1 slice" if unknown == 1 else f"{unknown} slices"
-    return [f"whether {counted} computed is not measured: only little use is found there"] if unknown else []
+    if not unknown:
+        return []
+    return [
+        f"the driver does not count busy compute units for {counted}: only little memory use is found there"
+    ]

@@ -6,9 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pytest_mock import MockerFixture
 
+from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli import logs
 from device_plugin.cli.run import logs as pod_logs
+from device_plugin.cli.run import pods
 from device_plugin.wiring.commands import main
 from tests.builders import objects
 from tests.cli.fleet import Fleet
@@ -120,10 +123,51 @@ def test_pods_that_come_are_followed_until_the_job_has_ended(train: Fleet) -> No
     assert following.end() == 0
 
 
+def test_a_pod_with_the_label_of_a_job_is_no_pod_of_it(
+    train: Fleet, capfd: pytest.CaptureFixture[str], asked: Path
+) -> None:
+    labels = {"batch.kubernetes.io/job-name": "train", "batch.kubernetes.io/job-completion-index": "0"}
+    train.post(PODS, objects.pod("evil", metadata={"labels": labels}, restartPolicy="Never"))
+    train.say("evil", phase="Running", containerStatuses=[{
+        "name": "main", "image": "I", "imageID": "", "ready": True, "restartCount": 0, "state": RUNS,
+    }])  # fmt: skip
+    assert vgpu(train, "attach", "train", "--dry-run") == 0
+    assert "exec --stdin train-1 " in capfd.readouterr().out
+    assert vgpu(train, "logs", "train") == 0
+    assert capfd.readouterr().out == "zero\none\ntwo\n"
+    assert "evil" not in asked.read_text()
+
+
+def test_many_pods_are_read_one_after_the_other_with_one_list(train: Fleet, mocker: MockerFixture) -> None:
+    for index in range(2, 8):
+        pod(train, index)
+        told(train, index, "Succeeded", {"terminated": {"exitCode": 0}})
+    listed = mocker.spy(KubeClient, "list")
+    assert vgpu(train, "logs", "train") == 0
+    assert sum(call.args[1] is pods.JOB_PODS for call in listed.call_args_list) == 1
+
+
+def test_pods_that_wait_to_be_read_are_counted(train: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pod_logs, "MOST_AT_ONCE", 1)
+    following = Ongoing("logs", "train", "-f", "--kubeconfig", str(train.kubeconfig))
+    following.says("1 more pods run: the output of 1 is read at the same time")
+    train.delete(f"{JOBS}/train")
+    assert following.end() == 0
+
+
+@pytest.mark.parametrize("word", ["job", "jobs"])
+def test_a_word_before_the_slash_is_a_namespace(
+    train: Fleet, capfd: pytest.CaptureFixture[str], word: str
+) -> None:
+    assert vgpu(train, "cancel", f"{word}/train", "--yes") == 2
+    assert capfd.readouterr().err == f"vgpu: there is no job {word}/train: see `kubectl get jobs -A`\n"
+    assert train.get(f"{JOBS}/train")["metadata"]["name"] == "train"
+
+
 def test_a_job_without_output_is_told_where_to_ask(fleet: Fleet, capfd: pytest.CaptureFixture[str]) -> None:
     fleet.post(JOBS, objects.job("train", 1))
     assert vgpu(fleet, "logs", "train") == 0
-    said = "no pod of default/train has run yet: `vgpu why job/train` says what it waits for\n"
+    said = "no pod of default/train has run: `vgpu why job/train` says what it waits for\n"
     assert capfd.readouterr() == ("", said)
     assert vgpu(fleet, "attach", "train") == 2
     assert capfd.readouterr().err.startswith("vgpu: no pod of default/train runs now: see what it waits for")

@@ -185,7 +185,7 @@ def test_top_and_pods_show_the_use_that_a_prometheus_knows(
     assert rows("top") == [
         ["POD", "NODE", "MEMORY", "COMPUTE"],
         ["a", "n1", "█░░░░░░░░░", "0.5/4", "GiB", "█████░░░░░", "50%"],
-        ["b", "n1", "?", "?/4", "GiB", "?", "?"],
+        ["b", "n1", "?/4", "GiB", "?"],
     ]
     assert [row[0] for row in rows("top", "-l", "app=x")] == ["POD", "a"]
     header, a, b = rows("pods", "--sort-by=-used")
@@ -206,7 +206,7 @@ def test_without_agents_grants_are_shown_and_that_their_use_is_not_known(
     said = capsys.readouterr()
     assert [line.split() for line in said.out.splitlines()] == [
         ["POD", "NODE", "MEMORY", "COMPUTE"],
-        ["a", "n1", "?", "?/4", "GiB", "?", "?"],
+        ["a", "n1", "?/4", "GiB", "?"],
     ]
     assert said.err == "use is not known: no node agent runs in namespace vgpu-system\n"
 

@@ -65,7 +65,7 @@ def test_a_table_calculator_reads_no_formula(capsys: pytest.CaptureFixture[str])
     assert rows == [
         ["b", "", "", "336", "84", "80", "70.5"],
         ["a", "Job", "train", "168", "42", "21", ""],
-        ["a", "'=cmd()", "x", "1", "0.25", "0", "0"],
+        ["a", "'=cmd__", "x", "1", "0.25", "0", "0"],
     ]
 
 

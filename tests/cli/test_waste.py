@@ -47,7 +47,9 @@ def test_the_worst_owner_is_first_with_what_its_pods_hold_and_use(
     assert its == "    big main on n1: holds 12 GiB, 45 core groups, uses 0.5 GiB, at most 0.5 GiB in 2h"
     assert note.split() == ["Pod/note", "1", "4", "GiB", "3", "GiB", "5h", "20.0", "GiB", "h"]
     assert its_too == "    note main on n1: holds 4 GiB, 15 core groups, uses 3 GiB, idle for 5h"
-    assert said.err == "whether 1 slice computed is not measured: only little use is found there\n"
+    assert said.err == (
+        "the driver does not count busy compute units for 1 slice: only little memory use is found there\n"
+    )
 
 
 @pytest.mark.parametrize(

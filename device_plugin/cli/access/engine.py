@@ -58,11 +58,11 @@ def add_job(parser: argparse.ArgumentParser) -> None:
 
 
 def job_named(args: argparse.Namespace) -> Ref:
-    """Returns the job that the command names, such as `train`, `job/train` or `team-a/train`.
+    """Returns the job that the command names, such as `train` or `team-a/train`. Raises ObjectNameError, EndpointError.
 
-    Raises ObjectNameError, EndpointError.
+    The words `job` and `jobs` before the slash are namespaces, since a job is meant in any case.
     """
-    return named(args.job, JOB_WORDS, lambda: caller.namespace(args)).ref
+    return named(args.job, {}, lambda: caller.namespace(args)).ref
 
 
 def found(client: KubeClient, of: Ref) -> Job:

@@ -31,9 +31,8 @@ def named(text: str, kinds: Mapping[str, str], namespace: Callable[[], str]) -> 
     """
     first, slash, name = text.rpartition("/")
     if not name or (slash and not first):
-        raise ObjectNameError(
-            f"{text!r} names nothing: write NAME, NAMESPACE/NAME or {'/NAME or '.join(_kinds(kinds))}/NAME"
-        )
+        forms = ("NAME", "NAMESPACE/NAME", *(f"{kind}/NAME" for kind in sorted({*kinds.values()})))
+        raise ObjectNameError(f"{text!r} names nothing: write {' or '.join(forms)}")
     if not NAME.fullmatch(name):
         raise ObjectNameError(f"{name!r} is no name in Kubernetes: write {FORM}")
     kind = kinds.get(first, "")
@@ -45,7 +44,3 @@ def checked_namespace(name: str) -> str:
     if not NAMESPACE.fullmatch(name):
         raise ObjectNameError(f"{name!r} is no name of a namespace: write {FORM}")
     return name
-
-
-def _kinds(kinds: Mapping[str, str]) -> list[str]:
-    return sorted({*kinds.values()})

@@ -90,7 +90,8 @@ def _dump(value: Any, **options: Any) -> str:
 
 
 def _text(dumper: yaml.SafeDumper, value: str) -> yaml.Node:
-    bare = _BARE.fullmatch(value) and plain_tag(value).endswith(":str")
+    # Readers of YAML 1.1 take a plain `y` or `n` for a boolean, as its specification has it and PyYAML does not.
+    bare = _BARE.fullmatch(value) and plain_tag(value).endswith(":str") and value.lower() not in ("y", "n")
     return dumper.represent_scalar("tag:yaml.org,2002:str", value, None if bare else '"')
 
 

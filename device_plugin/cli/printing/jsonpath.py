@@ -21,7 +21,7 @@ from device_plugin.core.errors import VgpuError
 from device_plugin.core.printable import printable
 
 # Most characters of an expression, most ranges inside each other, and most values of one path.
-MOST_CHARACTERS, MOST_RANGES, MOST_VALUES = 4096, 8, 1_000_000
+MOST_CHARACTERS, MOST_RANGES, MOST_FILTERS, MOST_VALUES = 4096, 8, 8, 1_000_000
 # kubectl's name of the list, at the beginning of a path. Here a list has the name of its objects, such as `nodes`.
 _ITEMS = re.compile(r"\.?items(?![^\s.\[}])")
 _NAME = re.compile(r"""(?:[^\s.,:\[\](){}*?@$'"=<>!\\]|\\.)+""")
@@ -131,7 +131,7 @@ class _Parser:
         self._text = text
         self._items = items
         self._at = 0
-        self._ranges = 0
+        self._ranges = self._filters = 0
 
     def parts(self) -> Iterator[Part]:
         """Yields the parts of a template up to its end, or up to the `{end}` of a range. Raises JsonPathError."""
@@ -234,6 +234,9 @@ class _Parser:
 
     def _filter(self) -> Step:
         """Returns the filter whose `?(` has just been read."""
+        self._filters += 1
+        if self._filters > MOST_FILTERS:
+            raise self._wrong(f"more than {MOST_FILTERS} filters inside each other")
         left = self.path(of_member=True)
         operator = self._match(_OPERATOR)
         if operator is None:
@@ -245,6 +248,7 @@ class _Parser:
         self._blank()
         if not self._take(")"):
             raise self._wrong("a ) is missing")
+        self._filters -= 1
         return step
 
     def _compared_with(self) -> Path | Any:

@@ -301,7 +301,8 @@ class ListPrinter(Generic[Row]):
 
     def _drawn(self, share: float | None, used: float | None = None) -> str:
         if share is None:
-            return "?".ljust(self._bar)
+            # The text beside it says what is not known.
+            return " " * self._bar
         # Of 40,000 rows most have one of a few shares.
         key = self._bar, share, used
         if (drawn := self._bars.get(key)) is None:

@@ -58,6 +58,11 @@ UNKNOWN = HeldUse()
 NOTHING = HeldUse(0.0, 0.0, 0.0)
 
 
+def whole_bytes(size: float | None) -> int | None:
+    """Returns a size as a whole number for -o json: metrics have fractions, and shells do not compute with them."""
+    return None if size is None else round(size)
+
+
 def of_slice(part: Slice, use: SliceUse | None) -> HeldUse:
     """Returns the use of one slice as it was granted."""
     if use is None:

@@ -48,7 +48,11 @@ def _deployment(found: Object) -> Sets:
 
 
 def _job(found: Object) -> Sets:
-    yield PodSet(_mapping(found, "spec", "template"), _count(found, "spec", "parallelism"))
+    # A Job has no more pods than it has completions left.
+    at_once, completions = _count(found, "spec", "parallelism"), _at(found, "spec", "completions")
+    if isinstance(completions, int):
+        at_once = min(at_once, _count(found, "spec", "completions"))
+    yield PodSet(_mapping(found, "spec", "template"), at_once)
 
 
 def _cron_job(found: Object) -> Sets:

@@ -152,6 +152,8 @@ def _engine(client: KubeClient, args: argparse.Namespace, job: Ref) -> Callable[
             return ""
         if found["phase"] in _RUNS:  # it was started since it was read
             return ""
+        if found["phase"] == JobPhase.REFUSED.value:
+            return f"refused: {found['why']}"
         place = f", number {found['place']} of its queue" if found["place"] else ""
         return f"{found['waitsFor'] or found['why']}{place}"
 

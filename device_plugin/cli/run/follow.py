@@ -10,7 +10,7 @@ from device_plugin.cli.run.console import Console
 from device_plugin.cli.run.kubectl import Kubectl
 from device_plugin.cli.run.logs import RARER, Logs
 from device_plugin.cli.run.objects import NOT_STARTED, RunError
-from device_plugin.cli.run.pods import JOB_PODS, JobPod, first_failure, shortened, text_of
+from device_plugin.cli.run.pods import JOB_PODS, JobPod, first_failure, of_job, shortened, text_of
 from device_plugin.cli.run.status import RUNS, JobStatus
 from device_plugin.core.batch import COMPLETION_INDEX, JOB_NAME, Job
 from device_plugin.core.contract.events import Event
@@ -83,6 +83,9 @@ class Following:
             self._logs.stop()
         return end
 
+    def _pods(self, where: Where) -> Sequence[JobPod]:
+        return of_job(self._client.list(JOB_PODS, where).items, self._job.uid)
+
     def _pause(self, seconds: float) -> None:
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
@@ -96,7 +99,7 @@ class Following:
         try:
             job = self._client.get(JOBS, self._job)
             begin = time.monotonic()
-            pods = self._client.list(JOB_PODS, self._where).items
+            pods = self._pods(self._where)
             self._listing = time.monotonic() - begin
         except GoneError:
             job = None
@@ -121,7 +124,7 @@ class Following:
 
     def _print_rest(self) -> None:
         """Print the rest of the pods' output, for OUTPUT_SECONDS at most."""
-        if not self._logs.print_rest(lambda: self._client.list(JOB_PODS, self._where).items, OUTPUT_SECONDS):
+        if not self._logs.print_rest(lambda: self._pods(self._where), OUTPUT_SECONDS):
             where = f"vgpu logs {self._job.name} -n {self._job.namespace}"
             self._console.say(f"{self._job.name}: not all output is printed, see {where}")
 
@@ -189,7 +192,7 @@ class Following:
         code, told = 1, ""
         with suppress(ApiError):
             where = Where(self._job.namespace, f"{JOB_NAME}={self._job.name}", "status.phase=Failed")
-            code, told = first_failure(self._client.list(JOB_PODS, where).items)
+            code, told = first_failure(self._pods(where))
         why = ": ".join(filter(None, (failed.reason, shortened(failed.message), told)))
         return JobEnd(code, why)
 

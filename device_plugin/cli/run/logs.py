@@ -150,6 +150,9 @@ class Logs:
         self._running: dict[str, PodLog] = {}
         self._waiting: deque[JobPod] = deque()
         self._seen: set[str] = set()
+        # The UIDs of the pods that have not ended; and whether it was said that some pods wait to be read.
+        self._there: set[str] = set()
+        self._said_waiting = False
 
     def look(self, pods: Sequence[JobPod]) -> None:
         """Start to read the output of new pods, and note which pods have ended."""
@@ -157,10 +160,20 @@ class Logs:
             if pod.has_run and pod.uid not in self._seen:
                 self._seen.add(pod.uid)
                 self._waiting.append(pod)
-        there = {pod.uid for pod in pods if not pod.ended}
+        self._there = {pod.uid for pod in pods if not pod.ended}
         for uid, log in self._running.items():
-            if uid not in there:
+            if uid not in self._there:
                 log.ended.set()
+        self._start()
+        if self._follow and self._waiting and not self._said_waiting:
+            self._said_waiting = True
+            self._console.say(
+                f"{len(self._waiting)} more pods run: the output of {MOST_AT_ONCE} is read at the same time, and theirs"
+                " once one of these has ended"
+            )
+
+    def _start(self) -> None:
+        """Begin to read as many of the waiting pods as may be read at the same time."""
         self._running = {uid: log for uid, log in self._running.items() if not log.over}
         while self._waiting and len(self._running) < self._at_once:
             pod = self._waiting.popleft()
@@ -168,7 +181,7 @@ class Logs:
             self._running[pod.uid] = log = PodLog(
                 self._kubectl, pod, prefix, self._console, tail=self._tail, follow=self._follow
             )
-            if pod.uid not in there:
+            if pod.uid not in self._there:
                 log.ended.set()
 
     @property
@@ -182,12 +195,16 @@ class Logs:
         `pods` returns the Job's pods as they are now.
         """
         limit = time.monotonic() + seconds
-        while self.busy and not self._console.closed and time.monotonic() < limit:
+        look_at = 0.0
+        while self.busy and not self._console.closed and (now := time.monotonic()) < limit:
+            # Without --follow, a pod is read once, and no list is needed for that.
+            if self._follow and now >= look_at:
+                with suppress(UnknownError):
+                    self.look(pods())
+                ended = time.monotonic()
+                look_at = ended + RARER * (ended - now)
+            self._start()
             time.sleep(REST_SECONDS)
-            began = time.monotonic()
-            with suppress(UnknownError):
-                self.look(pods())
-            time.sleep(RARER * (time.monotonic() - began))
         return not self.busy
 
     def stop(self) -> None:

@@ -18,12 +18,14 @@ _DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 class JobPod:
     """A pod with its status. `state` is the state of its `container`, such as {"running": …}; empty without one.
 
-    `container` is the one of `vgpu run`, else that of kubectl, else the first. `unplaced` says why the pod has no node.
+    `owner` is the uid of the pod's controller. `container` is the one of `vgpu run`, else that of kubectl, else the
+    first. `unplaced` says why the pod has no node.
     """
 
     name: str
     namespace: str = ""
     uid: str = ""
+    owner: str = ""
     index: str = ""
     created: str = ""
     phase: str = "Pending"
@@ -94,14 +96,25 @@ def _read(pod: Object) -> JobPod:
         if (each["type"], each["status"]) == ("PodScheduled", "False")
     ]
     return JobPod(
-        metadata["name"], metadata["namespace"], metadata["uid"],
+        metadata["name"], metadata["namespace"], metadata["uid"], _controller(metadata),
         index=(metadata.get("labels") or {}).get(COMPLETION_INDEX, ""), created=metadata["creationTimestamp"],
         phase=status.get("phase") or "Pending", node=pod["spec"].get("nodeName") or "",
         container=container, state=(states and states[0]) or {}, unplaced=unplaced[0] if unplaced else "",
     )  # fmt: skip
 
 
+def _controller(metadata: Object) -> str:
+    """Returns the uid of an object's controller; empty without one."""
+    owners = metadata.get("ownerReferences") or ()
+    return next((str(each["uid"]) for each in owners if each.get("controller")), "")
+
+
 JOB_PODS = Kind("", "v1", "pods", "Pod", JobPod, _read)
+
+
+def of_job(pods: Sequence[JobPod], uid: str) -> Sequence[JobPod]:
+    """Returns the pods that the Job's controller has made. Everybody may write the label of a Job on a pod."""
+    return [pod for pod in pods if pod.owner == uid]
 
 
 def first_failure(pods: Sequence[JobPod]) -> tuple[int, str]:

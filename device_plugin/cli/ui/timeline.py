@@ -61,6 +61,11 @@ class JobTimes:
     def take(self, job: Job, now: float) -> bool:
         """Add what a newer version of the Job shows; returns true if that is a change."""
         before, self.job = self.job, job
+        if self.outcome == "gone" and not job.ended:
+            # It was taken from its queue, and is in one again.
+            self.ended, self.outcome = None, ""
+            self.stays.append(Stay(max(now, self.stays[-1].at), job.active, phase_of(job)))
+            return True
         if self.ended is not None:
             return False
         if job.ended:
@@ -153,9 +158,10 @@ class Timeline:
         now = self._clock()
         times = self._known.get(job.uid)
         if times is not None:
+            before = times.ended
             if times.take(job, now):
                 self._changed.add(job.uid)
-                self._others |= times.ended is not None
+                self._others |= before != times.ended
             return
         times = JobTimes(job, now)
         if times.ended is None or times.ended >= now - KEPT_SECONDS:

@@ -277,7 +277,7 @@ class Causes:
         if reason is Reason.SLICES:
             most = states.most[hit].max()
             full = f"{most} of {most} slices"
-            return f"{full}, {states.free_mib @ count} MiB idle", full
+            return f"{full}, {states.free_mib @ count} MiB free", full
         if reason is Reason.OTHER_SLICES:
             text = f"each can give: {_few(sorted({*map(str, states.most[hit].tolist())}, key=int))}"
         elif reason is Reason.MODEL:

@@ -28,7 +28,7 @@ def changed(text: str, **after: Any) -> str:
     [
         # A value, and nothing else.
         ("a:   1 # one\n\nb: 'x'\n", {"a": 2}, "a:   2 # one\n\nb: 'x'\n"),
-        ("a: |\n  x\n# c\nb: 1\n", {"a": "y"}, "a: y\n# c\nb: 1\n"),
+        ("a: |\n  x\n# c\nb: 1\n", {"a": "y"}, 'a: "y"\n# c\nb: 1\n'),
         ("a:\nb: 1\n", {"a": {"c": 1}}, "a:\n  c: 1\nb: 1\n"),
         ("a: {}\n", {"a": {"c": 1}}, "a:\n  c: 1\n"),
         ("a: &n 1\nb: *n\n", {"a": 2}, "a: 2\nb: 1\n"),

@@ -84,6 +84,7 @@ def test_a_template_is_the_text_of_the_values(template: str, text: str) -> None:
         ("{end}", "{end} without a {range ...}"),
         ("{range .cups[*]}{.name}", "a {range ...} has no {end}"),
         ("{range .a}" * 9 + "{end}" * 9, "more than 8 ranges inside each other"),
+        ("{.a" + "[?(@.a" * 300 + ")]" * 300 + "}", "more than 8 filters inside each other"),
         ("{.a .b}", "a } is missing, before '.b}'"),
         ("{.a}" * 2000, "write at most 4,096 characters"),
     ],

@@ -11,6 +11,7 @@ POD = "{spec: {containers: [{name: c, resources: {limits: {x/y: 1}}}]}}"
 KINDS = {
     "batch/v1 CronJob": (f"jobTemplate: {{spec: {{parallelism: 3, template: {POD}}}}}", [("", 3)]),
     "batch/v1 Job": (f"parallelism: 2\ntemplate: {POD}", [("", 2)]),
+    "batch/v1 Job ": (f"parallelism: 100\ncompletions: 2\ntemplate: {POD}", [("", 2)]),
     "apps/v1 Deployment": (f"replicas: 4\ntemplate: {POD}", [("", 4)]),
     "apps/v1 DaemonSet": (f"template: {POD}", [("", 1)]),
     "example.com/v1 Anything": (f"replicas: 0\ntemplate: {POD}", [("", 0)]),

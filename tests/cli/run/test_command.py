@@ -171,7 +171,12 @@ def test_only_what_a_job_waits_for_is_said_of_one_that_waits(
 
 
 @pytest.mark.parametrize(
-    ("phase", "says"), [("waiting", ": room, number 2 of its queue\n"), ("running", "\n")]
+    ("phase", "says"),
+    [
+        ("waiting", ": room, number 2 of its queue\n"),
+        ("refused", ": refused: runs with 1 pod\n"),
+        ("running", "\n"),
+    ],
 )
 def test_of_a_job_that_was_started_meanwhile_the_engine_says_nothing(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch, phase: str, says: str

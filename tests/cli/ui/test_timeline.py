@@ -77,6 +77,18 @@ def test_a_job_that_grows_shrinks_stops_and_ends() -> None:
     assert page.tick()["uid-a"]["outcome"] == "complete", "a Job that is removed after its end stays"
 
 
+def test_a_job_that_comes_back_to_a_queue_is_live_again() -> None:
+    page = Page()
+    page.timeline.see(job("a", 4))
+    page.tick()
+    page.timeline.forget(job("a", 4))
+    assert page.tick()["uid-a"]["outcome"] == "gone"
+    page.timeline.see(job("a", 9))
+    row = page.tick(5)["uid-a"]
+    assert (row["ended"], row["outcome"]) == (None, "")
+    assert stays(row)[-1] == (2, 9, "running")
+
+
 @pytest.mark.parametrize("steps", [3000])
 def test_every_change_of_width_is_shown_within_one_tick(steps: int) -> None:
     seed = random.randrange(2**32)

@@ -132,7 +132,7 @@ def test_core_groups_slices_and_whole_cards_have_reasons_of_their_own(ledger: Le
         granted(ledger, slice_request(f"s{i}", 1, 1, uuids=Selector("n1-0,n1-1")))
     full = refusal(ledger, slice_request("x", 1, 1), ["n1"])
     assert full.main is Reason.SLICES
-    assert full.text == "2 cards: 2 full (4 of 4 slices, 24552 MiB idle)"
+    assert full.text == "2 cards: 2 full (4 of 4 slices, 24552 MiB free)"
     assert by_node(full, ["n1"]) == {"n1": "full (4 of 4 slices)"}
 
 

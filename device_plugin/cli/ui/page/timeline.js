@@ -95,7 +95,10 @@ export class Timeline {
       line.style.left = mark.style.left;
       return line;
     }));
-    this.cursor ??= element("i", "cursor");
+    if (!this.cursor) {
+      this.cursor = element("i", "cursor");
+      this.cursor.hidden = true;
+    }
     if (!this.lines.parentNode) this.root.prepend(this.lines, this.cursor);
   }
 
