@@ -72,4 +72,4 @@ def written(kubectl: Kubectl, log: Path, after: int) -> list[str]:
 def kill_engine() -> None:
     """Kill the process of the replica that plans."""
     leader = service.SYSTEM.get(LEASES, ENGINE)["spec"]["holderIdentity"]
-    service.signal_all(leader, "vgpu jobs", signal.SIGKILL)
+    service.signal_all(leader, "vgpu job-engine", signal.SIGKILL)

@@ -45,7 +45,7 @@ def test_a_job_is_stopped_for_an_equal_one_only_if_it_is_resumable(kubectl: Kube
     rewrite(kubectl, "late", asked_earlier=LONG_AGO)
 
     def seen() -> bool:
-        return why(kubectl, "late", "; it is due, ") or running(kubectl, "late", 1)
+        return why(kubectl, "late", "It is due, ") or running(kubectl, "late", 1)
 
     assert eventually(seen, SECONDS), "a round took it for one that is due"
     assert state(kubectl, "rigid") == before, "it consented to nothing"
@@ -85,7 +85,7 @@ def test_a_job_that_was_stopped_for_too_long_comes_back_and_keeps_its_turn(
 
     rewrite(kubectl, "other", attained=SERVICE)
     rewrite(kubectl, "kept", attained=SERVICE, asked_earlier=LONG_AGO)
-    assert eventually(partial(why, kubectl, "kept", "; it is due"), SECONDS)
+    assert eventually(partial(why, kubectl, "kept", "It is due"), SECONDS)
     kubectl("delete", "job", "high", "--cascade=foreground")
     for name in ("kept", "other"):
         assert eventually(partial(running, kubectl, name, half), SECONDS)

@@ -61,8 +61,8 @@ def planner(pool: str) -> str:
 @contextmanager
 def hanging(replica: str) -> Iterator[None]:
     """Meanwhile no process of this replica of the engine does anything."""
-    service.signal_all(replica, "vgpu jobs", signal.SIGSTOP)
+    service.signal_all(replica, "vgpu job-engine", signal.SIGSTOP)
     try:
         yield
     finally:
-        service.resume(replica, "vgpu jobs")
+        service.resume(replica, "vgpu job-engine")

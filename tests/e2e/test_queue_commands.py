@@ -106,7 +106,7 @@ def test_queue_why_and_admit_work_with_the_roles_of_the_page(
     rows = {line.split()[0]: line.split() for line in told.splitlines()}
     assert rows["late"][1:7] == ["default", "1", "waiting", "0", str(cards), str(cards)]
     assert rows["train"][1:7] == ["default", "<none>", "running", str(cards), "1", str(cards)]
-    assert "it is number 1 of those that wait in its queue" in person.vgpu("why", "late")[1]
+    assert "It is number 1 of those that wait in its queue" in person.vgpu("why", "late")[1]
 
     status, told = person.vgpu("queue", "admit", "late")
     assert (status, "the verb admit on jobs.vgpu.io" in told) == (2, True), told

@@ -29,7 +29,7 @@ def page() -> Iterator[Page]:
 def shown(page: Page) -> dict[str, int]:
     """The number of cards of each node on the page."""
     found: dict[str, int] = page.evaluate(
-        "Object.fromEntries([...document.querySelectorAll('.row')].map((row) => [row.dataset.node,"
+        "Object.fromEntries([...document.querySelectorAll('.row')].map((row) => [row.dataset.key,"
         " row.querySelectorAll('.card').length]))"
     )
     return found
@@ -54,7 +54,7 @@ def test_the_page_is_the_cluster_and_follows_it_within_a_second(kubectl: Kubectl
     kubectl.create(slice_pod("too-large", mem=512))
     given = eventually(lambda: grant(kubectl, "holder"), 60)
     (taken,) = given["containers"]["main"]
-    page.get_by_label("Namespace").fill(kubectl.namespace)
+    page.get_by_label("Namespace", exact=True).fill(kubectl.namespace)
     row = page.locator(".row")
     expect(row).to_have_count(1)
     uuids = [uuid for uuid, card in known.items() if card["node"] == nodes.first()]

@@ -81,7 +81,7 @@ def test_what_is_in_sight_is_the_cluster_and_little_else_is_made(large: Shown) -
 def test_filters_show_what_they_name_and_the_address_holds_them(large: Shown) -> None:
     page = large.page
     page.get_by_label("Model").select_option("K100")
-    page.get_by_label("Namespace").fill("team-vision")
+    page.get_by_label("Namespace", exact=True).fill("team-vision")
     among = [
         name
         for name, node in large.truth.items()
@@ -99,7 +99,7 @@ def test_filters_show_what_they_name_and_the_address_holds_them(large: Shown) ->
     expect(other.locator("#map-text")).to_have_text(re.compile(f"^{len(among):,} nodes, "))
     other.close()
     page.get_by_label("Model").select_option("")
-    page.get_by_label("Namespace").fill("")
+    page.get_by_label("Namespace", exact=True).fill("")
     page.get_by_label("Name", exact=True).fill("gpu-0777")
     expect(page.locator("#map-text")).to_have_text(re.compile("^1 node, "))
     page.get_by_label("Name", exact=True).fill("")
