@@ -31,8 +31,10 @@ def named(text: str, kinds: Mapping[str, str], namespace: Callable[[], str]) -> 
     """
     first, slash, name = text.rpartition("/")
     if not name or (slash and not first):
-        forms = ("NAME", "NAMESPACE/NAME", *(f"{kind}/NAME" for kind in sorted({*kinds.values()})))
-        raise ObjectNameError(f"{text!r} names nothing: write {' or '.join(forms)}")
+        forms = ("NAMESPACE/NAME", *(f"{kind}/NAME" for kind in sorted({*kinds.values()})))
+        raise ObjectNameError(
+            f"{text!r} names nothing: write NAME{', ' if kinds else ' or '}{' or '.join(forms)}"
+        )
     if not NAME.fullmatch(name):
         raise ObjectNameError(f"{name!r} is no name in Kubernetes: write {FORM}")
     kind = kinds.get(first, "")
