@@ -125,7 +125,7 @@ FAILED_CREATIONS = Kind("", "v1", "events", "Event", FailedCreation, _failed_cre
 
 
 class Named(Protocol):
-    """Any value that names an object: Pod, BindCall, Metadata or Ref. An empty `uid` matches any object of the name."""
+    """The name of an object, as Pod, BindCall, Metadata and Ref have it. With an empty `uid`, any object of this name."""
 
     @property
     def namespace(self) -> str:

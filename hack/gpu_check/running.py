@@ -32,7 +32,7 @@ class Running:
     process: subprocess.Popen[str]
 
     def go(self) -> None:
-        """Begin the program's next step, which also ends a step without an end of its own."""
+        """Start the program's next step. A step that would go on for ever ends by this."""
         assert self.process.stdin is not None  # noqa: S101 - PIPE
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.write("\n")

@@ -54,7 +54,7 @@ class Pairs:
         return statistics.median(plain), statistics.median(added)
 
     def on_driver(self, driver: Path) -> "Pairs":
-        """The same pairs, with the stand-in `driver` loaded in both runs. If the library is loaded, it comes first."""
+        """Returns these pairs of runs with the simulated driver, too, in LD_PRELOAD: behind the library where that is loaded."""
 
         def preloading(environment: Environment) -> Environment:
             libraries = [environment.get("LD_PRELOAD"), str(driver)]

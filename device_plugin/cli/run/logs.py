@@ -173,7 +173,7 @@ class Logs:
             )
 
     def _start(self) -> None:
-        """Begin to read as many of the waiting pods as may be read at the same time."""
+        """Start to read waiting pods, up to the number of pods that are read at the same time."""
         self._running = {uid: log for uid, log in self._running.items() if not log.over}
         while self._waiting and len(self._running) < self._at_once:
             pod = self._waiting.popleft()

@@ -1,4 +1,4 @@
-"""What a live screen shows of its rows, and what keys change."""
+"""The lines of a live screen for its rows, and the keys that change them."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""What counts as wasted, and for how long."""
+"""The slices that count as wasted, and the time for which they do."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What `vgpu run` shows of its Job: lines of changes, and a last line whose bar and time change."""
+"""The lines of `vgpu run` about its Job: one for each change, and a last one whose bar and time change."""
 
 import io
 
