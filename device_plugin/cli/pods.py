@@ -20,13 +20,22 @@ from device_plugin.cli.printing import output
 from device_plugin.cli.printing.follow import follow_list
 from device_plugin.cli.printing.output import Column, Listing, ListPrinter, age_since, in_gib, in_percent
 from device_plugin.cli.reading import slice_use
-from device_plugin.cli.reading.held_use import MIB, UNKNOWN, HeldUse, SliceKey, SliceUse, of_slice, together
+from device_plugin.cli.reading.held_use import (
+    MIB,
+    UNKNOWN,
+    HeldUse,
+    SliceKey,
+    SliceUse,
+    of_slice,
+    together,
+    whole_bytes,
+)
 from device_plugin.cli.reading.slice_use import SliceUseReader, is_shown
 from device_plugin.cli.reading.waste import Owner
 from device_plugin.core.contract import annotations
 from device_plugin.core.contract.grants import Slice, own_grant, ranges
 from device_plugin.core.errors import AnnotationError
-from device_plugin.kube.api import Kind, Object, Where
+from device_plugin.kube.api import Kind, Object, Where, controller_of
 
 BOUND = "status.phase!=Succeeded,status.phase!=Failed,spec.nodeName!="
 _CONTAINERS = ("containers", "initContainers")
@@ -96,9 +105,7 @@ def read_pod(pod: Object) -> HoldingPod:
 
 def _owner(metadata: Object) -> Owner:
     """Returns the pod's controller. A ReplicaSet of a Deployment has its name, with the hash of the pod's template."""
-    found: Object = next(
-        (each for each in metadata.get("ownerReferences") or () if each.get("controller")), {}
-    )
+    found = controller_of(metadata)
     kind, name = str(found.get("kind") or "Pod"), str(found.get("name") or metadata["name"])
     tail = f"-{(metadata.get('labels') or {}).get('pod-template-hash')}"
     if kind == "ReplicaSet" and name.endswith(tail):
@@ -127,10 +134,11 @@ def _cards(pod: HoldingPod) -> str:
 
 
 def _object(pod: HoldingPod) -> Mapping[str, Any]:
+    used = whole_bytes(pod.use.used), pod.compute, whole_bytes(pod.use.unused), pod.use.idle
     return {
         "namespace": pod.namespace, "name": pod.name, "node": pod.node, "since": pod.since or None,
         "status": pod.status, "runs": pod.status == RUNNING, "memMiB": pod.mib, "coreGroups": pod.groups,
-        **dict(zip(_USE, (pod.use.used, pod.compute, pod.use.unused, pod.use.idle), strict=True)),
+        **dict(zip(_USE, used, strict=True)),
         "slices": [{"card": s.card, "memMiB": s.mem_mib, "cores": [*s.cores]} for s in pod.slices],
     }  # fmt: skip
 

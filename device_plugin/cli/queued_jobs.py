@@ -17,7 +17,7 @@ from device_plugin.cli.access.port_forward import ForwardError
 from device_plugin.cli.printing.follow import ListForbiddenError, list_allowed
 from device_plugin.cli.reading.cluster import MissingRight
 from device_plugin.cli.reading.prefixes import KNOWN
-from device_plugin.core.batch import Job
+from device_plugin.core.batch import Job, JobCondition
 from device_plugin.core.contract.annotations import KUEUE_QUEUE, POOL, QUEUE
 from device_plugin.core.contract.events import Event
 from device_plugin.core.errors import RequestError
@@ -137,7 +137,8 @@ def in_order(rows: Iterable[Row]) -> list[Row]:
 
 def _ended(jobs: Sequence[Job]) -> list[Row]:
     """Returns rows of the Jobs that have ended, the last first."""
-    return sorted((_ended_row(job) for job in jobs if job.ended), key=lambda row: row["since"], reverse=True)
+    rows = (_ended_row(job, job.end) for job in jobs if job.end is not None)
+    return sorted(rows, key=lambda row: row["since"], reverse=True)
 
 
 def job_row(job: Job, why: str = "") -> Row:
@@ -157,8 +158,7 @@ def job_row(job: Job, why: str = "") -> Row:
     return _row(job, spec, phase.value, why=why, since=_suspended(job))
 
 
-def _ended_row(job: Job) -> Row:
-    end = next(condition for condition in job.conditions if condition.type in ENDS)
+def _ended_row(job: Job, end: JobCondition) -> Row:
     why = ": ".join(filter(None, (end.reason, end.message))) if end.type == "Failed" else ""
     try:
         spec = _spec(job)

@@ -16,11 +16,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from device_plugin.cli.access.caller import NAMESPACE
 from device_plugin.cli.access.names import checked_namespace
 from device_plugin.cli.access.prometheus import Prometheus
 from device_plugin.cli.printing import formats, output
 from device_plugin.cli.printing.output import Column, Listing, ListPrinter
+from device_plugin.cli.reading import slice_use
 from device_plugin.cli.reading.durations import duration
 from device_plugin.cli.reading.usage import PATIENCE_SECONDS, UNKNOWN, Usage, UsageQueries, read_usage, summed
 from device_plugin.core.printable import printable
@@ -79,9 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--by", choices=("owner", "namespace"), default="owner", help="the rows (default: owner)"
     )
     parser.add_argument("-n", "--namespace", metavar="NAMESPACE", default="", help="default: all namespaces")
-    parser.add_argument(
-        "--agents-namespace", default=NAMESPACE, metavar="NAMESPACE", help=f"of the node agents (default: {NAMESPACE})"
-    )  # fmt: skip
+    slice_use.add_agents(parser)
     parser.add_argument(
         "-o", "--output", type=_format, metavar=f"{formats.METAVAR}|{CSV}", help="for programs and tables"
     )

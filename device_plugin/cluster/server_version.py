@@ -3,11 +3,11 @@
 kube-scheduler has the API server's minor version or the one before it (Kubernetes' version skew policy).
 """
 
-import json
 import logging
 from collections.abc import Callable
 
 from device_plugin.core.versions import minor_version
+from device_plugin.kube.api import git_version
 from device_plugin.kube.errors import ApiError
 
 log = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ class ServerVersion:
     def step(self) -> float:
         """Read the version; returns the seconds until it is read again."""
         try:
-            found = minor_version(str(json.loads(self._text("/version"))["gitVersion"]))
+            found = minor_version(git_version(self._text))
         except (ApiError, ValueError, LookupError, TypeError) as error:
             log.info("the API server's version cannot be read: %s", error)
             return AGAIN_SECONDS if self.absent_is_hopeless() else SOON_SECONDS

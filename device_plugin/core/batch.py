@@ -88,7 +88,12 @@ class Job:
     @property
     def ended(self) -> bool:
         """True once the Job is complete or has failed for good, and makes no more pods."""
-        return any(condition.type in ("Complete", "Failed") for condition in self.conditions)
+        return self.end is not None
+
+    @property
+    def end(self) -> JobCondition | None:
+        """The Job's true condition `Complete` or `Failed`, which says since when; None while it has not ended."""
+        return next((each for each in self.conditions if each.type in ("Complete", "Failed")), None)
 
     @property
     def suspension(self) -> tuple[JobCondition, ...]:

@@ -5,6 +5,7 @@ server then sends only the metadata), or any type that a function makes of JSON.
 defines another `Kind`; the adapter stays as it is.
 """
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -124,8 +125,22 @@ FAILED_CREATIONS = Kind("", "v1", "events", "Event", FailedCreation, _failed_cre
 """Events of the reason FailedCreate."""
 
 
+def git_version(text: Callable[[str], str]) -> str:
+    """Returns the API server's version, such as `v1.36.3`. `text` returns the server's answer at a path.
+
+    Raises the errors of `text`, and ValueError, LookupError or TypeError for an answer without a version.
+    """
+    return str(json.loads(text("/version"))["gitVersion"])
+
+
+def controller_of(metadata: Object) -> Object:
+    """Returns the owner reference of an object's controller; empty without one."""
+    owners = metadata.get("ownerReferences") or ()
+    return next((each for each in owners if each.get("controller")), {})
+
+
 class Named(Protocol):
-    """The name of an object, as Pod, BindCall, Metadata and Ref have it. With an empty `uid`, any object of this name."""
+    """The name of an object, as Pod, BindCall, Metadata and Ref have it. An empty `uid` is for any object."""
 
     @property
     def namespace(self) -> str:

@@ -54,7 +54,7 @@ class Pairs:
         return statistics.median(plain), statistics.median(added)
 
     def on_driver(self, driver: Path) -> "Pairs":
-        """Returns these pairs of runs with the simulated driver, too, in LD_PRELOAD: behind the library where that is loaded."""
+        """Returns these pairs with the simulated `driver` in LD_PRELOAD too, behind the library if that is loaded."""
 
         def preloading(environment: Environment) -> Environment:
             libraries = [environment.get("LD_PRELOAD"), str(driver)]

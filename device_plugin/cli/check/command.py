@@ -37,7 +37,17 @@ from device_plugin.cli.reading.allocator_deployment import REPLICA_LABELS
 from device_plugin.cli.reading.reader import ClusterReader, Scope
 from device_plugin.core.contract.events import Event
 from device_plugin.core.printable import printable
-from device_plugin.kube.api import AGENT_LABELS, EVENTS, EVERYWHERE, NODES, PODS, Kind, Object, Where
+from device_plugin.kube.api import (
+    AGENT_LABELS,
+    EVENTS,
+    EVERYWHERE,
+    NODES,
+    PODS,
+    Kind,
+    Object,
+    Where,
+    git_version,
+)
 from device_plugin.kube.errors import ForbiddenError, GoneError, RefusedError
 from device_plugin.kube.leases import LEASES
 
@@ -173,7 +183,7 @@ def _listed(
 def _server(client: KubeClient, missing: dict[str, str]) -> str:
     """Returns the version of the API server. If it cannot be read, returns an empty text and adds it to `missing`."""
     try:
-        return str(json.loads(client.text("/version"))["gitVersion"])
+        return git_version(client.text)
     except (RefusedError, GoneError, ValueError, LookupError, TypeError) as error:
         missing["server"] = f"the API server does not say its version: {error}"
         return ""

@@ -22,6 +22,7 @@ from device_plugin.cli.convert.nodes import (
     merged_parts,
     value,
 )
+from device_plugin.core.contract.grants import runs
 
 _COMMENT = re.compile(r"(?<![^\s])#[^\r\n]*")
 Pair = tuple[Scalar, Node]
@@ -198,7 +199,7 @@ class Editor:
 
     def _remove(self, spans: Sequence[tuple[int, int]], gone: list[int], *, flow: bool) -> None:
         """Remove the parts of a list or mapping with these numbers; at least one other part stays."""
-        for first, last in _runs(gone):
+        for first, last in runs(gone):
             start, end = spans[first][0], spans[last][1]
             if flow and last + 1 == len(spans):
                 self._cut(spans[first - 1][1], end, start, " ")
@@ -299,12 +300,3 @@ def _places(before: list[Any], after: list[Any]) -> list[int]:
         if len(found) < len(after) and item == after[len(found)]:
             found.append(number)
     return found
-
-
-def _runs(numbers: list[int]) -> Iterator[tuple[int, int]]:
-    """The first and the last number of each run of numbers that follow one another."""
-    first = 0
-    for at, number in enumerate(numbers):
-        if at + 1 == len(numbers) or numbers[at + 1] != number + 1:
-            yield numbers[first], number
-            first = at + 1

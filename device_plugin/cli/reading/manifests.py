@@ -11,7 +11,7 @@ from device_plugin.adapters.kube.structs import DecodeError
 from device_plugin.adapters.kube.templates import TemplatePod, read_template
 from device_plugin.adapters.yaml_text import read
 from device_plugin.cli.access.names import FORM, NAME, NAMESPACE
-from device_plugin.cli.reading.pod_sets import PodSet, pod_sets
+from device_plugin.cli.reading.pod_sets import PodSet, at, pod_sets
 from device_plugin.core.errors import VgpuError
 
 # Most workloads of a file: each costs a call to the API server, and with aliases few characters make many items.
@@ -68,8 +68,8 @@ def _objects(document: Any) -> Iterator[dict[str, Any]]:
 def _workloads(found: dict[str, Any], namespace: str) -> Iterator[Workload]:
     kind = str(found.get("kind"))
     for pods in pod_sets(found):
-        written = _at(found, ("metadata", "name")) or _at(found, ("metadata", "generateName"))
-        where = str(_at(found, ("metadata", "namespace")) or namespace)
+        written = at(found, "metadata", "name") or at(found, "metadata", "generateName")
+        where = str(at(found, "metadata", "namespace") or namespace)
         for key, text, form in (
             ("name", written, NAME), ("namespace", where, NAMESPACE), ("name of a part", pods.role, NAME)
         ):  # fmt: skip
@@ -99,12 +99,6 @@ def _owner(found: dict[str, Any], name: str) -> Mapping[str, str]:
     return {"apiVersion": version, "kind": kind, "name": name}
 
 
-def _at(found: Any, path: tuple[str, ...]) -> Any:
-    for key in path:
-        found = found.get(key) if isinstance(found, dict) else None
-    return found
-
-
 def _with_requests(template: dict[str, Any]) -> dict[str, Any]:
     """Returns the template as the API server completes it: a limit without a request becomes the request too."""
     spec = dict(template["spec"])
@@ -115,10 +109,10 @@ def _with_requests(template: dict[str, Any]) -> dict[str, Any]:
 
 
 def _container(container: Any) -> Any:
-    resources = _at(container, ("resources",))
-    limits = _at(resources, ("limits",))
+    resources = at(container, "resources")
+    limits = at(resources, "limits")
     if not isinstance(limits, dict):
         return container
-    requests = _at(resources, ("requests",))
+    requests = at(resources, "requests")
     completed = {**limits, **(requests if isinstance(requests, dict) else {})}
     return {**container, "resources": {**resources, "requests": completed}}

@@ -35,7 +35,7 @@ def pod_sets(found: Object) -> Sets:
     group, slash, _ = str(found.get("apiVersion")).partition("/")
     read = _KINDS.get((group if slash else "", str(found.get("kind"))), _deployment)
     for each in read(found):
-        if isinstance(_at(each.template, "spec", "containers"), list):
+        if isinstance(at(each.template, "spec", "containers"), list):
             yield each
 
 
@@ -49,7 +49,7 @@ def _deployment(found: Object) -> Sets:
 
 def _job(found: Object) -> Sets:
     # A Job has no more pods than it has completions left.
-    at_once, completions = _count(found, "spec", "parallelism"), _at(found, "spec", "completions")
+    at_once, completions = _count(found, "spec", "parallelism"), at(found, "spec", "completions")
     if isinstance(completions, int):
         at_once = min(at_once, _count(found, "spec", "completions"))
     yield PodSet(_mapping(found, "spec", "template"), at_once)
@@ -192,19 +192,20 @@ def _metadata(found: Object) -> Object:
     return {key: metadata[key] for key in ("labels", "annotations") if key in metadata}
 
 
-def _at(found: object, *path: str) -> Any:
+def at(found: object, *path: str) -> Any:
+    """The value at a path of keys; None if a part of the path is missing."""
     for key in path:
         found = found.get(key) if isinstance(found, Mapping) else None
     return found
 
 
 def _mapping(found: object, *path: str) -> Object:
-    value = _at(found, *path)
+    value = at(found, *path)
     return value if isinstance(value, Mapping) else {}
 
 
 def _list(found: object, *path: str) -> Iterator[Object]:
-    value = _at(found, *path)
+    value = at(found, *path)
     yield from (each for each in value if isinstance(each, Mapping)) if isinstance(value, list) else ()
 
 
@@ -214,5 +215,5 @@ def _text(found: Object, key: str) -> str:
 
 def _count(found: object, *path: str) -> int:
     """A number of pods; 1 if none is written."""
-    value = _at(found, *path)
+    value = at(found, *path)
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else 1

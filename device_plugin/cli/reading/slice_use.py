@@ -65,6 +65,11 @@ _Sample = tuple[str, Mapping[str, str], float]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options --prometheus and --agents-namespace."""
     prometheus.add_argument(parser)
+    add_agents(parser)
+
+
+def add_agents(parser: argparse.ArgumentParser) -> None:
+    """Add the option --agents-namespace."""
     parser.add_argument(
         "--agents-namespace", default=NAMESPACE, metavar="NAMESPACE", help=f"of the node agents (default: {NAMESPACE})"
     )  # fmt: skip

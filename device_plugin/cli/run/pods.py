@@ -7,7 +7,7 @@ from typing import Any
 from device_plugin.cli.run.objects import CONTAINER, NOT_STARTED
 from device_plugin.core.batch import COMPLETION_INDEX
 from device_plugin.core.printable import one_line
-from device_plugin.kube.api import Kind, Object
+from device_plugin.kube.api import Kind, Object, controller_of
 
 MOST_TEXT = 1024
 # The annotation by which kubectl chooses a pod's container.
@@ -96,17 +96,12 @@ def _read(pod: Object) -> JobPod:
         if (each["type"], each["status"]) == ("PodScheduled", "False")
     ]
     return JobPod(
-        metadata["name"], metadata["namespace"], metadata["uid"], _controller(metadata),
+        metadata["name"], metadata["namespace"], metadata["uid"],
+        str(controller_of(metadata).get("uid", "")),
         index=(metadata.get("labels") or {}).get(COMPLETION_INDEX, ""), created=metadata["creationTimestamp"],
         phase=status.get("phase") or "Pending", node=pod["spec"].get("nodeName") or "",
         container=container, state=(states and states[0]) or {}, unplaced=unplaced[0] if unplaced else "",
     )  # fmt: skip
-
-
-def _controller(metadata: Object) -> str:
-    """Returns the uid of an object's controller; empty without one."""
-    owners = metadata.get("ownerReferences") or ()
-    return next((str(each["uid"]) for each in owners if each.get("controller")), "")
 
 
 JOB_PODS = Kind("", "v1", "pods", "Pod", JobPod, _read)

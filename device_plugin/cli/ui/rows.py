@@ -14,7 +14,7 @@ from device_plugin.core.contract.annotations import (
     WIDTHS,
 )
 from device_plugin.core.contract.cards import Card
-from device_plugin.core.contract.grants import CardSize, Grant, Slice
+from device_plugin.core.contract.grants import CardSize, Grant, Slice, runs
 from device_plugin.core.ledger import NodeState, Snapshot
 from device_plugin.core.pods import Pod
 
@@ -110,17 +110,6 @@ def phase_of(job: Job) -> str:
     if job.suspend:
         return "stopping" if job.active else "waiting"
     return "running" if job.active else "starting"
-
-
-def runs(ids: Sequence[int]) -> list[list[int]]:
-    """Returns ascending ids as runs, each with its first and last id: `[[0, 14], [20, 20]]`."""
-    found: list[list[int]] = []
-    for i in ids:
-        if found and found[-1][1] == i - 1:
-            found[-1][1] = i
-        else:
-            found.append([i, i])
-    return found
 
 
 def _card(card: Mapping[str, Any], known: Card, pods: Mapping[str, Pod]) -> Row:

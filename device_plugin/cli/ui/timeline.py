@@ -84,10 +84,10 @@ class JobTimes:
 
     def end(self, job: Job | None, now: float) -> None:
         """Note that the Job has ended, or without `job` that it is gone."""
-        ends = [each for each in job.conditions if each.type in ("Complete", "Failed")] if job else []
-        at = seconds(ends[0].since, now) if ends else now
+        end = job.end if job else None
+        at = seconds(end.since, now) if end else now
         self.ended = max(min(at, now), self.stays[-1].at)
-        self.outcome = ends[0].type.lower() if ends else "gone"
+        self.outcome = end.type.lower() if end else "gone"
 
     def row(self) -> Row:
         """Returns the entry of the Job."""

@@ -154,10 +154,15 @@ def _ascending(cores: tuple[int, ...]) -> tuple[int, ...] | None:
 
 def ranges(ids: Iterable[int]) -> str:
     """Ascending ids as people write them: `0-14, 20`."""
-    runs: list[list[int]] = []
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs(ids))
+
+
+def runs(ids: Iterable[int]) -> list[list[int]]:
+    """Ascending ids as runs, each with its first and last id: `[[0, 14], [20, 20]]`."""
+    found: list[list[int]] = []
     for i in ids:
-        if runs and runs[-1][1] == i - 1:
-            runs[-1][1] = i
+        if found and found[-1][1] == i - 1:
+            found[-1][1] = i
         else:
-            runs.append([i, i])
-    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+            found.append([i, i])
+    return found

@@ -20,7 +20,7 @@ from msgspec import Meta
 
 from device_plugin.core.contract.annotations import MAX_COMPUTE_UNITS, MAX_INT
 from device_plugin.core.contract.codec import Amount, Count, Reader, Text, json_length, write_object
-from device_plugin.core.contract.grants import MAX_CONTAINERS, Grant, Slice
+from device_plugin.core.contract.grants import MAX_CONTAINERS, Grant, Slice, runs
 from device_plugin.core.errors import AnnotationError
 
 # Most characters of a record, because a watch keeps the records of thousands of Jobs. 110 leaving pods of one card each
@@ -243,13 +243,7 @@ def _job(text: str) -> tuple[str, str]:
 
 def _runs(cores: Iterable[int]) -> str:
     """Ascending ids as a text, in the form of a Job's `completedIndexes`: `0,2-4`."""
-    runs: list[list[int]] = []
-    for core in cores:
-        if runs and runs[-1][1] == core - 1:
-            runs[-1][1] = core
-        else:
-            runs.append([core, core])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs(cores))
 
 
 def _cores(text: str) -> tuple[int, ...]:
