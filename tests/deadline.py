@@ -6,6 +6,10 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+# Milliseconds that a test waits for a browser: only a test that fails waits as long. The search of the site answered
+# within 13 s alone, and not within 30 s beside five other runs of tests.
+BROWSER_MS = 150_000
+
 
 def eventually(
     look: Callable[[], T],

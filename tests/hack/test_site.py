@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from hack.measure.chromium import NoChromiumError, chromium
+from tests.deadline import BROWSER_MS
 from tests.requirement import require
 
 PROJECT = Path(__file__).parents[2]
@@ -74,6 +75,7 @@ def test_pages_ask_nobody_else_for_anything(site: Path) -> None:
     try:
         with chromium() as browser:
             page = browser.new_page()
+            page.set_default_timeout(BROWSER_MS)
             page.on("request", lambda request: asked.append(request.url))
             page.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
             for shown in sorted(site.rglob("*.html")):

@@ -9,9 +9,9 @@ from playwright.sync_api import Browser, Page, Route, expect
 from device_plugin.cli.ui.entries import PageEntries
 from device_plugin.cli.ui.server import PageServer
 from hack.measure import page_data
+from tests.deadline import BROWSER_MS
 
-# Only a test that fails waits as long, in milliseconds.
-expect.set_options(timeout=60_000)
+expect.set_options(timeout=BROWSER_MS)
 
 
 class Shown:
@@ -24,6 +24,7 @@ class Shown:
         self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01})
         self.thread.start()
         self.context = browser.new_context(viewport={"width": 1400, "height": 900})
+        self.context.set_default_timeout(BROWSER_MS)
         self.errors: list[str] = []
         self.foreign: list[str] = []
         self.urls: list[str] = []
