@@ -25,13 +25,16 @@ class Follower(Protocol):
         """Receive a pod's new state; `before` is its old state. The ledger does not show the change yet."""
 
     def account(self, pod: Pod, before: Pod | None, *, changed: bool) -> None:
-        """Receive a pod's new state, which the ledger shows now; `changed`: slices or waiting pods are concerned."""
+        """Receive a pod's new state, which the ledger shows now.
+
+        `changed` is true if the news affects slices or waiting pods.
+        """
 
     def forget(self, uid: str) -> None:
         """Remove a pod that is gone, or that cannot be read any more."""
 
     def give_back(self, holder: Holder) -> None:
-        """Release the holder's reservation, which overlaps with slices that others hold, if it is WAITING."""
+        """Release the holder's reservation if it is WAITING, because it overlaps with slices of other holders."""
 
 
 class Accounts:
@@ -49,7 +52,7 @@ class Accounts:
         self.followers: list[Follower] = []
 
     def take_suspects(self) -> set[str]:
-        """Return the nodes whose grants may overlap, and empty this set of nodes."""
+        """Return the set of nodes whose grants may overlap, and empty it."""
         suspects, self._suspects = self._suspects, set()
         return suspects
 

@@ -49,7 +49,7 @@ class _Lacking:
 class FailedCreations:
     """Reads the reasons why the API server refuses pods of Jobs. One thread calls `look`.
 
-    `clock` is for ages, `wall` for the times of events.
+    `clock` is a monotonic clock, in seconds; `wall` returns the seconds since 1970, as the times of events are.
     """
 
     def __init__(self, api: Api, clock: Callable[[], float], wall: Callable[[], float]) -> None:

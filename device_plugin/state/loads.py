@@ -8,7 +8,7 @@ from device_plugin.core.loads import Load, Loads
 
 
 class MeasuredLoads:
-    """Holds the loads of nodes measured within the last `stale` seconds. All but `age` need the ledger's lock."""
+    """Holds the loads that nodes reported in the last `stale` seconds. Only `age` needs no ledger lock."""
 
     def __init__(self, ledger: Ledger, stale: float, clock: Callable[[], float]) -> None:
         self.loads = Loads()

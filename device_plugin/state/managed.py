@@ -35,8 +35,8 @@ class Managed:
 
     `rigid` is the answer by which the API server refused a new width, and `refusal` the one by which it refuses pods
     that the Job lacks; each is empty without one. `pin` is the node label, key and value, that the Job's pods are bound
-    to when it starts; None for any nodes. The Job shrinks or stops once one of its pods has waited for a node, or taken
-    to end, for `stranded_seconds`.
+    to when it starts; None for any nodes. The Job shrinks or stops once one of its pods has waited for a node for
+    `stranded_seconds`, or has outlived its grace period by that time.
     """
 
     job: Job
@@ -80,7 +80,7 @@ class Managed:
 
     @property
     def waits(self) -> bool:
-        """True while the Job is suspended, and has neither ended nor is being deleted."""
+        """True while the Job is suspended, has not ended and is not being deleted."""
         return self.job.suspend and self.lives
 
     @property
@@ -109,7 +109,7 @@ class Managed:
         return job.width == width and (not self.spec.elastic or job.completions in (None, width))
 
     def attained(self, now: float) -> float:
-        """The service that the Job has had until `now`, in card-seconds: up to its last record, and since then."""
+        """The service of the Job until `now`, in card-seconds: the amount in its last record, and the service since."""
         record, job = self.record, self.job
         before = record.attained if record is not None else 0.0
         if job.suspend and record is not None:
@@ -119,13 +119,13 @@ class Managed:
         return before + width * self.spec.cards * max(0.0, until - since)
 
     def begun(self, now: float) -> float:
-        """The time when the running Job got its width: by its last record, or by a later start of somebody else."""
+        """The time when the running Job got its width: by its last record, or by a later start from outside."""
         if self.record is None:
             return seconds(self.job.started, now)
         return max(self.record.asked, seconds(self.job.started, self.record.asked))
 
     def stopped(self, record: Resize, now: float) -> float:
-        """The time when the suspended Job was stopped: by this record, or by a later stop of somebody else."""
+        """The time when the suspended Job was stopped: by this record, or by a later stop from outside."""
         if not record.width:
             return record.asked
         since = (seconds(condition.since, now) for condition in self.job.suspension)
@@ -135,8 +135,8 @@ class Managed:
     def unkept(self) -> bool:
         """True if the past of the record, which decides the Job's turns, must still be copied into the Job's status.
 
-        Only the engine can remove the copy. The record of a start is not copied: all that it adds to the record before
-        it is the time of the start.
+        Only the engine can remove the copy. The record of a start is not copied, because it adds only the time of the
+        start to the record before it.
         """
         record = self.record
         if record is None or not self.lives:

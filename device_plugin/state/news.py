@@ -26,7 +26,7 @@ Lock = AbstractContextManager[object]
 
 
 class Listed:
-    """The kinds of objects that were listed. Once all of them are, `begin` is called after each list."""
+    """The kinds of objects that were listed. Once all kinds were listed, `begin` is called after each list."""
 
     KINDS = ("nodes", "pods", "jobs")
 

@@ -1,4 +1,4 @@
-"""The records of Jobs (`vgpu.io/resize`): the job that each of them gives slices to, and the Job that a pod belongs to.
+"""The records of Jobs (`vgpu.io/resize`): the beneficiary, which gets the slices, and the Job of each pod.
 
 A pod belongs to a Job if it is in its namespace and the Job, by UID, is its controller. Within a namespace an owner can
 be made up; across namespaces it cannot.

@@ -6,7 +6,7 @@ from device_plugin.core.pods import Pod
 
 
 class LiveReplicas:
-    """Holds the pods of the replicas. `name` and `namespace` are of this replica's own pod. One thread changes it."""
+    """Holds the pods of the replicas. `name` and `namespace` name this replica's own pod. One thread changes it."""
 
     def __init__(self, name: str, namespace: str) -> None:
         self._name = name

@@ -87,7 +87,7 @@ class ClusterView:
             return found
 
     def suspects(self) -> set[str]:
-        """Return the nodes whose grants may overlap, and empty this set of nodes."""
+        """Return the set of nodes whose grants may overlap, and empty it."""
         with self.lock:
             return self.accounts.take_suspects()
 
