@@ -89,7 +89,7 @@ class Explainer(Service):
             ]
 
     def _moves(self, wanted: str) -> list[str]:
-        """Texts with the moves that would make room for one pod; to compute them for all pods takes too long."""
+        """Texts with the moves that would make room for the pod `wanted`; for all pods this would take too long."""
         named = [pod for pod in self._unplaced() if f"{pod.namespace}/{pod.name}" == wanted]
         placed = placed_pods(self._view) if named else {}
         plans = (opening(self._view, self._search, pod, placed) for pod in named)

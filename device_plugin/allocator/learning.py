@@ -36,7 +36,7 @@ class Learning:
         self._shapes: OrderedDict[str, OrderedDict[Shape, int]] = OrderedDict()
 
     def __len__(self) -> int:
-        """Number of pods that wait to be counted."""
+        """Number of new pods that the target workload does not count yet."""
         return len(self._new)
 
     def arrived(self, pod: Pod, since: float) -> None:

@@ -159,7 +159,7 @@ class Gangs:
                     self._decided(view, first, None, named=True)
 
     def release_incomplete(self, name: GroupName) -> Sequence[str]:
-        """Uids of the pods that lose their reservations because not every pod of the gang has one any more."""
+        """The UIDs of the pods that lose their reservations, because not every pod of the gang has one any more."""
         group = self._groups.group(name)
         if group.state.deadline is None or group.crowded():
             return ()
@@ -196,7 +196,7 @@ class Gangs:
         return () if isinstance(answer, Refusal) else [reservation.grant for reservation in answer]
 
     def expired(self, now: float) -> list[str]:
-        """Uids of pods whose gang's reservations ended, because /bind was not called in time."""
+        """The UIDs of pods whose gang's reservations ended, because /bind was not called in time."""
         # Every decision calls this, and nearly always nothing has expired.
         if now < self._first_deadline:
             return []

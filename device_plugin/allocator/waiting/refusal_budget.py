@@ -42,7 +42,7 @@ class RefusalBudget:
         self._at = 0.0
 
     def __len__(self) -> int:
-        """Number of debts; the pods of several containers of a namespace have one debt together."""
+        """Number of debts: one for each refused gang, and one for all pods of several containers in a namespace."""
         return sum(map(len, self._debts.values()))
 
     def decided(self, namespace: str, request: PodRequest, decide: Callable[[], Answer]) -> Answer:
