@@ -11,7 +11,7 @@ log = logging.getLogger(__name__)
 
 
 def announce(api: Api, pod: Pod, event: Event, text: str) -> None:
-    """Write an event about the pod; if the API server refuses it, only a line of the log says so.
+    """Write an event about the pod; if the API server refuses it, the failure is only logged.
 
     Call it after the action that the event reports.
     """

@@ -24,7 +24,11 @@ _WRITER = json.JSONEncoder(separators=(",", ":"))
 
 
 class Extender:
-    """Serves kube-scheduler's calls. kube-scheduler writes `Error` to the pod, but only logs answers other than 200."""
+    """Serves kube-scheduler's calls.
+
+    A failure is the field `Error` of an answer with status 200, because kube-scheduler writes this field to the pod,
+    but only logs answers with another status.
+    """
 
     def __init__(
         self, place: Filter, bind: Binder, preemption: Preemption, explainer: Explainer, decisions: Decisions,

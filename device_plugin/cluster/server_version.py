@@ -1,4 +1,4 @@
-"""The API server's version, from which follows what kube-scheduler understands.
+"""The API server's version, which shows what kube-scheduler understands.
 
 kube-scheduler has the API server's minor version or the one before it (Kubernetes' version skew policy).
 """
