@@ -44,11 +44,11 @@ MOST_TRIED = 2
 class Round:
     """The last round: its time, the states of the Jobs, and the plan.
 
-    The mappings below are by job. `short` holds how many cards a job can have that waits for more; `refused` why a
-    job's width cannot be found; `uncreated` why the API server refuses a job's pods; `starts` the time at which a job
-    at the head of its queue is expected to have room; `closed` the cards that a job cannot start without, and that get
-    no new slices now; `missing` the Jobs that a group lacks. For a job that has, or begins with, the width written on
-    it, `unsized` says when it gets the width that it needs, and `silent` why it does not.
+    The mappings below are by job. `short` holds alternatives for jobs with a goal that do not fit; `refused` why a
+    job's width cannot be found; `uncreated` why the API server refuses a job's pods; `starts` when a job at the head of
+    its queue is expected to have room; `closed` the closed cards that a job waits for; `missing` the Jobs that a group
+    lacks. A job with a goal may start with the width that its author wrote: `unsized` says when it gets the width that
+    it needs, and `silent` why it does not.
     """
 
     at: float = -inf
@@ -66,7 +66,10 @@ class Round:
 
 
 class Rounds:
-    """Plans and executes rounds of Jobs. One thread calls `step`. `clock` is for ages, `wall` for times in records."""
+    """Plans and executes rounds of Jobs. One thread calls `step`.
+
+    `clock` is a monotonic clock, in seconds; `wall` returns the seconds since 1970, as the times in records are.
+    """
 
     def __init__(
         self, known: ManagedJobs, holdings: Holdings, sender: Sender, creations: FailedCreations,
@@ -141,7 +144,7 @@ class Rounds:
         self, now: float, jobs: Mapping[JobKey, Managed], uncreated: Mapping[JobKey, str],
         without: Collection[JobKey],
     ) -> Round:  # fmt: skip
-        """A round that starts the jobs `without` on free cards, without other jobs that make room for them.
+        """A round that starts the jobs `without` on free cards, so that no other job must make room for them.
 
         If one of these jobs cannot start, because its cards are kept for another job or another job comes first, the
         round is planned again, and this job waits for the Jobs that were asked to make room for it.

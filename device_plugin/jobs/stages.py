@@ -49,7 +49,7 @@ RELEASING = (Stage.ASKED, Stage.LEAVING, Stage.FREED)
 
 
 def stage(managed: Managed, now: float) -> Stage:
-    """The stage of the change in the Job's record. The Job's author can end a change by its number."""
+    """The stage of the change in the Job's record. The Job's author can end a change by naming its `gen`."""
     record = managed.record
     if record is None:
         return Stage.NONE
@@ -112,7 +112,7 @@ def turn(managed: Managed) -> tuple[int, JobKey]:
 def promised_widths(
     helped: Managed, giving: Iterable[Managed], groups: Mapping[tuple[str, str], Sequence[Managed]]
 ) -> Mapping[JobKey, int]:
-    """The widths of the job that these Jobs give way to, and of the Jobs of its group that start with it.
+    """The widths of the job `helped`, for which the Jobs `giving` make room, and of its group's Jobs.
 
     Empty if they would not start together now: for instance one Job of the group is gone, or another one has come.
     """

@@ -51,7 +51,10 @@ class PoolDemand:
 
 
 class Dispatcher:
-    """Assigns jobs to pools. One thread calls `step`; `clock` is for ages, `wall` for times on pods."""
+    """Assigns jobs to pools. One thread calls `step`.
+
+    `clock` is a monotonic clock, in seconds; `wall` returns the seconds since 1970, as the times of pods are.
+    """
 
     def __init__(
         self, holdings: Holdings, sender: Sender, clock: Callable[[], float], wall: Callable[[], float]

@@ -38,7 +38,7 @@ class PoolChoice:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """The pools at one time with the Jobs of each, and the choices of pools that are still open."""
+    """The pools at one time with the Jobs of each, and the Jobs whose pool may still be chosen."""
 
     pools: Pools = field(default_factory=Pools)
     jobs: Mapping[Pool, Mapping[JobKey, Managed]] = field(default_factory=dict)

@@ -33,8 +33,8 @@ class PoolPlanner:
 class Planners:
     """Makes a planner for each pool whose Lease this replica holds, and runs their rounds.
 
-    One thread calls `step`; any thread may call the other methods. `clock` is for ages; `work` returns the processor
-    time of the calling thread, in seconds.
+    One thread calls `step`; any thread may call the other methods. `clock` is a monotonic clock; `work` returns the
+    processor time of the calling thread. Both are in seconds.
     """
 
     def __init__(

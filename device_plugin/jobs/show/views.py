@@ -32,10 +32,10 @@ class JobView:
 
     `widths` are the widths that it may have; if they are empty, it may have any from `least` to `most`. `place` is its
     place among the waiting jobs of its queue, 0 if it has none; `waits_for` is empty if it does not wait. `progress` is
-    the progress of a split's sub-tasks, else that of the program of index 0. While the job runs, `left` is
-    the forecast of its remaining seconds, and `stuck` the seconds without progress if those are unusually many. `since`
-    is 0 if it is not known. `pool` is empty if there is only one. The first of `reasons` says why the Job is in its
-    phase, and the others what else holds its width; `helps` says what the Job could have instead.
+    the progress of a split's sub-tasks, else that of the program of index 0. While the job runs, `left` is the forecast
+    of its remaining seconds, and `stuck` the seconds without progress if that is unusually long. `since` is 0 if it is
+    not known. `pool` is empty if there is only one. The first of `reasons` says why the Job is in its phase, and the
+    others what else holds its width; `helps` says what the Job could have instead.
     """
 
     namespace: str
