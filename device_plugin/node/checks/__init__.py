@@ -1,1 +1,1 @@
-"""Checks of what the stages rely on: the node, other plugins, and whether containers keep to their slices."""
+"""Checks of the node, of other device plugins, and of whether containers keep to their slices."""

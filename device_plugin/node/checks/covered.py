@@ -54,7 +54,7 @@ class _Container:
 
 
 class CoveredSlices:
-    """Finds containers whose files are covered; they stay covered while they have a record: volumes never change."""
+    """Finds containers whose files are covered. They stay covered until their record ends: volumes never change."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class CoveredSlices:
         return age < START_SECONDS and not container.identified and now - self._looked >= SEEK_SECONDS
 
     def _look(self, containers: Sequence[_Container], own: Sequence[Mounted], known: set[int]) -> set[int]:
-        """Check the mounts of some processes of one pod. Returns the hashes of the mountinfo texts without a cover.
+        """Check the mounts of some processes of one pod. Returns the hashes of the texts that show no cover.
 
         `own` are the agent's mounts. A text with a hash in `known` had no cover at an earlier look, and is not parsed
         again.

@@ -31,7 +31,7 @@ Key = tuple[str, str]
 
 
 class DriverSlices:
-    """Compares the driver's slices with the records at each `step`; any thread may ask for what it found."""
+    """Compares the driver's slices with the records at each `step`; any thread may read the result."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class DriverSlices:
             log.info("card %s: the driver holds no foreign slice of it any more", uuid)
 
     def _users(self, record: Record, card: str) -> frozenset[int]:
-        """The processes of the container that hold a card, if they hold memory of this one or it has no other."""
+        """The processes of the container that hold a card; empty if this may be another of its cards than `card`."""
         use = self._figures.of(record)
         return use.holders if use.memory_bytes.get(card) or len(record.slices) == 1 else frozenset()
 

@@ -33,8 +33,8 @@ class KernelUse:
     """The use of cards by one container at one look.
 
     `memory_bytes` has the bytes that its processes hold at least, by card uuid. `processes` are its processes that have
-    the driver open, `holders` those of them with card memory or a queue. `unmasked` are its processes that made a card
-    work through the render node, though the container holds only a part of that card.
+    the driver open, and `holders` are the ones with card memory or a queue. `unmasked` are its processes that made a
+    card work through the render node, though the container holds only a part of that card.
     """
 
     memory_bytes: Mapping[str, int]
@@ -73,7 +73,7 @@ class _ContainerNames:
 
 
 class KernelFigures:
-    """The figures of all containers with slices. `look` reads them; any thread may ask for those of the last look.
+    """The figures of all containers with slices. `look` reads them; any thread may ask for the last figures.
 
     With a `render` scan, they include the use through render nodes.
     """

@@ -1,4 +1,4 @@
-"""Kernel limits: the kernel itself limits the card memory of a pod, besides the library, where it can.
+"""Kernel limits: the kernel itself limits the card memory of a pod, in addition to the library, where it can.
 
 Linux ≥ 6.14 with cgroup v2 counts the card memory of a cgroup (dmem.max, by the driver's name of the memory). Before a
 container starts, its pod's cgroup exists and its own does not. So the limit covers all slices of the pod on a card.

@@ -75,7 +75,7 @@ def problem(mounts: Sequence[Mounted], wanted: Iterable[tuple[Origin, str]]) -> 
 
 
 def is_of(mounts: Iterable[Mounted], pod: str, container: str) -> bool:
-    """True if a process with these mounts is of this container: the kubelet mounts a file of its folder into it."""
+    """True if a process with these mounts is in this container: the kubelet mounts a file of its folder into it."""
     part = f"/pods/{pod}/containers/{container}/"
     return any(part in mount.root for mount in mounts)
 

@@ -169,8 +169,8 @@ class OtherPlugins:
     def _no_sign(self, resource: str) -> bool:
         """True if neither a socket nor the node's capacity shows that the other plugin of a resource is still there.
 
-        If its devices are all unhealthy, it still answers at its socket, and the capacity counts them. The capacity of
-        a plugin that is gone ends after 5 minutes; that matters where a third plugin answers too.
+        A plugin whose devices are all unhealthy still answers at its socket, and the capacity counts its devices. The
+        kubelet drops the capacity of a plugin 5 minutes after its end. We wait for that if a third plugin answers too.
         """
         if not self._folder.others():
             return True

@@ -21,7 +21,7 @@ CONTAINER_PROCESSES = 128
 
 @dataclass(slots=True)
 class _Round:
-    """A pass over a pod: processes `left` to read, `fresh` files of the others, and the files of the pass `before`."""
+    """A pass over a pod: the processes `left` to read, the files read so far (`fresh`) and in the pass `before`."""
 
     left: list[int] = field(default_factory=list)
     fresh: dict[int, Sequence[RenderFile]] = field(default_factory=dict)

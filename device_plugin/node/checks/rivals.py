@@ -18,7 +18,7 @@ NAMED = 3
 
 
 class Rivals:
-    """Looks for rivals at each `step`; any thread may ask for what it found. `signs` reads the node's traces."""
+    """Looks for rivals at each `step`; any thread may read the result. `signs` reads the node's traces."""
 
     def __init__(
         self,

@@ -31,7 +31,7 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class _SliceUse:
-    """The use of a slice in bytes: `counted` is what it accounts for, `beside` what the kernel shows beyond that."""
+    """The bytes that a slice accounts for (`counted`), and the bytes that the kernel shows beyond these (`beside`)."""
 
     record: Record
     counted: int

@@ -1,10 +1,10 @@
 """Unenforced slices: containers that use a card by the kernel's figures, and have no live slot in their usage region.
 
 The library in each process takes a slot before it lets the process have memory or a queue. So a process that holds
-either without a slot bypasses the library: a static program, raw system calls, a musl program that its loader gave no
-preload, an environment in which the preload was lost. Programs that only read the card's state (rocm-smi) hold neither.
-A process also bypasses the library if it makes a card work through its render node while the container holds a part of
-the card.
+either without a slot bypasses the library: a static program, raw system calls, a musl program, whose loader reads no
+preload, or an environment in which the preload was lost. Programs that only read the card's state (rocm-smi) hold
+neither. A process also bypasses the library if it makes a card work through its render node while the container holds a
+part of the card.
 """
 
 import logging

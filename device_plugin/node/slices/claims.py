@@ -263,9 +263,9 @@ def blocking_record(
     A slice is free when its container is gone, whatever the ledger says: the containers of a force-deleted pod can
     outlive its object, and a successor that the allocator has already placed there must wait for them.
 
-    `wanted` are the slices of all containers of the pod: each may fit alone where together they do not. Two slices
-    clash if they share a core group, or if all slices of a card exceed its memory or its slice count. `sizes` are the
-    sizes of the cards, by uuid; on a card without a size, only core groups are compared.
+    `wanted` are the slices of all containers of the pod: each may fit alone although all together do not fit. Two
+    slices clash if they share a core group, or if all slices of a card exceed its memory or its slice count. `sizes`
+    are the sizes of the cards, by uuid; on a card without a size, only core groups are compared.
     """
     others = [record for record in records if record.pod != pod]
     for uuid in sorted({s.card for s in wanted}):

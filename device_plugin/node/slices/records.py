@@ -67,7 +67,7 @@ class Damaged:
     cards: frozenset[str] | None
 
     def closed(self, cards: Collection[str]) -> frozenset[str]:
-        """The uuids of the cards that get no new slices while its container runs: `cards`, unless its own are known."""
+        """The uuids of the cards that get no new slices while its container runs: its own; if unknown, all `cards`."""
         return self.cards if self.cards is not None and self.cards.issubset(cards) else frozenset(cards)
 
 

@@ -1,4 +1,4 @@
-"""Tickets: the device IDs that the kubelet counts. They say how many, never which: no ticket belongs to a card.
+"""Tickets: the device IDs that the kubelet counts. Only their number counts: no ticket belongs to a certain card.
 
 Ticket IDs are `<tail>-<n>` (dcu-mem-17), so they stay the same over restarts and are far below the kubelet's
 63 characters.
@@ -19,7 +19,7 @@ MOST_TICKETS = 4096
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """One of a family's resources and how many tickets it has."""
+    """A resource of a card family, and the number of its tickets."""
 
     name: str
     count: int
@@ -35,7 +35,7 @@ class Resource:
         return family_of(self.name)
 
     def tickets(self) -> list[str]:
-        """All its tickets, in order."""
+        """All tickets of the resource, in order."""
         return [f"{self.tail}-{i}" for i in range(self.count)]
 
     def is_ticket(self, device: str) -> bool:

@@ -72,7 +72,7 @@ class AgentLoop:
         self._failures: dict[str, str] = {}
 
     def run(self, stop: threading.Event) -> None:
-        """Look after the node's slices, turn by turn, until `stop` is set; then end the turns in order."""
+        """Call `turn` again and again until `stop` is set; then drain, and stop the device plugins."""
         self._do("remove unrecorded files", self._reclaimer.sweep_unrecorded)
         while not stop.is_set():
             self.turn()
@@ -147,7 +147,7 @@ class AgentLoop:
     def _offered(self) -> list[Card]:
         """The cards of the inventory; those that get no new slices are unhealthy there.
 
-        They are closed and excluded cards, cards that another program has cut, and cards of withdrawn families.
+        Such cards are closed or excluded, cut by another program, or of a withdrawn family.
         """
         cards = self._cards.cards()
         closed = self._reclaimer.closed([card.uuid for card in cards]) | self._cards.excluded()
@@ -163,7 +163,7 @@ class AgentLoop:
         ]
 
     def reports(self) -> list[ReportedSlice]:
-        """The reports for the inventory, one for each container: of its states the first in the order below."""
+        """The reports for the inventory, one for each container, with the first of its states in the order below."""
         unenforced = [
             (record, self._kernel.unenforced.ends(record)) for record in self._kernel.unenforced.found()
         ]

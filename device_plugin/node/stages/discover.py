@@ -192,7 +192,7 @@ class SharedCards:
         self._report_to_pods(local)
 
     def _report_to_pods(self, local: LocalCard) -> None:
-        """Post an event about the card to each pod with a slice of it: one, however often the card is unhealthy."""
+        """Post an event about the sick card on each pod with a slice of it: only one, even if the card fails again."""
         card, records = local.card, tuple(self._records())
         self._reported &= {(record.pod, s.card) for record in records for s in record.slices}
         for record in records:

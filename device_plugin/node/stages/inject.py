@@ -236,7 +236,7 @@ class Injector:
         return [name for name in found if name not in known]
 
     def _vendor_files(self, record: Record, carrier: str) -> ContainerFiles[FamilyLimit]:
-        """The vendors' files, devices and variables for the slices, of which none is larger than its card."""
+        """The vendors' files, devices and variables for the slices, each reduced to the present size of its card."""
         # The carrier is the limit that decides the slice's memory, and has a ticket for each unit of it.
         request = config.request_value(carrier, len(record.tickets[carrier]))
         by_vendor: dict[Vendor[Any], list[CardSlice[Any]]] = {}

@@ -62,7 +62,7 @@ class Publisher:
         self.why_not = ""
 
     def _report_new_units(self, before: str, cards: Sequence[Card]) -> None:
-        """Post an event for each card family whose memory unit was another one in the inventory `before`."""
+        """Post an event for each card family whose memory unit differs from its unit in the inventory `before`."""
         try:
             known = {card.family: card.unit_mib for card in Inventory.decode(before).cards} if before else {}
         except AnnotationError:

@@ -69,7 +69,7 @@ class Reclaimer:
         return self._outliving
 
     def sweep(self) -> int:
-        """Remove the files of containers that are gone; returns how many: 0 before the first list of pods."""
+        """Remove the files of containers that are gone; returns their number, 0 before the first list of pods."""
         if not self._pods.synced.is_set():
             return 0
         ended = [r for r in self._records.all() if not self._pods.active(r.pod)]

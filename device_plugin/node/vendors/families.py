@@ -1,4 +1,4 @@
-"""The families of cards that the agent serves. Only this list names them; each family's own module says the rest."""
+"""The families of cards that the agent serves. Only this list names all of them; each has its own module."""
 
 from collections.abc import Mapping
 from typing import Any

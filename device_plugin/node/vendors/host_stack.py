@@ -34,8 +34,8 @@ TAKEN = (
 class HostStack:
     """Gives containers the node's files at the vendor's `defaults` and at the `wanted` paths, read-only.
 
-    Each is HOST, or HOST:CONTAINER where the container has it at another path. Where both name one path in the
-    container, the wanted file is there.
+    Each path is HOST, or HOST:CONTAINER where the container has the file at another path. If a default and a wanted
+    path name one path in the container, the wanted file is mounted there.
     """
 
     def __init__(self, machine: Machine, wanted: Sequence[str] = (), defaults: Sequence[str] = ()) -> None:

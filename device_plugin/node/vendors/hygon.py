@@ -107,7 +107,7 @@ class Hygon(Rocm):
 
     @property
     def ids(self) -> Pipes:
-        """A slice's id is its pipe."""
+        """The pipes, which are the ids of the slices."""
         return self._pipes
 
     def scan(self) -> Scan[KfdCard]:

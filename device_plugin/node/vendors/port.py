@@ -172,7 +172,7 @@ class ProcessFigures(Protocol[C]):
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """A family's row on the page of supported cards: its name, its resources, its driver, and what images bring."""
+    """A family's row on the page of supported cards: its name, resources, driver, and the software that images need."""
 
     name: str
     resource: str
