@@ -147,7 +147,7 @@ def read_samples(text: str, name: str, most: int) -> Iterator[tuple[Mapping[str,
 
 
 def _lines(text: str, head: str) -> Iterator[str]:
-    """Yields the lines that begin with the word in `head`, a line feed and a word; skips lines over LONGEST."""
+    """Yields the lines of a metric; `head` is a line feed and its name. Lines over LONGEST characters are left out."""
     at = text.find(head)
     while at >= 0:
         start, end = at + 1, text.find("\n", at + 1)

@@ -43,8 +43,8 @@ def name_sum(text: bytes) -> int | None:
 def _of_one_length(text: bytes) -> Words | None:
     """Returns the 8-byte words of the names with their quotes, if all names have one length of 6 or more; else None.
 
-    The last word may begin within the word before it. A text with a quote within a name has words too, which no list of
-    names has.
+    The last word may overlap the word before it. A text with a quote in the middle of a name gives words too, but no
+    list of names gives the same words.
     """
     step = text.index(b'"', 2) + 1
     count, rest = divmod(len(text) - 1, step)

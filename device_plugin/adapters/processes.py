@@ -66,7 +66,7 @@ class ProcProcesses:
     def of(self, pod: str, most: int | None = None) -> Sequence[int]:
         """Returns the processes with the lowest numbers in each container of the pod, its sandbox included.
 
-        They are from the last `look`, at most `most` of each container, PROCESSES if None.
+        They are from the last `look`, at most `most` of each container (None: PROCESSES).
         """
         return [
             process for each in self._by_pod.get(pod, {}).values() for process in each[: most or PROCESSES]
@@ -129,7 +129,7 @@ class ProcProcesses:
 
 
 def _head(path: str, most: int) -> str:
-    """The first bytes of a file, in one read. Raises OSError."""
+    """The first `most` bytes of a file at most, in one read. Raises OSError."""
     file = os.open(path, os.O_RDONLY)
     try:
         return os.read(file, most).decode(errors="replace")
