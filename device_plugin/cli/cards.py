@@ -84,7 +84,7 @@ def unused_text(use: HeldUse) -> str:
 
 
 def use_object(use: HeldUse) -> Mapping[str, Any]:
-    """Returns the use of slices that are held together as keys for -o json."""
+    """Returns keys for -o json with the use of slices that are held together."""
     return {
         "usedBytes": whole_bytes(use.used), "busyCoreGroups": use.busy, "unusedBytes": whole_bytes(use.unused),
         "idleSlices": use.idle,
@@ -107,7 +107,7 @@ def state(row: CardRow) -> str:
 
 
 def holder_line(card: CardReading, holder: CardHolder, now: int) -> str:
-    """Returns a line such as `    default/notebook main: 25 %, 4 GiB, core groups 0-14, 2h`; the percent if asked."""
+    """Returns a line such as `    default/notebook main: 25 %, 4 GiB, core groups 0-14, 2h`; percent if asked for."""
     part = holder.slice
     held = "all of it" if card.whole(holder) else _amounts(part.mem_mib, part.cores, part.percent)
     since = f", {_age(holder.created, now)}" if holder.created else ""
@@ -187,7 +187,7 @@ def _slice_use_object(use: SliceUse | None) -> Mapping[str, float | None]:
 
 
 def granted_alone(found: Mapping[str, Any]) -> Any:
-    """Returns a card's or a node's object without the use, which is no change for --watch."""
+    """Returns a card's or a node's object without its use: for --watch, another use alone is no change."""
     used = use_object(HeldUse()).keys() | _slice_use_object(None).keys()
     holders = [{key: each[key] for key in each.keys() - used} for each in found.get("holders", ())]
     return {**{key: found[key] for key in found.keys() - used}, "holders": holders}

@@ -9,7 +9,7 @@ from signal import SIGHUP, SIGTERM
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP raise KeyboardInterrupt as Ctrl-C does, so that the command cleans up behind itself."""
+    """Let SIGTERM and SIGHUP raise KeyboardInterrupt as Ctrl-C does, so that the command cleans up."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

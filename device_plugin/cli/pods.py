@@ -144,7 +144,7 @@ def _object(pod: HoldingPod) -> Mapping[str, Any]:
 
 
 def _granted_alone(found: Mapping[str, Any]) -> Any:
-    """Returns a pod's object without the use, which is no change for --watch."""
+    """Returns a pod's object without its use: for --watch, another use alone is no change."""
     return {key: value for key, value in found.items() if key not in _USE}
 
 

@@ -78,7 +78,7 @@ class JobsReader:
         return JobsReading([*told, *_ended(ended)], missing)
 
     def _told(self) -> Sequence[Row] | None:
-        """Returns the engine's rows, in the order of their queues; None if it cannot be asked, from the first on."""
+        """Returns the engine's rows, in the order of their queues; None if the first question to it has failed."""
         if self._unasked:
             return None
         try:
@@ -122,7 +122,7 @@ def _time(event: Mapping[str, Any]) -> str:
 
 
 def in_order(rows: Iterable[Row]) -> list[Row]:
-    """Returns the rows by queue: first those with a place, by that, then the others by name."""
+    """Returns the rows by queue: first rows with a place, in the order of places, then the others by name."""
     return sorted(
         rows,
         key=lambda row: (
@@ -168,7 +168,7 @@ def _ended_row(job: Job, end: JobCondition) -> Row:
 
 
 def _spec(job: Job) -> JobSpec:
-    """Returns what the Job asks for. Raises RequestError if it is malformed."""
+    """Returns the checked specification of the Job. Raises RequestError if it is malformed."""
     return job_spec(job, KNOWN, {}, lambda _: 1.0, inf)
 
 

@@ -127,6 +127,6 @@ def _write_csv(rows: Sequence[Usage]) -> None:
 
 
 def _cell(text: str) -> str:
-    """Returns the text so that no table calculator reads a formula in it, whichever character parts its cells."""
+    """Returns the text in a form that no spreadsheet reads as a formula, whatever character separates its cells."""
     shown = _SEPARATORS.sub("_", printable(text))
     return f"'{shown}" if shown.startswith(_FORMULAS) else shown

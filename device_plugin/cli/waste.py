@@ -5,10 +5,10 @@
     vgpu waste -A --by namespace  # one row for each namespace
     vgpu waste --prometheus URL   # use is asked of a Prometheus; without it, of the agents, as `vgpu top` does
 
-The order is that of WASTED, memory times hours: all memory of an idle slice, for as long as it has been idle; of
-another slice of which less than half was ever used, the memory beyond the most that it used, for as long as its agent
-has followed it. A slice is idle while it neither computes nor allocates; where the driver does not count busy compute
-units, that is not known.
+The rows are sorted by WASTED, memory times hours. An idle slice wastes all of its memory, for as long as it has been
+idle. A slice that never used half of its memory wastes the part that it never used, for as long as its agent has
+observed it. A slice is idle while it neither computes nor allocates. If the driver does not count busy compute units,
+it is not known whether a slice is idle.
 """
 
 import argparse

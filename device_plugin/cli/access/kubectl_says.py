@@ -1,4 +1,4 @@
-"""Makes one sentence for people of kubectl's stderr, without the lines of its log."""
+"""Makes one sentence for people from kubectl's stderr, without the lines of its log."""
 
 import logging
 import re

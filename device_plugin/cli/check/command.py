@@ -8,9 +8,9 @@ It looks at the services, the versions of Kubernetes, the admission policies, th
 other device plugins, memory units, annotations that cannot be read, Leases and clocks. It changes nothing. Objects
 that you may not read are `unknown`. A cordoned card is no problem, but named.
 
-With --image it looks at an image instead: does the library hold its programs? It starts a pod of the image without a
+With --image it checks an image instead: does the library limit its programs? It starts a pod of the image without a
 slice, and removes it again. In the pod only the loader of the program after -- runs, not the program. Without a program
-it looks at python3, python and sh.
+it checks python3, python and sh.
 
 The exit code is 1 if there is a problem.
 """

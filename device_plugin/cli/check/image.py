@@ -47,7 +47,7 @@ _SAFE = {
 
 
 class ImageCheckError(VgpuError):
-    """The image could not be looked at; the text says why, and what to do.
+    """The image could not be checked; the text says why, and what to do.
 
     Cure: see the events of the pod that the text names; it is removed when the command ends.
     """
@@ -70,7 +70,7 @@ class Loads(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class ImageCheck:
-    """The image to look at, its `programs` (empty: the usual ones), and the namespace and images that the pod needs."""
+    """The image to check, its `programs` (empty: the usual ones), and the namespace and images that the pod needs."""
 
     image: str
     programs: Sequence[str]
@@ -180,7 +180,7 @@ def _ended(client: KubeClient, pod: Ref, check: ImageCheck, say: Callable[[str],
 
 
 def _waiting(status: Mapping[str, Any], check: ImageCheck) -> tuple[str, bool, bool]:
-    """Why the pod has not ended; whether the node tries it again by itself; whether it is hopeless."""
+    """The reason why the pod has not ended; true if the node tries again by itself; true if trying is hopeless."""
     for statuses, image in (("initContainerStatuses", check.vgpu_image), ("containerStatuses", check.image)):
         waiting = _state(status, statuses).get("waiting") or {}
         reason = waiting.get("reason") or ""

@@ -159,7 +159,7 @@ class Editor:
         self.edits.append(Edit(colon, part.end, text))
 
     def _insert(self, node: MappingNode, pair: Pair, new: dict[str, Any]) -> None:
-        """Add keys behind a pair."""
+        """Add keys after a pair."""
         key, part = pair
         layout = self._layout
         for name, added in new.items():
@@ -209,7 +209,7 @@ class Editor:
                 self._cut_lines(start, end)
 
     def _cut(self, start: int, end: int, column: int, before: str = "") -> None:
-        """Remove the text, except for its comments: what follows each is in the column of the place `column`."""
+        """Remove the text, but keep its comments; text after a comment begins in the column of the place `column`."""
         comments = self._comments(start, end)
         behind = self._layout.newline + self._indent(column) if comments else ""
         self.edits.append(Edit(start, end, "".join(f"{before}{comment}{behind}" for comment in comments)))
@@ -245,7 +245,7 @@ class Editor:
 
     @cached_property
     def _leaves(self) -> list[tuple[int, int]]:
-        """Where the scalars and aliases of the document are, block scalars without their headers."""
+        """The places of the document's scalars and aliases; the place of a block scalar begins after its header."""
         return list(self._texts(self._root))
 
     def _texts(self, node: Node) -> Iterator[tuple[int, int]]:
@@ -294,7 +294,7 @@ def _is_filled(node: Node) -> bool:
 
 
 def _places(before: list[Any], after: list[Any]) -> list[int]:
-    """The numbers of the items that stay if `after` is `before` with fewer items; else fewer numbers than items."""
+    """The positions in `before` of the items of `after`; one is missing if `after` is not a part of `before`."""
     found: list[int] = []
     for number, item in enumerate(before):
         if len(found) < len(after) and item == after[len(found)]:

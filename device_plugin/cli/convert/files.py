@@ -36,7 +36,7 @@ class ConvertError(VgpuError):
 class Document:
     """A document of a text, at `start:end`, and its value.
 
-    YAML has its node. The node of JSON is made when the value changes, whose text begins at `at`.
+    For YAML, `node` is its node. For JSON, whose text begins at `at`, the node is made when the value changes.
     """
 
     source: str

@@ -79,7 +79,7 @@ def _scalar(text: str, start: int) -> Scalar:
 
 
 def _space(text: str, at: int) -> int:
-    """The place behind the white space at `at`."""
+    """The place after the white space at `at`."""
     while at < len(text) and text[at] in _SPACE:
         at += 1
     return at

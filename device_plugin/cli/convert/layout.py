@@ -76,7 +76,7 @@ def _step(text: str, root: Node) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes each value out, however often it occurs, and a text that is not quite plain in double quotes."""
+    """Writes each value in full, even if it occurs again, and each text that is not plain in double quotes."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - the signature of PyYAML
         return True

@@ -39,7 +39,7 @@ MERGE = Plain(_TAG + "merge", "<<")
 
 @dataclass(slots=True)
 class Node:
-    """A value of a text, at `start:end`, with its anchor, without comments and blank lines behind it."""
+    """A value of a text, at `start:end`, with its anchor, without comments and blank lines after it."""
 
     start: int
     end: int
@@ -163,7 +163,7 @@ class _Composer:
         return node
 
     def _block_end(self, start: int, end: int) -> int:
-        """The end of a block scalar, without the line break behind it."""
+        """The end of a block scalar, without the line break after it."""
         if _KEEP.search(self._text, start, self._text.find("\n", start) + 1):
             return (
                 end

@@ -1,4 +1,4 @@
-"""Reads rows for a live screen in a thread of its own, so that keys are never kept waiting by an API server."""
+"""Reads rows for a live screen in a thread of its own, so that keys never wait for an API server."""
 
 import threading
 import time
@@ -36,7 +36,7 @@ class LiveFeed(Generic[Row]):
         self._broken: BaseException | None = None
 
     def frame(self) -> Frame[Row]:
-        """Returns the last rows, and what is wrong now."""
+        """Returns the last rows, and the present problem."""
         with self._lock:
             if self._broken is not None:
                 raise self._broken
@@ -56,7 +56,7 @@ class LiveFeed(Generic[Row]):
                 self._lost[source] = since, str(error)
 
     def step(self) -> None:
-        """Read once."""
+        """Call `read` once."""
         try:
             rows, note = self._read()
         except VgpuError as error:
@@ -68,7 +68,7 @@ class LiveFeed(Generic[Row]):
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Read again and again until the context ends."""
+        """Call `read` again and again until the context ends."""
         stop = threading.Event()
 
         def run() -> None:

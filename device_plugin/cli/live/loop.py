@@ -34,7 +34,7 @@ def show(screen: Screen, view: LiveView[Row], feed: LiveFeed[Row]) -> int:
 
 @contextmanager
 def _silent() -> Iterator[None]:
-    """Log nothing until the context ends: a line on stderr would stand in the middle of the screen."""
+    """Log nothing until the context ends: a line on stderr would appear in the middle of the screen."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:

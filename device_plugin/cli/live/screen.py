@@ -1,6 +1,6 @@
 """A full screen on a terminal: its keys one by one, and its lines, until the context ends, however it ends.
 
-The screen is the terminal's alternate one (xterm's control sequences), so that what stood there before comes back.
+The screen is the terminal's alternate one (xterm's control sequences), so that the earlier content comes back.
 """
 
 import os
@@ -35,10 +35,10 @@ class LiveError(VgpuError):
 
 
 class Screen:
-    """The screen of the terminal that `keys` and `out` are. It is a context: it takes the terminal and gives it back.
+    """The screen of a terminal, with input `keys` and output `out`. Its context takes over and restores it.
 
-    Ctrl-C raises KeyboardInterrupt as ever. Ctrl-Z and Ctrl-backslash do nothing, because they would leave the terminal
-    as it is.
+    Ctrl-C raises KeyboardInterrupt as usual. Ctrl-Z and Ctrl-backslash do nothing, because they would leave the
+    terminal as it is.
     """
 
     def __init__(self, keys: TextIO | None = None, out: TextIO | None = None) -> None:

@@ -1,4 +1,4 @@
-"""A table on a full screen: what is shown of its rows, and what keys change: the order, the filter, the first row."""
+"""A table on a full screen; keys change the order of its rows, the filter, and the first row that is shown."""
 
 import argparse
 from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ class Frame(Generic[Row]):
 
 
 class LiveView(Generic[Row]):
-    """The view of a person on the rows of a list. `namespace` returns a row's namespace; None: rows have only one."""
+    """A person's view of the rows of a list. `namespace` returns a row's namespace; None: rows have only one."""
 
     def __init__(
         self, title: str, listing: Listing[Row], order: Column[Row], empty: str,
@@ -49,7 +49,7 @@ class LiveView(Generic[Row]):
         self._page = self._count = 1
 
     def press(self, key: str) -> bool:
-        """Do what a key says; returns false for the key that ends the view."""
+        """Apply a key; returns false for the key that ends the view."""
         if self._typed is not None:
             self._type(key, self._typed)
         elif key == "q":

@@ -184,7 +184,7 @@ class _KnownItems(Generic[Item]):
 def list_allowed(
     args: argparse.Namespace, client: KubeClient, kind: Kind[AnyItem], where: Where
 ) -> tuple[Listed[AnyItem], Where, Sequence[MissingRight]]:
-    """Returns a list, the selection that it is of, and the rights that the caller lacks.
+    """Returns a list, the selection that was listed, and the rights that the caller lacks.
 
     If the caller may not list all namespaces, the list is of the caller's namespace. Raises ListForbiddenError if that
     is forbidden too, ApiError, EndpointError.

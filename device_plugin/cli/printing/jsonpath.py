@@ -5,7 +5,7 @@ r"""Evaluates JSONPath as kubectl writes it, on the objects of -o json.
     {.jobs[?(@.phase=="waiting")].name}                    # only of those that wait
 
 Steps of a path: `.name`, `['name']`, `.*`, `[*]`, `[0]`, `[-1]`, `[0,2]`, `[0:3]`, `..name`, and a filter `[?(...)]`
-with ==, !=, <, <=, >, >= or only a path. `@` is the present object, `$` the whole. `\.` is a point in a name. A field
+with ==, !=, <, <=, >, >= or only a path. `@` is the present object, `$` the whole. `\.` is a dot in a name. A field
 that is missing has no value, which is no error.
 """
 
@@ -172,7 +172,7 @@ class _Parser:
         return partial(_shown, path)
 
     def path(self, *, of_member: bool = False) -> Path:
-        """Returns the path that begins here; that of a filter is `of_member`. Raises JsonPathError."""
+        """Returns the path that begins here; `of_member` is true in a filter. Raises JsonPathError."""
         self._blank()
         begin = self._at
         whole = self._take("$")
@@ -364,7 +364,7 @@ def _having(path: Path, value: Any) -> Iterator[Any]:
 def _matching(
     left: Path, compare: Callable[[Any, Any], bool], right: Path | Any, value: Any
 ) -> Iterator[Any]:
-    """Yields the members for which the comparison is true, of the first value at `left` with that at `right`."""
+    """Yields the members whose first value at `left` compares as true with the first value at `right`."""
     for each in _children(value):
         found = left.values(each, each)
         other = right.values(each, each) if isinstance(right, Path) else [right]

@@ -61,7 +61,7 @@ class Terminal:
         return drawn + self.painted(empty * (length - filled), DIM)
 
     def moving_bar(self, step: int, length: int) -> str:
-        """Returns a bar for work of unknown size: a block of a fifth goes back and forth, a letter each step."""
+        """Returns a bar for work of unknown size: a block moves to and fro, one character each step."""
         block = max(length // 5, 1)
         way = max(length - block, 1)
         at = way - abs(step % (2 * way) - way)
@@ -84,5 +84,5 @@ class Terminal:
 
 
 def _letters(share: float, length: int) -> int:
-    """Returns the number of letters of a bar for a share: all of them only for 1, and none only for 0."""
+    """Returns the number of full characters of a bar for a share: all of them only for 1, and none only for 0."""
     return length if share >= 1 else min(max(round(share * length), share > 0), length - 1)

@@ -107,7 +107,7 @@ def _roles(field: str) -> Callable[[Object], Sets]:
 
 
 def _train_job(found: Object) -> Sets:
-    """The pods of a TrainJob as far as it says: its runtime, another object, adds the rest of the template."""
+    """The pods of a TrainJob as far as it describes them: its runtime, another object, completes the template."""
     trainer = _mapping(found, "spec", "trainer")
     if resources := _mapping(trainer, "resourcesPerNode"):
         container = {

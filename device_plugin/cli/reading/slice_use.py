@@ -83,7 +83,7 @@ def is_shown(args: argparse.Namespace, *columns: str) -> bool:
 class SliceUseReader:
     """Reads the use of slices of pods of `namespace` (empty: of all), and keeps the answer for FRESH_SECONDS.
 
-    With --live it keeps the answer of at most FEW_NODES agents for LIVE_SECONDS. If it is not `wanted`, nobody is
+    With --live it keeps the answer of at most FEW_NODES agents for LIVE_SECONDS. If use is not `wanted`, no agent is
     asked, and no use is known.
 
     `notes` has a sentence for each question that was not answered the last time.
@@ -231,7 +231,7 @@ def _job(agents: str) -> str:
 
 
 def own_labels(labels: Mapping[str, str]) -> tuple[str, str, str]:
-    """Returns namespace, pod and container of a series, under the names that Prometheus keeps them."""
+    """Returns namespace, pod and container of a series, also where Prometheus has renamed their labels."""
     namespace, pod, container = (labels.get(f"{_EXPORTED}{label}", labels.get(label, "")) for label in _OWN)
     return namespace, pod, container
 

@@ -118,7 +118,7 @@ def read_usage(prometheus: Prometheus, queries: UsageQueries) -> Sequence[Usage]
 
 
 def _by_pod(series: Iterable[PrometheusSeries]) -> Mapping[PodName, float]:
-    """Returns the value of each pod; values that are no hours are left out."""
+    """Returns the value of each pod; negative and infinite values are left out."""
     found: dict[PodName, float] = {}
     for each in series:
         namespace, pod, _ = own_labels(each.labels)

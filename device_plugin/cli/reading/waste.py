@@ -1,4 +1,4 @@
-"""Waste: memory that slices hold and do not need, times how long, by the owner of their pods or by namespace.
+"""Waste: memory that slices hold and do not need, times the duration, by the owner of their pods or by namespace.
 
 The whole memory of an idle slice counts, for as long as it has been idle. If another slice has used less than LITTLE of
 its memory, the unused memory counts, for as long as its node's agent has followed it.

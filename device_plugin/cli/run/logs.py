@@ -46,7 +46,7 @@ class PodLog:
         tail: int | None,
         follow: bool,
     ) -> None:
-        """Print the last `tail` lines, or all; then, if `follow`, those that come."""
+        """Print the last `tail` lines, or all (None); then, if `follow`, also later lines."""
         self.ended = threading.Event()
         self._kubectl = kubectl
         self._pod = pod
@@ -128,8 +128,8 @@ class PodLog:
 class Logs:
     """Prints the output of pods; if `labelled`, each line begins with the pod's label.
 
-    It prints the last `tail` lines of each, or all; then, if `follow`, those that come. Without `follow` one pod comes
-    after the other.
+    It prints the last `tail` lines of each, or all (None); then, if `follow`, also later lines. Without `follow` the
+    output of one pod comes after the output of the other.
     """
 
     def __init__(

@@ -79,7 +79,7 @@ class JobPod:
 
 
 def _container(pod: Object) -> str:
-    """Returns the name of the container whose output and state the pod's are."""
+    """Returns the name of the container whose output and state stand for the pod."""
     names = [str(each["name"]) for each in pod["spec"]["containers"]]
     chosen = (pod["metadata"].get("annotations") or {}).get(_DEFAULT_CONTAINER)
     return next((name for name in (CONTAINER, chosen) if name in names), names[0])
@@ -124,7 +124,7 @@ def first_failure(pods: Sequence[JobPod]) -> tuple[int, str]:
 
 
 def text_of(found: Mapping[str, Any], *keys: str) -> str:
-    """Returns the texts under these keys, in one line."""
+    """Returns the values of these keys that are not empty, with colons between them, in one line."""
     return ": ".join(filter(None, (shortened(str(found.get(key) or "")) for key in keys)))
 
 

@@ -85,7 +85,7 @@ class JobStatus:
 
 
 def _kind(state: str) -> str:
-    """Returns the first word of a state: another number of replicas is no other kind of state."""
+    """Returns the first word of a state: states with different numbers of replicas are of one kind."""
     return state.partition(" ")[0]
 
 

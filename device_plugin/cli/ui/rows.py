@@ -149,7 +149,7 @@ def _slice(pod: Pod, container: str, taken: Slice) -> dict[str, Any]:
 
 
 def _of_pod(pod: Pod | None) -> Row:
-    """Returns since when a pod holds its slices, and its Job, as far as they are known."""
+    """Returns the time since which a pod holds its slices, and its Job, as far as they are known."""
     if pod is None:
         return {"since": "", "job": ""}
     return {"since": pod.bound, "job": pod.owner_name if pod.owner == "Job" else ""}

@@ -151,7 +151,7 @@ class Watches:
         return True
 
     def _widen(self, kind: Kind[Any], wider: Where, watch: ListWatch[Any], ended: threading.Event) -> None:
-        """End `watch` once the caller may read `wider`, which is asked every RIGHTS_SECONDS until `ended` is set."""
+        """End `watch` once the caller may read `wider`; this is checked every RIGHTS_SECONDS until `ended` is set."""
         while not ended.wait(RIGHTS_SECONDS):
             # After an error, the next turn asks again.
             with suppress(ApiError):
