@@ -1,4 +1,4 @@
-"""The metric that says which version a process runs."""
+"""The metric with the version of a process."""
 
 from collections.abc import Callable, Iterable, Iterator
 

@@ -55,9 +55,9 @@ def tables(
 def _talk(
     process: "subprocess.Popen[bytes]", lesson: bytes, ending: Callable[[], bool]
 ) -> tuple[bytes, bytes]:
-    """Returns output and error output of the process. If its time is over or the service ends, it is killed.
+    """Returns output and error output of the process. Kills the process if its time is over or the service ends.
 
-    Raises FitError then.
+    Raises FitError after it has killed the process.
     """
     deadline = time.monotonic() + MOST_SECONDS
     given: bytes | None = lesson
