@@ -8,8 +8,8 @@ from dataclasses import dataclass
 class Answer:
     """An answer in sentences without full stops.
 
-    `line` is the answer itself, each of `reasons` is a cause or a further fact, and each of `helps` a change that
-    would make another answer. `source` says where the facts are from, and which of them are not known.
+    `line` is the answer itself, each of `reasons` is a cause or a further fact, and each of `helps` is a change that
+    would lead to another answer. `source` says where the facts are from, and which of them are not known.
     """
 
     line: str

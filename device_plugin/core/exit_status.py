@@ -1,6 +1,6 @@
-"""Exit statuses of commands, as shells and kubectl have them: 0, 1 for an answer of "no", and these."""
+"""Exit statuses of commands, as in shells and kubectl: 0, 1 for the answer "no", and the constants below."""
 
 ERROR = 2
-"""The command failed, and says why."""
+"""The command failed, and printed the reason."""
 INTERRUPTED, UNREAD = 130, 141
-"""Ctrl-C ended it, or nobody reads its output any more: 128 and the number of the signal."""
+"""Ctrl-C ended the command, or nobody reads its output any more: 128 plus the number of the signal."""

@@ -246,7 +246,7 @@ class NodeIndex:
         return found
 
     def _barred(self, constraints: NodeConstraints, *, later: bool = False) -> int:
-        """The nodes with a taint that is not tolerated; with `later`, passing taints are ignored."""
+        """The nodes with a taint that is not tolerated; with `later`, temporary taints (`passing`) are ignored."""
         bits = 0
         for taint, tainted in self._tainted.items():
             if not (later and taint.passing) and not _tolerated(taint, constraints):

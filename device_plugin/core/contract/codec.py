@@ -27,7 +27,7 @@ class Reader(Generic[Kind]):
     """Reads one kind of JSON text. It ignores unknown keys, and refuses strings with unprintable characters.
 
     `what` is the text's name in errors. A text that is not `versioned` has no key `v`. `required` are keys that a text
-    must have although the struct has defaults for them. A text may have `longest` characters.
+    must have although the struct has defaults for them. A text has at most `longest` characters.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ def write_object(fields: Mapping[str, object]) -> str:
 
 
 def ascii_text(text: bytes) -> str:
-    """The JSON `text` with all other characters escaped, as `write_object` writes it: one byte for each character."""
+    """The JSON `text` in ASCII, with all other characters escaped, as `write_object` writes it."""
     return text.decode() if text.isascii() else _WRITER.encode(json.loads(text))
 
 

@@ -1,6 +1,6 @@
 """Notes about cordoned cards (why, when and by whom), as the Node annotation `vgpu.io/cordon-notes` carries them.
 
-Only people read it: whether a card is cordoned stands in `vgpu.io/cordoned`.
+Only people read the notes; the annotation `vgpu.io/cordoned` decides which cards are cordoned.
 """
 
 from collections.abc import Mapping

@@ -11,7 +11,7 @@ from device_plugin.core.jobs.rules import Rules
 
 
 def score(job: JobState, width: int) -> float:
-    """The position of `width` between the job's least width (0) and most width (1), which must differ."""
+    """The position of `width` between the job's smallest width (0) and its largest (1), which must differ."""
     return (width - job.spec.least) / (job.spec.most - job.spec.least)
 
 
@@ -82,7 +82,7 @@ def may_grow(job: JobState, now: float, rules: Rules) -> bool:
 def shrink_to_use(draft: Draft) -> None:
     """Shrink jobs until no more cards are in use than allowed, or no job can shrink.
 
-    Each step narrows the job that is nearest to its most width.
+    Each step narrows the job whose width is nearest to its largest width.
     """
     giving = [
         (-score(job, job.width), job.spec.key)

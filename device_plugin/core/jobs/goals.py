@@ -1,4 +1,4 @@
-"""Goals of running jobs: changes a job's width once, from the width that its author wrote to the width that it needs.
+"""Goals of running jobs: change a job's width once, from the width that its author wrote to the width that it needs.
 
 Such a job started while the speed of its model was unknown:
 1. Its program reports progress for some minutes, and the rate is learnt.

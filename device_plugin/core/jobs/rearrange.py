@@ -222,7 +222,7 @@ class Rearrangement:
             return list(chosen.values()) if fits(draft, unit) else ()
 
     def _spared(self, unit: Unit, givers: Sequence[JointOffer]) -> Sequence[JointOffer]:
-        """The givers without the givers that are not needed."""
+        """The givers, without those among the first TRIES that the unit does not need."""
         for giver in givers[:TRIES]:
             fewer = [other for other in givers if other is not giver]
             with self._draft.trial():

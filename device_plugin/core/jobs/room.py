@@ -263,7 +263,7 @@ class LedgerRoom:
 
 
 class _LedgerTrial:
-    """Changes of a LedgerRoom that are undone unless committed, also in the room's own dictionaries `noted`."""
+    """Undoes the changes of a LedgerRoom and of its dictionaries `noted`, unless they are committed."""
 
     def __init__(self, change: Transaction, *noted: dict[JobKey, Any]) -> None:
         self._change = change

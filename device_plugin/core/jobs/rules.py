@@ -24,7 +24,7 @@ JUST_STARTED_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """The parameters of one pool's rounds; `weights` are the weights of queues, 1 for a queue that is not in it."""
+    """The parameters of one pool's rounds; `weights` are the weights of queues; a queue without an entry has 1."""
 
     unit_s: float = HOUR
     """Level 1 of the rank begins at this work, in seconds of one replica; each next level begins at double the work."""
@@ -46,7 +46,7 @@ class Rules:
     In this time other jobs do not give way to a job that was stopped, or to a split that started or was resized.
     """
     growth: float = 1.0
-    """A running job grows by at least this share of its width, or to its most, or not at all."""
+    """A running job grows by at least this share of its width, or to its largest width, or not at all."""
     wide_growth: float = 0.25
     """A job may also grow by this smaller share of its width if it then takes at least the share `idle` of the pool."""
     idle: float = 0.125

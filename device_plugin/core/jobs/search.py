@@ -103,8 +103,8 @@ class Search:
     def _beside(self, request: PodRequest, nodes: NodeSet | None) -> Grant | None:
         """The grant on the node of the last replica, if it asked for no more and nothing has changed since; else None.
 
-        Whole cards are taken from the fullest node that has enough, and this is still the same node. To look at one
-        node costs a tenth of a look at all nodes.
+        Whole cards are taken from the fullest node that has enough, and this is still the same node. Searching one node
+        costs a tenth of searching all nodes.
         """
         last = self._last
         if last is None or last.version != self._ledger.version or not _fills_nodes(request):

@@ -63,7 +63,7 @@ class _Opening:
 
 
 class _Openings:
-    """Plans openings, first the opening with the most placed cards for each moved pod.
+    """Plans openings; the opening that places the most cards for each moved pod comes first.
 
     If a step changed a node, an opening there is computed again when its turn comes.
     """

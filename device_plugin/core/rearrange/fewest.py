@@ -155,7 +155,7 @@ def _least(pods: Sequence[str], fits: Fits, ranks: Ranks, budget: Budget) -> Vic
 
 
 def _spared(pods: Sequence[str], fits: Fits, ranks: Ranks) -> VictimSet:
-    """`pods` without the pods that need not leave; pods with the highest ranks are spared first."""
+    """The `pods` that must leave; pods with the highest ranks are the first that may stay."""
     left = set(pods)
     for pod in sorted(pods, key=lambda pod: (-ranks[pod], pod)):
         if fits(left - {pod}):
