@@ -19,14 +19,15 @@ by both (tests/runtime/test_config.py runs one table of texts through each)::
     …
 
 A `[card]` has the keys that cards of every vendor have. The section after it is named by the driver's family, and has
-the keys of that family alone (rocm.py). Every key exactly once, in any order within its section; nothing else but blank
-lines and lines that begin with `#`. Numbers are decimal without leading zeros, masks are lower-case hexadecimal, other
-values are printable ASCII without spaces. Only `model` may have spaces (RX 6950 XT): vgpu-smi shows it to people.
+the keys of that family alone (rocm.py). Every key occurs exactly once, in any order within its section. Only blank
+lines and lines that begin with `#` may be added. Numbers are decimal without leading zeros, masks are lower-case
+hexadecimal, other values are printable ASCII without spaces. Only `model` may have spaces (RX 6950 XT): vgpu-smi shows
+it to people.
 
 `request` is the limit in the pod's spec that decides the slice's memory: a resource and an amount, or `?` if they are
 not known. The library's line on stderr names it.
 
-`enforcement` is the mode of the agent: what happens to a container that uses a card without the library
+`enforcement` is the mode of the agent. It decides what happens to a container that uses a card without the library
 (device_plugin/core/enforcement.py). The library enforces in every mode, and vgpu-smi shows it.
 
 A file of another version is refused. A container's library and its file come from one agent; an agent of another
@@ -160,7 +161,7 @@ def parse(text: str, families: Collection[type[Family]]) -> SliceConfig[Family]:
 
 
 def model_value(name: str) -> str:
-    """The name of a card as the value of `model`: what is not printable ASCII becomes `?`, as does an empty name."""
+    """The name of a card as the value of `model`; `?` replaces an empty name and each unprintable character."""
     return re.sub(r"[^ -~]", "?", name[:256]).strip() or UNKNOWN
 
 

@@ -33,7 +33,7 @@ _FLOCK = struct.Struct("hhqqi4x")  # struct flock of 64-bit Linux: type, whence,
 
 
 class RegionError(ValueError):
-    """The region is truncated, oversized or filled with something else."""
+    """The region is truncated, oversized or has other content."""
 
 
 @dataclass(frozen=True, slots=True)

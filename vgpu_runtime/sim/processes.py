@@ -32,7 +32,7 @@ def set_process(
 
 
 def end_process(folder: Path, process: int) -> None:
-    """Write that the process has ended, or closed the driver."""
+    """Remove the figures of a process that has ended or closed the driver."""
     shutil.rmtree(folder / PROCESSES / str(process), ignore_errors=True)
 
 

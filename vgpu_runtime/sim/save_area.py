@@ -1,10 +1,10 @@
 """The save area of a compute queue: its size, and how each Linux release checks it.
 
-When a queue is preempted, the waves that run are saved to memory that the process gave with the queue. Linux computes
-the size of this memory from the whole card (drivers/gpu/drm/amd/amdkfd/kfd_queue.c, kfd_queue_ctx_save_restore_size);
-the runtime in the process computes it from `simd_count` in the topology. From 6.12 on CREATE_QUEUE compares the two
-sizes (kfd_queue_acquire_buffers) and answers EINVAL where they differ: where the topology shows fewer units, no queue
-can be made.
+When a queue is preempted, its running waves are saved to memory that the process passed when it created the queue.
+Linux computes the size of this memory from the whole card (drivers/gpu/drm/amd/amdkfd/kfd_queue.c,
+kfd_queue_ctx_save_restore_size); the runtime in the process computes it from `simd_count` in the topology. From 6.12 on
+CREATE_QUEUE compares the two sizes (kfd_queue_acquire_buffers) and answers EINVAL where they differ: where the topology
+shows fewer units, no queue can be made.
 """
 
 import enum
@@ -35,7 +35,7 @@ class Kernel(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class SaveArea:
-    """Bytes for each XCC: `stack` is a part of `size`; `debug` comes behind and is never shown in the topology."""
+    """Bytes for each XCC: `stack` is a part of `size`; `debug` comes after it, and is never shown in the topology."""
 
     stack: int
     size: int

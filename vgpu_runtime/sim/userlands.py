@@ -15,7 +15,7 @@ from vgpu_runtime.sim.hip import HipUnavailableError
 
 @dataclass(frozen=True, slots=True)
 class Userland:
-    """The HIP of a release of Debian. `beside` is the release from which it takes what its own lacks."""
+    """The HIP of a release of Debian. Packages that this release lacks are from the release `beside`."""
 
     hip: str
     release: str
