@@ -141,10 +141,10 @@ def _ended(jobs: Sequence[Job]) -> list[Row]:
     return sorted(rows, key=lambda row: row["since"], reverse=True)
 
 
-def job_row(job: Job, why: str = "") -> Row:
+def job_row(job: Job, why: str = "", prefixes: Sequence[str] = KNOWN) -> Row:
     """Returns the row of a Job that has not ended; `why` is the reason for its waiting, if one is known."""
     try:
-        spec = _spec(job)
+        spec = _spec(job, prefixes)
     except RequestError as error:
         return _row(job, None, JobPhase.REFUSED.value, why=str(error), since=job.created)
     if not job.suspend:
@@ -161,15 +161,15 @@ def job_row(job: Job, why: str = "") -> Row:
 def _ended_row(job: Job, end: JobCondition) -> Row:
     why = ": ".join(filter(None, (end.reason, end.message))) if end.type == "Failed" else ""
     try:
-        spec = _spec(job)
+        spec = _spec(job, KNOWN)
     except RequestError:  # its labels were changed after its end
         spec = None
     return _row(job, spec, ENDS[end.type], why=one_line(why[:MOST_TEXT]), since=end.since)
 
 
-def _spec(job: Job) -> JobSpec:
+def _spec(job: Job, prefixes: Sequence[str]) -> JobSpec:
     """Returns the checked specification of the Job. Raises RequestError if it is malformed."""
-    return job_spec(job, KNOWN, {}, lambda _: 1.0, inf)
+    return job_spec(job, prefixes, {}, lambda _: 1.0, inf)
 
 
 def _suspended(job: Job) -> str:

@@ -9,12 +9,14 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from typing import NamedTuple
 
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.allocator.allocator import Allocator
 from device_plugin.allocator.explain import Explainer
 from device_plugin.allocator.service import Shared, only_reads
 from device_plugin.allocator.why_pod import asked_text
+from device_plugin.cli.queued_jobs import job_row
 from device_plugin.cli.ui import rows
 from device_plugin.cli.ui.day import HeldDay
 from device_plugin.cli.ui.entries import PageEntries
@@ -60,7 +62,7 @@ class ClusterFollower:
         self._changed, self._asked = threading.Event(), threading.Event()
         self._seen: Mapping[str, NodeState] = {}
         self._seen_hidden = False
-        self._jobs = _ShownJobs()
+        self._jobs = _ShownJobs(prefixes)
         self._timeline = Timeline(time.time)
         self._day = HeldDay(time.time)
         self._plans: Mapping[tuple[str, str], rows.Row] = {}
@@ -175,18 +177,16 @@ class ClusterFollower:
         with self._view.lock:
             statuses = [*self._allocator.gangs.statuses()]
             faults = self._view.faults.standing()[:MOST_FAULTS]
-        all_jobs = [job for job in self._jobs.all() if not job.ended]
         plans = self._plans
         gangs = [asdict(gang) for gang in self._few("gangs", statuses, MOST_GANGS)]
-        jobs = self._few("jobs", all_jobs, MOST_JOBS)
+        jobs = self._few("jobs", self._jobs.live(), MOST_JOBS)
         waiting = self._waiting()
         self._entries.replace("waiting", {f"{row['namespace']}/{row['pod']}": row for row in waiting})
         self._entries.replace("gang", {f"{gang['namespace']}/{gang['group']}": gang for gang in gangs})
-        told = {
-            (job.namespace, job.name): plans.get((job.namespace, job.name)) or rows.job_row(job)
-            for job in jobs
-        }
-        self._entries.replace("job", {"/".join(name): row for name, row in told.items()})
+        self._entries.replace(
+            "job",
+            {f"{job.namespace}/{job.name}": plans.get((job.namespace, job.name)) or job.row for job in jobs},
+        )
         self._entries.replace(
             "fault",
             {
@@ -235,22 +235,37 @@ class ClusterFollower:
             return True
 
 
-class _ShownJobs:
-    """The queued Jobs. The thread of their watch writes them; any thread may read them."""
+class _ShownJob(NamedTuple):
+    """A queued Job that has not ended, with the row that is made of the Job alone."""
 
-    def __init__(self) -> None:
-        self._jobs: dict[str, Job] = {}
+    namespace: str
+    name: str
+    row: rows.Row
+
+
+class _ShownJobs:
+    """The queued Jobs that have not ended. The thread of their watch writes them; any thread may read them."""
+
+    def __init__(self, prefixes: Sequence[str]) -> None:
+        self._prefixes = prefixes
+        self._jobs: dict[str, _ShownJob] = {}
 
     def sync(self, jobs: Sequence[Job]) -> None:
-        self._jobs = {job.uid: job for job in jobs}
+        self._jobs = {job.uid: self._shown(job) for job in jobs if not job.ended}
 
     def see(self, job: Job) -> None:
-        self._jobs[job.uid] = job
+        if job.ended:
+            self.forget(job)
+        else:
+            self._jobs[job.uid] = self._shown(job)
 
     def forget(self, job: Job) -> None:
         self._jobs.pop(job.uid, None)
 
-    def all(self) -> Sequence[Job]:
-        """Returns all Jobs."""
+    def live(self) -> Sequence[_ShownJob]:
+        """Returns all of these Jobs."""
         # The list is made in one step of the interpreter, so that no write of the watch's thread disturbs it.
         return [*self._jobs.values()]
+
+    def _shown(self, job: Job) -> _ShownJob:
+        return _ShownJob(job.namespace, job.name, job_row(job, prefixes=self._prefixes))

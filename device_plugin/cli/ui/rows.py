@@ -6,13 +6,7 @@ from typing import Any, Protocol, TypeVar
 
 from device_plugin.allocator.explain import Explainer
 from device_plugin.core.batch import Job
-from device_plugin.core.contract.annotations import (
-    MAX_COMPUTE_UNITS,
-    MAX_REPLICAS,
-    MIN_REPLICAS,
-    QUEUE,
-    WIDTHS,
-)
+from device_plugin.core.contract.annotations import MAX_COMPUTE_UNITS
 from device_plugin.core.contract.cards import Card
 from device_plugin.core.contract.grants import CardSize, Grant, Slice, runs
 from device_plugin.core.ledger import NodeState, Snapshot
@@ -90,19 +84,6 @@ def waiting_row(pod: Pod, asks: str, text: str, advice: str, reason: str) -> Row
 
 def _cut(text: str) -> str:
     return text if len(text) <= MOST_TEXT else text[: MOST_TEXT - 1] + "\N{HORIZONTAL ELLIPSIS}"
-
-
-def job_row(job: Job) -> Row:
-    """Returns the entry of a queued Job, made of the Job alone; it has the same keys as the job engine's answer."""
-    total = job.completions if job.completions and job.completions > job.width else 0
-    return {
-        "namespace": job.namespace, "name": job.name, "queue": job.labels.get(QUEUE, ""), "place": None,
-        "phase": phase_of(job),
-        "width": job.active, "min": job.annotations.get(MIN_REPLICAS, ""), "max": job.annotations.get(MAX_REPLICAS, ""),
-        "widths": _cut(job.annotations.get(WIDTHS, "")),
-        "progress": {"done": job.succeeded, "total": total} if total else None, "waitsFor": "",
-        "nextChange": None, "expected": None, "why": "", "since": 0,
-    }  # fmt: skip
 
 
 def phase_of(job: Job) -> str:

@@ -113,19 +113,18 @@ def test_a_pod_waits_with_its_reason_until_it_is_placed(fleet: Fleet) -> None:
 
 
 def test_jobs_of_queues_as_the_objects_show_them(fleet: Fleet) -> None:
-    job = objects.job("train", 4, suspend=True)
-    job["metadata"] |= {"labels": {QUEUE: "default"}, "annotations": {MAX_REPLICAS: "8"}}
-    fleet.post("/apis/batch/v1/namespaces/default/jobs", job)
+    asking = {"containers": [objects.container(limits={"hygon.com/dcu": "1"})]}
+    for name, more in (("train", {"podReplacementPolicy": "Failed"}), ("malformed", {})):
+        job = objects.job(name, 4, pod=asking, suspend=True, **more)
+        job["metadata"] |= {"labels": {QUEUE: "default"}, "annotations": {MAX_REPLICAS: "8"}}
+        fleet.post("/apis/batch/v1/namespaces/default/jobs", job)
     fleet.post("/apis/batch/v1/namespaces/default/jobs", objects.job("in-no-queue"))
     with followed(fleet) as entries:
-        assert eventually(lambda: shown(entries, "job"), SECONDS)
-        (found,) = shown(entries, "job").values()
-        assert (found["name"], found["queue"], found["phase"], found["max"]) == (
-            "train",
-            "default",
-            "waiting",
-            "8",
-        )
+        assert eventually(lambda: len(shown(entries, "job")) == 2, SECONDS)
+        train, malformed = (shown(entries, "job")[f"default/{name}"] for name in ("train", "malformed"))
+        assert [train[key] for key in ("name", "queue", "phase", "max")] == ["train", "default", "waiting", 8]
+        assert (malformed["phase"], malformed["max"]) == ("refused", None)
+        assert "needs podReplacementPolicy: Failed" in malformed["why"]
 
 
 def test_the_times_of_a_job_are_those_of_its_watch(fleet: Fleet) -> None:
