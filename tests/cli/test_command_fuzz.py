@@ -240,26 +240,32 @@ class Fuzz:
 def impatient() -> Iterator[None]:
     """Ctrl-C comes after SECONDS, and again where Python lost it; it is over with the block, wherever it came."""
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    me, over, lock = threading.get_ident(), threading.Event(), threading.Lock()
+    me, over = threading.get_ident(), threading.Event()
 
     def press() -> None:
         pause = SECONDS
         while not over.wait(pause):
             pause = AGAIN_SECONDS
-            with lock:
-                if not over.is_set():
-                    signal.pthread_kill(me, signal.SIGINT)
+            signal.pthread_kill(me, signal.SIGINT)
+
+    def interrupt(*_: object) -> None:
+        if not over.is_set():
+            raise KeyboardInterrupt
 
     thread = threading.Thread(target=press)
-    # A shell starts what runs in the background with Ctrl-C ignored.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    thread.start()
     try:
-        yield
-    finally:
-        with lock:
+        try:
+            # A shell starts what runs in the background with Ctrl-C ignored.
+            signal.signal(signal.SIGINT, interrupt)
+            thread.start()
+            yield
+        finally:
             over.set()
-        thread.join()
+    finally:
+        # Ctrl-C may have come before the line above, and comes only once in AGAIN_SECONDS.
+        over.set()
+        if thread.ident is not None:
+            thread.join()
         for number, handler in handlers.items():
             signal.signal(number, handler)
 
