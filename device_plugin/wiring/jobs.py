@@ -86,7 +86,7 @@ class JobEngine(Replica):
             self._known, self._holdings, self._leases, dispatcher, rounds, clock, time.thread_time
         )
         self._announcer = Announcer(api, self._known, clock)
-        self._gauges = JobGauges(self._known, self._planners, self._leases.dispatches)
+        self._gauges = JobGauges(self._known, self._planners, self._leases.dispatches, time.time)
         self._poller = AgentPoller(
             read_progress,
             lambda node, told: self._known.receive(node, told, time.time()),

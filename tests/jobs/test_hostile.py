@@ -348,9 +348,10 @@ def test_no_round_and_no_answer_ends_by_an_exception(rng: random.Random) -> None
     for number, world in enumerate(hostile_worlds(rng), 1):
         engine = world.engine
         # The events of each round are prepared by the thread that plans.
-        announcer = Announcer(world.api, engine.known, partial(getattr, world, "now"))  # type: ignore[arg-type]
+        wall = partial(getattr, world, "now")
+        announcer = Announcer(world.api, engine.known, wall)  # type: ignore[arg-type]
         announcer.planned([engine.rounds], dispatches=True)
-        assert list(JobGauges(engine.known, engine.planners, lambda: True)())
+        assert list(JobGauges(engine.known, engine.planners, lambda: True, wall)())
         if number % TURNS:
             continue
         explain = JobExplainer(world.engine.known, world.engine.planners)

@@ -8,11 +8,11 @@ from urllib.parse import parse_qs
 from device_plugin.core.answers import Answer, sentence
 from device_plugin.core.contract.resize import api_time
 from device_plugin.core.http_values import JSON, PLANNER, HttpAnswer, HttpRequest
-from device_plugin.core.jobs.job import UNKNOWN, JobKey
+from device_plugin.core.jobs.job import UNKNOWN, JobKey, JobPhase
 from device_plugin.core.jobs.sizing import span
 from device_plugin.jobs.pools.planners import Planners
 from device_plugin.jobs.round import Round
-from device_plugin.jobs.show.views import JobView, views
+from device_plugin.jobs.show.views import JobView, refusals, views
 from device_plugin.state.jobs import KnownJobs
 
 
@@ -136,3 +136,14 @@ def by_phase(last: Round) -> Mapping[tuple[str, str], int]:
 def widths(last: Round) -> Mapping[JobKey, int]:
     """The widths of the Jobs in the last round."""
     return {key: state.width for key, state in last.states.items() if state.width}
+
+
+def waiting_since(last: Round) -> Mapping[str, float]:
+    """The time since which the Job that has waited longest for room has waited, by queue; without refused Jobs."""
+    found: dict[str, float] = {}
+    waits_otherwise = last.missing.keys() | refusals(last).keys()
+    for key, state in last.states.items():
+        if state.queued and state.phase is not JobPhase.REFUSED and key not in waits_otherwise:
+            queue = state.spec.queue
+            found[queue] = min(found.get(queue, state.since), state.since)
+    return found

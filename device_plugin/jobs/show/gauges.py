@@ -9,7 +9,7 @@ from device_plugin.core.jobs.job import JobKey
 from device_plugin.jobs.execute.writes import Write
 from device_plugin.jobs.pools.planners import Planners
 from device_plugin.jobs.round import Round
-from device_plugin.jobs.show.explain import by_phase, widths
+from device_plugin.jobs.show.explain import by_phase, waiting_since, widths
 from device_plugin.jobs.show.views import stuck_for
 from device_plugin.state.jobs import KnownJobs
 
@@ -34,6 +34,13 @@ STUCK = Metric(
     f" Of more than {MOST_JOBS} Jobs those that have been stuck longest.",
     ("namespace", "job"),
 )  # fmt: skip
+LONGEST_WAIT = Metric(
+    "vgpu_queue_longest_wait_seconds", Exporter.ENGINE,
+    "For how long the Job of the queue that has waited longest has waited for room: since its creation, or since it was"
+    " stopped. Without Jobs that wait for others of their group, and Jobs that were refused. Absent while none waits."
+    f" Of more than {MOST_JOBS} queues those with the longest waits.",
+    ("pool", "queue"),
+)  # fmt: skip
 ROUND_SECONDS = Metric(
     "vgpu_job_round_seconds", Exporter.ENGINE, "How long the last plan of the pool took to make.", ("pool",)
 )
@@ -54,12 +61,15 @@ PLANNER = Metric(
 
 
 class JobGauges:
-    """Reads the samples of a scrape; `leads` is true on the dispatcher."""
+    """Reads the samples of a scrape; `leads` is true on the dispatcher, `wall` the time in seconds since 1970."""
 
-    def __init__(self, known: KnownJobs, planners: Planners, leads: Callable[[], bool]) -> None:
+    def __init__(
+        self, known: KnownJobs, planners: Planners, leads: Callable[[], bool], wall: Callable[[], float]
+    ) -> None:
         self._known = known
         self._planners = planners
         self._leads = leads
+        self._wall = wall
         self._writes: Counter[str] = Counter()
 
     def count(self, write: Write) -> None:
@@ -78,6 +88,13 @@ class JobGauges:
             yield Reading(WIDTH, largest(wide, MOST_JOBS, lambda _: (OTHERS, OTHERS)))
             stuck = (each for _, last in planning for each in self._stuck(last))
             yield Reading(STUCK, sorted(nlargest(MOST_JOBS, stuck, key=lambda each: each[1])))
+            now = self._wall()
+            waits = (
+                ((pool, queue), max(0.0, now - since))
+                for pool, last in planning
+                for queue, since in waiting_since(last).items()
+            )
+            yield Reading(LONGEST_WAIT, sorted(nlargest(MOST_JOBS, waits, key=lambda each: each[1])))
             yield Reading(ROUND_SECONDS, [((pool,), last.seconds) for pool, last in planning])
             yield Reading(PLANNER, [((pool,), 1.0) for pool, _ in planning if pool])
 

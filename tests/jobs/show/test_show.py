@@ -303,7 +303,7 @@ def test_what_a_program_has_done_and_when_it_ends(world: World) -> None:
 
 
 def test_a_job_that_no_longer_advances_is_said_to_be_stuck(world: World) -> None:
-    read = JobGauges(world.engine.known, world.engine.planners, lambda: True)
+    read = JobGauges(world.engine.known, world.engine.planners, lambda: True, lambda: world.now)
 
     def stuck() -> list[tuple[tuple[str, ...], float]]:
         (found,) = (reading for reading in read() if reading.metric.name == "vgpu_job_stuck_seconds")
@@ -379,7 +379,7 @@ def test_each_replica_tells_of_the_jobs_of_its_pools_and_who_plans_the_others() 
     )
     assert asked("job=default/x").headers == {}
     assert asked("job=default/y").headers == {"Vgpu-Planner": mine["y"].name}
-    read = JobGauges(mine["x"].known, mine["x"].planners, lambda: False)
+    read = JobGauges(mine["x"].known, mine["x"].planners, lambda: False, lambda: world.now)
     found = {r.metric.name: [(tuple(labels), value) for labels, value in r.samples] for r in read()}
     assert found["vgpu_jobs"] == [(("hygon.com/dcu/x", "default", "running"), 1.0)]
     assert found["vgpu_job_pool_planner"] == [(("hygon.com/dcu/x",), 1.0)]
@@ -394,7 +394,7 @@ def test_of_many_jobs_the_widest_have_samples_and_the_others_are_summed(
     for name, width in (("a", 1), ("b", 2), ("c", 1)):
         world.queue(name, width)
     world.settle(3)
-    read = JobGauges(world.engine.known, world.engine.planners, lambda: True)
+    read = JobGauges(world.engine.known, world.engine.planners, lambda: True, lambda: world.now)
     found = {r.metric.name: dict(r.samples) for r in read()}
     assert found["vgpu_job_replicas"] == {("default", "b"): 2.0, (OTHERS, OTHERS): 2.0}
     assert found["vgpu_jobs"] == {("", "default", "running"): 3.0}
@@ -402,7 +402,7 @@ def test_of_many_jobs_the_widest_have_samples_and_the_others_are_summed(
 
 def test_metrics_of_jobs_come_from_the_leader_alone(world: World) -> None:
     leads = True
-    read = JobGauges(world.engine.known, world.engine.planners, lambda: leads)
+    read = JobGauges(world.engine.known, world.engine.planners, lambda: leads, lambda: world.now)
     for write in world.engine.sent:
         read.count(write)
 
@@ -416,3 +416,40 @@ def test_metrics_of_jobs_come_from_the_leader_alone(world: World) -> None:
     assert found["vgpu_job_engine_leader"] == [((), 1.0)]
     leads = world.leads = False
     assert samples().keys() == {"vgpu_job_engine_leader", "vgpu_job_writes_total"}
+
+
+def longest_waits(world: World) -> dict[tuple[str, ...], float]:
+    """The samples of the longest wait of each queue."""
+    read = JobGauges(world.engine.known, world.engine.planners, lambda: True, lambda: world.now)
+    (found,) = (each for each in read() if each.metric.name == "vgpu_queue_longest_wait_seconds")
+    return {tuple(labels): value for labels, value in found.samples}
+
+
+def test_the_longest_wait_of_a_queue_is_that_of_the_job_which_has_waited_longest_for_room(
+    world: World,
+) -> None:
+    for name, created in (("c", 1_799_990_000.0), ("d", 1_799_980_000.0)):
+        world.queue(name, 4, labels={"vgpu.io/queue": "night"}, created=api_time(created))
+    world.settle(2)
+    waits = longest_waits(world)
+    assert waits.keys() == {("", "default"), ("", "night")}
+    assert waits["", "night"] == world.now - 1_799_980_000
+    # No round is planned while nothing changes; the wait grows all the same.
+    world.now += 100
+    assert longest_waits(world)["", "night"] == waits["", "night"] + 100
+
+
+def test_a_job_that_waits_for_its_group_has_no_part_in_the_longest_wait(world: World) -> None:
+    labels = {"vgpu.io/queue": "night", "vgpu.io/group": "g", "vgpu.io/role": "master"}
+    world.queue("master", 3, labels=labels, annotations={"vgpu.io/group-jobs": "2"})
+    world.settle(2)
+    assert longest_waits(world).keys() == {("", "default")}
+
+
+def test_of_many_queues_those_with_the_longest_waits_have_samples(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gauges, "MOST_JOBS", 1)
+    world.queue("c", 4, labels={"vgpu.io/queue": "night"}, created=api_time(1_700_000_000.0))
+    world.settle(2)
+    assert longest_waits(world).keys() == {("", "night")}

@@ -1,6 +1,15 @@
 """The board of the cluster: the room on cards, the waiting pods, the slices by namespace, and problems."""
 
-from hack.generate.monitoring.boards.panels import NO_BUSY, NO_JOBS, SHARE, bars, idle_slices, lines, stat
+from hack.generate.monitoring.boards.panels import (
+    NO_BUSY,
+    NO_JOBS,
+    NO_WAITING,
+    SHARE,
+    bars,
+    idle_slices,
+    lines,
+    stat,
+)
 from hack.generate.monitoring.grafana import Board, Panel, Query
 from hack.generate.monitoring.queries import each, quantile, rate, total
 
@@ -97,6 +106,12 @@ _WAITING = (
         Query(quantile(0.95, "vgpu_placement_seconds"), "95 % of the placements"),
         unit="s",
         about="From a call of /filter to its answer.",
+    ),
+    lines(
+        "Longest wait by queue",
+        Query(each("vgpu_queue_longest_wait_seconds", by="queue"), "{{queue}}", NO_WAITING),
+        unit="s",
+        about="Time for which a Job of the queue has waited for room, since it was created or stopped.",
     ),
     lines(
         "Jobs in queues",

@@ -8,6 +8,7 @@ from hack.generate.monitoring.rules import IDLE
 NO_KERNEL = "the driver must tell what each process uses"
 NO_BUSY = "the driver must tell whether a card computes"
 NO_JOBS = "the job engine must be installed, and a Job be in a queue"
+NO_WAITING = "a Job in a queue must wait for room"
 NO_QUOTA = "kube-state-metrics must be scraped, and a namespace have a ResourceQuota on our resources"
 NO_HCU = "Hygon's hcu-exporter must be scraped"
 NO_HYGON = "the cards must be Hygon's, and a process use a slice"
