@@ -173,6 +173,7 @@ def test_every_value_changes_what_is_installed(key: str, schema: Mapping[str, An
         ("simulatedCards.cards", [{"preset": "hygon-60cu-16gib", "cout": 4}], "cout"),
         ("simulatedCards.cards", [{"preset": "hygon-61cu"}], "hygon-60cu-16gib"),
         ("runbookUrl", "https://docs.example.com/alerts", "pattern"),
+        ("runbookUrl", "docs/alerts/NAME.md", "pattern"),
         ("monitoringLabels", {"release": 1}, "string"),
         ("parameters.kubeletRootDir", "/var/lib/kubelet/", "pattern"),
         ("global.imageRegistry", "https://mirror.example.com", "pattern"),
@@ -275,10 +276,17 @@ def test_helm_test_asks_for_a_family_that_is_there(values: Mapping[str, object],
 
 
 def test_an_alert_leads_to_its_page_on_a_site_of_ones_own() -> None:
-    site = {"monitoring": True, "runbookUrl": "https://docs.example.com/alerts/NAME.html"}
-    (rules,) = (item for item in objects(site) if item["kind"] == "PrometheusRule")
-    alerts = [rule for group in rules["spec"]["groups"] for rule in group["rules"] if "alert" in rule]
-    assert alerts[0]["annotations"]["runbook_url"] == "https://docs.example.com/alerts/agent-down.html"
+    def annotations(values: Mapping[str, object]) -> Mapping[str, str]:
+        (rules,) = (
+            item for item in objects({"monitoring": True, **values}) if item["kind"] == "PrometheusRule"
+        )
+        alerts = [rule for group in rules["spec"]["groups"] for rule in group["rules"] if "alert" in rule]
+        return dict(alerts[0]["annotations"])
+
+    said = annotations({"runbookUrl": "https://docs.example.com/alerts/NAME.html"})
+    assert said["runbook_url"] == "https://docs.example.com/alerts/agent-down.html"
+    assert annotations({}).items() >= {("runbook", "docs/alerts/agent-down.md")}
+    assert "runbook_url" not in annotations({})
 
 
 def test_monitors_and_rules_have_the_labels_that_an_operator_selects_by() -> None:

@@ -104,7 +104,7 @@ def _variable(setting: Setting) -> Schema:
 
 RUNBOOK: Schema = {
     "type": "string",
-    "pattern": "^[A-Za-z0-9.:/?#&=_~%-]*NAME[A-Za-z0-9.:/?#&=_~%-]*$",
+    "pattern": "^(https?://[A-Za-z0-9.:/?#&=_~%-]*NAME[A-Za-z0-9.:/?#&=_~%-]*)?$",
     "examples": ["https://docs.example.com/alerts/NAME.html"],
 }
 

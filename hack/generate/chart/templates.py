@@ -187,6 +187,10 @@ def _maker(indent: str, start: str, operator: str) -> str:
     return f'{indent}{start}{{{{- include "vgpu.nodeAffinity" ({given}) | nindent {len(indent) + 2} }}}}'
 
 
+def _runbook(indent: str, start: str, name: str) -> str:
+    return _block("with .Values.runbookUrl", f'{indent}{start}\'{{{{ replace "NAME" "{name}" . }}}}\'')
+
+
 def _included(indent: str, start: str, name: str) -> str:
     return f'{indent}{start}{{{{ include "{name}" . }}}}'
 
@@ -210,12 +214,12 @@ def _block(head: str, text: str) -> str:
 BLOCKS: Mapping[str, Callable[[str, str, str], str]] = {
     "part": _part, "optional": _optional, "environment": _environment, "secrets": _secrets, "listed": _listed,
     "files": _files, "entries": _entries, "maker": _maker, "included": _included,
+    "runbook": _runbook,
 }  # fmt: skip
 INLINE: Mapping[str, Callable[[str], str]] = {
     "parameter": expression,
     "release": lambda name: f"{{{{ .Release.{name} }}}}",
     "value": lambda name: f"{{{{ .Values.{name} }}}}",
     "image": lambda name: f'{{{{ include "vgpu.image.{name}" . }}}}',
-    "runbook": lambda name: f'{{{{ .Values.runbookUrl | replace "NAME" "{name}" }}}}',
     "scheduler": lambda tag: f'{{{{ include "vgpu.image.scheduler" (list . "{tag}") }}}}',
 }

@@ -263,7 +263,8 @@ def values(defaults: Defaults) -> Sequence[Value]:
         Value(
             "runbookUrl",
             "The annotation runbook_url of an alert, with the name of its page in place of NAME; for a site that"
-            " `make site` has built: https://docs.example.com/alerts/NAME.html.",
+            " `make site` has built: https://docs.example.com/alerts/NAME.html. Empty: alerts have no such link, and"
+            " name the page in the annotation runbook.",
             schemas.RUNBOOK,
             RUNBOOK,
         ),

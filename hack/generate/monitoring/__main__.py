@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,15 +18,18 @@ WRITTEN = "# Written by `make docs` from hack/generate/monitoring: change that, 
 
 
 def groups(runbooks: str = RUNBOOK) -> list[Mapping[str, Any]]:
-    """The groups of rules in Prometheus' format; `runbooks` is the address of an alert's page, with NAME in it."""
+    """The groups of rules in Prometheus' format.
+
+    `runbooks` is the address of an alert's page, with NAME in place of its name; empty if it is published nowhere.
+    """
     records = [{"record": rule.record, "expr": rule.expr} for rule in recording_rules()]
     alerts = [
         {
             "alert": alert.name, "expr": alert.expr, "for": f"{alert.lasts}m",
             "labels": {"severity": alert.severity.value},
             "annotations": {
-                "summary": alert.summary, "description": alert.description,
-                "runbook_url": runbooks.replace("NAME", alert.page_name),
+                "summary": alert.summary, "description": alert.description, "runbook": alert.page,
+                **({"runbook_url": runbooks.replace("NAME", alert.page_name)} if runbooks else {}),
             },
         }
         for alert in ALERTS
@@ -53,9 +57,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "--runbooks", default=RUNBOOK, metavar="URL",
-        help="the address of an alert's page, with NAME in place of the page's name (default: %(default)s)",
+        help="the address of an alert's page, with NAME in place of the page's name, such as"
+        " https://docs.example.com/alerts/NAME.html",
     )  # fmt: skip
-    for name, text in files(parser.parse_args().runbooks).items():
+    runbooks = parser.parse_args().runbooks
+    if runbooks and not (re.match("https?://", runbooks) and "NAME" in runbooks):
+        parser.error(f"--runbooks {runbooks}: write a whole address with NAME in it")
+    for name, text in files(runbooks).items():
         path = FOLDER / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")

@@ -5,12 +5,15 @@ from dataclasses import dataclass
 from enum import Enum
 
 from device_plugin.core.idle import IDLE_SECONDS
-from hack.generate.monitoring.queries import each, either, total
+from device_plugin.core.jobs.history import STUCK_S
+from device_plugin.core.pages import SITE
+from hack.generate.monitoring.queries import SLICE, each, either, total
 from hack.generate.monitoring.rules import IDLE
 
 PAGES = "docs/alerts"
-# The annotation `runbook_url`, with the name of an alert's page in place of NAME.
-RUNBOOK = f"{PAGES}/NAME.md"
+# The annotation `runbook_url`, with the name of an alert's page in place of NAME. Alertmanager and Grafana make a link
+# of it, so it must be a whole address: it is empty, and alerts do not have it, if a release has no published pages.
+RUNBOOK = f"{SITE}/alerts/NAME.html" if SITE else ""
 
 
 class Severity(Enum):
@@ -45,12 +48,14 @@ class Alert:
     def time(self) -> str:
         """The time from the cause to the alert, in words."""
         minutes = self.begins + self.lasts
+        if minutes >= 120 and minutes % 60 == 0:
+            return f"{minutes // 60} hours"
         return "a minute" if minutes == 1 else f"{minutes} minutes"
 
     @property
     def page(self) -> str:
         """The path of the alert's page, such as docs/alerts/agent-down.md for VgpuAgentDown."""
-        return RUNBOOK.replace("NAME", self.page_name)
+        return f"{PAGES}/{self.page_name}.md"
 
     @property
     def page_name(self) -> str:
@@ -66,6 +71,29 @@ _NOT_SCRAPED = (
 )
 # Minutes after which an inventory is old, a pod has waited long, and a slice counts as idle.
 _OLD, _LONG, _IDLE = 2, 25, int(IDLE_SECONDS / 60)
+# Minutes without progress after which the job engine calls a Job stuck, at the earliest.
+_STUCK = int(STUCK_S / 60)
+# Refusals of memory in the last 15 minutes. A container that starts again waits up to 5 minutes between two starts, and
+# its count begins at 0 each time. If each run ends before the next scrape, the counts of all runs may be equal; then
+# the restarts that kube-state-metrics counts show the loop.
+_DENIED, _WINDOW = "vgpu_slice_denied_allocations_total", "15m"
+_CONTAINER = "namespace, pod, container"
+_REFUSED = (
+    f"max by ({SLICE}) (increase({_DENIED}[{_WINDOW}])) > 0",
+    f"max by ({SLICE}) (max_over_time({_DENIED}[{_WINDOW}])) > 0 and on ({_CONTAINER})"
+    f" max by ({_CONTAINER}) (increase(kube_pod_container_status_restarts_total[{_WINDOW}])) > 0",
+)
+# Less than a memory unit, of 1 GiB by default, takes no unit from another slice; and the driver's own use is in it.
+_UNACCOUNTED = 1 << 30
+# A Job that has never run goes before its equals after an hour, one that was stopped after 9 hours at the latest; and
+# the longest turn of a Job that runs is 10 hours. A wait of a day is longer than these together.
+_WAITED = 24 * 60 - 10
+# The number of versions, and the first ten processes by service and version, as a template of Prometheus.
+_VERSIONS = "count (count by (version) (vgpu_build_info)) > 1"
+_EACH_VERSION = (
+    "{{ range query `topk (10, count by (service, version) (vgpu_build_info))` }} {{ .Value }} of {{ .Labels.service }}"
+    " {{ .Labels.version }};{{ end }}"
+)
 
 ALERTS = (
     Alert(
@@ -136,6 +164,71 @@ ALERTS = (
         " {{ $labels.card }} on node {{ $labels.node }}, and has neither computed on it nor changed its memory there"
         " for {{ $value | humanizeDuration }}.",
         begins=_IDLE,
+    ),
+    Alert(
+        "VgpuMemoryRefused", Severity.INFO, 30,
+        "a container has been refused memory again and again for {time}",
+        either(*_REFUSED),
+        "Container {{ $labels.container }} of pod {{ $labels.namespace }}/{{ $labels.pod }} is refused memory again and"
+        " again.",
+        "For 30 minutes, container {{ $labels.container }} of pod {{ $labels.namespace }}/{{ $labels.pod }} has asked"
+        " for more memory of card {{ $labels.card }} on node {{ $labels.node }} than its slice has: it ends and starts"
+        " again, or gives back memory each time and computes more slowly.",
+    ),
+    Alert(
+        # Three times the engine's own limit: a large checkpoint on slow storage may take that long.
+        "VgpuJobStuck", Severity.INFO, 30 - _STUCK,
+        "a Job that runs has made no progress for {time}, and ten times its usual interval",
+        each("vgpu_job_stuck_seconds") + " > 0",
+        "Job {{ $labels.namespace }}/{{ $labels.job }} has made no progress for {{ $value | humanizeDuration }}.",
+        "The program of Job {{ $labels.namespace }}/{{ $labels.job }} has reported no progress for"
+        " {{ $value | humanizeDuration }}, more than ten times its usual interval. The Job holds its cards meanwhile.",
+        begins=_STUCK,
+    ),
+    Alert(
+        "VgpuQueueWaiting", Severity.INFO, 10,
+        "a Job in a queue has waited for room for {time}",
+        each("vgpu_queue_longest_wait_seconds") + f" > {_WAITED * 60}",
+        "A Job in queue {{ $labels.queue }} has waited {{ $value | humanizeDuration }} for room.",
+        "The Job that has waited longest in queue {{ $labels.queue }} was created or stopped"
+        " {{ $value | humanizeDuration }} ago, and has found no room since.",
+        begins=_WAITED,
+    ),
+    Alert(
+        "VgpuMemoryUnaccounted", Severity.WARNING, 10,
+        "more than 1 GiB of a card has been in use for {time} that no slice accounts for",
+        f"{each('vgpu_card_memory_unaccounted_bytes')} > {_UNACCOUNTED}",
+        "{{ $value | humanize1024 }}B of card {{ $labels.card }} on {{ $labels.node }} is in use that no slice accounts"
+        " for.",
+        "Of card {{ $labels.card }} on node {{ $labels.node }}, {{ $value | humanize1024 }}B more is in use than the"
+        " libraries of all containers count: a program bypasses the library, or runs outside of Kubernetes. Slices may"
+        " get less memory than they were granted.",
+    ),
+    Alert(
+        # An agent that has just started mounts the tmpfs; that takes seconds.
+        "VgpuWritableFull", Severity.WARNING, 5,
+        "the tmpfs of a node has had no room for another container's files for {time}",
+        each("vgpu_writable_spare_containers") + " == 0",
+        "The tmpfs for usage files on {{ $labels.node }} is full, or not mounted.",
+        "On node {{ $labels.node }} the usage region and the progress file of the next container have no room on the"
+        " agent's tmpfs: they lie on the node's disk. Limits hold all the same.",
+    ),
+    Alert(
+        # A grant and an inventory that do not fit each other for a moment do so again within seconds.
+        "VgpuAnnotationsFaulty", Severity.WARNING, 10,
+        "annotations of vgpu have been ignored for {time}, because they cannot be read or contradict the cluster",
+        each("vgpu_faulty_annotations") + " > 0",
+        "{{ $value }} annotations are ignored ({{ $labels.kind }}).",
+        "{{ $value }} annotations of kind {{ $labels.kind }} are malformed or contradict the cluster, and are ignored:"
+        " `vgpu check` names them. Cards of an ignored inventory get no pods; an ignored grant holds nothing.",
+    ),
+    Alert(
+        # Agents are replaced one at a time, so that an upgrade of a large cluster takes hours.
+        "VgpuVersionsDiffer", Severity.INFO, 24 * 60,
+        "processes of different versions have run for {time}",
+        _VERSIONS,
+        "{{ $value }} versions of vgpu run.",
+        f"For a day processes of {{{{ $value }}}} versions have run:{_EACH_VERSION} an upgrade has stopped.",
     ),
     Alert(
         "VgpuNoLeader", Severity.CRITICAL, 2,

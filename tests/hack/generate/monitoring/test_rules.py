@@ -24,6 +24,7 @@ OWNERS = {
 }
 INFO = f'vgpu_card_info{{{CARD}, family="hygon.com/dcu", model="Z100"}}'
 MEMORY = f"vgpu_card_memory_bytes{{{CARD}}}"
+STUCK = 'vgpu_job_stuck_seconds{namespace="team", job="train"}'
 GRANTED = f"vgpu_card_granted_memory_bytes{{{CARD}}}"
 
 
@@ -42,7 +43,7 @@ class Fires:
     def test(self) -> Mapping[str, Any]:
         """The test as promtool reads it."""
         alert = NAMED[self.alert]
-        annotations = {"summary": self.summary, "description": self.description, "runbook_url": alert.page}
+        annotations = {"summary": self.summary, "description": self.description, "runbook": alert.page}
         labels = {**self.labels, "severity": alert.severity.value}
         return _test(
             self.series, self.alert, self.minute, [{"exp_labels": labels, "exp_annotations": annotations}]
@@ -123,6 +124,60 @@ FIRES = [
         " changed its memory there for 2h 5m 0s.",
     ),
     Fires(
+        "VgpuMemoryRefused", 40, {f'vgpu_slice_denied_allocations_total{{{SLICE}, pod="a"}}': "0+1x60"}, TEAM_A,
+        "Container main of pod team/a is refused memory again and again.",
+        "For 30 minutes, container main of pod team/a has asked for more memory of card GPU-1 on node n1 than its slice"
+        " has: it ends and starts again, or gives back memory each time and computes more slowly.",
+    ),
+    Fires(
+        # Each run is refused twice and ends; no scrape sees a count of 0.
+        "VgpuMemoryRefused", 60,
+        {f'vgpu_slice_denied_allocations_total{{{SLICE}, pod="a"}}': " ".join(["2 stale _ _ _"] * 14),
+         'kube_pod_container_status_restarts_total{namespace="team", pod="a", container="main"}': "0+1x70"}, TEAM_A,
+        "Container main of pod team/a is refused memory again and again.",
+        "For 30 minutes, container main of pod team/a has asked for more memory of card GPU-1 on node n1 than its slice"
+        " has: it ends and starts again, or gives back memory each time and computes more slowly.",
+    ),
+    Fires(
+        "VgpuJobStuck", 31, {STUCK: "_x10 600+60x60"}, {"namespace": "team", "job": "train"},
+        "Job team/train has made no progress for 31m 0s.",
+        "The program of Job team/train has reported no progress for 31m 0s, more than ten times its usual interval. The"
+        " Job holds its cards meanwhile.",
+    ),
+    Fires(
+        "VgpuQueueWaiting", 15, {'vgpu_queue_longest_wait_seconds{pool="", queue="night"}': "85800+60x20"},
+        {"queue": "night"},
+        "A Job in queue night has waited 1d 0h 5m 0s for room.",
+        "The Job that has waited longest in queue night was created or stopped 1d 0h 5m 0s ago, and has found no room"
+        " since.",
+    ),
+    Fires(
+        "VgpuMemoryUnaccounted", 15, {f"vgpu_card_memory_unaccounted_bytes{{{CARD}}}": "3221225472x20"},
+        {"node": "n1", "card": "GPU-1"}, "3GiB of card GPU-1 on n1 is in use that no slice accounts for.",
+        "Of card GPU-1 on node n1, 3GiB more is in use than the libraries of all containers count: a program bypasses"
+        " the library, or runs outside of Kubernetes. Slices may get less memory than they were granted.",
+    ),
+    Fires(
+        "VgpuWritableFull", 10, {'vgpu_writable_spare_containers{node="n1"}': "1 0x20"}, {"node": "n1"},
+        "The tmpfs for usage files on n1 is full, or not mounted.",
+        "On node n1 the usage region and the progress file of the next container have no room on the agent's tmpfs:"
+        " they lie on the node's disk. Limits hold all the same.",
+    ),
+    Fires(
+        "VgpuAnnotationsFaulty", 15, {'vgpu_faulty_annotations{kind="grant"}': "2x20"}, {"kind": "grant"},
+        "2 annotations are ignored (grant).",
+        "2 annotations of kind grant are malformed or contradict the cluster, and are ignored: `vgpu check` names them."
+        " Cards of an ignored inventory get no pods; an ignored grant holds nothing.",
+    ),
+    Fires(
+        "VgpuVersionsDiffer", 1445,
+        {'vgpu_build_info{service="node", version="1.2", pod="a"}': "1x1500",
+         'vgpu_build_info{service="node", version="1.1", pod="b"}': "1x1500",
+         'vgpu_build_info{service="node", version="1.2", pod="c"}': "1x1500"}, {},
+        "2 versions of vgpu run.",
+        "For a day processes of 2 versions have run: 2 of node 1.2; 1 of node 1.1; an upgrade has stopped.",
+    ),
+    Fires(
         "VgpuNoLeader", 5, {'vgpu_leader{pod="a"}': "0x9", 'vgpu_leader{pod="b"}': "0x9"}, {},
         "No replica of the cluster service leads.",
         "No replica of vgpu-cluster has led for 2 minutes, or none is scraped: pods that ask for a slice wait. Pods"
@@ -160,6 +215,31 @@ SILENT = [
     ("VgpuSliceIdle", 119, {f'vgpu_slice_idle_seconds{{{SLICE}, pod="a"}}': "0+60x200"}, "it has not lasted"),
     ("VgpuSliceIdle", 200, {f'vgpu_slice_idle_seconds{{{SLICE}, pod="a"}}': "0x199 0"}, "it computes"),
     ("VgpuSliceIdle", 200, {f'vgpu_slice_compute_ratio{{{SLICE}, pod="a"}}': "0x200"}, "its idle time is not known"),
+    ("VgpuMemoryRefused", 60, {f'vgpu_slice_denied_allocations_total{{{SLICE}, pod="a"}}': "0x9 1x60"}, "it was once"),
+    ("VgpuMemoryRefused", 29, {f'vgpu_slice_denied_allocations_total{{{SLICE}, pod="a"}}': "0+1x60"},
+     "it has not lasted"),
+    ("VgpuMemoryRefused", 60,
+     {f'vgpu_slice_denied_allocations_total{{{SLICE}, pod="a"}}': "0x60",
+      'kube_pod_container_status_restarts_total{namespace="team", pod="a", container="main"}': "0+1x60"},
+     "it restarts for another reason"),
+    ("VgpuJobStuck", 29, {STUCK: "_x10 600+60x60"}, "it has not lasted"),
+    ("VgpuJobStuck", 60, {STUCK: "_x10 600+60x15 stale"}, "it goes on"),
+    ("VgpuQueueWaiting", 9, {'vgpu_queue_longest_wait_seconds{pool="", queue="night"}': "85800+60x20"},
+     "it has not lasted"),
+    ("VgpuQueueWaiting", 15, {'vgpu_queue_longest_wait_seconds{pool="", queue="night"}': "85800+60x5 0+60x20"},
+     "the Job started, and another one waits"),
+    ("VgpuMemoryUnaccounted", 60, {f"vgpu_card_memory_unaccounted_bytes{{{CARD}}}": "1073741824x60"},
+     "it is no more than a unit"),
+    ("VgpuMemoryUnaccounted", 60, {f"vgpu_card_memory_unaccounted_bytes{{{CARD}}}": "3221225472x5 0x60"},
+     "a process that had ended"),
+    ("VgpuWritableFull", 60, {'vgpu_writable_spare_containers{node="n1"}': "1x60"}, "there is room for one"),
+    ("VgpuWritableFull", 9, {'vgpu_writable_spare_containers{node="n1"}': "0x3 256x60"}, "the agent has just started"),
+    ("VgpuAnnotationsFaulty", 60, {f'vgpu_faulty_annotations{{kind="{kind}"}}': "0x60" for kind in ("grant", "resize")},
+     "all are sound"),
+    ("VgpuAnnotationsFaulty", 60, {'vgpu_faulty_annotations{kind="grant"}': "1x5 0x60"}, "it was repaired"),
+    ("VgpuVersionsDiffer", 1600,
+     {'vgpu_build_info{service="node", version="1.2", pod="a"}': "1x1700",
+      'vgpu_build_info{service="node", version="1.1", pod="b"}': "1x300 stale"}, "an upgrade takes hours"),
     ("VgpuNoLeader", 9, {'vgpu_leader{pod="a"}': "1x4 0x5", 'vgpu_leader{pod="b"}': "0x5 1x5"}, "another one leads"),
     ("VgpuInventoryStale", 9, {AGE: "0x9"}, "it is up to date"),
     ("VgpuInventoryStale", 4, {AGE: "0+60x10"}, "it has not lasted"),
