@@ -31,7 +31,7 @@ EMPTY = (
     "vgpu_fragmentation_ratio", "vgpu_job_stuck_seconds", "vgpu_node_not_serving", "vgpu_queue_longest_wait_seconds",
 )  # fmt: skip
 EMPTY_PANEL = ": Idle slices by owner: "
-SAYS = """printf '%-63s\\n' "40 100" 1<>"$VGPU_PROGRESS" """
+SAYS = """printf '%-63s\\n' "40 100" 3 1<>"$VGPU_PROGRESS" """
 
 
 def test_every_query_of_boards_and_rules_gives_a_result(kubectl: Kubectl, tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
+from hack.generate.monitoring import links
+
 Json = dict[str, Any]
 WIDTH = 24
 SOURCE: Json = {"type": "prometheus", "uid": "${datasource}"}
@@ -26,8 +28,9 @@ class Panel:
     """A panel: `kind` is Grafana's name of its type, `about` its description.
 
     `unit` is one of Grafana's units; a `percentunit` has the bounds 0 and 1, and colours. A table has one row for each
-    set of values of `keys`, and one column for each query, named by its legend. `links` has, by column, the board that
-    a click on a value opens.
+    set of values of `keys`, and one column for each query, named by its legend. A heatmap has one row for each series,
+    named by its legend; if the names are numbers, `rows` is their unit. A click on a node, card, pod or namespace opens
+    its board.
     """
 
     title: str
@@ -40,7 +43,7 @@ class Panel:
     keys: tuple[str, ...] = ()
     units: Mapping[str, str] = field(default_factory=dict)
     stacked: bool = False
-    links: Mapping[str, str] = field(default_factory=dict)
+    rows: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +126,7 @@ def _panel(panel: Panel) -> Json:
         "datasource": SOURCE,
         "targets": [_target(panel, query, chr(ord("A") + i)) for i, query in enumerate(panel.queries)],
         "fieldConfig": {"defaults": _defaults(panel), "overrides": _overrides(panel)},
-        "options": _OPTIONS[panel.kind],
+        "options": _heatmap(panel) if panel.kind == "heatmap" else _OPTIONS[panel.kind],
     }
     if panel.kind == "table":
         made["transformations"] = _table(panel)
@@ -138,7 +141,7 @@ def _missing(panel: Panel) -> list[str]:
 
 
 def _target(panel: Panel, query: Query, ref: str) -> Json:
-    over_time = panel.kind == "timeseries"
+    over_time = panel.kind in ("timeseries", "heatmap", "state-timeline")
     return {
         "refId": ref, "datasource": SOURCE, "expr": query.expr, "legendFormat": query.legend or "__auto",
         "instant": not over_time, "range": over_time, "format": "table" if panel.kind == "table" else "time_series",
@@ -147,6 +150,8 @@ def _target(panel: Panel, query: Query, ref: str) -> Json:
 
 def _defaults(panel: Panel) -> Json:
     found: Json = {"unit": panel.unit}
+    if link := links.of_series(query.legend for query in panel.queries):
+        found["links"] = link
     if panel.unit == "percentunit":
         found |= {"min": 0, "max": 1}
         found["thresholds"] = {
@@ -160,7 +165,21 @@ def _defaults(panel: Panel) -> Json:
             "stacking": stack,
             "showPoints": "never",
         }
+    if panel.kind == "state-timeline":
+        # Not by thresholds: Grafana would join different values of one colour.
+        found |= {"color": {"mode": "continuous-blues"}, "custom": {"fillOpacity": 70, "lineWidth": 0}}
     return found
+
+
+def _heatmap(panel: Panel) -> Json:
+    colours: Json = {"mode": "scheme", "scheme": "Blues", "steps": 64}
+    if panel.unit == "percentunit":
+        colours |= {"min": 0, "max": 1}
+    return {
+        "calculate": False, "rowsFrame": {"layout": "auto"}, "color": colours, "cellGap": 1, "showValue": "never",
+        "yAxis": {"axisPlacement": "left", **({"unit": panel.rows} if panel.rows else {})},
+        "cellValues": {"unit": panel.unit}, "legend": {"show": True}, "tooltip": {"mode": "single", "show": True},
+    }  # fmt: skip
 
 
 def _overrides(panel: Panel) -> list[Json]:
@@ -172,10 +191,10 @@ def _overrides(panel: Panel) -> list[Json]:
             properties += [{"id": "custom.cellOptions", "value": {"type": "gauge", "mode": "basic"}},
                            {"id": "min", "value": 0}, {"id": "max", "value": 1}]  # fmt: skip
         found.append({"matcher": {"id": "byName", "options": column}, "properties": properties})
-    for column, board in panel.links.items():
-        url = f"/d/vgpu-{board}?var-{column}=${{__value.raw}}"
-        link = {"id": "links", "value": [{"title": f"open the board {board}", "url": url}]}
-        found.append({"matcher": {"id": "byName", "options": column}, "properties": [link]})
+    for column in panel.keys:
+        if link := links.of_column(column, panel.keys):
+            properties = [{"id": "links", "value": link}]
+            found.append({"matcher": {"id": "byName", "options": column}, "properties": properties})
     return found
 
 
@@ -202,6 +221,11 @@ _OPTIONS: Mapping[str, Json] = {
     "timeseries": {
         "legend": {"displayMode": "list", "placement": "bottom"},
         "tooltip": {"mode": "multi", "sort": "desc"},
+    },
+    "state-timeline": {
+        "mergeValues": True, "showValue": "auto", "alignValue": "left", "rowHeight": 0.9,
+        "legend": {"showLegend": False, "displayMode": "list", "placement": "bottom"},
+        "tooltip": {"mode": "single", "sort": "none"},
     },
     "table": {"showHeader": True, "cellHeight": "sm"},
 }  # fmt: skip

@@ -4,7 +4,7 @@ A rule is named LEVEL:WHAT:OPERATION, as Prometheus' documentation advises; the 
 are. A share counts only cards with both amounts: if the agent is away or the driver reports no use, a card is left out.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from hack.generate.monitoring.queries import SLICE, each, ratio, total, with_model
@@ -31,6 +31,12 @@ LEVELS = {
     "node": "node",
     "model": "family, model",
     "cluster": "",
+}
+# Cards that a namespace holds and uses, where a slice counts as `vgpu usage` counts it.
+NAMESPACE_CARDS = {
+    "granted": "vgpu:namespace_granted_cards:sum",
+    "memory_used": "vgpu:namespace_memory_used_cards:sum",
+    "busy": "vgpu:namespace_busy_cards:sum",
 }
 # The controllers of pods with slices, from kube-state-metrics: of a pod of a ReplicaSet, the Deployment.
 OWNER = "vgpu:pod_owner:info"
@@ -63,10 +69,30 @@ def recording_rules() -> Iterator[RecordingRule]:
     )
     slices, groups = each("vgpu_slice_compute_ratio"), each("vgpu_slice_core_groups")
     yield RecordingRule("vgpu:namespace_core_groups_busy:sum", f"sum by (namespace) ({slices} * {groups})")
+    for what, amount in _cards().items():
+        yield RecordingRule(NAMESPACE_CARDS[what], f"sum by (namespace) ({amount})")
     quota = ratio(_quota("used"), _quota("hard"), "namespace, resourcequota, resource")
     yield RecordingRule("vgpu:namespace_quota_used:ratio", quota)
     yield RecordingRule(OWNER, _owner())
     yield RecordingRule(IDLE, _idle())
+
+
+def _cards() -> Mapping[str, str]:
+    """Returns the queries for the part of a card that each slice holds, by memory uses, and computes on.
+
+    A slice holds the larger of its shares of memory and of core groups: nobody else could have that part.
+    """
+    memory = _share("vgpu_slice_memory_limit_bytes", "vgpu_card_memory_bytes")
+    groups = _share("vgpu_slice_core_groups", "vgpu_card_core_groups")
+    return {
+        "granted": f"({memory} > {groups}) or {groups}",
+        "memory_used": _share("vgpu_slice_memory_used_bytes", "vgpu_card_memory_bytes"),
+        "busy": f"{each('vgpu_slice_compute_ratio')} * ({groups})",
+    }
+
+
+def _share(amount: str, whole: str) -> str:
+    return f"{each(amount)} / on (node, card) group_left () {each(whole)}"
 
 
 def _owner() -> str:

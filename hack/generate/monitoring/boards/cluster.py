@@ -6,9 +6,12 @@ from hack.generate.monitoring.boards.panels import (
     NO_WAITING,
     SHARE,
     bars,
+    card_hours,
+    heatmap,
     idle_slices,
     lines,
     stat,
+    widths,
 )
 from hack.generate.monitoring.grafana import Board, Panel, Query
 from hack.generate.monitoring.queries import each, quantile, rate, total
@@ -23,6 +26,18 @@ _NOW = (
     stat("Waiting pods", total("vgpu_unplaced_pods"), about="Pods that ask for a slice and have none."),
     stat("Leaders", "sum (vgpu_leader)", about="Replicas of the cluster service that lead: 1 while all is well."),
 )  # fmt: skip
+
+
+def _cards_by(title: str, rule: str, share: str) -> Panel:
+    """A panel with a row for each tenth of a share of cards: how many cards were there at each moment."""
+    return heatmap(
+        title,
+        Query(f'count_values ("share", round ({rule}, 0.1))', "{{share}}"),
+        "short",
+        about=f"A row for each {share}, rounded to a tenth; the colour is the number of cards.",
+        rows=SHARE,
+    )
+
 
 _MODELS = Panel(
     "Models",
@@ -58,6 +73,8 @@ _ROOM = (
         Query(f"bottomk ({MOST}, vgpu:node_core_groups_granted:ratio)", "{{node}}"),
         "Granted share of the core groups of the node's cards.",
     ),
+    _cards_by("Cards by memory granted", "vgpu:card_memory_granted:ratio", "granted share of their memory"),
+    _cards_by("Cards by memory used", "vgpu:card_memory_used:ratio", "share of their memory that is used"),
     lines(
         "Granted and used",
         Query("vgpu:cluster_memory_granted:ratio", "memory granted"),
@@ -119,6 +136,9 @@ _WAITING = (
         stacked=True,
         about="Jobs of each queue, by their phase.",
     ),
+    widths(
+        f"topk ({MOST}, {each('vgpu_job_replicas')})", f"The {MOST} widest Jobs at each moment."
+    ),
 )  # fmt: skip
 
 _HOLDERS = (
@@ -139,6 +159,7 @@ _HOLDERS = (
         about=f"The {MOST} namespaces that hold the most, with reservations.",
         stacked=True,
     ),
+    card_hours(),
     idle_slices(),
 )
 

@@ -2,18 +2,21 @@
 
 from hack.generate.monitoring.boards.panels import (
     CONTAINER,
-    NO_JOBS,
     NO_KERNEL,
+    NO_PROGRESS,
     NO_QUOTA,
     SHARE,
     bars,
+    card_hours,
     idle_slices,
     lines,
     slices,
     stat,
+    widths,
 )
 from hack.generate.monitoring.grafana import Board, Query, Variable
 from hack.generate.monitoring.queries import each, rate, recorded, total
+from hack.generate.monitoring.rules import NAMESPACE_CARDS
 
 NAMESPACE = Variable("namespace", "vgpu_namespace_granted_slices")
 _POD = "namespace, pod, container"
@@ -52,6 +55,13 @@ _GRANTED = (
         unit="bytes",
         about="Granted with reservations; used as the libraries in the containers count it.",
     ),
+    lines(
+        "Cards held and used",
+        Query(recorded(NAMESPACE_CARDS["granted"], "namespace"), "{{namespace}} granted"),
+        Query(recorded(NAMESPACE_CARDS["memory_used"], "namespace"), "{{namespace}} memory used"),
+        Query(recorded(NAMESPACE_CARDS["busy"], "namespace"), "{{namespace}} computing", NO_KERNEL),
+        about="In cards. A slice counts as the larger of its shares of its card's memory and core groups.",
+    ),
     bars(
         "Share of the quota",
         Query(
@@ -59,6 +69,7 @@ _GRANTED = (
         ),
         "Of each ResourceQuota on our resources, from kube-state-metrics.",
     ),
+    card_hours("namespace"),
 )
 
 _PROGRAMS = (
@@ -68,15 +79,14 @@ _PROGRAMS = (
             f"{each('vgpu_progress_done', 'namespace', by=_POD)} / on ({_POD})"
             f" {each('vgpu_progress_goal', 'namespace', by=_POD)}",
             CONTAINER,
-            "a program must tell its progress",
+            NO_PROGRESS,
         ),
         unit=SHARE,
         about="Share of their work that the programs say they have done.",
     ),
-    lines(
-        "Pods of Jobs",
-        Query(each("vgpu_job_replicas", "namespace"), "{{namespace}}/{{job}}", NO_JOBS),
-        about="The width that the job engine gives each Job.",
+    widths(
+        each("vgpu_job_replicas", "namespace"),
+        "The width that the job engine gives each Job of the namespaces.",
     ),
     lines(
         "Jobs without progress",

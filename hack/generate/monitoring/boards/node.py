@@ -8,6 +8,7 @@ from hack.generate.monitoring.boards.panels import (
     NO_KERNEL,
     SHARE,
     bars,
+    heatmap,
     lines,
     slices,
     stat,
@@ -44,6 +45,16 @@ _CARDS = (
         "Core groups granted",
         Query(recorded("vgpu:card_core_groups_granted:ratio", "node"), _CARD),
         "Of each card.",
+    ),
+    heatmap(
+        "Memory granted over time",
+        Query(recorded("vgpu:card_memory_granted:ratio", "node"), _CARD),
+        about="A row for each card: the granted share of its memory.",
+    ),
+    heatmap(
+        "Memory used over time",
+        Query(recorded("vgpu:card_memory_used:ratio", "node"), _CARD),
+        about="A row for each card: the share of its memory that all processes use, as the driver reports it.",
     ),
     lines(
         "Memory used",

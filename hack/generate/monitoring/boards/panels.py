@@ -3,12 +3,14 @@
 from device_plugin.core.idle import IDLE_SECONDS
 from hack.generate.monitoring.grafana import Panel, Query
 from hack.generate.monitoring.queries import SLICE, each, recorded
-from hack.generate.monitoring.rules import IDLE
+from hack.generate.monitoring.rules import IDLE, NAMESPACE_CARDS
 
 NO_KERNEL = "the driver must tell what each process uses"
 NO_BUSY = "the driver must tell whether a card computes"
 NO_JOBS = "the job engine must be installed, and a Job be in a queue"
 NO_WAITING = "a Job in a queue must wait for room"
+NO_PROGRESS = "a program must tell its progress"
+NO_CHECKPOINT = "a program must tell its checkpoints"
 NO_QUOTA = "kube-state-metrics must be scraped, and a namespace have a ResourceQuota on our resources"
 NO_HCU = "Hygon's hcu-exporter must be scraped"
 NO_HYGON = "the cards must be Hygon's, and a process use a slice"
@@ -32,6 +34,46 @@ def bars(title: str, query: Query, about: str = "") -> Panel:
 def lines(title: str, *queries: Query, unit: str = "short", about: str = "", stacked: bool = False) -> Panel:
     """A panel with series over time."""
     return Panel(title, "timeseries", queries, unit, about=about, stacked=stacked)
+
+
+def heatmap(title: str, query: Query, unit: str = SHARE, *, about: str, rows: str = "") -> Panel:
+    """A panel with a row for each series, and a cell for each moment whose colour is the value."""
+    return Panel(title, "heatmap", (query,), unit, height=10, about=about, rows=rows)
+
+
+def widths(query: str, about: str) -> Panel:
+    """A panel with a row for each Job, and in it a bar for each time in which the Job had one width."""
+    return Panel(
+        "Widths of Jobs",
+        "state-timeline",
+        (Query(query, "{{namespace}}/{{job}}", NO_JOBS),),
+        width=24,
+        height=10,
+        about=f"{about} The number in a bar is the number of pods; a Job that waits or is stopped has no bar.",
+    )
+
+
+def card_hours(*chosen: str) -> Panel:
+    """A panel with a table of the card-hours of the chosen namespaces in the board's time, as `vgpu usage` counts."""
+
+    def hours(rule: str) -> str:
+        return f"sum_over_time({recorded(rule, *chosen)}[$__range:$__interval]) * $__interval_ms / 3600000"
+
+    return Panel(
+        "Card-hours by namespace",
+        "table",
+        (
+            Query(hours(NAMESPACE_CARDS["granted"]), "granted"),
+            Query(hours(NAMESPACE_CARDS["memory_used"]), "memory used"),
+            Query(hours(NAMESPACE_CARDS["busy"]), "computed", NO_KERNEL),
+        ),
+        width=24,
+        about="In the time that the board shows. A slice counts as the larger of its shares of its card's memory and"
+        " core groups; then the part of it whose memory was used, and whose core groups computed. `vgpu usage` has the"
+        " same by owner, and as CSV.",
+        keys=("namespace",),
+        units=dict.fromkeys(("granted", "memory used", "computed"), "h"),
+    )
 
 
 def slices(*chosen: str) -> Panel:
@@ -63,7 +105,6 @@ def slices(*chosen: str) -> Panel:
             "computing": SHARE,
             "idle for": "s",
         },
-        links={"node": "node", "card": "card", "namespace": "namespace"},
     )
 
 
@@ -87,5 +128,4 @@ def idle_slices(*chosen: str) -> Panel:
         " controller of their pod: `vgpu waste` lists them. Controllers are from kube-state-metrics.",
         keys=("namespace", "owner_kind", "owner_name"),
         units={"memory": "bytes", "longest": "s"},
-        links={"namespace": "namespace"},
     )

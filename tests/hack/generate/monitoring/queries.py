@@ -17,7 +17,9 @@ def queries() -> Iterator[str]:
 
 def runnable(query: str, rate_interval: str = "1m") -> str:
     """The query with everything chosen, as Grafana sends it to Prometheus."""
-    return re.sub(r"\$[a-z]+\b", ".*", query.replace("$__rate_interval", rate_interval))
+    of_grafana = {"rate_interval": rate_interval, "range": "1h", "interval": "5s", "interval_ms": "5000"}
+    query = re.sub(r"\$__(\w+)", lambda found: of_grafana[found[1]], query)
+    return re.sub(r"\$[a-z]+\b", ".*", query)
 
 
 def metrics_in(text: str) -> set[str]:

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from hack.generate.monitoring.__main__ import FOLDER, files
 from hack.generate.monitoring.alerts import ALERTS
 from hack.generate.monitoring.boards import BOARDS
 from hack.generate.monitoring.grafana import WIDTH, Board
+from hack.generate.monitoring.links import CHOICES, of_column, of_series
 from hack.generate.monitoring.queries import LABELS
 from hack.generate.monitoring.rules import recording_rules
 from tests.hack.generate.monitoring.promtool import check_queries
@@ -57,8 +59,7 @@ def test_a_query_names_only_metrics_and_rules_that_there_are() -> None:
 def test_every_metric_of_cards_slices_and_namespaces_is_on_a_board_or_in_a_rule() -> None:
     shown = {name for query in queries() for name in metrics_in(query)}
     levels = ("vgpu_card_", "vgpu_slice_", "vgpu_namespace_", "vgpu_largest_")
-    cards = {name for name in LABELS if name.startswith(levels)}
-    assert cards - shown == {"vgpu_slice_processes"}
+    assert {name for name in LABELS if name.startswith(levels)} <= shown
 
 
 def test_every_panel_says_what_it_shows() -> None:
@@ -83,6 +84,30 @@ def test_a_board_is_laid_out_and_each_choice_is_used(board: Board) -> None:
         assert f"${variable.label}" in json.dumps(made["panels"]), variable
     links = {board for panel in made["panels"] for board in re.findall("/d/vgpu-([a-z]+)", json.dumps(panel))}
     assert links <= {other.name for other in BOARDS}
+
+
+def test_a_link_makes_all_choices_of_its_board() -> None:
+    choices = {board.name: tuple(each.label for each in board.variables) for board in BOARDS}
+    assert choices == {**CHOICES, "cluster": ()}
+
+
+def test_clicks_lead_from_the_cluster_to_a_node_then_to_a_card_then_to_a_pod() -> None:
+    leads = {
+        board.name: {*re.findall("/d/vgpu-([a-z]+)", json.dumps(board.json()["panels"]))} for board in BOARDS
+    }
+    assert all(next_one in leads[board] for board, next_one in pairwise(("cluster", "node", "card", "pod")))
+
+
+def test_a_link_is_there_where_all_series_have_the_labels_and_carries_them_with_source_and_time() -> None:
+    (found,) = of_series(["{{node}} {{card}} hcu-exporter", "{{node}} {{card}} vgpu"])
+    assert found["url"] == (
+        "/d/vgpu-card?var-node=${__field.labels.node}&var-card=${__field.labels.card}"
+        "&var-datasource=${datasource}&${__url_time_range}"
+    )
+    assert of_series(["{{node}}", "{{queue}}"]) == of_series(["memory granted"]) == []
+    assert of_column("pod", ("pod",)) == of_column("owner_name", ("owner_name",)) == []
+    (found,) = of_column("pod", ("namespace", "pod"))
+    assert "var-namespace=${__data.fields.namespace}&var-pod=${__data.fields.pod}&" in found["url"]
 
 
 def test_each_alert_has_a_page_with_what_to_look_at_and_what_to_do() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from hack.generate.monitoring.alerts import ALERTS
+from hack.generate.monitoring.rules import NAMESPACE_CARDS
 from tests.hack.generate.monitoring.promtool import RULES, check_alerts, promtool
 
 NAMED = {alert.name: alert for alert in ALERTS}
@@ -368,5 +369,25 @@ def test_the_owner_of_a_slice_is_the_controller_of_its_pod_and_a_pod_without_one
             "eval_time": "5m",
             "exp_samples": [{"labels": "{}", "value": 2}],
         },
+    ]
+    check_alerts(tmp_path, [{**_test(series, "VgpuOverlap", 5, []), "promql_expr_test": expected}])
+
+
+def test_a_slice_counts_as_the_larger_of_its_shares_of_a_card(tmp_path: Path) -> None:
+    """As `vgpu usage` counts it: by memory for pod a, by core groups for pod b."""
+    series = {MEMORY: "100x9", f"vgpu_card_core_groups{{{CARD}}}": "60x9"}
+    for pod, memory, groups, used, computing in (("a", 50, 15, 10, "1"), ("b", 20, 45, 20, "0.5")):
+        for name, value in {
+            "memory_limit_bytes": memory, "core_groups": groups, "memory_used_bytes": used, "compute_ratio": computing,
+        }.items():  # fmt: skip
+            series[f'vgpu_slice_{name}{{{SLICE}, pod="{pod}"}}'] = f"{value}x9"
+    wanted = {"granted": 1.25, "memory_used": 0.3, "busy": 0.625}
+    expected = [
+        {
+            "expr": f"round ({NAMESPACE_CARDS[what]}, 0.001)",
+            "eval_time": "5m",
+            "exp_samples": [{"labels": '{namespace="team"}', "value": value}],
+        }
+        for what, value in wanted.items()
     ]
     check_alerts(tmp_path, [{**_test(series, "VgpuOverlap", 5, []), "promql_expr_test": expected}])
