@@ -30,7 +30,7 @@ _NAMES = b',"NodeNames":["'
 
 
 class _FilterArgs(msgspec.Struct, rename="pascal", gc=False):
-    pod: structs.Pod
+    pod: structs.RawPod
     node_names: msgspec.Raw = msgspec.Raw(b"null")
 
 
@@ -43,7 +43,7 @@ class _MetaVictims(msgspec.Struct, rename="pascal", gc=False):
 
 
 class _PreemptArgs(msgspec.Struct, rename="pascal", gc=False):
-    pod: structs.Pod
+    pod: structs.RawPod
     node_name_to_meta_victims: dict[str, _MetaVictims] | None = None
 
 

@@ -23,7 +23,7 @@ MOST_WORDS, MOST_TOLERATIONS, MOST_CHARACTERS = 256, 32, 4096
 _NAME = "metadata.name"
 _NOTHING = (b"", b"null")
 _selector, _affinity = decoder(dict[str, str]), decoder(structs.Affinity)
-_tolerations = decoder(list[structs.Toleration])
+_tolerations = decoder(list[structs.RawToleration])
 
 
 def node_constraints(spec: structs.PodSpec, resources: Iterable[str]) -> NodeConstraints:
@@ -59,7 +59,7 @@ def node_taints(spec: structs.NodeSpec) -> tuple[Taint, ...]:
     return tuple(found)
 
 
-def _too_long(words: Sequence[str], tolerations: Sequence[structs.Toleration]) -> bool:
+def _too_long(words: Sequence[str], tolerations: Sequence[structs.RawToleration]) -> bool:
     """True if the constraints exceed MOST_WORDS, MOST_TOLERATIONS or MOST_CHARACTERS."""
     if len(words) > MOST_WORDS or len(tolerations) > MOST_TOLERATIONS:
         return True
@@ -108,7 +108,7 @@ def _requirements(written: Iterable[structs.NodeRequirement], *, by_name: bool) 
         yield Requirement(each.key, operator, tuple(each.values or ()), by_name)
 
 
-def _toleration(written: structs.Toleration) -> Toleration:
+def _toleration(written: structs.RawToleration) -> Toleration:
     # An unknown operator counts as tolerating every value; kube-scheduler decides later.
     any_value = written.operator not in ("", "Equal")
     return Toleration(written.key, written.value, written.effect, any_value)

@@ -17,8 +17,12 @@ from device_plugin.kube.api import METADATA_ANNOTATIONS, Kind, Metadata
 
 # Most characters of a Status's message: it may quote 1 MiB of an object that a tenant wrote.
 MAX_MESSAGE = 4096
-_read_node, _read_any = decoder(structs.Node), decoder(structs.Whole)
-_read_list, _read_event, _read_status = decoder(structs.List), decoder(structs.Event), decoder(structs.Status)
+_read_node, _read_any = decoder(structs.RawNode), decoder(structs.Whole)
+_read_list, _read_event, _read_status = (
+    decoder(structs.List),
+    decoder(structs.RawEvent),
+    decoder(structs.Status),
+)
 _read_metadata_list = decoder(structs.MetadataList)
 _read_versioned, _read_json = decoder(structs.Versioned), decoder(dict[str, Any])
 

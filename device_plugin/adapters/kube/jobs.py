@@ -28,7 +28,7 @@ _LONG = {annotations.CARD_MODEL: MAX_LIST + 1, annotations.RESIZE: annotations.M
 _INDEXES, _CONDITIONS, _KEPT = 32 * 1024, 8, 4096
 # Longest grace period in seconds: Kubernetes accepts any number, and a record holds a time that is computed from it.
 MAX_GRACE = 366 * 86_400
-_decoded = decoder(structs.Job)
+_decoded = decoder(structs.RawJob)
 
 
 def read_job(text: Text, resources: Resources = None) -> Job:
@@ -93,14 +93,14 @@ def _indexes(text: str) -> str:
     return text if len(text) <= _INDEXES else text[:_INDEXES].rpartition(",")[0]
 
 
-def _conditions(status: structs.JobStatus) -> Iterator[JobCondition]:
+def _conditions(status: structs.RawJobStatus) -> Iterator[JobCondition]:
     for raw in status.conditions or ():
         if raw.status == "True" and raw.type != annotations.RESIZE:
             since = raw.last_transition_time or ""
             yield JobCondition(raw.type[:MAX_OWNER], raw.reason[:SHOWN], raw.message[:SAID], since)
 
 
-def _kept(status: structs.JobStatus) -> str:
+def _kept(status: structs.RawJobStatus) -> str:
     """Returns the text of the engine's own condition; empty if there is none."""
     found = (raw.message for raw in status.conditions or () if raw.type == annotations.RESIZE)
     return next(found, "")[: _KEPT + 1]

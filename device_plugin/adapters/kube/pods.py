@@ -34,8 +34,8 @@ _NOTHING = (b"", b"null", b"{}")
 _DIGITS = 6
 # Bytes of a text of resources that is remembered; longer ones, of which a tenant may write thousands, are read anew.
 _SHORT = 512
-_decoded, _labels = decoder(structs.Pod), decoder(dict[str, str])
-_decoded_resources = decoder(structs.Resources)
+_decoded, _labels = decoder(structs.RawPod), decoder(dict[str, str])
+_decoded_resources = decoder(structs.RawResources)
 
 
 class _Asked(NamedTuple):
@@ -52,7 +52,7 @@ def read_pod(text: Text, resources: Resources = None) -> Pod:
     return as_pod(_decoded(text), resources)
 
 
-def as_pod(raw: structs.Pod, resources: Resources = None) -> Pod:
+def as_pod(raw: structs.RawPod, resources: Resources = None) -> Pod:
     """The Pod that a decoded v1 Pod shows."""
     kept = _ours(raw.metadata.annotations)
     asked = _asked(raw.spec, resources)
@@ -95,7 +95,7 @@ def _index(labels: Mapping[str, str] | None) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= _DIGITS else None
 
 
-def template_pod(namespace: str, raw: structs.Template, resources: Resources) -> Pod:
+def template_pod(namespace: str, raw: structs.RawTemplate, resources: Resources) -> Pod:
     """Returns the pod that a controller makes from this template, without a name. A grant in a template is ignored."""
     kept = _ours((raw.metadata or structs.TemplateMeta()).annotations) or {}
     spec = raw.spec
@@ -161,7 +161,7 @@ def _read_resources(text: bytes, resources: Resources) -> tuple[Mapping[str, str
 _remembered_resources = lru_cache(4096)(_read_resources)
 
 
-def _init_kind(raw: structs.Container) -> ContainerKind:
+def _init_kind(raw: structs.RawContainer) -> ContainerKind:
     return ContainerKind.SIDECAR if raw.restart_policy == "Always" else ContainerKind.INIT
 
 

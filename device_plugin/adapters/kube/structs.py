@@ -27,7 +27,7 @@ class Struct(msgspec.Struct, rename="camel", gc=False):
     pass
 
 
-class Owner(Struct):
+class RawOwner(Struct):
     kind: str = ""
     name: str = ""
     uid: str = ""
@@ -47,17 +47,17 @@ class BareMeta(Struct):
 
 
 class Meta(BareMeta):
-    owner_references: list[Owner] | None = None
+    owner_references: list[RawOwner] | None = None
 
 
-class Resources(Struct):
+class RawResources(Struct):
     limits: dict[str, str | int] | None = None
     requests: dict[str, str | int] | None = None
 
 
-class Container(Struct):
+class RawContainer(Struct):
     name: str
-    # The text of Resources.
+    # The text of RawResources.
     resources: msgspec.Raw = msgspec.Raw()
     restart_policy: str | None = None
 
@@ -75,8 +75,8 @@ class Volume(Struct):
 
 
 class PodSpec(Struct):
-    containers: list[Container]
-    init_containers: list[Container] | None = None
+    containers: list[RawContainer]
+    init_containers: list[RawContainer] | None = None
     node_name: str | None = None
     scheduler_name: str | None = None
     priority: int | None = None
@@ -85,7 +85,7 @@ class PodSpec(Struct):
     affinity: msgspec.Raw = msgspec.Raw()
     tolerations: msgspec.Raw = msgspec.Raw()
     overhead: dict[str, str | int] | None = None
-    resources: Resources | None = None
+    resources: RawResources | None = None
     scheduling_gates: list[Gate] | None = None
     volumes: list[Volume] | None = None
 
@@ -104,7 +104,7 @@ class PodStatus(Struct):
     nominated_node_name: str = ""
 
 
-class Pod(Struct):
+class RawPod(Struct):
     metadata: Meta
     spec: PodSpec
     status: PodStatus = msgspec.field(default_factory=PodStatus)
@@ -121,13 +121,13 @@ class TemplateSpec(PodSpec):
     priority_class_name: str = ""
 
 
-class Template(Struct):
+class RawTemplate(Struct):
     spec: TemplateSpec
     metadata: TemplateMeta | None = None
 
 
-class JobSpec(Struct):
-    template: Template
+class RawJobSpec(Struct):
+    template: RawTemplate
     suspend: bool | None = None
     parallelism: int | None = None
     completions: int | None = None
@@ -144,7 +144,7 @@ class Uncounted(Struct):
     failed: list[str] | None = None
 
 
-class JobStatus(Struct):
+class RawJobStatus(Struct):
     start_time: str | None = None
     active: int = 0
     ready: int | None = None
@@ -157,10 +157,10 @@ class JobStatus(Struct):
     conditions: list[Condition] | None = None
 
 
-class Job(Struct):
+class RawJob(Struct):
     metadata: Meta
-    spec: JobSpec
-    status: JobStatus = msgspec.field(default_factory=JobStatus)
+    spec: RawJobSpec
+    status: RawJobStatus = msgspec.field(default_factory=RawJobStatus)
 
 
 class NodeRequirement(Struct):
@@ -188,14 +188,14 @@ class Affinity(Struct):
     node_affinity: NodeAffinity | None = None
 
 
-class Toleration(Struct):
+class RawToleration(Struct):
     key: str = ""
     operator: str = ""
     value: str = ""
     effect: str = ""
 
 
-class Taint(Struct):
+class RawTaint(Struct):
     key: str = ""
     value: str = ""
     effect: str = ""
@@ -203,7 +203,7 @@ class Taint(Struct):
 
 class NodeSpec(Struct):
     unschedulable: bool = False
-    taints: list[Taint] | None = None
+    taints: list[RawTaint] | None = None
 
 
 class NodeInfo(Struct):
@@ -217,7 +217,7 @@ class NodeStatus(Struct):
     allocatable: dict[str, str | int] | None = None
 
 
-class Node(Struct):
+class RawNode(Struct):
     metadata: Meta
     spec: NodeSpec = msgspec.field(default_factory=NodeSpec)
     status: NodeStatus = msgspec.field(default_factory=NodeStatus)
@@ -250,7 +250,7 @@ class MetadataList(Struct):
     items: list[Whole] | None = None
 
 
-class Event(Struct):
+class RawEvent(Struct):
     type: str
     object: msgspec.Raw
 
@@ -278,9 +278,9 @@ def decoder(kind: type[Object]) -> Callable[[Text], Object]:
     return decode
 
 
-def controller(metadata: Meta) -> Owner:
-    """Returns the owner that is the object's controller; an empty Owner if there is none."""
-    return next((owner for owner in metadata.owner_references or () if owner.controller), Owner())
+def controller(metadata: Meta) -> RawOwner:
+    """Returns the owner that is the object's controller; an empty RawOwner if there is none."""
+    return next((owner for owner in metadata.owner_references or () if owner.controller), RawOwner())
 
 
 def ours(kept: Mapping[str, str] | None, *prefixes: str) -> Sequence[tuple[str, str]]:

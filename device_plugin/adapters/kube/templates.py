@@ -11,7 +11,7 @@ from device_plugin.adapters.kube.structs import DecodeError, decoder
 from device_plugin.core.node_constraints import NodeConstraints
 from device_plugin.core.pods import Pod
 
-_decoded = decoder(structs.Template)
+_decoded = decoder(structs.RawTemplate)
 
 
 class TemplatePod(NamedTuple):
