@@ -227,11 +227,11 @@ class Allocator:
             self._account_unbound(pod, before)
         self._release_incomplete(self.gangs.name_unless_bound(pod.uid))
 
-    def forget(self, uid: str) -> None:
+    def forget_pod(self, uid: str) -> None:
         """Remove all records of a pod that is gone, or cannot be read any more."""
         self.waiting.forget_pod(uid)
-        self.learning.forget(uid)
-        self._release_incomplete(self.gangs.forget(uid))
+        self.learning.forget_pod(uid)
+        self._release_incomplete(self.gangs.forget_pod(uid))
 
     # With the lock held
 

@@ -55,7 +55,7 @@ class Learning:
         else:
             self._new[pod.uid] = learnt, since
 
-    def forget(self, uid: str) -> None:
+    def forget_pod(self, uid: str) -> None:
         """Remove a pod that is gone."""
         self._new.pop(uid, None)
 

@@ -82,7 +82,7 @@ class Ranking:
 
     def see(self, pod: Pod) -> None:
         """Record the present state of a pod of the group."""
-        self.forget(pod.uid)
+        self.forget_pod(pod.uid)
         if pod.ended:
             return
         key = _key(pod)
@@ -95,7 +95,7 @@ class Ranking:
         else:
             self._unbound[pod.uid] = key
 
-    def forget(self, uid: str) -> None:
+    def forget_pod(self, uid: str) -> None:
         """Remove a pod that is gone, or that is now in another group."""
         key, pod = self._pods.pop(uid, ((), None))
         if pod is None:

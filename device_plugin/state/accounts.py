@@ -30,7 +30,7 @@ class Follower(Protocol):
         `changed` is true if the news affects slices or waiting pods.
         """
 
-    def forget(self, uid: str) -> None:
+    def forget_pod(self, uid: str) -> None:
         """Remove a pod that is gone, or that cannot be read any more."""
 
     def give_back(self, holder: Holder) -> None:
@@ -88,11 +88,11 @@ class Accounts:
         if pod is not None and grant is not None and (pod.node or unknown) and not pod.ended:
             self._reports.vanish(pod, grant, now)
 
-    def forget(self, uid: str) -> None:
+    def forget_pod(self, uid: str) -> None:
         """Remove a pod that is not known any more: its faults, the followers' records of it, and its holding."""
         self._faults.clear("grant", uid)
         for follower in self.followers:
-            follower.forget(uid)
+            follower.forget_pod(uid)
         self.free(uid)
 
     def free(self, uid: str) -> None:

@@ -107,7 +107,7 @@ class PodNews:
                 self._accounts.vanish(uid, self._clock())
             if self._pods.get(uid) is not None or self._accounts.reserves(uid):
                 self._pods.forget(uid)
-                self._accounts.forget(uid)
+                self._accounts.forget_pod(uid)
             else:
                 self._accounts.free(uid)
 
@@ -136,7 +136,7 @@ class PodNews:
 
     def _lose(self, uid: str) -> None:
         self._pods.remove(uid)
-        self._accounts.forget(uid)
+        self._accounts.forget_pod(uid)
 
     def _end_list(self, listed: Collection[str]) -> None:
         with self._lock:
@@ -199,7 +199,7 @@ class NodeNews:
         with self._lock:
             self._versions.pop(name, None)
             self._faults.clear("inventory", name)
-            self._changes.forget(name)
+            self._changes.forget_node(name)
             self._accounts.set_inventory(name, None)
 
     def sync(self, nodes: Iterable[Node]) -> None:
@@ -236,20 +236,20 @@ class JobNews:
     def see(self, job: QueuedJob) -> None:
         """Record a Job."""
         with self._lock:
-            self._promises.see(job)
+            self._promises.see_job(job)
 
     def forget(self, job: QueuedJob) -> None:
         """Remove a Job that is gone or no longer has the label."""
         with self._lock:
-            self._promises.forget(job.uid)
+            self._promises.forget_job(job.uid)
 
     def sync(self, jobs: Iterable[QueuedJob]) -> None:
         """Record a list of all Jobs; known Jobs that are not listed are removed."""
         listed = {job.uid: job for job in jobs}
-        take(self._lock, [*listed.values()], self._promises.see)
+        take(self._lock, [*listed.values()], self._promises.see_job)
         with self._lock:
             gone = self._promises.jobs() - listed.keys()
-        take(self._lock, [*gone], self._promises.forget)
+        take(self._lock, [*gone], self._promises.forget_job)
         with self._lock:
             self._listed.add("jobs")
 

@@ -70,11 +70,11 @@ class Promises:
 
     # Jobs
 
-    def see(self, job: QueuedJob) -> None:
+    def see_job(self, job: QueuedJob) -> None:
         """Record a Job that has the queue label, and put the records that it changes into force."""
         self._follow(self._records.see(job))
 
-    def forget(self, uid: str) -> None:
+    def forget_job(self, uid: str) -> None:
         """Remove a Job that is gone or has left its queue; promises by it and to it end."""
         self._follow(self._records.forget(uid))
 

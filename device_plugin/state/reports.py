@@ -64,7 +64,7 @@ class CardChanges:
         """True while a change of the node's cards must wait."""
         return node in self._waiting
 
-    def forget(self, node: str) -> None:
+    def forget_node(self, node: str) -> None:
         """Remove a node that is gone."""
         self._waiting.pop(node, None)
 

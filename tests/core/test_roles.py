@@ -213,7 +213,7 @@ def test_a_ranking_is_the_same_however_it_came_about(seed: int) -> None:
     for _ in range(200):
         name = f"p{rng.randrange(12)}"
         if rng.random() < 0.2:
-            ranking.forget(f"uid-{name}")
+            ranking.forget_pod(f"uid-{name}")
             there.pop(name, None)
         else:
             pod = ordered(name, rng.choice(["ps", "worker-2", "worker-10"]), rng.choice(["", ORDER]))

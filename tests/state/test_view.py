@@ -120,8 +120,8 @@ def test_others_can_have_the_lock_while_a_list_is_taken(mocker: MockerFixture) -
         (view.pods, "forget"),
         (view.ledger, "set_node"),
         (view.ledger, "drop_node"),
-        (view.promises, "see"),
-        (view.promises, "forget"),
+        (view.promises, "see_job"),
+        (view.promises, "forget_job"),
     ):
         mocker.patch.object(owner, name, side_effect=turns.counted(getattr(owner, name)))
     pods = [pod(f"p{number}") for number in range(3 * BATCH + 1)]

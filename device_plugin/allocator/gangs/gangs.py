@@ -90,10 +90,10 @@ class Gangs:
             return None
         return self._left(before)
 
-    def forget(self, uid: str) -> GroupName | None:
+    def forget_pod(self, uid: str) -> GroupName | None:
         """Remove a pod that is gone; returns the name of its gang."""
         before = self._groups.gang_pod(uid)
-        self._groups.forget(uid)
+        self._groups.forget_pod(uid)
         return self._left(before) if before is not None else None
 
     def name(self, uid: str) -> GroupName | None:

@@ -57,7 +57,7 @@ class Group:
         pod, gang_pod = self.members.pop(uid, None), self.gang.pop(uid, None)
         if pod is not None and not pod.ended:
             _subtract(self.orders, _order(pod))
-        self.ranking.forget(uid)
+        self.ranking.forget_pod(uid)
         if gang_pod is not None and gang_pod.unbound:
             _subtract(self.classes, gang_pod.equivalence)
 
@@ -96,7 +96,7 @@ class Groups:
         label = pod.label(annotations.GROUP)
         name = (pod.namespace, label) if label else None
         if self._of.get(pod.uid) != name:
-            self.forget(pod.uid)
+            self.forget_pod(pod.uid)
         if name is not None:
             self._of[pod.uid] = name
             group = self._groups.setdefault(name, self.group(name))
@@ -105,7 +105,7 @@ class Groups:
             group.put(pod, gang_pod)
             self._note(group, wrong)
 
-    def forget(self, uid: str) -> None:
+    def forget_pod(self, uid: str) -> None:
         """Remove a pod that is gone, or no longer in a group."""
         name = self._of.pop(uid, None)
         if name is not None:

@@ -54,7 +54,7 @@ class PreemptionQueue(Bounded[str, Pending]):
         else:
             self.drop(pending.pod.uid)
 
-    def forget(self, uid: str) -> None:
+    def forget_pod(self, uid: str) -> None:
         """Remove a pod that is gone or has been placed."""
         self.drop(uid)
         self._tries.pop(uid, None)

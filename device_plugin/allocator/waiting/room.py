@@ -28,7 +28,7 @@ class WaitingRoom:
 
     def placed(self, uid: str) -> None:
         """Remove a pod for which slices are reserved."""
-        self.preemption.forget(uid)
+        self.preemption.forget_pod(uid)
         self.pods.drop(uid)
 
     def bound(self, pod: Pod) -> None:
