@@ -65,8 +65,8 @@ def create(path: Path) -> None:
 def read(path: Path, clock: Callable[[], float] = time.thread_time) -> RegionUsage:
     """Sum the slots of live processes. Never blocks. Raises RegionError, or OSError when there is no file.
 
-    A process lives if it holds the lock of its slot. Finding the locks may take PROBE_SECONDS and one query; then a
-    RegionError is raised. `clock` measures CPU time, so that waiting on a busy machine does not count.
+    A process lives if it holds the lock of its slot. If finding the locks takes longer than PROBE_SECONDS and one
+    query, a RegionError is raised. `clock` measures CPU time, so that waiting on a busy machine does not count.
     """
     with _opened(path, os.O_RDONLY) as fd:
         data = os.pread(fd, SIZE + 1, 0)
@@ -125,7 +125,7 @@ def _live_slots(fd: int, clock: Callable[[], float]) -> list[int]:
 
 
 def _first_lock(fd: int, first: int, behind: int) -> tuple[int, int] | None:
-    """A lock on any byte from `first` up to `behind`: its first byte and the byte behind it. None if there is none."""
+    """A lock in the bytes from `first` to before `behind`: its first byte and the byte after it; None without one."""
     query = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, first, behind - first, 0)
     kind, _, start, length, _ = _FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_OFD_GETLK, query))
     if kind == fcntl.F_UNLCK:

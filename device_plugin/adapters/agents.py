@@ -97,7 +97,7 @@ class AgentPoller(Generic[Said]):
                 self._await(_Turn(agent, self._clock(), self._pace.seconds))
 
     def forget(self, agent: Agent) -> None:
-        """Remove an agent, whose pod is gone."""
+        """Remove an agent whose pod is gone."""
         self.gone(agent.pod)
 
     def gone(self, pod: str) -> None:

@@ -28,7 +28,7 @@ TRIES = 5
 class CordonError(VgpuError):
     """The card cannot be cordoned or drained; the text gives the reason.
 
-    Cure: give the command again once the reason is gone; what it has done stays done.
+    Cure: give the command again once the reason is gone; the steps that were done stay done.
     """
 
 

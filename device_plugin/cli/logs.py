@@ -1,4 +1,4 @@
-"""`vgpu logs JOB`: the output of a job's pods, also of those that have ended.
+"""`vgpu logs JOB`: the output of a job's pods, also of pods that have ended.
 
     vgpu logs train                # all of it until now, one pod after the other
     vgpu logs train -f --tail 10   # the last lines, and those that come, until the job has ended

@@ -27,9 +27,9 @@ from device_plugin.core.printable import printable
 
 CSV = "csv"
 WEEK = "7d"
-# Characters with which a table calculator begins a formula: an owner's kind may be any text.
+# Characters with which a spreadsheet begins a formula: an owner's kind may be any text.
 _FORMULAS = ("=", "+", "-", "@")
-# Other characters than those of names: some table calculators part the cells of a line at `;` or at a tab.
+# Other characters than those of names: some spreadsheets separate the cells of a line at `;` or at a tab.
 _SEPARATORS = re.compile(r"[^A-Za-z0-9.=+@_/-]")
 
 

@@ -160,7 +160,7 @@ def _wasted(
 
 
 def _unmeasured(pods: Sequence[HoldingPod], uses: Mapping[SliceKey, SliceUse]) -> int:
-    """Returns the number of slices whose use is known, and of which it is not measured whether they compute."""
+    """Returns the number of slices whose use of memory is known, but for which computing is not measured."""
     found = [uses.get(key) for pod in pods for key, _ in pod.keyed()]
     return sum(use is not None and use.idle is None for use in found)
 

@@ -107,7 +107,7 @@ class Selector:
 # A cache entry takes 16 KiB at most.
 @lru_cache(128)
 def _words(text: str) -> tuple[frozenset[str], frozenset[str]]:
-    """The words of a comma list: those without an exclamation mark, and those behind one."""
+    """The words of a comma list: words without an exclamation mark, and words after one."""
     words = [word.strip() for word in text.split(",") if word.strip()]
     return (
         frozenset(word for word in words if not word.startswith("!")),

@@ -131,7 +131,7 @@ class KnownPods:
         kube-scheduler shows a pod with each question; the request of a known pod was read when the pod was recorded.
         """
         known = self._known.get(pod.uid)
-        # It may be another in the next moment.
+        # Another thread may replace it in the next moment.
         asked = known.asked if known is not None else None
         if asked is not None and _ask_alike(asked.pod, pod):
             return asked.request

@@ -41,7 +41,7 @@ def cluster(settings: "ClusterSettings") -> Iterator[str]:
 
 def jobs(settings: "JobsSettings") -> Iterator[str]:
     """The problems of the settings of `vgpu job-engine`."""
-    from device_plugin.core.jobs.rates import read_rates  # only here: the node agent saves memory so
+    from device_plugin.core.jobs.rates import read_rates  # not in the node agent, to save memory
 
     yield from _prefixes(settings.prefixes, '["hygon.com/dcu"]')
     yield from _address("explainListen", settings.explain_listen)

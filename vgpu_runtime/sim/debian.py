@@ -36,7 +36,7 @@ class Apt:
             )
         self._scratch = scratch
         self._options: list[str] = []
-        # Without this apt prefers the packages of `beside`, even where those of `release` do not go with them.
+        # Without this apt prefers the packages of `beside`, even where those of `release` do not fit them.
         self._preferred = ["--target-release", release] if beside else []
         own = platform.freedesktop_os_release().get("VERSION_CODENAME", "")
         if release not in ("", own) or architecture or not _offered(sought):

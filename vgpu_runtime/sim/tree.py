@@ -165,7 +165,7 @@ def _identity(card: SimCard, minor: int) -> dict[str, int]:
         "num_sdma_engines": 2,
         "num_sdma_queues_per_engine": 8,
         "num_cp_queues": 24,
-        "local_mem_size": 0,  # the memory bank says it
+        "local_mem_size": 0,  # the memory bank has it
         "fw_version": 440,
         "capability": 0x2280,
         "debug_prop": 0,

@@ -15,7 +15,7 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 class EndpointError(VgpuError):
-    """No address of the API server is configured; the text says how to configure one.
+    """No usable address or credentials of the API server are configured; the text says what is wrong.
 
     Cure: correct the file, or name another with `--kubeconfig` and `--context`: `kubectl config get-contexts` lists
     contexts.

@@ -223,7 +223,7 @@ class Editor:
             text = "".join(f"{indent}{comment}{newline}" for comment in comments)
             self.edits.append(Edit(0, self._text.find("\n", end) + 1, text))
             return
-        # The line break before the lines goes, not the one behind them: a new key may follow there.
+        # The line break before the lines goes, not the one after them: a new key may follow there.
         line -= len("\r\n" if self._text.endswith("\r\n", 0, line) else "\n")
         self.edits.append(Edit(line, end, "".join(f"{newline}{indent}{comment}" for comment in comments)))
 

@@ -53,7 +53,7 @@ class Conversion:
     users: dict[str, str] = field(default_factory=dict)
 
     def run(self, pod: Object) -> None:
-        """Rewrite the pod in place, if it asks another product for a card. With problems it is half rewritten."""
+        """Rewrite the pod in place, if it asks another product for a card. With problems, parts of it stay."""
         spec = pod["spec"]
         annotations = Annotations(pod, self.remarks)
         claimed = self._claimed(spec)
@@ -292,7 +292,7 @@ class Conversion:
 
 
 def mappings(listed: object) -> Iterator[Object]:
-    """The mappings in a list; none of another value."""
+    """The mappings in a list; nothing if the value is not a list."""
     for entry in listed if isinstance(listed, list) else ():
         if isinstance(entry, MutableMapping):
             yield entry

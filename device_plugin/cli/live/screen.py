@@ -1,4 +1,4 @@
-"""A full screen on a terminal: its keys one by one, and its lines, until the context ends, however it ends.
+"""A full screen on a terminal, which reads keys one by one and shows lines until its context ends.
 
 The screen is the terminal's alternate one (xterm's control sequences), so that the earlier content comes back.
 """
@@ -64,7 +64,7 @@ class Screen:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # A terminal that is gone needs nothing back.
+        # A terminal that is gone needs no restoring.
         with suppress(OSError):
             self._write(_LEAVE)
         with suppress(termios.error):
@@ -103,7 +103,7 @@ class Screen:
 
 
 def parsed(text: str) -> Iterator[str]:
-    """Yields the keys in what a terminal sent; sequences of unknown keys are left out."""
+    """Yields the keys in the text that a terminal sent; sequences of unknown keys are left out."""
     at = 0
     while at < len(text):
         if text[at] != "\x1b":

@@ -18,7 +18,7 @@ class Console:
         self._err = err
         self._last = ""
         self._drawn = False
-        # False while a line of the program's output has not ended: nothing is drawn behind it, or clears it.
+        # False while a line of the program's output has not ended: until then nothing is drawn or cleared.
         self._at_start = True
         self._lock = threading.Lock()
 

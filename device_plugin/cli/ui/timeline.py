@@ -59,7 +59,7 @@ class JobTimes:
         return self.job.namespace
 
     def take(self, job: Job, now: float) -> bool:
-        """Add what a newer version of the Job shows; returns true if that is a change."""
+        """Record a newer version of the Job; returns true if the entry of the Job changes."""
         before, self.job = self.job, job
         if self.outcome == "gone" and not job.ended:
             # It was taken from its queue, and is in one again.
@@ -83,7 +83,7 @@ class JobTimes:
         return True
 
     def end(self, job: Job | None, now: float) -> None:
-        """Note that the Job has ended, or without `job` that it is gone."""
+        """Note that the Job has ended; if `job` is None, that it is gone."""
         end = job.end if job else None
         at = seconds(end.since, now) if end else now
         self.ended = max(min(at, now), self.stays[-1].at)
@@ -190,7 +190,7 @@ class Timeline:
 
 
 def _merge_shortest(stays: list[Stay]) -> None:
-    """Merge the shortest stay, but none of the first and the newest, into the one before it."""
+    """Merge the shortest stay, except the first and the newest ones, into the stay before it."""
     among = range(1, len(stays) - NEWEST)
     shortest = min(among, key=lambda i: stays[i + 1].at - stays[i].at)
     del stays[shortest]

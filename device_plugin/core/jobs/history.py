@@ -1,7 +1,7 @@
 """Histories of progress: the speed of a job at each width, its remaining work, and whether it is stuck.
 
-The job's program reports its progress, and a report may stand still, go backwards or be false. So a history takes a
-bounded amount of memory, never raises, and gives no figure before some minutes of reports.
+The job's program reports its progress, and the reports may stay the same, go backwards or be false. So a history takes
+a bounded amount of memory, never raises, and gives no figure before some minutes of reports.
 """
 
 from collections import OrderedDict

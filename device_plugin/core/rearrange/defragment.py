@@ -36,7 +36,7 @@ def defragment(
     steps: list[MovePlan] = []
     with planner.ledger.transaction():
         for plans in (_openings, _improvements, _openings):
-            # To compute a step applies it to the ledger.
+            # Computing a step applies it to the ledger.
             found = list(plans(planner, unplaced, movable, most))
             steps += found
             for step in found:

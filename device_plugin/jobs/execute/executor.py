@@ -253,7 +253,7 @@ class Executor:
         ]
 
     def _asked(self, managed: Managed, record: Resize) -> Iterator[Write]:
-        """The next write of a Job whose record announces a change: the change, its end, or a checkpoint request."""
+        """The next write of a Job whose record announces a change: it applies or drops it, or asks for a checkpoint."""
         if record.after and not managed.may_have(record.after):
             yield _dropped(managed, record)
         elif not record.shrinks:

@@ -24,7 +24,7 @@ from device_plugin.state.managed import paused_until
 
 log = logging.getLogger(__name__)
 
-# Events of one Job in an hour; what is beyond them is only in the log.
+# Events of one Job in an hour; further ones are only in the log.
 MOST_IN_HOUR, HOUR = 20, 3600.0
 # A waiting Job gets a `JobWaits` event only while fewer than MOST_WAITS events wait to be posted, and only in the first
 # NEW_SECONDS of its life: a new leader does not repeat them all.

@@ -130,7 +130,7 @@ class _LastRound:
             return replace(view, phase=JobPhase.REFUSED.value, waits_for=CORRECTION, reasons=(refused,))
         if state is None:
             return self._without_state(view, managed)
-        # While it waits for pods of others to leave, its width is that with which it will start.
+        # While it waits for pods of others to leave, its width is the one with which it will start.
         giving = self._giving.get(key, ()) if state.phase is JobPhase.STARTING and managed.job.suspend else ()
         room = needed(state, last, self._rules)
         start = last.starts.get(key)

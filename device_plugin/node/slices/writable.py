@@ -132,7 +132,7 @@ class WritableFiles:
                     kind.create(on_disk)
 
     def release(self, key: Key) -> None:
-        """Remove the container's files from the tmpfs; files on the disk go with its folder. Raises OSError."""
+        """Remove the container's files from the tmpfs; its folder still has the files on the disk. Raises OSError."""
         with self._lock:
             self._release(key)
 

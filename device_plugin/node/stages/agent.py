@@ -90,7 +90,7 @@ class AgentLoop:
             self._do("look for rivals", self._rivals.step)
         if self._known_others != (known := [*self._others.problems(), *self._rivals.problems()]):
             self._known_others = known
-            self._due["preflight"] = 0.0  # which says so
+            self._due["preflight"] = 0.0  # which reports them
         if self._is_due("preflight", PREFLIGHT_SECONDS):
             self._do("preflight", self._check)
         self._do("restore", self._reclaimer.restore)

@@ -95,7 +95,7 @@ class Discovery:
                 elif why := _unfit(found):
                     self._refuse(found.uuid, found.pci, why)
                 elif why := _unpublishable(card := self._card(found, prefix)):
-                    # Its name may be what is wrong.
+                    # The text names no uuid, because the uuid itself may be malformed.
                     self._say(
                         logging.ERROR,
                         f"card {found.pci} is not shared: {why}. Reload its driver, or exclude it",

@@ -132,7 +132,7 @@ class Injector:
         self._aside.mkdir(parents=True, exist_ok=True)
         for leftover in (*self._cdi.glob(".vgpu-*"), *self._aside.iterdir()):
             leftover.unlink(missing_ok=True)
-        self._reload.changed()  # if it was killed before it could say so
+        self._reload.changed()  # the killed agent may not have notified the runtimes
         self._reload.notify()
         self._copies.mkdir(parents=True, exist_ok=True)
         for source in (self._library, *self._tools):

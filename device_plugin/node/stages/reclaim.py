@@ -107,7 +107,7 @@ class Reclaimer:
                 return False
             self._starts.remove(now)
             if self._records.get(*now.key) is not None:
-                return False  # files are left, as the records have said
+                return False  # files are left, which `forget` has logged
             log.info(
                 "pod %s/%s container %s is gone, so are its files", now.namespace, now.pod_name, now.container
             )

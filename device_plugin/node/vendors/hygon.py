@@ -87,7 +87,7 @@ class Hygon(Rocm):
         "DCU_VISIBLE_DEVICES": "void",
         "HCU_VISIBLE_DEVICES": "void",
         "HYGON_VISIBLE_DEVICES": "void",
-        # For any text in these Hygon's runtime adds a mount at least.
+        # If one of these has any text, Hygon's runtime adds at least a mount.
         "MIG_VISIBLE_DEVICES": "",
         "RESOURCE_REGISTER_STRATEGY": "",
         "VHCU_VISIBLE_DEVICES": "",
