@@ -178,7 +178,7 @@ def _heatmap(panel: Panel) -> Json:
     return {
         "calculate": False, "rowsFrame": {"layout": "auto"}, "color": colours, "cellGap": 1, "showValue": "never",
         "yAxis": {"axisPlacement": "left", **({"unit": panel.rows} if panel.rows else {})},
-        "cellValues": {"unit": panel.unit}, "legend": {"show": True}, "tooltip": {"mode": "single", "show": True},
+        "cellValues": {"unit": panel.unit}, "legend": {"show": True}, "tooltip": {"mode": "single"},
     }  # fmt: skip
 
 
