@@ -382,7 +382,7 @@ def _card_lines(card: View) -> Iterator[str]:
         elif s["covered"]:
             stage = " (something covers the files that limit it)"
         elif s["unenforced"]:
-            stage = " (uses the card past the library that limits it)"
+            stage = " (bypasses the library that limits it)"
         yield (
             f"    {s['namespace']}/{s['pod']} {s['container']}: {s['memMiB']} MiB,"
             f" core groups {ranges(s['cores'])}{stage}"

@@ -55,7 +55,7 @@ class Refit(Service):
             try:
                 tables = self._make(kinds, supply, target.affordable())
             except FitError as error:
-                log.warning("the target workload was not learnt, the one of before stays: %s", error)
+                log.warning("the target workload was not learnt, the earlier one stays: %s", error)
             else:
                 self._kinds, self._arrivals = kinds, target.arrivals
                 with self._view.lock:

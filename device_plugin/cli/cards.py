@@ -37,7 +37,7 @@ from device_plugin.kube.errors import ForbiddenError, GoneError
 STATES = {
     SliceState.OUTLIVING: "its pod has ended, its processes have not",
     SliceState.COVERED: "something covers the files that limit it",
-    SliceState.UNENFORCED: "uses the card past the library that limits it",
+    SliceState.UNENFORCED: "bypasses the library that limits it",
     SliceState.REFUSED: "cannot start: another pod's container runs on its slice",
 }
 

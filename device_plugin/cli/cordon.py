@@ -50,7 +50,7 @@ def add_card(parser: argparse.ArgumentParser) -> None:
 def add_reason(parser: argparse.ArgumentParser) -> None:
     """Add the option --reason."""
     parser.add_argument(
-        "--reason", default="", metavar="TEXT", help="why, for the others: `vgpu cards` shows it"
+        "--reason", default="", metavar="TEXT", help="the reason, which `vgpu cards` shows to others"
     )
 
 

@@ -98,7 +98,7 @@ def as_text(view: ClusterView, steps: Sequence[MovePlan]) -> str:
     """Returns the steps as a table for people."""
     moves = [move for step in steps for move in step.moves]
     if not moves:
-        return "nothing to move: no waiting pod would fit, and nothing free would be of more use"
+        return "nothing to move: no waiting pod would fit, and no move would make free parts of cards more useful"
     rows = [("POD", "FROM", "TO", "SO THAT")]
     for step in steps:
         gain = " and ".join(f"{_name(view, grant)} fits on {grant.node}" for grant in step.places)

@@ -110,7 +110,7 @@ class Binder(Service):
         except ApiError as error:
             raise BindError("gone" if isinstance(error, GoneError) else "unread", str(error)) from error
         if pod.uid != call.uid:
-            raise BindError("gone", f"pod {call.namespace}/{call.name} is another one now")
+            raise BindError("gone", f"another pod has the name {call.namespace}/{call.name} now")
         with self._view.lock:
             known = self._view.pods.get(call.uid)
             if known is not None and known.node:

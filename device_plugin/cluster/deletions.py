@@ -33,11 +33,12 @@ _COVERED = (
     "something covers the files that limit container {} on {}: the pod is deleted (coveredPods: delete)"
 )
 _UNENFORCED = (
-    "container {} uses its card on {} past the library that limits it: the pod is deleted (enforcement: kill)"
+    "container {} uses its card on {} and bypasses the library that limits it: the pod is deleted"
+    " (enforcement: kill)"
 )
 _REFUSED = (
     "container {} cannot start on {}, because {} still runs on its slice: the pod is deleted, so that its owner makes"
-    " another, which is placed anew"
+    " another, which is placed again"
 )
 
 

@@ -105,5 +105,5 @@ class Filter(Service):
             return f"pod {pod.namespace}/{pod.name} is bound to {known.node} already"
         reservation = self._view.ledger.reservation(pod.uid)
         if reservation is not None and reservation.under_way:
-            return "what became of an earlier Binding is not known yet: try again"
+            return "the outcome of an earlier Binding is not known yet: try again"
         return ""

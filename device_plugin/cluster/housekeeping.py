@@ -38,5 +38,5 @@ class Housekeeping(Service):
             try:
                 read_again(self._api, self._view, known)
             except ApiError as error:
-                log.info("cannot look whether pods still exist: %s", error)
+                log.info("cannot check whether pods still exist: %s", error)
                 return

@@ -12,7 +12,9 @@ from device_plugin.kube.leases import Lease
 
 # Seconds of the Lease's 15 s: the rest covers the timeout of a Binding that was sent at the last moment.
 FENCE_SECONDS = 10.0
-_BEGINNING = "leading, but the last Bindings of before must end and all pods be listed before the first place"
+_BEGINNING = (
+    "leading, but earlier Bindings must end, and all pods must be listed, before the first pod is placed"
+)
 
 
 class Leader:

@@ -258,7 +258,7 @@ class Preemption(Service):
             announce(self._api, victim, Event.PREEMPTED, why)
         if victims and not refused:
             names = ", ".join(map(_name, victims))
-            text = f"{where} is held for it until {names} of lower priority ended"
+            text = f"{where} is held for it until these pods of lower priority have ended: {names}"
             announce(self._api, pending.pod, Event.PREEMPTING, text)
 
     def _evicted(self, victims: Sequence[Pod], waiting: Pod) -> tuple[Sequence[Pod], bool]:

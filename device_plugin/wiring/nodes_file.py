@@ -36,7 +36,7 @@ class Changed(msgspec.Struct, forbid_unknown_fields=True, rename="camel", frozen
         return msgspec.structs.replace(settings, **self.given())
 
     def given(self) -> dict[str, object]:
-        """The settings that the entry contains, by the names of their fields."""
+        """Returns the settings that the entry contains, by the names of their fields."""
         values = ((name, getattr(self, name)) for name in Changed.__struct_fields__)
         return {name: value for name, value in values if value is not UNSET}
 
@@ -72,7 +72,7 @@ def applied(settings: NodeSettings, labels: Mapping[str, str] | None) -> tuple[N
                 raise SettingsError(f"settings file {file}: {wrong}")
         except SettingsError as error:
             problem = (
-                f"{error}. Until that is corrected, and the agent started again, what was true before holds"
+                f"{error}. Until that is corrected, and the agent started again, the earlier settings stay"
             )
         else:
             _keep(changed, kept)
@@ -81,7 +81,7 @@ def applied(settings: NodeSettings, labels: Mapping[str, str] | None) -> tuple[N
 
 
 def _changed(file: Path, labels: Mapping[str, str]) -> Changed:
-    """The file's settings for a node with these labels. Raises SettingsError."""
+    """Returns the file's settings for a node with these labels. Raises SettingsError."""
     try:
         entries = msgspec.convert(read_file(file), NodesFile).nodes
     except msgspec.ValidationError as error:

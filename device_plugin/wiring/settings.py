@@ -103,8 +103,8 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel", f
     enforcement: Annotated[
         dict[str, Enforcement],
         Meta(
-            description="observe, enforce or kill, for each PCI vendor id: what becomes of a container that uses a card"
-            " past the library; observe if not named",
+            description="observe, enforce or kill, for each PCI vendor id: what happens to a container that bypasses"
+            " the library; observe if not named",
             examples=[{"1002": "kill"}],
         ),
     ] = msgspec.field(default_factory=dict)
@@ -225,7 +225,8 @@ class JobsSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel", f
     ] = msgspec.field(default_factory=lambda: list(DEFAULT_PREFIXES))
     lease_namespace: Annotated[str, Meta(description="namespace of the job engine's Lease")] = "vgpu-system"
     lease_name: Annotated[
-        str, Meta(description="name of the job engine's Lease; those of pools have a number behind it")
+        str,
+        Meta(description="name of the job engine's Lease; the Leases of pools have this name and a number"),
     ] = "vgpu-jobs"
     agent_namespace: Annotated[str, Meta(description="namespace of the node agents")] = "vgpu-system"
     use: Annotated[
@@ -258,7 +259,7 @@ class JobsSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel", f
     resumable_queues: Annotated[
         list[str],
         Meta(
-            description="queues whose jobs may be stopped so where they have no vgpu.io/resumable",
+            description="queues whose jobs without vgpu.io/resumable may be stopped for others of their priority",
             examples=[["nightly"]],
         ),
     ] = msgspec.field(default_factory=list)
@@ -421,7 +422,7 @@ def require(value: str, key: str) -> None:
 
 
 def read_file(file: Path) -> dict[str, Any]:
-    """The settings in a file, by key, without the key `version` of the file's format. Raises SettingsError."""
+    """Returns the settings in a file, by key, without the key `version` of the file's format. Raises SettingsError."""
     try:
         values = _yaml(file.read_text(encoding="utf-8"), f"settings file {file}")
     except OSError as error:

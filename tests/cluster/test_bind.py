@@ -95,7 +95,7 @@ def test_a_pod_of_another_uid_is_not_bound(world: World, one: Replica) -> None:
     one.ask(made)
     world.api.end(made)
     world.pod("p", uid="another")
-    assert one.bind(made) == "pod default/p is another one now"
+    assert one.bind(made) == "another pod has the name default/p now"
     assert world.api.by_name["default", "p"].node == ""
     assert one.free() == ALL
 

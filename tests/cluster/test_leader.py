@@ -88,7 +88,7 @@ def test_a_leader_that_cannot_list_places_nothing(world: World, monkeypatch: pyt
         patched.setattr(world.api, "pods", fail)
         for _ in range(3):
             two.renew()
-        assert "before the first place" in two.leader.why_not()
+        assert "before the first pod is placed" in two.leader.why_not()
         assert two.filter(world.pod("p"), ["n1"]).hopeless == {"n1": NOT_YET}
     two.lead()
     assert two.ask(world.pod("q")) == "n1"

@@ -40,7 +40,7 @@ def test_a_job_gives_way_and_grows_back_with_the_writes_that_it_must_cost(
     kubectl("annotate", "job", "wide", f"{CHECKPOINT_SECONDS}=2")
     unanswered = ["jobs/status wide", f"pods/status {first}", "jobs wide", "jobs/status wide"]
     gives_way(kubectl, log, "next", unanswered)
-    assert eventually(partial(told, kubectl, "told of none within 2 s"), 30)
+    assert eventually(partial(told, kubectl, "reported none within 2 s"), 30)
     gives_way(kubectl, log, "last", unanswered)
     assert eventually(partial(told, kubectl, "it is not made narrower before"), 30), "two in a row"
     # The objects of the pods that left may go after their cards.

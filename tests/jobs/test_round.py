@@ -711,11 +711,13 @@ def test_a_job_of_which_no_rate_is_known_starts_as_it_is_written_and_says_so(wor
     world.settle(2)
     assert (world.job("a").suspend, world.job("a").parallelism) == (False, 1)
     assert told(world, "a") == (
-        "runs with 1 pod; no rate is known of the model m: it is sized once its program has told its progress for some"
-        " minutes"
+        "runs with 1 pod; no rate is known of the model m: it is sized once its program has reported its progress for"
+        " some minutes"
     )
     world.settle(160)
-    assert "is not sized, because its program has told no progress in 15 min: let it tell" in told(world, "a")
+    assert "is not sized, because its program has reported no progress in 15 min: let it write" in told(
+        world, "a"
+    )
     assert not world.job("a").suspend
 
 

@@ -342,12 +342,12 @@ def test_a_pod_that_uses_its_card_past_the_library_is_deleted_if_its_agent_says_
     deleted = [name for verb, name in world.api.written if verb == "delete"]
     if not end:
         assert (deleted, world.api.warnings) == ([], [])
-        assert "(uses the card past the library that limits it)" in as_text(one.explainer.view())
+        assert "(bypasses the library that limits it)" in as_text(one.explainer.view())
         return
     assert deleted == ["loose"]
     ((about, text),) = world.api.warnings
     assert about == "loose UnenforcedPodDeleted"
-    assert "container main uses its card on n1 past the library" in text
+    assert "container main uses its card on n1 and bypasses the library" in text
     assert set(one.view.ledger.grants()) == {other.uid}
 
 

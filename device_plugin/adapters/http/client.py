@@ -112,7 +112,7 @@ class Connection:
         except httptools.HttpParserUpgrade as error:  # 101 Switching Protocols, which no request asks for
             raise ConnectionResetError("the server left HTTP") from error
         if self._unasked:
-            raise ConnectionResetError("the server said more than one answer")
+            raise ConnectionResetError("the server sent more than one answer")
 
     # llhttp calls these.
 

@@ -93,7 +93,7 @@ class Server:
             except (OSError, RuntimeError) as error:
                 if not self._closing.is_set():
                     # Out of file descriptors or threads: wait until other connections end.
-                    log.warning("no client can be taken: %s", error)
+                    log.warning("no client can be accepted: %s", error)
                     self._closing.wait(AGAIN_SECONDS)
 
     def _take(self, client: Client) -> None:

@@ -51,7 +51,7 @@ class KubeContext:
     user_folder: Path
 
     def endpoint(self) -> Endpoint:
-        """The endpoint that the context names. Runs a credential plugin. Raises EndpointError."""
+        """Returns the endpoint that the context names. Runs a credential plugin. Raises EndpointError."""
         written = {**self.cluster, **self.user}
         if unsupported := [each for each in _UNSUPPORTED if written.get(each)]:
             raise EndpointError(
@@ -65,7 +65,9 @@ class KubeContext:
         verified = self.cluster.get("insecure-skip-tls-verify") is not True
         if not verified:
             log.warning(
-                "kubeconfig %s: insecure-skip-tls-verify: whoever answers at %s is believed", self.path, url
+                "kubeconfig %s: insecure-skip-tls-verify: nothing checks which server answers at %s",
+                self.path,
+                url,
             )
         name = self._text(self.cluster, "tls-server-name")
         if name and not is_host(name):
@@ -80,7 +82,7 @@ class KubeContext:
         return made.impersonating(self._text(self.user, "as") or "", [str(each) for each in groups])
 
     def _credentials(self, url: str) -> tuple[Callable[[], str | None], str | None, str | None]:
-        """The header of requests, and the files of the client's certificate and key."""
+        """Returns the header of requests, and the files of the client's certificate and key."""
         cert, key = (self._file(self.user, name) for name in _AGENT)
         if file := self._text(self.user, "tokenFile"):
             return bearer(Path(file)), cert, key
@@ -97,7 +99,7 @@ class KubeContext:
         return nobody, cert, key
 
     def _cluster_info(self, url: str) -> Entry:
-        """The description of the cluster for a credential plugin."""
+        """Returns the description of the cluster for a credential plugin."""
         authority = self._file(self.cluster, "certificate-authority")
         data = base64.b64encode(_content(self.path, authority)).decode() if authority else None
         extensions = {
@@ -155,7 +157,7 @@ def read(path: str, context: str = "") -> KubeContext:
 
 
 def context_names(path: str) -> Sequence[str]:
-    """The names of the contexts of a kubeconfig. Raises EndpointError."""
+    """Returns the names of the contexts of a kubeconfig. Raises EndpointError."""
     return [*_Merged(path).lists["contexts"]]
 
 
@@ -213,7 +215,7 @@ def _content(path: str, file: str | Path) -> bytes:
 
 
 def _read(file: Path) -> Entry:
-    """The mapping that a file holds; empty for an empty file. Raises EndpointError."""
+    """Returns the mapping that a file holds; empty for an empty file. Raises EndpointError."""
     try:
         with file.open("rb") as opened:
             content = opened.read(MOST_CHARACTERS + 1)

@@ -48,7 +48,7 @@ class KubeletPodResources:
                 return _result(self._answer)
             self._running = True
             self._started += 1
-        answer: Sequence[Holder] | KubeletError = KubeletError(f"the call to {self._path} was broken off")
+        answer: Sequence[Holder] | KubeletError = KubeletError(f"the call to {self._path} was interrupted")
         try:
             answer = self._ask()
         except KubeletError as error:

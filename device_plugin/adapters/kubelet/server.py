@@ -34,7 +34,7 @@ class PluginSockets:
         self._folder = folder
 
     def others(self) -> list[str]:
-        """The names of the sockets at which other plugins answer."""
+        """Returns the names of the sockets at which other plugins answer."""
         try:
             paths = [path for path in self._folder.iterdir() if path.is_socket()]
         except OSError:
@@ -49,7 +49,7 @@ class PluginSockets:
                     pb.Empty(), timeout=REGISTER_SECONDS
                 )
         except grpc.RpcError as error:
-            raise KubeletError(f"{socket} does not say its options: {error.details()}") from error
+            raise KubeletError(f"{socket} does not report its options: {error.details()}") from error
         _register(self._folder, socket, resource, options)
 
 

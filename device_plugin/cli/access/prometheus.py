@@ -82,7 +82,7 @@ class Prometheus:
                 for one in json.loads(text)["data"]["result"]
             ]
         except (AttributeError, LookupError, TypeError, ValueError) as error:
-            raise PrometheusError(f"Prometheus at {self._host} answers what is no result") from error
+            raise PrometheusError(f"Prometheus at {self._host} sends an answer that is no result") from error
 
     def _text(self, target: str) -> bytes:
         """Returns the body of the answer to a GET. Raises PrometheusError."""
@@ -106,6 +106,6 @@ class Prometheus:
             raise PrometheusError(f"Prometheus at {self._host} answers {answer.status}")
         if len(text) > MOST_BYTES:
             raise PrometheusError(
-                f"Prometheus at {self._host} answers too long a text: over {MOST_BYTES >> 20} MiB"
+                f"Prometheus at {self._host} sends too long an answer: over {MOST_BYTES >> 20} MiB"
             )
         return text

@@ -91,7 +91,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"where vgpu is installed (default: {NAMESPACE})",
     )
     parser.add_argument("-o", "--output", choices=("json",), help="the findings as JSON")
-    parser.add_argument("--image", metavar="IMAGE", help="look at this image, as a pod would name it")
+    parser.add_argument("--image", metavar="IMAGE", help="check this image, named as in a pod")
     parser.add_argument(
         "--vgpu-image", metavar="IMAGE", help="vgpu's own image in that pod (default: the node agents')"
     )
@@ -103,7 +103,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the findings. Raises ApiError, EndpointError."""
     if args.program and not args.image:
-        raise image.ImageCheckError("a program after -- is looked at in an image: write --image IMAGE too")
+        raise image.ImageCheckError("a program after -- is checked in an image: write --image IMAGE too")
     with caller.connected(args) as client:
         found = (
             image.findings(client, _image_check(client, args))

@@ -236,7 +236,9 @@ def _finding(loads: Loads, image: str) -> Finding:
     said = f": {one_line(loads.said)}" if loads.said else ""
     match loads.state:
         case "loaded":
-            return Finding("image", CheckState.OK, f"{name} of {image} loads the library: its slice holds it")
+            return Finding(
+                "image", CheckState.OK, f"{name} of {image} loads the library: its slice limits it"
+            )
         case "not loaded" if loads.musl:
             return problem(
                 "image", f"{name} of {image} uses musl, and loads the library only with a variable{said}",
@@ -249,7 +251,7 @@ def _finding(loads: Loads, image: str) -> Finding:
             )  # fmt: skip
         case "static":
             return problem(
-                "image", f"{name} of {image} is linked statically: no slice holds it",
+                "image", f"{name} of {image} is linked statically: no slice limits it",
                 "link it dynamically, or start a program that is",
             )  # fmt: skip
         case "no program":

@@ -213,8 +213,8 @@ def _check(new: NewJob) -> None:
             option = word.partition("=")[0].removeprefix("--").replace("_", "-")
             if word.startswith("--") and option in _TORCHRUN:
                 raise RunError(
-                    f"{word[:MOST_HOST_NAME]}: leave it out, because vgpu run tells torchrun of its replicas; how many"
-                    " there may be is --min and --max"
+                    f"{word[:MOST_HOST_NAME]}: leave it out, because vgpu run sets it for torchrun; --min and --max"
+                    " bound the number of replicas"
                 )
 
 

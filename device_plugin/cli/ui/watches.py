@@ -82,7 +82,9 @@ class Watches:
             work()
         except Exception as error:
             said = f"{type(error).__name__}: {error}"
-            self._note("broken", f"a part of this page stands still ({said}): start `vgpu ui` again")
+            self._note(
+                "broken", f"a part of this page is not updated any more ({said}): start `vgpu ui` again"
+            )
             raise
 
     def _again(self, watched: Watched[Any]) -> None:

@@ -90,9 +90,9 @@ _USER, _OPERATOR, _JOBS = "the Job's author", "an operator", "the job engine"
 _PROGRAMS = (_AGENT, _CLUSTER, _JOBS)
 KEYS = (
     Key(CARD_MODEL, "Pod", "annotation", _AUTHOR,
-        "Models of cards, `Z100,!K100`: only these, and none behind `!`. At most 64 words, 4,096 characters."),
+        "Models of cards, `Z100,!K100`: only these; `!` excludes a model. At most 64 words, 4,096 characters."),
     Key(CARD_UUID, "Pod", "annotation", _AUTHOR,
-        "Cards by uuid: only these, and none behind `!`. At most 64 words, 4,096 characters."),
+        "Cards by uuid: only these; `!` excludes a card. At most 64 words, 4,096 characters."),
     Key(POLICY, "Pod", "annotation", _AUTHOR, "The placement policy; `fragmentation` if there is none."),
     Key(APP_TYPE, "Pod", "annotation", _AUTHOR,
         "For the policy `node-score`: `gpu` (default), `cpu` or `memory`, the kind of resource that matters most."),

@@ -68,7 +68,7 @@ _ABOUT = {
         "The agent lacks something, another plugin serves a resource of ours, or another program gives out cards of the"
         " node; the text says which. The agent serves on, but is not Ready. It is posted once, and again if the problem"
         " goes and comes back.",
-        "What the text says.",
+        "Do what the text says.",
     ),
     Event.CARD_UNHEALTHY: About(
         AGENT, "Node",
@@ -212,7 +212,7 @@ _ABOUT = {
         "The Job could not run even if nothing else did, it contradicts others of its group or split, it cannot be"
         " sized (it runs on with its width where its program reports no progress), or something on it cannot be read;"
         " the text says which. It is posted again when the text changes, or another replica takes over.",
-        "What the text says. The Job is looked at again when it changes, and when nodes come.",
+        "Do what the text says. The Job is considered again when it changes, and when nodes are added.",
     ),
     Event.PODS_REFUSED: About(
         ENGINE, "Job",
@@ -224,6 +224,6 @@ _ABOUT = {
         ENGINE, "Job",
         "The program was asked for a checkpoint and reported none in the time that the text names. Its pods leave"
         " nevertheless.",
-        "Give it more time with `vgpu.io/checkpoint-seconds`, and let it say `vgpu-checkpoint done`.",
+        "Give it more time with `vgpu.io/checkpoint-seconds`, and let it call `vgpu-checkpoint done`.",
     ),
 }  # fmt: skip

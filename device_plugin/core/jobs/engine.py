@@ -44,7 +44,7 @@ from device_plugin.core.jobs.rules import Rules
 from device_plugin.core.jobs.shares import Shares
 from device_plugin.core.jobs.split import SplitTurns, first_parts, split_problem
 
-BEHIND_HIGHER = "it begins anew when it starts, and a job of higher priority waits"
+BEHIND_HIGHER = "its work begins again when it starts, and a job of higher priority waits"
 BEYOND_SHARE = (
     "its queue has its share of cards by jobs that may not be stopped, and jobs of other queues wait"
 )

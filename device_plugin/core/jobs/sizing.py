@@ -148,7 +148,7 @@ class _Found:
             self.jobs.append(replace(job, spec=with_width(spec, spec.asked, goal.seconds)))
             self.unsized[spec.key] = (
                 f"{rates.unknown(goal.model)}: it starts with the width that is written, {pods(spec.asked)}, and is"
-                " sized once its program has told its progress for some minutes"
+                " sized once its program has reported its progress for some minutes"
             )
             return
         found = size(spec, curve, _trial(self._room, spec, self._tried < MOST_TRIED))
@@ -179,13 +179,13 @@ class _Found:
         self.jobs.append(job)
         if silent(job):
             self.unsized[spec.key] = self.silent[spec.key] = (
-                f"is not sized, because its program has told no progress in {span(SILENT_S)}: let it tell some in"
-                f" $VGPU_PROGRESS, let an operator add a line for {goal.model} to the table of rates, or write"
-                f" parallelism in place of {annotations.SAMPLES}"
+                f"is not sized, because its program has reported no progress in {span(SILENT_S)}: let it write its"
+                f" progress into $VGPU_PROGRESS, let an operator add a line for {goal.model} to the table of rates, or"
+                f" write parallelism in place of {annotations.SAMPLES}"
             )
             return
         self.unsized[spec.key] = (
-            f"{rates.unknown(goal.model)}: it is sized once its program has told its progress for some minutes"
+            f"{rates.unknown(goal.model)}: it is sized once its program has reported its progress for some minutes"
         )
         if job.telling is Telling.NOTHING:
             self.changes.append(SILENT_S - spent(job))
@@ -217,7 +217,7 @@ def _fixed(job: JobSpec) -> JobSpec:
 
 
 def _trial(room: Room, job: JobSpec, sought: bool) -> Fits:
-    """Returns a function that tests whether a width of the job fits the room; without `sought` it is always false."""
+    """A function that tests whether a width of the job fits the room; without `sought` it is always false."""
 
     def fits(width: int) -> bool:
         with room.trial():

@@ -167,8 +167,8 @@ def _helped(record: Resize) -> str:
 def _missed(write: Write, record: Resize) -> str:
     spec, grace = write.managed.spec, write.managed.job.grace_seconds
     text = (
-        f"its program was asked for a checkpoint and told of none within {spec.checkpoint_seconds:.0f} s: the pods that"
-        f" leave get SIGTERM, and {grace} s to end"
+        f"its program was asked for a checkpoint and reported none within {spec.checkpoint_seconds:.0f} s: the pods"
+        f" that leave get SIGTERM, and {grace} s to end"
     )
     if record.spared_until:
         text += f"; it is not made narrower before {api_time(record.spared_until)}"

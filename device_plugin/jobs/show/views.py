@@ -164,12 +164,12 @@ class _LastRound:
                     f"it is started again after {api_time(managed.paused_until)}",
                 ),
             )  # fmt: skip
-        return replace(view, waits_for="the next round", reasons=("it is looked at in the next round",))
+        return replace(view, waits_for="the next round", reasons=("it is considered in the next round",))
 
     def _reasons(
         self, managed: Managed, state: JobState, room: str, giving: Sequence[Managed]
     ) -> Iterator[str]:
-        """Yields the reasons for the phase and the width of a Job that was in the last round."""
+        """The reasons for the phase and the width of a Job that was in the last round."""
         last, spec = self._last, managed.spec
         if giving:
             yield _given(giving)
@@ -217,7 +217,7 @@ WAITS_FOR: Mapping[JobPhase, str] = {
 
 
 def _why(managed: Managed, state: JobState, last: Round, room: str, rules: Rules) -> Iterator[str]:
-    """Yields the reasons for the Job's phase and width, and the cards that it gives or gets.
+    """The reasons for the Job's phase and width, and the cards that it gives or gets.
 
     `room` says what it waits for.
     """
@@ -236,7 +236,7 @@ def _why(managed: Managed, state: JobState, last: Round, room: str, rules: Rules
 
 
 def _held(managed: Managed, now: float) -> Iterator[str]:
-    """Yields the reasons why the Job keeps its width."""
+    """The reasons why the Job keeps its width."""
     record = managed.record
     if managed.rigid:
         yield f"its width stays, because the API server refused to change it: {managed.rigid}"

@@ -124,7 +124,7 @@ SLICE_DENIED = Metric(
 SLICES_REPORTED = Metric(
     "vgpu_reported_slices", Exporter.AGENT,
     "Containers whose slices the node reports, by state: outliving (the pod is gone and its processes still hold them),"
-    " covered (a mount hides the files that limit the container), unenforced (it uses a card past the library), refused"
+    " covered (a mount hides the files that limit the container), unenforced (it bypasses the library), refused"
     " (it cannot start, because another pod's container runs on its slice).",
     ("node", "state"),
 )  # fmt: skip

@@ -195,7 +195,7 @@ class Reclaimer:
         if cuts == TOLD_CUTS:
             text += (
                 f", as often before: see which of its programs writes to {CONTAINER_REGION} or {CONTAINER_PROGRESS}."
-                " The agent goes on with that every few seconds, and says no more of it"
+                " The agent goes on cutting them every few seconds, and does not report it again"
             )
             self._api.pod_event(record.pod_ref, Event.WRITABLE_FILES_GROWN, text)
         if cuts in (1, TOLD_CUTS):

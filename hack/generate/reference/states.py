@@ -30,7 +30,7 @@ STATES = (
         "delete the pod, and see vgpu check: admission refuses such volumes",
     ),
     State(
-        "cards", "uses the card past the library that limits it",
+        "cards", "bypasses the library that limits it",
         "the program is linked statically, for example, and the library is not loaded",
         "see the event SliceUnenforced of the pod",
     ),

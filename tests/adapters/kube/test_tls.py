@@ -143,7 +143,7 @@ def test_with_skip_verify_anybody_is_believed_and_the_log_says_so(
 ) -> None:
     with caplog.at_level(logging.WARNING):
         assert holder({"insecure-skip-tls-verify": True}, {}) == "nobody"
-    assert "insecure-skip-tls-verify: whoever answers at https://127.0.0.1" in caplog.text
+    assert "insecure-skip-tls-verify: nothing checks which server answers at https://127.0.0.1" in caplog.text
     assert holder({**ours(strangers), "insecure-skip-tls-verify": True}, {}) == "nobody"
 
 

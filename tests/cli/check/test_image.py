@@ -66,7 +66,7 @@ def test_a_program_that_loads_the_library_is_held(fleet: Fleet, capsys: pytest.C
         == 0
     )
     assert capsys.readouterr().out == (
-        f"ok       image        python3 of {IMAGE} loads the library: its slice holds it\n"
+        f"ok       image        python3 of {IMAGE} loads the library: its slice limits it\n"
     )
 
 

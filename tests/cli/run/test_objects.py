@@ -312,7 +312,7 @@ def test_json_is_one_object(capsys: pytest.CaptureFixture[str]) -> None:
         ("t --image I --mem 1 --max 2 --split {0}/large", "--min and --max: leave them out"),
         (
             "t --image I --cards 2 -- torchrun --nnodes=2 a",
-            "--nnodes=2: leave it out, because vgpu run tells",
+            "--nnodes=2: leave it out, because vgpu run sets it",
         ),
         ("t --image I --cards 2 -- torchrun --rdzv_endpoint x a", "--rdzv_endpoint: leave it out"),
         ("t --image I --cards 1 --env x -- x", "--env x: write --env NAME=VALUE"),

@@ -353,7 +353,10 @@ def test_the_right_to_list_alone_does_not_change_what_is_followed(
     ("error", "said"),
     [
         (ForbiddenError("no right to ask", 403, "Forbidden"), ""),
-        (ValueError("odd"), "a part of this page stands still (ValueError: odd): start `vgpu ui` again"),
+        (
+            ValueError("odd"),
+            "a part of this page is not updated any more (ValueError: odd): start `vgpu ui` again",
+        ),
     ],
 )
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")

@@ -114,7 +114,7 @@ def test_until_enough_is_told_it_says_so_and_keeps_its_width(telling: Telling) -
     sizing = sized(job, Rates())
     assert [(each.spec.least, each.spec.most, each.goal_width) for each in sizing.jobs] == [(2, 2, 0)]
     assert sizing.unsized[job.spec.key] == (
-        "no rate is known of the model m: it is sized once its program has told its progress for some minutes"
+        "no rate is known of the model m: it is sized once its program has reported its progress for some minutes"
     )
     assert not sizing.silent
 
@@ -126,7 +126,8 @@ def test_a_program_that_tells_nothing_is_not_sized_and_says_what_to_do() -> None
     sizing = sized(quiet, Rates())
     assert sizing.silent == sizing.unsized
     assert sizing.silent[job.spec.key] == (
-        "is not sized, because its program has told no progress in 15 min: let it tell some in $VGPU_PROGRESS, let an"
-        " operator add a line for m to the table of rates, or write parallelism in place of vgpu.io/samples"
+        "is not sized, because its program has reported no progress in 15 min: let it write its progress into"
+        " $VGPU_PROGRESS, let an operator add a line for m to the table of rates, or write parallelism"
+        " in place of vgpu.io/samples"
     )
     assert not silent(replace(quiet, telling=Telling.LITTLE))

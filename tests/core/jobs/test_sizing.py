@@ -301,7 +301,7 @@ def test_a_job_of_an_unknown_model_starts_with_the_width_that_is_written_and_say
     assert (made.spec.least, made.spec.asked, made.spec.most) == (4, 4, 4)
     assert found.unsized[made.spec.key] == (
         "no rate is known of the model x, only of m: it starts with the width that is written, 4 pods, and is sized"
-        " once its program has told its progress for some minutes"
+        " once its program has reported its progress for some minutes"
     )
     bounded = with_widths([JobState(spec=job({"model": "x", **ELASTIC}))], room(1, 8), by_table, ["slow"])
     assert [(each.spec.least, each.spec.most) for each in bounded.jobs] == [(4, 8)], "elastic, once it runs"

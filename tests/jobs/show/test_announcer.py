@@ -110,7 +110,7 @@ def test_a_program_that_tells_no_progress_is_told_that_its_job_is_not_sized(
     ((name, event, text),) = posted.settle(160)
     assert (name, event) == ("a", "JobRefused")
     assert text.startswith(
-        "is not sized, because its program has told no progress in 15 min: let it tell some"
+        "is not sized, because its program has reported no progress in 15 min: let it write its progress"
     )
     assert posted.settle() == []
 
@@ -197,7 +197,7 @@ def test_a_checkpoint_that_did_not_come_is_told_with_the_time_that_was_given() -
     done = replace(asked, applied=True, unsaved=2, spared_until=4600.0)
     events = dict(said(Write(Action.WIDTH, replace(slow, record=asked), done, 2)))
     assert events[Event.CHECKPOINT_MISSED] == (
-        "its program was asked for a checkpoint and told of none within 120 s: the pods that leave get SIGTERM, and"
+        "its program was asked for a checkpoint and reported none within 120 s: the pods that leave get SIGTERM, and"
         " 30 s to end; it is not made narrower before 1970-01-01T01:16:40Z"
     )
     assert Event.JOB_SHRUNK in events

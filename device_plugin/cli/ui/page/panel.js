@@ -8,7 +8,7 @@ const STATES = {
   reserved: "reserved, not bound yet",
   outliving: "its pod has ended, its processes have not",
   covered: "something covers the files that limit it",
-  unenforced: "uses the card past the library that limits it",
+  unenforced: "bypasses the library that limits it",
 };
 const CLOSED = {
   unhealthy: "Unhealthy: its driver reports a fault, and it gets no new slices.",
