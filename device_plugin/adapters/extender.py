@@ -187,7 +187,7 @@ def _shortened(nodes_by_text: Mapping[str, Sequence[str]]) -> Iterator[tuple[str
 
 
 def _written(nodes_by_text: Mapping[str, Sequence[str]]) -> bytes:
-    """The JSON object with the text of each node."""
+    """Returns the JSON object with the text of each node."""
     parts = []
     for text, names in nodes_by_text.items():
         end = b'":' + msgspec.json.encode(text)

@@ -19,7 +19,7 @@ Words = list[NDArray[np.uint64]]
 
 
 def name_sum(text: bytes) -> int | None:
-    r"""The sum modulo 2**64 of a hash of each name in `text`, a list of names; None if it has an unusual form.
+    r"""Returns the sum modulo 2**64 of a hash of each name in `text`, a list of names; None if it has an unusual form.
 
     The usual form is `["node-1","node-2"]`, as Go writes it: no spaces, and no character that is escaped with a \.
     """

@@ -103,11 +103,11 @@ class ProcProcesses:
                 yield _head(f"{folder}/{name}", OPEN_FILE_BYTES)
 
     def own_mounts(self) -> str:
-        """The mountinfo of our own process."""
+        """Returns the mountinfo of our own process."""
         return Path("/proc/self/mountinfo").read_bytes().decode(errors="replace")
 
     def problem(self) -> str:
-        """The reason why the host's processes are not visible, as text; empty if they are."""
+        """Returns the reason why the host's processes are not visible, as text; empty if they are."""
         try:
             (self._proc / "1" / "mountinfo").read_bytes()
         except OSError as error:
@@ -129,7 +129,7 @@ class ProcProcesses:
 
 
 def _head(path: str, most: int) -> str:
-    """The first `most` bytes of a file at most, in one read. Raises OSError."""
+    """Returns the first `most` bytes of a file at most, in one read. Raises OSError."""
     file = os.open(path, os.O_RDONLY)
     try:
         return os.read(file, most).decode(errors="replace")

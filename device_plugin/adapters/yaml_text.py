@@ -66,7 +66,7 @@ def _values(text: str) -> Iterator[Any]:
 
 
 def read(file: str, load: Callable[[str], Iterable[Any]] = _values) -> list[Any]:
-    """Returns the documents of a file, `-` for standard input. Raises YamlFileError.
+    """The documents of a file, `-` for standard input. Raises YamlFileError.
 
     `load` reads the documents from the text; by default they become mappings, lists and values.
     """
@@ -96,7 +96,7 @@ def _text(file: str) -> str:
 
 
 def _problem(error: Exception) -> str:
-    """Returns place and reason of an error in _UNREADABLE as a sentence."""
+    """Place and reason of an error in _UNREADABLE as a sentence."""
     if isinstance(error, UnicodeDecodeError):
         return "it is not text"
     mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)

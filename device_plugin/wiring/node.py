@@ -78,7 +78,7 @@ class Host:
 
 
 def host(settings: NodeSettings) -> Host:
-    """Returns the real host, read from the folders that the settings name."""
+    """The real host, read from the folders that the settings name."""
     cgroups, processes = CgroupProcesses(Path(settings.cgroup_root)), ProcProcesses(Path(settings.proc_root))
     return Host(
         HostMachine(Path(settings.root)),
@@ -146,7 +146,7 @@ class NodeService:
         self._pods = ListWatch(self._client, PODS, Where(fields=f"spec.nodeName={settings.node_name}"))
 
     def _own(self, settings: NodeSettings) -> tuple[NodeSettings, str]:
-        """Returns the settings, with the changes of `nodesFile` for this node, and the problem of the file, as text."""
+        """The settings, with the changes of `nodesFile` for this node, and the problem of the file, as text."""
         node = self._api.node() if settings.nodes_file else None
         try:
             return nodes_file.applied(settings, (node.labels or {}) if node else None)

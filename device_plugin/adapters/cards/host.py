@@ -14,15 +14,15 @@ class HostMachine:
         self._root = root
 
     def text(self, path: str) -> str:
-        """The text of the file at `path`; bytes that are not UTF-8 are escaped. Raises OSError."""
+        """Returns the text of the file at `path`; bytes that are not UTF-8 are escaped. Raises OSError."""
         return (self._root / path).read_text(encoding="utf-8", errors="surrogateescape")
 
     def matching(self, pattern: str) -> Sequence[str]:
-        """The paths that match a shell pattern, in order."""
+        """Returns the paths that match a shell pattern, in order."""
         return sorted(str(path.relative_to(self._root)) for path in self._root.glob(pattern))
 
     def names(self, folder: str) -> Sequence[str]:
-        """The names in a folder, in any order. Raises OSError."""
+        """Returns the names in a folder, in any order. Raises OSError."""
         return os.listdir(self._root / folder)  # noqa: PTH208 - half the time of iterdir
 
     def device(self, path: str) -> DeviceNode:

@@ -51,7 +51,7 @@ def node_constraints(spec: structs.PodSpec, resources: Iterable[str]) -> NodeCon
 
 
 def node_taints(spec: structs.NodeSpec) -> tuple[Taint, ...]:
-    """The taints that keep pods from a node; a cordon counts as one."""
+    """Returns the taints that keep pods from a node; a cordon counts as one."""
     written = (Taint(taint.key, taint.value, taint.effect) for taint in spec.taints or ())
     found = dict.fromkeys(taint for taint in written if taint.effect in BARRING)
     if spec.unschedulable:

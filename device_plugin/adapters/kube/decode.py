@@ -28,7 +28,7 @@ _read_versioned, _read_json = decoder(structs.Versioned), decoder(dict[str, Any]
 
 
 def node(text: Text) -> Node:
-    """The Node in the JSON text of a v1 Node. Raises DecodeError."""
+    """Returns the Node in the JSON text of a v1 Node. Raises DecodeError."""
     raw = _read_node(text)
     info, capacity = raw.status.node_info, raw.status.capacity or {}
     kept, number = raw.metadata.annotations or {}, raw.metadata.resource_version
@@ -117,7 +117,7 @@ def event(line: bytes) -> tuple[str, msgspec.Raw]:
 
 
 def version(text: Text) -> str:
-    """The resource version of any object. Raises DecodeError."""
+    """Returns the resource version of any object. Raises DecodeError."""
     return _read_versioned(text).metadata.resource_version
 
 
@@ -131,12 +131,12 @@ def status(text: Text) -> tuple[int, str, str]:
 
 
 def _labels(kept: Mapping[str, str] | None) -> Mapping[str, str]:
-    """The labels with our prefix, whose values Kubernetes bounds."""
+    """Returns the labels with our prefix, whose values Kubernetes bounds."""
     return dict(ours(kept, PREFIX))
 
 
 def _annotations(kept: Mapping[str, str] | None) -> Mapping[str, str]:
-    """The METADATA_ANNOTATIONS, each cut one character beyond its longest text.
+    """Returns the METADATA_ANNOTATIONS, each cut one character beyond its longest text.
 
     They are looked up by name, so that other annotations, which a tenant may add, neither hide them nor take memory.
     """

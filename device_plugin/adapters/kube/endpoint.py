@@ -70,7 +70,7 @@ def from_settings(
 
 
 def from_kubeconfig(path: str, context: str = "") -> Endpoint:
-    """The endpoint of a context of a kubeconfig, else of its current one. Raises EndpointError."""
+    """Returns the endpoint of a context of a kubeconfig, else of its current one. Raises EndpointError."""
     # Imported here: a service with a service account does not need it.
     from device_plugin.adapters.kube import kubeconfig
 
@@ -78,7 +78,7 @@ def from_kubeconfig(path: str, context: str = "") -> Endpoint:
 
 
 def context_namespace(path: str, context: str = "") -> str:
-    """The namespace of a context of a kubeconfig, else of its current one; `default` if it names none.
+    """Returns the namespace of a context of a kubeconfig, else of its current one; `default` if it names none.
 
     Raises EndpointError.
     """

@@ -32,7 +32,7 @@ _decoded = decoder(structs.RawJob)
 
 
 def read_job(text: Text, resources: Resources = None) -> Job:
-    """The Job in the JSON text of a batch/v1 Job. Raises DecodeError."""
+    """Returns the Job in the JSON text of a batch/v1 Job. Raises DecodeError."""
     raw = _decoded(text)
     meta, spec, status = raw.metadata, raw.spec, raw.status
     owner, ended = controller(meta), status.uncounted_terminated_pods or structs.Uncounted()
@@ -84,7 +84,7 @@ def _number(written: int | None, default: int) -> int:
 
 
 def _of_job(kept: Mapping[str, str] | None) -> Mapping[str, str]:
-    """The labels or annotations of a Job with our prefix or Kueue's, each cut."""
+    """Returns the labels or annotations of a Job with our prefix or Kueue's, each cut."""
     return {key: text[: _LONG.get(key, MAX_WORD + 1)] for key, text in ours(kept, PREFIX, KUEUE_PREFIX)}
 
 

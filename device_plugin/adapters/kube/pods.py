@@ -48,12 +48,12 @@ class _Asked(NamedTuple):
 
 
 def read_pod(text: Text, resources: Resources = None) -> Pod:
-    """The Pod in the JSON text of a v1 Pod. Raises DecodeError."""
+    """Returns the Pod in the JSON text of a v1 Pod. Raises DecodeError."""
     return as_pod(_decoded(text), resources)
 
 
 def as_pod(raw: structs.RawPod, resources: Resources = None) -> Pod:
-    """The Pod that a decoded v1 Pod shows."""
+    """Returns the Pod that a decoded v1 Pod shows."""
     kept = _ours(raw.metadata.annotations)
     asked = _asked(raw.spec, resources)
     asking = _asking(asked, (kept or {}).get(annotations.GRANT, ""))

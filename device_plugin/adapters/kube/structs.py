@@ -284,7 +284,7 @@ def controller(metadata: Meta) -> RawOwner:
 
 
 def ours(kept: Mapping[str, str] | None, *prefixes: str) -> Sequence[tuple[str, str]]:
-    """The labels or annotations whose keys begin with one of `prefixes`: MOST_KEYS at most.
+    """Returns the labels or annotations whose keys begin with one of `prefixes`: MOST_KEYS at most.
 
     Keys that are read come first, so that no number of others, which sort before them, hides one.
     """

@@ -109,13 +109,13 @@ def allocator_of(workloads: Objects, namespace: str) -> AllocatorDeployment:
 
 
 def pod_spec(workload: Object) -> Object:
-    """The spec of a workload's pods."""
+    """Returns the spec of a workload's pods."""
     template = (workload.get("spec") or {}).get("template") or {}
     return template.get("spec") or {}
 
 
 def containers(workload: Object) -> Sequence[Object]:
-    """The containers of a workload's pods."""
+    """Returns the containers of a workload's pods."""
     return pod_spec(workload).get("containers") or []
 
 

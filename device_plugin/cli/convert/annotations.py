@@ -135,7 +135,7 @@ class Annotations:
 
 
 def mapping_at(parent: Object, name: str) -> Object:
-    """The mapping of this name in `parent`, which is added if it is missing or null."""
+    """Returns the mapping of this name in `parent`, which is added if it is missing or null."""
     if parent.get(name) is None:
         parent[name] = {}
     found: Object = parent[name]

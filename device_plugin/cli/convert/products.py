@@ -212,7 +212,7 @@ class Requests:
 
 
 def _whole(name: str, value: object) -> int:
-    """Returns the amount of a resource. Raises RequestError if it is not a whole number of at least 0."""
+    """The amount of a resource. Raises RequestError if it is not a whole number of at least 0."""
     text = "" if value is None else str(value).strip()
     text = text.lower() if isinstance(value, bool) else text
     if _LEADING_ZERO.match(text):  # YAML 1.1 and 1.2 have different numbers for 010

@@ -119,7 +119,7 @@ class Inventory:
     slices: tuple[ReportedSlice, ...] = ()
 
     def cordon(self, uuids: Collection[str]) -> "Inventory":
-        """Returns a copy in which exactly the cards with these uuids are cordoned."""
+        """A copy in which exactly the cards with these uuids are cordoned."""
         cards = [
             card
             if card.cordoned == (card.uuid in uuids)

@@ -63,7 +63,7 @@ def _longest_stop(job: JobState, rules: Rules) -> float:
 
 
 def with_widest(jobs: Iterable[JobState]) -> Sequence[JobState]:
-    """Returns the jobs. If one waiting job needs more cards than all others, and is stopped, its `widest` is true."""
+    """The jobs. If one waiting job needs more cards than all others, and is stopped, its `widest` is true."""
     found = list(jobs)
     needs = {position: need((job,)) for position, job in enumerate(found) if job.queued}
     most = max(needs.values(), default=0.0)

@@ -107,7 +107,7 @@ def _paragraph(view: JobView, planner: str) -> str:
 
 
 def _facts(view: JobView, planner: str) -> Iterator[str]:
-    """Yields further facts about a Job: its pool, place, progress and next change."""
+    """Further facts about a Job: its pool, place, progress and next change."""
     if view.pool:
         yield f"it is in pool {view.pool}, which {planner} plans"
     if view.place:
