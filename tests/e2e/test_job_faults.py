@@ -108,7 +108,7 @@ def test_whichever_write_was_its_last_the_change_is_finished_and_no_card_is_give
             kill_engine()
         assert look(kubectl, cards, partial(running, kubectl, name, 1)), name
         assert width(kubectl) == cards - number
-    assert not any("told of none" in event for event in kubectl.events("wide")), "its answers were heard"
+    assert not any("reported none" in event for event in kubectl.events("wide")), "its answers were heard"
 
     # The record of a growth.
     before = generation(kubectl)
