@@ -31,6 +31,7 @@ from device_plugin.cli.queued_jobs import ENDS, JobsReader
 from device_plugin.cli.reading.cluster import MissingRight
 from device_plugin.core.contract.annotations import KUEUE_QUEUE, QUEUE
 from device_plugin.core.jobs.job import JobPhase, pods
+from device_plugin.core.jobs.reading import held
 from device_plugin.kube.api import JOBS, Ref
 
 NOBODY = "no job is in a queue"
@@ -198,6 +199,10 @@ def admitted(client: KubeClient, of: Ref) -> str:
         )
     if job.ended or job.deleting:
         raise EngineError(f"job {name} has ended: create it again")
+    if held(job):
+        raise EngineError(
+            f"job {name} is held, and would be stopped again: release it with `vgpu resume {of.name}`"
+        )
     if not job.suspend:
         return f"{name} was started before"
     client.patch(JOBS, Ref(of.name, of.namespace, job.uid), {"spec": {"suspend": False}})

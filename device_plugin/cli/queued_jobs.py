@@ -21,7 +21,7 @@ from device_plugin.core.batch import Job, JobCondition
 from device_plugin.core.contract.annotations import KUEUE_QUEUE, POOL, QUEUE
 from device_plugin.core.contract.events import Event
 from device_plugin.core.errors import RequestError
-from device_plugin.core.jobs.job import JobPhase, JobSpec
+from device_plugin.core.jobs.job import HELD, JobPhase, JobSpec
 from device_plugin.core.jobs.reading import has_run, job_spec
 from device_plugin.core.printable import one_line
 from device_plugin.core.timestamps import seconds
@@ -149,9 +149,12 @@ def job_row(job: Job, why: str = "", prefixes: Sequence[str] = KNOWN) -> Row:
         return _row(job, None, JobPhase.REFUSED.value, why=str(error), since=job.created)
     if not job.suspend:
         phase = JobPhase.RUNNING if 0 < job.active <= job.ready else JobPhase.STARTING
+        phase = JobPhase.STOPPING if spec.on_hold else phase
         return _row(job, spec, phase.value, since=job.started, width=job.active)
     if job.active or job.terminating:
         return _row(job, spec, JobPhase.STOPPING.value, since=_suspended(job), width=job.active)
+    if spec.on_hold:
+        return _row(job, spec, JobPhase.HELD.value, why=HELD, since=_suspended(job))
     if KUEUE_QUEUE in job.labels:
         why = "waits for Kueue, which starts it"
     phase = JobPhase.STOPPED if has_run(job) else JobPhase.WAITING

@@ -190,7 +190,10 @@ class Rounds:
         for _ in range(MOST_LOOKS):
             decided, now, uncreated = self._clock(), self._wall(), self.last.uncreated
             jobs = _with_refusals(self._known.managed(), uncreated)
-            urgent = any(each.unkept or each.stranded(now) or each.unreplaced(now) for each in jobs.values())
+            urgent = any(
+                each.unkept or each.misheld or each.stranded(now) or each.unreplaced(now)
+                for each in jobs.values()
+            )
             if not (plan.steps or uncreated or urgent or self._under_way(jobs)):
                 return True
             due = Executor(now, jobs, Free(self._fork, jobs, now)).due(plan)

@@ -125,8 +125,8 @@ def promised_widths(
     unit = [managed for managed in members if managed.waits]
     left = replicas - sum(managed.spec.least for managed in unit)
     # A Job that has run does not wait again for Jobs of its group that have ended since.
-    specs = [each.spec if each.record is None else replace(each.spec, group_jobs=0) for each in members]
-    if left < 0 or undeclared(specs) or any(managed.spec.kueue for managed in unit):
+    specs = [replace(each.spec, group_jobs=0) if each.ran else each.spec for each in members]
+    if left < 0 or undeclared(specs) or any(each.spec.kueue or each.spec.on_hold for each in unit):
         return {}
     found: dict[JobKey, int] = {}
     for managed in unit:

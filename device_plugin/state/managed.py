@@ -88,8 +88,22 @@ class Managed:
         """True if pods of the Job may need room: the Job is suspended, or fewer pods are bound than should run."""
         return self.lives and (self.job.suspend or self.due > sum(bool(pod.node) for pod in self.pods))
 
+    @property
+    def ran(self) -> bool:
+        """True if the engine has started the Job before."""
+        return self.record is not None and self.record.ran
+
+    @property
+    def misheld(self) -> bool:
+        """True if the Job is held and still runs, or its record does not say whether it is held."""
+        held = self.spec.on_hold
+        recorded = self.record is not None and self.record.held_since > 0
+        return self.lives and ((held and not self.job.suspend) or held != recorded)
+
     def wants(self, width: int) -> bool:
         """True if the Job needs cards to have this width: it is suspended, or is a split with a smaller window."""
+        if self.spec.on_hold:
+            return False
         return self.waits or (self.lives and self.spec.parts > 0 and self.job.width < width)
 
     def has(self, width: int) -> bool:
@@ -146,7 +160,7 @@ class Managed:
     @property
     def author_width(self) -> int:
         """The width that the Job's author asked for, whatever width it has now; 0 if it is not known."""
-        return self.record.author_width if self.record is not None else self.job.width
+        return self.record.author_width if self.record is not None and self.record.ran else self.job.width
 
     @property
     def admitted(self) -> int:

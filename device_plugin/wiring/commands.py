@@ -62,6 +62,8 @@ _PEOPLE: Mapping[str, tuple[Command, ...]] = {
         ("queue", "the same list; `queue admit` starts a job by hand", "device_plugin.cli.queue"),
         ("logs", "print the output of a job's pods", "device_plugin.cli.logs"),
         ("attach", "open a shell in a running pod of a job", "device_plugin.cli.attach"),
+        ("stop", "stop a job, and hold it until it is resumed", "device_plugin.cli.stop"),
+        ("resume", "let a stopped job wait for cards again", "device_plugin.cli.resume"),
         ("cancel", "delete a job, with its pods", "device_plugin.cli.cancel"),
     ),
     "Care for cards": (

@@ -85,6 +85,8 @@ BAD: list[tuple[Mapping[str, str], Mapping[str, Any], str]] = [
     ({"resumable": "yes"}, {}, "annotation vgpu.io/resumable is 'yes': write true or false"),
     ({"resumable": ""}, {}, "annotation vgpu.io/resumable is '': write true or false"),
     (SPLIT | {"resumable": "true"}, {}, "annotation vgpu.io/resumable: leave it out, because the sub-tasks of a split"),
+    ({"hold": "yes"}, {}, "annotation vgpu.io/hold is 'yes': write true or false"),
+    ({"hold": ""}, {}, "annotation vgpu.io/hold is '': write true or false"),
     ({"min-runtime": "2 hours"}, {}, "annotation vgpu.io/min-runtime is '2 hours': write a time of at most 24 hours"),
     ({"min-runtime": "0h"}, {}, "is '0h': write a time of at most 24 hours, such as 2h or 90m"),
     ({"checkpoint-seconds": "2m"}, {}, "checkpoint-seconds is '2m': write a whole number from 1 to 3600"),

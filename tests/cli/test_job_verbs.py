@@ -1,7 +1,11 @@
-"""`vgpu logs`, `attach` and `cancel` on the embedded API server; `kubectl` is a script that notes how it is called."""
+"""`vgpu logs`, `attach`, `stop`, `resume` and `cancel` on the embedded API server.
+
+`kubectl` is a script that notes how it is called.
+"""
 
 import io
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -173,7 +177,7 @@ def test_a_job_without_output_is_told_where_to_ask(fleet: Fleet, capfd: pytest.C
     assert capfd.readouterr().err.startswith("vgpu: no pod of default/train runs now: see what it waits for")
 
 
-@pytest.mark.parametrize("command", ["logs", "attach", "cancel"])
+@pytest.mark.parametrize("command", ["logs", "attach", "stop", "resume", "cancel"])
 def test_a_job_that_is_not_there_is_said_to_be_none(
     fleet: Fleet, capfd: pytest.CaptureFixture[str], command: str
 ) -> None:
@@ -229,3 +233,92 @@ def test_a_job_is_deleted_without_a_question_on_demand_and_without_a_terminal(
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     assert vgpu(train, "cancel", "train") == 0
     assert capfd.readouterr().err == ""
+
+
+def queued(fleet: Fleet, active: int = 0, labels: Mapping[str, str] = {}) -> None:
+    """A suspended Job of a queue."""
+    body = objects.job("train", 2)
+    body["metadata"]["labels"] = {"vgpu.io/queue": "default", **labels}
+    body["spec"]["suspend"] = True
+    fleet.post(JOBS, body)
+    fleet.patch(f"{JOBS}/train/status", {"status": {"active": active}})
+
+
+def holds(fleet: Fleet) -> tuple[str | None, bool]:
+    """The annotation by which the Job is held, and whether it is suspended."""
+    found = fleet.get(f"{JOBS}/train")
+    return found["metadata"].get("annotations", {}).get("vgpu.io/hold"), bool(found["spec"].get("suspend"))
+
+
+@pytest.mark.parametrize(("active", "what"), [(0, "it does not start"), (2, "its pods end")])
+def test_a_job_of_a_queue_is_held_and_released(
+    fleet: Fleet, capfd: pytest.CaptureFixture[str], active: int, what: str
+) -> None:
+    queued(fleet, active=active)
+    assert vgpu(fleet, "resume", "train") == 0
+    said = "default/train is not held, and waits in its queue: `vgpu why job/train` says for what\n"
+    assert capfd.readouterr().out == said
+    assert vgpu(fleet, "stop", "train") == 0
+    assert capfd.readouterr().out == f"default/train is held: {what}, and `vgpu resume train` lets it go on\n"
+    assert holds(fleet) == ("true", True)
+    assert vgpu(fleet, "stop", "train") == 0
+    assert capfd.readouterr().out == "default/train was stopped before: `vgpu resume train` lets it go on\n"
+    assert vgpu(fleet, "resume", "train") == 0
+    assert capfd.readouterr().out == "default/train waits for cards again\n"
+    assert holds(fleet) == (None, True)
+
+
+def test_a_job_without_a_queue_is_suspended_and_started(
+    train: Fleet, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert vgpu(train, "resume", "train") == 0
+    assert capfd.readouterr().out == "default/train was not stopped\n"
+    assert vgpu(train, "stop", "train") == 0
+    said = "default/train is suspended: its pods end, and `vgpu resume train` lets it go on\n"
+    assert capfd.readouterr().out == said
+    assert holds(train) == (None, True)
+    assert vgpu(train, "stop", "train") == 0
+    assert vgpu(train, "resume", "train") == 0
+    assert capfd.readouterr().out.endswith("\ndefault/train starts\n")
+    assert holds(train) == (None, False)
+
+
+def test_stop_and_resume_print_the_kubectl_command_and_change_nothing(
+    fleet: Fleet, capfd: pytest.CaptureFixture[str]
+) -> None:
+    queued(fleet)
+    assert vgpu(fleet, "stop", "train", "--dry-run") == 0
+    patch = """'--patch={"metadata": {"annotations": {"vgpu.io/hold": "true"}}}'"""
+    assert capfd.readouterr().out == f"kubectl --namespace=default patch job train --type=merge {patch}\n"
+    assert holds(fleet) == (None, True)
+    assert vgpu(fleet, "stop", "train") == 0
+    capfd.readouterr()
+    assert vgpu(fleet, "resume", "train", "--dry-run") == 0
+    assert '{"annotations": {"vgpu.io/hold": null}}' in capfd.readouterr().out
+    assert holds(fleet) == ("true", True)
+
+
+@pytest.mark.parametrize("command", ["stop", "resume"])
+def test_jobs_that_others_start_or_that_have_ended_are_left_alone(
+    fleet: Fleet, capfd: pytest.CaptureFixture[str], command: str
+) -> None:
+    queued(fleet, labels={"kueue.x-k8s.io/queue-name": "theirs"})
+    assert vgpu(fleet, command, "train") == 2
+    said = "vgpu: job default/train is Kueue's: write `active` in the spec of its Workload, false or true\n"
+    assert capfd.readouterr().err == said
+    fleet.delete(f"{JOBS}/train")
+    body = objects.job("train", 1)
+    owner = {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "name": "s",
+        "uid": "u",
+        "controller": True,
+    }
+    fleet.post(JOBS, {**body, "metadata": {**body["metadata"], "ownerReferences": [owner]}})
+    assert vgpu(fleet, command, "train") == 2
+    said = "vgpu: job default/train belongs to JobSet s: suspend or resume that in its place\n"
+    assert capfd.readouterr().err == said
+    fleet.patch(f"{JOBS}/train/status", {"status": {"conditions": [{"type": "Complete", "status": "True"}]}})
+    assert vgpu(fleet, command, "train") == 2
+    assert "job default/train has ended: create it again" in capfd.readouterr().err

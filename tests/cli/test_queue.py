@@ -214,6 +214,12 @@ def test_a_job_is_started_by_hand_by_those_who_may(
     assert capsys.readouterr().out == "default/train was started before\n"
     assert vgpu(fleet, "queue", "admit", "theirs") == 2
     assert "job default/theirs is Kueue's" in capsys.readouterr().err
+    submit(fleet, "held", 1)
+    fleet.patch(f"{JOBS}/held", {"metadata": {"annotations": {"vgpu.io/hold": "true"}}})
+    assert vgpu(fleet, "queue", "admit", "held") == 2
+    assert (
+        "is held, and would be stopped again: release it with `vgpu resume held`" in capsys.readouterr().err
+    )
 
 
 def test_without_an_engine_it_shows_the_jobs_and_says_how_to_install_one(

@@ -48,6 +48,13 @@ BOUNDS = {"vgpu.io/min-replicas": "2", "vgpu.io/max-replicas": "8"}
         (job(suspend=True, kept="{}", conditions=SUSPENDED), {"phase": "stopped", "since": 1795521600}),
         (job(suspend=True, active=2, conditions=SUSPENDED), {"phase": "stopping", "width": 2}),
         (job(suspend=True, terminating=1), {"phase": "stopping", "width": 0}),
+        (
+            job(suspend=True, annotations={"vgpu.io/hold": "true"}, conditions=SUSPENDED),
+            {"phase": "held", "since": 1795521600, "why": "is held by its author: `vgpu resume` lets it wait for cards"
+                                                          " again"},
+        ),
+        (job(started=NOW, active=4, ready=4, annotations={"vgpu.io/hold": "true"}), {"phase": "stopping", "width": 4}),
+        (job(suspend=True, annotations={"vgpu.io/hold": "false"}), {"phase": "waiting"}),
         (job(started=NOW, active=4, ready=4), {"phase": "running", "width": 4, "since": 1795521600}),
         (job(started=NOW, active=4, ready=3), {"phase": "starting", "width": 4}),
         (job(started=NOW), {"phase": "starting", "width": 0}),

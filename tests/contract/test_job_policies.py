@@ -105,6 +105,19 @@ def test_anybody_may_stop_it_and_change_what_does_not_start_it(cluster: Cluster,
     denied(start(cluster, path, "editor"), "is started by the queue")
 
 
+def test_its_author_holds_and_releases_a_running_job_and_the_engine_does_not(
+    cluster: Cluster, created: Any
+) -> None:
+    path = created()
+    assert start(cluster, path, "engine").code == 200
+    hold = annotated(**{"vgpu.io/hold": "true"})
+    denied(cluster.patch(path, hold, "engine"), "the job engine writes of a Job only suspend")
+    assert cluster.patch(path, hold, "editor").code == 200
+    release: dict[str, Any] = {"metadata": {"annotations": {"vgpu.io/hold": None}}}
+    denied(cluster.patch(path, release, "engine"), "the job engine writes of a Job only suspend")
+    assert cluster.patch(path, release, "editor").code == 200
+
+
 def test_without_its_label_it_is_its_authors_own(cluster: Cluster, created: Any) -> None:
     path = created()
     assert cluster.patch(path, {"metadata": {"labels": {"vgpu.io/queue": None}}}, "editor").code == 200
@@ -515,6 +528,7 @@ def test_the_groups_of_a_job_and_of_its_pods_are_one(cluster: Cluster, name: str
         (QUEUED, {"expected-duration": "1d2h3m4s", "checkpoint-seconds": "3600"}, {}),
         (QUEUED, {"resumable": "true", "min-runtime": "1h30m"}, {}),
         ({**QUEUED, KUEUE: "theirs"}, {"resumable": "false"}, {}),
+        (QUEUED, {"hold": "true"}, {}),
         ({**QUEUED, KUEUE: "theirs"}, ELASTIC, {"indexed": False, "completions": 8}),
     ],
 )  # fmt: skip

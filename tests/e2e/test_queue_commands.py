@@ -121,15 +121,36 @@ def test_queue_why_and_admit_work_with_the_roles_of_the_page(
 
 def with_kubectl_alone(kubectl: Kubectl, person: Person, cards: int) -> None:
     """Everything that the page shows for Job `train`, line by line."""
-    described, listed, told, started, stopped, out = page("kubectl describe job train").splitlines()
+    described, listed, told, started, stopped, held, out = page("kubectl describe job train").splitlines()
     assert "JobAdmitted" in person.shell(described)
     rows = [line.split() for line in person.shell(listed).splitlines()]
     assert ["train", "default", "false", str(cards), "1", str(cards)] in [row[:6] for row in rows]
     assert person.shell(told).splitlines()[0].strip() == "12 90"
     assert "no change" in person.shell(started)
     assert "patched" in person.shell(stopped)
+    assert "annotated" in person.shell(held)
     person.shell(out)
     assert QUEUE not in kubectl.get(JOBS, "train")["metadata"].get("labels", {})
+
+
+def test_a_job_is_stopped_until_it_is_resumed(kubectl: Kubectl, person: Person, cards: int) -> None:
+    kubectl.create(queued("train", cards))
+    assert eventually(partial(running, kubectl, "train", cards), SECONDS)
+    kubectl.create(queued("late", cards))
+    said = f"{kubectl.namespace}/train is held: its pods end, and `vgpu resume train` lets it go on\n"
+    assert person.vgpu("stop", "train") == (0, said)
+    assert eventually(partial(running, kubectl, "late", cards), SECONDS)
+    assert any("JobStopped: stops, because it is held" in text for text in kubectl.events("train"))
+    held = "is held by its author: `vgpu resume` lets it wait for cards again"
+    assert held in person.vgpu("jobs")[1]
+    kubectl("delete", "job", "late", "--cascade=foreground")
+    # The cards are free, and rounds of the engine pass: the Job stays where it is.
+    kubectl.create(queued("other", cards))
+    assert eventually(partial(running, kubectl, "other", cards), SECONDS)
+    assert kubectl.get(JOBS, "train")["spec"]["suspend"]
+    kubectl("delete", "job", "other", "--cascade=foreground")
+    assert person.vgpu("resume", "train") == (0, f"{kubectl.namespace}/train waits for cards again\n")
+    assert eventually(partial(running, kubectl, "train", cards), SECONDS)
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ ANNOTATIONS = {
     "model": ("resnet50", "res net", ""), "app-type": ("gpu", "cpu", "tpu"), "card-model": ("Z100", "K100"),
     "expected-duration": TIMES, "checkpoint-seconds": NUMBERS,
     "resumable": ("true", "false", "yes"), "min-runtime": ("2h", "24h", "1d", "0h", "2 hours", ""),
-    "resize-drop": NUMBERS, "queue": ("default",),
+    "hold": ("true", "false", "yes", ""), "resize-drop": NUMBERS, "queue": ("default",),
     "colour": ("red",),
     "kueue.x-k8s.io/elastic-job": ("true", "false"),
 }  # fmt: skip

@@ -9,6 +9,8 @@ from device_plugin.core.batch import Job
 from device_plugin.core.contract.annotations import MAX_COMPUTE_UNITS
 from device_plugin.core.contract.cards import Card
 from device_plugin.core.contract.grants import CardSize, Grant, Slice, runs
+from device_plugin.core.jobs.job import JobPhase
+from device_plugin.core.jobs.reading import held
 from device_plugin.core.ledger import NodeState, Snapshot
 from device_plugin.core.pods import Pod
 
@@ -54,7 +56,7 @@ def node_row(explainer: Explainer, snapshot: Snapshot, name: str, pods: Mapping[
 
 def granted_row(record: NodeState, pods: Mapping[str, Pod]) -> Row:
     """Returns the entry of a node without a known inventory: its cards are those in grants of known pods."""
-    held: dict[str, list[dict[str, Any]]] = {}
+    by_card: dict[str, list[dict[str, Any]]] = {}
     sizes: dict[str, CardSize] = {}
     for holder, holding in record.holdings.items():
         pod, grant = pods.get(str(holder)), holding.grant
@@ -62,13 +64,13 @@ def granted_row(record: NodeState, pods: Mapping[str, Pod]) -> Row:
             continue
         sizes.update(grant.cards)
         for uuid, container, taken in _taken(grant):
-            held.setdefault(uuid, []).append(_slice(pod, container, taken))
+            by_card.setdefault(uuid, []).append(_slice(pod, container, taken))
     return {
         "serving": True,
         "complete": False,
         "cards": [
             _granted_card(uuid, sizes.get(uuid), sorted(slices, key=_slice_order))
-            for uuid, slices in sorted(held.items())
+            for uuid, slices in sorted(by_card.items())
         ],
     }
 
@@ -89,7 +91,7 @@ def _cut(text: str) -> str:
 def phase_of(job: Job) -> str:
     """Returns the phase of a Job that has not ended, from the Job alone."""
     if job.suspend:
-        return "stopping" if job.active else "waiting"
+        return "stopping" if job.active else JobPhase.HELD.value if held(job) else "waiting"
     return "running" if job.active else "starting"
 
 

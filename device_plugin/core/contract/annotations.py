@@ -31,6 +31,7 @@ EXPECTED_DURATION = "vgpu.io/expected-duration"
 CHECKPOINT_SECONDS = "vgpu.io/checkpoint-seconds"
 RESUMABLE = "vgpu.io/resumable"
 MIN_RUNTIME = "vgpu.io/min-runtime"
+HOLD = "vgpu.io/hold"
 RESIZE = "vgpu.io/resize"
 GROUP_JOBS = "vgpu.io/group-jobs"
 RESIZE_DROP = "vgpu.io/resize-drop"
@@ -158,6 +159,9 @@ KEYS = (
     Key(MIN_RUNTIME, "Job", "annotation", _USER,
         "For how long after each start the Job gives nothing to others of its priority, `2h`, at most 24 h; if there is"
         " none, the engine's setting `minRuntimeSeconds`."),
+    Key(HOLD, "Job", "annotation", _USER,
+        "`true` while the Job is not to run (`vgpu stop`, `vgpu resume`): the engine stops it, and starts it only after"
+        " the annotation is removed, or is `false`. Of no effect where Kueue decides when the Job runs."),
     Key(RESIZE, "Job", "annotation", _JOBS,
         "The change of the Job's width that is under way, and the Job's past, as JSON. If it is"
         " removed, the engine writes it again; it keeps a copy in the Job's status, as the condition of this type."),

@@ -203,8 +203,9 @@ _ABOUT = {
     Event.JOB_STOPPED: About(
         ENGINE, "Job",
         "The Job was suspended, so that the Job that the text names can run, or because there was no room for some of"
-        " its pods, as after the death of a node.",
-        "Nothing; it goes on when there is room again. It is stopped for a Job of its priority only if it is resumable"
+        " its pods, as after the death of a node, or because it is held (`vgpu.io/hold`).",
+        "Nothing; it goes on when there is room again, and a held Job after `vgpu resume`. It is stopped for a Job of"
+        " its priority only if it is resumable"
         " (`vgpu.io/resumable`, or the engine's settings).", warning=False,
     ),
     Event.JOB_REFUSED: About(

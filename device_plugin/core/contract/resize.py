@@ -54,7 +54,9 @@ class Resize:
     them the Job is not made narrower until `spared_until`. `refusals` counts the latest attempts in which the API
     server refused the Job's pods. `refusal` is the API server's reason, in the record that took the Job back to the
     pods that it had, and is empty in other records. `stopped_for` is the seconds that the Job was stopped before its
-    last start.
+    last start. `held_since` is the time since which the Job is held, 0 if it is not; `held_for` are the seconds for
+    which it has been held since it was created or stopped. A Job that is held before its first start has a record
+    without a change, from 0 to 0 replicas.
     """
 
     gen: int
@@ -74,6 +76,18 @@ class Resize:
     refusals: int = 0
     refusal: str = ""
     stopped_for: float = 0.0
+    held_since: float = 0.0
+    held_for: float = 0.0
+
+    @property
+    def ran(self) -> bool:
+        """True if the Job has run; false if the record only says for how long it was held."""
+        return bool(self.before or self.after)
+
+    @property
+    def held(self) -> bool:
+        """True if the Job is held, or was held since it was created or stopped."""
+        return bool(self.held_since or self.held_for)
 
     @property
     def shrinks(self) -> bool:
@@ -93,7 +107,7 @@ class Resize:
     @property
     def without_room(self) -> bool:
         """True if the Job stopped because there was no room for some of its pods."""
-        return self.shrinks and not (self.after or self.beneficiary or self.refusal)
+        return self.shrinks and not (self.after or self.beneficiary or self.refusal or self.held)
 
     def encode(self) -> str:
         """The text of the annotation. Grants that do not fit are left out, and their slices are not kept."""
@@ -117,6 +131,8 @@ class Resize:
             author_width=self.author_width, unsaved=self.unsaved, refusals=self.refusals, refusal=self.refusal,
             stopped_for=min(int(self.stopped_for), MAX_INT),
             spared_until=api_time(self.spared_until) if self.spared_until else "",
+            held_since=api_time(self.held_since) if self.held_since else "",
+            held_for=min(int(self.held_for), MAX_INT),
             beneficiary="/".join(self.beneficiary or ()),
             replicas=self.replicas if self.beneficiary is not None else _MISSING,
             priority=self.priority if self.beneficiary is not None else 0,
@@ -150,6 +166,8 @@ class Resize:
             refusals=read.refusals,
             refusal=read.refusal,
             stopped_for=float(read.stopped_for),
+            held_since=_seconds("heldSince", read.held_since) if read.held_since else 0.0,
+            held_for=float(read.held_for),
         )
 
 
@@ -173,6 +191,8 @@ class _Record(msgspec.Struct, gc=False, omit_defaults=True):
     refusal: Annotated[str, Meta(min_length=1, max_length=MAX_REFUSAL)] = ""
     stopped_for: Amount = msgspec.field(default=0, name="stoppedFor")
     spared_until: _Time = msgspec.field(default="", name="sparedUntil")
+    held_since: _Time = msgspec.field(default="", name="heldSince")
+    held_for: Amount = msgspec.field(default=0, name="heldFor")
     beneficiary: Annotated[str, Meta(min_length=1, max_length=317)] = msgspec.field(default="", name="for")
     replicas: Amount = _MISSING
     priority: Annotated[int, Meta(ge=-MAX_INT, le=MAX_INT)] = 0

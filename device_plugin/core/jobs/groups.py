@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from device_plugin.core.contract import annotations
-from device_plugin.core.jobs.job import JobKey, JobSpec, JobState
+from device_plugin.core.jobs.job import JobKey, JobPhase, JobSpec, JobState
 from device_plugin.core.requests import MAX_GANG
 
 
@@ -34,14 +34,14 @@ def undeclared(jobs: Sequence[JobSpec]) -> int:
 
 
 def waiting_for_others(jobs: Iterable[JobState]) -> Mapping[JobKey, str]:
-    """The Jobs or pods, in words, that each waiting Job of an incomplete group waits for."""
+    """The Jobs or pods, in words, that each waiting Job of a group waits for: those that are missing or held."""
     groups: dict[tuple[str, str], list[JobState]] = {}
     for job in jobs:
         if job.spec.joint:
             groups.setdefault((job.spec.key[0], job.spec.group), []).append(job)
     found: dict[JobKey, str] = {}
     for members in groups.values():
-        if text := _missing([job.spec for job in members]):
+        if text := _missing([job.spec for job in members]) or _held(members):
             found |= {job.spec.key: text for job in members if job.queued}
     return found
 
@@ -53,6 +53,12 @@ def _missing(jobs: Sequence[JobSpec]) -> str:
         return f"{count} more Job{'' if count == 1 else 's'} of group {group}"
     count = _missing_pods(jobs)
     return f"{count} more pod{'' if count == 1 else 's'} of group {group}" if count else ""
+
+
+def _held(jobs: Iterable[JobState]) -> str:
+    """The first held Job of a group, in words; empty if none is held."""
+    held = min((job.spec for job in jobs if job.phase is JobPhase.HELD), key=_name, default=None)
+    return f"Job {_name(held)} of group {held.group}, which is held" if held is not None else ""
 
 
 def _missing_jobs(jobs: Sequence[JobSpec]) -> int:

@@ -36,7 +36,7 @@ class JobSpec:
     author's width. `created` is in seconds of the caller's clock. `kueue` is true if Kueue decides when the job starts.
     `dropped` is the `gen` of the record that the author has ended, 0 for none. A `resumable` job consents to be stopped
     for a job of its priority. For `min_runtime` seconds after each start it gives nothing to such a job. If either is
-    None, the engine's rules decide.
+    None, the engine's rules decide. A job `on_hold` neither runs nor waits, because a person wants it so.
 
     Split: a job with `parts` has this number of sub-tasks, of which `least` to `most` run at a time. It begins once
     more than `parts` / `split_ratio` sub-tasks have room. A job with `split_of` is the sub-task `part` of that split.
@@ -76,6 +76,7 @@ class JobSpec:
     checkpoint_seconds: float = 0.0
     resumable: bool | None = None
     min_runtime: float | None = None
+    on_hold: bool = False
     width_owner: str = ""
     kueue: bool = False
     dropped: int = 0
@@ -133,6 +134,10 @@ UNKNOWN = "unknown"
 """The phase that an engine replica shows for a job that another replica plans."""
 
 
+HELD = "is held by its author: `vgpu resume` lets it wait for cards again"
+"""The reason why a held job does not run."""
+
+
 class JobPhase(Enum):
     """The phases of a job between its creation and its end."""
 
@@ -148,6 +153,8 @@ class JobPhase(Enum):
     """It was suspended, and some of its replicas still hold cards."""
     STOPPED = "stopped"
     """It ran before, and waits to go on."""
+    HELD = "held"
+    """It does not run, and is not started before it is released."""
     REFUSED = "refused"
     """It could not run even if nothing else did."""
 

@@ -203,7 +203,7 @@ def share(draft: Draft, queue: str, rules: Rules) -> float:
 def _units(jobs: Iterable[JobState]) -> Iterator[Unit]:
     """The waiting jobs, and the splits that could run more sub-tasks, as units: the jobs of a group are one unit.
 
-    A group is left out while one of its Jobs is missing or is being stopped, because all of its Jobs start together.
+    A group is left out while one of its Jobs is missing, held or being stopped, because all of its Jobs start together.
     """
     groups: dict[tuple[str, str], list[JobState]] = {}
     for job in jobs:
@@ -213,8 +213,8 @@ def _units(jobs: Iterable[JobState]) -> Iterator[Unit]:
             yield (job,)
     for members in groups.values():
         waiting = sorted((job for job in members if job.queued), key=lambda job: job.spec.key)
-        stopping = any(job.phase is JobPhase.STOPPING for job in members)
-        if waiting and not stopping and not undeclared([job.spec for job in members]):
+        absent = any(job.phase in (JobPhase.STOPPING, JobPhase.HELD) for job in members)
+        if waiting and not absent and not undeclared([job.spec for job in members]):
             yield tuple(waiting)
 
 

@@ -31,7 +31,7 @@ OURS = annotations.programs_write("Job")
 KUBERNETES_CONTROLLER = "kubernetes.io/job-controller"
 # Kinds of owners that create Jobs and do not change their width afterwards; a Job without an owner has its user's
 # width.
-_CREATORS = ("", "CronJob")
+CREATORS = ("", "CronJob")
 
 # Most sub-tasks of a split: Kubernetes' own bound for an Indexed Job that runs more than 10,000 pods at once.
 MAX_PARTS = 100_000
@@ -105,6 +105,7 @@ def job_spec(
         checkpoint_seconds=float(_number(job, annotations.CHECKPOINT_SECONDS, MAX_CHECKPOINT) or 0),
         resumable=_resumable(job, owner, divided=divided),
         min_runtime=_min_runtime(job),
+        on_hold=_flag(job, annotations.HOLD) is not None and held(job),
         priority=priority.value,
         preempts=priority.preempts and job.template.preempts,
         width_owner=owner,
@@ -147,7 +148,7 @@ def _check_keys(job: Job) -> None:
 
 def _width_owner(job: Job) -> str:
     """The controller that decides the width in place of the engine; empty if none does."""
-    if job.owner not in _CREATORS:
+    if job.owner not in CREATORS:
         return job.owner
     elastic = job.annotations.get(annotations.KUEUE_ELASTIC) == "true"
     return "Kueue" if annotations.KUEUE_QUEUE in job.labels and not elastic else ""
@@ -208,6 +209,11 @@ def _listed(job: Job) -> tuple[int, ...]:
 def has_run(job: Job) -> bool:
     """True for a Job that was started before; its author may have listed other widths after that."""
     return not job.suspend or annotations.RESIZE in job.annotations or bool(job.kept)
+
+
+def held(job: Job) -> bool:
+    """True if a person holds the Job. Kueue's Jobs are not held, because Kueue decides when they run."""
+    return job.annotations.get(annotations.HOLD) == "true" and annotations.KUEUE_QUEUE not in job.labels
 
 
 def _one_of(listed: Sequence[int], least: int, most: int, asked: int, *, chosen: bool) -> _Width:
@@ -348,18 +354,14 @@ def _split_ratio(job: Job, usual: float, *, divided: bool) -> float:
 
 def _barrier(job: Job, split_of: str) -> bool:
     """True if all running sub-tasks must end before further ones start."""
-    text = job.annotations.get(annotations.BARRIER)
-    if text is None:
-        return False
-    if text not in ("true", "false"):
-        raise _malformed(annotations.BARRIER, text, "true or false")
-    if not split_of:
+    barrier = _flag(job, annotations.BARRIER)
+    if barrier is not None and not split_of:
         # Kubernetes starts the next index of a Job as soon as one ends.
         raise RequestError(
             f"annotation {annotations.BARRIER} needs sub-tasks that are Jobs of their own: write {annotations.SPLIT_OF}"
             f" and {annotations.PART} on each, or leave it out"
         )
-    return text == "true"
+    return bool(barrier)
 
 
 def _resumable(job: Job, owner: str, *, divided: bool) -> bool | None:
@@ -367,17 +369,15 @@ def _resumable(job: Job, owner: str, *, divided: bool) -> bool | None:
 
     It is false if another controller decides when the job runs.
     """
-    text = job.annotations.get(annotations.RESUMABLE)
-    if text not in (None, "true", "false"):
-        raise _malformed(annotations.RESUMABLE, text, "true or false")
-    if text is not None and divided:
+    resumable = _flag(job, annotations.RESUMABLE)
+    if resumable is not None and divided:
         raise RequestError(
             f"annotation {annotations.RESUMABLE}: leave it out, because the sub-tasks of a split begin anew, and so a"
             " split is not stopped for a Job of its priority"
         )
     if owner or annotations.KUEUE_QUEUE in job.labels:
         return False
-    return None if text is None else text == "true"
+    return resumable
 
 
 def _min_runtime(job: Job) -> float | None:
@@ -509,6 +509,14 @@ def _app_type(job: Job) -> str:
     if text not in TYPES:
         raise _malformed(annotations.APP_TYPE, text, "gpu, cpu or memory")
     return text
+
+
+def _flag(job: Job, key: str) -> bool | None:
+    """The truth value in an annotation; None without one."""
+    text = job.annotations.get(key)
+    if text not in (None, "true", "false"):
+        raise _malformed(key, text, "true or false")
+    return None if text is None else text == "true"
 
 
 def _number(job: Job, key: str, most: int) -> int | None:

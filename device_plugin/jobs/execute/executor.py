@@ -48,6 +48,8 @@ MOST_KEPT = 16
 UNSAVED, SPARED_SECONDS = 2, 3600.0
 # The stages in which no pod of a Job that gives way is about to leave; the beneficiary waits for leaving pods.
 SETTLED = frozenset({Stage.ASKED, Stage.FREED})
+# The stages in which a held Job may be stopped at once: no pod of it leaves for another Job.
+_STOPPABLE = frozenset({Stage.NONE, Stage.OVER, Stage.JOINING, Stage.OVERDUE})
 
 
 _StopKey = tuple[str, str, bool]
@@ -92,6 +94,8 @@ class Executor:
             found.setdefault(write.key, write)
         for write in self._continued(found):
             found.setdefault(write.key, write)
+        for write in self._held(found):
+            found.setdefault(write.key, write)
         for write in self._begun(plan, found):
             found.setdefault(write.key, write)
         for write in islice((write for write in self._kept() if write.key not in found), MOST_KEPT):
@@ -106,6 +110,26 @@ class Executor:
         unkept = [managed for managed in self._jobs.values() if managed.unkept]
         for managed in sorted(unkept, key=lambda each: self._stages[each.key] not in UNDER_WAY):
             yield Write(Action.KEEP, managed, managed.record)
+
+    def _held(self, busy: Mapping[JobKey, Write]) -> Iterator[Write]:
+        """The writes that begin to stop held Jobs, and that record since when or for how long a Job was held."""
+        misheld = [managed for managed in self._jobs.values() if managed.misheld and managed.key not in busy]
+        for managed in misheld:
+            if managed.spec.on_hold and not managed.job.suspend and self._stages[managed.key] in _STOPPABLE:
+                yield self._stopping(managed, held_since=self._now)
+        counted = ((managed, self._with_hold(managed)) for managed in misheld if _counts_hold(managed))
+        for managed, record in islice(counted, MOST_KEPT):
+            yield Write(Action.KEEP, managed, record)
+
+    def _with_hold(self, managed: Managed) -> Resize:
+        """The Job's record, which says since when the Job is held, or for how long it was held."""
+        record = managed.record or self._record(
+            managed, before=0, after=0, asked=self._later(managed), until=self._now, applied=True
+        )
+        if managed.spec.on_hold:
+            return replace(record, held_since=self._now)
+        held = self._now - record.held_since if managed.job.suspend else 0.0
+        return replace(record, held_since=0.0, held_for=record.held_for + max(0.0, held))
 
     # Changes that are under way
 
@@ -254,7 +278,10 @@ class Executor:
 
     def _asked(self, managed: Managed, record: Resize) -> Iterator[Write]:
         """The next write of a Job whose record announces a change: it applies or drops it, or asks for a checkpoint."""
-        if record.after and not managed.may_have(record.after):
+        held = managed.spec.on_hold
+        if (record.after and (held or not managed.may_have(record.after))) or (
+            record.held_since and not held
+        ):
             yield _dropped(managed, record)
         elif not record.shrinks:
             fits = self._trial.take({managed.key: record.after - record.before})
@@ -356,7 +383,10 @@ class Executor:
         """The writes that start jobs with these widths, if each of them may start and all fit together."""
         unit = [self._jobs[key] for key in widths]
         # Kueue starts its own Jobs.
-        if any(each.spec.kueue or not each.waits or not self._free(each.key) for each in unit):
+        if any(
+            each.spec.kueue or each.spec.on_hold or not each.waits or not self._free(each.key)
+            for each in unit
+        ):
             return
         # The author may have removed that width from the list since the plan.
         if not all(each.may_have(widths[each.key]) for each in unit):
@@ -397,15 +427,28 @@ class Executor:
             if after and managed.spec.parts
             else managed.leaving(after)
         )
-        # Without the grace period: no pod leaves before the width is written, and the record is written again with it.
-        answered = self._answer_by(managed) if managed.spec.checkpoint_seconds else self._now
         yield Write(Action.RECORD, managed, self._record(
             managed, before=before, after=after,
             asked=self._later(*([managed, helped] if helped is not None else [managed])),
-            until=answered + JOIN_SECONDS, beneficiary=step.beneficiary,
+            until=self._narrow_by(managed), beneficiary=step.beneficiary,
             replicas=wanted, priority=helped.spec.priority if helped is not None else 0,
             grants=tuple(_grants(leaving)),
         ))  # fmt: skip
+
+    def _stopping(self, managed: Managed, held_since: float) -> Write:
+        """The write of the record of a stop that is for no other Job: nothing of its cards is promised."""
+        return Write(Action.RECORD, managed, self._record(
+            managed, before=managed.job.width, after=0, asked=self._later(managed),
+            until=self._narrow_by(managed), held_since=held_since,
+        ))  # fmt: skip
+
+    def _narrow_by(self, managed: Managed) -> float:
+        """The time by which a shrink or stop that is recorded now must be carried out.
+
+        It is without the grace period: no pod leaves before the width is written, and the record is written again then.
+        """
+        answered = self._answer_by(managed) if managed.spec.checkpoint_seconds else self._now
+        return answered + JOIN_SECONDS
 
     def _answer_by(self, managed: Managed) -> float:
         """The time until which a program may save a checkpoint before it loses pods.
@@ -445,9 +488,9 @@ class Executor:
         """The record of a start or a growth that is written together with the Job's new width."""
         last = managed.record
         rested = {}
-        if not before and last is not None:
+        if not before and last is not None and last.ran:
             # The time of the stop may be later than now: another replica's clock may have written it.
-            rested["stopped_for"] = max(0.0, self._now - managed.stopped(last, self._now))
+            rested["stopped_for"] = max(0.0, self._now - managed.stopped(last, self._now) - last.held_for)
         return self._record(
             managed, before=before, after=after, asked=self._later(managed, *givers),
             until=self._now + JOIN_SECONDS, applied=True, **rested,
@@ -482,7 +525,12 @@ def _grants(pods: Iterable[Pod]) -> Iterator[Grant]:
 
 
 def _dropped(managed: Managed, record: Resize) -> Write:
-    return Write(Action.DROP, managed, replace(record, until=0.0, grants=()))
+    return Write(Action.DROP, managed, replace(record, until=0.0, grants=(), held_since=0.0))
+
+
+def _counts_hold(managed: Managed) -> bool:
+    """True if only the Job's record must follow a hold: the Job is suspended, or is held no more."""
+    return managed.job.suspend or not managed.spec.on_hold
 
 
 def _created(managed: Managed) -> int:

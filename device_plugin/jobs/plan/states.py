@@ -99,7 +99,7 @@ def _promised(
 def _width(managed: Managed, reached: Stage) -> int:
     """The width that the Job will have once its change under way is complete."""
     record = managed.record
-    if not managed.lives:
+    if not managed.lives or managed.spec.on_hold:
         return 0
     if record is not None and reached is Stage.ASKED:
         return min(record.after, record.before)
@@ -114,8 +114,12 @@ def _state(now: float, managed: Managed, reached: Stage, promised: int) -> JobSt
     if phase is JobPhase.RUNNING:
         # A change that was not carried out does not begin a new turn.
         began = managed.begun(now) if record is None or record.applied else seconds(managed.job.started, now)
+    elif phase is JobPhase.HELD:
+        began = record.held_since if record is not None and record.held_since else now
     elif record is not None:
-        began = managed.stopped(record, now) if managed.job.suspend else record.asked
+        stopped = managed.stopped(record, now) if record.ran else began
+        # The time for which it was held does not count as waiting.
+        began = min(now, stopped + record.held_for) if managed.job.suspend else record.asked
     resized = -inf if asked is None else max(asked, managed.paused_until)
     history = managed.history
     return JobState(
@@ -153,7 +157,11 @@ def _phase(now: float, managed: Managed, reached: Stage, promised: int) -> tuple
         leaving = managed.pods or job.active or job.terminating
         if leaving and (managed.waits_for_ends or reached is not Stage.OVERDUE):
             return JobPhase.STOPPING, 0
-        return (JobPhase.STOPPED if record is not None else JobPhase.WAITING), 0
+        if managed.spec.on_hold:
+            return JobPhase.HELD, 0
+        return (JobPhase.STOPPED if managed.ran else JobPhase.WAITING), 0
+    if managed.spec.on_hold:
+        return JobPhase.STOPPING, 0
     if record is not None and reached in (*RELEASING, Stage.OVERDUE):
         return JobPhase.RESIZING, _width(managed, reached)
     if promised:
@@ -184,7 +192,7 @@ def _bounded(managed: Managed, now: float) -> JobSpec:
     does not wait again for Jobs of its group that have ended since.
     """
     spec, width = managed.spec, managed.job.width
-    if managed.record is not None and spec.group_jobs:
+    if managed.ran and spec.group_jobs:
         spec = replace(spec, group_jobs=0)
     if spec.parts and not managed.job.suspend:
         stays = _partial(managed, now) or now < managed.paused_until

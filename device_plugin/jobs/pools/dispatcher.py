@@ -150,7 +150,9 @@ class _PoolRoom:
         fork.renew(jobs, now)
         self._room: LedgerRoom = fork.room()
         self._cards = max(1.0, self._room.cards())
-        self._waiting: dict[JobKey, float] = {job.key: _need([job]) for job in jobs if job.waits}
+        self._waiting: dict[JobKey, float] = {
+            job.key: _need([job]) for job in jobs if job.waits and not job.spec.on_hold
+        }
         self._needed = sum(self._waiting.values())
 
     def may_hold(self, jobs: Sequence[Managed], *, closed: bool) -> bool:

@@ -64,7 +64,7 @@ def partition(jobs: Mapping[JobKey, Managed], fitting: Fitting) -> Partition:
         several = len(fits) > 1 and any(job.spec.cards and not job.spec.kueue for job in members)
         if pool is None and not several:
             pool = fits[0] if fits else _any_of(members, fitting.pools)
-        waits = bool(live) and all(job.waits for job in live)
+        waits = bool(live) and all(job.waits and not job.spec.on_hold for job in live)
         movable = all(map(_fresh, members)) and (several or (fits and pool not in fits))
         if waits and (pool is None or movable):
             choices.append(PoolChoice(unit, live, fits, pool))
@@ -97,7 +97,7 @@ def _any_of(members: Iterable[Managed], pools: Pools) -> Pool | None:
 
 def _fresh(job: Managed) -> bool:
     """True if the Job waits and has never run, so that its pods may still be bound to any nodes."""
-    return job.waits and job.record is None and not job.pods
+    return job.waits and not job.ran and not job.pods
 
 
 def _pinned(job: Managed, pool: Pool, key: str) -> Managed:

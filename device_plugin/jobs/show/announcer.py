@@ -7,6 +7,7 @@ from itertools import islice
 from operator import is_
 
 from device_plugin.core.batch import Job
+from device_plugin.core.contract.annotations import HOLD
 from device_plugin.core.contract.events import Event
 from device_plugin.core.contract.resize import Resize, api_time
 from device_plugin.core.jobs.job import JobKey, JobPhase, JobState, pods
@@ -143,6 +144,8 @@ def said(write: Write) -> Iterator[Said]:
         yield Event.PODS_REFUSED, _refused(record)
     elif write.action is Action.START:
         yield Event.JOB_ADMITTED, f"starts with {pods(record.after)}"
+    elif write.action is Action.STOP and record.held_since:
+        yield Event.JOB_STOPPED, f"stops, because it is held ({HOLD}), and waits again once it is released"
     elif write.action is Action.STOP:
         why = ", because there is no room for some of its pods" if record.without_room else _helped(record)
         yield Event.JOB_STOPPED, f"stops{why}, and goes on when there is room again"

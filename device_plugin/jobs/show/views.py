@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from device_plugin.core.contract.resize import Resize, api_time
-from device_plugin.core.jobs.job import UNKNOWN, JobKey, JobPhase, JobState, pods
+from device_plugin.core.jobs.job import HELD, UNKNOWN, JobKey, JobPhase, JobState, pods
 from device_plugin.core.jobs.plan import Refuse
 from device_plugin.core.jobs.progress import Progress
 from device_plugin.core.jobs.queue import due, due_at, places
@@ -208,11 +208,13 @@ _WHY: Mapping[JobPhase, str] = {
     JobPhase.RUNNING: "runs with {width}",
     JobPhase.STOPPING: "was {stopped}, and some of its pods have not ended yet",
     JobPhase.STOPPED: "was {stopped}, and waits for {room}",
+    JobPhase.HELD: HELD,
 }
 WAITS_FOR: Mapping[JobPhase, str] = {
     JobPhase.STARTING: "pods that do not run yet",
     JobPhase.RESIZING: "pods that leave or come",
     JobPhase.STOPPING: "pods that have not ended yet",
+    JobPhase.HELD: "its release",
 }
 
 
@@ -294,6 +296,8 @@ def _on(nodes: Sequence[str]) -> str:
 
 def _stopped(record: Resize | None) -> str:
     """A text that says who stopped a suspended Job, or why."""
+    if record is not None and record.held:
+        return "held by its author"
     if record is None or record.after or not record.shrinks:
         return "suspended by hand"
     if record.beneficiary is not None:

@@ -52,6 +52,7 @@ STATES = (
     State("queue", "pods that do not run yet", "they were created a moment ago", "wait, or see kubectl describe pod"),
     State("queue", "pods that leave or come", "its width is being changed", "wait"),
     State("queue", "pods that have not ended yet", "it is being stopped", "wait for their grace period"),
+    State("queue", "its release", "its author holds it", "let it go on with `vgpu resume`"),
     State("queue", "the next round", "the engine has just seen it", "wait some seconds"),
     State("queue", "a correction", "the engine refuses the job", "change it as vgpu why job/NAME says"),
 )  # fmt: skip

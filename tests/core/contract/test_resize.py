@@ -43,18 +43,18 @@ def test_a_record_is_written_as_people_read_it() -> None:
     st.none() | st.tuples(NAMES, NAMES), st.integers(0, 4096), st.booleans(),
     st.lists(GRANTS, max_size=3, unique_by=lambda grant: grant.pod), st.integers(0, 2**40),
     st.integers(0, 2**40), TIMES, st.integers(0, 2**40), st.just("") | NAMES, st.integers(0, 4096),
-    st.integers(-(2**31), 2**31 - 1),
+    st.integers(-(2**31), 2**31 - 1), TIMES, st.integers(0, 2**40),
 )  # fmt: skip
 def test_what_is_written_is_read(
     gen: int, before: int, after: int, asked: int, until: int, job: tuple[str, str] | None, replicas: int,
     applied: bool, grants: list[Grant], attained: int, unsaved: int, spared: int, refusals: int, refusal: str,
-    author_width: int, priority: int,
+    author_width: int, priority: int, held_since: int, held_for: int,
 ) -> None:  # fmt: skip
     record = Resize(
         gen=gen, before=before, after=after, asked=asked, until=until, beneficiary=job,
         replicas=replicas if job else 0, applied=applied, grants=tuple(grants), attained=attained,
         priority=priority if job else 0, unsaved=unsaved, spared_until=spared, refusals=refusals, refusal=refusal,
-        author_width=author_width,
+        author_width=author_width, held_since=held_since, held_for=held_for,
     )  # fmt: skip
     assert Resize.decode(record.encode()) == record
 

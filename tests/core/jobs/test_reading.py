@@ -184,6 +184,15 @@ def test_a_job_says_whether_its_program_goes_on_after_a_stop(text: str | None, e
     assert spec(annotations={"resumable": text} if text else {}).resumable is expected
 
 
+@pytest.mark.parametrize(("text", "expected"), [("true", True), ("false", False), (None, False)])
+def test_a_person_holds_a_job(text: str | None, *, expected: bool) -> None:
+    assert spec(annotations={"hold": text} if text else {}).on_hold is expected
+
+
+def test_a_job_of_kueue_is_not_held() -> None:
+    assert spec({**QUEUED, KUEUE_QUEUE: "theirs"}, {"hold": "true"}).on_hold is False
+
+
 @pytest.mark.parametrize("fields", [{"labels": {**QUEUED, KUEUE_QUEUE: "theirs"}}, {"owner": "JobSet"}])
 def test_another_controller_stops_its_jobs_itself(fields: Mapping[str, Any]) -> None:
     assert spec(annotations={"resumable": "true"}, **fields).resumable is False

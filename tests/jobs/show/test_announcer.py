@@ -97,6 +97,12 @@ def test_a_job_that_is_stopped_because_its_pods_find_no_room_is_told_so() -> Non
     assert found == (Event.JOB_STOPPED, text)
 
 
+def test_a_job_that_is_stopped_because_it_is_held_is_told_so() -> None:
+    (found,) = said(Write(Action.STOP, managed(job("a", 4)), resize(4, 0, applied=True, held_since=1000.0)))
+    text = "stops, because it is held (vgpu.io/hold), and waits again once it is released"
+    assert found == (Event.JOB_STOPPED, text)
+
+
 def test_a_program_that_tells_no_progress_is_told_that_its_job_is_not_sized(
     world: World, posted: Posted
 ) -> None:
