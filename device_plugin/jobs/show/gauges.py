@@ -6,10 +6,11 @@ from heapq import nlargest
 
 from device_plugin.core.contract.metrics import OTHERS, Exporter, Metric, MetricType, Reading, largest
 from device_plugin.core.jobs.job import JobKey
-from device_plugin.jobs.execute.writes import Write
+from device_plugin.jobs.execute.writes import Action, Write
 from device_plugin.jobs.pools.planners import Planners
 from device_plugin.jobs.round import Round
 from device_plugin.jobs.show.explain import by_phase, waiting_since, widths
+from device_plugin.jobs.show.queue_waits import MOST_QUEUES, QueueWaits
 from device_plugin.jobs.show.views import stuck_for
 from device_plugin.state.jobs import KnownJobs
 
@@ -38,7 +39,7 @@ LONGEST_WAIT = Metric(
     "vgpu_queue_longest_wait_seconds", Exporter.ENGINE,
     "For how long the Job of the queue that has waited longest has waited for room: since its creation, or since it was"
     " stopped. Without Jobs that wait for others of their group, and Jobs that were refused. Absent while none waits."
-    f" Of more than {MOST_JOBS} queues those with the longest waits.",
+    f" Of more than {MOST_QUEUES} queues those with the longest waits.",
     ("pool", "queue"),
 )  # fmt: skip
 ROUND_SECONDS = Metric(
@@ -71,15 +72,19 @@ class JobGauges:
         self._leads = leads
         self._wall = wall
         self._writes: Counter[str] = Counter()
+        self._waits = QueueWaits(wall)
 
     def count(self, write: Write) -> None:
         """Count a write that was done."""
         self._writes[write.action.value] += 1
+        if write.action is Action.START:
+            self._waits.started(write.managed)
 
     def __call__(self) -> Iterator[Reading]:
         """All metrics; the metrics of a pool only if this replica plans the pool."""
         yield Reading(LEADS, [((), float(self._leads()))])
         yield Reading(WRITES, [((action,), float(count)) for action, count in sorted(self._writes.items())])
+        yield from self._waits()
         planning = [(planner.pool, planner.rounds.last) for planner in self._planners.planning()]
         if planning:
             phases = {(pool, *key): float(n) for pool, last in planning for key, n in by_phase(last).items()}
@@ -94,7 +99,7 @@ class JobGauges:
                 for pool, last in planning
                 for queue, since in waiting_since(last).items()
             )
-            yield Reading(LONGEST_WAIT, sorted(nlargest(MOST_JOBS, waits, key=lambda each: each[1])))
+            yield Reading(LONGEST_WAIT, sorted(nlargest(MOST_QUEUES, waits, key=lambda each: each[1])))
             yield Reading(ROUND_SECONDS, [((pool,), last.seconds) for pool, last in planning])
             yield Reading(PLANNER, [((pool,), 1.0) for pool, _ in planning if pool])
 

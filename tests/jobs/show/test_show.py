@@ -413,9 +413,11 @@ def test_metrics_of_jobs_come_from_the_leader_alone(world: World) -> None:
     assert found["vgpu_jobs"] == [(("", "default", "running"), 1.0), (("", "default", "waiting"), 1.0)]
     assert found["vgpu_job_replicas"] == [(("default", "a"), 2.0)]
     assert found["vgpu_job_writes_total"] == [(("start",), 1.0)]
+    assert found["vgpu_queue_starts_total"] == [(("default",), 1.0)]
     assert found["vgpu_job_engine_leader"] == [((), 1.0)]
     leads = world.leads = False
-    assert samples().keys() == {"vgpu_job_engine_leader", "vgpu_job_writes_total"}
+    counters = {"vgpu_job_writes_total", "vgpu_queue_starts_total", "vgpu_queue_start_wait_seconds_total"}
+    assert samples().keys() == {"vgpu_job_engine_leader", *counters}
 
 
 def longest_waits(world: World) -> dict[tuple[str, ...], float]:
@@ -446,10 +448,17 @@ def test_a_job_that_waits_for_its_group_has_no_part_in_the_longest_wait(world: W
     assert longest_waits(world).keys() == {("", "default")}
 
 
+def test_a_job_that_can_never_run_has_no_part_in_the_longest_wait(world: World) -> None:
+    world.queue("huge", 50, labels={"vgpu.io/queue": "night"})
+    world.settle(2)
+    assert seen(world)["huge"]["phase"] == "refused"
+    assert longest_waits(world).keys() == {("", "default")}
+
+
 def test_of_many_queues_those_with_the_longest_waits_have_samples(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gauges, "MOST_JOBS", 1)
+    monkeypatch.setattr(gauges, "MOST_QUEUES", 1)
     world.queue("c", 4, labels={"vgpu.io/queue": "night"}, created=api_time(1_700_000_000.0))
     world.settle(2)
     assert longest_waits(world).keys() == {("", "night")}

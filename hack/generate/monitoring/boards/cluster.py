@@ -92,6 +92,24 @@ _ROOM = (
     ),
 )
 
+_STARTS, _WAITED = (
+    f"sum by (queue) (increase({metric}[$__range]))"
+    for metric in ("vgpu_queue_starts_total", "vgpu_queue_start_wait_seconds_total")
+)
+_WAITS = Panel(
+    "Waits by queue",
+    "table",
+    (
+        Query(_STARTS, "starts", NO_JOBS),
+        Query(f"{_WAITED} / {_STARTS}", "mean wait"),
+        Query(each("vgpu_queue_longest_wait_seconds", by="queue"), "longest wait now", NO_WAITING),
+    ),
+    about="Starts in the time that the board shows, and how long the Jobs had waited for them, since they were created"
+    " or stopped; beside it the Job that waits now.",
+    keys=("queue",),
+    units={"mean wait": "s", "longest wait now": "s"},
+)
+
 _WAITING = (
     lines(
         "Waiting pods by reason",
@@ -130,6 +148,7 @@ _WAITING = (
         unit="s",
         about="Time for which a Job of the queue has waited for room, since it was created or stopped.",
     ),
+    _WAITS,
     lines(
         "Jobs in queues",
         Query(total("vgpu_jobs", by="queue, phase"), "{{queue}} {{phase}}", NO_JOBS),
