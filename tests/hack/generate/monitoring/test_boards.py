@@ -42,6 +42,12 @@ def test_kustomize_applies_all_boards_and_both_files_have_the_same_rules() -> No
     assert operators["spec"] == plain
 
 
+def test_kubectl_can_apply_all_boards_in_one_object() -> None:
+    """It keeps what it applied in an annotation, and an object's annotations have at most 256 KiB."""
+    boards = {name: text for name, text in files().items() if name.startswith("boards/")}
+    assert len(json.dumps({"data": boards})) < 240 * 1024
+
+
 def test_prometheus_parses_every_query(tmp_path: Path) -> None:
     found = list(map(runnable, queries()))
     assert len(found) > 60
