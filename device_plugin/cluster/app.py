@@ -4,7 +4,6 @@
 """
 
 import json
-import logging
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
@@ -17,8 +16,6 @@ from device_plugin.cluster.filter import Filter, Verdict
 from device_plugin.cluster.ports import BindCall, Calls
 from device_plugin.cluster.preemption import Candidates, Preemption
 from device_plugin.core.http_values import JSON, App, HttpAnswer, HttpRequest
-
-log = logging.getLogger(__name__)
 
 _WRITER = json.JSONEncoder(separators=(",", ":"))
 

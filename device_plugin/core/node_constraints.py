@@ -215,10 +215,6 @@ class NodeIndex:
         keys = [taint.key for taint in taints if taint.passing and not _tolerated(taint, constraints)]
         return "cordoned" if CORDON in keys else f"tainted {', '.join(keys)}" if keys else ""
 
-    def without(self, bits: int, nodes: NodeSet | None) -> NodeSet:
-        """`nodes` (None: all) without the nodes whose bit is set in `bits`."""
-        return self._set((self._all if nodes is None else nodes.bits) & ~bits)
-
     def values_of(self, key: str) -> Mapping[str, str]:
         """The value of each node's label of this key, for nodes that have it."""
         return {node.name: node.labels[key] for node in self._nodes if key in node.labels}

@@ -4,7 +4,6 @@ A round ends when no write is due any more, or when a write failed: the next rou
 nothing has changed costs one comparison.
 """
 
-import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -29,8 +28,6 @@ from device_plugin.jobs.ports import Holdings
 from device_plugin.jobs.stages import UNDER_WAY, stages, wanted
 from device_plugin.state.creations import FailedCreations
 from device_plugin.state.managed import Managed, ManagedJobs
-
-log = logging.getLogger(__name__)
 
 # Seconds between two rounds of which the later one follows only a change of pods and nodes.
 TICK_SECONDS = 5.0

@@ -211,10 +211,6 @@ class KnownJobs:
             unread = [known for known in self._jobs.values() if known.problem]
         return {(known.job.namespace, known.job.name): (known.job, known.problem) for known in unread}
 
-    def rigid(self, uid: str) -> str:
-        """The answer by which the API server refused a new width of this Job; empty if it has not."""
-        return self._rigid.get(uid, "")
-
     def _completed(self, known: Managed) -> Managed:
         """The Job with its pods, and the reports and the refused width that are kept apart from it."""
         pods = tuple(sorted(self.pods.of(known.job), key=lambda pod: (pod.index or 0, pod.uid)))

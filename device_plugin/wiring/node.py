@@ -1,6 +1,5 @@
 """Builds the node agent: its adapters, its stages, the loop that runs them, and its servers."""
 
-import logging
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -59,8 +58,6 @@ from device_plugin.wiring.commands import say_listening
 from device_plugin.wiring.settings import NodeSettings, SettingsError
 from device_plugin.wiring.threads import Threads
 from vgpu_runtime.paths import LIBRARY, SMI, TELL
-
-log = logging.getLogger(__name__)
 
 COMPONENT = "vgpu-node"
 

@@ -181,11 +181,6 @@ class ClusterReading:
     missing: tuple[MissingRight, ...] = ()
     namespace: str = ""
 
-    @property
-    def complete(self) -> bool:
-        """True if all cards and all slices on them are known."""
-        return not self.namespace and not self.missing
-
     def with_use(self, uses: Mapping[SliceKey, SliceUse]) -> "ClusterReading":
         """Returns the reading with the use of slices, as far as `uses` has it."""
         return replace(self, nodes={name: node.with_use(uses) for name, node in self.nodes.items()})

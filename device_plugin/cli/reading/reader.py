@@ -13,14 +13,12 @@ from functools import partial
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.watch import ListWatch
 from device_plugin.cli.access.caller import list_unless_forbidden
-from device_plugin.cli.reading.cluster import ClusterReading, KnownCluster, MissingRight, NodeReading
-from device_plugin.core.pods import Pod
+from device_plugin.cli.reading.cluster import ClusterReading, KnownCluster, MissingRight
 from device_plugin.kube.api import NODES, PODS, Change, Kind, Metadata, Where
 from device_plugin.kube.errors import ApiError
 
 RUNNING = "status.phase=Running"
 NOT_RUNNING = "status.phase!=Running,status.phase!=Succeeded,status.phase!=Failed,spec.nodeName!="
-WAITING = "status.phase=Pending,spec.nodeName="
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,19 +93,6 @@ class ClusterReader:
         with self._lock:
             selected = bool(self._scope.node_labels) and self._nodes_known
             return self._known.reading(self._missing, self._namespace, selected=selected)
-
-    def node(self, name: str) -> NodeReading | None:
-        """Returns one node as it is known now; None if it has no cards."""
-        with self._lock:
-            return self._known.node(name)
-
-    def waiting(self) -> Sequence[Pod]:
-        """Returns the pods that are not bound. Raises ApiError for other problems than missing rights."""
-        where = Where(self._namespace, self._scope.pod_labels, WAITING)
-        if (found := list_unless_forbidden(self._client, PODS, where)) is None:
-            self._lack_pods("waiting pods are not known")
-            return ()
-        return found.items
 
     @contextmanager
     def following(

@@ -11,8 +11,6 @@ A group of N units (2N on RDNA) is the smallest with which every combination of 
 
 from collections.abc import Iterable
 
-WORD_BITS = 32
-
 
 def group_units(*, xcc: int, paired: bool) -> int:
     """Compute units of one core group on a card of `xcc` XCCs; `paired` on RDNA."""
@@ -41,26 +39,3 @@ def unit_mask(cores: Iterable[int], units_per_group: int) -> int:
     for core in cores:
         mask |= group << (core * units_per_group)
     return mask
-
-
-def words(mask: int, compute_units: int) -> tuple[int, ...]:
-    """The mask of a card with `compute_units` units in the driver's form: 32-bit words, lowest first."""
-    count = -(-compute_units // WORD_BITS)
-    return tuple(mask >> (WORD_BITS * i) & (1 << WORD_BITS) - 1 for i in range(count))
-
-
-def fault(mask: int, *, compute_units: int, xcc: int = 1, paired: bool = False) -> str:
-    """The hardware rule that the mask breaks, as text; empty if it breaks none."""
-    if not mask:
-        return "no unit at all: the hardware would run unmasked"
-    if mask.bit_length() > compute_units:
-        return f"unit {mask.bit_length() - 1} of a card that has {compute_units}"
-    if paired and (mask ^ mask >> 1) & _every(2, compute_units):
-        return "half a workgroup processor"
-    if any(not mask & _every(xcc, compute_units) << i for i in range(xcc)):
-        return "an XCC without a unit: it would run unmasked"
-    return ""
-
-
-def _every(step: int, bits: int) -> int:
-    return sum(1 << i for i in range(0, bits, step))

