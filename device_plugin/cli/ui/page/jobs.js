@@ -95,8 +95,8 @@ export function lines(row) {
   const texts = [];
   if (times.ended !== null) texts.push(`${state(row)} at ${moment(times.ended)}`);
   else texts.push(`${state(row)}${job ? pods(job) : ""}, for ${span(now - (job?.since || last[0]))}`);
-  if (job?.waitsFor) texts.push(`waits for ${job.waitsFor}`);
   if (job?.why) texts.push(job.why);
+  else if (job?.waitsFor) texts.push(`waits for ${job.waitsFor}`);
   if (job?.progress?.total) {
     const left = job.secondsLeft ? `, about ${span(job.secondsLeft)} left` : "";
     texts.push(`${digits(job.progress.done)} of ${digits(job.progress.total)} done${left}`);
