@@ -13,6 +13,7 @@ from device_plugin.core.contract.annotations import GROUP
 from device_plugin.core.contract.cards import Inventory, SliceState, memory_units
 from device_plugin.core.contract.grants import Grant, ranges
 from device_plugin.core.contract.reasons import Reason
+from device_plugin.core.counted import counted, few_of
 from device_plugin.core.errors import RequestError
 from device_plugin.core.ledger import CardState, Holder, Holding, Reservation, ReservationStage, Snapshot
 from device_plugin.core.ledger.view import LedgerView
@@ -286,11 +287,7 @@ def _mixed_units(inventories: Mapping[str, Inventory]) -> Iterator[str]:
     """Texts for families whose memory unit differs between nodes."""
     for family, units in memory_units(inventories).items():
         if len(units) > 1:
-            amounts = (
-                f"{unit} MiB on {', '.join(nodes[:NODES])}"
-                + (f" and {len(nodes) - NODES} more" if len(nodes) > NODES else "")
-                for unit, nodes in units.items()
-            )
+            amounts = (f"{unit} MiB on {few_of(nodes, NODES)}" for unit, nodes in units.items())
             yield f"one {resource_names(family)[1]} is {'; '.join(amounts)}: use one memUnitMiB on all nodes"
 
 
@@ -367,7 +364,7 @@ def _card_lines(card: View) -> Iterator[str]:
     if card["short"]:
         closed += ", reports less than was granted of it: gets no new slices until enough of these have ended"
     held = card["maxSlices"] - card["freeSlices"]
-    slices = f"{held} slice{'' if held == 1 else 's'}"
+    slices = counted(held, "slice")
     # A card without memory or core groups left has no room, however few slices it has.
     if card["freeMiB"] and card["freeCoreGroups"] and card["freeSlices"]:
         slices += f" (room for {card['freeSlices']} more)"

@@ -15,6 +15,7 @@ from device_plugin.allocator.service import Service, Shared
 from device_plugin.core.answers import Answer, sentence
 from device_plugin.core.contract.grants import Grant, ranges
 from device_plugin.core.contract.reasons import Reason
+from device_plugin.core.counted import counted, few_of
 from device_plugin.core.errors import RequestError
 from device_plugin.core.placement import Refusal
 from device_plugin.core.placement.groups import RefusingNodes, refusing_nodes
@@ -84,7 +85,7 @@ class PodAnswer:
         cures = self.cures
         if cures.ends:
             verb = "has" if len(cures.ends) == 1 else "have"
-            yield f"It would fit on {cures.ends_on} once {_few(cures.ends)} {verb} ended"
+            yield f"It would fit on {cures.ends_on} once {few_of(cures.ends, NAMES)} {verb} ended"
         if cures.moves:
             yield f"It would fit on {cures.moves_to} after moving {cures.moves}: see vgpu defrag"
         if cures.smaller:
@@ -154,7 +155,7 @@ class PodAnswers(Service):
         others = (self._view.pods.get(each.other) for each in self._view.ledger.in_the_way(grant, pod.uid))
         leaving = sorted({f"{other.namespace}/{other.name}" for other in others if other is not None})
         state = PodState.PREEMPTING if leaving else PodState.KEPT
-        text = " ".join(("waits:", grant_text(grant), "is", state.text, _few(leaving))).rstrip()
+        text = " ".join(("waits:", grant_text(grant), "is", state.text, few_of(leaving, NAMES))).rstrip()
         name = f"{pod.namespace}/{pod.name}"
         return PodAnswer(name, state.value, asks, text, advice=sentence(state.advice), grant=grant)
 
@@ -241,11 +242,5 @@ def grant_text(grant: Grant) -> str:
 
 
 def _group_text(group: RefusingNodes) -> str:
-    count = len(group.nodes)
     models = f" with {', '.join(group.models)}" if group.models else ""
-    return f"{count} node{'' if count == 1 else 's'}{models} ({_few(group.nodes)}): {group.refusal.text}"
-
-
-def _few(names: Sequence[str]) -> str:
-    more = f" and {len(names) - NAMES} more" if len(names) > NAMES else ""
-    return f"{', '.join(names[:NAMES])}{more}"
+    return f"{counted(len(group.nodes), 'node')}{models} ({few_of(group.nodes, NAMES)}): {group.refusal.text}"

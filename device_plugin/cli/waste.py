@@ -33,6 +33,7 @@ from device_plugin.cli.reading.waste import (
     by_namespace,
     by_owner,
 )
+from device_plugin.core.counted import counted
 from device_plugin.core.idle import IDLE_SECONDS
 from device_plugin.kube.api import Where
 
@@ -166,9 +167,9 @@ def _unmeasured(pods: Sequence[HoldingPod], uses: Mapping[SliceKey, SliceUse]) -
 
 
 def _said(unknown: int) -> Sequence[str]:
-    counted = "1 slice" if unknown == 1 else f"{unknown} slices"
     if not unknown:
         return []
+    slices = counted(unknown, "slice")
     return [
-        f"the driver does not count busy compute units for {counted}: only little memory use is found there"
+        f"the driver does not count busy compute units for {slices}: only little memory use is found there"
     ]

@@ -21,6 +21,7 @@ from enum import Enum
 from device_plugin.core.contract.annotations import GROUP_SIZE
 from device_plugin.core.contract.grants import Grant
 from device_plugin.core.contract.reasons import Reason
+from device_plugin.core.counted import counted
 from device_plugin.core.ledger import Ledger, Reservation
 from device_plugin.core.placement import Placer, Refusal
 from device_plugin.core.placement.fit import CARDS_IN_A_LOOK, SearchBudget, at_most
@@ -218,10 +219,9 @@ class GangView:
         exist, size = len(self.pods), self.size
         if exist >= size:
             return None
-        more = "1 more pod" if size - exist == 1 else f"{size - exist} more pods"
         return Refusal.saying(
             Reason.GANG,
-            f"group {self.group} waits for {more} ({exist} of {size} exist)",
+            f"group {self.group} waits for {counted(size - exist, 'more pod')} ({exist} of {size} exist)",
             f"group {self.group} waits until all of its {size} pods exist",
         )
 

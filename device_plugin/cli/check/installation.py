@@ -13,6 +13,7 @@ from device_plugin.cli.reading.allocator_deployment import (
 )
 from device_plugin.cli.reading.cluster import ClusterReading
 from device_plugin.core.contract.cards import Inventory
+from device_plugin.core.counted import few_of
 from device_plugin.core.errors import AnnotationError
 from device_plugin.core.pods import Node
 from device_plugin.core.requests import DEFAULT_PREFIXES
@@ -139,5 +140,4 @@ def name_of(found: Object) -> str:
 
 def few(names: Sequence[str]) -> str:
     """Returns text with at most NAMES names, and the number of the others."""
-    more = f" and {len(names) - NAMES} more" if len(names) > NAMES else ""
-    return f"{', '.join(names[:NAMES])}{more}"
+    return few_of(names, NAMES)

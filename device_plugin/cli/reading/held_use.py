@@ -78,13 +78,14 @@ def together(uses: Iterable[HeldUse]) -> HeldUse:
     total = NOTHING
     for use in uses:
         total = HeldUse(
-            _sum(total.used, use.used),
-            _sum(total.busy, use.busy),
-            _sum(total.unused, use.unused),
+            sum_if_known(total.used, use.used),
+            sum_if_known(total.busy, use.busy),
+            sum_if_known(total.unused, use.unused),
             total.idle + use.idle,
         )
     return total
 
 
-def _sum(one: float | None, other: float | None) -> float | None:
+def sum_if_known(one: float | None, other: float | None) -> float | None:
+    """Returns the sum of two amounts; None if one of them is not known."""
     return one + other if one is not None and other is not None else None

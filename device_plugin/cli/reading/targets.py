@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 from device_plugin.core.contract.cards import Card
+from device_plugin.core.counted import few_of
 from device_plugin.core.errors import AnnotationError, VgpuError
 from device_plugin.core.pods import Node
 
@@ -49,9 +49,8 @@ def find(nodes: Sequence[Node], text: str) -> NodeCard:
         lack = "no card" if wanted else "a card"
         raise CardError(f"{where} {lack} {name}: see `vgpu cards` for the uuids")
     if len(found) > 1:
-        more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
         raise CardError(
-            f"{len(found)} cards have the name {name}: write one of {', '.join(map(str, islice(found, SHOWN)))}{more}"
+            f"{len(found)} cards have the name {name}: write one of {few_of([*map(str, found)], SHOWN)}"
         )
     return found[0]
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from device_plugin.cli.access.prometheus import Prometheus, PrometheusSeries
+from device_plugin.cli.reading.held_use import sum_if_known
 from device_plugin.cli.reading.slice_use import COMPUTE, LIMIT, USED, matchers_of_agents, own_labels, query_of
 from device_plugin.cli.reading.waste import Owner
 
@@ -136,10 +137,6 @@ def summed(pods: Iterable[Usage], *, owners: bool) -> Sequence[Usage]:
         before = found.get(key, Usage(*key, 0.0, 0.0, 0.0, 0.0))
         found[key] = Usage(
             *key, before.slices + each.slices, before.cards + each.cards,
-            _sum(before.memory, each.memory), _sum(before.busy, each.busy),
+            sum_if_known(before.memory, each.memory), sum_if_known(before.busy, each.busy),
         )  # fmt: skip
     return sorted(found.values(), key=lambda usage: (-usage.cards, usage.namespace, usage.owner or UNKNOWN))
-
-
-def _sum(one: float | None, other: float | None) -> float | None:
-    return one + other if one is not None and other is not None else None

@@ -152,9 +152,9 @@ def _ascending(cores: tuple[int, ...]) -> tuple[int, ...] | None:
     return cores if all(map(lt, cores, cores[1:])) else None
 
 
-def ranges(ids: Iterable[int]) -> str:
-    """Ascending ids as people write them: `0-14, 20`."""
-    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs(ids))
+def ranges(ids: Iterable[int], between: str = ", ") -> str:
+    """Ascending ids as people write them: `0-14, 20`; a Job's `completedIndexes` has `,` between two ranges."""
+    return between.join(str(a) if a == b else f"{a}-{b}" for a, b in runs(ids))
 
 
 def runs(ids: Iterable[int]) -> list[list[int]]:

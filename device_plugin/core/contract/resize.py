@@ -9,7 +9,7 @@ queue, so the engine keeps a copy of it in the Job's status, which only the engi
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import accumulate, takewhile
@@ -20,7 +20,7 @@ from msgspec import Meta
 
 from device_plugin.core.contract.annotations import MAX_COMPUTE_UNITS, MAX_INT
 from device_plugin.core.contract.codec import Amount, Count, Reader, Text, json_length, write_object
-from device_plugin.core.contract.grants import MAX_CONTAINERS, Grant, Slice, runs
+from device_plugin.core.contract.grants import MAX_CONTAINERS, Grant, Slice, ranges
 from device_plugin.core.errors import AnnotationError
 
 # Most characters of a record, because a watch keeps the records of thousands of Jobs. 110 leaving pods of one card each
@@ -223,7 +223,7 @@ _LEAVING = Reader(_AllLeaving, "resize", longest=MAX_RECORD)
 
 
 def _leaving(grant: Grant) -> _Leaving:
-    slices = tuple(_Slice(s.card, s.mem_mib, _runs(s.cores)) for s in grant.slices())
+    slices = tuple(_Slice(s.card, s.mem_mib, ranges(s.cores, ",")) for s in grant.slices())
     return _Leaving(grant.pod, grant.node, slices)
 
 
@@ -259,11 +259,6 @@ def _job(text: str) -> tuple[str, str]:
     if not namespace or not name or "/" in name:
         raise AnnotationError("resize: for must be the namespace and the name of a Job, default/train")
     return namespace, name
-
-
-def _runs(cores: Iterable[int]) -> str:
-    """Ascending ids as a text, in the form of a Job's `completedIndexes`: `0,2-4`."""
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs(cores))
 
 
 def _cores(text: str) -> tuple[int, ...]:

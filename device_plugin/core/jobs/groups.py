@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from device_plugin.core.contract import annotations
+from device_plugin.core.counted import counted
 from device_plugin.core.jobs.job import JobKey, JobPhase, JobSpec, JobState
 from device_plugin.core.requests import MAX_GANG
 
@@ -50,9 +51,9 @@ def _missing(jobs: Sequence[JobSpec]) -> str:
     """The Jobs or pods that a group lacks, in words; empty if it is complete."""
     group = jobs[0].group
     if count := _missing_jobs(jobs):
-        return f"{count} more Job{'' if count == 1 else 's'} of group {group}"
+        return f"{counted(count, 'more Job')} of group {group}"
     count = _missing_pods(jobs)
-    return f"{count} more pod{'' if count == 1 else 's'} of group {group}" if count else ""
+    return f"{counted(count, 'more pod')} of group {group}" if count else ""
 
 
 def _held(jobs: Iterable[JobState]) -> str:

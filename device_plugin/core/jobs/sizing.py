@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from math import ceil, floor, inf
 
 from device_plugin.core.contract import annotations
+from device_plugin.core.counted import counted
 from device_plugin.core.jobs.goals import SILENT_S, goal_width, silent, spent, unsized
 from device_plugin.core.jobs.job import JobKey, JobPhase, JobSpec, JobState, Telling, pods
 from device_plugin.core.jobs.rates import Curve, Rates
@@ -248,11 +249,11 @@ def offers(short: Short, wait_seconds: float | None = None) -> str:
     """The alternatives in words, with the annotation for each; enough cards are expected in `wait_seconds`."""
     goal, found = short.goal, []
     if short.now:
-        cards, more = _cards(short.now * short.cards), _compact(short.now_seconds)
+        cards, more = counted(short.now * short.cards, "card"), _compact(short.now_seconds)
         found.append(f"{span(short.now_seconds)} with {cards} now ({annotations.DURATION_AT_MOST}: {more})")
     if short.needed:
         when = "when they are free" if wait_seconds is None else f"in about {span(wait_seconds)}"
-        found.append(f"{span(goal.seconds)} with {_cards(short.needed * short.cards)} {when}")
+        found.append(f"{span(goal.seconds)} with {counted(short.needed * short.cards, 'card')} {when}")
     if samples := _rounded(short.now_samples):
         found.append(f"{samples:,} samples in {span(goal.seconds)} now ({annotations.SAMPLES}: {samples})")
     if not found:
@@ -282,10 +283,6 @@ def _compact(seconds: float) -> str:
     """A duration in the form of annotations, rounded up to minutes: `11h40m`."""
     hours, minutes = divmod(ceil(seconds / 60), 60)
     return (f"{hours}h" if hours else "") + (f"{minutes}m" if minutes or not hours else "")
-
-
-def _cards(number: int) -> str:
-    return f"{number} card{'' if number == 1 else 's'}"
 
 
 def _rounded(number: int) -> int:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from device_plugin.core.contract.resize import Resize, api_time
+from device_plugin.core.counted import few_of
 from device_plugin.core.jobs.job import HELD, UNKNOWN, JobKey, JobPhase, JobState, pods
 from device_plugin.core.jobs.plan import Refuse
 from device_plugin.core.jobs.progress import Progress
@@ -290,8 +291,7 @@ def _kept(state: JobState, last: Round, rules: Rules) -> str:
 
 def _on(nodes: Sequence[str]) -> str:
     """The first few nodes, as the end of a sentence."""
-    more = f" and {len(nodes) - MOST_NAMED} more" if len(nodes) > MOST_NAMED else ""
-    return f" on {', '.join(nodes[:MOST_NAMED])}{more}" if nodes else ""
+    return f" on {few_of(nodes, MOST_NAMED)}" if nodes else ""
 
 
 def _stopped(record: Resize | None) -> str:
@@ -309,9 +309,8 @@ def _stopped(record: Resize | None) -> str:
 
 def _given(giving: Sequence[Managed]) -> str:
     """One sentence that names the Jobs which free cards for a Job."""
-    named = ", ".join("/".join(other.key) for other in giving[:MOST_NAMED])
-    more = f" and {len(giving) - MOST_NAMED} more" if len(giving) > MOST_NAMED else ""
-    return f"pods of {named}{more} leave, so that it can start"
+    named = few_of(["/".join(other.key) for other in giving], MOST_NAMED)
+    return f"pods of {named} leave, so that it can start"
 
 
 def _progress(managed: Managed) -> Progress | None:

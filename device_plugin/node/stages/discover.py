@@ -12,6 +12,7 @@ from device_plugin.core.contract.annotations import MAX_BYTES, MAX_CARDS
 from device_plugin.core.contract.card_names import unique
 from device_plugin.core.contract.cards import Card, Inventory
 from device_plugin.core.contract.events import Event
+from device_plugin.core.counted import counted
 from device_plugin.core.enforcement import Enforcement
 from device_plugin.core.errors import AnnotationError
 from device_plugin.node.api import NodeApi
@@ -242,5 +243,5 @@ def _slices_on(card: Card, records: Iterable[Record]) -> str:
         return "no slice is on it"
     named = [f"{pod} ({count})" if count > 1 else pod for pod, count in sorted(held.items())]
     more = f" and {len(named) - NAMED} more pods" if len(named) > NAMED else ""
-    slices = "1 slice" if held.total() == 1 else f"{held.total()} slices"
+    slices = counted(held.total(), "slice")
     return f"{slices} on it: {', '.join(named[:NAMED])}{more}. vgpu drain {card.uuid} moves them"
