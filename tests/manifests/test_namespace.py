@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from device_plugin.wiring.settings import ClusterSettings, JobsSettings, load
-from hack.embedded.apiserver.server import job_policy_files, policy_files
+from hack.embedded.apiserver.server import policy_files
 from tests.manifests.conftest import MANIFESTS, Installation, kustomize
 
 NAMESPACE = "gpu-team"
@@ -44,7 +44,7 @@ def test_nothing_is_of_the_usual_namespace(moved: Installation) -> None:
 def test_the_policies_are_the_same_but_for_the_namespace(moved: Installation) -> None:
     documents = [
         item
-        for path in (*policy_files(), *job_policy_files())
+        for path in (*policy_files(), *(MANIFESTS / "components").glob("*/admission.yaml"))
         for item in yaml.safe_load_all(path.read_text())
     ]
     for item in moved.of("ValidatingAdmissionPolicy", "MutatingAdmissionPolicy"):
