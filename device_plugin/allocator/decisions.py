@@ -1,8 +1,9 @@
 """/decisions: the leader's reservations and target workload, so that people's commands decide as the leader does."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
+
+import msgspec
 
 from device_plugin.allocator.service import Service
 from device_plugin.core.contract.grants import Grant
@@ -30,12 +31,12 @@ class Decisions(Service):
             reserved = [
                 {
                     "pod": f"{each.pod.namespace}/{each.pod.name}", "stage": each.stage.value,
-                    "grant": each.grant.encode(), "host": asdict(each.host),
+                    "grant": each.grant.encode(), "host": msgspec.to_builtins(each.host),
                 }
                 for each in self._view.ledger.reservations()
             ]  # fmt: skip
             shapes = self._allocator.placer.tables.shapes
-        workload = [{"shape": asdict(each.shape), "count": each.count} for each in shapes]
+        workload = [{"shape": msgspec.to_builtins(each.shape), "count": each.count} for each in shapes]
         return {"leader": not self._why_not_leading(), "reserved": reserved, "workload": workload}
 
     def take_over(self, told: Mapping[str, Any]) -> int:

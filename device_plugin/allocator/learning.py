@@ -2,7 +2,8 @@
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from device_plugin.core.errors import RequestError
 from device_plugin.core.placement.workload import TargetWorkload

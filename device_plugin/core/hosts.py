@@ -1,10 +1,9 @@
 """Host amounts: CPU, memory and disk that pods request and that nodes have free."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class HostAmounts:
+class HostAmounts(Struct, frozen=True, gc=False):
     """CPU in thousandths of a core, memory and disk (ephemeral storage) in MiB."""
 
     cpu_milli: int = 0

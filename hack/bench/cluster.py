@@ -4,6 +4,8 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
+from msgspec import structs
+
 from device_plugin.core.contract.grants import Grant
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement import POLICIES, Placer
@@ -76,5 +78,5 @@ def _listed(jobs: Sequence[BenchPod]) -> Sequence[Weighted]:
     for job in jobs:
         if (shape := Shape.of(job.request)) is not None:
             # FGD's classes differ in CPU, share, number and model, not in memory.
-            target.add(replace(shape, host=replace(shape.host, memory_mib=0)))
+            target.add(structs.replace(shape, host=structs.replace(shape.host, memory_mib=0)))
     return target.frequent(1.0)

@@ -1,7 +1,8 @@
 """Requests of pods, their shapes, and workloads of them."""
 
 import random
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.placement.card_columns import CardKind

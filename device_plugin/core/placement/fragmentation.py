@@ -7,9 +7,9 @@ The idle share of a card is the smaller of its free shares of memory and core gr
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from device_plugin.core.hosts import NOTHING
 from device_plugin.core.placement.cache import Policy

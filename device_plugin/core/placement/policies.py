@@ -5,9 +5,10 @@ other policy has a module.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
+from msgspec.structs import replace
 
 from device_plugin.core.app_types import DEFAULT_TYPE, TYPES, Scoring
 from device_plugin.core.hosts import NOTHING

@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 
+from msgspec import structs
+
 from device_plugin.core.requests import PodRequest, Request
 
 Fits = Callable[[PodRequest], bool]
@@ -34,11 +36,11 @@ def smaller(request: PodRequest, fits: Fits) -> tuple[Request, ...]:
 def _single(asked: Request, fitting: Callable[[Request], bool]) -> Iterator[Request]:
     """The largest requests that fit with less of one amount, in the order memory, core groups, percent, cards."""
     ways: tuple[tuple[int | None, Callable[[int], Request]], ...] = (
-        (asked.mem, lambda units: replace(asked, mem=units)),
-        (asked.cores, lambda groups: replace(asked, cores=groups)),
-        (asked.percent, lambda share: replace(asked, percent=share)),
-        (asked.whole, lambda cards: replace(asked, whole=cards)),
-        (asked.count, lambda cards: replace(asked, count=cards)),
+        (asked.mem, lambda units: structs.replace(asked, mem=units)),
+        (asked.cores, lambda groups: structs.replace(asked, cores=groups)),
+        (asked.percent, lambda share: structs.replace(asked, percent=share)),
+        (asked.whole, lambda cards: structs.replace(asked, whole=cards)),
+        (asked.count, lambda cards: structs.replace(asked, count=cards)),
     )
     for most, less in ways:
         if most and (left := _largest(most, partial(_fits_with, fitting, less))):
@@ -50,7 +52,7 @@ def _fits_with(fitting: Callable[[Request], bool], less: Callable[[int], Request
 
 
 def _scaled(asked: Request, mem: int, cores: int) -> Request:
-    return replace(asked, mem=mem, cores=max(1, cores))
+    return structs.replace(asked, mem=mem, cores=max(1, cores))
 
 
 def _largest(below: int, fits: Callable[[int], bool]) -> int:

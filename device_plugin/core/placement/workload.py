@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass
 from heapq import nlargest
 from itertools import islice
 
 import numpy as np
+from msgspec import Struct
 
 from device_plugin.core.placement.card_columns import CardKind, Columns, Floats, Ints, Mask
 from device_plugin.core.placement.fit import CardFit, KindSizes
@@ -25,8 +25,7 @@ KEPT = 4 * MOST
 MOST_COUNTED = 2 * KEPT
 
 
-@dataclass(frozen=True, slots=True)
-class Weighted:
+class Weighted(Struct, frozen=True, gc=False):
     """A shape and its weighted number of pods, in which newer pods weigh more."""
 
     shape: Shape

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from device_plugin.cli.reading.cluster import KnownCluster
 from device_plugin.core.contract import annotations
@@ -79,7 +80,7 @@ def test_the_free_percent_of_a_card_is_the_most_that_would_fit(
     asked = Request("hygon.com/dcu", percent=max(free, 1))
     state = CardState.of(card("n1-0"), slices)
     assert (fit(state, asked) is not None) == (free > 0)
-    assert free == 100 or fit(state, replace(asked, percent=free + 1)) is None
+    assert free == 100 or fit(state, structs.replace(asked, percent=free + 1)) is None
 
 
 @pytest.mark.parametrize(

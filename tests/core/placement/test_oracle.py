@@ -51,7 +51,10 @@ def mixed_request(rng: random.Random, pod: str) -> PodRequest:
             asked = Request(family, percent=rng.choice((1, 5, 10, 25, 33, 50, 75, 100)))
         containers.append((f"c{i}", asked))
     if len(containers) == 1 and not containers[0][1].whole:
-        containers = [(name, replace(asked, count=rng.choice((1, 1, 2, 3)))) for name, asked in containers]
+        containers = [
+            (name, msgspec.structs.replace(asked, count=rng.choice((1, 1, 2, 3))))
+            for name, asked in containers
+        ]
     models = rng.choice([Selector()] * 3 + [Selector("X"), Selector("!X")])
     uuids = rng.choice([Selector()] * 3 + [Selector("!a-0,!b-0")])
     return PodRequest(pod, tuple(containers), models, uuids, rng.choice(REPEATABLE))
