@@ -7,13 +7,14 @@ all of them takes longer than a decision may. So the old scores stay in use unti
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Protocol
 
 import numpy as np
 
 from device_plugin.core.placement.card_columns import Floats, Ints, Mask, Places, kinds_where
 from device_plugin.core.placement.fit import CardFit, KindSizes
 from device_plugin.core.placement.near import near
-from device_plugin.core.placement.table import NodeTable, NodeView, RowCache, StampedRowCache
+from device_plugin.core.placement.table import NO_ROWS, NodeTable, NodeView, RowCache, StampedRowCache
 from device_plugin.core.requests import ANYTHING, Shape
 
 # Bounds of the cache, in shapes and in bytes of all scores; and the bytes of one score.
@@ -27,8 +28,19 @@ FEW, MORE = 6, 2
 
 Bound = Callable[[Ints], Floats]
 """Returns an upper bound of the score of each node at these positions; shape (positions,)."""
-RowScores = Callable[[Ints, Floats, Places], None]
-"""Writes the scores of nodes at these positions, and the indexes of their best cards, into arrays of shape (nodes,)."""
+
+
+class CompiledScores(Protocol):
+    """Computes the scores for one shape in the arrays of its NodeScores, until the layout changes."""
+
+    def refresh(self, seen: int) -> None:
+        """Compute the upper bound of each node whose stamp is larger than `seen`."""
+
+    def best(self, among: Mask | None) -> int | None:
+        """The position of the best node, of all nodes or of the nodes marked in `among`; None if none fits."""
+
+    def score(self, positions: Ints) -> None:
+        """Compute the exact scores of the nodes at these positions."""
 
 
 class UpperBounds(StampedRowCache):
@@ -51,8 +63,17 @@ class Policy(ABC):
     bounds: UpperBounds | None = None
     """The policy's upper bounds; None if its scores are fast to compute."""
 
-    def compiled(self, _shape: Shape, _sizes: KindSizes, _accepted: Mask, /) -> RowScores | None:
-        """The scores for one slice by a compiled kernel, until the layout changes; None if there is none."""
+    def compiled(
+        self,
+        _shape: Shape,
+        _sizes: KindSizes,
+        _accepted: Mask,
+        _value: Floats,
+        _card: Places,
+        _exact: Mask,
+        /,
+    ) -> CompiledScores | None:
+        """The scores for one slice by a compiled kernel, in these arrays of NodeScores; None if there is none."""
         return None
 
     @abstractmethod
@@ -87,10 +108,21 @@ class NodeScores(RowCache):
         self._card: Places = np.zeros(0, dtype=np.uint8)
         self._exact: Mask = np.zeros(0, dtype=bool)
         self._bound: Bound | None = None
-        self._compiled: RowScores | None = None
+        self._compiled: CompiledScores | None = None
+
+    def refresh(self, most: int | None = None) -> bool:
+        """Compute the outdated values of at most `most` nodes; true once no value is outdated."""
+        self._follow()
+        if self._compiled is None or most is not None or len(self._left):
+            return super().refresh(most)
+        self._compiled.refresh(self._seen)
+        self._note(NO_ROWS, NO_ROWS)
+        return True
 
     def best(self, among: Mask | None) -> int | None:
         """The position of the best node, of all nodes or of the nodes marked in `among`; None if none fits."""
+        if self._compiled is not None:
+            return self._compiled.best(among)
         few = FEW
         while len(self.value):
             value = self.value if among is None else np.where(among, self.value, -np.inf)
@@ -132,7 +164,9 @@ class NodeScores(RowCache):
         self._accepted = kinds_where(kinds, lambda kind: shape.accepts(kind.family, kind.model, kind.slices))
         self._all_kinds = bool(self._accepted[:-1].all())
         alone = shape.is_slice and self._count == 1 and shape.uuids == ANYTHING
-        self._compiled = self.policy.compiled(shape, self._sizes, self._accepted) if alone else None
+        if alone:
+            arrays = self.value, self._card, self._exact
+            self._compiled = self.policy.compiled(shape, self._sizes, self._accepted, *arrays)
         bounds = self.policy.bounds
         self._bound = None if bounds is None else bounds.of(shape, self._sizes, self._accepted)
         if self._bound is not None and self._count > 1:
@@ -169,7 +203,7 @@ class NodeScores(RowCache):
 
     def _score(self, positions: Ints) -> None:
         if self._compiled is not None:
-            self._compiled(positions, self.value, self._card)
+            self._compiled.score(positions)
             return
         view, shape = NodeView(self._table, positions), self.shape
         if shape.is_slice:

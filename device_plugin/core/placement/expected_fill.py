@@ -19,8 +19,8 @@ from functools import partial
 import numpy as np
 
 from device_plugin.core.placement import kernel
-from device_plugin.core.placement.cache import Bound, Policy, RowScores, UpperBounds
-from device_plugin.core.placement.card_columns import Floats, Ints, Mask
+from device_plugin.core.placement.cache import Bound, CompiledScores, Policy, UpperBounds
+from device_plugin.core.placement.card_columns import Floats, Ints, Mask, Places
 from device_plugin.core.placement.fill import Fill
 from device_plugin.core.placement.fit import CardFit, KindSizes
 from device_plugin.core.placement.table import NodeTable, NodeView
@@ -52,20 +52,16 @@ class Worth:
 
     def rows(self, table: NodeTable) -> kernel.Rows | None:
         """The table's rows for the compiled kernel, until the layout changes; None if numpy must do."""
-        library, fill, (prices, _, _) = kernel.compiled(), self._fill, self.table.shape
-        if library is None or prices > kernel.MOST_PRICES or table.there.shape[1] > kernel.MOST_CARDS:
+        library, fill, (prices, kinds, _) = kernel.compiled(), self._fill, self.table.shape
+        if library is None or not kinds or prices > kernel.MOST_PRICES:
+            return None
+        if table.there.shape[1] > kernel.MOST_CARDS:
             return None
         levels = fill.grid.mem, fill.grid.cores
         return kernel.Rows(
-            library,
-            table.layers,
-            table.host,
-            levels,
-            self.table,
-            fill.cpu,
-            fill.price,
+            library, table.layers, table.host, table.stamp, levels, self.table, fill.cpu, fill.price,
             fill.multi_card.amounts,
-        )
+        )  # fmt: skip
 
     def prices(self, sizes: KindSizes, accepted: Mask) -> Floats:
         """The price of a slice on each kind of card, infinite if not accepted or too small; shape (kinds + 1,)."""
@@ -119,12 +115,15 @@ class ExpectedFill(Policy):
         self._worth = Worth(fill)
         self.bounds: FillBounds = FillBounds(fill, self._worth, table)
 
-    def compiled(self, shape: Shape, sizes: KindSizes, accepted: Mask) -> RowScores | None:
+    def compiled(
+        self, shape: Shape, sizes: KindSizes, accepted: Mask, value: Floats, card: Places, exact: Mask
+    ) -> CompiledScores | None:
         """The kernel's scores of a slice; None where it is not compiled or has no room for a node's cards."""
-        rows = self.bounds.rows()
-        if rows is None:
+        found = self.bounds.compiled()
+        if found is None:
             return None
-        return partial(rows.scores, _kernel_sizes(shape, sizes, self._worth.prices(sizes, accepted)))
+        asked = _kernel_sizes(shape, sizes, self._worth.prices(sizes, accepted))
+        return kernel.SliceScores(*found, asked, value, card, exact)
 
     def slices(self, view: NodeView, need: CardFit, shape: Shape) -> Floats:
         """The score of each card for a slice: higher if less expected fill is lost; shape (nodes, cards)."""
@@ -167,10 +166,10 @@ class FillBounds(UpperBounds):
         _, self._kinds, self._levels = worth.table.shape
         self._lay_out()
 
-    def rows(self) -> kernel.Rows | None:
-        """The rows for the compiled kernel, until the layout changes; None if numpy must do."""
+    def compiled(self) -> tuple[kernel.Rows, kernel.RowsNow] | None:
+        """The rows and their kept values for the kernel, until the layout changes; None if numpy must do."""
         self._follow()
-        return self._rows
+        return None if self._rows is None else (self._rows, self._kept)
 
     def of(self, shape: Shape, sizes: KindSizes, accepted: Mask) -> Bound:
         """The bounds for `shape`, with its `sizes` on the `accepted` kinds; valid until the layout changes."""
@@ -187,7 +186,7 @@ class FillBounds(UpperBounds):
         self.refresh_some(positions)
         if self._rows is None:
             return plain(positions)
-        return self._rows.bounds(asked, positions, self._now, self._price, self._untouched)
+        return self._rows.bounds(asked, positions, self._kept)
 
     def _slice(self, shape: Shape, sizes: KindSizes, price: Floats, positions: Ints) -> Floats:
         """The upper bound of each node's score for a slice, on its best card; `price` has the shape (kinds + 1,)."""
@@ -237,11 +236,12 @@ class FillBounds(UpperBounds):
         self._now: Floats = np.zeros(self._table.there.shape)
         self._price: Ints = np.zeros(nodes, dtype=np.int64)
         self._untouched: Mask = np.zeros(nodes, dtype=bool)
+        self._kept = kernel.RowsNow(self._now, self._price, self._untouched, self._made)
         self._rows = self._worth.rows(self._table)
 
     def _compute(self, positions: Ints) -> None:
         if self._rows is not None:
-            self._rows.now(positions, self._now, self._price, self._untouched)
+            self._rows.compute(positions, self._kept)
             return
         view = NodeView(self._table, positions)
         node, cards = self._worth.now(view)

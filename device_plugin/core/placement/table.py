@@ -31,7 +31,7 @@ from device_plugin.core.placement.card_columns import (
 from device_plugin.core.placement.offer import Offer, RecentOffers, rows_of
 from device_plugin.core.requests import ANYTHING, Selector
 
-_NO_ROWS: Ints = np.zeros(0, dtype=np.int64)
+NO_ROWS: Ints = np.zeros(0, dtype=np.int64)
 
 
 class NodeTable(Columns):
@@ -49,7 +49,7 @@ class NodeTable(Columns):
         self._seen = self._versions()
         self._offers = RecentOffers()
         # For each row the position of its node in a NodeIndex, with the `position` and the index that this is for.
-        self._indexed: tuple[dict[str, int], NodeIndex | None, Ints] = {}, None, _NO_ROWS
+        self._indexed: tuple[dict[str, int], NodeIndex | None, Ints] = {}, None, NO_ROWS
         self.layout = 0
         self.now = 0
         """The newest stamp."""
@@ -343,7 +343,7 @@ class RowCache(ABC):
         self._table = table
         self._layout = self._seen = -1
         # Rows that were outdated at the last refresh, by the newest stamp `_seen`, and were not computed then.
-        self._left: Ints = _NO_ROWS
+        self._left: Ints = NO_ROWS
 
     @abstractmethod
     def _lay_out(self) -> None:
@@ -356,7 +356,7 @@ class RowCache(ABC):
     def refresh(self, most: int | None = None) -> bool:
         """Compute the outdated values of at most `most` rows; true once no value is outdated."""
         self._follow()
-        outdated = self._outdated() if self._table.kinds else _NO_ROWS
+        outdated = self._outdated() if self._table.kinds else NO_ROWS
         now = outdated[:most]
         if len(now):
             self._compute(now)
@@ -371,7 +371,7 @@ class RowCache(ABC):
 
     def _restart(self) -> None:
         """Note that all rows are outdated."""
-        self._seen, self._left = -1, _NO_ROWS
+        self._seen, self._left = -1, NO_ROWS
 
     def _outdated(self) -> Ints:
         """The outdated rows, ascending."""
@@ -389,7 +389,7 @@ class StampedRowCache(RowCache):
     def __init__(self, table: NodeTable) -> None:
         super().__init__(table)
         # For each row its stamp when its values were computed.
-        self._made: Ints = _NO_ROWS
+        self._made: Ints = NO_ROWS
 
     def refresh_some(self, positions: Ints) -> None:
         """Compute the outdated values among the rows at `positions`."""
@@ -397,7 +397,7 @@ class StampedRowCache(RowCache):
         now = positions[self._table.stamp[positions] > self._made[positions]]
         if len(now):
             self._compute(now)
-            self._note(now, _NO_ROWS)
+            self._note(now, NO_ROWS)
 
     def _restart(self) -> None:
         self._made = np.full(len(self._table.nodes), -1, dtype=np.int64)

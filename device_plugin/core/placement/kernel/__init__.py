@@ -1,4 +1,4 @@
-"""The compiled kernel of the policy `fragmentation`: the scores of stale rows in C, equal to numpy's to the last digit.
+"""The compiled kernel of the policy `fragmentation`: scores and the best row in C, equal to numpy's to the last digit.
 
 It is loaded by ctypes, so one file serves every Python, and calls keep the interpreter's lock: a call takes some
 microseconds, and to get the lock back could take longer. Without the compiled file, as in an installation by pip, the
@@ -20,7 +20,9 @@ MOST_PRICES, MOST_CARDS = 17, 64
 
 
 class _Table(Structure):
-    _fields_ = [("nodes", c_int64), ("cards", c_int64), ("layers", c_void_p), ("host", c_void_p)]
+    _fields_ = [
+        ("nodes", c_int64), ("cards", c_int64), ("layers", c_void_p), ("host", c_void_p), ("stamp", c_void_p)
+    ]  # fmt: skip
 
 
 class _Fill(Structure):
@@ -38,7 +40,11 @@ class _Shape(Structure):
 
 
 class _Now(Structure):
-    _fields_ = [("worth", c_void_p), ("price", c_void_p), ("untouched", c_void_p)]
+    _fields_ = [(name, c_void_p) for name in ("worth", "price", "untouched", "made")]
+
+
+class _Scores(Structure):
+    _fields_ = [(name, c_void_p) for name in ("value", "card", "exact")]
 
 
 @cache
@@ -48,12 +54,15 @@ def compiled() -> ctypes.PyDLL | None:
         library = ctypes.PyDLL(LIBRARY)
     except OSError:
         return None
-    table, fill, shape, now = POINTER(_Table), POINTER(_Fill), POINTER(_Shape), POINTER(_Now)
+    table, fill, shape, now, scores = map(POINTER, (_Table, _Fill, _Shape, _Now, _Scores))
     library.vgpu_now.argtypes = [table, fill, c_void_p, c_int64, now]
     library.vgpu_bounds.argtypes = [table, fill, shape, now, c_void_p, c_int64, c_void_p]
-    library.vgpu_scores.argtypes = [table, fill, shape, c_void_p, c_int64, c_void_p, c_void_p]
-    for function in (library.vgpu_now, library.vgpu_bounds, library.vgpu_scores):
+    library.vgpu_scores.argtypes = [table, fill, shape, c_void_p, c_int64, scores]
+    library.vgpu_refresh.argtypes = [table, fill, shape, now, c_int64, scores]
+    library.vgpu_best.argtypes = [table, fill, shape, scores, c_void_p]
+    for function in (library.vgpu_now, library.vgpu_bounds, library.vgpu_scores, library.vgpu_refresh):
         function.restype = None
+    library.vgpu_best.restype = c_int64
     return library
 
 
@@ -69,51 +78,83 @@ class SliceSizes:
         self.struct = _Shape(cpu, memory, *map(_address, self._arrays))
 
 
+class RowsNow:
+    """The kept values of each row for upper bounds, of a table's present layout; UpperBounds computes them.
+
+    They are the worth of its cards, its best CPU price, whether its cards are untouched, and its stamp when these were
+    computed. The shapes are (nodes, cards), and (nodes,) for the others.
+    """
+
+    def __init__(self, worth: Floats, price: Ints, untouched: Mask, made: Ints) -> None:
+        self._arrays = worth, price, untouched, made
+        self.struct = _Now(*map(_address, self._arrays))
+
+
 class Rows:
     """A table's rows and one policy's tables, as the kernel reads them; valid until the table's layout changes.
 
-    - `layers` has the shape (columns, nodes, cards), `host` (3, nodes).
+    - `layers` has the shape (columns, nodes, cards), `host` (3, nodes), `stamp` (nodes,).
     - `levels` are the levels of memory and of core groups; `worth` has the shape (CPU prices, kinds, levels).
     - `cpu` has the shape (CPU prices,), `price` (kinds,).
     - `several` are the amounts of the shapes of several cards, each (shapes,), and their value, (kinds, shapes).
     """
 
     def __init__(
-        self, library: ctypes.PyDLL, layers: Ints, host: Ints, levels: tuple[int, int], worth: Floats, cpu: Floats,
-        price: Floats, several: tuple[Ints, Ints, Ints, Floats],
+        self, library: ctypes.PyDLL, layers: Ints, host: Ints, stamp: Ints, levels: tuple[int, int], worth: Floats,
+        cpu: Floats, price: Floats, several: tuple[Ints, Ints, Ints, Floats],
     ) -> None:  # fmt: skip
-        self._library = library
+        self.library = library
         prices, kinds, count = worth.shape
         tables = tuple(map(np.ascontiguousarray, (worth.transpose(1, 2, 0), cpu, price, *several)))
         # As in SliceSizes, the arrays must live as long as the structures.
-        self._arrays = layers, host, *tables
-        self._table = _Table(*layers.shape[1:], _address(layers), _address(host))
-        self._fill = _Fill(kinds, prices, count, *levels, len(several[0]), *map(_address, tables))
+        self._arrays = layers, host, stamp, *tables
+        self.structs = (
+            byref(_Table(*layers.shape[1:], *map(_address, (layers, host, stamp)))),
+            byref(_Fill(kinds, prices, count, *levels, len(several[0]), *map(_address, tables))),
+        )
 
-    def now(self, rows: Ints, worth: Floats, price: Ints, untouched: Mask) -> None:
-        """Write, for upper bounds, each row's worth of cards, its best CPU price, and whether its cards are untouched.
+    def compute(self, rows: Ints, now: RowsNow) -> None:
+        """Compute the kept values of these rows."""
+        self.library.vgpu_now(*self.structs, _address(rows), len(rows), byref(now.struct))
 
-        The shapes are (nodes, cards), (nodes,) and (nodes,).
-        """
-        now = _Now(_address(worth), _address(price), _address(untouched))
-        self._library.vgpu_now(byref(self._table), byref(self._fill), _address(rows), len(rows), byref(now))
-
-    def bounds(self, sizes: SliceSizes, rows: Ints, worth: Floats, price: Ints, untouched: Mask) -> Floats:
-        """The upper bound of each row's score, from the arrays that `now` writes; shape (rows,)."""
+    def bounds(self, sizes: SliceSizes, rows: Ints, now: RowsNow) -> Floats:
+        """The upper bound of each row's score; the rows' kept values must be up to date. The shape is (rows,)."""
         bound: Floats = np.empty(len(rows))
-        now = _Now(_address(worth), _address(price), _address(untouched))
-        self._library.vgpu_bounds(
-            byref(self._table), byref(self._fill), byref(sizes.struct), byref(now), _address(rows), len(rows),
-            _address(bound),
-        )  # fmt: skip
+        self.library.vgpu_bounds(
+            *self.structs, byref(sizes.struct), byref(now.struct), _address(rows), len(rows), _address(bound)
+        )
         return bound
 
-    def scores(self, sizes: SliceSizes, rows: Ints, value: Floats, card: Places) -> None:
-        """Write the score of each row's best card, and the card's index, into arrays of shape (nodes,)."""
-        self._library.vgpu_scores(
-            byref(self._table), byref(self._fill), byref(sizes.struct), _address(rows), len(rows), _address(value),
-            _address(card),
-        )  # fmt: skip
+
+class SliceScores:
+    """Computes the scores of one shape of one slice, in arrays of shape (nodes,); valid until the layout changes.
+
+    `value` is each row's score, or an upper bound of it where it is not `exact`; `card` is the index of its best card.
+    """
+
+    def __init__(
+        self, rows: Rows, now: RowsNow, sizes: SliceSizes, value: Floats, card: Places, exact: Mask
+    ) -> None:  # fmt: skip
+        self._keep = rows, now, sizes, value, card, exact
+        self._library = rows.library
+        self._asked = *rows.structs, byref(sizes.struct)
+        self._now = byref(now.struct)
+        self._scores = byref(_Scores(*map(_address, (value, card, exact))))
+
+    def refresh(self, seen: int) -> None:
+        """Compute the upper bound of each row whose stamp is larger than `seen`."""
+        self._library.vgpu_refresh(*self._asked, self._now, seen, self._scores)
+
+    def best(self, among: Mask | None) -> int | None:
+        """The position of the best row, of all rows or of those marked in `among`; None if none fits."""
+        found: int = self._library.vgpu_best(
+            *self._asked, self._scores, None if among is None else _address(among)
+        )
+        return None if found < 0 else found
+
+    def score(self, rows: Ints) -> None:
+        """Compute the exact scores of these rows."""
+        self._library.vgpu_scores(*self._asked, _address(rows), len(rows), self._scores)
 
 
 def _address(array: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> int:

@@ -26,6 +26,7 @@ struct table {
 	int64_t nodes, cards;
 	const int64_t *layers; /* (layers, nodes, cards) */
 	const int64_t *host;   /* CPU (milli), memory (MiB), disk (MiB): (3, nodes) */
+	const int64_t *stamp;  /* grows with every change of a row: (nodes) */
 };
 
 struct fill {
@@ -44,11 +45,21 @@ struct shape {
 	const double *price;        /* its price on each kind, infinite where the kind is not accepted: (kinds + 1) */
 };
 
-/* What upper bounds keep of each row: worth of its cards (nodes, cards), the best CPU price, all cards untouched. */
+/*
+ * What upper bounds keep of each row: worth of its cards (nodes, cards), the best CPU price, all cards untouched, and the
+ * row's stamp when this was computed.
+ */
 struct now {
 	double *worth;
 	int64_t *price;
 	uint8_t *untouched;
+	int64_t *made;
+};
+
+/* The scores of one shape: of each row the value, or an upper bound of it if it is not `exact`, and the best card's cell. */
+struct scores {
+	double *value;
+	uint8_t *card, *exact;
 };
 
 static const int64_t *layer(const struct table *table, int number, int64_t row)
@@ -186,106 +197,176 @@ static void several_lost(const struct table *table, const struct fill *fill, con
 	lost[0] = several_worth(fill, kind, number, cpu, memory) - now;
 }
 
+/* FillBounds._compute for one row. */
+static void update_now(const struct table *table, const struct fill *fill, int64_t row, struct now *now)
+{
+	struct card cards[MOST_CARDS];
+	double worth[MOST_CARDS][MOST_PRICES], least = INFINITY;
+	int64_t best = 0;
+
+	now->untouched[row] = cards_now(table, fill, row, cards, worth);
+	for (int64_t price = 0; price < fill->prices; price++) {
+		double node = node_worth(table, fill, row, worth, price);
+
+		if (node < least) {
+			least = node;
+			best = price;
+		}
+	}
+	now->price[row] = best;
+	for (int64_t cell = 0; cell < table->cards; cell++)
+		now->worth[row * table->cards + cell] =
+			cards[cell].usable && cards[cell].slices > 0 ? worth[cell][best] : INFINITY;
+	now->made[row] = table->stamp[row];
+}
+
+/* FillBounds._slice for one row, of which `now` is up to date. */
+static double bound_of(const struct table *table, const struct fill *fill, const struct shape *shape,
+		       const struct now *now, int64_t row)
+{
+	struct card cards[MOST_CARDS];
+	int64_t best = now->price[row];
+	double most = -INFINITY, lost[2];
+
+	for (int64_t cell = 0; cell < table->cards; cell++)
+		cards[cell] = card_of(table, row, cell);
+	several_lost(table, fill, shape, row, cards, lost);
+	for (int64_t cell = 0; cell < table->cards; cell++) {
+		struct card *card = &cards[cell];
+		int64_t kind = card->kind < 0 ? fill->kinds : card->kind;
+		int64_t mib = card->mib - shape->mib[kind], cores = card->cores - shape->cores[kind];
+		double after, score, held = now->worth[row * table->cards + cell];
+
+		if (mib < 0 || cores < 0 || held == INFINITY || shape->price[kind] == INFINITY)
+			continue;
+		after = card->slices > 1 ? worth_of(fill, card, mib, cores)[best] : 0.0;
+		score = after - held - shape->price[kind] + lost[card->untouched && card->usable];
+		most = score > most ? score : most;
+	}
+	most = most - fill->cpu[best] * (double)shape->cpu - (now->untouched[row] ? OPENING : 0.0);
+	return rounded(most + ERROR);
+}
+
+/* NodeScores._score for one slice and one row: the score of the row's best card, and its cell into `best`. */
+static double score_of(const struct table *table, const struct fill *fill, const struct shape *shape, int64_t row,
+		       uint8_t *best)
+{
+	struct card cards[MOST_CARDS];
+	double worth[MOST_CARDS][MOST_PRICES], node[MOST_PRICES];
+	bool untouched = cards_now(table, fill, row, cards, worth);
+	double least = INFINITY, lost[2], most = -INFINITY;
+
+	*best = 0;
+	for (int64_t price = 0; price < fill->prices; price++) {
+		node[price] = node_worth(table, fill, row, worth, price);
+		least = node[price] < least ? node[price] : least;
+	}
+	several_lost(table, fill, shape, row, cards, lost);
+	for (int64_t cell = 0; cell < table->cards; cell++) {
+		struct card *card = &cards[cell];
+		int64_t kind = card->kind < 0 ? fill->kinds : card->kind;
+		int64_t mib = card->mib - shape->mib[kind], cores = card->cores - shape->cores[kind];
+		const double *at;
+		double left = INFINITY, score;
+
+		if (!card->usable || card->slices < 1 || mib < 0 || cores < 0 || shape->price[kind] == INFINITY)
+			continue;
+		at = worth_of(fill, card, mib, cores);
+		for (int64_t price = 0; price < fill->prices; price++) {
+			double after = card->slices > 1 ? at[price] : 0.0;
+
+			after += node[price] - worth[cell][price];
+			if (shape->cpu)
+				after -= fill->cpu[price] * (double)shape->cpu;
+			left = after < left ? after : left;
+		}
+		score = left - least + lost[card->untouched && card->usable] - shape->price[kind];
+		score = rounded(score - (untouched ? OPENING : 0.0));
+		if (score > most) {
+			most = score;
+			*best = (uint8_t)cell;
+		}
+	}
+	return most;
+}
+
+static double exact_score(const struct table *table, const struct fill *fill, const struct shape *shape, int64_t row,
+			  struct scores *scores)
+{
+	scores->exact[row] = true;
+	return scores->value[row] = score_of(table, fill, shape, row, &scores->card[row]);
+}
+
 /* FillBounds._compute. */
 void vgpu_now(const struct table *table, const struct fill *fill, const int64_t *rows, int64_t count, struct now *now)
 {
-	struct card cards[MOST_CARDS];
-	double worth[MOST_CARDS][MOST_PRICES];
-
-	for (int64_t each = 0; each < count; each++) {
-		int64_t row = rows[each], best = 0;
-		double least = INFINITY;
-
-		now->untouched[row] = cards_now(table, fill, row, cards, worth);
-		for (int64_t price = 0; price < fill->prices; price++) {
-			double node = node_worth(table, fill, row, worth, price);
-
-			if (node < least) {
-				least = node;
-				best = price;
-			}
-		}
-		now->price[row] = best;
-		for (int64_t cell = 0; cell < table->cards; cell++)
-			now->worth[row * table->cards + cell] =
-				cards[cell].usable && cards[cell].slices > 0 ? worth[cell][best] : INFINITY;
-	}
+	for (int64_t each = 0; each < count; each++)
+		update_now(table, fill, rows[each], now);
 }
 
 /* FillBounds._slice: the bound of each of the `count` rows into `bound`. */
 void vgpu_bounds(const struct table *table, const struct fill *fill, const struct shape *shape, const struct now *now,
 		 const int64_t *rows, int64_t count, double *bound)
 {
-	struct card cards[MOST_CARDS];
+	for (int64_t each = 0; each < count; each++)
+		bound[each] = bound_of(table, fill, shape, now, rows[each]);
+}
 
-	for (int64_t each = 0; each < count; each++) {
-		int64_t row = rows[each], best = now->price[row];
-		double most = -INFINITY, lost[2];
+/* NodeScores._score for one slice: the exact scores of these rows. */
+void vgpu_scores(const struct table *table, const struct fill *fill, const struct shape *shape, const int64_t *rows,
+		 int64_t count, struct scores *scores)
+{
+	for (int64_t each = 0; each < count; each++)
+		exact_score(table, fill, shape, rows[each], scores);
+}
 
-		for (int64_t cell = 0; cell < table->cards; cell++)
-			cards[cell] = card_of(table, row, cell);
-		several_lost(table, fill, shape, row, cards, lost);
-		for (int64_t cell = 0; cell < table->cards; cell++) {
-			struct card *card = &cards[cell];
-			int64_t kind = card->kind < 0 ? fill->kinds : card->kind;
-			int64_t mib = card->mib - shape->mib[kind], cores = card->cores - shape->cores[kind];
-			double after, score, held = now->worth[row * table->cards + cell];
-
-			if (mib < 0 || cores < 0 || held == INFINITY || shape->price[kind] == INFINITY)
-				continue;
-			after = card->slices > 1 ? worth_of(fill, card, mib, cores)[best] : 0.0;
-			score = after - held - shape->price[kind] + lost[card->untouched && card->usable];
-			most = score > most ? score : most;
-		}
-		most = most - fill->cpu[best] * (double)shape->cpu - (now->untouched[row] ? OPENING : 0.0);
-		bound[each] = rounded(most + ERROR);
+/* NodeScores.refresh for one slice: the bound of each row that has changed since the stamp `seen`. */
+void vgpu_refresh(const struct table *table, const struct fill *fill, const struct shape *shape, struct now *now,
+		  int64_t seen, struct scores *scores)
+{
+	for (int64_t row = 0; row < table->nodes; row++) {
+		if (table->stamp[row] <= seen)
+			continue;
+		if (table->stamp[row] > now->made[row])
+			update_now(table, fill, row, now);
+		scores->value[row] = bound_of(table, fill, shape, now, row);
+		scores->exact[row] = false;
 	}
 }
 
-/* NodeScores._score for one slice: the score of each row's best card into `value`, and its cell into `best`. */
-void vgpu_scores(const struct table *table, const struct fill *fill, const struct shape *shape, const int64_t *rows,
-		 int64_t count, double *value, uint8_t *best)
+/* The first row with the largest value or bound, of those marked in `among` (0: all); -1 if no row fits. */
+static int64_t foremost(const struct table *table, const struct scores *scores, const uint8_t *among)
 {
-	struct card cards[MOST_CARDS];
-	double worth[MOST_CARDS][MOST_PRICES], node[MOST_PRICES];
+	double most = -INFINITY;
+	int64_t best = -1;
 
-	for (int64_t each = 0; each < count; each++) {
-		int64_t row = rows[each];
-		bool untouched = cards_now(table, fill, row, cards, worth);
-		double least = INFINITY, lost[2], most = -INFINITY;
-		uint8_t chosen = 0;
-
-		for (int64_t price = 0; price < fill->prices; price++) {
-			node[price] = node_worth(table, fill, row, worth, price);
-			least = node[price] < least ? node[price] : least;
+	for (int64_t row = 0; row < table->nodes; row++)
+		if (scores->value[row] > most && (!among || among[row])) {
+			most = scores->value[row];
+			best = row;
 		}
-		several_lost(table, fill, shape, row, cards, lost);
-		for (int64_t cell = 0; cell < table->cards; cell++) {
-			struct card *card = &cards[cell];
-			int64_t kind = card->kind < 0 ? fill->kinds : card->kind;
-			int64_t mib = card->mib - shape->mib[kind], cores = card->cores - shape->cores[kind];
-			const double *at;
-			double left = INFINITY, score;
+	return best;
+}
 
-			if (!card->usable || card->slices < 1 || mib < 0 || cores < 0 || shape->price[kind] == INFINITY)
+/*
+ * NodeScores.best for one slice. A row is scored only if its bound, or its place before an equal one, may make it the
+ * best. The row with the largest bound is scored first: it nearly always leaves few others.
+ */
+int64_t vgpu_best(const struct table *table, const struct fill *fill, const struct shape *shape, struct scores *scores,
+		  const uint8_t *among)
+{
+	int64_t best = foremost(table, scores, among);
+
+	while (best >= 0 && !scores->exact[best]) {
+		double value, most = exact_score(table, fill, shape, best, scores);
+
+		for (int64_t row = 0; row < table->nodes; row++) {
+			if (scores->value[row] <= most || (among && !among[row]))
 				continue;
-			at = worth_of(fill, card, mib, cores);
-			for (int64_t price = 0; price < fill->prices; price++) {
-				double after = card->slices > 1 ? at[price] : 0.0;
-
-				after += node[price] - worth[cell][price];
-				if (shape->cpu)
-					after -= fill->cpu[price] * (double)shape->cpu;
-				left = after < left ? after : left;
-			}
-			score = left - least + lost[card->untouched && card->usable] - shape->price[kind];
-			score = rounded(score - (untouched ? OPENING : 0.0));
-			if (score > most) {
-				most = score;
-				chosen = (uint8_t)cell;
-			}
+			value = scores->exact[row] ? scores->value[row] : exact_score(table, fill, shape, row, scores);
+			most = value > most ? value : most;
 		}
-		value[row] = most;
-		best[row] = chosen;
+		best = foremost(table, scores, among);
 	}
+	return best;
 }
