@@ -17,10 +17,12 @@ from device_plugin.adapters.kube.connections import Connections
 from device_plugin.adapters.kube.endpoint import Endpoint, EndpointError
 from device_plugin.adapters.kube.pods import Resources
 from device_plugin.adapters.kube.structs import DecodeError, Text
+from device_plugin.core.pods import Pod
 from device_plugin.kube.api import (
     EVENTS,
     EVERYWHERE,
     PODS,
+    Change,
     Kind,
     Listed,
     Metadata,
@@ -48,6 +50,7 @@ METADATA = "application/json;as={};g=meta.k8s.io;v=v1,application/json"
 # Objects of one page of a list. A whole page is in memory, and an object may have 1.5 MiB, its annotations 256 KiB.
 PAGE_ITEMS = 100
 LIST_TRIES = 3
+_CHANGES = frozenset(Change.__members__)
 # Most characters that the Event API accepts in a message.
 MOST_MESSAGE = 1024
 Item = TypeVar("Item")
@@ -123,6 +126,24 @@ class KubeClient:
         except DecodeError as error:
             log.warning("one of %s cannot be read and is skipped: %s", kind.plural, error)
             return None
+
+    def event(self, kind: Kind[Item], line: bytes) -> tuple[str, str, Item | None]:
+        """Returns type, resource version and object of a watch event; no object if it is none, or cannot be decoded.
+
+        Raises DecodeError if it is no event, and the server's error that the event carries.
+        """
+        if kind.item is Pod:
+            # Not for bookmarks, errors, and pods that are to be logged.
+            with suppress(DecodeError):
+                found = decode.pod_event(line, self._resources)
+                if found[0] in _CHANGES:
+                    return cast("tuple[str, str, Item | None]", found)
+        change, text = decode.event(line)
+        if change == "ERROR":
+            code, reason, message = decode.status(text)
+            raise from_status(code, reason, message)
+        version = decode.version(text)
+        return change, version, self.read(kind, text) if change in _CHANGES else None
 
     def watch(self, kind: Kind[Any], where: Where, version: str, silence: float) -> Connection:
         """Returns an open watch of changes after `version`, which the caller has to close.

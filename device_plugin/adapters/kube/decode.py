@@ -8,7 +8,7 @@ import msgspec
 from device_plugin.adapters.kube import pod_requests, structs
 from device_plugin.adapters.kube.constraints import node_taints
 from device_plugin.adapters.kube.jobs import read_job
-from device_plugin.adapters.kube.pods import Resources, read_pod
+from device_plugin.adapters.kube.pods import Resources, as_pod, read_pod
 from device_plugin.adapters.kube.structs import PREFIX, DecodeError, Object, Text, decoder, ours
 from device_plugin.core.batch import Job
 from device_plugin.core.contract import annotations
@@ -23,6 +23,7 @@ _read_list, _read_event, _read_status = (
     decoder(structs.RawEvent),
     decoder(structs.Status),
 )
+_read_pod_event = decoder(structs.RawPodEvent)
 _read_metadata_list = decoder(structs.MetadataList)
 _read_versioned, _read_json = decoder(structs.Versioned), decoder(dict[str, Any])
 
@@ -114,6 +115,12 @@ def event(line: bytes) -> tuple[str, msgspec.Raw]:
     """Type and object of a watch event. Raises DecodeError."""
     raw = _read_event(line)
     return raw.type, raw.object
+
+
+def pod_event(line: bytes, resources: Resources = None) -> tuple[str, str, Pod]:
+    """Type, resource version and pod of a watch event, read in one pass. Raises DecodeError if it has no whole pod."""
+    raw = _read_pod_event(line)
+    return raw.type, raw.object.metadata.resource_version, as_pod(raw.object, resources)
 
 
 def version(text: Text) -> str:

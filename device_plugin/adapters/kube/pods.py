@@ -34,6 +34,9 @@ _NOTHING = (b"", b"null", b"{}")
 _DIGITS = 6
 # Bytes of a text of resources that is remembered; longer ones, of which a tenant may write thousands, are read anew.
 _SHORT = 512
+# Names and times that many pods have in common, of at most 253 characters: equal ones share one object, to save memory.
+_shared = lru_cache(1 << 15)(str)
+_NO_CONDITION = structs.Condition()
 _decoded, _labels = decoder(structs.RawPod), decoder(dict[str, str])
 _decoded_resources = decoder(structs.RawResources)
 
@@ -54,45 +57,51 @@ def read_pod(text: Text, resources: Resources = None) -> Pod:
 
 def as_pod(raw: structs.RawPod, resources: Resources = None) -> Pod:
     """Returns the Pod that a decoded v1 Pod shows."""
-    kept = _ours(raw.metadata.annotations)
-    asked = _asked(raw.spec, resources)
-    asking = _asking(asked, (kept or {}).get(annotations.GRANT, ""))
-    owner = controller(raw.metadata)
-    scheduled = next(
-        (c for c in raw.status.conditions or () if c.type == "PodScheduled"), structs.Condition()
-    )
+    metadata, spec, status = raw.metadata, raw.spec, raw.status
+    kept = _ours(metadata.annotations)
+    asked = _asked(spec, resources)
+    asking = _asking(asked, kept.get(annotations.GRANT, "") if kept else "")
+    owner, scheduled = controller(metadata), _scheduled(status.conditions)
     return Pod(
-        namespace=raw.metadata.namespace,
-        name=raw.metadata.name,
-        uid=raw.metadata.uid,
-        node=raw.spec.node_name or "",
-        phase=raw.status.phase,
-        scheduler=raw.spec.scheduler_name or "",
-        deleting=raw.metadata.deletion_timestamp is not None,
-        ends=raw.metadata.deletion_timestamp or "",
-        created=raw.metadata.creation_timestamp or "",
-        bound=(scheduled.last_transition_time or "") if scheduled.status == "True" else "",
+        namespace=_shared(metadata.namespace),
+        name=metadata.name,
+        uid=metadata.uid,
+        node=_shared(spec.node_name or ""),
+        phase=_shared(status.phase),
+        scheduler=_shared((spec.scheduler_name or "")[:MAX_NAME]),
+        deleting=metadata.deletion_timestamp is not None,
+        ends=metadata.deletion_timestamp or "",
+        created=_shared(metadata.creation_timestamp or ""),
+        bound=_shared(scheduled.last_transition_time or "") if scheduled.status == "True" else "",
         annotations=kept,
-        labels=_ours(raw.metadata.labels),
+        labels=_ours(metadata.labels),
         containers=asking,
-        host=_host(raw.spec, asked),
-        priority=raw.spec.priority or 0,
-        preempts=raw.spec.preemption_policy != "Never",
+        host=_host(spec, asked),
+        priority=spec.priority or 0,
+        preempts=spec.preemption_policy != "Never",
         owner=owner.kind[:MAX_OWNER],
         owner_name=owner.name[:MAX_NAME],
         owner_uid=owner.uid[:MAX_OWNER],
-        index=_index(raw.metadata.labels),
-        constraints=_constraints(raw.spec),
-        nominated=raw.status.nominated_node_name,
+        index=_index(metadata.labels),
+        constraints=_constraints(spec),
+        nominated=status.nominated_node_name,
         refused=_refused(scheduled),
-        obstacles=_obstacles(raw.spec, scheduled) if asking and not raw.spec.node_name else NONE,
+        obstacles=_obstacles(spec, scheduled) if asking and not spec.node_name else NONE,
     )
+
+
+def _scheduled(conditions: Iterable[structs.Condition] | None) -> structs.Condition:
+    """Returns the condition PodScheduled; an empty one if there is none."""
+    for condition in conditions or ():
+        if condition.type == "PodScheduled":
+            return condition
+    return _NO_CONDITION
 
 
 def _index(labels: Mapping[str, str] | None) -> int | None:
     """Returns the pod's number in its Job; None if the label, which a tenant may write, has no such number."""
-    text = (labels or {}).get(COMPLETION_INDEX, "")
-    return int(text) if text.isascii() and text.isdecimal() and len(text) <= _DIGITS else None
+    text = labels.get(COMPLETION_INDEX, "") if labels else ""
+    return int(text) if text.isdecimal() and text.isascii() and len(text) <= _DIGITS else None
 
 
 def template_pod(namespace: str, raw: structs.RawTemplate, resources: Resources) -> Pod:
@@ -118,9 +127,13 @@ def template_pod(namespace: str, raw: structs.RawTemplate, resources: Resources)
 
 def _asked(spec: structs.PodSpec, resources: Resources) -> Sequence[_Asked]:
     """Returns the init containers, then the main ones. Raises DecodeError."""
-    kinds = [(raw, _init_kind(raw)) for raw in spec.init_containers or ()]
-    kinds += [(raw, ContainerKind.MAIN) for raw in spec.containers]
-    return [_Asked(raw.name, kind, *_resources(bytes(raw.resources), resources)) for raw, kind in kinds]
+    found = [_asked_by(raw, _init_kind(raw), resources) for raw in spec.init_containers or ()]
+    found += [_asked_by(raw, ContainerKind.MAIN, resources) for raw in spec.containers]
+    return found
+
+
+def _asked_by(raw: structs.RawContainer, kind: ContainerKind, resources: Resources) -> _Asked:
+    return _Asked(_shared(raw.name), kind, *_resources(bytes(raw.resources), resources))
 
 
 def _asking(asked: Iterable[_Asked], grant: str) -> tuple[Container, ...]:
@@ -130,12 +143,12 @@ def _asking(asked: Iterable[_Asked], grant: str) -> tuple[Container, ...]:
     MAX_CONTAINERS + 1 containers are kept at most, so that a pod with too many is still refused. A pod with a grant was
     not refused; its grant may name containers whose resources are no longer configured.
     """
-    found = (
+    found = [
         Container(name, kind, limits)
         for name, kind, limits, _ in asked
         if limits or (grant and f'"{name}"' in grant)
-    )
-    return tuple(found) if grant else tuple(islice(found, MAX_CONTAINERS + 1))
+    ]
+    return tuple(found if grant else found[: MAX_CONTAINERS + 1])
 
 
 def _resources(text: bytes, resources: Resources) -> tuple[Mapping[str, str], HostAmounts]:
@@ -166,16 +179,19 @@ def _init_kind(raw: structs.RawContainer) -> ContainerKind:
 
 
 def _ours(kept: Mapping[str, str] | None) -> Mapping[str, str] | None:
-    return {key: text[: _KEPT[key]] for key, text in (kept or {}).items() if key in _KEPT} or None
+    # Most pods have none of them.
+    if not kept or _KEPT.keys().isdisjoint(kept):
+        return None
+    return {_shared(key): text[: _KEPT[key]] for key, text in kept.items() if key in _KEPT}
 
 
 def _constraints(spec: structs.PodSpec) -> int:
-    return hash(tuple(bytes(part) for part in (spec.node_selector, spec.affinity, spec.tolerations)))
+    return hash((bytes(spec.node_selector), bytes(spec.affinity), bytes(spec.tolerations)))
 
 
 def _host(spec: structs.PodSpec, asked: Sequence[_Asked]) -> HostAmounts:
     return pod_requests.requested(
-        (each.host for each in asked if each.kind is ContainerKind.MAIN),
+        [each.host for each in asked if each.kind is ContainerKind.MAIN],
         [
             (each.host, each.kind is ContainerKind.SIDECAR)
             for each in asked

@@ -255,6 +255,11 @@ class RawEvent(Struct):
     object: msgspec.Raw
 
 
+class RawPodEvent(Struct):
+    type: str
+    object: RawPod
+
+
 class Status(Struct):
     message: str = ""
     reason: str = ""
@@ -278,9 +283,15 @@ def decoder(kind: type[Object]) -> Callable[[Text], Object]:
     return decode
 
 
+_NO_OWNER = RawOwner()
+
+
 def controller(metadata: Meta) -> RawOwner:
     """Returns the owner that is the object's controller; an empty RawOwner if there is none."""
-    return next((owner for owner in metadata.owner_references or () if owner.controller), RawOwner())
+    for owner in metadata.owner_references or ():
+        if owner.controller:
+            return owner
+    return _NO_OWNER
 
 
 def ours(kept: Mapping[str, str] | None, *prefixes: str) -> Sequence[tuple[str, str]]:

@@ -16,11 +16,10 @@ from contextlib import closing
 from typing import Generic, Protocol, TypeVar
 
 from device_plugin.adapters.http.client import LOST, Connection
-from device_plugin.adapters.kube import decode
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.structs import DecodeError
 from device_plugin.kube.api import EVERYWHERE, Change, Kind, Where
-from device_plugin.kube.errors import ApiError, ExpiredError, from_status
+from device_plugin.kube.errors import ApiError, ExpiredError
 
 log = logging.getLogger(__name__)
 
@@ -187,16 +186,12 @@ class ListWatch(Generic[Item]):
 
     def _event(self, line: bytes, on_change: Callable[[Change, Item], None]) -> str:
         try:
-            kind, body = decode.event(line)
-            if kind == "ERROR":
-                code, reason, message = decode.status(body)
-                raise from_status(code, reason, message)
-            version = decode.version(body)
+            change, version, item = self._client.event(self._kind, line)
         except DecodeError as error:
             log.warning("watch of %s: an event cannot be read: %s", self._kind.plural, error)
             return ""
-        if kind in Change.__members__ and (item := self._client.read(self._kind, body)) is not None:
-            on_change(Change[kind], item)
+        if item is not None:
+            on_change(Change[change], item)
         return version
 
 

@@ -100,7 +100,9 @@ class Grant(msgspec.Struct, frozen=True, gc=False):
             held = [(s.card, core) for s in grant.slices() for core in s.cores]
             if len(held) != len(set(held)):
                 raise AnnotationError("grant: two containers hold the same core group")
-        force_setattr(grant, "cards", {uuid: shared(size) for uuid, size in grant.cards.items()})
+        uuids = {s.card: s.card for s in grant.slices()}
+        sizes = {uuids.get(uuid, uuid): shared(size) for uuid, size in grant.cards.items()}
+        force_setattr(grant, "cards", sizes)
         return grant
 
 
@@ -130,8 +132,13 @@ def own_grant(text: str, pod: str, node: str, containers: Collection[str]) -> Gr
         raise AnnotationError(f"grant: written for pod {grant.pod[:63]}, found on {pod}: void")
     if grant.node != node:
         raise AnnotationError(f"grant: written for node {grant.node[:63]}, the pod is on {node!r}: void")
-    if strangers := grant.containers.keys() - containers:
+    names = {name: name for name in containers}
+    if strangers := grant.containers.keys() - names.keys():
         raise AnnotationError(f"grant: the pod has no container {min(strangers)}")
+    # The pod's own texts in place of equal ones: tens of thousands of grants are in memory.
+    force_setattr(grant, "pod", pod)
+    force_setattr(grant, "node", node)
+    force_setattr(grant, "containers", {names[name]: given for name, given in grant.containers.items()})
     return grant
 
 

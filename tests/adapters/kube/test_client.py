@@ -15,8 +15,9 @@ from device_plugin.adapters.kube.endpoint import (
     from_kubeconfig,
     from_settings,
 )
+from device_plugin.core.pods import Pod
 from device_plugin.kube.api import EVENTS, NODES, PODS, Ref, Where
-from device_plugin.kube.errors import ConflictError, GoneError, RefusedError, UnknownError
+from device_plugin.kube.errors import ConflictError, ExpiredError, GoneError, RefusedError, UnknownError
 from hack.embedded.apiserver import EmbeddedApiServer
 from tests.adapters.kube.conftest import annotate, node, pod
 
@@ -193,3 +194,22 @@ def test_a_context_that_the_kubeconfig_lacks_is_refused_by_name(tmp_path: Path) 
 def test_a_user_that_no_header_can_hold_is_refused(user: str, groups: tuple[str, ...], says: str) -> None:
     with pytest.raises(EndpointError, match=says):
         Endpoint("http://a", lambda: None).impersonating(user, groups)
+
+
+@pytest.mark.parametrize("spec", [b"", b',"spec":{"containers":[]}', b',"spec":{"containers":null}'])
+def test_a_bookmark_has_a_version_and_no_pod(client: KubeClient, spec: bytes) -> None:
+    line = (
+        b'{"type":"BOOKMARK","object":{"kind":"Pod","metadata":{"name":"","resourceVersion":"7"}%b}}' % spec
+    )
+    assert client.event(PODS, line) == ("BOOKMARK", "7", None)
+
+
+def test_an_event_has_its_pod_and_its_version(client: KubeClient) -> None:
+    metadata = b'{"name":"p","namespace":"a","uid":"u","resourceVersion":"8"}'
+    line = b'{"type":"MODIFIED","object":{"metadata":%b,"spec":{"containers":[]}}}' % metadata
+    assert client.event(PODS, line) == ("MODIFIED", "8", Pod("a", "p", "u", constraints=hash((b"",) * 3)))
+
+
+def test_the_error_of_an_event_is_raised(client: KubeClient) -> None:
+    with pytest.raises(ExpiredError):
+        client.event(PODS, b'{"type":"ERROR","object":{"reason":"Expired","code":410}}')

@@ -7,7 +7,8 @@ import pytest
 
 from device_plugin.adapters.kube.pods import read_pod
 from device_plugin.adapters.kube.structs import DecodeError
-from device_plugin.core.contract.grants import MAX_CONTAINERS
+from device_plugin.core.contract.annotations import GRANT
+from device_plugin.core.contract.grants import MAX_CONTAINERS, CardSize, Grant, Slice
 from device_plugin.core.obstacles import NONE, Obstacles
 from device_plugin.core.pods import Container, ContainerKind, Pod
 
@@ -218,3 +219,27 @@ def test_what_kube_scheduler_says_of_a_pod_that_it_took_back_is_told_apart() -> 
     assert first == shown("False", "preempted")
     assert shown("True", "").refused == 0
     assert (first.nominated, shown("False", "", nominatedNodeName="n1").nominated) == ("", "n1")
+
+
+def test_equal_names_of_pods_are_in_memory_once() -> None:
+    metadata = {"namespace": "team", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    grant = Grant("u", "n1", {"main": (Slice("c0", 1024, (0,)),)}, cards={"c0": CardSize(16368, 4)})
+    one, other = (
+        read_pod(
+            json.dumps({
+                "metadata": {**metadata, "name": name, "uid": "u", "annotations": {GRANT: grant.encode()}},
+                "spec": {"containers": [{"name": "main"}], "nodeName": "n1", "schedulerName": "vgpu-scheduler"},
+            }).encode()
+        )
+        for name in ("a", "b")
+    )  # fmt: skip
+    assert one.namespace is other.namespace
+    assert one.node is other.node
+    assert one.scheduler is other.scheduler
+    assert one.created is other.created
+    held = one.grant()
+    assert held == grant
+    assert held.pod is one.uid
+    assert held.node is one.node
+    ((card, _),) = held.cards.items()
+    assert card is held.containers["main"][0].card
