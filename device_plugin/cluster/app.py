@@ -3,11 +3,12 @@
 /decisions is for people's commands, which decide as this replica does.
 """
 
-import json
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qs
+
+import msgspec
 
 from device_plugin.allocator.decisions import Decisions
 from device_plugin.allocator.explain import Explainer, as_text
@@ -17,7 +18,7 @@ from device_plugin.cluster.ports import BindCall, Calls
 from device_plugin.cluster.preemption import Candidates, Preemption
 from device_plugin.core.http_values import JSON, App, HttpAnswer, HttpRequest
 
-_WRITER = json.JSONEncoder(separators=(",", ":"))
+_encode = msgspec.json.Encoder().encode
 
 
 class Extender:
@@ -107,7 +108,7 @@ def _routed(routes: Mapping[tuple[str, str], App]) -> App:
 
 
 def _json(value: object) -> HttpAnswer:
-    return HttpAnswer(_WRITER.encode(value), JSON)
+    return HttpAnswer([_encode(value)], JSON)
 
 
 def _preemption_result(victims: Candidates) -> Mapping[str, Any]:

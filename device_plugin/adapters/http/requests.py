@@ -15,6 +15,9 @@ from device_plugin.core.http_values import App, HttpRequest
 
 # Most bytes of a request's line and headers.
 MOST_HEAD = 1 << 16
+# Path and query of the targets that are asked for with every pod.
+_TARGETS = {b"/filter": ("/filter", ""), b"/bind": ("/bind", "")}
+_STATUS = {status.value: f"{status.value} {status.phrase}" for status in HTTPStatus}
 
 
 class BadRequestError(Exception):
@@ -100,28 +103,27 @@ class Reader:
 
 def answer(app: App, request: RawRequest) -> Sequence[bytes]:
     """Returns the application's answer as bytes, in pieces. Raises BadRequestError and the application's own errors."""
-    try:
-        target = httptools.parse_url(request.url)
-    except httptools.HttpParserError as error:
-        raise BadRequestError("400 Bad Request") from error
-    given = app(
-        HttpRequest(
-            request.method,
-            unquote((target.path or b"/").decode("latin-1"), "latin-1"),
-            (target.query or b"").decode("latin-1"),
-            request.headers,
-            request.body,
-        )
-    )
+    known = _TARGETS.get(request.url)
+    path, query = known if known is not None else _target(request.url)
+    given = app(HttpRequest(request.method, path, query, request.headers, request.body))
     body = [given.body.encode()] if isinstance(given.body, str) else given.body
-    status = HTTPStatus(given.status)
     head = [
-        f"HTTP/1.1 {status.value} {status.phrase}",
+        f"HTTP/1.1 {_STATUS[given.status]}",
         f"Content-Type: {given.content}",
         *(f"{name}: {value}" for name, value in given.headers.items()),
         f"Content-Length: {sum(map(len, body))}",
     ]
     return _text(head, request, body)
+
+
+def _target(url: bytes) -> tuple[str, str]:
+    """Returns path, without escapes, and query of a request's target. Raises BadRequestError."""
+    try:
+        target = httptools.parse_url(url)
+    except httptools.HttpParserError as error:
+        raise BadRequestError("400 Bad Request") from error
+    path = unquote((target.path or b"/").decode("latin-1"), "latin-1")
+    return path, (target.query or b"").decode("latin-1")
 
 
 def refusal(status: str) -> Sequence[bytes]:
