@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from math import nan
 
-from device_plugin.core.jobs.sizing import span
+from device_plugin.core.durations import span
 from device_plugin.core.timestamps import seconds
 
 _PHRASE = re.compile(

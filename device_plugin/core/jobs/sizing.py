@@ -17,6 +17,7 @@ from math import ceil, floor, inf
 
 from device_plugin.core.contract import annotations
 from device_plugin.core.counted import counted
+from device_plugin.core.durations import span
 from device_plugin.core.jobs.goals import SILENT_S, goal_width, silent, spent, unsized
 from device_plugin.core.jobs.job import JobKey, JobPhase, JobSpec, JobState, Telling, pods
 from device_plugin.core.jobs.rates import Curve, Rates
@@ -263,20 +264,6 @@ def offers(short: Short, wait_seconds: float | None = None) -> str:
         )
     text = found[0] if len(found) == 1 else f"{', '.join(found[:-1])}, or {found[-1]}"
     return f"{text}; a guess from another card's rate" if short.guess else text
-
-
-def span(seconds: float) -> str:
-    """A duration in words, rounded up, in at most two units: `45 s`, `50 min`, `11 h 40 min`, `2 d 4 h`."""
-    if seconds < 60:
-        return f"{ceil(seconds)} s"
-    minutes = ceil(seconds / 60)
-    if minutes < 60:
-        return f"{minutes} min"
-    if minutes < 48 * 60:
-        hours, rest = divmod(minutes, 60)
-        return f"{hours} h {rest} min" if rest else f"{hours} h"
-    days, hours = divmod(ceil(minutes / 60), 24)
-    return f"{days} d {hours} h" if hours else f"{days} d"
 
 
 def _compact(seconds: float) -> str:

@@ -7,9 +7,9 @@ from urllib.parse import parse_qs
 
 from device_plugin.core.answers import Answer, sentence
 from device_plugin.core.contract.resize import api_time
+from device_plugin.core.durations import span
 from device_plugin.core.http_values import JSON, PLANNER, HttpAnswer, HttpRequest
 from device_plugin.core.jobs.job import UNKNOWN, JobKey, JobPhase
-from device_plugin.core.jobs.sizing import span
 from device_plugin.jobs.pools.planners import Planners
 from device_plugin.jobs.round import Round
 from device_plugin.jobs.show.views import JobView, refusals, views

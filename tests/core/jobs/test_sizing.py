@@ -20,7 +20,6 @@ from device_plugin.core.jobs.sizing import (
     Sized,
     offers,
     size,
-    span,
     with_width,
     with_widths,
 )
@@ -349,17 +348,6 @@ def test_room_is_sought_for_few_jobs_whatever_comes_of_it(written: dict[str, str
 def test_only_a_job_with_a_goal_is_sized() -> None:
     with pytest.raises(ValueError, match="has no goal"):
         size(spec(), linear(1.0), anything)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (1, "1 s"), (59.1, "60 s"), (61, "2 min"), (3000, "50 min"), (3600, "1 h"), (42_000, "11 h 40 min"),
-        (47.5 * HOUR, "47 h 30 min"), (48 * HOUR, "2 d"), (50.1 * HOUR, "2 d 3 h"),
-    ],
-)  # fmt: skip
-def test_times_as_people_say_them(seconds: float, text: str) -> None:
-    assert span(seconds) == text
 
 
 def test_what_is_offered_can_be_written() -> None:
