@@ -30,9 +30,19 @@ BINDS = Metric(
     ("outcome",), MetricType.COUNTER,
 )  # fmt: skip
 
+IDLE_EVICTIONS = Metric(
+    "vgpu_idle_evictions_total", Exporter.REPLICA,
+    "Evictions of pods whose slices had all been idle for their idle limit (vgpu.io/idle-limit), by outcome: evicted;"
+    " refused (by a PodDisruptionBudget or by admission; it is tried again).",
+    ("outcome",), MetricType.COUNTER,
+)  # fmt: skip
+
 
 class Counts:
-    """The numbers of decisions, waits and Bindings since the process started, for the metrics. Safe from any thread."""
+    """The numbers of decisions, waits, Bindings and idle evictions since the process started, for the metrics.
+
+    Safe from any thread.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -41,6 +51,7 @@ class Counts:
         self._waits = [0] * (len(WAITED) + 1)
         self._waited = 0.0
         self._binds: Counter[str] = Counter()
+        self._idle_evictions: Counter[str] = Counter(evicted=0, refused=0)
 
     def placed(self, seconds: float) -> None:
         """Count a decision that took `seconds`."""
@@ -59,13 +70,20 @@ class Counts:
             self._waits[bisect_left(WAITED, seconds)] += 1
             self._waited += seconds
 
+    def idle_eviction(self, outcome: str) -> None:
+        """Count an eviction of an idle pod by its `outcome`."""
+        with self._lock:
+            self._idle_evictions[outcome] += 1
+
     def readings(self) -> Iterator[Reading]:
-        """All three metrics with their present values."""
+        """All four metrics with their present values."""
         with self._lock:
             placements, seconds, binds = list(self._placements), self._seconds, dict(self._binds)
             waits, waited = list(self._waits), self._waited
+            idle = dict(self._idle_evictions)
         yield Reading(PLACEMENT, _buckets(BOUNDS, placements), seconds)
         yield Reading(POD_WAITED, _buckets(WAITED, waits), waited)
+        yield Reading(IDLE_EVICTIONS, [((outcome,), float(count)) for outcome, count in idle.items()])
         yield Reading(BINDS, [((outcome,), float(count)) for outcome, count in binds.items()])
 
 

@@ -5,6 +5,7 @@ import logging
 from device_plugin.allocator.service import Service, Shared
 from device_plugin.cluster.bind import Binder
 from device_plugin.cluster.deletions import Deletions
+from device_plugin.cluster.idle_evictions import IdleEvictions
 from device_plugin.kube.api import Api
 from device_plugin.kube.errors import ApiError
 from device_plugin.state.view import read_again
@@ -16,13 +17,16 @@ CONFIRM_SECONDS = 10.0
 
 
 class Housekeeping(Service):
-    """Runs the periodic work; `step` is called about once a second. Its only writes are deletions and events."""
+    """Runs the periodic work; `step` is called about once a second. It writes only deletions, evictions and events."""
 
-    def __init__(self, shared: Shared, api: Api, binder: Binder, deletions: Deletions) -> None:
+    def __init__(
+        self, shared: Shared, api: Api, binder: Binder, deletions: Deletions, idle: IdleEvictions
+    ) -> None:
         super().__init__(shared)
         self._api = api
         self._binder = binder
         self._deletions = deletions
+        self._idle = idle
 
     def step(self) -> None:
         """Do each piece of periodic work once."""
@@ -32,6 +36,7 @@ class Housekeeping(Service):
         self._binder.settle()
         self._confirm()
         self._deletions.sweep()
+        self._idle.sweep()
 
     def _confirm(self) -> None:
         for known in self._view.pods.unconfirmed(self._clock() - CONFIRM_SECONDS):

@@ -65,15 +65,17 @@ class NodeApi:
                 return
         self._post(NODES, Ref(self._ref.name, uid=self._ref.name), event, message)
 
-    def pod_event(self, pod: Named, event: Event, message: str) -> None:
-        """Write an event about a pod."""
-        self._post(PODS, pod, event, message)
+    def pod_event(self, pod: Named, event: Event, message: str) -> bool:
+        """Write an event about a pod; False if that failed."""
+        return self._post(PODS, pod, event, message)
 
-    def _post(self, kind: Kind[Any], of: Named, event: Event, message: str) -> None:
+    def _post(self, kind: Kind[Any], of: Named, event: Event, message: str) -> bool:
         try:
             self._api.post_event(kind, of, event, message, warning=event.about.warning)
         except ApiError as error:
             log.warning("event %s: %s", event, error)
+            return False
+        return True
 
 
 class EventBudget:

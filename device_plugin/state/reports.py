@@ -1,4 +1,4 @@
-"""Reports of agents: slices of containers that outlive their pod, which stay held, and faults of living pods.
+"""Reports of agents: slices that outlive their pod and stay held, faults of living pods, and idle pods.
 
 An agent writes reports into its node's inventory; a report counts only for the cards of its own node, whatever pods it
 names. The API server does not show whether the containers of a force-deleted pod have ended. The agent sees it, and
@@ -58,7 +58,7 @@ class CardChanges:
         self._waiting[node.name] = node
         if before is None or inventory is None:
             return before and replace(before, serving=False)
-        return replace(before, serving=False, slices=inventory.slices)
+        return replace(before, serving=False, slices=inventory.slices, idle=inventory.idle)
 
     def waits(self, node: str) -> bool:
         """True while a change of the node's cards must wait."""
@@ -105,6 +105,8 @@ class Reports:
         # By node, then by pod UID.
         self._reported: dict[str, dict[str, Outliving]] = {}
         self._of_living: dict[str, Sequence[ReportedSlice]] = {}
+        # By node, the UIDs of its idle pods.
+        self._idle: dict[str, Sequence[str]] = {}
         self._vanished: dict[str, tuple[Outliving, float]] = {}
 
     def outliving(self, holder: Holder) -> Outliving | None:
@@ -130,6 +132,10 @@ class Reports:
         """The names of the nodes with reports about pods that have not ended, in order."""
         return sorted(self._of_living)
 
+    def idle(self) -> list[tuple[str, str]]:
+        """The nodes and UIDs of the pods that their agents report as idle for their idle limit, in order."""
+        return [(node, uid) for node, uids in sorted(self._idle.items()) for uid in uids]
+
     def vanish(self, pod: Pod, grant: Grant, now: float) -> None:
         """Record the grant of a bound pod that is gone and was not seen to end."""
         if self.reported(grant.node, pod.uid) is None:
@@ -151,6 +157,9 @@ class Reports:
         self._of_living.pop(node, None)
         if of_living:
             self._of_living[node] = of_living
+        self._idle.pop(node, None)
+        if inventory is not None and inventory.idle:
+            self._idle[node] = inventory.idle
         before = self._reported.pop(node, {})
         named = _outliving(node, reports)
         if named:

@@ -25,6 +25,7 @@ from device_plugin.cluster.counts import Counts
 from device_plugin.cluster.deletions import Deletions
 from device_plugin.cluster.filter import Filter
 from device_plugin.cluster.housekeeping import Housekeeping
+from device_plugin.cluster.idle_evictions import IdleEvictions
 from device_plugin.cluster.leader import Leader
 from device_plugin.cluster.leadership import Leadership
 from device_plugin.cluster.ports import Calls
@@ -80,7 +81,7 @@ class ClusterService(Replica):
         binder = Binder(shared, api, leader.fenced, counts)
         self._leadership = Leadership(shared, leader, api, Ref(settings.lease_name, settings.lease_namespace))
         deletions = Deletions(shared, api, covered_too=settings.covered_pods == "delete")
-        self._housekeeping = Housekeeping(shared, api, binder, deletions)
+        self._housekeeping = Housekeeping(shared, api, binder, deletions, IdleEvictions(shared, api, counts))
         self._preemption = Preemption(shared, api, stop.wait)
         self._touch = Touch(shared, api, settings.scheduler_name)
         self._refit = Refit(shared, partial(fitting.tables, ending=stop.is_set), self._pause)

@@ -27,6 +27,7 @@ from device_plugin.node import ports
 from device_plugin.node.api import NodeApi
 from device_plugin.node.checks.covered import CoveredSlices
 from device_plugin.node.checks.driver_slices import DriverSlices
+from device_plugin.node.checks.idle_pods import IdlePods
 from device_plugin.node.checks.kernel_checks import KernelChecks
 from device_plugin.node.checks.kernel_figures import KernelFigures
 from device_plugin.node.checks.kernel_limits import KernelLimits
@@ -164,13 +165,14 @@ class NodeService:
         )
         covered = CoveredSlices(self._records, self._injector.files, host.processes, self._api)
         unenforced = UnenforcedSlices(self._records, self._writable, self._cards, figures, driver, self._api)
+        idle = IdlePods(self._records, self._node_pods, history, self._api)
         preflight = Preflight(
             self._api, Path(settings.cdi_dir), Path(settings.state_dir), Path(settings.kubelet_dir),
             lambda: self._problems(host.problems()),
         )  # fmt: skip
         return AgentLoop(
             self._cards, advertiser, Publisher(self._api), reclaimer, self._refused, covered,
-            KernelChecks(figures, unaccounted, driver, unenforced, history), preflight, self._others,
+            KernelChecks(figures, unaccounted, driver, unenforced, history, idle), preflight, self._others,
             self._rivals, settings.drain_seconds,
         )  # fmt: skip
 

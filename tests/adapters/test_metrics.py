@@ -178,6 +178,7 @@ def test_prometheus_reads_it_whatever_the_labels_hold() -> None:
         "vgpu_placement_seconds",
         "vgpu_binds",
         "vgpu_pod_bind_wait_seconds",
+        "vgpu_idle_evictions",
     }
     assert [(sample.labels, sample.value) for sample in found["vgpu_binds"].samples] == [
         ({"outcome": "fenced"}, 1.0)

@@ -165,7 +165,13 @@ def test_nodes_are_counted_by_their_memory_unit(world: World, one: Replica) -> N
 def test_a_standby_exports_its_own_health_and_nothing_of_the_cluster(world: World, one: Replica) -> None:
     standby = Replica(world.api, world.clock, "vgpu-1")
     kept = {"vgpu_kept_entries", "vgpu_kept_entries_max", "vgpu_kept_entries_left_out_total"}
-    own = {"vgpu_placement_seconds", "vgpu_pod_bind_wait_seconds", "vgpu_binds_total"} | kept
+    own = {
+        "vgpu_placement_seconds",
+        "vgpu_pod_bind_wait_seconds",
+        "vgpu_binds_total",
+        "vgpu_idle_evictions_total",
+    }
+    own |= kept
     assert read(standby).keys() == {"vgpu_synced"} | own, "the Lease was not read yet"
     standby.follow()
     standby.leadership.step()

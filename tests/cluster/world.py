@@ -17,6 +17,7 @@ from device_plugin.cluster.counts import Counts
 from device_plugin.cluster.deletions import Deletions
 from device_plugin.cluster.filter import Filter
 from device_plugin.cluster.housekeeping import Housekeeping
+from device_plugin.cluster.idle_evictions import IdleEvictions
 from device_plugin.cluster.leader import Leader
 from device_plugin.cluster.leadership import Leadership
 from device_plugin.cluster.ports import BindCall
@@ -260,7 +261,9 @@ class Replica(Memory):
         self.binder = Binder(shared, api, self.leader.fenced, self.counts, wall)
         self.leadership = Leadership(shared, self.leader, api, LEASE)
         deletions = Deletions(shared, api, covered_too=covered_pods == "delete")
-        self.housekeeping = Housekeeping(shared, api, self.binder, deletions)
+        self.housekeeping = Housekeeping(
+            shared, api, self.binder, deletions, IdleEvictions(shared, api, self.counts)
+        )
         self.preemption = Preemption(shared, api, lambda _: None)
         self.touch = Touch(shared, api, "vgpu-scheduler")
         self.explainer = Explainer(shared, "vgpu-scheduler", lambda _: None)

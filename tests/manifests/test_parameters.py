@@ -47,7 +47,11 @@ def agree(made: Installation, prefixes: list[str], vendors: dict[str, str], sche
     """All who know of prefixes and the scheduler's name know these."""
     policies = specs(made.objects)
     known = {name: set(_prefixes(spec)) for name, spec in policies.items() if _prefixes(spec)}
-    for name in ("vgpu-scheduler-name", "vgpu-confinement-defaults"):  # which Kubernetes 1.31 does not have
+    for name in (
+        "vgpu-scheduler-name",
+        "vgpu-confinement-defaults",
+        "vgpu-idle-default",
+    ):  # which Kubernetes 1.31 does not have
         assert known.pop(name, {",".join(prefixes)}) == {",".join(prefixes)}
     asked = [
         "cdi-annotations",
@@ -55,6 +59,7 @@ def agree(made: Installation, prefixes: list[str], vendors: dict[str, str], sche
         "deletions",
         "ends",
         "grace",
+        "idle-limit",
         "isolation",
         "names",
         "opted-out",
@@ -207,6 +212,7 @@ def test_bounds_that_are_written_there_reach_everybody(manifests: Path) -> None:
         ("mostMemGiB", "1024", "555,amd.com/gpu=777"),
         ("maxSlices", "4", "8"),
         ("mostGraceSeconds", "3600", "999"),
+        ("leastIdleMinutes", "30", "77"),
     ):
         assert f'{key}: "{before}"' in text
         text = text.replace(f'{key}: "{before}"', f'{key}: "{after}"')
@@ -218,11 +224,12 @@ def test_bounds_that_are_written_there_reach_everybody(manifests: Path) -> None:
         assert load(NodeSettings, {}, installation.environment(agents, "agent")).mem_unit_mib == 333
     assert '\\"555,amd.com/gpu=777\\".split' in made["vgpu-requests"]
     assert '\\"8\\".split' in made["vgpu-quota"]
+    assert 'int(\\"77\\")' in made["vgpu-idle-limit"]
     times = {name: spec.count('int(\\"999\\")') for name, spec in made.items()}
     assert {name: count for name, count in times.items() if count} == {
         "vgpu-grace": 1, "vgpu-deletions": 2, "vgpu-evictions": 2
     }  # fmt: skip
-    assert not [name for name, spec in made.items() if "3600" in spec]
+    assert not [name for name, spec in made.items() if '"3600' in spec]
 
 
 def test_the_kubelets_folder_reaches_the_agent_and_the_policy(manifests: Path) -> None:

@@ -9,6 +9,7 @@ from device_plugin.core.contract.cards import Inventory, ReportedSlice
 from device_plugin.core.machine import KubeletError
 from device_plugin.node.checks.covered import CoveredSlices
 from device_plugin.node.checks.driver_slices import DriverSlices
+from device_plugin.node.checks.idle_pods import IdlePods
 from device_plugin.node.checks.kernel_checks import LOOK_SECONDS, KernelChecks
 from device_plugin.node.checks.kernel_figures import KernelFigures
 from device_plugin.node.checks.other_plugins import OtherPlugins
@@ -119,7 +120,9 @@ class Looping:
             self._make, self.socket, parts.records, parts.starts, self.others, self.clock
         )
         self.covered = CoveredSlices(parts.records, parts.injector.files, self.host, self.peer, self.clock)
-        figures = KernelFigures(parts.records, parts.cards, self.host, RenderScan(self.host, self.clock))
+        self.figures = figures = KernelFigures(
+            parts.records, parts.cards, self.host, RenderScan(self.host, self.clock)
+        )
         self.unaccounted_memory = UnaccountedMemory(
             parts.records, parts.writable, parts.cards, figures, self.peer, 64, self.clock
         )
@@ -129,8 +132,9 @@ class Looping:
         )
         self.history = SliceHistory(parts.records, parts.writable, figures, self.clock)
         self.kernel = KernelChecks(
-            figures, self.unaccounted_memory, self.driver, self.unenforced, self.history
-        )
+            figures, self.unaccounted_memory, self.driver, self.unenforced, self.history,
+            IdlePods(parts.records, parts.active, self.history, self.peer, self.clock, self.clock),
+        )  # fmt: skip
         self.signs = NodeSigns((), (), ())
         self.rivals = Rivals(parts.cards, lambda: self.signs, self.clock)
         self.meter = Meter(

@@ -87,8 +87,9 @@ class Peer(NodeApi):
     def node_event(self, event: Event, message: str) -> None:
         self.events.append((event, message))
 
-    def pod_event(self, pod: Named, event: Event, message: str) -> None:
+    def pod_event(self, pod: Named, event: Event, message: str) -> bool:
         self.events.append((f"{event} {pod.name}", message))
+        return self.up
 
     def devices(self) -> Mapping[str, frozenset[str]]:
         if self.mute:

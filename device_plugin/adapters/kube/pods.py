@@ -12,6 +12,7 @@ from device_plugin.core.contract import annotations
 from device_plugin.core.contract.grants import MAX_CONTAINERS
 from device_plugin.core.contract.quantities import LONGEST
 from device_plugin.core.hosts import NOTHING, HostAmounts
+from device_plugin.core.idle import LONGEST_LIMIT
 from device_plugin.core.obstacles import NONE, Obstacles
 from device_plugin.core.pods import Container, ContainerKind, Pod
 from device_plugin.core.requests import ANNOTATIONS, LABELS, MAX_LIST
@@ -27,6 +28,7 @@ _KEPT = dict.fromkeys(_READ, MAX_LIST + 1)
 _KEPT[annotations.ROLE_ORDER] = MAX_ORDER + 1
 _KEPT[annotations.GRANT] = annotations.MAX_BYTES + 1
 _KEPT[annotations.CHECKPOINT] = 256
+_KEPT[annotations.IDLE_LIMIT] = LONGEST_LIMIT + 1
 # Entries of a list that is only shown.
 _FEW = 4
 _NOTHING = (b"", b"null", b"{}")

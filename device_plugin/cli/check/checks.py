@@ -25,14 +25,15 @@ from device_plugin.kube.api import Object
 # The admission policies of manifests/admission, and the policies of its component jobs.
 POLICIES = (
     "vgpu-cdi-annotations", "vgpu-confinement", "vgpu-deletions", "vgpu-ends", "vgpu-evictions", "vgpu-grace",
-    "vgpu-grants", "vgpu-inventories", "vgpu-isolation", "vgpu-job-resizes", "vgpu-names", "vgpu-opted-out",
-    "vgpu-quota", "vgpu-requests", "vgpu-selectors", "vgpu-touches",
+    "vgpu-grants", "vgpu-idle-limit", "vgpu-inventories", "vgpu-isolation", "vgpu-job-resizes", "vgpu-names",
+    "vgpu-opted-out", "vgpu-quota", "vgpu-requests", "vgpu-selectors", "vgpu-touches",
 )  # fmt: skip
 JOB_POLICIES = (
     "vgpu-job-checkpoint-requests", "vgpu-job-checkpoints", "vgpu-job-engine", "vgpu-job-pasts", "vgpu-job-queues",
     "vgpu-job-starts", "vgpu-job-widths", "vgpu-jobs", "vgpu-queue-required-jobs", "vgpu-queue-required-pods",
 )  # fmt: skip
-MUTATING, JOB_MUTATING = ("vgpu-confinement-defaults", "vgpu-scheduler-name"), ("vgpu-job-suspension",)
+MUTATING = ("vgpu-confinement-defaults", "vgpu-idle-default", "vgpu-scheduler-name")
+JOB_MUTATING = ("vgpu-job-suspension",)
 # In a cluster without mutating policies this policy only warns, as its overlay has it.
 WARNS = "vgpu-confinement"
 # Where another plugin serves a name like ours, manifests/components/similar-names removes this policy and its binding.

@@ -14,6 +14,8 @@ TOUCHED = "vgpu.io/touched"
 APP_TYPE = "vgpu.io/app-type"
 ROLE_ORDER = "vgpu.io/role-order"
 SLICES = "vgpu.io/slices"
+# An annotation of pods, and of namespaces.
+IDLE_LIMIT = "vgpu.io/idle-limit"
 
 # Annotations of Jobs.
 MIN_REPLICAS = "vgpu.io/min-replicas"
@@ -103,6 +105,10 @@ KEYS = (
     Key(SLICES, "Pod", "annotation", _AUTHOR,
         "The number of cards, 1 to 16, of each of which the one container that asks gets a slice; its limits are the"
         " sum of all slices, and divide evenly."),
+    Key(IDLE_LIMIT, "Pod", "annotation", _AUTHOR,
+        "The idle time after which the pod is evicted, `2h` or `90m`: at least 30 minutes (parameter"
+        " `leastIdleMinutes`), at most 366 days. It counts for all slices of the pod together, where the driver counts"
+        " busy compute units."),
     Key(GROUP, "Pod", "label", _AUTHOR, "The name of the group, in its namespace, that the pod belongs to."),
     Key(GROUP_SIZE, "Pod", "label", _AUTHOR,
         "How many pods of the group must run together, 1 to 1024: they get their cards at once or not at all."),
@@ -179,6 +185,9 @@ KEYS = (
     Key(QUEUES, "Namespace", "annotation", _OPERATOR,
         "The queues that the namespace's Jobs may name, `default,research`; where there is none, those of the parameter"
         " `queues`."),
+    Key(IDLE_LIMIT, "Namespace", "annotation", _OPERATOR,
+        "The idle limit of the namespace's pods that ask for a slice and have none of their own when they are created."
+        " It needs Kubernetes 1.36."),
     Key(QUOTA, "Namespace", "label", _OPERATOR,
         "`strict` where pods must write all that a quota may count: both memory and core groups, or percent, and the"
         " number of slices."),

@@ -20,6 +20,8 @@ from device_plugin.core.errors import AnnotationError
 MAX_UNITS = 2**20
 # Most reports that a reader accepts; fewer than this fit into a node's annotation.
 MAX_REPORTS = 1024
+# Most idle pods that a reader accepts: a node has no more slices.
+MAX_IDLE = 1024
 # Longest namespace and pod name, with the slash.
 MAX_NAME = 63 + 1 + 253
 # Seconds that the agent waits for the processes of a vanished pod to end, before it reports them. After a forced
@@ -104,6 +106,9 @@ class ReportedSlice:
 class Inventory:
     """The inventory of one node: its cards, whether its agent serves Allocate, and its reports about containers.
 
+    `idle` are the UIDs of the pods whose slices have all been idle for the pod's idle limit, and which were warned: the
+    leader evicts them.
+
     From the reports the allocator learns when the slices of a vanished pod are free:
     1. The agent and the allocator see at about the same time that a bound pod vanished without a terminal phase.
     2. The agent waits AGENT_SECONDS for the pod's processes to end. It reports slices of running processes as
@@ -117,6 +122,7 @@ class Inventory:
     cards: tuple[Card, ...]
     serving: bool = True
     slices: tuple[ReportedSlice, ...] = ()
+    idle: tuple[str, ...] = ()
 
     def cordon(self, uuids: Collection[str]) -> "Inventory":
         """A copy in which exactly the cards with these uuids are cordoned."""
@@ -133,12 +139,17 @@ class Inventory:
 
         The text has at most MAX_BYTES. Reports that do not fit are left out; reports of outliving slices are kept
         first. Next to 16 cards there is room for about 200 reports of one slice each. PreStartContainer also waits for
-        containers whose report was left out.
+        containers whose report was left out. Idle pods come last: those that do not fit are evicted later.
         """
         fields: dict[str, object] = {"serving": self.serving, "cards": [_card_object(c) for c in self.cards]}
         text = write_object(fields)
-        reports = _fitting(self.slices, MAX_BYTES - len(text) - len(',"slices":[]'))
-        return write_object({**fields, "slices": reports}) if reports else text
+        if reports := _fitting(self.slices, MAX_BYTES - len(text) - len(',"slices":[]')):
+            fields["slices"] = reports
+            text = write_object(fields)
+        if idle := _idle_fitting(self.idle, MAX_BYTES - len(text) - len(',"idle":[]')):
+            fields["idle"] = idle
+            text = write_object(fields)
+        return text
 
     @classmethod
     def decode(cls, text: str) -> "Inventory":
@@ -156,7 +167,7 @@ class Inventory:
         reports = tuple(_reported(report) for report in read.slices if report.state in _STATES)
         if len({(report.pod, report.container) for report in reports}) != len(reports):
             raise AnnotationError("inventory: two reports of one container")
-        return cls(read.cards, read.serving, reports)
+        return cls(read.cards, read.serving, reports, read.idle)
 
 
 class _Report(msgspec.Struct, gc=False, omit_defaults=True):
@@ -174,6 +185,7 @@ class _Inventory(msgspec.Struct, gc=False):
     serving: bool
     cards: Annotated[tuple[Card, ...], Meta(max_length=MAX_CARDS)]
     slices: Annotated[tuple[_Report, ...], Meta(max_length=MAX_REPORTS)] = ()
+    idle: Annotated[tuple[Text, ...], Meta(max_length=MAX_IDLE)] = ()
 
 
 _READER = Reader(_Inventory, "inventory")
@@ -255,4 +267,15 @@ def _fitting(reports: Iterable[ReportedSlice], room: int) -> list[dict[str, obje
         if room < 0:
             break
         chosen.append(entry)
+    return chosen
+
+
+def _idle_fitting(pods: Iterable[str], room: int) -> list[str]:
+    """The UIDs that fit into `room` characters, at most MAX_IDLE, in a fixed order."""
+    chosen = list[str]()
+    for pod in sorted(pods)[:MAX_IDLE]:
+        room -= json_length(pod) + 1
+        if room < 0:
+            break
+        chosen.append(pod)
     return chosen

@@ -36,6 +36,10 @@ class Event(StrEnum):
     WRITABLE_FILES_GROWN = "WritableFilesGrown"
     UNENFORCED_POD_DELETED = "UnenforcedPodDeleted"
     SLICE_CONFLICT = "SliceConflict"
+    SLICES_IDLE = "SlicesIdle"
+    SLICES_IN_USE = "SlicesInUse"
+    IDLE_POD_EVICTED = "IdlePodEvicted"
+    IDLE_POD_KEPT = "IdlePodKept"
     PREEMPTED = "Preempted"
     PREEMPTING = "Preempting"
     JOB_WAITS = "JobWaits"
@@ -169,6 +173,32 @@ _ABOUT = {
         " should never happen.",
         "See that the admission policies `vgpu-grants` and `vgpu-ends` are installed (`vgpu check`). If they are,"
         " report it as a defect, with the text and the logs of the cluster service.",
+    ),
+    Event.SLICES_IDLE: About(
+        AGENT, "Pod",
+        "All slices of the pod have been idle for nearly as long as its idle limit (`vgpu.io/idle-limit`) allows. The"
+        " pod is evicted after the time in the text, 15 minutes later, if they stay idle.",
+        "Let the program compute, or give the annotation a longer time: the value of now counts. If you no longer need"
+        " the pod, delete it.",
+    ),
+    Event.SLICES_IN_USE: About(
+        AGENT, "Pod",
+        "After `SlicesIdle` a slice of the pod computed or its memory changed, or the pod's idle limit has changed: the"
+        " pod is not evicted.",
+        "Nothing.", warning=False,
+    ),
+    Event.IDLE_POD_EVICTED: About(
+        CLUSTER, "Pod",
+        "All slices of the pod had been idle for its idle limit (`vgpu.io/idle-limit`, its own or its namespace's"
+        " default), and the pod was evicted.",
+        "Create the pod again when you need it. A longer time in the annotation keeps it longer.",
+    ),
+    Event.IDLE_POD_KEPT: About(
+        CLUSTER, "Pod",
+        "All slices of the pod have been idle for its idle limit, and the API server refuses its eviction, mostly by a"
+        " PodDisruptionBudget. It is tried again after 30 s, then ever later, at least every 10 minutes. It is posted"
+        " once.",
+        "Nothing, if the budget is to keep the pod. Otherwise change the budget, or delete the pod.",
     ),
     Event.PREEMPTED: About(
         CLUSTER, "Pod",

@@ -1,6 +1,7 @@
 """Kernel checks: read the kernel's figures of the cards every few seconds, and compare them with the slices."""
 
 from device_plugin.node.checks.driver_slices import DriverSlices
+from device_plugin.node.checks.idle_pods import IdlePods
 from device_plugin.node.checks.kernel_figures import KernelFigures
 from device_plugin.node.checks.slice_history import SliceHistory
 from device_plugin.node.checks.unaccounted import UnaccountedMemory
@@ -23,12 +24,14 @@ class KernelChecks:
         driver: DriverSlices,
         unenforced: UnenforcedSlices,
         history: SliceHistory,
+        idle: IdlePods,
     ) -> None:
         self._figures = figures
         self._unaccounted = unaccounted
         self.driver = driver
         self.unenforced = unenforced
         self.history = history
+        self.idle = idle
 
     def step(self) -> None:
         """Read and compare the figures."""
@@ -37,6 +40,7 @@ class KernelChecks:
         self.driver.step()
         self.unenforced.step()
         self.history.look()
+        self.idle.step()
 
     def sample(self) -> None:
         """Ask which slices compute at this moment."""

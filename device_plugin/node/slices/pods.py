@@ -9,17 +9,20 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
+from device_plugin.core.contract.annotations import IDLE_LIMIT
 from device_plugin.core.contract.grants import Grant
 from device_plugin.core.errors import AnnotationError
+from device_plugin.core.idle import idle_limit
 from device_plugin.core.pods import Pod
 from device_plugin.node.ports import Processes
 
 
 class _Active(NamedTuple):
-    """A pod's namespace and name, and its grant, which is None if it is missing or invalid."""
+    """A pod's namespace and name, its grant, and its idle limit in seconds; None if they are missing or invalid."""
 
     named: tuple[str, str]
     grant: Grant | None
+    idle_limit: int | None
 
 
 class NodePods:
@@ -61,6 +64,16 @@ class NodePods:
         with self._lock:
             return [pod.grant for pod in self._active.values() if pod.grant is not None]
 
+    def idle_limits(self) -> Collection[tuple[Grant, int]]:
+        """The grants of all active pods with an idle limit, each with the limit in seconds."""
+        with self._lock:
+            active = list(self._active.values())
+        return [
+            (pod.grant, pod.idle_limit)
+            for pod in active
+            if pod.grant is not None and pod.idle_limit is not None
+        ]
+
     def running(self, pod: str) -> bool:
         """True while any process of the pod runs, its sandbox included."""
         return self._processes.live(pod)
@@ -75,4 +88,4 @@ def _active(pod: Pod) -> _Active:
     # The allocator reports a grant that cannot be read.
     with suppress(AnnotationError):
         grant = pod.grant()
-    return _Active((pod.namespace, pod.name), grant)
+    return _Active((pod.namespace, pod.name), grant, idle_limit(pod.annotation(IDLE_LIMIT)))

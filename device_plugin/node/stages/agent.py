@@ -120,7 +120,9 @@ class AgentLoop:
 
     def _publish(self) -> None:
         serving = self._advertiser.serving and not self._draining
-        self._publisher.step(self._offered(), self.reports(), serving=serving)
+        # An agent that ends can no longer say that a pod works again.
+        idle = () if self._draining else self._kernel.idle.found()
+        self._publisher.step(self._offered(), self.reports(), idle, serving=serving)
 
     def inventory_age(self) -> float:
         """Seconds since the inventory annotation was last known to be up to date."""

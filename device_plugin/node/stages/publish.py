@@ -38,12 +38,14 @@ class Publisher:
         """Seconds since the annotation was last known to have this agent's inventory; below 1 while all is well."""
         return self._clock() - self._right
 
-    def step(self, cards: Sequence[Card], reports: Sequence[ReportedSlice] = (), *, serving: bool) -> None:
+    def step(
+        self, cards: Sequence[Card], reports: Sequence[ReportedSlice] = (), idle: Sequence[str] = (), *, serving: bool
+    ) -> None:  # fmt: skip
         """Write the inventory if the annotation differs from it. `why_not` is the reason why that failed, as text."""
         now = self._clock()
         if now < self._not_before:
             return
-        wanted = Inventory(tuple(cards), serving, tuple(reports)).encode()
+        wanted = Inventory(tuple(cards), serving, tuple(reports), tuple(idle)).encode()
         if self._known is None or now - self._looked > LOOK_SECONDS:
             node = self._api.node()
             if node is None:

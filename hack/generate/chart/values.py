@@ -222,6 +222,10 @@ PARAMETERS = {
         "The longest grace period, in seconds, that a pod with a slice may have, and may be deleted or evicted with.",
         NUMBER, int, ".Values.parameters.mostGraceSeconds | int64",
     ),
+    "leastIdleMinutes": Parameter(
+        "The shortest idle limit (annotation vgpu.io/idle-limit), in minutes, that a pod or a namespace may have.",
+        NUMBER, int, ".Values.parameters.leastIdleMinutes | int64",
+    ),
 }  # fmt: skip
 # The schemas of parameters that are a text in the chart too.
 TEXTS = {"mostMemGiB": schemas.BOUND, "maxSlices": schemas.BOUND, "kubeletRootDir": schemas.FOLDER}

@@ -1,0 +1,126 @@
+"""Idle pods: pods whose slices have all been idle for the pod's idle limit, the annotation `vgpu.io/idle-limit`.
+
+A pod is idle as long as that one of its slices which was idle last (slice_history.py). It is not idle while a container
+of its grant has not started, or computing is not measured for one of its slices. An event announces the eviction 15
+minutes before; another one withdraws it if the pod works again, or its limit has changed. A pod that was announced, and
+stayed idle until its limit, is in the node's inventory, and the leader evicts it.
+
+Nothing of it is stored: a restart of the agent begins all times again.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from device_plugin.core.contract.annotations import IDLE_LIMIT
+from device_plugin.core.contract.events import Event
+from device_plugin.core.contract.grants import Grant
+from device_plugin.core.durations import span
+from device_plugin.core.idle import idle_together, notice_seconds
+from device_plugin.kube.api import Ref
+from device_plugin.node.api import NodeApi
+from device_plugin.node.checks.slice_history import SliceHistory
+from device_plugin.node.slices.pods import NodePods
+from device_plugin.node.slices.records import Record, Records
+
+log = logging.getLogger(__name__)
+
+# Most announcements at one step: each waits for the API server.
+MOST_AT_ONCE = 8
+
+_IDLE = (
+    "all slices of the pod have been idle for {}: it is evicted after {} if they stay idle ({}: {}). The time begins"
+    " again if one of them computes, its memory changes, or the agent of the node restarts"
+)
+_IN_USE = f"the pod is not evicted: one of its slices has computed, its memory has changed, or {IDLE_LIMIT} has changed"
+
+
+@dataclass(slots=True)
+class _Pod:
+    """A pod with an idle limit. `announced` is the time of the last announcement, `warned` is true while it holds."""
+
+    ref: Ref
+    announced: float = float("-inf")
+    warned: bool = False
+    due: bool = False
+
+
+class IdlePods:
+    """Finds the idle pods at each `step`. `clock` is monotonic, in seconds; `wall` returns the seconds since 1970."""
+
+    def __init__(
+        self,
+        records: Records,
+        pods: NodePods,
+        history: SliceHistory,
+        api: NodeApi,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._records = records
+        self._pods = pods
+        self._history = history
+        self._api = api
+        self._clock = clock
+        self._wall = wall
+        # By UID.
+        self._known: dict[str, _Pod] = {}
+
+    def found(self) -> tuple[str, ...]:
+        """The UIDs of the pods to evict, by the last step."""
+        return tuple(uid for uid, pod in self._known.items() if pod.due)
+
+    def step(self) -> None:
+        """Compare the idle times with the limits of now; call it after each look of the history."""
+        before, self._known = self._known, {}
+        records = self._by_pod()
+        room = MOST_AT_ONCE
+        for grant, limit in self._pods.idle_limits():
+            own = records.get(grant.pod, ())
+            if not own:
+                continue
+            pod = self._known[grant.pod] = before.pop(grant.pod, _Pod(own[0].pod_ref))
+            idle = self._idle(grant, own)
+            if idle is None or idle < limit - notice_seconds(limit):
+                self._withdraw(pod)
+            elif not pod.warned and room > 0 and self._clock() - pod.announced >= notice_seconds(limit):
+                # If one event cannot be written, the others would only wait too.
+                room = room - 1 if self._announce(pod, idle, limit) else 0
+            notified = pod.warned and self._clock() - pod.announced >= notice_seconds(limit)
+            pod.due = notified and idle is not None and idle >= limit
+        for uid, pod in before.items():
+            if self._pods.active(uid):
+                self._known[uid] = pod
+                self._withdraw(pod)
+
+    def _by_pod(self) -> Mapping[str, Sequence[Record]]:
+        found = dict[str, list[Record]]()
+        for record in self._records.all():
+            found.setdefault(record.pod, []).append(record)
+        return found
+
+    def _idle(self, grant: Grant, records: Sequence[Record]) -> float | None:
+        """The seconds for which all slices of the grant have been idle; None if that is not known of one of them."""
+        if {record.container for record in records} != grant.containers.keys():
+            return None
+        histories = [self._history.of(record, part.card) for record in records for part in record.slices]
+        return idle_together(each.idle if each is not None else None for each in histories)
+
+    def _announce(self, pod: _Pod, idle: float, limit: float) -> bool:
+        """Write the event that announces the eviction; returns False if that failed."""
+        end = datetime.fromtimestamp(self._wall() + max(limit - idle, notice_seconds(limit)), UTC)
+        text = _IDLE.format(span(idle), end.strftime("%Y-%m-%dT%H:%M:%SZ"), IDLE_LIMIT, span(limit))
+        if not self._api.pod_event(pod.ref, Event.SLICES_IDLE, text):
+            return False
+        log.info("pod %s/%s: %s", pod.ref.namespace, pod.ref.name, text)
+        pod.announced, pod.warned = self._clock(), True
+        return True
+
+    def _withdraw(self, pod: _Pod) -> None:
+        pod.due = False
+        if pod.warned:
+            pod.warned = False
+            log.info("pod %s/%s: %s", pod.ref.namespace, pod.ref.name, _IN_USE)
+            self._api.pod_event(pod.ref, Event.SLICES_IN_USE, _IN_USE)
