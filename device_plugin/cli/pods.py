@@ -7,7 +7,8 @@
 
 MEMORY is what a pod uses and what it holds of cards' memory, GROUPS the busy part of the core groups that it holds.
 A pod holds its slices from its binding until it has ended, whether it runs or not: STATUS says which do not run, with
-the reason that the kubelet gives (ImagePullBackOff, CrashLoopBackOff, CreateContainerConfigError).
+the reason that the kubelet gives (ImagePullBackOff, CrashLoopBackOff, CreateContainerConfigError), and which pods are
+evicted soon because all of their slices are idle (annotation vgpu.io/idle-limit).
 """
 
 import argparse
@@ -18,7 +19,7 @@ from typing import Any, NamedTuple
 from device_plugin.cli.access import caller
 from device_plugin.cli.printing import output
 from device_plugin.cli.printing.follow import follow_list
-from device_plugin.cli.printing.output import Column, Listing, ListPrinter, age_since, in_gib, in_percent
+from device_plugin.cli.printing.output import Column, Listing, ListPrinter, age, age_since, in_gib, in_percent
 from device_plugin.cli.reading import slice_use
 from device_plugin.cli.reading.held_use import (
     MIB,
@@ -35,12 +36,13 @@ from device_plugin.cli.reading.waste import Owner
 from device_plugin.core.contract import annotations
 from device_plugin.core.contract.grants import Slice, own_grant, ranges
 from device_plugin.core.errors import AnnotationError
+from device_plugin.core.idle import idle_limit, idle_together, notice_seconds
 from device_plugin.kube.api import Kind, Object, Where, controller_of
 
 BOUND = "status.phase!=Succeeded,status.phase!=Failed,spec.nodeName!="
 _CONTAINERS = ("containers", "initContainers")
 # The keys of a pod's object for its use of its slices.
-_USE = ("usedBytes", "compute", "unusedBytes", "idleSlices")
+_USE = ("usedBytes", "compute", "unusedBytes", "idleSlices", "askedBackSeconds")
 # Most characters of an owner's kind and name, which the API server does not check.
 MAX_KIND, MAX_NAME = 63, 253
 RUNNING, ENDING = "Running", "Terminating"
@@ -60,6 +62,9 @@ class HoldingPod(NamedTuple):
     containers: tuple[str, ...] = ()
     """The container of each of the slices."""
     owner: Owner = Owner("Pod", "")
+    idle_limit: int | None = None
+    asked_back: float | None = None
+    """The seconds until the pod is evicted if its slices stay idle; None if it has no limit, or that is not known."""
 
     @property
     def mib(self) -> int:
@@ -75,6 +80,22 @@ class HoldingPod(NamedTuple):
     def compute(self) -> float | None:
         """Returns the mean busy share of the core groups; None if it is not known."""
         return self.use.busy / self.groups if self.use.busy is not None and self.groups else None
+
+    @property
+    def state(self) -> str:
+        """Returns the status, and when the pod is evicted if that is announced."""
+        left, limit = self.asked_back, self.idle_limit
+        if left is None or limit is None or left > notice_seconds(limit) or self.status == ENDING:
+            return self.status
+        return f"{self.status}, {asked_back_text(left)}"
+
+    def left(self, uses: Mapping[SliceKey, SliceUse]) -> float | None:
+        """Returns `asked_back`, by the use of the pod's slices."""
+        if self.idle_limit is None:
+            return None
+        found = [uses.get(key) for key, _ in self.keyed()]
+        idle = idle_together(use.idle if use is not None else None for use in found)
+        return max(0.0, self.idle_limit - idle) if idle is not None else None
 
     def keyed(self) -> Iterable[tuple[SliceKey, Slice]]:
         """Yields each slice with its name among uses of slices."""
@@ -100,6 +121,7 @@ def read_pod(pod: Object) -> HoldingPod:
         str(metadata.get("namespace") or ""), str(metadata["name"]), str(spec.get("nodeName") or ""),
         str(bound.get("lastTransitionTime") or metadata.get("creationTimestamp") or ""), _status(metadata, status),
         slices, fault, containers=holders, owner=_owner(metadata),
+        idle_limit=idle_limit((metadata.get("annotations") or {}).get(annotations.IDLE_LIMIT, "")),
     )  # fmt: skip
 
 
@@ -129,12 +151,17 @@ HOLDING_PODS = Kind("", "v1", "pods", "Pod", HoldingPod, read_pod)
 """Pods, decoded to their slices and their state."""
 
 
+def asked_back_text(left: float) -> str:
+    """Returns in how many seconds a pod is evicted, as text; an eviction that a budget holds up is due now."""
+    return f"asked back in {age(left)}" if left >= 1 else "asked back now"
+
+
 def _cards(pod: HoldingPod) -> str:
     return pod.slices[0].card if len(pod.slices) == 1 else f"{len(pod.slices)} cards"
 
 
 def _object(pod: HoldingPod) -> Mapping[str, Any]:
-    used = whole_bytes(pod.use.used), pod.compute, whole_bytes(pod.use.unused), pod.use.idle
+    used = whole_bytes(pod.use.used), pod.compute, whole_bytes(pod.use.unused), pod.use.idle, pod.asked_back
     return {
         "namespace": pod.namespace, "name": pod.name, "node": pod.node, "since": pod.since or None,
         "status": pod.status, "runs": pod.status == RUNNING, "memMiB": pod.mib, "coreGroups": pod.groups,
@@ -164,7 +191,7 @@ _COLUMNS: tuple[Column[HoldingPod], ...] = (
     Column("CORE GROUPS", lambda pod: "; ".join(ranges(s.cores) for s in pod.slices), wide=True),
     Column("ALL CARDS", lambda pod: ",".join(s.card for s in pod.slices), wide=True),
     Column("SINCE", lambda pod: age_since(pod.since, time.time()), key=lambda pod: pod.since),
-    Column("STATUS", lambda pod: pod.status, warning=lambda pod: pod.status != RUNNING),
+    Column("STATUS", lambda pod: pod.state, warning=lambda pod: pod.status != RUNNING),
 )
 LISTING: Listing[HoldingPod] = Listing(
     "pods", (_NAMESPACE, *_COLUMNS), name=lambda pod: f"pod/{pod.namespace}/{pod.name}", object=_object,
@@ -203,7 +230,11 @@ def run(args: argparse.Namespace) -> int:
 def with_use(pods: Sequence[HoldingPod], uses: Mapping[SliceKey, SliceUse]) -> Sequence[HoldingPod]:
     """Returns the pods with the use of their slices."""
     return [
-        pod._replace(use=together(of_slice(part, uses.get(key)) for key, part in pod.keyed())) for pod in pods
+        pod._replace(
+            use=together(of_slice(part, uses.get(key)) for key, part in pod.keyed()),
+            asked_back=pod.left(uses),
+        )
+        for pod in pods
     ]
 
 

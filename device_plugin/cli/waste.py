@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from device_plugin.cli.access import caller
-from device_plugin.cli.pods import BOUND, HOLDING_PODS, HoldingPod, holding
+from device_plugin.cli.pods import BOUND, HOLDING_PODS, HoldingPod, asked_back_text, holding
 from device_plugin.cli.printing import output
 from device_plugin.cli.printing.follow import follow_list
 from device_plugin.cli.printing.output import Column, Listing, ListPrinter, age, in_gib
@@ -60,6 +60,7 @@ def _below(row: Waste) -> Iterator[str]:
             said += f", at most {_gib(use.peak)} in {age(use.observed)}"
         if each.idle:
             said += f", idle for {age(use.idle or 0)}"
+            said += f", {asked_back_text(each.asked_back)}" if each.asked_back is not None else ""
         yield f"    {each.pod} {each.container} on {each.node}: {said}"
     if len(row.slices) > MOST_LINES:
         yield f"    and {len(row.slices) - MOST_LINES} more slices: see -o json"
@@ -79,7 +80,7 @@ def _slice_object(each: WastedSlice) -> Mapping[str, Any]:
         "memMiB": each.part.mem_mib, "cores": [*each.part.cores], "idle": each.idle,
         "usedBytes": whole_bytes(each.use.used), "peakBytes": whole_bytes(each.use.peak),
         "observedSeconds": each.use.observed, "idleSeconds": each.use.idle,
-        "compute": each.use.compute, "wastedGiBHours": each.wasted / GIB_HOUR,
+        "askedBackSeconds": each.asked_back, "compute": each.use.compute, "wastedGiBHours": each.wasted / GIB_HOUR,
     }  # fmt: skip
 
 
@@ -154,10 +155,10 @@ def _wasted(
     for pod in pods:
         for key, part in pod.keyed():
             if (use := uses.get(key)) is not None and (wasted := amount(part, use, seconds)) > 0:
-                idle = use.is_idle(seconds)
                 yield WastedSlice(
-                    pod.namespace, pod.owner, pod.name, key[2], pod.node, part, use, idle, wasted
-                )
+                    pod.namespace, pod.owner, pod.name, key[2], pod.node, part, use, use.is_idle(seconds), wasted,
+                    pod.left(uses),
+                )  # fmt: skip
 
 
 def _unmeasured(pods: Sequence[HoldingPod], uses: Mapping[SliceKey, SliceUse]) -> int:

@@ -88,6 +88,7 @@ class Fleet:
     def pod(
         self, name: str, mem: int, card: str = "", owner: str = "ReplicaSet", grace: int = 0,
         labels: Mapping[str, str] | None = None, node: str = "", grant_of: str = "", percent: int = 0,
+        idle_limit: str = "",
     ) -> None:  # fmt: skip
         """A pod that asks for `mem` units; with a `card` (of `node`) it holds them there, from core group 0.
 
@@ -95,6 +96,7 @@ class Fleet:
         """
         controller = {"apiVersion": "apps/v1", "kind": owner, "name": "owner", "uid": "u", "controller": True}
         metadata = {"labels": labels or {}, "ownerReferences": [controller] if owner else []}
+        metadata["annotations"] = {annotations.IDLE_LIMIT: idle_limit} if idle_limit else {}
         spec = {"schedulerName": "vgpu-scheduler", "terminationGracePeriodSeconds": grace}
         body = objects.pod(name, {MEM: mem}, metadata, **spec)
         made = self._api.post(PODS, body)

@@ -84,6 +84,34 @@ def test_programs_get_each_slice_and_the_sums(
     ]  # fmt: skip
 
 
+def test_an_idle_pod_with_a_limit_shows_when_it_is_asked_back(
+    fleet: Fleet, prometheus: Figures, capsys: pytest.CaptureFixture[str]
+) -> None:
+    limits = {"announced": "5h12m", "later": "9h", "overdue": "4h", "free": ""}
+    fleet.node("n1", len(limits))
+    prometheus.pods = {}
+    for number, (name, limit) in enumerate(limits.items()):
+        fleet.pod(name, 4, f"n1-{number}", owner="", idle_limit=limit)
+        prometheus.pods[name] = (f"n1-{number}", IDLE)
+    config = ("--kubeconfig", str(fleet.kubeconfig), "--prometheus", prometheus.url)
+    assert main(["waste", *config]) == 0
+    lines = [
+        line.split(" uses 3 GiB, ")[1] for line in capsys.readouterr().out.splitlines() if " main on " in line
+    ]
+    assert sorted(lines) == [
+        "idle for 5h", "idle for 5h, asked back in 12m", "idle for 5h, asked back in 4h",
+        "idle for 5h, asked back now",
+    ]  # fmt: skip
+    assert main(["pods", "-o", "json", *config]) == 0
+    left = {each["name"]: each["askedBackSeconds"] for each in json.loads(capsys.readouterr().out)["pods"]}
+    assert left == {"announced": 720, "later": 4 * HOUR, "overdue": 0, "free": None}
+    assert main(["pods", *config]) == 0
+    states = {line.split()[0]: line.split("  ")[-1].strip() for line in capsys.readouterr().out.splitlines()}
+    assert states["announced"] == "Pending, asked back in 12m"
+    assert states["overdue"] == "Pending, asked back now"
+    assert {states[name] for name in ("later", "free")} == {"Pending"}
+
+
 def test_without_waste_or_without_figures_it_says_so(
     fleet: Fleet, capsys: pytest.CaptureFixture[str]
 ) -> None:

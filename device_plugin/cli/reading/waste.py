@@ -22,7 +22,10 @@ class Owner(NamedTuple):
 
 
 class WastedSlice(NamedTuple):
-    """A slice that is idle, or of which little is used. `wasted` is in bytes times seconds."""
+    """A slice that is idle, or of which little is used. `wasted` is in bytes times seconds.
+
+    `asked_back` are the seconds until its pod is evicted if all of its slices stay idle; None if it has no idle limit.
+    """
 
     namespace: str
     owner: Owner
@@ -33,6 +36,7 @@ class WastedSlice(NamedTuple):
     use: SliceUse
     idle: bool
     wasted: float
+    asked_back: float | None = None
 
 
 class Waste(NamedTuple):
