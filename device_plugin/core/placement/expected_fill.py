@@ -182,7 +182,7 @@ class FillBounds(UpperBounds):
         return partial(self._by_kernel, plain, _kernel_sizes(shape, sizes, price))
 
     def _by_kernel(self, plain: Bound, asked: kernel.SliceSizes, positions: Ints) -> Floats:
-        """The upper bound of each node's score for a slice, by the kernel, or by `plain` if that cannot be used."""
+        """The upper bound of each node's score for a slice, by the kernel, or by `plain` if the kernel has no rows."""
         self.refresh_some(positions)
         if self._rows is None:
             return plain(positions)
