@@ -1,7 +1,7 @@
 """vgpu.conf: the limits to which the library in a container holds its processes.
 
-A line-oriented text that two parsers read, this one and native/common/config.c; the same texts are accepted and refused
-by both (tests/runtime/test_config.py runs one table of texts through each)::
+The file is a line-oriented text that two parsers read, this one and native/common/config.c. Both accept and refuse the
+same texts: tests/runtime/test_config.py runs one table of texts through each::
 
     version = 6
     pod = 6a1f…

@@ -69,7 +69,7 @@ class Waste(NamedTuple):
 
 
 def amount(part: Slice, use: SliceUse, seconds: float) -> float:
-    """Returns the waste of a slice in bytes times seconds; 0 if there was none for `seconds`, or if it is unknown."""
+    """Returns the waste of a slice in bytes times seconds; 0 if it has lasted less than `seconds`, or is unknown."""
     granted = float(part.mem_mib * MIB)
     idle = granted * use.idle if use.idle is not None and use.is_idle(seconds) else 0.0
     if use.peak is None or use.observed is None or use.observed < seconds or use.peak >= LITTLE * granted:
