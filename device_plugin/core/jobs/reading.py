@@ -372,7 +372,7 @@ def _resumable(job: Job, owner: str, *, divided: bool) -> bool | None:
     resumable = _flag(job, annotations.RESUMABLE)
     if resumable is not None and divided:
         raise RequestError(
-            f"annotation {annotations.RESUMABLE}: leave it out, because the sub-tasks of a split begin anew, and so a"
+            f"annotation {annotations.RESUMABLE}: leave it out, because the sub-tasks of a split begin again, and so a"
             " split is not stopped for a Job of its priority"
         )
     if owner or annotations.KUEUE_QUEUE in job.labels:
