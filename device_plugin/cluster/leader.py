@@ -18,7 +18,7 @@ _BEGINNING = (
 
 
 class Leader:
-    """The Lease as this replica reads it. `observe` is called from one thread, all other methods from any."""
+    """The Lease as this replica reads it. One thread calls `observe`; any thread may call the other methods."""
 
     def __init__(
         self, pod_name: str, clock: Callable[[], float], fence_seconds: float = FENCE_SECONDS
@@ -69,7 +69,7 @@ class Leader:
             return self._lease is not None and self._ours(self._lease.holder)
 
     def fenced(self) -> bool:
-        """True while no other replica can have the Lease: it is ours, and was renewed less than the fence ago."""
+        """True while no other replica can have the Lease: it is ours, and was renewed in the last `fence_seconds`."""
         with self._lock:
             return not self._why_not_fenced()
 

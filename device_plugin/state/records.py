@@ -1,7 +1,7 @@
 """The records of Jobs (`vgpu.io/resize`): the beneficiary, which gets the slices, and the Job of each pod.
 
-A pod belongs to a Job if it is in its namespace and the Job, by UID, is its controller. Within a namespace an owner can
-be made up; across namespaces it cannot.
+A pod belongs to a Job if it is in its namespace and the Job, by UID, is its controller. Anyone who may write pods in a
+namespace can name a Job there as their owner, but no Job of another namespace.
 """
 
 from collections.abc import Callable, Mapping, Sequence, Set

@@ -1,8 +1,8 @@
 """The models of cards by their PCI ids, as people name them.
 
-The ids are facts of these sources: libdrm's data/amdgpu.ids (device and revision) and pci.ids for AMD's cards; for
-Hygon's the table of devices in its hcu-dcgm and in its users' guides to the driver (which call 54b7 Z100), and the
-targets of its compiler. A name with slashes stands for models that the ids do not distinguish; BW for all BW models.
+AMD's ids are from libdrm's data/amdgpu.ids (device and revision) and from pci.ids. Hygon's are from the table of
+devices in its hcu-dcgm, from its users' guides to the driver (which call 54b7 Z100), and from the targets of its
+compiler. A name with slashes stands for models that the ids do not distinguish, and BW for all BW models.
 """
 
 from collections.abc import Iterator, Mapping
