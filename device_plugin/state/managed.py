@@ -269,11 +269,12 @@ class Managed:
     def leaving(self, width: int) -> Iterator[Pod]:
         """The pods that leave if the Job gets this width: the pods with the indexes from `width` on.
 
-        A split loses all of its pods or none: its window slides over the indexes.
+        Pods without indexes all stay, or all leave: nobody but its author changes their Job's width. A split loses all
+        of its pods or none: its window slides over the indexes.
         """
         if width and self.spec.parts:
             return iter(())
-        return (pod for pod in self.pods if width == 0 or pod.index is None or pod.index >= width)
+        return (pod for pod in self.pods if not width or (pod.index is not None and pod.index >= width))
 
     def young(self, now: float) -> Sequence[Pod]:
         """The sub-tasks of a running split that began less than YOUNG_SECONDS ago, the latest first.

@@ -186,3 +186,18 @@ def test_jobs_whose_pods_stay_pending_keep_few_cards_from_others() -> None:
     world.queue("good", 7)
     world.settle(2)
     assert not world.job("good").suspend
+
+
+def test_pods_without_indexes_keep_their_cards_while_their_job_keeps_its_width() -> None:
+    world = World()
+    made = managed(job("a", 2, indexed=False))
+    pods = tuple(structs.replace(pod, index=None, containers=ONE_CARD) for pod in made.pods)
+    for pod, (node, card) in zip(pods, world.cards, strict=False):
+        text = Grant(pod.uid, node, {"main": (Slice(card, CARD_MIB, CORES),)}).encode()
+        world.engine.hear(structs.replace(pod, annotations={GRANT: text}))
+    fork, found = Fork(world.engine.held), replace(made, pods=pods)
+    for width in (2, 0):
+        fork.renew([found], NOW)
+        fork.leave(found, width, ends=True)
+        held = [pod.uid for pod in pods if fork.ledger.holding(pod.uid) is not None]
+        assert len(held) == len(fork.replicas[found.key]) == width
