@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from playwright.sync_api import Browser, Page
 
 from device_plugin.cli.ui.entries import PageEntries
-from device_plugin.cli.ui.server import PageServer
+from device_plugin.cli.ui.loopback import LoopbackServer
 from hack.measure import page_data
 from hack.measure.chromium import chromium
 
@@ -94,7 +94,7 @@ def main() -> int:
         args.nodes = 60
     entries = PageEntries()
     nodes = dict(page_data.fill(entries, args.nodes, jobs=args.jobs or 7))
-    server = PageServer(entries, {})
+    server = LoopbackServer(entries, {})
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         with chromium() as browser:

@@ -21,7 +21,8 @@ from device_plugin.cli.reading import local_allocator, prefixes
 from device_plugin.cli.ui import browser
 from device_plugin.cli.ui.entries import PageEntries
 from device_plugin.cli.ui.follow import ClusterFollower
-from device_plugin.cli.ui.server import Answer, PageServer
+from device_plugin.cli.ui.loopback import LoopbackServer
+from device_plugin.cli.ui.server import Answer
 from device_plugin.cli.ui.services import JobPlans, PodWhy
 from device_plugin.cli.ui.usage import CardUse, NodeUse
 from device_plugin.core.errors import VgpuError
@@ -72,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
         if source is not None:
             answers |= {"/use": CardUse(source, entries).answer, "/day": NodeUse(source, entries).answer}
         try:
-            server = PageServer(entries, answers, args.port)
+            server = LoopbackServer(entries, answers, args.port)
         except OSError as error:
             raise PageError(
                 f"port {args.port} cannot be used ({error.strerror}): leave out --port, and a free one is taken"

@@ -6,8 +6,12 @@ takes no more memory than the entries.
 
 import json
 import threading
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from device_plugin.cli.ui.spaces import PUBLIC, Space, Spaces, spaces_of
 
 # Removed entries that are remembered, so that browsers learn of the removal; a slower browser loads all entries again.
 MOST_REMOVED = 1000
@@ -17,11 +21,23 @@ Name = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Texts of changed entries, as of `version`. If `anew` is true, they are all entries, and replace the browser's."""
+    """Texts of changed entries, as of `version`. If `anew` is true, they are all entries, and replace the browser's.
+
+    `spaces` has, for each text, what a person must be allowed to read to see the entry.
+    """
 
     version: int
     anew: bool
     texts: Sequence[str]
+    spaces: Sequence[Spaces] = field(default=(), compare=False)
+
+
+class _Entry(NamedTuple):
+    """One entry as of `version`."""
+
+    version: int
+    text: str
+    spaces: Spaces
 
 
 class PageEntries:
@@ -30,18 +46,24 @@ class PageEntries:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         # Newest change last. The value of a removed entry is null.
-        self._entries: dict[Name, tuple[int, str]] = {}
+        self._entries: dict[Name, _Entry] = {}
         self._removed: dict[Name, None] = {}
+        # How many entries are about each space; `_spaces` is None if it must be made again.
+        self._uses = Counter[Space]()
+        self._spaces: Spaces | None = None
         self._version = 0
         self._forgotten = 0
 
     def put(self, kind: str, values: Mapping[str, object]) -> None:
         """Set entries of a kind; the value None removes an entry. A value that is equal to the old one is no change."""
-        texts = {key: None if value is None else _text(kind, key, value) for key, value in values.items()}
+        made = {
+            key: None if value is None else (_text(kind, key, value), spaces_of(kind, key, value))
+            for key, value in values.items()
+        }
         with self._changed:
             before = self._version
-            for key, text in texts.items():
-                self._set((kind, key), text)
+            for key, entry in made.items():
+                self._set((kind, key), entry)
             if self._version != before:
                 self._changed.notify_all()
 
@@ -56,37 +78,61 @@ class PageEntries:
         with self._changed:
             return {key for of, key in self._entries.keys() - self._removed.keys() if of == kind}
 
+    def spaces(self) -> Spaces:
+        """Returns all that the entries are about; the same object until that changes."""
+        with self._changed:
+            if self._spaces is None:
+                self._spaces = frozenset(self._uses)
+            return self._spaces
+
     def since(self, version: int, seconds: float) -> Changes:
         """Returns the changes after `version` (0: all entries); waits at most `seconds` for the first change."""
         with self._changed:
             self._changed.wait_for(lambda: self._version > version, seconds)
             anew = version < self._forgotten or not version
             found = list(self._after(0 if anew else version))
-            return Changes(self._version, anew, found[::-1])
+            found.reverse()
+            texts, spaces = [entry.text for entry in found], [entry.spaces for entry in found]
+            return Changes(self._version, anew, texts, spaces)
 
-    def _after(self, version: int) -> Iterable[str]:
-        for changed, text in reversed(self._entries.values()):
-            if changed <= version:
+    def _after(self, version: int) -> Iterable[_Entry]:
+        for entry in reversed(self._entries.values()):
+            if entry.version <= version:
                 return
-            yield text
+            yield entry
 
-    def _set(self, name: Name, text: str | None) -> None:
+    def _set(self, name: Name, wanted: tuple[str, Spaces] | None) -> None:
         known = self._entries.get(name)
-        if text is None:
+        if wanted is None:
             if known is None or name in self._removed:
                 return
             self._removed[name] = None
-        elif known is not None and known[1] == text:
+            wanted = _text(*name, None), known.spaces
+        elif known is not None and known.text == wanted[0]:
             return
         else:
             self._removed.pop(name, None)
         self._version += 1
         self._entries.pop(name, None)
-        self._entries[name] = (self._version, _text(*name, None) if text is None else text)
+        self._entries[name] = _Entry(self._version, *wanted)
+        self._count(wanted[1], known.spaces if known else PUBLIC)
         if len(self._removed) > MOST_REMOVED:
             oldest = next(iter(self._removed))
             del self._removed[oldest]
-            self._forgotten, _ = self._entries.pop(oldest)
+            forgotten = self._entries.pop(oldest)
+            self._count(PUBLIC, forgotten.spaces)
+            self._forgotten = forgotten.version
+
+    def _count(self, added: Spaces, dropped: Spaces) -> None:
+        if added == dropped:
+            return
+        for space in added:
+            self._uses[space] += 1
+        for space in dropped:
+            self._uses[space] -= 1
+            if not self._uses[space]:
+                del self._uses[space]
+        self._spaces = None
 
 
 def _text(kind: str, key: str, value: object) -> str:

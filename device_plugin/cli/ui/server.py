@@ -1,25 +1,27 @@
-"""Serves the page on a loopback address: files, the stream of changes, and answers about one pod or card.
+"""Serves the page over HTTP: its files, the stream of changes, and answers about one pod or card.
 
-Only the person who started the server may read it. So every request must name our own address (against DNS rebinding)
-and come from our own page, and all requests but those for the page's files need the token that the command prints. The
-token is behind `#` in the address, which no browser sends; the page sends it in a header. Other users of the machine
-can connect too: at the limit of connections, a connection without the token is closed for a new one.
+`PageServer` and `PageHandler` are the common base. `loopback.py` decides for `vgpu ui`, and `team/server.py` for a
+team, who may read, and what. Everything that a client can make the server keep is bounded: connections, streams, the
+bytes of a request, and the time in which it must come.
 """
 
-import hmac
+import io
 import json
-import secrets
+import ssl
 import threading
+import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from socket import SHUT_RDWR, socket
-from typing import Any
+from socket import AF_INET, AF_INET6, SHUT_RDWR, socket
+from types import MappingProxyType
+from typing import Any, ClassVar, Protocol
 from urllib.parse import parse_qs, urlsplit
 
-from device_plugin.cli.ui.entries import PageEntries
+from device_plugin.cli.ui.entries import Changes
 
 PAGE = Path(__file__).parent / "page"
 _TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -44,40 +46,48 @@ DROP_SECONDS = 1.0
 TIMEOUT_SECONDS = 20.0
 # Seconds after which a stream without changes sends a sign of life.
 ALIVE_SECONDS = 5.0
+# Most bytes of a request, head and body together.
+MOST_REQUEST = 64 << 10
 # Most bytes of a message, unless one entry is larger: the page handles many small messages smoothly.
 MOST_BYTES = 32 << 10
 Answer = Callable[[Mapping[str, str]], object]
 """Returns the answer, for JSON, to the parameters of a request. Raises LookupError if the object does not exist."""
 
 
+class Reader(Protocol):
+    """The entries as one browser may see them."""
+
+    def since(self, version: int, seconds: float) -> Changes:
+        """Returns the changes after `version` (0: all entries); waits at most `seconds` for the first change."""
+
+
 class PageServer(ThreadingHTTPServer):
-    """Serves the page on 127.0.0.1, at `port` or any free port. The browser must open `address`."""
+    """Serves the page at `address`, with `answers` for paths such as `/why`."""
 
     daemon_threads = True
     block_on_close = False
     # Most connections that wait to be accepted: a browser that is refused tries again only after a second.
     request_queue_size = 1024
 
-    def __init__(self, entries: PageEntries, answers: Mapping[str, Answer], port: int = 0) -> None:
-        """`answers` has the functions for paths such as `/why`. Raises OSError if the port cannot be used."""
-        super().__init__(("127.0.0.1", port), _Handler)
-        self.entries = entries
+    def __init__(
+        self, address: tuple[str, int], handler: "type[PageHandler]", answers: Mapping[str, Answer], *,
+        connections: int = MOST_CONNECTIONS, streams: int = MOST_STREAMS,
+    ) -> None:  # fmt: skip
+        """Raises OSError if the address cannot be used."""
+        self.address_family = AF_INET6 if ":" in address[0] else AF_INET
+        super().__init__(address, handler)
         self.answers = answers
-        self.token = secrets.token_urlsafe(32)
         self.port = int(self.server_address[1])
-        self.hosts = {f"{name}:{self.port}" for name in ("127.0.0.1", "localhost")}
-        self.origins = {f"http://{host}" for host in self.hosts}
-        self.address = f"http://127.0.0.1:{self.port}/#token={self.token}"
         self.files = {
             "/" if path.name == "index.html" else f"/{path.name}": (_TYPES[path.suffix], path.read_bytes())
             for path in PAGE.iterdir()
             if path.suffix in _TYPES
         }
         self.ending = threading.Event()
-        self.streams = threading.BoundedSemaphore(MOST_STREAMS)
+        self.streams = threading.BoundedSemaphore(streams)
         self.readers = set[int]()
-        self._connections = threading.BoundedSemaphore(MOST_CONNECTIONS)
-        # Connections that have not shown the token, oldest first.
+        self._connections = threading.BoundedSemaphore(connections)
+        # Connections of clients that are not known yet, oldest first.
         self._strangers: dict[socket, None] = {}
         self._strangers_lock = threading.Lock()
 
@@ -101,12 +111,12 @@ class PageServer(ThreadingHTTPServer):
             self._connections.release()
 
     def trust(self, request: socket) -> None:
-        """Note that the connection has shown the token or has ended, so that it is not closed for another one."""
+        """Note that the client is known or gone, so that it is not closed for another one."""
         with self._strangers_lock:
             self._strangers.pop(request, None)
 
     def _drop_stranger(self) -> bool:
-        """End the oldest connection that has not shown the token; returns false if there is none."""
+        """End the oldest connection of a stranger; returns false if there is none."""
         with self._strangers_lock:
             stranger = next(iter(self._strangers), None)
             if stranger is None:
@@ -130,86 +140,137 @@ class PageServer(ThreadingHTTPServer):
         self.server_close()
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Patient(io.RawIOBase):
+    """Reads the requests of a connection: at most MOST_REQUEST bytes of each, and for at most `seconds`."""
+
+    def __init__(self, connection: socket, seconds: float) -> None:
+        self._connection = connection
+        self._seconds = seconds
+        self.begin()
+
+    def begin(self) -> None:
+        """Start the time and the bytes of the next request."""
+        self._until = time.monotonic() + self._seconds
+        self._left = MOST_REQUEST
+
+    def readable(self) -> bool:
+        """True."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Read some bytes. Raises TimeoutError, which ends the connection, where the time or the bytes are used up."""
+        left = self._until - time.monotonic()
+        if left <= 0 or not self._left:
+            raise TimeoutError("the request is too slow or too large")
+        self._connection.settimeout(left)
+        try:
+            count = self._connection.recv_into(memoryview(buffer)[: self._left])
+        finally:
+            self._connection.settimeout(self._seconds)
+        self._left -= count
+        return count
+
+
+class PageHandler(BaseHTTPRequestHandler, ABC):
     """One connection of a browser."""
 
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "vgpu", ""
-    timeout = TIMEOUT_SECONDS
+    timeout: ClassVar[float] = TIMEOUT_SECONDS
     # Head and body are two writes: the kernel would keep the second one back for 40 ms.
     disable_nagle_algorithm = True
     server: PageServer
 
+    @abstractmethod
+    def foreign(self) -> str:
+        """Returns the reason to refuse a request that is not from our page, as text; empty for one from our page."""
+
+    @abstractmethod
+    def reader(self) -> Reader | None:
+        """Returns what the sender of the request may read; None if the sender is not known."""
+
+    @abstractmethod
+    def lasts(self) -> bool:
+        """True while the sender of this request may go on reading the stream."""
+
+    refusal = "log in"
+    """The text for somebody who is not known."""
+
+    def setup(self) -> None:
+        """Read requests within their bounds."""
+        if isinstance(self.request, ssl.SSLSocket):
+            self.request.settimeout(self.timeout)
+            self.request.do_handshake()
+        super().setup()
+        self._patient = _Patient(self.connection, self.timeout)
+        self.rfile = io.BufferedReader(self._patient)
+
+    def handle_one_request(self) -> None:
+        """Read one request, and answer it."""
+        self._patient.begin()
+        super().handle_one_request()
+
     def do_GET(self) -> None:
         """Answer a GET."""
-        if why := self._foreign():
-            self._send(HTTPStatus.FORBIDDEN, "text/plain", f"{why}\n".encode())
+        if why := self.foreign():
+            self.send_text(HTTPStatus.FORBIDDEN, why)
             return
         target = urlsplit(self.path)
         if target.path in self.server.files:
             content, body = self.server.files[target.path]
-            self._send(HTTPStatus.OK, f"{content}; charset=utf-8", body)
-        elif not self._known():
-            self._send(
-                HTTPStatus.UNAUTHORIZED, "text/plain", b"open the address that `vgpu ui` printed last\n"
-            )
+            self.send(HTTPStatus.OK, f"{content}; charset=utf-8", body)
+        elif (reader := self.reader()) is None:
+            self.send_text(HTTPStatus.UNAUTHORIZED, self.refusal)
         elif target.path == "/changes":
-            self._stream()
+            self.stream(reader)
         elif (answer := self.server.answers.get(target.path)) is not None:
             self._answer(answer, {key: values[-1] for key, values in parse_qs(target.query).items()})
         else:
-            self._send(HTTPStatus.NOT_FOUND, "text/plain", b"nothing is here\n")
+            self.send_text(HTTPStatus.NOT_FOUND, "nothing is here")
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - http.server names it
         """Log nothing: the address of a request may hold a pod's name, and nobody reads it."""
 
-    def _foreign(self) -> str:
-        """Returns the reason to refuse a request that is not from our page, as text; empty for one from our page."""
-        hosts, origins = self.headers.get_all("Host", []), self.headers.get_all("Origin", [])
-        if len(hosts) != 1 or hosts[0] not in self.server.hosts or not self.path.startswith("/"):
-            return "this address is not ours"
-        if any(origin not in self.server.origins for origin in origins):
-            return "another page asks"
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002
+        """Refuse a request that is not HTTP, or not of a method that is served, with nothing of it in the answer."""
+        self.close_connection = True
+        self.send_text(HTTPStatus(code), HTTPStatus(code).phrase)
+
+    def from_elsewhere(self) -> str:
+        """Returns the reason to refuse a request that another page made a browser send; empty if none did."""
         # `none` is the value if a person types the address, or opens it from a terminal.
         if self.headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin"):
             return ""
-        # A link of another page, such as the file of --open, may lead to the page itself, which has no data in it.
+        # A link of another page may lead to the page itself, which has no data in it.
         leads = self.headers.get("Sec-Fetch-Mode"), self.headers.get("Sec-Fetch-Dest")
         return "" if self.path == "/" and leads == ("navigate", "document") else "another page asks"
-
-    def _known(self) -> bool:
-        given = self.headers.get("Authorization", "")
-        known = hmac.compare_digest(given.encode(), f"Bearer {self.server.token}".encode())
-        if known:
-            self.server.trust(self.connection)
-        return known
 
     def _answer(self, answer: Answer, query: Mapping[str, str]) -> None:
         try:
             status, found = HTTPStatus.OK, answer(query)
         except LookupError as error:
             status, found = HTTPStatus.NOT_FOUND, {"problem": str(error.args[0])}
-        self._send(status, "application/json", json.dumps(found).encode())
+        self.send(status, "application/json", json.dumps(found).encode())
 
-    def _stream(self) -> None:
+    def stream(self, reader: Reader) -> None:
         """Send all entries, and then each changed entry, as server-sent events, until the browser disconnects."""
         if not self.server.streams.acquire(blocking=False):
-            self._send(HTTPStatus.SERVICE_UNAVAILABLE, "text/plain", b"too many pages are open: close one\n")
+            self.send_text(HTTPStatus.SERVICE_UNAVAILABLE, "too many pages are open: close one")
             return
         try:
             self.close_connection = True
             self._head(HTTPStatus.OK, "text/event-stream", {"Connection": "close"})
             self.server.readers.add(threading.get_ident())
             with suppress(OSError):
-                self._follow()
+                self._follow(reader)
         finally:
             self.server.readers.discard(threading.get_ident())
             self.server.streams.release()
 
-    def _follow(self) -> None:
+    def _follow(self, reader: Reader) -> None:
         version = 0
-        while not self.server.ending.is_set():
-            changes = self.server.entries.since(version, ALIVE_SECONDS)
+        while not self.server.ending.is_set() and self.lasts():
+            changes = reader.since(version, ALIVE_SECONDS)
             version = changes.version
             anew = changes.anew and bool(changes.texts)
             message = bytearray(b"event: anew\ndata: 0\n\n" if anew else b"")
@@ -225,9 +286,18 @@ class _Handler(BaseHTTPRequestHandler):
             message += _event(part) if part else b": alive\n\n"
             self.wfile.write(message + (b"event: ready\ndata: 0\n\n" if anew else b""))
 
-    def _send(self, status: HTTPStatus, content: str, body: bytes) -> None:
-        self._head(status, content, {"Content-Length": str(len(body))})
-        self.wfile.write(body)
+    def send(
+        self, status: HTTPStatus, content: str, body: bytes, more: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        """Send an answer, with `more` headers."""
+        self._head(status, content, {"Content-Length": str(len(body)), **more})
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def send_text(self, status: HTTPStatus, text: str) -> None:
+        """Send an answer of one line."""
+        more = {"Connection": "close"} if self.close_connection else {}
+        self.send(status, "text/plain", f"{text}\n".encode(), more)
 
     def _head(self, status: HTTPStatus, content: str, more: Mapping[str, str]) -> None:
         self.send_response(status)

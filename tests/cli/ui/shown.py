@@ -7,7 +7,7 @@ from typing import Any
 from playwright.sync_api import Browser, Page, Route, expect
 
 from device_plugin.cli.ui.entries import PageEntries
-from device_plugin.cli.ui.server import PageServer
+from device_plugin.cli.ui.loopback import LoopbackServer
 from hack.measure import page_data
 from tests.deadline import BROWSER_MS
 
@@ -20,7 +20,7 @@ class Shown:
     def __init__(self, browser: Browser, nodes: int, answers: Any = None) -> None:
         self.entries = PageEntries()
         self.truth = dict(page_data.fill(self.entries, nodes))
-        self.server = PageServer(self.entries, answers or {})
+        self.server = LoopbackServer(self.entries, answers or {})
         self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01})
         self.thread.start()
         self.context = browser.new_context(viewport={"width": 1400, "height": 900})

@@ -14,14 +14,14 @@ def told(changes: Changes) -> dict[tuple[str, str], object]:
 
 def test_a_reader_gets_what_changed_and_each_entry_once() -> None:
     entries = PageEntries()
-    entries.put("node", {"n1": {"cards": 1}, "n2": {"cards": 2}})
+    entries.put("day", {"n1": {"cards": 1}, "n2": {"cards": 2}})
     first = entries.since(0, 0)
-    assert (first.anew, told(first)) == (True, {("node", "n1"): {"cards": 1}, ("node", "n2"): {"cards": 2}})
+    assert (first.anew, told(first)) == (True, {("day", "n1"): {"cards": 1}, ("day", "n2"): {"cards": 2}})
     for cards in range(5):
-        entries.put("node", {"n1": {"cards": cards}})
+        entries.put("day", {"n1": {"cards": cards}})
     second = entries.since(first.version, 0)
-    assert (second.anew, told(second)) == (False, {("node", "n1"): {"cards": 4}})
-    entries.put("node", {"n1": {"cards": 4}})
+    assert (second.anew, told(second)) == (False, {("day", "n1"): {"cards": 4}})
+    entries.put("day", {"n1": {"cards": 4}})
     assert entries.since(second.version, 0) == Changes(second.version, anew=False, texts=[])
 
 

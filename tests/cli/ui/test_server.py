@@ -11,7 +11,8 @@ import pytest
 
 from device_plugin.cli.ui import server as module
 from device_plugin.cli.ui.entries import PageEntries
-from device_plugin.cli.ui.server import PAGE, PageServer
+from device_plugin.cli.ui.loopback import LoopbackServer
+from device_plugin.cli.ui.server import PAGE
 from tests.deadline import eventually
 
 # Connections of other users.
@@ -31,8 +32,8 @@ def entries() -> PageEntries:
 
 
 @pytest.fixture
-def server(entries: PageEntries) -> Iterator[PageServer]:
-    made = PageServer(entries, {"/use": answer})
+def server(entries: PageEntries) -> Iterator[LoopbackServer]:
+    made = LoopbackServer(entries, {"/use": answer})
     thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     yield made
@@ -46,12 +47,12 @@ def server(entries: PageEntries) -> Iterator[PageServer]:
 OPENED: list[HTTPConnection | HTTPResponse] = []
 
 
-def known(server: PageServer) -> dict[str, str]:
+def known(server: LoopbackServer) -> dict[str, str]:
     return {"Authorization": f"Bearer {server.token}"}
 
 
 def get(
-    server: PageServer, path: str, headers: Mapping[str, str] | None = None, method: str = "GET"
+    server: LoopbackServer, path: str, headers: Mapping[str, str] | None = None, method: str = "GET"
 ) -> HTTPResponse:
     connection = HTTPConnection("127.0.0.1", server.port, timeout=20)
     OPENED.append(connection)
@@ -64,7 +65,7 @@ def get(
     return response
 
 
-def test_files_need_no_token_and_everything_else_does(server: PageServer) -> None:
+def test_files_need_no_token_and_everything_else_does(server: LoopbackServer) -> None:
     assert get(server, "/").status == 200
     for name in FILES:
         response = get(server, "/" if name == "index.html" else f"/{name}")
@@ -88,10 +89,10 @@ def test_files_need_no_token_and_everything_else_does(server: PageServer) -> Non
     assert get(server, "/none", known(server)).status == 404
 
 
-def test_the_token_is_new_each_time_and_stands_where_no_browser_sends_it(server: PageServer) -> None:
-    with closing(PageServer(PageEntries(), {}).socket):
+def test_the_token_is_new_each_time_and_stands_where_no_browser_sends_it(server: LoopbackServer) -> None:
+    with closing(LoopbackServer(PageEntries(), {}).socket):
         pass
-    other = PageServer(PageEntries(), {})
+    other = LoopbackServer(PageEntries(), {})
     other.server_close()
     assert other.token != server.token
     assert len(server.token) >= 43
@@ -128,21 +129,21 @@ def test_the_token_is_new_each_time_and_stands_where_no_browser_sends_it(server:
     ids=str,
 )
 def test_another_page_and_another_name_of_this_machine_get_nothing(
-    server: PageServer, headers: dict[str, str]
+    server: LoopbackServer, headers: dict[str, str]
 ) -> None:
     sent = {key: value.format(port=server.port) for key, value in headers.items()}
     for path in ("/", "/changes", "/use?card=a%26b"):
         assert get(server, path, {**known(server), **sent}).status == 403
 
 
-def test_a_link_leads_to_the_page_and_to_nothing_else(server: PageServer) -> None:
+def test_a_link_leads_to_the_page_and_to_nothing_else(server: LoopbackServer) -> None:
     link = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
     assert get(server, "/", link).status == 200
     for path in ("/main.js", "/changes", "/use?card=a%26b"):
         assert get(server, path, {**known(server), **link}).status == 403
 
 
-def test_our_own_page_is_heard_by_both_names(server: PageServer) -> None:
+def test_our_own_page_is_heard_by_both_names(server: LoopbackServer) -> None:
     for name in ("127.0.0.1", "localhost"):
         own = {"Host": f"{name}:{server.port}", "Origin": f"http://{name}:{server.port}"}
         sent = {**known(server), **own, "Sec-Fetch-Site": "same-origin"}
@@ -168,7 +169,7 @@ def test_our_own_page_is_heard_by_both_names(server: PageServer) -> None:
     ids=str,
 )
 def test_a_request_of_which_more_than_one_can_be_meant_gets_nothing(
-    server: PageServer, lines: list[str]
+    server: LoopbackServer, lines: list[str]
 ) -> None:
     text = "\r\n".join([*lines, f"Authorization: Bearer {server.token}", "Connection: close", "", ""])
     with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
@@ -178,7 +179,7 @@ def test_a_request_of_which_more_than_one_can_be_meant_gets_nothing(
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD"])
-def test_nothing_can_be_changed(server: PageServer, method: str) -> None:
+def test_nothing_can_be_changed(server: LoopbackServer, method: str) -> None:
     assert get(server, "/changes", known(server), method).status == 501
 
 
@@ -194,7 +195,7 @@ def messages(response: HTTPResponse) -> Iterator[tuple[str, object]]:
         yield event, json.loads(data)
 
 
-def test_the_stream_sends_all_and_then_what_changes(server: PageServer, entries: PageEntries) -> None:
+def test_the_stream_sends_all_and_then_what_changes(server: LoopbackServer, entries: PageEntries) -> None:
     nodes = {f"n{i}": "x" * 1000 for i in range(100)}
     entries.put("node", nodes)
     stream = messages(get(server, "/changes", known(server)))
@@ -211,7 +212,7 @@ def test_the_stream_sends_all_and_then_what_changes(server: PageServer, entries:
 
 
 def test_streams_are_bounded(
-    server: PageServer, entries: PageEntries, monkeypatch: pytest.MonkeyPatch
+    server: LoopbackServer, entries: PageEntries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entries.put("node", {"n1": 1})
     streams = [get(server, "/changes", known(server)) for _ in range(module.MOST_STREAMS)]
@@ -230,7 +231,7 @@ def test_streams_are_bounded(
     assert eventually(again, 20)
 
 
-def test_connections_without_the_token_make_room(server: PageServer, entries: PageEntries) -> None:
+def test_connections_without_the_token_make_room(server: LoopbackServer, entries: PageEntries) -> None:
     entries.put("node", {"n1": 1})
     stream = messages(get(server, "/changes", known(server)))
     strangers = [_connected(server) for _ in range(2 * module.MOST_CONNECTIONS)]
@@ -242,7 +243,7 @@ def test_connections_without_the_token_make_room(server: PageServer, entries: Pa
         connection.close()
 
 
-def test_connections_with_the_token_are_bounded(server: PageServer) -> None:
+def test_connections_with_the_token_are_bounded(server: LoopbackServer) -> None:
     pages = [_connected(server) for _ in range(module.MOST_CONNECTIONS)]
     for page in pages:
         page.request("GET", "/use?card=a%26b", headers=known(server))
@@ -255,7 +256,7 @@ def test_connections_with_the_token_are_bounded(server: PageServer) -> None:
 
 
 def test_a_crowd_of_connections_and_guesses_of_the_token_cost_a_page_nothing(
-    server: PageServer, entries: PageEntries
+    server: LoopbackServer, entries: PageEntries
 ) -> None:
     entries.put("node", {"n1": 1})
     stream = messages(get(server, "/changes", known(server)))
@@ -273,9 +274,9 @@ def test_a_crowd_of_connections_and_guesses_of_the_token_cost_a_page_nothing(
 
 
 def test_a_browser_that_never_reads_gives_its_place_back(
-    server: PageServer, entries: PageEntries, monkeypatch: pytest.MonkeyPatch
+    server: LoopbackServer, entries: PageEntries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module._Handler, "timeout", 0.2)
+    monkeypatch.setattr(module.PageHandler, "timeout", 0.2)
     entries.put("node", {f"n{i}": "x" * 10_000 for i in range(2000)})
     with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
         host = f"GET /changes HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n"
@@ -284,14 +285,14 @@ def test_a_browser_that_never_reads_gives_its_place_back(
         assert eventually(lambda: not server.is_open(), 60)
 
 
-def test_a_request_that_comes_slowly_ends(server: PageServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module._Handler, "timeout", 0.2)
+def test_a_request_that_comes_slowly_ends(server: LoopbackServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module.PageHandler, "timeout", 0.2)
     with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
         connection.sendall(b"GET / HT")
         assert connection.recv(1) == b""
 
 
-def _connected(server: PageServer) -> HTTPConnection:
+def _connected(server: LoopbackServer) -> HTTPConnection:
     made = HTTPConnection("127.0.0.1", server.port, timeout=20)
     made.connect()
     return made
@@ -305,7 +306,7 @@ def _ended(connection: HTTPConnection) -> bool:
         return True
 
 
-def _reached(server: PageServer) -> bool:
+def _reached(server: LoopbackServer) -> bool:
     try:
         return get(server, "/").status == 200
     except ConnectionError:

@@ -1,0 +1,55 @@
+"""Serves the page of `vgpu ui` on a loopback address, to the person who started it.
+
+Every request must name our own address (against DNS rebinding) and come from our own page, and all requests but those
+for the page's files need the token that the command prints. The token is behind `#` in the address, which no browser
+sends; the page sends it in a header. Other users of the machine can connect too: at the limit of connections, a
+connection without the token is closed for a new one.
+"""
+
+import hmac
+import secrets
+from collections.abc import Mapping
+
+from device_plugin.cli.ui.entries import PageEntries
+from device_plugin.cli.ui.server import Answer, PageHandler, PageServer, Reader
+
+
+class LoopbackServer(PageServer):
+    """Serves the page on 127.0.0.1, at `port` or any free port. The browser must open `address`."""
+
+    def __init__(self, entries: PageEntries, answers: Mapping[str, Answer], port: int = 0) -> None:
+        """Raises OSError if the port cannot be used."""
+        super().__init__(("127.0.0.1", port), _Handler, answers)
+        self.entries = entries
+        self.token = secrets.token_urlsafe(32)
+        self.hosts = {f"{name}:{self.port}" for name in ("127.0.0.1", "localhost")}
+        self.origins = {f"http://{host}" for host in self.hosts}
+        self.address = f"http://127.0.0.1:{self.port}/#token={self.token}"
+
+
+class _Handler(PageHandler):
+    """One connection of the person's browser, or of somebody else on this machine."""
+
+    server: LoopbackServer
+    refusal = "open the address that `vgpu ui` printed last"
+
+    def foreign(self) -> str:
+        """Returns the reason to refuse a request that is not from our page, as text; empty for one from our page."""
+        hosts, origins = self.headers.get_all("Host", []), self.headers.get_all("Origin", [])
+        if len(hosts) != 1 or hosts[0] not in self.server.hosts or not self.path.startswith("/"):
+            return "this address is not ours"
+        if any(origin not in self.server.origins for origin in origins):
+            return "another page asks"
+        return self.from_elsewhere()
+
+    def reader(self) -> Reader | None:
+        """Returns all entries for the token; None without it."""
+        given = self.headers.get("Authorization", "")
+        if not hmac.compare_digest(given.encode(), f"Bearer {self.server.token}".encode()):
+            return None
+        self.server.trust(self.connection)
+        return self.server.entries
+
+    def lasts(self) -> bool:
+        """True: the token is good until the command ends."""
+        return True

@@ -1,0 +1,59 @@
+"""The page's kinds of entries, and what a person must be allowed to list to see an entry of each.
+
+`vgpu ui` shows all entries to the person who started it. The page for a team shows each person only some of them.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+
+class Space(NamedTuple):
+    """A kind of objects in a namespace: `pods` or `jobs`."""
+
+    resource: str
+    namespace: str
+
+
+Spaces = frozenset[Space]
+"""The objects that an entry is about. An entry that is about none is for everybody."""
+
+PUBLIC: Spaces = frozenset()
+# An entry of a kind that is not listed here is shown to nobody but a person who may list everything.
+UNKNOWN: Spaces = frozenset({Space("", "")})
+
+
+def spaces_of(kind: str, key: str, value: object) -> Spaces:
+    """Returns what an entry is about; `value` is not None."""
+    read = _KINDS.get(kind)
+    return UNKNOWN if read is None else read(key, value)
+
+
+def _public(key: str, value: Any) -> Spaces:  # noqa: ARG001 - one signature for all kinds
+    return PUBLIC
+
+
+def _holders(key: str, node: Any) -> Spaces:  # noqa: ARG001
+    """Returns the namespaces whose pods hold slices of a node."""
+    cards = node.get("cards", ()) if isinstance(node, Mapping) else ()
+    return frozenset(Space("pods", each["namespace"]) for card in cards for each in card["slices"])
+
+
+def _of(resource: str) -> Callable[[str, Any], Spaces]:
+    def spaces(key: str, value: Any) -> Spaces:  # noqa: ARG001
+        namespace = value.get("namespace") if isinstance(value, Mapping) else None
+        return frozenset({Space(resource, namespace)}) if namespace else UNKNOWN
+
+    return spaces
+
+
+def _subject(key: str, value: Any) -> Spaces:  # noqa: ARG001
+    """Returns the space of a fault, whose key is its kind and its subject: a node, or NAMESPACE/NAME."""
+    kind, _, subject = key.partition(" ")
+    namespace, slash, _ = subject.partition("/")
+    return frozenset({Space("jobs" if kind == "resize" else "pods", namespace)}) if slash else PUBLIC
+
+
+_KINDS: Mapping[str, Callable[[str, Any], Spaces]] = {
+    "about": _public, "notice": _public, "day": _public, "node": _holders, "waiting": _of("pods"), "gang": _of("pods"),
+    "job": _of("jobs"), "times": _of("jobs"), "fault": _subject,
+}  # fmt: skip
