@@ -7,7 +7,7 @@ from device_plugin.wiring.commands import VERSION
 
 BUILD = Metric(
     "vgpu_build_info", Exporter.PROCESS,
-    "Always 1. The labels say which service this process is (node, cluster, jobs), and its version.",
+    "Always 1. The labels say which service this process is (node, cluster, jobs, ui), and its version.",
     ("service", "version"),
 )  # fmt: skip
 

@@ -23,6 +23,7 @@ _SERVICES: tuple[Command, ...] = (
     ("node", "run the node agent", "device_plugin.wiring.node_command"),
     ("cluster", "run the cluster service", "device_plugin.wiring.cluster_command"),
     ("job-engine", "run the job engine", "device_plugin.wiring.jobs_command"),
+    ("ui-server", "serve the page for a team", "device_plugin.wiring.ui_command"),
     (
         "mount-writable",
         "mount a node's tmpfs for the files that containers may write",

@@ -311,8 +311,67 @@ class JobsSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel", f
     kube: KubeSettings = KubeSettings()
 
 
-Settings = TypeVar("Settings", NodeSettings, ClusterSettings, JobsSettings)
-KINDS: tuple[type[msgspec.Struct], ...] = (NodeSettings, ClusterSettings, JobsSettings)
+class UiSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
+    """Settings of `vgpu ui-server`, the page for a team. People log in with tokens, or a proxy logs them in."""
+
+    prefixes: Annotated[
+        list[str], Meta(description="resource prefixes of all card families", examples=[["hygon.com/dcu"]])
+    ] = msgspec.field(default_factory=lambda: list(DEFAULT_PREFIXES))
+    scheduler_name: Annotated[str, Meta(description="schedulerName of the pods that wait for cards")] = (
+        "vgpu-scheduler"
+    )
+    listen: Annotated[str, Meta(description="address of the page")] = "0.0.0.0:9406"
+    http_listen: Annotated[str, Meta(description="address of /healthz, /readyz, /metrics")] = "0.0.0.0:9405"
+    tls_cert_file: Annotated[
+        str,
+        Meta(
+            description="file of the page's certificate; empty: plain HTTP, for an ingress with TLS in front"
+        ),
+    ] = ""
+    tls_key_file: Annotated[str, Meta(description="file of its key")] = ""
+    public_url: Annotated[
+        str,
+        Meta(
+            description="address that browsers have, such as https://vgpu.example.com; needed where a proxy in front of"
+            " the page adds TLS; then no other address is answered"
+        ),
+    ] = ""
+    audiences: Annotated[
+        list[str],
+        Meta(
+            description="audiences of which a token must have one; empty: those of the API server",
+            examples=[["vgpu-ui"]],
+        ),
+    ] = msgspec.field(default_factory=list)
+    session_seconds: Annotated[float, Meta(description="seconds after a login until the next one", gt=0)] = (
+        43200.0
+    )
+    idle_seconds: Annotated[
+        float, Meta(description="seconds without an open page after which a session ends", gt=0)
+    ] = 3600.0
+    proxy_user_header: Annotated[
+        str,
+        Meta(
+            description="header in which an authenticating proxy names the user, such as X-Forwarded-User; empty:"
+            " people log in with tokens"
+        ),
+    ] = ""
+    proxy_groups_header: Annotated[
+        str, Meta(description="header in which that proxy names the user's groups, with commas between them")
+    ] = ""
+    proxy_secret_file: Annotated[
+        str,
+        Meta(description="file with the secret that the proxy sends in the header X-Vgpu-Proxy-Secret"),
+    ] = ""
+    prometheus: Annotated[
+        str,
+        Meta(description="URL of a Prometheus that scrapes the node agents, for use over time; empty: none"),
+    ] = ""
+    kube: KubeSettings = KubeSettings()
+
+
+Settings = TypeVar("Settings", NodeSettings, ClusterSettings, JobsSettings, UiSettings)
+KINDS: tuple[type[msgspec.Struct], ...] = (NodeSettings, ClusterSettings, JobsSettings, UiSettings)
 
 
 @dataclass(frozen=True)
@@ -408,10 +467,15 @@ def load(kind: type[Settings], flags: Mapping[str, Any], environ: Mapping[str, s
     return settings
 
 
-def _problems(settings: "NodeSettings | ClusterSettings | JobsSettings") -> Iterator[str]:
-    if isinstance(settings, NodeSettings):
-        return checks.node(settings)
-    return checks.cluster(settings) if isinstance(settings, ClusterSettings) else checks.jobs(settings)
+def _problems(settings: "NodeSettings | ClusterSettings | JobsSettings | UiSettings") -> Iterator[str]:
+    match settings:
+        case NodeSettings():
+            return checks.node(settings)
+        case ClusterSettings():
+            return checks.cluster(settings)
+        case JobsSettings():
+            return checks.jobs(settings)
+    return checks.ui(settings)
 
 
 def require(value: str, key: str) -> None:

@@ -13,8 +13,17 @@ from device_plugin.node.vendors import host_stack
 from device_plugin.node.vendors.host_stack import MOST_MOUNTS
 
 if TYPE_CHECKING:
-    from device_plugin.wiring.settings import ClusterSettings, JobsSettings, NodeScoreSettings, NodeSettings
+    from device_plugin.wiring.settings import (
+        ClusterSettings,
+        JobsSettings,
+        NodeScoreSettings,
+        NodeSettings,
+        UiSettings,
+    )
 
+# The address of a page, and the name of a header.
+_PUBLIC = re.compile(r"https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?")
+_HEADER = re.compile(r"[A-Za-z0-9-]{1,64}")
 # The value of a label.
 _QUEUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 
@@ -57,6 +66,31 @@ def jobs(settings: "JobsSettings") -> Iterator[str]:
             yield f"queueWeights: {queue} has weight {weight:g}: write a number greater than 0"
     yield from (f"rates: {problem}" for problem in read_rates("\n".join(settings.rates))[1])
     yield from _private("explainListen", settings.explain_listen, "reads about the jobs of all namespaces")
+
+
+def ui(settings: "UiSettings") -> Iterator[str]:
+    """The problems of the settings of `vgpu ui-server`."""
+    yield from _prefixes(settings.prefixes, '["hygon.com/dcu"]')
+    yield from _address("listen", settings.listen)
+    yield from _address("httpListen", settings.http_listen)
+    yield from _server(settings.kube.server)
+    if bool(settings.tls_cert_file) is not bool(settings.tls_key_file):
+        yield "tlsCertFile and tlsKeyFile: write both, or none for plain HTTP"
+    if settings.public_url and not _PUBLIC.fullmatch(settings.public_url):
+        yield f"publicUrl: {settings.public_url!r}: write http(s)://HOST without a path, such as https://vgpu.example.com"
+    for key, name in (
+        ("proxyUserHeader", settings.proxy_user_header),
+        ("proxyGroupsHeader", settings.proxy_groups_header),
+    ):
+        if name and not _HEADER.fullmatch(name):
+            yield f"{key}: {name!r} is no name of a header: write, for instance, X-Forwarded-User"
+    if settings.proxy_user_header and not settings.proxy_secret_file:
+        yield (
+            "proxySecretFile is missing: whoever reaches the page could name any user in proxyUserHeader; write a file"
+            " with a secret that only the proxy knows"
+        )
+    if (settings.proxy_groups_header or settings.proxy_secret_file) and not settings.proxy_user_header:
+        yield "proxyUserHeader is missing: write the header in which the proxy names the user, or leave out the others"
 
 
 def _private(key: str, listen: str, does: str) -> Iterator[str]:

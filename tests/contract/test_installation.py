@@ -63,6 +63,31 @@ def test_who_may_is_told(cluster: Cluster) -> None:
     assert (answer.code, answer.body["status"]["allowed"]) == (201, True)
 
 
+def test_whose_token_it_is_is_told(cluster: Cluster) -> None:
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": "nobody's"}}
+    answer = cluster.post("/apis/authentication.k8s.io/v1/tokenreviews", body)
+    status = answer.body["status"]
+    assert (answer.code, status.get("authenticated", False), status["user"]) == (201, False, {})
+    assert "invalid bearer token" in status["error"]
+
+
+@pytest.mark.parametrize("namespace", ["", "default"])
+@pytest.mark.parametrize("groups", [[], ["system:masters"]])
+def test_what_another_user_may_is_told(cluster: Cluster, groups: list[str], namespace: str) -> None:
+    asked = {
+        "verb": "list",
+        "version": "v1",
+        "resource": "pods",
+        **({"namespace": namespace} if namespace else {}),
+    }
+    body = {
+        "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
+        "spec": {"user": "stranger", "groups": groups, "resourceAttributes": asked},
+    }  # fmt: skip
+    answer = cluster.post("/apis/authorization.k8s.io/v1/subjectaccessreviews", body)
+    assert (answer.code, answer.body["status"]["allowed"]) == (201, bool(groups))
+
+
 def test_a_quota_says_what_is_used(cluster: Cluster, name: str) -> None:
     quota = {"metadata": {"name": name}, "spec": {"hard": {"requests.example.com/thing": "8"}}}
     path = f"{QUOTAS}/{name}"

@@ -11,9 +11,9 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import msgspec
 
-from hack.embedded.apiserver import errors, patch, relay, resources, watch
+from hack.embedded.apiserver import errors, patch, relay, resources, reviews, watch
 from hack.embedded.apiserver.registry import Deletion
-from hack.embedded.apiserver.resources import ACCESS_REVIEWS, BINDINGS, SELF_REVIEWS, RequestTarget
+from hack.embedded.apiserver.resources import BINDINGS, RequestTarget
 from hack.embedded.apiserver.selectors import selects
 from hack.embedded.apiserver.store import METADATA_HEAD, Object, Stored, Token
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 DEFAULT_WATCH_SECONDS = 1800.0
 VERSION = {"major": "1", "minor": "36", "gitVersion": "v1.36.0-embedded"}
 # Kinds whose objects are never stored and so cannot be read.
-_NEVER_STORED = (BINDINGS, SELF_REVIEWS, ACCESS_REVIEWS)
+_NEVER_STORED = (BINDINGS, *reviews.KINDS)
 
 
 class ApiHandler(BaseHTTPRequestHandler):
@@ -146,13 +146,8 @@ class ApiHandler(BaseHTTPRequestHandler):
             self._send(201, _success(code=201))
         elif target.name or (target.resource.namespaced and not target.namespace):
             raise errors.method_not_allowed()
-        elif target.resource in (SELF_REVIEWS, ACCESS_REVIEWS):
-            # Every known user may do everything on this server.
-            status = (
-                {"allowed": True}
-                if target.resource is ACCESS_REVIEWS
-                else {"userInfo": {"username": self._user}}
-            )
+        elif target.resource in reviews.KINDS:
+            status = reviews.status(self.api, self._user, target.resource, value.get("spec", {}))
             self._send(201, msgspec.json.encode({**value, "status": status}))
         else:
             self._send(201, self._shown(self.api.registry.create(self._user, target, value, dry=dry)))

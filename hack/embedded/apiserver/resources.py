@@ -89,6 +89,11 @@ SELF_REVIEWS = ApiResource(
 ACCESS_REVIEWS = ApiResource(
     "selfsubjectaccessreviews", "SelfSubjectAccessReview", group="authorization.k8s.io", namespaced=False
 )
+# Never stored either: a POST asks about another user's token or rights.
+TOKEN_REVIEWS = ApiResource("tokenreviews", "TokenReview", group="authentication.k8s.io", namespaced=False)
+SUBJECT_REVIEWS = ApiResource(
+    "subjectaccessreviews", "SubjectAccessReview", group="authorization.k8s.io", namespaced=False
+)
 # Never stored: a POST to it binds a pod.
 BINDINGS = ApiResource("bindings", "Binding")
 # Never stored either: a POST to a pod's subresource.
@@ -96,7 +101,7 @@ EVICTIONS = ApiResource("evictions", "Eviction", group="policy")
 
 RESOURCES = (
     PODS, NODES, NAMESPACES, CONFIGMAPS, EVENTS, LEASES, QUOTAS, PRIORITY_CLASSES, JOBS, DEPLOYMENTS, DAEMON_SETS,
-    *POLICIES, SELF_REVIEWS, ACCESS_REVIEWS, BINDINGS,
+    *POLICIES, SELF_REVIEWS, ACCESS_REVIEWS, TOKEN_REVIEWS, SUBJECT_REVIEWS, BINDINGS,
 )  # fmt: skip
 _BY_PATH = {(resource.group, resource.plural): resource for resource in RESOURCES}
 

@@ -31,6 +31,7 @@ class EmbeddedApiServer:
     `history` is the number of changes of a kind that a watcher may miss before it gets 410 Gone.
     `write_requests` has the last writes, also refused ones, each as (user, method, path). `conflicts` has the writes
     that were refused because somebody else had changed the object (409).
+    `grants` has the rights that a SubjectAccessReview knows, as (user, verb, plural, namespace); requests need none.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class EmbeddedApiServer:
         self.registry = ObjectRegistry(self.store, PolicyAdmission(manifests.policies, self._namespace_of))
         self.bookmark_seconds = bookmark_seconds
         self._tokens = tokens
+        self.grants = set[tuple[str, str, str, str]]()
         self._port = 0
         self._listener: Listener | None = None
         self._thread: threading.Thread | None = None

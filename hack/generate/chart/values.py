@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from device_plugin.wiring.settings import ClusterSettings, JobsSettings, NodeSettings
+from device_plugin.wiring.settings import ClusterSettings, JobsSettings, NodeSettings, UiSettings
 from hack.generate.chart import schemas
 from hack.generate.chart.schemas import FILLED, NUMBER, SWITCH, TEXT, WORDS, Schema
 from hack.generate.monitoring.alerts import RUNBOOK
@@ -40,6 +40,7 @@ AGENT = "spec.template.spec.containers.[name=agent]"
 ALLOCATOR = "spec.template.spec.containers.[name=allocator]"
 SCHEDULER = "spec.template.spec.containers.[name=scheduler]"
 ENGINE = "spec.template.spec.containers.[name=engine]"
+PAGE = "spec.template.spec.containers.[name=page]"
 
 
 def _of_service(key: str, kind: str, name: str, container: str, program: str) -> Iterator[ReplacedPart]:
@@ -98,6 +99,8 @@ PARTS = (
     ReplacedPart("jobs.replicas", "Replicas, of which one plans.", NUMBER, "Deployment", "vgpu-jobs", "spec.replicas"),
     *_of_service("jobs", "Deployment", "vgpu-jobs", ENGINE, "the job engine"),
     _affinity("jobs", "vgpu-jobs"),
+    *_of_service("ui", "Deployment", "vgpu-ui", PAGE, "the page"),
+    _affinity("ui", "vgpu-ui"),
     ReplacedPart(
         "networkPolicy.from",
         "Peers that may read the metrics, beside the pods of vgpu. For `vgpu top` and `kubectl get --raw …/proxy/…` add"
@@ -112,23 +115,30 @@ POD_LABELS = {
     "node.podLabels": ("DaemonSet", "vgpu-node"),
     "cluster.podLabels": ("Deployment", "vgpu-cluster"),
     "jobs.podLabels": ("Deployment", "vgpu-jobs"),
+    "ui.podLabels": ("Deployment", "vgpu-ui"),
 }
 # Settings of a service as environment variables: by value, the container and an example.
 ENVIRONMENTS = {
     "node.env": ("DaemonSet", "vgpu-node", AGENT, "{VGPU_DRAIN_SECONDS: 10}"),
     "cluster.env": ("Deployment", "vgpu-cluster", ALLOCATOR, "{VGPU_COVERED_PODS: delete}"),
     "jobs.env": ("Deployment", "vgpu-jobs", ENGINE, "{VGPU_COOLDOWN_SECONDS: 60}"),
+    "ui.env": ("Deployment", "vgpu-ui", PAGE, "{VGPU_PUBLIC_URL: 'https://vgpu.example.com'}"),
 }
 _SETTINGS: Mapping[str, type[msgspec.Struct]] = {
     "node.env": NodeSettings,
     "cluster.env": ClusterSettings,
     "jobs.env": JobsSettings,
+    "ui.env": UiSettings,
 }
 # Components of manifests/: the value that adds each component, and its meaning. The values are switches, except LISTS.
 # The component amd is not here, because it only changes parameters.
 LISTS = {"node-settings": "nodes"}
 COMPONENTS = {
     "jobs": ("jobs.enabled", "The job engine: Jobs that wait in queues, shrink and grow."),
+    "ui": (
+        "ui.enabled",
+        "The page for a team: people log in, and each sees what the cluster lets that person list (docs/ui-team.md).",
+    ),
     "monitoring": (
         "monitoring",
         "A PodMonitor and alerts for Prometheus' operator, which must be there, and boards for Grafana.",
@@ -304,7 +314,7 @@ def values(defaults: Defaults) -> Sequence[Value]:
 def _pods(parts: Mapping[str, object]) -> Iterator[Value]:
     """Yield the values of the services' pods; `parts` are the defaults of PARTS."""
     for part in PARTS:
-        empty: object = [] if part.schema["type"] == "array" else {}
+        empty: object = {"array": [], "string": ""}.get(str(part.schema["type"]), {})
         yield Value(part.key, part.text, part.schema, parts.get(part.key) or empty)
     for key in POD_LABELS:
         yield Value(key, "Labels of its pods, beside ours.", schemas.LABELS, {})

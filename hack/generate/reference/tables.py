@@ -9,7 +9,7 @@ from device_plugin.core.contract.annotations import KEYS
 from device_plugin.core.contract.events import AGENT, CLUSTER, COMMANDS, ENGINE, Event
 from device_plugin.core.contract.reasons import Reason
 from device_plugin.node.api import BURST, REFILL_SECONDS
-from device_plugin.wiring.settings import ClusterSettings, JobsSettings, NodeSettings, settings_of
+from device_plugin.wiring.settings import ClusterSettings, JobsSettings, NodeSettings, UiSettings, settings_of
 from vgpu_runtime.paths import SOURCES
 
 PARAMETERS = "manifests/admission/parameters.yaml"
@@ -45,6 +45,8 @@ def settings() -> str:
         _of(ClusterSettings),
         "## Job engine (`vgpu job-engine`)",
         _of(JobsSettings),
+        "## The page for a team (`vgpu ui-server`)",
+        _of(UiSettings),
         "## Parameters of the installation",
         f"In [{PARAMETERS}](../../{PARAMETERS}): one place for what the admission policies and both services must agree"
         " on. Kustomize writes them into all three, so `kubectl apply -k` is enough after a change.",

@@ -6,6 +6,8 @@ import { hue } from "./color.js";
 /** The colour of a slice: that of its namespace; `warn` where somebody should look, `dim` where the filter names others. */
 export function tint(slice, index, place, node) {
   if (WARN.has(slice.state)) return "warn";
+  // Somebody else's, whose name may not be seen.
+  if (!slice.namespace) return "dim";
   if (!wanted(slice, place, node)) return "dim";
   return hue(slice.namespace, index % 2 === 1);
 }

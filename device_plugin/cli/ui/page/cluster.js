@@ -68,7 +68,7 @@ export class Cluster {
     for (const [name, mib] of node.held) this.held.set(name, (this.held.get(name) ?? 0) + sign * mib);
     for (const [counts, names] of [[this.models, node.models], [this.namespaces, node.namespaces]]) {
       for (const each of names) {
-        if (counts === this.namespaces) this.named.add(each);
+        if (counts === this.namespaces && each) this.named.add(each);
         const number = (counts.get(each) ?? 0) + sign;
         if (number) counts.set(each, number);
         else counts.delete(each);

@@ -19,6 +19,8 @@ const LEAST_LARGE = 300;
 const HOLDER = 18;
 const LARGE_EDGES = 8;
 const MOST_HOLDERS = 6;
+// The holder of a slice whose name may not be seen.
+const OTHERS = "another namespace";
 
 export class Grid {
   /** `open(node, card)` is called for a card that somebody chooses. */
@@ -185,7 +187,7 @@ function fillRow(row, node, { place, jobOf }) {
   const most = holders(node, jobOf);
   row.cells.style.gridAutoRows = most ? `${lineHeight(most)}px` : "";
   node.cards.forEach((card, i) => {
-    const held = most ? card.slices.map((slice) => slice.pod).join(", ") : "";
+    const held = most ? card.slices.map((slice) => slice.pod || OTHERS).join(", ") : "";
     fillCard(row.cards[i], node, card, place, held);
     fillHolders(row.cards[i], card, most, jobOf);
   });
@@ -195,7 +197,7 @@ function fillRow(row, node, { place, jobOf }) {
 function fillHolders(made, card, most, jobOf) {
   const left = card.slices.length - most;
   const seen = most ? card.slices.slice(0, left > 0 ? most - 1 : most) : [];
-  const texts = seen.map((slice, i) => [slice.pod, `${memory(slice.mib)}${advance(jobOf(slice))}`, hue(slice.namespace, i % 2 === 1)]);
+  const texts = seen.map((slice, i) => [slice.pod || OTHERS, `${memory(slice.mib)}${advance(jobOf(slice))}`, slice.namespace ? hue(slice.namespace, i % 2 === 1) : "var(--dim)"]);
   if (most && left > 0) texts.push([`and ${left + 1} more`, "", ""]);
   const key = JSON.stringify(texts);
   if (made.held === key) return;

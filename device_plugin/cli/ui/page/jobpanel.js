@@ -1,6 +1,7 @@
 // One Job at large: its state, why it waits, how much is done, and what happened to it.
 
 import { moment } from "./axis.js";
+import { command } from "./command.js";
 import { hue } from "./color.js";
 import { lines, percent } from "./jobs.js";
 import { element, named, say } from "./text.js";
@@ -49,9 +50,8 @@ export class JobPanel {
     this.said = element("div", "said");
     this.stays = element("table", "stays");
     this.told = null;
-    const command = element("code", "", `vgpu why job/${times.name} -n ${times.namespace}`);
     const more = element("p", "soft", "In full: ");
-    more.append(command);
+    more.append(command(`vgpu why job/${times.name} -n ${times.namespace}`));
     this.root.replaceChildren(head, this.where, this.meter, this.said, more, element("h3", "", "What happened"), this.stays);
   }
 

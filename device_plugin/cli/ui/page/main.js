@@ -11,7 +11,9 @@ import { Legend } from "./legend.js";
 import { List } from "./lists.js";
 import { CardMap } from "./map.js";
 import { Panel } from "./panel.js";
+import { loggedIn } from "./login.js";
 import { link, read } from "./place.js";
+import { LOGIN } from "./session.js";
 import { ask, follow } from "./stream.js";
 import { ages, compared, count, digits, element, memory, say, sentence } from "./text.js";
 import { Timeline } from "./timeline.js";
@@ -22,7 +24,7 @@ import { WaitingGroups } from "./waiting.js";
 
 const LIVE = {
   wait: "connecting", live: "live", lost: "the command has ended, or does not answer", busy: "too many pages are open",
-  refused: "open the address that vgpu ui printed last",
+  refused: LOGIN ? "not logged in" : "open the address that vgpu ui printed last",
 };
 // The fields of the filter, by the names of their inputs.
 const FIELDS = ["name", "namespace", "model", "state", "reason", "sort", "phase", "span"].map((field) => [`filter-${field}`, field]);
@@ -44,7 +46,8 @@ const byId = (id) => document.getElementById(id);
 let cluster = new Cluster();
 let coming = null;
 let place = read();
-let token = "";
+// The headers that every request needs.
+let headers = {};
 // What the next frame draws: all of it, or only nodes that changed and the whole's figures.
 let all = true;
 let whole = true;
@@ -69,14 +72,14 @@ let asked = 0;
 const grid = new Grid(byId("grid"), openCard);
 const map = new CardMap(byId("map-canvas"), (name) => grid.focus(name, 0));
 const day = new DayStrip(byId("day"));
-const why = (pod) => ask(token, "/why", { pod }).catch((error) => ({ problem: `No answer: ${error.message}` }));
+const why = (pod) => ask(headers, "/why", { pod }).catch((error) => ({ problem: `No answer: ${error.message}` }));
 const lists = { waiting: new List(byId("waiting-rows"), byId("more"), why), gangs: new List(byId("list"), byId("more"), why) };
 const groups = new WaitingGroups();
 const legend = new Legend(byId("legend-spaces"), (namespace) => go({ ...place, namespace }, true));
 const timeline = new Timeline(byId("timeline"), byId("axis"), byId("tip"), openJob);
 const jobPanel = new JobPanel(byId("panel"));
 const panel = new Panel(byId("panel"), openCard, (node, card) =>
-  cluster.about.get("page")?.use ? ask(token, "/use", { node, card }).catch(() => ({ problem: "Prometheus was not asked." })) : null);
+  cluster.about.get("page")?.use ? ask(headers, "/use", { node, card }).catch(() => ({ problem: "Prometheus was not asked." })) : null);
 
 function openCard(node, index) {
   const card = cluster.nodes.get(node)?.cards[index];
@@ -251,7 +254,7 @@ function drawDay(nodes) {
   const now = Date.now();
   if (cluster.about.get("page")?.use && now - asked > DAYS) {
     asked = now;
-    ask(token, "/day", {}).catch(() => ({})).then(({ last, nodes: found }) => {
+    ask(headers, "/day", {}).catch(() => ({})).then(({ last, nodes: found }) => {
       used = found && new Map(Object.entries(found).map(([name, levels]) => [name, { last, levels }]));
       whole = true;
       frame();
@@ -315,7 +318,7 @@ function drawList(view) {
 /** The namespaces that hold memory, have Jobs, or have pods that wait. */
 function drawLegend(view) {
   if (view === "cards") {
-    const held = [...cluster.held].filter(([, mib]) => mib > 0);
+    const held = [...cluster.held].filter(([name, mib]) => name && mib > 0);
     legend.show(held, memory, place);
     return;
   }
@@ -432,7 +435,7 @@ function tell(state) {
   byId("stale").hidden = !byId("stale").textContent;
   if (state !== "live") announce(LIVE[state]);
   if (state === "refused" || state === "busy") {
-    byId("empty").hidden = false;
+    byId("empty").hidden = LOGIN === "token" && state === "refused";
     say(byId("empty"), sentence(LIVE[state]));
   }
 }
@@ -486,8 +489,19 @@ setInterval(() => {
   frame();
 }, MOVES);
 
-token = await findToken();
+if (LOGIN) {
+  byId("body").classList.add("locked");
+  arrive();
+  await loggedIn(byId("login"), byId("who"), tell);
+  byId("body").classList.remove("locked");
+  await follow({}, hear, tell);
+  // The session has ended; nothing of it is left for whoever comes now.
+  location.reload();
+  await new Promise(() => {});
+}
+const token = await findToken();
+headers = { Authorization: `Bearer ${token}` };
 await turn();
 arrive();
-if (token) follow(token, hear, tell);
+if (token) follow(headers, hear, tell);
 else tell("refused");

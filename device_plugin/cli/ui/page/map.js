@@ -154,7 +154,7 @@ function closed(card, node) {
 
 function colorOf(card, node, palette) {
   const state = closed(card, node);
-  return state ? palette[state] : palette.steps[index(card.main)][Math.round((1 - card.room) * STEPS)];
+  return state ? palette[state] : (card.main || !card.slices.length ? palette.steps[index(card.main)] : palette.others)[Math.round((1 - card.room) * STEPS)];
 }
 
 function gap(cell) {
@@ -164,15 +164,13 @@ function gap(cell) {
 /** The stylesheet's colours as pixels: for each hue the steps from free to held, and those of closed cards. */
 function colors(known) {
   const style = getComputedStyle(document.documentElement);
-  const named = ["--track", "--red", "--amber", "--surface", "--tone"].map((name) => style.getPropertyValue(name).trim());
+  const named = ["--track", "--red", "--amber", "--surface", "--dim", "--tone"].map((name) => style.getPropertyValue(name).trim());
   const key = named.join();
   if (known?.key === key) return known;
-  const [free, bad, shut, gap] = named.slice(0, 4).map(rgb);
-  const steps = SHADES.map((shade) => {
-    const held = rgb(shade);
-    return Array.from({ length: STEPS + 1 }, (_, i) => pixel(free.map((part, at) => part + ((held[at] - part) * i) / STEPS)));
-  });
-  return { steps, bad: pixel(bad), shut: pixel(shut), gap: pixel(gap), key };
+  const [free, bad, shut, gap, dim] = named.slice(0, 5).map(rgb);
+  const shades = (held) => Array.from({ length: STEPS + 1 }, (_, i) => pixel(free.map((part, at) => part + ((held[at] - part) * i) / STEPS)));
+  const steps = SHADES.map((shade) => shades(rgb(shade)));
+  return { steps, others: shades(dim), bad: pixel(bad), shut: pixel(shut), gap: pixel(gap), key };
 }
 
 /** Red, green and blue of a CSS colour, which may have the stylesheet's variables in it. */

@@ -135,6 +135,7 @@ function color(mark, name) {
 
 /** The indexes of the node's other cards of which the slice's container holds a part too. */
 function others(slice, card, node) {
+  if (!slice.pod) return [];
   const same = (each) => ["namespace", "pod", "container"].every((key) => each[key] === slice[key]);
   return node.cards.flatMap((each, i) => (each !== card && each.slices.some(same) ? [i] : []));
 }
@@ -144,7 +145,8 @@ function sliceLine(slice, card, node, name) {
   const mark = element("i");
   color(mark, name);
   const whose = element("div");
-  whose.append(named("b", "", slice.pod), named("div", "soft", `${slice.namespace}, container ${slice.container}`));
+  if (slice.pod) whose.append(named("b", "", slice.pod), named("div", "soft", `${slice.namespace}, container ${slice.container}`));
+  else whose.append(element("b", "", "another namespace"));
   if (slice.state) whose.append(element("div", "warn", STATES[slice.state] ?? slice.state));
   const also = others(slice, card, node);
   if (also.length) {

@@ -12,12 +12,12 @@ const BYTES = 64 << 10;
 
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** Read the stream for ever. `hear(event, value, at)` gets each message and when it came; `tell` gets the state. */
-export async function follow(token, hear, tell) {
+/** Read the stream until nobody is logged in, with headers for each request. `hear(event, value, at)` gets each message and when it came; `tell` gets the state. */
+export async function follow(headers, hear, tell) {
   let delay = FIRST_DELAY;
   for (;;) {
     try {
-      const answer = await fetch("/changes", { headers: { Authorization: `Bearer ${token}` }, cache: "no-store" });
+      const answer = await fetch("/changes", { headers, cache: "no-store" });
       if (answer.status === 401) return tell("refused");
       if (answer.status === 503) {
         tell("busy");
@@ -63,11 +63,8 @@ async function read(reader, hear) {
 }
 
 /** An answer for one card or pod. */
-export async function ask(token, path, query) {
-  const answer = await fetch(`${path}?${new URLSearchParams(query)}`, {
-    headers: { Authorization: `Bearer ${token}` },
-    cache: "no-store",
-  });
+export async function ask(headers, path, query) {
+  const answer = await fetch(`${path}?${new URLSearchParams(query)}`, { headers, cache: "no-store" });
   if (!answer.ok) throw new Error(`HTTP ${answer.status}`);
   return answer.json();
 }

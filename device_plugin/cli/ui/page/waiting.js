@@ -1,5 +1,7 @@
 // Waiting pods as a table: those of one controller that wait for the same reason share a row.
 
+import { command } from "./command.js";
+import { LOGIN } from "./session.js";
 import { aged, compared, count, digits, element, named, sentence } from "./text.js";
 
 // Pods that a row lists.
@@ -74,7 +76,9 @@ function members(pods) {
   return root;
 }
 
+/** A button that asks why a pod waits; on the page for a team, the command that a person runs with rights of their own. */
 function whyButton(pod) {
+  if (LOGIN) return command(`vgpu why ${pod.pod} -n ${pod.namespace}`);
   const button = element("button", "plain why", "Why, in full");
   button.type = "button";
   button.pod = `${pod.namespace}/${pod.pod}`;

@@ -1,0 +1,33 @@
+// A command of the terminal, with a button that copies it.
+
+import { element, say } from "./text.js";
+
+// Milliseconds for which the button says that the command was copied.
+const SAID = 1500;
+
+/** The element of a command. */
+export function command(text) {
+  const root = element("span", "command");
+  const code = element("code", "", text);
+  const button = element("button", "plain copy", "Copy");
+  button.type = "button";
+  button.setAttribute("aria-label", `Copy: ${text}`);
+  button.addEventListener("click", async (event) => {
+    event.stopPropagation();
+    say(button, (await copied(code)) ? "Copied" : "Press Ctrl-C");
+    setTimeout(() => say(button, "Copy"), SAID);
+  });
+  root.append(code, button);
+  return root;
+}
+
+/** Copy the text of an element; without the right to, which a page without TLS has not, only select it. */
+async function copied(code) {
+  try {
+    await navigator.clipboard.writeText(code.textContent);
+    return true;
+  } catch {
+    getSelection().selectAllChildren(code);
+    return false;
+  }
+}

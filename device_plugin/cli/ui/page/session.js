@@ -1,0 +1,28 @@
+// Logins to the page for a team. The session is a cookie that no script can read; nothing of it is kept in the browser's
+// storage, and the token is only sent to the server. `vgpu ui` has no sessions: there the address has a token.
+
+const JSON_BODY = { "Content-Type": "application/json" };
+
+/** How people log in: `token`, `proxy`, or an empty text in `vgpu ui`. */
+export const LOGIN = document.documentElement.dataset.login ?? "";
+
+/** Who is logged in, as `{ user, csrf }`; null if nobody is. Rejects if the server does not answer. */
+export async function session() {
+  const answer = await fetch("/session", { cache: "no-store" });
+  return answer.ok ? answer.json() : null;
+}
+
+/** Log in; an empty text, or why that is refused. */
+export async function logIn(token) {
+  const answer = await post("/login", { token });
+  return answer.ok ? "" : (await answer.text()).trim();
+}
+
+/** End the session. */
+export async function logOut(csrf) {
+  await post("/logout", {}, csrf);
+}
+
+function post(path, body, csrf = "") {
+  return fetch(path, { method: "POST", headers: { ...JSON_BODY, "X-Vgpu-Csrf": csrf }, body: JSON.stringify(body) });
+}

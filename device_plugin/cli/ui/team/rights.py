@@ -1,0 +1,136 @@
+"""Remembers for a short time what each person may see; the API server is asked for it.
+
+A person who may list the pods and the Jobs of all namespaces costs two questions. For others each namespace with
+entries is asked about. A right that is not known yet, or was not confirmed for STALE_SECONDS, is none.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+
+from device_plugin.cli.ui.spaces import UNKNOWN, Space, Spaces
+from device_plugin.cli.ui.team.visitor import Person, Sight
+from device_plugin.kube.errors import ApiError
+
+# Seconds after which an answer is asked for again: a permission soon, because it may have been withdrawn.
+ALLOWED_SECONDS, DENIED_SECONDS = 60.0, 300.0
+# Seconds for which a permission counts while it cannot be confirmed.
+STALE_SECONDS = 180.0
+# Most questions for one look at the rights of a person, and of all persons in a second.
+MOST_ASKED, ASKED_PER_SECOND, BURST = 60, 100.0, 400.0
+# Most answers that are remembered, of all persons together.
+MOST_ANSWERS = 100_000
+_EVERYWHERE = Space("pods", ""), Space("jobs", "")
+
+
+class Rate:
+    """A token bucket: `per_second` on average, and at most `burst` at once. Callers hold a lock of their own."""
+
+    def __init__(self, per_second: float, burst: float, clock: Callable[[], float]) -> None:
+        self._per_second = per_second
+        self._burst = burst
+        self._clock = clock
+        self._left, self._at = burst, clock()
+
+    def take(self) -> bool:
+        """Count one; returns false if there were too many."""
+        now = self._clock()
+        self._left = min(self._burst, self._left + (now - self._at) * self._per_second)
+        self._at = now
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
+
+
+class _Answer:
+    """The last answer about a space, when it was given, and when it was asked for last."""
+
+    __slots__ = ("allowed", "asked", "at")
+
+    def __init__(self, at: float) -> None:
+        self.allowed = False
+        self.at = self.asked = at
+
+    def is_due(self, now: float) -> bool:
+        """True if the answer must be asked for again."""
+        return now - self.asked >= (ALLOWED_SECONDS if self.allowed else DENIED_SECONDS)
+
+    def counts(self, now: float) -> bool:
+        """True if the space may be seen now."""
+        return self.allowed and now - self.at < STALE_SECONDS
+
+
+class Rights:
+    """The rights of persons. `may` asks the API server whether a person may list a space; any thread may use it."""
+
+    def __init__(self, may: Callable[[Person, Space], bool], clock: Callable[[], float]) -> None:
+        self._may = may
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._rate = Rate(ASKED_PER_SECOND, BURST, clock)
+        # The person who was asked about last is at the end.
+        self._known: OrderedDict[Person, dict[Space, _Answer]] = OrderedDict()
+        self._answers = 0
+
+    def sight(self, person: Person, spaces: Spaces) -> Sight:
+        """Returns what the person may see of these spaces; asks at most MOST_ASKED questions."""
+        for space in self._due(person, _EVERYWHERE):
+            self._ask(person, space)
+        if len(self._seen(person, _EVERYWHERE)) == len(_EVERYWHERE):
+            return Sight(everything=True, spaces=frozenset())
+        wanted = spaces - UNKNOWN
+        for space in self._due(person, wanted)[:MOST_ASKED]:
+            self._ask(person, space)
+        return Sight(everything=False, spaces=self._seen(person, wanted))
+
+    def forget(self, person: Person) -> None:
+        """Forget the answers about a person."""
+        with self._lock:
+            self._answers -= len(self._known.pop(person, ()))
+
+    def _due(self, person: Person, spaces: Iterable[Space]) -> list[Space]:
+        """Returns the spaces to ask about: first permissions to confirm, then those that were never asked about."""
+        ranks = dict[Space, int]()
+        with self._lock:
+            known, now = self._answers_of(person), self._clock()
+            for space in spaces:
+                answer = known.get(space)
+                if answer is None:
+                    ranks[space] = 1
+                elif answer.is_due(now):
+                    ranks[space] = 0 if answer.allowed else 2
+        return sorted(ranks, key=lambda space: (ranks[space], space))
+
+    def _seen(self, person: Person, spaces: Iterable[Space]) -> Spaces:
+        with self._lock:
+            known, now = self._answers_of(person), self._clock()
+            return frozenset(space for space in spaces if space in known and known[space].counts(now))
+
+    def _ask(self, person: Person, space: Space) -> None:
+        """Ask about a space, unless too many questions were asked."""
+        with self._lock:
+            now = self._clock()
+            if not self._rate.take():
+                return
+            if answer := self._answers_of(person).get(space):
+                answer.asked = now
+        try:
+            allowed = self._may(person, space)
+        except ApiError:
+            # A permission counts until it is stale; what was never answered is asked for at the next look.
+            return
+        with self._lock:
+            known = self._answers_of(person)
+            if space not in known:
+                known[space] = _Answer(now)
+                self._answers += 1
+            made = known[space]
+            made.allowed, made.at, made.asked = allowed, now, now
+            while self._answers > MOST_ANSWERS and len(self._known) > 1:
+                self._answers -= len(self._known.popitem(last=False)[1])
+
+    def _answers_of(self, person: Person) -> dict[Space, _Answer]:
+        found = self._known.setdefault(person, {})
+        self._known.move_to_end(person)
+        return found

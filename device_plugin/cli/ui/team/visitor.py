@@ -1,0 +1,77 @@
+"""The person whom the API server or a proxy named, and what that person may see now."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from device_plugin.cli.ui.spaces import Space, Spaces
+
+# Most characters of a name, and most groups, that are taken from anybody.
+MOST_NAME, MOST_GROUPS = 256, 200
+_ACCOUNT = "system:serviceaccount:"
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """A user of the cluster, as TokenReview describes one; equal persons have equal rights.
+
+    `extra` holds pairs of a key and its values.
+    """
+
+    name: str
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    @classmethod
+    def read(cls, user: Mapping[str, Any]) -> "Person":
+        """Returns the person in the status of a TokenReview. Raises ValueError, TypeError, AttributeError."""
+        groups = tuple(sorted(str(group) for group in user.get("groups") or ()))
+        extra = tuple(
+            sorted((str(key), tuple(map(str, values))) for key, values in (user.get("extra") or {}).items())
+        )
+        return cls(named(str(user.get("username") or "")), str(user.get("uid") or ""), groups, extra)
+
+    @property
+    def owner(self) -> str:
+        """The name by which sessions are counted: that of the namespace for its service accounts.
+
+        Whoever may create service accounts in a namespace has any number of names.
+        """
+        namespace = self.name.removeprefix(_ACCOUNT).partition(":")[0]
+        return f"{_ACCOUNT}{namespace}" if self.name.startswith(_ACCOUNT) else self.name
+
+
+def named(name: str) -> str:
+    """Returns a name that may be shown and asked about. Raises ValueError."""
+    if not name or len(name) > MOST_NAME or not name.isprintable():
+        raise ValueError("this is no name of a user")
+    return name
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """Holds the rights of a person: to see everything if `everything` is true, else the objects in `spaces`."""
+
+    everything: bool
+    spaces: Spaces
+
+    def shows(self, spaces: Spaces) -> bool:
+        """True if the person may see an entry that is about all of these."""
+        return self.everything or spaces <= self.spaces
+
+    def pods_of(self, namespace: str) -> bool:
+        """True if the person may see the pods of a namespace."""
+        return self.everything or Space("pods", namespace) in self.spaces
+
+    def names(self, namespace: str) -> bool:
+        """True if the person may see names of objects of a namespace."""
+        return self.pods_of(namespace) or Space("jobs", namespace) in self.spaces
+
+
+def groups_of(texts: Sequence[str]) -> tuple[str, ...]:
+    """Returns the groups in the texts of a header, with commas between them. Raises ValueError."""
+    found = [each.strip() for text in texts for each in text.split(",") if each.strip()]
+    if len(found) > MOST_GROUPS:
+        raise ValueError(f"there are more than {MOST_GROUPS} groups")
+    return tuple(sorted({named(each) for each in found}))

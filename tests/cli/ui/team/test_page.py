@@ -1,0 +1,93 @@
+"""The page for a team in a real browser: the login, what is seen after it, and what is left when it ends."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.cli.ui.conftest import browser
+from tests.cli.ui.team.test_server import Team
+
+__all__ = ["browser"]
+
+
+@pytest.fixture
+def team() -> Iterator[Team]:
+    made = Team()
+    cards = [{
+        "uuid": "GPU-1", "model": "Z100", "family": "hygon.com/dcu", "mib": 16384, "freeMiB": 8192, "groups": 60,
+        "freeGroups": 30, "most": 4, "free": 2, "state": "", "hive": "", "numa": -1,
+        "slices": [
+            {"namespace": of, "pod": f"holds-{of}", "container": "main", "mib": 4096, "cores": [[i * 15, i * 15 + 14]],
+             "since": "", "job": "", "state": ""}
+            for i, of in enumerate(("team-a", "team-b"))
+        ],
+    }]  # fmt: skip
+    made.entries.put("node", {"n1": {"serving": True, "complete": True, "cards": cards}})
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    context = browser.new_context(viewport={"width": 1400, "height": 900})
+    made = context.new_page()
+    errors: list[str] = []
+    made.on("pageerror", lambda error: errors.append(str(error)))
+    yield made
+    context.close()
+    assert errors == []
+
+
+def log_in(page: Page, token: str) -> None:
+    page.get_by_label("Token").fill(token)
+    page.get_by_role("button", name="Log in").click()
+
+
+def test_a_person_logs_in_sees_the_own_pods_and_logs_out(team: Team, page: Page) -> None:
+    page.goto(f"http://{team.host}/#/cards?namespace=team")
+    log_in(page, "wrong")
+    expect(page.locator("#login-problem")).to_contain_text("does not accept this token")
+    expect(page.get_by_label("Token")).to_have_value("")
+    log_in(page, "t-anna")
+    expect(page.locator("#who")).to_contain_text("anna")
+    expect(page.locator("#login")).to_be_hidden()
+    expect(page.locator(".holder")).to_have_text(
+        [re.compile("holds-team-a"), re.compile("another namespace")]
+    )
+    page.locator(".card").click()
+    expect(page.locator("#panel")).to_contain_text("another namespace")
+    assert "team-b" not in page.content()
+    page.locator("nav a[data-view=waiting]").click()
+    expect(page.locator(".command code")).to_have_text("vgpu why pod-of-team-a -n team-a")
+    # Neither the token nor the session's name is where a script or another person could find it.
+    kept = page.evaluate(
+        "[location.href, document.cookie, JSON.stringify(localStorage), JSON.stringify(sessionStorage)]"
+    )
+    assert kept == [f"http://{team.host}/#/waiting?namespace=team", "", "{}", "{}"]
+    page.get_by_role("button", name="Log out").click()
+    expect(page.locator("#login")).to_be_visible()
+    assert "team-a" not in page.inner_text("body")
+    assert len(team.sessions) == 0
+
+
+def test_a_link_of_another_page_opens_its_place_in_the_session_that_is_there(team: Team, page: Page) -> None:
+    page.goto(f"http://{team.host}/")
+    log_in(page, "t-anna")
+    expect(page.locator(".card")).to_have_count(1)
+    other = page.context.new_page()
+    other.goto(f"http://{team.host}/#/waiting?name=pod-of-team-a")
+    expect(other.locator(".item")).to_have_count(1)
+
+
+def test_what_was_shown_goes_when_the_session_ends(team: Team, page: Page) -> None:
+    page.goto(f"http://{team.host}/")
+    log_in(page, "t-anna")
+    expect(page.locator(".card")).to_have_count(1)
+    team.now += 4000
+    expect(page.locator("#login")).to_be_visible()
+    expect(page.locator(".card")).to_have_count(0)
+    log_in(page, "t-bert")
+    expect(page.locator("#who")).to_contain_text("bert")
+    expect(page.locator(".holder").first).to_contain_text("another namespace")

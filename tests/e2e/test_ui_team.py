@@ -1,0 +1,163 @@
+"""The page for a team on a real cluster: two users with rights to one namespace each see no name of the other."""
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+from playwright.sync_api import expect
+
+from hack.measure.chromium import NoChromiumError, chromium
+from tests.e2e import nodes
+from tests.e2e.kubectl import Kubectl
+from tests.e2e.service import SYSTEM
+from tests.e2e.slices import grant
+from tests.e2e.waiting import eventually
+from tests.e2e.workloads import slice_pod
+from tests.pages import PROJECT
+from tests.requirement import require
+
+SECONDS = 60
+PATHS = ("/session", "/use?node=x&card=y", "/day", "/why?pod={other}/waits", "/none", "/", "/main.js")
+
+
+class User(NamedTuple):
+    """A service account that may view its own namespace only, with a token of it."""
+
+    namespace: str
+    token: str
+
+
+def objects(tmp_path: Path) -> Sequence[dict[str, Any]]:
+    """What the component `ui` adds."""
+    manifests = os.path.relpath(PROJECT / "manifests", tmp_path.resolve())
+    content = {"resources": [f"{manifests}/overlays/simulated"], "components": [f"{manifests}/components/ui"]}
+    (tmp_path / "kustomization.yaml").write_text(json.dumps(content))
+    text = subprocess.run(
+        ["kubectl", "kustomize", str(tmp_path)], capture_output=True, text=True, check=True
+    ).stdout
+    return [found for found in yaml.safe_load_all(text) if found["metadata"]["name"] == "vgpu-ui"]
+
+
+@contextmanager
+def forwarded() -> Iterator[str]:
+    """The address of the Service, forwarded to this machine."""
+    command = ["kubectl", "--namespace", SYSTEM.namespace, "port-forward", "service/vgpu-ui", ":80"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield process.stdout.readline().split()[2]
+        finally:
+            process.terminate()
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Iterator[str]:
+    """The address of the page for a team, which is there while the test lasts."""
+    wanted = objects(tmp_path)
+    assert len(wanted) == 5
+    SYSTEM.apply(*wanted)
+    try:
+        SYSTEM("rollout", "status", "deployment/vgpu-ui", "--timeout=300s")
+        with forwarded() as address:
+            yield address
+    finally:
+        for found in wanted:
+            SYSTEM("delete", found["kind"], found["metadata"]["name"], "--wait=false")
+
+
+@pytest.fixture
+def users(kubectl: Kubectl) -> Iterator[Sequence[User]]:
+    """Two users, in the test's namespace and in another one."""
+    other = Kubectl(f"{kubectl.namespace}-other")
+    SYSTEM("create", "namespace", other.namespace)
+    found = []
+    for where in (kubectl, other):
+        where("create", "serviceaccount", "person")
+        subject = f"--serviceaccount={where.namespace}:person"
+        where("create", "rolebinding", "person", "--clusterrole=view", subject)
+        found.append(User(where.namespace, where("create", "token", "person").strip()))
+    yield found
+    SYSTEM("delete", "namespace", other.namespace, "--wait=false")
+
+
+def ask(
+    address: str, path: str, cookie: str, method: str = "GET", body: str | None = None
+) -> tuple[int, str, str]:
+    """The status, the cookie and the text of an answer."""
+    headers = {"Origin": f"http://{address}", "Content-Type": "application/json", "Cookie": cookie}
+    with closing(HTTPConnection(address, timeout=SECONDS)) as connection:
+        connection.request(method, path, body, headers)
+        answer = connection.getresponse()
+        return answer.status, answer.getheader("Set-Cookie") or "", answer.read().decode()
+
+
+def stream(address: str, cookie: str, until: Sequence[str]) -> str:
+    """The stream's text up to where all of these words have come."""
+    with closing(HTTPConnection(address, timeout=SECONDS)) as connection:
+        connection.request("GET", "/changes", headers={"Cookie": cookie})
+        answer = connection.getresponse()
+        text = ""
+        for line in answer:
+            text += line.decode()
+            if all(word in text for word in until):
+                break
+        answer.close()
+        return text
+
+
+def test_two_users_see_their_own_namespace_and_no_name_of_the_other(page: str, users: Sequence[User]) -> None:
+    for user in users:
+        where = Kubectl(user.namespace)
+        where.create(
+            slice_pod("holder", mem=2, cores=5, **nodes.on(nodes.first())), slice_pod("too-large", mem=512)
+        )
+        assert eventually(lambda where=where: grant(where, "holder"), SECONDS)  # type: ignore[misc]
+
+    first, second = users
+    for user, other in ((first, second), (second, first)):
+        status, cookie, _ = ask(page, "/login", "", "POST", json.dumps({"token": user.token}))
+        assert status == 200
+        cookie = cookie.partition(";")[0]
+        own = f'"waiting","{user.namespace}/too-large"'
+        text = stream(page, cookie, ["event: ready", own, '"holder"'])
+        # The name of one namespace is the beginning of the other's.
+        hidden = json.dumps(other.namespace)
+        assert own in text
+        assert hidden not in text
+        assert f"{other.namespace}/" not in text
+        for path in PATHS:
+            answered = ask(page, path.format(other=other.namespace), cookie)[2]
+            assert hidden not in answered
+            assert f"{other.namespace}/" not in answered
+    assert ask(page, "/login", "", "POST", json.dumps({"token": f"{first.token}x"}))[0] == 401
+    assert ask(page, "/changes", "vgpu=guess")[0] == 401
+    in_a_browser(page, first)
+    log = SYSTEM("logs", "deployment/vgpu-ui")
+    assert not [user for user in users if user.token[-40:] in log]
+    for user in users:
+        Kubectl(user.namespace)("delete", "pod", "--all", "--wait=false")
+
+
+def in_a_browser(address: str, user: User) -> None:
+    """A person logs in with a token, sees the own pod, and logs out."""
+    try:
+        with chromium() as browser:
+            shown = browser.new_page(viewport={"width": 1600, "height": 1200})
+            shown.goto(f"http://{address}/#/waiting")
+            shown.get_by_label("Token").fill(user.token)
+            shown.get_by_role("button", name="Log in").click()
+            expect(shown.locator("#who")).to_contain_text(f"system:serviceaccount:{user.namespace}:person")
+            expect(shown.locator(".item")).to_contain_text("too-large")
+            kept = shown.evaluate("[location.href, document.cookie, {...localStorage}, {...sessionStorage}]")
+            assert kept == [f"http://{address}/#/waiting", "", {}, {}]
+            shown.get_by_role("button", name="Log out").click()
+            expect(shown.locator("#login")).to_be_visible()
+    except NoChromiumError as error:
+        require(condition=False, reason=str(error))
