@@ -6,18 +6,27 @@ The API is https://prometheus.io/docs/prometheus/latest/querying/api.
 import argparse
 import base64
 import json
+import socket
+import ssl
+import threading
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import closing, suppress
 from http import HTTPStatus
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import NamedTuple
-from urllib.parse import unquote, urlencode, urlsplit
+from urllib.parse import quote, unquote, urlencode, urlsplit
 
-from device_plugin.adapters.http.client import lost_text
+from device_plugin.adapters.http.client import LOST, Connection, lost_text
 from device_plugin.core.errors import VgpuError
 
 TIMEOUT_SECONDS = 10.0
 # Bytes of an answer that are read: one sample of each of 68,000 slices takes about 20 MB.
 MOST_BYTES = 64 << 20
+# The latest time of a value, in seconds since 1970: the end of the year 9999.
+MOST_TIME = 253_402_300_799.0
+_PORTS = {"http": 80, "https": 443}
+# Characters of a path that stay as they are.
+_SAFE = "/%:@!$&'()*+,;=~"
 
 
 class PrometheusError(VgpuError):
@@ -43,7 +52,7 @@ class Prometheus:
     """A client of one Prometheus. Any thread may use it: each query has a connection of its own."""
 
     def __init__(self, url: str, timeout: float = TIMEOUT_SECONDS) -> None:
-        """`timeout` is in seconds, for each answer. Raises PrometheusError if `url` is not a URL of HTTP or HTTPS."""
+        """`timeout` is in seconds, for an answer. Raises PrometheusError if `url` is not a URL of HTTP or HTTPS."""
         problem = PrometheusError("--prometheus: this is no URL: write http://HOST:PORT")
         try:
             self._url = urlsplit(url)
@@ -72,40 +81,84 @@ class Prometheus:
 
     def _series(self, call: str, words: Mapping[str, str]) -> Sequence[PrometheusSeries]:
         """Returns the series of an answer, each with one value or several."""
-        text = self._text(f"{self._url.path.rstrip('/')}/api/v1/{call}?{urlencode(words)}")
+        text = self._text(f"{quote(self._url.path.rstrip('/'), _SAFE)}/api/v1/{call}?{urlencode(words)}")
         try:
             return [
                 PrometheusSeries(
                     {str(name): str(label) for name, label in one["metric"].items()},
-                    [(float(at), float(value)) for at, value in one.get("values") or [one["value"]]],
+                    [_pair(at, value) for at, value in one.get("values") or [one["value"]]],
                 )
                 for one in json.loads(text)["data"]["result"]
             ]
-        except (AttributeError, LookupError, TypeError, ValueError) as error:
+        # JSON that is nested too deeply raises RecursionError.
+        except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
             raise PrometheusError(f"Prometheus at {self._host} sends an answer that is no result") from error
 
     def _text(self, target: str) -> bytes:
         """Returns the body of the answer to a GET. Raises PrometheusError."""
-        secure = self._url.scheme == "https"
-        connection = (HTTPSConnection if secure else HTTPConnection)(
-            self._url.hostname or "", self._port, timeout=self._timeout
-        )
+        deadline, body = time.monotonic() + self._timeout, bytearray()
         try:
-            connection.request("GET", target, headers=self._headers)
-            answer = connection.getresponse()
-            text = answer.read(MOST_BYTES + 1)
-        except (OSError, HTTPException, ValueError) as error:
-            why = lost_text(error) if isinstance(error, OSError) else "it does not answer in HTTP"
+            with closing(Connection(self._connected(deadline))) as connection:
+                connection.ask(self._request(target), self._timeout, deadline)
+                # The end of the connection may be that of the body; what is read decides.
+                with suppress(ConnectionResetError):
+                    for part in connection.body():
+                        body += part
+                        if len(body) > MOST_BYTES:
+                            break
+        except (*LOST, ValueError) as error:
+            why = lost_text(error) if isinstance(error, LOST) else "its host is no name of a host"
             raise PrometheusError(
                 f"Prometheus at {self._host} cannot be asked ({why}): correct --prometheus, or forward a port to it:"
                 " kubectl port-forward"
             ) from error
-        finally:
-            connection.close()
-        if answer.status != HTTPStatus.OK:
-            raise PrometheusError(f"Prometheus at {self._host} answers {answer.status}")
-        if len(text) > MOST_BYTES:
+        if connection.status != HTTPStatus.OK:
+            raise PrometheusError(f"Prometheus at {self._host} answers {connection.status}")
+        if len(body) > MOST_BYTES:
             raise PrometheusError(
                 f"Prometheus at {self._host} sends too long an answer: over {MOST_BYTES >> 20} MiB"
             )
-        return text
+        return bytes(body)
+
+    def _request(self, target: str) -> bytes:
+        lines = [f"GET {target} HTTP/1.1", f"Host: {self._host}", "Connection: close"]
+        lines += [f"{name}: {text}" for name, text in self._headers.items()]
+        return "".join(f"{line}\r\n" for line in (*lines, "")).encode()
+
+    def _connected(self, deadline: float) -> socket.socket:
+        """Returns a connected socket. Raises OSError, ValueError."""
+        host = self._url.hostname or ""
+        connected = socket.create_connection((host, self._port or _PORTS[self._url.scheme]), self._timeout)
+        if self._url.scheme == "http":
+            return connected
+        secured = ssl.create_default_context().wrap_socket(
+            connected, server_hostname=host, do_handshake_on_connect=False
+        )
+        # A server that sends its handshake byte by byte keeps within every timeout of the socket.
+        ending = threading.Timer(max(0.0, deadline - time.monotonic()), _interrupt, (secured,))
+        ending.start()
+        try:
+            secured.do_handshake()
+        except BaseException as error:
+            secured.close()
+            if time.monotonic() >= deadline:
+                raise TimeoutError("no whole answer in time") from error
+            raise
+        finally:
+            ending.cancel()
+        return secured
+
+
+def _interrupt(connected: socket.socket) -> None:
+    """End the connection from another thread."""
+    # Not the method of a TLS socket, which is for the thread that reads.
+    with suppress(OSError):
+        socket.socket.shutdown(connected, socket.SHUT_RDWR)
+
+
+def _pair(at: object, value: object) -> tuple[float, float]:
+    """Returns a time and the value at that time. Raises TypeError, ValueError."""
+    time_of, number = float(at), float(value)  # type: ignore[arg-type]
+    if not 0 <= time_of <= MOST_TIME:
+        raise ValueError("no time")
+    return time_of, number
