@@ -24,7 +24,7 @@ from device_plugin.cli.printing.output import Column, Listing, age, age_since, i
 from device_plugin.cli.reading import slice_use
 from device_plugin.cli.reading.cluster import CardHolder, CardReading, ClusterReading, NodeReading
 from device_plugin.cli.reading.garbage import uncollected
-from device_plugin.cli.reading.held_use import MIB, HeldUse, SliceUse, whole_bytes
+from device_plugin.cli.reading.held_use import MIB, HeldUse, SliceUse, slice_figures, whole_bytes
 from device_plugin.cli.reading.reader import ClusterReader, Scope
 from device_plugin.cli.reading.slice_use import SliceUseReader, is_shown
 from device_plugin.cli.reading.targets import CardError
@@ -175,20 +175,13 @@ def _holder_object(card: CardReading, holder: CardHolder) -> Mapping[str, Any]:
         "whole": card.whole(holder),
         "created": holder.created or None, "running": holder.running, "deleting": holder.deleting,
         "state": holder.state.value if holder.state is not None else None,
-        **_slice_use_object(holder.use),
-    }  # fmt: skip
-
-
-def _slice_use_object(use: SliceUse | None) -> Mapping[str, float | None]:
-    return {
-        "usedBytes": whole_bytes(use.used) if use else None, "compute": use.compute if use else None,
-        "idleSeconds": use.idle if use else None, "peakBytes": whole_bytes(use.peak) if use else None,
+        **slice_figures(holder.use),
     }  # fmt: skip
 
 
 def granted_alone(found: Mapping[str, Any]) -> Any:
     """Returns a card's or a node's object without its use: for --watch, another use alone is no change."""
-    used = use_object(HeldUse()).keys() | _slice_use_object(None).keys()
+    used = use_object(HeldUse()).keys() | slice_figures(None).keys()
     holders = [{key: each[key] for key in each.keys() - used} for each in found.get("holders", ())]
     return {**{key: found[key] for key in found.keys() - used}, "holders": holders}
 

@@ -11,7 +11,8 @@ Without --prometheus the agents of the pods' nodes are asked through the API ser
 """
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from device_plugin.cli.access import caller
 from device_plugin.cli.live import loop
@@ -23,7 +24,7 @@ from device_plugin.cli.printing.output import Column, Listing, in_gib, in_percen
 from device_plugin.cli.reading import slice_use
 from device_plugin.cli.reading.cluster import ClusterReading
 from device_plugin.cli.reading.garbage import uncollected
-from device_plugin.cli.reading.held_use import SliceUse
+from device_plugin.cli.reading.held_use import SliceUse, slice_figures, whole_bytes
 from device_plugin.cli.reading.reader import ClusterReader, Scope
 from device_plugin.cli.reading.slice_use import FRESH_SECONDS, SliceUseReader
 
@@ -37,6 +38,14 @@ def _memory(use: SliceUse) -> str:
 
 def _memory_share(use: SliceUse) -> float | None:
     return min(use.used / use.limit, 1.0) if use.used is not None and use.limit else None
+
+
+def _object(use: SliceUse) -> Mapping[str, Any]:
+    """Returns the use as an object for -o json, with the keys that `vgpu cards` has."""
+    return {
+        "namespace": use.namespace, "pod": use.pod, "container": use.container, "node": use.node, "card": use.card,
+        "limitBytes": whole_bytes(use.limit), **slice_figures(use),
+    }  # fmt: skip
 
 
 _NAMESPACE: Column[SliceUse] = Column("NAMESPACE", lambda use: use.namespace)
@@ -57,7 +66,7 @@ LISTING: Listing[SliceUse] = Listing(
         ),
     ),
     name=lambda use: f"pod/{use.namespace}/{use.pod}/{use.container}/{use.card}",
-    object=lambda use: use._asdict(),
+    object=_object,
 )
 
 

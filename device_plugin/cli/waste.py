@@ -22,7 +22,7 @@ from device_plugin.cli.printing.follow import follow_list
 from device_plugin.cli.printing.output import Column, Listing, ListPrinter, age, in_gib
 from device_plugin.cli.reading import slice_use
 from device_plugin.cli.reading.durations import duration
-from device_plugin.cli.reading.held_use import MIB, SliceKey, SliceUse, whole_bytes
+from device_plugin.cli.reading.held_use import MIB, SliceKey, SliceUse, slice_figures, whole_bytes
 from device_plugin.cli.reading.slice_use import FRESH_SECONDS, SliceUseReader
 from device_plugin.cli.reading.waste import (
     GIB_HOUR,
@@ -78,9 +78,7 @@ def _slice_object(each: WastedSlice) -> Mapping[str, Any]:
     return {
         "pod": each.pod, "container": each.container, "node": each.node, "card": each.part.card,
         "memMiB": each.part.mem_mib, "cores": [*each.part.cores], "idle": each.idle,
-        "usedBytes": whole_bytes(each.use.used), "peakBytes": whole_bytes(each.use.peak),
-        "observedSeconds": each.use.observed, "idleSeconds": each.use.idle,
-        "askedBackSeconds": each.asked_back, "compute": each.use.compute, "wastedGiBHours": each.wasted / GIB_HOUR,
+        **slice_figures(each.use), "askedBackSeconds": each.asked_back, "wastedGiBHours": each.wasted / GIB_HOUR,
     }  # fmt: skip
 
 

@@ -195,6 +195,14 @@ def test_top_and_pods_show_the_use_that_a_prometheus_knows(
     found = json.loads(capsys.readouterr().out)
     assert [(pod["usedBytes"], pod["compute"]) for pod in found["pods"]] == [(512 * MIB, 0.5), (None, None)]
     assert (found["notes"], found["missing"]) == ([], [])
+    assert main(["top", "-o", "json", *config]) == 0
+    a = json.loads(capsys.readouterr().out)["slices"][0]
+    assert (a["usedBytes"], a["limitBytes"], a["compute"]) == (512 * MIB, 4092 * MIB, 0.5)
+    assert main(["cards", "-o", "json", *config]) == 0
+    holder = json.loads(capsys.readouterr().out)["cards"][0]["holders"][0]
+    shared = holder.keys() & a.keys() - {"namespace", "pod", "container"}
+    assert shared == {"usedBytes", "compute", "idleSeconds", "peakBytes", "observedSeconds"}
+    assert {key: holder[key] for key in shared} == {key: a[key] for key in shared}
 
 
 def test_without_agents_grants_are_shown_and_that_their_use_is_not_known(

@@ -59,7 +59,9 @@ def test_lists_show_who_holds_what_and_which_pods_do_not_run(kubectl: Kubectl) -
 
     def used() -> list[Any]:
         uses = listed("top", "-n", kubectl.namespace)["slices"]
-        return [use for use in uses if use["pod"] == "one" and use["limit"] and use["used"] is not None]
+        return [
+            use for use in uses if use["pod"] == "one" and use["limitBytes"] and use["usedBytes"] is not None
+        ]
 
     assert eventually(used, 60)
 

@@ -4,7 +4,7 @@ A slice is idle if its node's agent says so for IDLE_SECONDS or longer. Then not
 its container still holds.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from device_plugin.core.contract.grants import Slice
@@ -61,6 +61,15 @@ NOTHING = HeldUse(0.0, 0.0, 0.0)
 def whole_bytes(size: float | None) -> int | None:
     """Returns a size as a whole number for -o json: metrics have fractions, and shells do not compute with them."""
     return None if size is None else round(size)
+
+
+def slice_figures(use: SliceUse | None) -> Mapping[str, float | None]:
+    """Returns the use of one slice as keys for -o json; all are None if it is not known."""
+    return {
+        "usedBytes": whole_bytes(use.used) if use else None, "compute": use.compute if use else None,
+        "idleSeconds": use.idle if use else None, "peakBytes": whole_bytes(use.peak) if use else None,
+        "observedSeconds": use.observed if use else None,
+    }  # fmt: skip
 
 
 def of_slice(part: Slice, use: SliceUse | None) -> HeldUse:
