@@ -31,6 +31,7 @@ def fill(entries: PageEntries, nodes: int, cards: int = 8, seed: int = 1, jobs: 
     made = {f"gpu-{number:04}": node(rng, f"{number:04x}", cards) for number in range(1, nodes + 1)}
     entries.put("about", {"page": {"use": False}, "cluster": {"read": True}})
     entries.put("node", made)
+    entries.put("use", {name: use(rng, row) for name, row in made.items() if rng.random() < 0.9})
     entries.put("day", {name: day(rng) for name in made})
     entries.put("waiting", {f"research/sweep-{i}": waiting(i) for i in range(12)})
     entries.put("gang", {f"batch/llama-{i}": gang(i) for i in range(3)})
@@ -53,6 +54,25 @@ def node(rng: random.Random, mark: str, cards: int) -> Row:
             for i in range(cards)
         ],
     }
+
+
+def use(rng: random.Random, row: Row) -> Row:
+    """The use of the slices of a node, of which one in ten is idle; of one in thirty nothing is known."""
+    return {
+        card["uuid"]: {
+            f"{s['namespace']}/{s['pod']}/{s['container']}": _figures(rng, s)
+            for s in card["slices"]
+            if rng.random() > 1 / 30
+        }
+        for card in row["cards"]
+    }
+
+
+def _figures(rng: random.Random, part: Row) -> list[float | None]:
+    groups = sum(last + 1 - first for first, last in part["cores"])
+    used, idle = round(part["mib"] * rng.random()), rng.random() < 0.1
+    busy = 0.0 if idle else round(groups * rng.random(), 1)
+    return [used, busy, part["mib"] if idle else part["mib"] - used, NOW - 7200 if idle else 0]
 
 
 def card(rng: random.Random, uuid: str, model: tuple[str, int, int, int], fullness: float) -> Row:

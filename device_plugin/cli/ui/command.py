@@ -5,6 +5,7 @@
     vgpu ui -n team-a          # the pods of one namespace only
     vgpu ui --prometheus http://localhost:9090    # with the use of cards over time
 
+It shows what is used of each slice as `vgpu cards` does: by the node agents, or by the Prometheus.
 The page changes nothing in the cluster, and shows what your kubeconfig may read, as it changes. It ends with Ctrl-C.
 """
 
@@ -15,12 +16,14 @@ import threading
 from contextlib import nullcontext
 
 from device_plugin.adapters.http.server import MOST_PORT
-from device_plugin.cli.access import caller, engine, prometheus
+from device_plugin.cli.access import caller, engine
 from device_plugin.cli.access.prometheus import Prometheus
-from device_plugin.cli.reading import local_allocator, prefixes
+from device_plugin.cli.reading import local_allocator, prefixes, slice_use
+from device_plugin.cli.reading.slice_use import SliceUseReader
 from device_plugin.cli.ui import browser
 from device_plugin.cli.ui.entries import PageEntries
 from device_plugin.cli.ui.follow import ClusterFollower
+from device_plugin.cli.ui.held import HeldUses
 from device_plugin.cli.ui.loopback import LoopbackServer
 from device_plugin.cli.ui.server import Answer
 from device_plugin.cli.ui.services import JobPlans, PodWhy
@@ -40,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--port", type=int, default=0, metavar="PORT", help="port of 127.0.0.1 (default: any that is free)"
     )
-    prometheus.add_argument(parser)
+    slice_use.add_arguments(parser)
     prefixes.add_arguments(parser)
     parser.add_argument(
         "--scheduler-name", default=SCHEDULER, metavar="NAME", help=f"of waiting pods (default: {SCHEDULER})"
@@ -82,6 +85,10 @@ def run(args: argparse.Namespace) -> int:
         follower.start()
         plans = JobPlans.of(client, args, follower.take_plans, server.is_open)
         plans.start()
+        uses = HeldUses(
+            SliceUseReader(client, args, args.namespace or ""), entries, follower.held, server.is_open
+        )
+        uses.start()
         # Until here Ctrl-C ends the command without waiting, because the API server may not answer.
         stop = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -91,6 +98,7 @@ def run(args: argparse.Namespace) -> int:
             if not found:
                 print("no browser can be opened here: open that address yourself", flush=True)
             stop.wait()
+        uses.close()
         plans.close()
         follower.close()
         server.close()

@@ -97,6 +97,15 @@ class ClusterFollower:
         self._entries.put("about", {"jobs": {"source": source}})
         self._asked.set()
 
+    def held(self) -> tuple[Mapping[str, NodeState], Mapping[str, Pod]]:
+        """Returns the records of the shown nodes by name, and the known pods by UID."""
+        if not self._shown():
+            return {}, {}
+        records = self._view.snapshot().records()
+        return records, {
+            uid: pod for record in records.values() for uid, pod in self._pods_of(record).items()
+        }
+
     def _touch(self) -> None:
         self._changed.set()
         self._asked.set()

@@ -164,16 +164,14 @@ class Watches:
     def _on_open(self, watched: Watched[Any], where: Where) -> None:
         """Remove the notice that rows of a kind may be out of date, because its watch is open again."""
         plural = watched.kind.plural
-        self._late.pop(plural, None)
-        self._entries.put("notice", {f"late-{plural}": None})
+        self._no_longer_late(plural)
         if where.namespace == self._widest:
             self._entries.put("notice", {f"read-{plural}": None})
         watched.opened()
 
     def _on_forbidden(self, watched: Watched[Any], where: Where) -> None:
         kind = watched.kind
-        self._late.pop(kind.plural, None)
-        self._entries.put("notice", {f"late-{kind.plural}": None})
+        self._no_longer_late(kind.plural)
         self._note(f"read-{kind.plural}", self._missing(kind, where))
         watched.lost()
         self._changed()
@@ -194,7 +192,19 @@ class Watches:
         if isinstance(error, ForbiddenError):
             raise error
         since = self._late.setdefault(kind.plural, time.strftime("%H:%M:%S"))
+        self._put_late()
         self._note(f"late-{kind.plural}", f"{kind.plural} may be out of date since {since}: {error}")
+
+    def _no_longer_late(self, plural: str) -> None:
+        """Remove the notice that rows of a kind may be out of date."""
+        self._late.pop(plural, None)
+        self._entries.put("notice", {f"late-{plural}": None})
+        self._put_late()
+
+    def _put_late(self) -> None:
+        """Say since when a watch has failed; the page is not live meanwhile."""
+        first = next(iter([*self._late.values()]), "")
+        self._entries.put("about", {"watch": {"late": first}})
 
     def _note(self, key: str, text: str) -> None:
         self._entries.put("notice", {key: {"text": text}})

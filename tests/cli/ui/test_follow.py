@@ -206,9 +206,13 @@ def test_an_api_server_that_was_away_is_said_until_it_is_back(fleet: Fleet) -> N
         assert eventually(lambda: shown(entries, "notice").keys() == late, SECONDS)
         said = shown(entries, "notice")["late-nodes"]["text"]
         assert re.match(r"nodes may be out of date since \d\d:\d\d:\d\d: ", said), said
+        assert re.fullmatch(r"\d\d:\d\d:\d\d", shown(entries, "about")["watch"]["late"]), (
+            "the page is not live"
+        )
         fleet.start()
         # Nothing has changed meanwhile, so that the watches go on without a list.
         assert eventually(lambda: shown(entries, "notice") == {}, SECONDS)
+        assert shown(entries, "about")["watch"] == {"late": ""}
         fleet.pod("a", 4, "n1-0")
         assert eventually(lambda: held(entries) == {"n1": [["a"]]}, SECONDS)
 

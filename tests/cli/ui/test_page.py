@@ -162,7 +162,7 @@ def test_why_a_pod_waits_is_told_in_full_in_the_place_of_its_button(browser: Bro
     try:
         page = shown.open()
         page.locator("nav a[data-view=waiting]").click()
-        page.locator("summary").press("Enter")
+        page.locator("#waiting-table summary").press("Enter")
         page.get_by_role("button", name="Why sweep-3 waits, in full").press("Enter")
         expect(page.locator(".told")).to_have_text("research/sweep-3 needs <b>48</b> units")
         expect(page.locator(".told")).to_be_focused()
@@ -221,6 +221,21 @@ def test_a_page_whose_command_has_ended_says_so_and_keeps_what_it_showed(browser
     )
     shown.context.close()
     shown.thread.join()
+
+
+def test_a_page_whose_api_server_is_gone_says_so_until_it_answers_again(small: Shown) -> None:
+    page = small.open()
+    live = page.locator("#live")
+    expect(live).to_have_attribute("data-state", "live")
+    small.entries.put("about", {"watch": {"late": "12:34:56"}})
+    expect(live).to_have_attribute("data-state", "lost")
+    expect(live).to_have_text("the API server does not answer")
+    expect(page.locator("#stale")).to_have_text(
+        "Not live since 12:34:56: the API server does not answer. What is shown is from then."
+    )
+    small.entries.put("about", {"watch": {"late": ""}})
+    expect(live).to_have_attribute("data-state", "live")
+    expect(page.locator("#stale")).to_be_hidden()
 
 
 def test_what_needs_a_look_is_counted_marked_and_found(small: Shown) -> None:

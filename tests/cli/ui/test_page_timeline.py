@@ -152,3 +152,27 @@ def test_of_thousands_of_jobs_only_those_in_sight_are_made(browser: Browser) -> 
         assert shown.errors == []
     finally:
         shown.end()
+
+
+def test_on_a_phone_no_line_of_an_hour_is_drawn_over_a_name(small: Shown) -> None:
+    page = small.open()
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.locator("nav a", has_text="Jobs").click()
+    expect(page.locator(".lines i").first).to_be_attached()
+    names = page.locator(".who > *")
+    names.first.wait_for()
+
+    def drawn() -> list[bytes]:
+        """The first names as images, without the parts of pixels at their edges."""
+        boxes = [names.nth(i).bounding_box() for i in range(4)]
+        return [
+            page.screenshot(
+                clip={"x": b["x"] + 1, "y": b["y"] + 1, "width": b["width"] - 2, "height": b["height"] - 2}
+            )
+            for b in boxes
+            if b is not None
+        ]
+
+    before = drawn()
+    page.evaluate("document.querySelector('.lines').hidden = true")
+    assert drawn() == before

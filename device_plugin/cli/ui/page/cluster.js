@@ -1,5 +1,7 @@
 // What the page knows of the cluster: the entries that the server sends, and what is derived from each node.
 
+import { add, join, nothing, take } from "./use.js";
+
 // States of a slice that somebody should look at.
 export const WARN = new Set(["outliving", "covered", "unenforced"]);
 
@@ -14,8 +16,9 @@ export class Cluster {
     this.about = this.of("about");
     this.models = new Map();
     this.namespaces = new Map();
-    // By namespace, the MiB that it holds.
+    // By namespace, the MiB that it holds, and the sums of what is used of that.
     this.held = new Map();
+    this.used = new Map();
     // All namespaces that an entry has named since the page was loaded.
     this.named = new Set();
     // By kind, how often entries other than nodes changed.
@@ -39,6 +42,11 @@ export class Cluster {
         changed.push(key);
         continue;
       }
+      if (kind === "use") {
+        this.takeUse(key, value);
+        changed.push(key);
+        continue;
+      }
       this.changes.set(kind, (this.changes.get(kind) ?? 0) + 1);
       const into = this.of(kind === "fault" ? "notice" : kind);
       if (value === null) into.delete(key);
@@ -50,6 +58,14 @@ export class Cluster {
     return changed;
   }
 
+  /** Take what is used on a node, and draw the node anew with it. */
+  takeUse(name, value) {
+    if (value === null) this.of("use").delete(name);
+    else this.of("use").set(name, value);
+    const node = this.nodes.get(name);
+    if (node) this.takeNode(name, node.value);
+  }
+
   takeNode(name, value) {
     const before = this.nodes.get(name);
     if (before) this.tally(before, -1);
@@ -59,13 +75,17 @@ export class Cluster {
       return;
     }
     if (!before) this.sorted = false;
-    const node = derived(name, value);
+    const node = derived(name, value, this.of("use").get(name));
     this.nodes.set(name, node);
     this.tally(node, 1);
   }
 
   tally(node, sign) {
     for (const [name, mib] of node.held) this.held.set(name, (this.held.get(name) ?? 0) + sign * mib);
+    for (const [name, sums] of node.used) {
+      if (!this.used.has(name)) this.used.set(name, nothing());
+      join(this.used.get(name), sums, sign);
+    }
     for (const [counts, names] of [[this.models, node.models], [this.namespaces, node.namespaces]]) {
       for (const each of names) {
         if (counts === this.namespaces && each) this.named.add(each);
@@ -117,15 +137,18 @@ export function room(card) {
   return Math.min(card.freeMiB / card.mib, card.freeGroups / card.groups);
 }
 
-function derived(name, value) {
+function derived(name, value, use) {
   const node = {
-    name, order: `${name.replace(/\d+/g, (digits) => digits.padStart(DIGITS, "0"))} ${name}`, serving: value.serving, complete: value.complete, cards: value.cards,
+    name, value, order: `${name.replace(/\d+/g, (digits) => digits.padStart(DIGITS, "0"))} ${name}`, serving: value.serving, complete: value.complete, cards: value.cards,
     mib: 0, freeMiB: 0, heldMiB: 0, groups: 0, freeGroups: 0, heldGroups: 0, slices: 0, roomy: 0, room: 0, largest: null,
     models: new Set(), namespaces: new Set(), held: new Map(), hives: new Set(),
+    // What is used of the slices, together and by namespace.
+    use: nothing(), used: new Map(),
     // Cards that get no new slices, by state, and whether somebody should look at the node.
     closed: new Map(), look: !value.serving,
   };
   for (const card of value.cards) {
+    take(card, use?.[card.uuid]);
     card.room = value.serving ? room(card) : 0;
     node.mib += card.mib;
     node.groups += card.groups;
@@ -151,6 +174,9 @@ function derived(name, value) {
       node.namespaces.add(slice.namespace);
       node.held.set(slice.namespace, (node.held.get(slice.namespace) ?? 0) + slice.mib);
       node.look ||= WARN.has(slice.state);
+      if (!node.used.has(slice.namespace)) node.used.set(slice.namespace, nothing());
+      add(node.use, slice);
+      add(node.used.get(slice.namespace), slice);
     }
   }
   return node;

@@ -1,10 +1,11 @@
 // The nodes and their cards as a grid.
 
-import { groupParts, memoryParts, paint } from "./bars.js";
+import { busyParts, groupParts, memoryParts, paint } from "./bars.js";
 import { hue } from "./color.js";
 import { percent } from "./jobs.js";
 import { Rows } from "./rows.js";
 import { count, element, memory, named, say, shown, span } from "./text.js";
+import { cardUse, unused } from "./use.js";
 
 // Heights in pixels, as the stylesheet has them: a line of cards, a row's edges, a name above its cards.
 const LINE = 52;
@@ -175,7 +176,9 @@ function fillRow(row, node, { place, jobOf }) {
   say(row.name.firstChild, node.name);
   if (row.name.title !== row.name.textContent) row.name.title = row.name.textContent;
   const hives = node.hives.size > 1 ? `, ${count(node.hives.size, "hive")}` : "";
-  say(row.about, node.complete ? `${[...node.models].join(", ") || "no cards"}${hives}` : "known from grants");
+  const idle = unused(node.use);
+  const about = node.complete ? `${[...node.models].join(", ") || "no cards"}${hives}` : "known from grants";
+  say(row.about, idle ? `${about}, ${idle} not used` : about);
   row.root.classList.toggle("partial", !node.complete);
   say(row.warn, node.serving ? "" : "agent not serving");
   while (row.cards.length > node.cards.length) row.cards.pop().cell.remove();
@@ -241,7 +244,7 @@ function fillCard(made, node, card, place, held) {
   if (made.root.getAttribute("aria-pressed") !== pressed) made.root.setAttribute("aria-pressed", pressed);
   if (made.root.dataset.state !== card.state) made.root.dataset.state = card.state;
   paint(made.bars[0], memoryParts(card, place, node.name), card.mib);
-  paint(made.bars[1], groupParts(card, place, node.name), card.groups);
+  paint(made.bars[1], groupParts(card, place, node.name), card.groups, busyParts(card, place, node.name));
   say(made.texts[0], card.room ? memory(card.freeMiB) : fullness(node, card));
   say(made.texts[1], card.room ? count(card.freeGroups, "group") : "");
   const label = `${cardLabel(node, card, made.index)}${held && `: ${shown(held)}`}`;
@@ -260,6 +263,6 @@ function fullness(node, card) {
 
 function cardLabel(node, card, index) {
   const free = `free ${memory(card.freeMiB)} of ${memory(card.mib)} and ${card.freeGroups} of ${count(card.groups, "core group")}`;
-  return [`Card ${index + 1} of ${node.name}`, card.state || (node.serving ? "" : "no agent"), node.complete ? free : "", count(card.slices.length, "slice")]
+  return [`Card ${index + 1} of ${node.name}`, card.state || (node.serving ? "" : "no agent"), node.complete ? free : "", count(card.slices.length, "slice"), cardUse(card)]
     .filter(Boolean).join(", ");
 }

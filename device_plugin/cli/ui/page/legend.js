@@ -18,7 +18,7 @@ export class Legend {
     });
   }
 
-  /** Show the amounts by namespace, the largest first, each with a text. */
+  /** Show the amounts by namespace, the largest first, each with `text(amount, namespace)`. */
   show(amounts, text, place) {
     const largest = [...amounts].sort((one, other) => other[1] - one[1] || (one[0] < other[0] ? -1 : 1));
     const seen = largest.slice(0, MOST);
@@ -33,7 +33,7 @@ export class Legend {
     seen.forEach(([name, amount], i) => {
       const button = this.buttons.get(name) ?? this.make(name);
       if (this.root.children[i] !== button) this.root.insertBefore(button, this.root.children[i]);
-      say(button.lastChild, text(amount));
+      say(button.lastChild, text(amount, name));
       const color = hue(name);
       if (button.color !== color) button.firstChild.style.background = button.color = color;
       button.setAttribute("aria-pressed", String(Boolean(place.exact) && name === place.namespace));

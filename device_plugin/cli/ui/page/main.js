@@ -10,6 +10,7 @@ import { matching, rowOf } from "./jobs.js";
 import { Legend } from "./legend.js";
 import { List } from "./lists.js";
 import { CardMap } from "./map.js";
+import { Owners } from "./owners.js";
 import { Panel } from "./panel.js";
 import { loggedIn } from "./login.js";
 import { link, read } from "./place.js";
@@ -19,11 +20,12 @@ import { ages, compared, count, digits, element, memory, say, sentence } from ".
 import { Timeline } from "./timeline.js";
 import { findToken } from "./token.js";
 import { turn } from "./turn.js";
+import { join, nothing, unused } from "./use.js";
 import { VIEWS } from "./views.js";
 import { WaitingGroups } from "./waiting.js";
 
 const LIVE = {
-  wait: "connecting", live: "live", lost: "the command has ended, or does not answer", busy: "too many pages are open",
+  wait: "connecting", live: "live", late: "the API server does not answer", lost: "the command has ended, or does not answer", busy: "too many pages are open",
   refused: LOGIN ? "not logged in" : "open the address that vgpu ui printed last",
 };
 // The fields of the filter, by the names of their inputs.
@@ -59,6 +61,8 @@ let drawn = 0;
 let opener = null;
 // The time of day at which the stream was lost, as text.
 let heard = "";
+// The state of the stream of changes.
+let stream = "wait";
 // The nodes that the map is to show in a moment.
 let mapped = null;
 // The timer of the next draw of the whole.
@@ -76,6 +80,7 @@ const why = (pod) => ask(headers, "/why", { pod }).catch((error) => ({ problem: 
 const lists = { waiting: new List(byId("waiting-rows"), byId("more"), why), gangs: new List(byId("list"), byId("more"), why) };
 const groups = new WaitingGroups();
 const legend = new Legend(byId("legend-spaces"), (namespace) => go({ ...place, namespace }, true));
+const owners = new Owners(byId("owners"), byId("owner-rows"));
 const timeline = new Timeline(byId("timeline"), byId("axis"), byId("tip"), openJob);
 const jobPanel = new JobPanel(byId("panel"));
 const panel = new Panel(byId("panel"), openCard, (node, card) =>
@@ -188,6 +193,7 @@ function drawWhole() {
   for (const field of document.querySelectorAll("[data-in]")) field.hidden = field.dataset.in !== view;
   drawFilter();
   drawNotices();
+  drawLive();
   const shown = view === "cards" ? drawCards() : view === "jobs" ? drawJobs() : drawList(view);
   const filtered = place.name || place.namespace || (view === "cards" && (place.model || place.state)) || (view === "waiting" && place.reason) || (view === "jobs" && place.phase);
   byId("empty").hidden = shown > 0;
@@ -213,9 +219,11 @@ function drawCards() {
   const nodes = cluster.matching(place);
   const sum = { mib: 0, freeMiB: 0, heldMiB: 0, groups: 0, freeGroups: 0, heldGroups: 0, cards: 0, roomy: 0, slices: 0, largest: null };
   const closed = new Map();
+  const use = nothing();
   for (const node of nodes) {
     for (const key of ["mib", "freeMiB", "heldMiB", "groups", "freeGroups", "heldGroups", "roomy", "slices"]) sum[key] += node[key];
     sum.cards += node.cards.length;
+    join(use, node.use);
     for (const [state, number] of node.closed) closed.set(state, (closed.get(state) ?? 0) + number);
     if (node.largest && (!sum.largest || node.largest.freeMiB > sum.largest.freeMiB)) sum.largest = node.largest;
   }
@@ -223,13 +231,15 @@ function drawCards() {
   totals(complete
     ? [
         ["Memory held", memory(sum.heldMiB), `of ${memory(sum.mib)}, ${memory(sum.freeMiB)} to give`, sum.heldMiB, sum.mib],
+        held(use),
         ["Core groups held", digits(sum.heldGroups), `of ${digits(sum.groups)}, ${digits(sum.freeGroups)} to give`, sum.heldGroups, sum.groups],
         ["Cards without room", digits(sum.cards - sum.roomy), `of ${digits(sum.cards)}`, sum.cards - sum.roomy, sum.cards],
         ["Largest free slice", sum.largest ? memory(sum.largest.freeMiB) : "none", sum.largest ? count(sum.largest.freeGroups, "core group") : "", 0, 0],
         ["Closed cards", digits([...closed.values()].reduce((all, number) => all + number, 0)),
           [...closed].sort().map(([state, number]) => `${digits(number)} ${state}`).join(", "), 0, 0],
       ]
-    : [["Cards that grants name", String(sum.cards), "", 0, 0], ["Slices", String(sum.slices), "", 0, 0]]);
+    : [["Cards that grants name", String(sum.cards), "", 0, 0], ["Slices", String(sum.slices), "", 0, 0], held(use)]);
+  drawUse();
   say(byId("map-text"), `${count(nodes.length, "node")}, ${count(sum.cards, "card")}, ${count(sum.slices, "slice")}`);
   byId("cards-view").hidden = !nodes.length;
   // Few nodes are seen at a glance without a map, and without rights to the nodes nobody knows what is free.
@@ -240,6 +250,23 @@ function drawCards() {
   drawDay(nodes);
   showGrid(nodes);
   return nodes.length;
+}
+
+/** What is granted and not used, as a part of what is held by slices of which that is known. */
+function held(use) {
+  if (!use.slices) return ["Granted, not used", "none", "", 0, 0];
+  if (!use.known) return ["Granted, not used", "not known", `of ${count(use.slices, "slice")}`, 0, 0];
+  const among = use.known < use.slices ? `, known of ${digits(use.known)} of ${count(use.slices, "slice")}` : "";
+  const idle = use.idle ? `, ${count(use.idle, "slice")} idle` : "";
+  return ["Granted, not used", memory(use.unusedMiB), `of ${memory(use.heldMiB)} held${among}${idle}`, use.unusedMiB, use.heldMiB];
+}
+
+/** Why use is not known, and whose slices leave most of what they hold unused. */
+function drawUse() {
+  const notes = cluster.about.get("use")?.notes ?? [];
+  say(byId("use-note"), notes.map(sentence).join(" "));
+  byId("use-note").hidden = !notes.length;
+  owners.show([...cluster.of("owner").values()].filter((owner) => inNamespace(owner.namespace, place)));
 }
 
 /** Show the nodes; those of a small cluster are large, and name holders. */
@@ -319,7 +346,10 @@ function drawList(view) {
 function drawLegend(view) {
   if (view === "cards") {
     const held = [...cluster.held].filter(([name, mib]) => name && mib > 0);
-    legend.show(held, memory, place);
+    legend.show(held, (mib, name) => {
+      const idle = unused(cluster.used.get(name));
+      return `${memory(mib)}${idle && `, ${idle} not used`}`;
+    }, place);
     return;
   }
   const { kind } = VIEWS[view];
@@ -402,6 +432,19 @@ function announce(text) {
   say(byId("said"), text);
 }
 
+/** Whether the page is live: the command sends changes, and the API server answers the command. */
+function drawLive() {
+  const late = stream === "live" ? cluster.about.get("watch")?.late ?? "" : "";
+  const state = late ? "late" : stream;
+  if (state === "live" || state === "wait") heard = "";
+  else if (late) heard = late;
+  else heard ||= new Date().toTimeString().slice(0, 8);
+  byId("live").dataset.state = state === "live" || state === "wait" ? state : "lost";
+  say(byId("live-text"), LIVE[state]);
+  say(byId("stale"), heard && cluster.about.size ? `Not live since ${heard}: ${LIVE[state]}. What is shown is from then.` : "");
+  byId("stale").hidden = !byId("stale").textContent;
+}
+
 // What comes from the server
 
 function hear(event, value, at) {
@@ -427,12 +470,8 @@ function hear(event, value, at) {
 }
 
 function tell(state) {
-  byId("live").dataset.state = state === "busy" || state === "refused" ? "lost" : state;
-  say(byId("live-text"), LIVE[state]);
-  if (state === "live" || state === "wait") heard = "";
-  else heard ||= new Date().toTimeString().slice(0, 8);
-  say(byId("stale"), heard && cluster.about.size ? `Not live since ${heard}: ${LIVE[state]}. What is shown is from then.` : "");
-  byId("stale").hidden = !byId("stale").textContent;
+  stream = state;
+  drawLive();
   if (state !== "live") announce(LIVE[state]);
   if (state === "refused" || state === "busy") {
     byId("empty").hidden = LOGIN === "token" && state === "refused";

@@ -1,8 +1,9 @@
 // One card at large: what it has, its core groups one by one, who holds what of it, and its use over time.
 
-import { groupParts, memoryParts, paint, tint } from "./bars.js";
+import { groupParts, memoryParts, paint, sliceParts, tint } from "./bars.js";
 import { lineChart } from "./chart.js";
 import { aged, count, element, memory, named, ranges, say } from "./text.js";
+import { cardUse, useText } from "./use.js";
 
 const STATES = {
   reserved: "reserved, not bound yet",
@@ -93,6 +94,7 @@ export class Panel {
       ? [
           ["Memory free", `${memory(card.freeMiB)} of ${memory(card.mib)}`],
           ["Core groups free", `${card.freeGroups} of ${card.groups}`],
+          ...(card.slices.length ? [["In use", cardUse(card)]] : []),
           ["Slices", `${card.slices.length}, room for ${card.room ? card.free : 0} more`],
           ...(linked.length ? [["Linked by XGMI with", `${linked.length > 1 ? "cards" : "card"} ${linked.join(", ")}`]] : []),
           ...(card.numa >= 0 ? [["NUMA node", String(card.numa)]] : []),
@@ -147,6 +149,9 @@ function sliceLine(slice, card, node, name) {
   const whose = element("div");
   if (slice.pod) whose.append(named("b", "", slice.pod), named("div", "soft", `${slice.namespace}, container ${slice.container}`));
   else whose.append(element("b", "", "another namespace"));
+  const groups = slice.cores.reduce((sum, [first, last]) => sum + last - first + 1, 0);
+  whose.append(element("div", "soft", useText(slice, groups)));
+  if (slice.use?.idle) whose.append(aged("div", "soft", slice.use.idle, "idle for "));
   if (slice.state) whose.append(element("div", "warn", STATES[slice.state] ?? slice.state));
   const also = others(slice, card, node);
   if (also.length) {
@@ -162,9 +167,20 @@ function sliceLine(slice, card, node, name) {
   const amount = element("div", "amount", memory(slice.mib));
   // Without rights to the node its cards are as large as what is seen of them.
   const part = node.complete && card.mib ? `${Math.round((slice.mib / card.mib) * 100)} %, ` : "";
-  const groups = slice.cores.reduce((sum, [first, last]) => sum + last - first + 1, 0);
   amount.append(element("div", "soft", `${part}${count(groups, "group")}`), aged("div", "soft", slice.since));
   amount.title = `core groups ${ranges(slice.cores)}`;
   root.append(mark, whose, amount);
+  if (slice.use) root.append(useBar(slice, groups, name));
   return root;
+}
+
+/** A bar of a slice alone: its memory with the used part in it, and the busy part of its core groups as a line. */
+function useBar(slice, groups, name) {
+  const bar = element("div", "used");
+  bar.setAttribute("aria-hidden", "true");
+  const [memoryBar, line] = [element("span"), element("span")];
+  paint(memoryBar, sliceParts(slice, 0, name), slice.mib);
+  paint(line, slice.use.groups ? [[0, slice.use.groups, "busy", true]] : [], groups);
+  bar.append(memoryBar, line);
+  return bar;
 }

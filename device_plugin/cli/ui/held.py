@@ -1,0 +1,144 @@
+"""Reads what is used of the slices that are held, as `vgpu cards` does, and makes the page's entries of it.
+
+The figures are those of the commands: bytes in use, busy core groups, and the bytes that are granted and not in use,
+all bytes of an idle slice included. A figure that is not known is None.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import NamedTuple
+
+from device_plugin.cli.reading import held_use
+from device_plugin.cli.reading.held_use import MIB, HeldUse, SliceKey, SliceUse
+from device_plugin.cli.reading.slice_use import SliceUseReader
+from device_plugin.cli.ui.entries import PageEntries
+from device_plugin.cli.ui.rows import Row
+from device_plugin.core.contract.grants import Slice
+from device_plugin.core.ledger import NodeState
+from device_plugin.core.pods import Pod
+from device_plugin.kube.errors import ApiError
+
+# Seconds between two questions for the use of slices; the start of an idle time is sent in steps of a minute.
+ASK_SECONDS, IDLE_STEP = 10.0, 60.0
+# Most owners that the page gets, those that leave most unused first, and most notes.
+MOST_OWNERS, MOST_NOTES = 100, 3
+
+
+class HeldSlice(NamedTuple):
+    """A slice that a known pod holds, and what is used of it."""
+
+    node: str
+    pod: Pod
+    container: str
+    part: Slice
+    use: SliceUse | None
+
+    @property
+    def held(self) -> HeldUse:
+        """Returns the use of the slice as it was granted."""
+        return held_use.of_slice(self.part, self.use)
+
+
+class HeldUses:
+    """Asks for the use of slices every ASK_SECONDS while a browser shows the page, and puts it into the entries.
+
+    `held` returns the records of the nodes by name, and the known pods by UID.
+    """
+
+    def __init__(
+        self, reader: SliceUseReader, entries: PageEntries,
+        held: Callable[[], tuple[Mapping[str, NodeState], Mapping[str, Pod]]], is_open: Callable[[], bool],
+    ) -> None:  # fmt: skip
+        self._reader = reader
+        self._entries = entries
+        self._held = held
+        self._is_open = is_open
+        self._stop = threading.Event()
+
+    def start(self) -> None:
+        """Start the thread that asks until `close`."""
+        threading.Thread(target=self._run, name="ui-use", daemon=True).start()
+
+    def close(self) -> None:
+        """Stop asking; the thread ends."""
+        self._stop.set()
+
+    def _run(self) -> None:
+        pause = 1.0
+        while not self._stop.wait(pause):
+            pause = self.step() if self._is_open() else 1.0
+
+    def step(self) -> float:
+        """Ask once; returns the seconds until the next question."""
+        records, pods = self._held()
+        parts = {name: [*_slices(name, record, pods)] for name, record in records.items()}
+        nodes = {name for name, found in parts.items() if found}
+        try:
+            uses, notes = self._reader.read(nodes), self._reader.notes
+        except ApiError as error:
+            uses, notes = {}, [f"use is not known: {error}"]
+        now = time.time()
+        used = {name: [with_use(each, uses) for each in found] for name, found in parts.items()}
+        self._entries.replace("use", {name: node_entry(used[name], now) for name in nodes})
+        self._entries.replace("owner", owner_entries([each for found in used.values() for each in found]))
+        left = [f"and {len(notes) - MOST_NOTES} more"] if len(notes) > MOST_NOTES else []
+        self._entries.put("about", {"use": {"notes": [*notes[:MOST_NOTES], *left]}})
+        return ASK_SECONDS if nodes else 1.0
+
+
+def with_use(each: HeldSlice, uses: Mapping[SliceKey, SliceUse]) -> HeldSlice:
+    """Returns the slice with its use, as far as `uses` has it."""
+    return each._replace(use=uses.get((each.pod.namespace, each.pod.name, each.container, each.part.card)))
+
+
+def _slices(name: str, record: NodeState, pods: Mapping[str, Pod]) -> Iterator[HeldSlice]:
+    """Yields the slices that known pods hold on a node."""
+    for holder, holding in record.holdings.items():
+        pod, grant = pods.get(str(holder)), holding.grant
+        if pod is not None and grant is not None:
+            for container, parts in grant.containers.items():
+                yield from (HeldSlice(name, pod, container, part, None) for part in parts)
+
+
+def node_entry(slices: Collection[HeldSlice], now: float) -> Row:
+    """Returns the use on a node, by card and slice: MiB in use, busy core groups, unused MiB, and idle since when.
+
+    Slices of which nothing is known are left out.
+    """
+    found: dict[str, dict[str, object]] = {}
+    for each in slices:
+        if each.use is not None and each.held != held_use.UNKNOWN:
+            name = f"{each.pod.namespace}/{each.pod.name}/{each.container}"
+            found.setdefault(each.part.card, {})[name] = _figures(each.held, each.use, now)
+    return found
+
+
+def _figures(held: HeldUse, use: SliceUse, now: float) -> list[float | None]:
+    since = (now - (use.idle or 0.0)) // IDLE_STEP * IDLE_STEP if held.idle else 0
+    return [_mib(held.used), None if held.busy is None else round(held.busy, 1), _mib(held.unused), since]
+
+
+def owner_entries(slices: Collection[HeldSlice]) -> Mapping[str, Row]:
+    """Returns an entry for each owner of pods with slices: what it holds, and how much of that is not in use."""
+    by_owner: dict[tuple[str, str], list[HeldSlice]] = {}
+    for each in slices:
+        by_owner.setdefault((each.pod.namespace, _owner_of(each.pod)), []).append(each)
+    uses = {owner: held_use.together(each.held for each in parts) for owner, parts in by_owner.items()}
+    most = sorted(uses, key=lambda owner: (-(uses[owner].unused or 0.0), owner))[:MOST_OWNERS]
+    return {"/".join(owner): _owner_entry(owner, by_owner[owner], uses[owner]) for owner in most}
+
+
+def _owner_entry(owner: tuple[str, str], slices: Collection[HeldSlice], use: HeldUse) -> Row:
+    return {
+        "namespace": owner[0], "owner": owner[1], "slices": len(slices), "idle": use.idle,
+        "heldMiB": sum(each.part.mem_mib for each in slices), "usedMiB": _mib(use.used), "unusedMiB": _mib(use.unused),
+    }  # fmt: skip
+
+
+def _owner_of(pod: Pod) -> str:
+    return f"{pod.owner} {pod.owner_name}" if pod.owner else f"Pod {pod.name}"
+
+
+def _mib(size: float | None) -> int | None:
+    return None if size is None else round(size / MIB)
