@@ -141,11 +141,3 @@ enum enforcement slice_enforcement(void)
 		slice_complain("the card is refused, because of " VGPU_CONFIG_PATH, closed_because);
 	return known;
 }
-
-int slice_card(uint32_t gpu_id)
-{
-	for (unsigned i = 0; i < slice.config.card_count; i++)
-		if (slice.config.cards[i].gpu_id == gpu_id)
-			return (int)i;
-	return -1;
-}

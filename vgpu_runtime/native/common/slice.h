@@ -39,9 +39,6 @@ enum enforcement slice_look(void);
 /* For a process that touches a card: if that is CLOSED, says so on stderr. Keeps errno. */
 enum enforcement slice_enforcement(void);
 
-/* Index of the card in the config, or -1. */
-int slice_card(uint32_t gpu_id);
-
 void slice_lock(void);
 void slice_unlock(void);
 

@@ -21,6 +21,14 @@ const unsigned char kfd_sizes[1 << _IOC_NRBITS] = {
 	[KFD_NR_CREATE_PROCESS] = 1, /* it has no arguments, but is hooked */
 };
 
+int kfd_card(uint32_t gpu_id)
+{
+	for (unsigned i = 0; i < slice.config.card_count; i++)
+		if (slice.config.cards[i].gpu_id == gpu_id)
+			return (int)i;
+	return -1;
+}
+
 static bool has_results(unsigned number)
 {
 	return number != KFD_NR_DESTROY_QUEUE && number != KFD_NR_SET_CU_MASK && number != KFD_NR_FREE_MEMORY;

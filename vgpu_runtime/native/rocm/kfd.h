@@ -15,6 +15,9 @@ static inline bool kfd_owns(unsigned code)
 	return _IOC_TYPE(code) == KFD_IOC_TYPE && _IOC_DIR(code) & _IOC_WRITE && _IOC_SIZE(code) == kfd_sizes[_IOC_NR(code)];
 }
 
+/* Index of the card with KFD's id in the config, or -1. */
+int kfd_card(uint32_t gpu_id);
+
 /* Result as of ioctl(2). */
 int kfd_request(int fd, unsigned code, void *arguments);
 

@@ -1,6 +1,7 @@
 #include <errno.h>
 
 #include "held.h"
+#include "kfd.h"
 #include "memory.h"
 #include "slice.h"
 
@@ -11,7 +12,7 @@ int memory_alloc(struct request *request)
 {
 	const struct kfd_alloc_memory *arguments = ARGUMENTS(request, struct kfd_alloc_memory);
 	uint64_t bytes = (arguments->size + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1);
-	int card = slice_card(arguments->gpu_id);
+	int card = kfd_card(arguments->gpu_id);
 	int result, failure;
 
 	if (!(arguments->flags & KFD_MEM_VRAM))
@@ -67,7 +68,7 @@ int memory_import(struct request *request)
 int memory_available(struct request *request)
 {
 	struct kfd_available_memory *arguments = ARGUMENTS(request, struct kfd_available_memory);
-	int card = slice_card(arguments->gpu_id);
+	int card = kfd_card(arguments->gpu_id);
 	int result = request_send(request);
 	uint64_t limit, used, left = 0;
 

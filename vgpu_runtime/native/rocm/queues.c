@@ -1,5 +1,6 @@
 #include <errno.h>
 
+#include "kfd.h"
 #include "mask.h"
 #include "queues.h"
 #include "real.h"
@@ -57,7 +58,7 @@ static bool prepare(void)
 int queue_create(struct request *request)
 {
 	const struct kfd_create_queue *arguments = ARGUMENTS(request, struct kfd_create_queue);
-	int card = slice_card(arguments->gpu_id);
+	int card = kfd_card(arguments->gpu_id);
 	int result;
 
 	if (card < 0)

@@ -1,6 +1,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "kfd.h"
 #include "slice.h"
 #include "sysfs.h"
 #include "topology.h"
@@ -85,7 +86,7 @@ static const struct card *card_of(const char *node)
 	snprintf(path, sizeof path, "%sgpu_id", node);
 	if (!sysfs_read(path, text, sizeof text) || !sysfs_number(text, &gpu_id) || gpu_id > UINT32_MAX)
 		return NULL;
-	card = slice_card((uint32_t)gpu_id);
+	card = kfd_card((uint32_t)gpu_id);
 	return card < 0 ? NULL : &slice.config.cards[card];
 }
 
