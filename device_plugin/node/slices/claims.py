@@ -14,6 +14,8 @@ from device_plugin.core.errors import AnnotationError, VgpuError
 from device_plugin.core.machine import Holder
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import family_of, resource_names
+from device_plugin.kube.errors import ApiError, UnknownError
+from device_plugin.node.api import NodeApi
 from device_plugin.node.slices.pods import NodePods
 from device_plugin.node.slices.records import CONFIG, Record, Records
 from device_plugin.node.slices.tickets import cdi_name
@@ -81,6 +83,22 @@ class Wanted:
         )  # fmt: skip
 
 
+def read(holder: Holder, api: NodeApi, records: Records, pods: NodePods) -> Wanted:
+    """The container's slices: by its pod's grant, or by its record while the API server does not answer.
+
+    Raises NotNowError.
+    """
+    try:
+        pod = api.pod(holder.namespace, holder.pod)
+    except ApiError as error:
+        silent = isinstance(error, UnknownError)
+        known = _from_records(holder, records, pods) if silent else None
+        if known is None:
+            raise NotNowError(f"pod {holder.namespace}/{holder.pod}: {error}", waiting=True) from error
+        return known
+    return from_pod(pod, holder.container, holder.tickets)
+
+
 def from_pod(pod: Pod, container: str, tickets: Tickets) -> Wanted:
     """The container's slices in its pod's grant.
 
@@ -106,7 +124,7 @@ def from_pod(pod: Pod, container: str, tickets: Tickets) -> Wanted:
     )  # fmt: skip
 
 
-def from_records(holder: Holder, records: Records, pods: NodePods) -> Wanted | None:
+def _from_records(holder: Holder, records: Records, pods: NodePods) -> Wanted | None:
     """The container's slices at its last start, read from its record while the API server does not answer.
 
     Returns None unless exactly one record has its name and tickets, its files were written, and its pod has processes:

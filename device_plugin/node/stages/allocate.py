@@ -14,7 +14,6 @@ from collections.abc import Callable, Collection, Mapping
 from device_plugin.core.contract.events import Event
 from device_plugin.core.contract.grants import Slice
 from device_plugin.core.machine import Holder, KubeletError
-from device_plugin.kube.errors import ApiError, UnknownError
 from device_plugin.node.api import NodeApi
 from device_plugin.node.checks.kernel_limits import KernelLimits
 from device_plugin.node.checks.refused import RefusedStarts
@@ -129,7 +128,7 @@ class ContainerStarts:
         # Otherwise there is nothing to do: the kubelet calls for the carrier as well before each start of the
         # container, and that call writes what belongs to all of its resources.
         if resource == next(iter(holder.tickets)):
-            self._carry(resource, self._wanted(holder))
+            self._carry(resource, claims.read(holder, self._api, self._records, self._pods))
         for ticket in tickets:
             self._given.get(resource, {}).pop(ticket, None)
 
@@ -156,18 +155,6 @@ class ContainerStarts:
             self._reported.add(text)
             self._api.node_event(Event.DUPLICATE_TICKETS, text)
         raise NotNowError(text)
-
-    def _wanted(self, holder: Holder) -> Wanted:
-        """The container's slices: by its pod's grant, or by its record while the API server does not answer."""
-        try:
-            pod = self._api.pod(holder.namespace, holder.pod)
-        except ApiError as error:
-            silent = isinstance(error, UnknownError)
-            known = claims.from_records(holder, self._records, self._pods) if silent else None
-            if known is None:
-                raise NotNowError(f"pod {holder.namespace}/{holder.pod}: {error}", waiting=True) from error
-            return known
-        return claims.from_pod(pod, holder.container, holder.tickets)
 
     def _carry(self, carrier: str, wanted: Wanted) -> None:
         """Write the container's record and files if it may have its slices now. Raises NotNowError."""
