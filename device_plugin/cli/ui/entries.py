@@ -23,7 +23,7 @@ Name = tuple[str, str]
 class Changes:
     """Texts of changed entries, as of `version`. If `anew` is true, they are all entries, and replace the browser's.
 
-    `spaces` has, for each text, what a person must be allowed to read to see the entry.
+    `spaces` has, for each text, the spaces that a person must be allowed to list to see the entry.
     """
 
     version: int
@@ -79,7 +79,7 @@ class PageEntries:
             return {key for of, key in self._entries.keys() - self._removed.keys() if of == kind}
 
     def spaces(self) -> Spaces:
-        """Returns all that the entries are about; the same object until that changes."""
+        """Returns the spaces that the entries are about; the same object until they change."""
         with self._changed:
             if self._spaces is None:
                 self._spaces = frozenset(self._uses)

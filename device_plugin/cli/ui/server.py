@@ -1,8 +1,8 @@
 """Serves the page over HTTP: its files, the stream of changes, and answers about one pod or card.
 
-`PageServer` and `PageHandler` are the common base. `loopback.py` decides for `vgpu ui`, and `team/server.py` for a
-team, who may read, and what. Everything that a client can make the server keep is bounded: connections, streams, the
-bytes of a request, and the time in which it must come.
+`PageServer` and `PageHandler` are the common base. `loopback.py` decides who may read which entries of `vgpu ui`, and
+`team/server.py` decides it for a team's page. Everything that a client can make the server keep is bounded:
+connections, streams, the bytes of a request, and the time in which it must come.
 """
 
 import io
@@ -187,7 +187,7 @@ class PageHandler(BaseHTTPRequestHandler, ABC):
 
     @abstractmethod
     def reader(self) -> Reader | None:
-        """Returns what the sender of the request may read; None if the sender is not known."""
+        """Returns the entries that the sender of the request may read; None if the sender is not known."""
 
     @abstractmethod
     def lasts(self) -> bool:
@@ -232,7 +232,7 @@ class PageHandler(BaseHTTPRequestHandler, ABC):
         """Log nothing: the address of a request may hold a pod's name, and nobody reads it."""
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002
-        """Refuse a request that is not HTTP, or not of a method that is served, with nothing of it in the answer."""
+        """Refuse a request that is not HTTP or has another method; the answer repeats nothing of the request."""
         self.close_connection = True
         self.send_text(HTTPStatus(code), HTTPStatus(code).phrase)
 

@@ -1,4 +1,4 @@
-"""The page's kinds of entries, and what a person must be allowed to list to see an entry of each.
+"""The page's kinds of entries, and the spaces that a person must be allowed to list to see an entry of each.
 
 `vgpu ui` shows all entries to the person who started it. The page for a team shows each person only some of them.
 """
@@ -23,7 +23,7 @@ UNKNOWN: Spaces = frozenset({Space("", "")})
 
 
 def spaces_of(kind: str, key: str, value: object) -> Spaces:
-    """Returns what an entry is about; `value` is not None."""
+    """Returns the spaces that an entry is about; `value` is not None."""
     read = _KINDS.get(kind)
     return UNKNOWN if read is None else read(key, value)
 

@@ -1,7 +1,7 @@
-"""Logins by an authenticating proxy in front of the page: it names the user in headers, and proves itself by a secret.
+"""Logins by an authenticating proxy in front of the page, which sends the user's name and a secret in headers.
 
-A request without the secret is nobody's. Names that Kubernetes keeps for itself (system:…) are
-refused: no proxy logs in the cluster's own components, and the rights of some of them know no limit.
+A request without the secret is refused. So are names that Kubernetes keeps for itself (system:…), because no proxy logs
+in the cluster's own components, some of which may do everything.
 """
 
 import hmac

@@ -1,7 +1,8 @@
-"""Remembers for a short time what each person may see; the API server is asked for it.
+"""Asks the API server for the rights of each person, and remembers the answers for a short time.
 
-A person who may list the pods and the Jobs of all namespaces costs two questions. For others each namespace with
-entries is asked about. A right that is not known yet, or was not confirmed for STALE_SECONDS, is none.
+A person who may list the pods and the Jobs of all namespaces costs two questions. For any other person, there is a
+question about each namespace with entries. A right that is not known yet, or that was last confirmed more than
+STALE_SECONDS ago, does not count.
 """
 
 import threading

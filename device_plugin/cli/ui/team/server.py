@@ -30,7 +30,7 @@ from device_plugin.kube.errors import ApiError
 MOST_CONNECTIONS, MOST_STREAMS, STREAMS_OF_PERSON = 400, 200, 24
 # Most bytes of the body of a request: a token has 16 KiB at most.
 MOST_BODY = 32 << 10
-# Seconds after which the stream of a person whom a proxy logged in ends: the next one is logged in anew.
+# Seconds after which the stream of a person whom a proxy logged in ends; the proxy decides on the browser's next one.
 PROXY_STREAM_SECONDS = 600.0
 
 
@@ -49,7 +49,7 @@ class TlsFiles:
         try:
             self._load()
         except OSError:
-            # A replacement that is not complete yet: the certificate of before still counts.
+            # A replacement that is not complete yet: the last certificate that was read is still used.
             self._seen = None
         return self._context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
 

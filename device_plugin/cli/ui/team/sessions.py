@@ -166,7 +166,10 @@ class Sessions:
             return rate.take() and self._rate.take()
 
     def _make_room(self, owner: str) -> None:
-        """Remove ended sessions, and the oldest of the owner, or of the owner with the most if there are too many."""
+        """Remove ended sessions, and another one if the owner has too many, or if there are too many in all.
+
+        The other one is the session unused for the longest time, of this owner or of the owner with the most sessions.
+        """
         now = self._clock()
         self._sessions = {key: each for key, each in self._sessions.items() if not self._ended(each, now)}
         counts = Counter(each.person.owner for each in self._sessions.values())

@@ -34,9 +34,9 @@ class Person:
 
     @property
     def owner(self) -> str:
-        """The name by which sessions are counted: that of the namespace for its service accounts.
+        """The name under which sessions are counted; service accounts are counted under their namespace.
 
-        Whoever may create service accounts in a namespace has any number of names.
+        A person who may create service accounts in a namespace can use any number of their names.
         """
         namespace = self.name.removeprefix(_ACCOUNT).partition(":")[0]
         return f"{_ACCOUNT}{namespace}" if self.name.startswith(_ACCOUNT) else self.name
