@@ -2,6 +2,7 @@
 
     vgpu jobs                   # those of your namespace
     vgpu jobs -A                # those of all namespaces
+    vgpu jobs train             # one of them, also if it has ended
     vgpu jobs --all             # also those that have ended and still exist
     vgpu jobs -l team=vision -w
     vgpu jobs --sort-by=-since -o yaml
@@ -16,7 +17,7 @@ import argparse
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from io import StringIO
 from typing import Any
@@ -24,6 +25,7 @@ from typing import Any
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli.access import caller, engine
 from device_plugin.cli.access.engine import EngineError
+from device_plugin.cli.access.names import named
 from device_plugin.cli.printing import formats, output
 from device_plugin.cli.printing.follow import show_changes
 from device_plugin.cli.printing.output import NONE, Column, Listing, ListPrinter, age
@@ -35,26 +37,25 @@ from device_plugin.core.jobs.reading import held
 from device_plugin.kube.api import JOBS, Ref
 
 NOBODY = "no job is in a queue"
+ADMIT = "admit"
 # Seconds between two questions to the job engine, each of which takes a port-forward.
 ASK_SECONDS = 10.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `vgpu jobs`, and of `vgpu jobs admit`."""
+    """Add the arguments of `vgpu jobs`."""
     parser.add_argument("-A", "--all-namespaces", action="store_true", help="the jobs of all namespaces")
     parser.add_argument("--all", action="store_true", help="also jobs that have ended, as long as they exist")
     output.add_arguments(parser, LISTING)
     output.add_selector(parser, "jobs")
     caller.add_namespace(parser)
     engine.add_arguments(parser)
-    commands = parser.add_subparsers(metavar="[admit JOB]")
-    # An option that is not written after `admit` keeps its value from before `admit`.
-    admit = commands.add_parser(
-        "admit", help="start a waiting job by hand", argument_default=argparse.SUPPRESS,
-        description="Start a waiting job by hand: its pods are made at once, and placed as there is room.",
-    )  # fmt: skip
-    engine.add_job(admit)
-    parser.set_defaults(job=None)
+    parser.add_argument(
+        "jobs",
+        nargs="*",
+        metavar="JOB",
+        help="only these jobs, also ended ones; `admit JOB` starts a waiting job by hand",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -63,15 +64,16 @@ def run(args: argparse.Namespace) -> int:
     Raises EngineError, ForwardError, ListForbiddenError, ApiError, EndpointError, SortError.
     """
     with caller.connected(args) as client:
-        if args.job is not None:
-            print(admitted(client, engine.job_named(args)))
+        if args.jobs[:1] == [ADMIT]:
+            print(admitted(client, _to_admit(args)))
             return 0
-        namespace = "" if args.all_namespaces else caller.namespace(args)
-        reader = JobsReader(client, args, namespace)
+        namespace, names = _chosen(args)
+        reader = JobsReader(client, args, namespace, names)
         printer = ListPrinter(args, _listing(namespaces=not namespace, wide=args.output == "wide"))
         found, missing, notes = reader.read()
         empty = f"no job of namespace {namespace} is in a queue" if namespace else NOBODY
         # Jobs that the caller may not read would perhaps be rows.
+        empty = f"no job of a queue has this name: {', '.join(args.jobs)}" if names else empty
         empty = "no jobs are known" if missing else empty
         keys = {"missing": [*map(MissingRight.as_object, missing)], "faults": [], "notes": [*notes]}
         printer.show(found, keys, empty)
@@ -81,6 +83,27 @@ def run(args: argparse.Namespace) -> int:
             return 0
         printer.remember(found)
         return show_changes(threading.Event(), lambda: printer.show_changes(reader.read().rows), ASK_SECONDS)
+
+
+def _to_admit(args: argparse.Namespace) -> Ref:
+    """Returns the job to start by hand. Raises EngineError, ObjectNameError, EndpointError."""
+    if len(args.jobs) != 2:
+        raise EngineError(f"{ADMIT} starts one job: write `vgpu queue {ADMIT} JOB`")
+    return named(args.jobs[1], {}, lambda: caller.namespace(args)).ref
+
+
+def _chosen(args: argparse.Namespace) -> tuple[str, Collection[str]]:
+    """Returns the namespace to read (empty: all) and the names of the jobs to show (none: all of them).
+
+    Raises EngineError, ObjectNameError, EndpointError.
+    """
+    found = [named(name, {}, lambda: caller.namespace(args)).ref for name in args.jobs]
+    if args.all_namespaces or not found:
+        return "" if args.all_namespaces else caller.namespace(args), {of.name for of in found}
+    namespaces = sorted({of.namespace for of in found})
+    if len(namespaces) > 1:
+        raise EngineError(f"jobs of several namespaces are named: {', '.join(namespaces)}: name those of one")
+    return namespaces[0], {of.name for of in found}
 
 
 def _number(key: str) -> Callable[[Mapping[str, Any]], tuple[bool, float]]:

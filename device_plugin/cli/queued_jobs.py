@@ -5,7 +5,7 @@ progress of a program; the reason why it waits is the engine's last event about 
 """
 
 import argparse
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from math import inf
 from typing import Any, NamedTuple
@@ -48,18 +48,29 @@ class JobsReading(NamedTuple):
 class JobsReader:
     """Reads the jobs of one namespace (empty: of all) that --selector chooses, and with --all also ended ones.
 
-    The first reading decides whether the job engine is asked, or the API server alone.
+    With `names` it reads only jobs of these names, ended ones too. The first reading decides whether the job engine is
+    asked, or the API server alone.
     """
 
-    def __init__(self, client: KubeClient, args: argparse.Namespace, namespace: str) -> None:
+    def __init__(
+        self, client: KubeClient, args: argparse.Namespace, namespace: str, names: Collection[str] = ()
+    ) -> None:
         self._client = client
         self._args = args
         self._namespace = namespace
+        self._names = names
+        self._all = args.all or bool(names)
         self._asked = False
         self._unasked = ""
 
     def read(self) -> JobsReading:
         """Returns the jobs as they are now. Raises EngineError, ForwardError, ListForbiddenError, ApiError."""
+        found = self._read()
+        return found._replace(
+            rows=[row for row in found.rows if not self._names or row["name"] in self._names]
+        )
+
+    def _read(self) -> JobsReading:
         told = self._told()
         if told is None:
             return self._of_api_server()
@@ -69,7 +80,7 @@ class JobsReader:
             found, _, missing = list_allowed(self._args, self._client, JOBS.metadata, where)
             names = {(job.namespace, job.name) for job in found.items}
             told = [row for row in told if (row["namespace"], row["name"]) in names]
-        if not self._args.all:
+        if not self._all:
             return JobsReading(told, missing)
         try:
             ended, missing = self._jobs()
@@ -98,7 +109,7 @@ class JobsReader:
         why = self._reasons() if any(job.suspend for job in live) else {}
         rows = in_order(job_row(job, why.get(job.uid, "")) for job in live)
         note = f"places and forecasts are not known, only what the Jobs say: {self._unasked}"
-        return JobsReading([*rows, *(_ended(jobs) if self._args.all else ())], missing, [note])
+        return JobsReading([*rows, *(_ended(jobs) if self._all else ())], missing, [note])
 
     def _jobs(self) -> tuple[Sequence[Job], Sequence[MissingRight]]:
         labels = ",".join(filter(None, (QUEUE, self._args.selector)))
@@ -137,7 +148,7 @@ def in_order(rows: Iterable[Row]) -> list[Row]:
 
 def _ended(jobs: Sequence[Job]) -> list[Row]:
     """Returns rows of the Jobs that have ended, the last first."""
-    rows = (_ended_row(job, job.end) for job in jobs if job.end is not None)
+    rows = (ended_row(job, job.end) for job in jobs if job.end is not None)
     return sorted(rows, key=lambda row: row["since"], reverse=True)
 
 
@@ -150,7 +161,7 @@ def job_row(job: Job, why: str = "", prefixes: Sequence[str] = KNOWN) -> Row:
     if not job.suspend:
         phase = JobPhase.RUNNING if 0 < job.active <= job.ready else JobPhase.STARTING
         phase = JobPhase.STOPPING if spec.on_hold else phase
-        return _row(job, spec, phase.value, since=job.started, width=job.active)
+        return _row(job, spec, phase.value, why=job.failing, since=job.started, width=job.active)
     if job.active or job.terminating:
         return _row(job, spec, JobPhase.STOPPING.value, since=_suspended(job), width=job.active)
     if spec.on_hold:
@@ -161,10 +172,11 @@ def job_row(job: Job, why: str = "", prefixes: Sequence[str] = KNOWN) -> Row:
     return _row(job, spec, phase.value, why=why, since=_suspended(job))
 
 
-def _ended_row(job: Job, end: JobCondition) -> Row:
+def ended_row(job: Job, end: JobCondition) -> Row:
+    """Returns the row of a Job that has ended; `end` is its true condition `Complete` or `Failed`."""
     why = ": ".join(filter(None, (end.reason, end.message))) if end.type == "Failed" else ""
     try:
-        spec = _spec(job, KNOWN)
+        spec = _spec(job, KNOWN) if QUEUE in job.labels else None
     except RequestError:  # its labels were changed after its end
         spec = None
     return _row(job, spec, ENDS[end.type], why=one_line(why[:MOST_TEXT]), since=end.since)

@@ -27,7 +27,9 @@ from device_plugin.cli.access.engine import EngineError
 from device_plugin.cli.access.names import named
 from device_plugin.cli.access.port_forward import ForwardError
 from device_plugin.cli.printing import answers
+from device_plugin.cli.queued_jobs import ended_row
 from device_plugin.cli.reading import local_allocator
+from device_plugin.cli.reading.failures import failures
 from device_plugin.cli.reading.garbage import uncollected
 from device_plugin.cli.reading.local_allocator import MissingListError
 from device_plugin.core.answers import Answer, sentence
@@ -40,7 +42,7 @@ from device_plugin.core.pod_states import PodState
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import pod_request
 from device_plugin.kube.api import JOBS, PODS, Ref, Where
-from device_plugin.kube.errors import GoneError
+from device_plugin.kube.errors import ApiError, GoneError
 
 KINDS = {"pod": "pod", "pods": "pod", "po": "pod", **engine.JOB_WORDS}
 
@@ -157,19 +159,40 @@ def _of_job(client: KubeClient, args: argparse.Namespace, of: Ref, kinds: str) -
         status, text = engine.ask(client, args, JSON, job=name)
     except (EngineError, ForwardError):
         job = _job(client, of, kinds)
-        if QUEUE in job.labels:
+        if QUEUE in job.labels and not job.ended:
             raise
-        return _of_first_pod(client, args, job)
+        return _show(about_ended(client, job), args) if job.ended else _of_first_pod(client, args, job)
     if status == HTTPStatus.OK:
-        return _show(planned(text), args)
+        return _show(_with_failures(client, of, planned(text)), args)
     if status != HTTPStatus.NOT_FOUND:
         raise EngineError(text.strip())
     job = _job(client, of, kinds)
+    if job.ended:
+        return _show(about_ended(client, job), args)
     if QUEUE not in job.labels:
         return _of_first_pod(client, args, job)
-    if job.ended:
-        raise EngineError(f"job {name} has ended: see `kubectl -n {of.namespace} describe job {of.name}`")
     raise EngineError(f"the job engine has not seen job {name} yet: try again")
+
+
+def about_ended(client: KubeClient, job: Job) -> Explanation:
+    """Returns the answer about a Job that has ended: how and when, and how the pod that failed last ended."""
+    if job.end is None:
+        raise WhyError(f"job {job.namespace}/{job.name} has not ended")
+    row = ended_row(job, job.end)
+    line = f"{job.namespace}/{job.name} {row['phase']}: {row['why'] or 'it is done'}"
+    reasons = [f"It ended at {job.end.since}"] if job.end.since else []
+    reasons.append(f"Of its pods {job.succeeded} succeeded, and {job.failed} failed")
+    answer = Answer(line, [*reasons, *failures(client, job)])
+    return Explanation(answer, {**row, **answer.as_object()})
+
+
+def _with_failures(client: KubeClient, of: Ref, found: Explanation) -> Explanation:
+    """Returns the job engine's answer with how the Job's pods fail, as far as the caller may read that."""
+    try:
+        more = failures(client, client.get(JOBS, of))
+    except ApiError:
+        return found
+    return found._replace(answer=replace(found.answer, reasons=(*found.answer.reasons, *more)))
 
 
 def planned(text: str) -> Explanation:

@@ -96,6 +96,17 @@ class Job:
         return next((each for each in self.conditions if each.type in ("Complete", "Failed")), None)
 
     @property
+    def failing(self) -> str:
+        """The number of failed pods as text, while fewer pods are ready than should run; empty if none has failed."""
+        due = self.width if self.completions is None else min(self.width, self.completions - self.succeeded)
+        if not self.failed or self.suspend or self.ended or self.ready >= due:
+            return ""
+        limit = (
+            "" if self.backoff_limit_per_index is not None else f" (its backoffLimit is {self.backoff_limit})"
+        )
+        return f"its pods fail: {self.failed} {'has' if self.failed == 1 else 'have'} failed{limit}"
+
+    @property
     def suspension(self) -> tuple[JobCondition, ...]:
         """The Job's true condition `Suspended`, which says since when; empty while the Job is not suspended."""
         return tuple(condition for condition in self.conditions if condition.type == "Suspended")

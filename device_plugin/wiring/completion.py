@@ -56,7 +56,13 @@ complete -c vgpu -f -a '(vgpu __complete (commandline -opc)[2..] (commandline -c
 """,
 }
 # By the name of an argument, the kind of object that its value names.
-_NAMES: Mapping[str, str] = {"node": "nodes", "card": "cards", "namespace": "namespaces", "job": "jobs"}
+_NAMES: Mapping[str, str] = {
+    "node": "nodes",
+    "card": "cards",
+    "namespace": "namespaces",
+    "job": "jobs",
+    "jobs": "jobs",
+}
 _FILE_ARGUMENTS = frozenset({"kubeconfig", "file", "files"})
 # A shell takes a candidate as if it had been typed, so one with `$(...)` or a line break would be a command.
 _PLAIN = re.compile(r"[\w.:/@+=,-]+", re.ASCII)

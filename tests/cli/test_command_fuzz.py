@@ -58,6 +58,7 @@ PLAUSIBLE = {
     "namespace": ("default",), "engine_namespace": ("vgpu-system",), "allocator_namespace": ("vgpu-system",),
     "agents_namespace": ("vgpu-system",), "context": ("c",), "as_user": ("jane",), "prefixes": ("hygon.com/dcu",),
     "prefix": ("hygon.com/dcu",), "card": ("n1-0", "n1/n1-1", "nowhere"), "node": ("n1", "n2"), "job": ("train", "a/b"),
+    "jobs": ("train", "a/b"),
     "name": ("train", "holder", "waits", "pod/waits", "job/train", "new"), "mem": ("4", "99"), "cores": ("15",),
     "cards": ("1", "2"), "percent": ("25",), "count": ("3",), "replicas": ("2",), "min": ("1",), "max": ("4",),
     "widths": ("1,2,4,8", "2"),
@@ -151,8 +152,10 @@ class Fuzz:
         importlib.import_module(MODULES[name]).add_arguments(parser)
         found = [name]
         for action in parser._actions:
-            if isinstance(action, argparse._SubParsersAction):
-                found += ["admit", self._value(action)] if pick.random() < 0.3 else []
+            if action.dest == "jobs":
+                found += pick.choice(
+                    ([], [], ["admit"], [self._value(action)], ["admit", self._value(action)])
+                )
             elif not action.option_strings:
                 found += [self._value(action)] if pick.random() < 0.9 else []
             elif action.option_strings[-1] in (*LEFT_OUT, "--kubeconfig"):

@@ -54,6 +54,15 @@ BOUNDS = {"vgpu.io/min-replicas": "2", "vgpu.io/max-replicas": "8"}
                                                           " again"},
         ),
         (job(started=NOW, active=4, ready=4, annotations={"vgpu.io/hold": "true"}), {"phase": "stopping", "width": 4}),
+        (
+            job(started=NOW, active=1, failed=3, backoff_limit=6),
+            {"phase": "starting", "why": "its pods fail: 3 have failed (its backoffLimit is 6)"},
+        ),
+        (job(started=NOW, active=4, ready=4, failed=3), {"phase": "running", "why": ""}),
+        (
+            job(started=NOW, failed=1, backoff_limit_per_index=0),
+            {"phase": "starting", "why": "its pods fail: 1 has failed"},
+        ),
         (job(suspend=True, annotations={"vgpu.io/hold": "false"}), {"phase": "waiting"}),
         (job(started=NOW, active=4, ready=4), {"phase": "running", "width": 4, "since": 1795521600}),
         (job(started=NOW, active=4, ready=3), {"phase": "starting", "width": 4}),
@@ -189,6 +198,34 @@ def test_ended_jobs_are_shown_on_demand_the_last_first(
     assert why == "    Why: the program [2J ended with 1"
     assert vgpu(fleet, "jobs", "--all", "-l", "team!=broken", "-o", "name") == 0
     assert capsys.readouterr().out.split() == ["job/default/train", "job/default/done"]
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_jobs_are_listed_by_name_also_those_that_have_ended(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *, asked: bool
+) -> None:
+    for name in ("done", "train", "other"):
+        submit(fleet, name)
+    end(fleet, "done", "Complete", "2026-11-24T12:00:00Z")
+
+    def answer(*_: object) -> list[Mapping[str, Any]]:
+        if not asked:
+            raise EngineError("the job engine does not plan yet")
+        return [job_row(job(namespace="default", name=name, suspend=True)) for name in ("train", "other")]
+
+    monkeypatch.setattr(engine, "jobs", answer)
+    for words, shown in (
+        (["train"], ["train"]), (["done"], ["done"]), (["default/train", "done"], ["train", "done"]),
+        (["-A", "train"], ["train"]), (["other/train"], []),
+    ):  # fmt: skip
+        assert vgpu(fleet, "jobs", *words, "-o", "name") == 0
+        assert capsys.readouterr().out.split() == [f"job/default/{name}" for name in shown]
+    assert vgpu(fleet, "jobs", "nobody") == 0
+    assert "no job of a queue has this name: nobody" in "".join(capsys.readouterr())
+    assert vgpu(fleet, "jobs", "a/train", "b/train") == 2
+    assert capsys.readouterr().err == "vgpu: jobs of several namespaces are named: a, b: name those of one\n"
+    assert vgpu(fleet, "queue", "admit") == 2
+    assert capsys.readouterr().err == "vgpu: admit starts one job: write `vgpu queue admit JOB`\n"
 
 
 def test_who_may_ask_the_engine_and_list_no_jobs_is_told_that_ended_ones_are_not_known(

@@ -11,12 +11,13 @@ from pytest_mock import MockerFixture
 
 from device_plugin.adapters.http.server import Server
 from device_plugin.adapters.kube.client import KubeClient
-from device_plugin.cli.access import caller
+from device_plugin.cli.access import caller, engine
 from device_plugin.cli.access.engine import EngineError
 from device_plugin.cli.reading import allocator_deployment
+from device_plugin.cli.run.pods import JOB_PODS
 from device_plugin.cli.why import planned
 from device_plugin.core.answers import Answer
-from device_plugin.core.contract.annotations import KUEUE_QUEUE
+from device_plugin.core.contract.annotations import KUEUE_QUEUE, QUEUE
 from device_plugin.core.http_values import HttpAnswer, HttpRequest
 from device_plugin.kube.api import NODES, Kind
 from device_plugin.kube.errors import from_status
@@ -26,7 +27,7 @@ from tests.builders import objects
 from tests.builders.cards import MEM
 from tests.cli.fleet import Fleet
 from tests.cli.test_queue import KLOG, LEASES, kubectl
-from tests.contract.cluster import JOBS
+from tests.contract.cluster import JOBS, PODS
 
 
 def why(fleet: Fleet, *words: str) -> int:
@@ -196,6 +197,89 @@ def test_a_job_that_kueue_keeps_suspended_is_kueues(fleet: Fleet, capsys: pytest
         "vgpu: job default/theirs is Kueue's, which keeps it suspended: see its Workload with"
         " `kubectl -n default describe workloads`\n"
     )
+
+
+def a_pod(fleet: Fleet, name: str, at: str, code: int, *, restarted: bool = False, **end: Any) -> None:
+    """A pod of Job `train` whose container has ended so."""
+    uid = fleet.get(f"{JOBS}/train")["metadata"]["uid"]
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": uid, "controller": True}
+    metadata = {"labels": {"batch.kubernetes.io/job-name": "train"}, "ownerReferences": [owner]}
+    fleet.post(PODS, objects.pod(name, metadata=metadata, restartPolicy="Never"))
+    ended = {"terminated": {"exitCode": code, "finishedAt": at, **end}}
+    said = (
+        {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": ended}
+        if restarted
+        else {"state": ended}
+    )
+    status = {
+        "name": "main",
+        "image": "I",
+        "imageID": "",
+        "ready": False,
+        "restartCount": 4 if restarted else 0,
+        **said,
+    }
+    fleet.say(name, phase="Running" if restarted else "Failed", containerStatuses=[status])
+
+
+@pytest.mark.parametrize("labels", [{}, {QUEUE: "default"}])
+def test_a_job_that_has_ended_says_when_and_how(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str], labels: dict[str, str]
+) -> None:
+    job = objects.job("train", 2)
+    job["metadata"]["labels"] = labels
+    fleet.post(JOBS, job)
+    a_pod(fleet, "train-0-a", "2026-11-24T11:00:00Z", 1, reason="Error")
+    a_pod(fleet, "train-0-b", "2026-11-24T12:00:00Z", 137, reason="OOMKilled", message="too\x1b[2Jlarge")
+    ended = {
+        "type": "Failed", "status": "True", "reason": "BackoffLimitExceeded", "message": "it has reached its limit",
+        "lastTransitionTime": "2026-11-24T12:00:01Z",
+    }  # fmt: skip
+    fleet.patch(f"{JOBS}/train/status", {"status": {"conditions": [ended], "failed": 7, "succeeded": 1}})
+    assert why(fleet, "job/train", "-o", "json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["phase"], found["since"]) == ("failed", 1795521601)
+    assert found["answer"] == "default/train failed: BackoffLimitExceeded: it has reached its limit"
+    assert found["reasons"] == [
+        "It ended at 2026-11-24T12:00:01Z", "Of its pods 1 succeeded, and 7 failed",
+        "The last one, pod train-0-b, ended with exit code 137: OOMKilled: too [2Jlarge, at 2026-11-24T12:00:00Z",
+    ]  # fmt: skip
+    assert why(fleet, "train") == 0
+    line, ended_at, *_ = capsys.readouterr().out.splitlines()
+    assert line == found["answer"]
+    assert ended_at.startswith("  It ended ")
+    ended["type"] = "Complete"
+    fleet.patch(f"{JOBS}/train/status", {"status": {"conditions": [ended]}})
+    assert why(fleet, "train") == 0
+    assert capsys.readouterr().out.startswith("default/train complete: it is done\n")
+
+
+def test_a_job_whose_containers_crash_says_how_often_and_how_the_last_one_ended(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet.post(JOBS, objects.job("train", 1))
+    fleet.patch(f"{JOBS}/train/status", {"status": {"active": 1}})
+    a_pod(fleet, "train-x", "2026-11-24T12:00:00Z", 3, restarted=True, reason="Error")
+    row = {"namespace": "default", "name": "train", "phase": "starting", "why": "was admitted"}
+    monkeypatch.setattr(engine, "ask", lambda *_, **__: (200, json.dumps({"jobs": [row]})))
+    assert why(fleet, "job/train") == 0
+    line, restarts, last = capsys.readouterr().out.splitlines()
+    assert line == "default/train starting: was admitted"
+    assert restarts == "  Its containers were restarted 4 times"
+    assert last.startswith("  The last one, pod train-x, ended with exit code 3")
+    listed = KubeClient.list
+
+    def refused(client: KubeClient, kind: Kind[Any], *more: Any) -> Any:
+        if kind is JOB_PODS:
+            raise from_status(403, "Forbidden", "pods is forbidden")
+        return listed(client, kind, *more)
+
+    monkeypatch.setattr(KubeClient, "list", refused)
+    assert why(fleet, "job/train") == 0
+    assert capsys.readouterr().out == "default/train starting: was admitted\n"
+    fleet.patch(f"{JOBS}/train/status", {"status": {"failed": 2}})
+    assert why(fleet, "job/train") == 0
+    assert "  How its pods ended is not known: pods is forbidden" in capsys.readouterr().out
 
 
 def test_an_engine_of_an_older_version_has_its_reasons_in_one_text() -> None:

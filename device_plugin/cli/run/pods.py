@@ -18,8 +18,9 @@ _DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 class JobPod:
     """A pod with its status. `state` is the state of its `container`, such as {"running": …}; empty without one.
 
-    `owner` is the uid of the pod's controller. `container` is the one of `vgpu run`, else that of kubectl, else the
-    first. `unplaced` says why the pod has no node.
+    `last` is how that container ended before its last restart, empty if it was not restarted. `owner` is the uid of the
+    pod's controller. `container` is the one of `vgpu run`, else that of kubectl, else the first. `unplaced` says why
+    the pod has no node.
     """
 
     name: str
@@ -33,6 +34,8 @@ class JobPod:
     container: str = CONTAINER
     state: Mapping[str, Any] = field(default_factory=dict)
     unplaced: str = ""
+    restarts: int = 0
+    last: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
@@ -87,9 +90,9 @@ def _container(pod: Object) -> str:
 
 def _read(pod: Object) -> JobPod:
     metadata, status, container = pod["metadata"], pod.get("status") or {}, _container(pod)
-    states = [
-        each.get("state") for each in status.get("containerStatuses") or () if each["name"] == container
-    ]
+    own: Object = next(
+        (each for each in status.get("containerStatuses") or () if each["name"] == container), {}
+    )
     unplaced = [
         shortened(str(each.get("message") or ""))
         for each in status.get("conditions") or ()
@@ -100,7 +103,8 @@ def _read(pod: Object) -> JobPod:
         str(controller_of(metadata).get("uid", "")),
         index=(metadata.get("labels") or {}).get(COMPLETION_INDEX, ""), created=metadata["creationTimestamp"],
         phase=status.get("phase") or "Pending", node=pod["spec"].get("nodeName") or "",
-        container=container, state=(states and states[0]) or {}, unplaced=unplaced[0] if unplaced else "",
+        container=container, state=own.get("state") or {}, unplaced=unplaced[0] if unplaced else "",
+        restarts=int(own.get("restartCount") or 0), last=(own.get("lastState") or {}).get("terminated") or {},
     )  # fmt: skip
 
 

@@ -181,6 +181,8 @@ class _LastRound:
         yield from filter(None, (last.closed.get(spec.key), last.unsized.get(spec.key)))
         if uncreated := last.uncreated.get(spec.key):
             yield f"the API server refuses its other pods: {uncreated}"
+        if failing := managed.job.failing:
+            yield failing
 
 
 def _unplanned(managed: Managed, why: str = "") -> JobView:

@@ -51,6 +51,14 @@ def test_each_job_has_a_line(world: World) -> None:
     )
 
 
+def test_a_job_whose_pods_fail_says_how_many_have(world: World) -> None:
+    world.api.put(replace(world.job("a"), ready=0, failed=3, backoff_limit=6))
+    _, text = ask(world, "/explain?job=default/a")
+    assert "its pods fail: 3 have failed (its backoffLimit is 6)" in text
+    world.api.put(replace(world.job("a"), ready=2))
+    assert "fail" not in ask(world, "/explain?job=default/a")[1]
+
+
 def test_a_replica_that_does_not_plan_says_so(world: World) -> None:
     world.leads = False
     _, text = ask(world, "/explain?job=default/a")
