@@ -49,7 +49,7 @@ def test_a_slice_is_idle_from_when_the_driver_says_that_it_computes_no_more(kube
 
     def idle() -> float | None:
         (use,) = (use for use in listed("top", "-n", kubectl.namespace)["slices"] if use["pod"] == "rests")
-        found: float | None = use["idle"]
+        found: float | None = use["idleSeconds"]
         return found
 
     simulate("process", str(process), card.card, "--mib", "1800", "--busy-units", "5")
