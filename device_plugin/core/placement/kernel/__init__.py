@@ -67,9 +67,10 @@ def compiled() -> ctypes.PyDLL | None:
 
 
 class SliceSizes:
-    """A slice on each kind of card: `mib`, `cores`, and its `price`, infinite where it is refused; shape (kinds + 1,).
+    """A slice's `mib`, `cores` and `price` on each kind of card, each of the shape (kinds + 1,).
 
-    `cpu` (milli) and `memory` (MiB) are what the pod asks of its host.
+    `price` is in thousandths of a card, and infinite on a kind that is refused. The pod asks `cpu` (milli) and `memory`
+    (MiB) of its host.
     """
 
     def __init__(self, cpu: int, memory: int, mib: Ints, cores: Ints, price: Floats) -> None:
@@ -79,10 +80,12 @@ class SliceSizes:
 
 
 class RowsNow:
-    """The kept values of each row for upper bounds, of a table's present layout; UpperBounds computes them.
+    """The values of each row from which upper bounds are computed, in a table's present layout; UpperBounds keeps them.
 
-    They are the worth of its cards, its best CPU price, whether its cards are untouched, and its stamp when these were
-    computed. The shapes are (nodes, cards), and (nodes,) for the others.
+    - `worth`: the worth of its cards at its CPU price; shape (nodes, cards).
+    - `price`: the CPU price at which the node's worth is least, as an index into `Fill.cpu`; shape (nodes,).
+    - `untouched`: true if all of its cards are untouched; shape (nodes,).
+    - `made`: its stamp when these values were computed; shape (nodes,).
     """
 
     def __init__(self, worth: Floats, price: Ints, untouched: Mask, made: Ints) -> None:
