@@ -35,31 +35,28 @@ class Job:
 
     `template` is a pod of the Job as the Job's spec describes it: without name and uid, and without the priority, which
     `priority_class` names. `nodes` are the constraints of this pod. `completions` is None if any success ends the Job.
-    `replacement` is its podReplacementPolicy (`Failed`, `TerminatingOrFailed`). `uncounted` counts pods that ended and
-    are not in `succeeded` or `failed` yet. `completed_indexes` and `failed_indexes` are in Kubernetes' form, `0,2-4`; a
-    long one is cut at a comma. `owner` is the kind of the controller above the Job (`JobSet`). `started` is empty while
-    the Job is suspended. `labels` and `annotations` hold only keys of this project and of Kueue. `kept` is the text of
-    the condition `vgpu.io/resize`, where the job engine keeps the past of the Job; it is not among `conditions`.
+    `replacement` is its podReplacementPolicy (`Failed`, `TerminatingOrFailed`). `completed_indexes` is in Kubernetes'
+    form, `0,2-4`; a long one is cut at a comma. `owner` is the kind of the controller above the Job (`JobSet`).
+    `started` is empty while the Job is suspended. `labels` and `annotations` hold only keys of this project and of
+    Kueue. `kept` is the text of the condition `vgpu.io/resize`, where the job engine keeps the past of the Job; it is
+    not among `conditions`.
     """
 
     namespace: str
     name: str
     uid: str
     version: str = ""
-    generation: int = 0
     created: str = ""
     deleting: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     owner: str = ""
     owner_name: str = ""
-    owner_uid: str = ""
     suspend: bool = False
     parallelism: int = 1
     completions: int | None = None
     indexed: bool = False
     replacement: str = ""
-    backoff_limit: int = 6
     backoff_limit_per_index: int | None = None
     success_policy: bool = False
     managed_by: str = ""
@@ -74,9 +71,7 @@ class Job:
     succeeded: int = 0
     failed: int = 0
     terminating: int = 0
-    uncounted: int = 0
     completed_indexes: str = ""
-    failed_indexes: str = ""
     conditions: tuple[JobCondition, ...] = ()
     kept: str = ""
 

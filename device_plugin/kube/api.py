@@ -45,7 +45,6 @@ class Metadata(NamedTuple):
     namespace: str = ""
     uid: str = ""
     version: str = ""
-    generation: int = 0
     created: str = ""
     deleting: bool = False
     labels: Mapping[str, str] = MappingProxyType({})

@@ -17,7 +17,7 @@ GRACE = 30
 def job(name: str, width: int = 1, **more: object) -> Job:
     """An Indexed Job of this width that runs, with all of its pods active."""
     fields = {
-        "namespace": "default", "name": name, "uid": f"uid-{name}", "version": "1", "generation": 1,
+        "namespace": "default", "name": name, "uid": f"uid-{name}", "version": "1",
         "labels": {"vgpu.io/queue": "default"}, "parallelism": width, "completions": width, "indexed": True,
         "replacement": "Failed", "grace_seconds": GRACE, "active": width, "ready": width, **more,
     }  # fmt: skip

@@ -132,9 +132,9 @@ def test_only_what_changes_counts_as_a_change(known: KnownJobs) -> None:
 
 
 NOISE: tuple[dict[str, Any], ...] = (
-    {}, {"generation": 2}, {"annotations": {"kueue.x-k8s.io/colour": "red"}}, {"annotations": {RESIZE: "nonsense"}},
+    {}, {"annotations": {"kueue.x-k8s.io/colour": "red"}}, {"annotations": {RESIZE: "nonsense"}},
     {"labels": {"vgpu.io/queue": "default", "kueue.x-k8s.io/colour": "red"}}, {"ready": 0}, {"failed": 3},
-    {"uncounted": 1}, {"failed_indexes": "0-7"}, {"backoff_limit": 9},
+    {"backoff_limit_per_index": 9},
     {"conditions": (JobCondition("SuccessCriteriaMet"),)},
 )  # fmt: skip
 NEWS: tuple[dict[str, Any], ...] = (

@@ -57,7 +57,7 @@ def metadata(text: Text) -> Metadata:
 
 def _metadata(raw: structs.BareMeta) -> Metadata:
     return Metadata(
-        raw.name, raw.namespace, raw.uid, raw.resource_version, raw.generation, raw.creation_timestamp or "",
+        raw.name, raw.namespace, raw.uid, raw.resource_version, raw.creation_timestamp or "",
         raw.deletion_timestamp is not None, _labels(raw.labels), _annotations(raw.annotations),
     )  # fmt: skip
 

@@ -35,7 +35,7 @@ def read_job(text: Text, resources: Resources = None) -> Job:
     """Returns the Job in the JSON text of a batch/v1 Job. Raises DecodeError."""
     raw = _decoded(text)
     meta, spec, status = raw.metadata, raw.spec, raw.status
-    owner, ended = controller(meta), status.uncounted_terminated_pods or structs.Uncounted()
+    owner = controller(meta)
     template = template_pod(meta.namespace, spec.template, resources)
     asked = sorted({name for container in template.containers for name in container.limits})
     return Job(
@@ -43,20 +43,17 @@ def read_job(text: Text, resources: Resources = None) -> Job:
         name=meta.name,
         uid=meta.uid,
         version=meta.resource_version,
-        generation=meta.generation,
         created=meta.creation_timestamp or "",
         deleting=meta.deletion_timestamp is not None,
         labels=_of_job(meta.labels),
         annotations=_of_job(meta.annotations),
         owner=owner.kind[:MAX_OWNER],
         owner_name=owner.name[:MAX_NAME],
-        owner_uid=owner.uid[:MAX_OWNER],
         suspend=bool(spec.suspend),
         parallelism=_number(spec.parallelism, 1),
         completions=spec.completions,
         indexed=spec.completion_mode == "Indexed",
         replacement=spec.pod_replacement_policy or "",
-        backoff_limit=_number(spec.backoff_limit, 6),
         backoff_limit_per_index=spec.backoff_limit_per_index,
         success_policy=spec.success_policy is not None,
         managed_by=(spec.managed_by or "")[:MAX_OWNER],
@@ -71,9 +68,7 @@ def read_job(text: Text, resources: Resources = None) -> Job:
         succeeded=status.succeeded,
         failed=status.failed,
         terminating=status.terminating or 0,
-        uncounted=len(ended.succeeded or ()) + len(ended.failed or ()),
         completed_indexes=_indexes(status.completed_indexes),
-        failed_indexes=_indexes(status.failed_indexes or ""),
         conditions=tuple(islice(_conditions(status), _CONDITIONS)),
         kept=_kept(status),
     )

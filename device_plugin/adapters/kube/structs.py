@@ -41,7 +41,6 @@ class BareMeta(Struct):
     resource_version: str = ""
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
-    generation: int = 0
     annotations: dict[str, str] | None = None
     labels: dict[str, str] | None = None
 
@@ -133,15 +132,9 @@ class RawJobSpec(Struct):
     completions: int | None = None
     completion_mode: str | None = None
     pod_replacement_policy: str | None = None
-    backoff_limit: int | None = None
     backoff_limit_per_index: int | None = None
     success_policy: dict[str, msgspec.Raw] | None = None
     managed_by: str | None = None
-
-
-class Uncounted(Struct):
-    succeeded: list[str] | None = None
-    failed: list[str] | None = None
 
 
 class RawJobStatus(Struct):
@@ -151,9 +144,7 @@ class RawJobStatus(Struct):
     succeeded: int = 0
     failed: int = 0
     terminating: int | None = None
-    uncounted_terminated_pods: Uncounted | None = None
     completed_indexes: str = ""
-    failed_indexes: str | None = None
     conditions: list[Condition] | None = None
 
 

@@ -35,12 +35,10 @@ _ENOUGH = 1 - 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Sized:
-    """The width found for a job, its cards, and its expected seconds; `guess` if its curve is a guess."""
+    """The width found for a job, and its expected seconds."""
 
     width: int
-    cards: int
     seconds: float
-    guess: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +71,7 @@ def size(job: JobSpec, curve: Curve, fits: Fits) -> Sized | Short:
     wanted = min(enough, len(widths) - 1)
     width = widths[wanted] if fits(widths[wanted]) else _largest(widths[:wanted], fits)
     if width and seconds(width) * _ENOUGH <= goal.most_seconds:
-        return Sized(width, width * each, seconds(width), curve.guess)
+        return Sized(width, seconds(width))
     samples = floor(curve.speed(width * each) * goal.seconds / goal.epochs) if width else 0
     return Short(
         goal,

@@ -35,9 +35,8 @@ def test_a_grace_period_without_end_is_cut_to_one_after_which_there_is_a_date() 
 def test_what_a_job_leaves_out_has_kubernetes_defaults() -> None:
     found = read(MINIMAL)
     assert (found.suspend, found.parallelism, found.completions, found.indexed) == (False, 1, None, False)
-    assert (found.backoff_limit, found.backoff_limit_per_index, found.grace_seconds) == (6, None, 30)
-    assert (found.active, found.ready, found.terminating, found.uncounted, found.conditions) == (
-        0,
+    assert (found.backoff_limit_per_index, found.grace_seconds) == (None, 30)
+    assert (found.active, found.ready, found.terminating, found.conditions) == (
         0,
         0,
         0,
@@ -49,7 +48,7 @@ def test_what_a_job_leaves_out_has_kubernetes_defaults() -> None:
 def test_everything_that_is_read_of_a_job() -> None:
     owner = {"kind": "JobSet", "name": "set", "uid": "s", "controller": True}
     spec = {
-        "suspend": True, "parallelism": 4, "completions": 8, "completionMode": "Indexed", "backoffLimit": 0,
+        "suspend": True, "parallelism": 4, "completions": 8, "completionMode": "Indexed",
         "podReplacementPolicy": "Failed", "backoffLimitPerIndex": 2, "successPolicy": {"rules": []},
         "managedBy": "example.com/other",
         "template": {
@@ -66,26 +65,24 @@ def test_everything_that_is_read_of_a_job() -> None:
     }  # fmt: skip
     status = {
         "active": 1, "ready": 2, "succeeded": 3, "failed": 4, "terminating": 5, "completedIndexes": "0,2-3",
-        "failedIndexes": "1", "startTime": "2026-11-22T09:00:00Z",
-        "uncountedTerminatedPods": {"succeeded": ["a"], "failed": ["b", "c"]},
+        "startTime": "2026-11-22T09:00:00Z",
         "conditions": [suspended, {"type": "Failed", "status": "False"}],
     }  # fmt: skip
     found = read(
         {"spec": spec, "status": status},
-        resourceVersion="7", generation=2, creationTimestamp="2026-11-22T08:00:00Z", deletionTimestamp="x",
+        resourceVersion="7", creationTimestamp="2026-11-22T08:00:00Z", deletionTimestamp="x",
         labels={"vgpu.io/queue": "default", "kueue.x-k8s.io/queue-name": "q", "app": "x"},
         annotations={"vgpu.io/min-replicas": "2", "other": "x"}, ownerReferences=[owner],
     )  # fmt: skip
     template = found.template
     assert found == Job(
-        "default", "train", "u", "7", 2, "2026-11-22T08:00:00Z", deleting=True,
+        "default", "train", "u", "7", "2026-11-22T08:00:00Z", deleting=True,
         labels={"vgpu.io/queue": "default", "kueue.x-k8s.io/queue-name": "q"},
-        annotations={"vgpu.io/min-replicas": "2"}, owner="JobSet", owner_name="set", owner_uid="s",
-        suspend=True, parallelism=4, completions=8, indexed=True, replacement="Failed", backoff_limit=0,
+        annotations={"vgpu.io/min-replicas": "2"}, owner="JobSet", owner_name="set",
+        suspend=True, parallelism=4, completions=8, indexed=True, replacement="Failed",
         backoff_limit_per_index=2, success_policy=True, managed_by="example.com/other", restart_policy="Never",
         grace_seconds=0, priority_class="high", template=template, started="2026-11-22T09:00:00Z",
-        active=1, ready=2, succeeded=3, failed=4, terminating=5, uncounted=3, completed_indexes="0,2-3",
-        failed_indexes="1",
+        active=1, ready=2, succeeded=3, failed=4, terminating=5, completed_indexes="0,2-3",
         nodes=NodeConstraints(tolerations=(Toleration(MEM, any_value=True),)),
         conditions=(JobCondition("Suspended", "JobSuspended", "Job suspended", "2026-11-22T10:00:00Z"),),
     )  # fmt: skip
@@ -134,7 +131,7 @@ def test_of_what_anybody_may_write_into_a_job_little_is_kept() -> None:
     assert len(found.labels) == 64
     kept = {key: len(text) for key, text in found.annotations.items()}
     assert kept == {"vgpu.io/duration": 64, "vgpu.io/card-model": 4097, "vgpu.io/resize": 65537}
-    assert (len(found.owner), len(found.owner_name), len(found.owner_uid)) == (63, 253, 63)
+    assert (len(found.owner), len(found.owner_name)) == (63, 253)
     assert len(found.conditions) == 8
     assert sum(len(one.type + one.reason + one.message) for one in found.conditions) < 4000
     indexes = found.completed_indexes.split(",")

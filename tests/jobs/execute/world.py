@@ -52,7 +52,7 @@ class Cluster:
 
     def edit(self, key: JobKey, **changed: object) -> None:
         seen = self.jobs[key]
-        self._put(replace(seen, job=replace(seen.job, generation=seen.job.generation + 1, **changed)))  # type: ignore[arg-type]
+        self._put(replace(seen, job=replace(seen.job, **changed)))  # type: ignore[arg-type]
 
     def unrecord(self, key: JobKey) -> None:
         self._put(replace(self.jobs[key], record=None))
