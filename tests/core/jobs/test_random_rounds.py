@@ -93,8 +93,17 @@ def on_nodes(rng: random.Random) -> tuple[Sequence[JobState], int, Rooms]:
     return jobs, each * len(names), room
 
 
+def with_held(rng: random.Random) -> tuple[Sequence[JobState], int, Rooms]:
+    """As `on_slots`, but some of the jobs that wait are held."""
+    jobs, slots, room = on_slots(rng)
+    held = [replace(job, phase=JobPhase.HELD) if job.queued and rng.random() < 0.4 else job for job in jobs]
+    return held, slots, room
+
+
 @pytest.mark.no_cover
-@pytest.mark.parametrize(("place", "states"), [(on_slots, STATES), (on_nodes, ON_NODES)])
+@pytest.mark.parametrize(
+    ("place", "states"), [(on_slots, STATES), (on_nodes, ON_NODES), (with_held, ON_NODES)]
+)
 def test_every_plan_keeps_its_promises_and_comes_to_rest_in_two_rounds(place: Place, states: int) -> None:
     seed = int(os.environ.get("ROUNDS_SEED", random.randrange(1 << 30)))
     print(f"{states} states, seed {seed}")
@@ -156,6 +165,11 @@ def promised(jobs: Sequence[JobState], plan: Plan, rules: Rules) -> None:
     only_listed(states, plan)
     after = {job.spec.key: job for job in carried_out(jobs, plan, NOW)}
     assert not any(after[key].width for key in (*plan.reserved, *plan.unreserved))
+    held = {key for key, job in states.items() if job.phase is JobPhase.HELD}
+    changed = {step.job for step in plan.steps} | {key for _, key in giving(plan)}
+    assert held.isdisjoint((*changed, *plan.reserved, *plan.unreserved)), (
+        "nothing starts or gives way for a held job"
+    )
     refused = {step.job for step in plan.steps if isinstance(step, Refuse)}
     for job in after.values():
         before = states[job.spec.key]
