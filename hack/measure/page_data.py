@@ -29,7 +29,7 @@ def fill(entries: PageEntries, nodes: int, cards: int = 8, seed: int = 1, jobs: 
     """
     rng = random.Random(seed)
     made = {f"gpu-{number:04}": node(rng, f"{number:04x}", cards) for number in range(1, nodes + 1)}
-    entries.put("about", {"page": {"use": False}, "cluster": {"read": True}})
+    entries.put("about", {"page": {"use": False}, "cluster": {"read": True}, "use": {"notes": []}})
     entries.put("node", made)
     entries.put("use", {name: use(rng, row) for name, row in made.items() if rng.random() < 0.9})
     entries.put("day", {name: day(rng) for name in made})

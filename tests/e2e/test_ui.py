@@ -14,6 +14,7 @@ from tests import deadline
 from tests.e2e import nodes, pages
 from tests.e2e.kubectl import Kubectl, api
 from tests.e2e.slices import cards, grant
+from tests.e2e.test_kubectl_plugin import listed
 from tests.e2e.waiting import eventually
 from tests.e2e.workloads import slice_pod
 
@@ -85,3 +86,24 @@ def test_the_page_is_the_cluster_and_follows_it_within_a_second(kubectl: Kubectl
     expect(page.locator(".told")).to_contain_text("and the allocator's", timeout=90_000)
     kubectl("delete", "pod", "too-large", "--wait=false")
     expect(page.locator("#empty")).to_be_visible()
+
+
+def test_a_slice_shows_what_is_used_of_it_as_the_command_does(kubectl: Kubectl, page: Page) -> None:
+    kubectl.create(slice_pod("hoards", mem=8, cores=10, **nodes.on(nodes.first())))
+    kubectl.running("hoards")
+    kubectl.inside("hoards", "sh", "-c", "vgpu-probe hold 2048 </dev/null >/dev/null 2>&1 &")
+
+    def used() -> int:
+        found = listed("top", "-n", kubectl.namespace)["slices"]
+        return max((use["usedBytes"] or 0 for use in found), default=0) >> 20
+
+    assert eventually(lambda: used() >= 2048, 60), used()
+    page.get_by_label("Namespace", exact=True).fill(kubectl.namespace)
+    (taken,) = grant(kubectl, "hoards")["containers"]["main"]
+    known = cards()
+    uuids = [uuid for uuid, card in known.items() if card["node"] == nodes.first()]
+    page.locator(".row .card").nth(uuids.index(taken["card"])).click()
+    line = page.locator("#panel .slice", has_text="hoards")
+    # The page asks the agents every 10 s.
+    expect(line).to_contain_text("uses 2 GiB", timeout=60_000)
+    expect(page.locator("#totals > div", has_text="Granted, not used")).to_contain_text("GiB")

@@ -38,6 +38,12 @@ def _holders(key: str, node: Any) -> Spaces:  # noqa: ARG001
     return frozenset(Space("pods", each["namespace"]) for card in cards for each in card["slices"])
 
 
+def _users(key: str, use: Any) -> Spaces:  # noqa: ARG001
+    """Returns the namespaces whose pods' use an entry has: its keys are cards, and below them slices by their names."""
+    slices = (name for card in use.values() for name in card) if isinstance(use, Mapping) else ()
+    return frozenset(Space("pods", name.partition("/")[0]) for name in slices)
+
+
 def _of(resource: str) -> Callable[[str, Any], Spaces]:
     def spaces(key: str, value: Any) -> Spaces:  # noqa: ARG001
         namespace = value.get("namespace") if isinstance(value, Mapping) else None
@@ -55,5 +61,5 @@ def _subject(key: str, value: Any) -> Spaces:  # noqa: ARG001
 
 _KINDS: Mapping[str, Callable[[str, Any], Spaces]] = {
     "about": _public, "notice": _public, "day": _public, "node": _holders, "waiting": _of("pods"), "gang": _of("pods"),
-    "job": _of("jobs"), "times": _of("jobs"), "fault": _subject,
+    "use": _users, "owner": _of("pods"), "job": _of("jobs"), "times": _of("jobs"), "fault": _subject,
 }  # fmt: skip

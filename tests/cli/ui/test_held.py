@@ -24,7 +24,7 @@ MIB = 2.0**20
 PART = Slice("n1-0", 4092, tuple(range(15)))
 
 
-def slice_of(name: str = "a", *, owner: str = "", **use: float | None) -> HeldSlice:
+def slice_of(name: str = "a", owner: str = "", **use: float | None) -> HeldSlice:
     pod = Pod("team", name, f"uid-{name}", owner="Job" if owner else "", owner_name=owner, node="n1")
     known = {"used": 1000 * MIB, "limit": None, "compute": None, **use}
     return HeldSlice(
@@ -43,9 +43,9 @@ def slice_of(name: str = "a", *, owner: str = "", **use: float | None) -> HeldSl
     ],
 )  # fmt: skip
 def test_the_figures_of_a_slice_are_those_of_the_commands(
-    use: dict[str, Any], figures: Sequence[float | None]
+    use: Mapping[str, float | None], figures: Sequence[float | None]
 ) -> None:
-    assert node_entry([slice_of(**use)], NOW) == {"n1-0": {"team/a/main": figures}}
+    assert node_entry([slice_of("a", "", **use)], NOW) == {"n1-0": {"team/a/main": figures}}
 
 
 def test_a_slice_of_which_nothing_is_known_is_left_out() -> None:

@@ -231,14 +231,14 @@ function drawCards() {
   totals(complete
     ? [
         ["Memory held", memory(sum.heldMiB), `of ${memory(sum.mib)}, ${memory(sum.freeMiB)} to give`, sum.heldMiB, sum.mib],
-        held(use),
+        ...held(use),
         ["Core groups held", digits(sum.heldGroups), `of ${digits(sum.groups)}, ${digits(sum.freeGroups)} to give`, sum.heldGroups, sum.groups],
         ["Cards without room", digits(sum.cards - sum.roomy), `of ${digits(sum.cards)}`, sum.cards - sum.roomy, sum.cards],
         ["Largest free slice", sum.largest ? memory(sum.largest.freeMiB) : "none", sum.largest ? count(sum.largest.freeGroups, "core group") : "", 0, 0],
         ["Closed cards", digits([...closed.values()].reduce((all, number) => all + number, 0)),
           [...closed].sort().map(([state, number]) => `${digits(number)} ${state}`).join(", "), 0, 0],
       ]
-    : [["Cards that grants name", String(sum.cards), "", 0, 0], ["Slices", String(sum.slices), "", 0, 0], held(use)]);
+    : [["Cards that grants name", String(sum.cards), "", 0, 0], ["Slices", String(sum.slices), "", 0, 0], ...held(use)]);
   drawUse();
   say(byId("map-text"), `${count(nodes.length, "node")}, ${count(sum.cards, "card")}, ${count(sum.slices, "slice")}`);
   byId("cards-view").hidden = !nodes.length;
@@ -252,13 +252,14 @@ function drawCards() {
   return nodes.length;
 }
 
-/** What is granted and not used, as a part of what is held by slices of which that is known. */
+/** What is granted and not used, as a part of what is held by slices of which that is known; nothing where nobody asks. */
 function held(use) {
-  if (!use.slices) return ["Granted, not used", "none", "", 0, 0];
-  if (!use.known) return ["Granted, not used", "not known", `of ${count(use.slices, "slice")}`, 0, 0];
+  if (!cluster.about.has("use")) return [];
+  if (!use.slices) return [["Granted, not used", "none", "", 0, 0]];
+  if (!use.known) return [["Granted, not used", "not known", `of ${count(use.slices, "slice")}`, 0, 0]];
   const among = use.known < use.slices ? `, known of ${digits(use.known)} of ${count(use.slices, "slice")}` : "";
   const idle = use.idle ? `, ${count(use.idle, "slice")} idle` : "";
-  return ["Granted, not used", memory(use.unusedMiB), `of ${memory(use.heldMiB)} held${among}${idle}`, use.unusedMiB, use.heldMiB];
+  return [["Granted, not used", memory(use.unusedMiB), `of ${memory(use.heldMiB)} held${among}${idle}`, use.unusedMiB, use.heldMiB]];
 }
 
 /** Why use is not known, and whose slices leave most of what they hold unused. */

@@ -150,7 +150,7 @@ function sliceLine(slice, card, node, name) {
   if (slice.pod) whose.append(named("b", "", slice.pod), named("div", "soft", `${slice.namespace}, container ${slice.container}`));
   else whose.append(element("b", "", "another namespace"));
   const groups = slice.cores.reduce((sum, [first, last]) => sum + last - first + 1, 0);
-  whose.append(element("div", "soft", useText(slice, groups)));
+  if (slice.pod) whose.append(element("div", "soft", useText(slice, groups)));
   if (slice.use?.idle) whose.append(aged("div", "soft", slice.use.idle, "idle for "));
   if (slice.state) whose.append(element("div", "warn", STATES[slice.state] ?? slice.state));
   const also = others(slice, card, node);

@@ -68,13 +68,31 @@ def visible(text: str, spaces: Spaces, sight: Sight) -> str:
     """Returns the text of an entry as a person may see it; empty if the person may not see the entry."""
     if sight.everything:
         return text
-    is_node = text.startswith('["node",')
-    if not (is_node or sight.shows(spaces)):
+    reduced = next((reduce for begin, reduce in _REDUCED.items() if text.startswith(begin)), None)
+    if reduced is None and not sight.shows(spaces):
         return ""
     kind, key, value = json.loads(text)
-    if is_node and value is not None:
-        value = {**value, "cards": [_card(card, sight) for card in value["cards"]]}
+    if reduced is not None and value is not None:
+        value = reduced(value, sight)
     return json.dumps([kind, key, _scrubbed(value, sight)], separators=(",", ":"))
+
+
+def _node(value: Mapping[str, Any], sight: Sight) -> Mapping[str, Any]:
+    return {**value, "cards": [_card(card, sight) for card in value["cards"]]}
+
+
+def _use(value: Mapping[str, Any], sight: Sight) -> Mapping[str, Any]:
+    """Returns the use of slices of pods that the person may see; the keys are cards, and below them slices by name."""
+    return {
+        card: {name: each for name, each in slices.items() if sight.pods_of(name.partition("/")[0])}
+        for card, slices in value.items()
+    }
+
+
+# By the beginning of the text of an entry, the function that leaves of it what a person may see.
+_REDUCED: Mapping[str, Callable[[Mapping[str, Any], Sight], Mapping[str, Any]]] = {
+    '["node",': _node, '["use",': _use,
+}  # fmt: skip
 
 
 def _card(card: Mapping[str, Any], sight: Sight) -> Mapping[str, Any]:

@@ -46,7 +46,17 @@ def test_of_others_slices_only_amounts_are_left() -> None:
     assert "team-b" not in json.dumps(shown)
 
 
-@pytest.mark.parametrize("kind", ["waiting", "gang", "job", "times"])
+def test_only_the_use_of_own_slices_is_seen() -> None:
+    use = {
+        "GPU-1": {"team-a/own/main": [1, 2, 3, 0], "team-b/theirs/main": [4, 5, 6, 0]},
+        "GPU-2": {"team-b/x/main": []},
+    }
+    assert seen("use", "n1", use) == {"GPU-1": {"team-a/own/main": [1, 2, 3, 0]}, "GPU-2": {}}
+    assert seen("use", "n1", use, Sight(everything=True, spaces=frozenset())) == use
+    assert spaces_of("use", "n1", use) == {Space("pods", "team-a"), Space("pods", "team-b")}
+
+
+@pytest.mark.parametrize("kind", ["waiting", "gang", "job", "times", "owner"])
 def test_entries_of_other_namespaces_are_left_out_also_when_they_go(kind: str) -> None:
     for namespace, shown in (("team-a", True), ("team-b", False), ("team-a2", False)):
         value = {"namespace": namespace, "pod": "x"}
