@@ -54,6 +54,8 @@ class IdleEvictions(Service):
         idle, now = self._idle(), self._clock()
         self._tried = {pod.uid: self._tried.get(pod.uid, _Tried()) for pod, _ in idle}
         due = [(pod, limit) for pod, limit in idle if self._tried[pod.uid].due <= now]
+        # The longest due come first, so that pods that budgets keep hold up no others.
+        due.sort(key=lambda each: self._tried[each[0].uid].due)
         for pod, limit in due[:MOST_AT_ONCE]:
             if not self._evict(pod, f"all slices of the pod have been idle for {span(limit)} ({IDLE_LIMIT})"):
                 return

@@ -182,6 +182,23 @@ def test_few_pods_are_evicted_at_a_time(world: World, one: Replica) -> None:
     assert len(evicted(world)) == 2 * MOST_AT_ONCE
 
 
+def test_pods_that_budgets_keep_hold_up_no_others(world: World, one: Replica) -> None:
+    kept = [placed(world, f"a{number}") for number in range(4)]
+    world.node("n2", inventory("n2"))
+    one.view.node_news.sync(world.api.nodes())
+    made = world.pod("z")
+    assert one.bind(made, one.ask(made)) == ""
+    late = write(world, world.api.by_name["default", "z"], LIMIT)
+    one.view.agents.sync([Agent("a", "n1", ready=True), Agent("b", "n2", ready=True)])
+    world.api.protected.update(pod.name for pod in kept)
+    report(world, *kept)
+    turns(one)
+    one.wait(FIRST_DELAY)
+    report(world, late, node=late.node)
+    turns(one, 1)
+    assert evicted(world) == ["z"]
+
+
 def test_without_an_answer_the_turn_ends_and_nobody_starves(
     world: World, one: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
