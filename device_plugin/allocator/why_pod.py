@@ -13,10 +13,13 @@ from device_plugin.allocator.openings import ending, moves_as_text, opening, pla
 from device_plugin.allocator.search import SearchCopy
 from device_plugin.allocator.service import Service, Shared
 from device_plugin.core.answers import Answer, sentence
+from device_plugin.core.contract.annotations import IDLE_LIMIT
 from device_plugin.core.contract.grants import Grant, ranges
 from device_plugin.core.contract.reasons import Reason
 from device_plugin.core.counted import counted, few_of
+from device_plugin.core.durations import span
 from device_plugin.core.errors import RequestError
+from device_plugin.core.idle import idle_limit
 from device_plugin.core.placement import Refusal
 from device_plugin.core.placement.groups import RefusingNodes, refusing_nodes
 from device_plugin.core.placement.smaller import smaller
@@ -145,10 +148,21 @@ class PodAnswers(Service):
                 if grant
                 else f"is on {pod.node} without a grant of vgpu"
             )
-            return PodAnswer(name, PodState.BOUND.value, asks, f"{held} (phase {pod.phase})", grant=grant)
+            says, notes = f"{held} (phase {pod.phase})", self._idle_notes(pod)
+            return PodAnswer(name, PodState.BOUND.value, asks, says, notes, grant=grant)
         if (reserved := self._view.ledger.grant(pod.uid)) is not None:
             return self._reserved(pod, asks, reserved)
         return self._unbound(pod, name, asks, request, nodes, limits)
+
+    def _idle_notes(self, pod: Pod) -> tuple[str, ...]:
+        """The text about the idle limit of a bound pod; empty if it has none."""
+        limit = idle_limit(pod.annotation(IDLE_LIMIT))
+        if limit is None:
+            return ()
+        with self._view.lock:
+            due = (pod.node, pod.uid) in self._view.reports.idle()
+        what = f"all of its slices have been idle for {span(limit)} ({IDLE_LIMIT})"
+        return (f"it is evicted, because {what}" if due else f"it is evicted once {what}",)
 
     def _reserved(self, pod: Pod, asks: str, grant: Grant) -> PodAnswer:
         """The answer about a pod for which the leader keeps slices, with the pods that still hold some of them."""

@@ -5,6 +5,7 @@ from msgspec.structs import replace
 
 from device_plugin.allocator.search import SearchCopy
 from device_plugin.allocator.why_pod import PodAnswer, PodAnswers
+from device_plugin.core.contract.annotations import IDLE_LIMIT
 from device_plugin.core.contract.cards import Inventory
 from device_plugin.core.obstacles import Obstacles
 from tests.builders.cards import card, inventory
@@ -104,6 +105,20 @@ def test_a_pod_that_needs_no_room_is_told_where_it_is(world: World, answers: Pod
         "malformed",
         "default/bad is refused: container main: hygon.com/dcu-mem is '0': write a whole number of at least 1",
     )
+
+
+def test_a_pod_with_an_idle_limit_says_when_it_is_evicted(
+    world: World, one: Replica, answers: PodAnswers
+) -> None:
+    kept = world.placed("kept")
+    limited = replace(kept, annotations={**(kept.annotations or {}), IDLE_LIMIT: "2h"})
+    when = "all of its slices have been idle for 2 h (vgpu.io/idle-limit)"
+    assert answers.about(kept).answer().reasons == ()
+    assert answers.about(limited).answer().reasons == (f"It is evicted once {when}",)
+    world.node("n1", Inventory(inventory("n1").cards, idle=(kept.uid,)))
+    one.view.node_news.sync(world.api.nodes())
+    assert answers.about(limited).answer().reasons == (f"It is evicted, because {when}",)
+    assert answers.about(kept).answer().reasons == (), "its limit was removed"
 
 
 def test_a_pod_with_room_says_what_else_holds_it(world: World, one: Replica, answers: PodAnswers) -> None:
