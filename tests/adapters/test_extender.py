@@ -56,6 +56,14 @@ def test_a_pod_that_is_asked_for_again_is_read_once_and_its_nodes_each_time(mock
             read(_call(_POD, wrong))
 
 
+def test_the_names_are_read_only_if_more_is_needed_than_whether_one_is_there() -> None:
+    _, nodes = FilterCalls()(_call(_POD, '["n1""n2"]'))
+    assert "n1" in nodes
+    assert "n3" not in nodes
+    with pytest.raises(ValueError, match="cannot be read"):
+        list(nodes)
+
+
 def test_what_a_pod_writes_is_no_begin_of_the_names() -> None:
     read, text = FilterCalls(), ',"NodeNames":["n9"]}'
     for _ in range(2):
