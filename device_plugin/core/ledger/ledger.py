@@ -4,7 +4,7 @@ Its state depends on the set of holdings and inventories, never on the order in 
 grants equals the live one. Callers that change it hold one lock around it; readers take a snapshot.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from types import TracebackType
 
 from msgspec.structs import replace
@@ -211,10 +211,10 @@ class Ledger(Followed, LedgerView):
             del holdings[holder]
         off, on = _grant(before), _grant(after)
         if not _same(off, on):
-            held = _exchanged(node.held, holder, off, on)
+            uuids = {s.card for grant in (off, on) if grant is not None for s in grant.slices()}
+            held = _exchanged(node.held, holder, on, uuids)
             cards = tuple([
-                state if held.get(state.card.uuid) is node.held.get(state.card.uuid)
-                else self._state(state.card, held.get(state.card.uuid, {}))
+                self._state(state.card, held.get(state.card.uuid, {})) if state.card.uuid in uuids else state
                 for state in node.cards
             ])  # fmt: skip
             self._record(NodeState(name, node.inventory, cards, holdings, held, node.whole, taken))
@@ -298,14 +298,14 @@ def _same(one: Grant | None, other: Grant | None) -> bool:
 
 
 def _exchanged(
-    held: Mapping[str, Held], holder: Holder, off: Grant | None, on: Grant | None
+    held: Mapping[str, Held], holder: Holder, on: Grant | None, uuids: Collection[str]
 ) -> Mapping[str, Held]:
-    """The slices held of a node's cards after the holder's grant `off` is replaced by `on`."""
+    """The slices held of a node's cards once the holder has `on`; `uuids` are the cards of its old and new grant."""
     slices: dict[str, tuple[Slice, ...]] = {}
     for s in on.slices() if on is not None else ():
         slices[s.card] = (*slices.get(s.card, ()), s)
     found = dict(held)
-    for uuid in slices.keys() | ({s.card for s in off.slices()} if off is not None else ()):
+    for uuid in uuids:
         of_card = dict(found.pop(uuid, {}))
         if uuid in slices:
             of_card[holder] = slices[uuid]

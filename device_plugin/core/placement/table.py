@@ -162,10 +162,10 @@ class NodeTable(Columns):
         state, position = self._ledger.node(name), self.position.get(name)
         if state is None or position is None:
             return state is None and position is None
-        known = self._rows[position].cards
-        if len(known) != len(state.cards):
+        known = self._rows[position]
+        if len(known.cards) != len(state.cards):
             return False
-        for slot, (before, after) in enumerate(zip(known, state.cards, strict=True)):
+        for slot, (before, after) in enumerate(zip(known.cards, state.cards, strict=True)):
             # A change of one slice replaces one state. A new inventory replaces all states, most of them by equal ones.
             if before is after:
                 continue
@@ -176,7 +176,7 @@ class NodeTable(Columns):
             self.layers[: len(left), position, slot] = left
             self.states.move(cell, left + self._numbers[self.kind[cell]])
         self._rows[position] = state
-        self._write_host(position, state)
+        self._write_host(position, state, known)
         return True
 
     def _exchange(self, names: Collection[str]) -> None:
@@ -242,10 +242,13 @@ class NodeTable(Columns):
         for slot, cell in enumerate(cells):
             self.states.move((position, slot), cell)
 
-    def _write_host(self, position: int, state: NodeState) -> None:
+    def _write_host(self, position: int, state: NodeState, known: NodeState | None = None) -> None:
+        """Write the amounts of a host; if they are those of the `known` state, they are in the row already."""
         left, whole = state.left, state.whole
-        self.host[:, position] = left.cpu_milli, left.memory_mib, left.disk_mib
-        self.host_most[:, position] = whole.cpu_milli, whole.memory_mib, whole.disk_mib
+        if known is None or known.taken != state.taken or known.whole != whole:
+            self.host[:, position] = left.cpu_milli, left.memory_mib, left.disk_mib
+        if known is None or known.whole != whole:
+            self.host_most[:, position] = whole.cpu_milli, whole.memory_mib, whole.disk_mib
         self._stamp(position)
 
     def _write_used(self, position: int) -> None:
