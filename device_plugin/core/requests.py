@@ -309,14 +309,22 @@ def container_request(
 
     Raises RequestError, whose text says what to write instead.
     """
-    asked: dict[str, dict[str, int]] = {}
+    names = [resource for prefix in prefixes for resource in resource_names(prefix) if resource in limits]
+    ours = tuple([(resource, limits[resource]) for resource in names])
+    return _read_limits(name, ours, tuple(prefixes), count) if ours else None
+
+
+# Tens of thousands of containers have only a few distinct limits, and equal requests share one object.
+@lru_cache(4096)
+def _read_limits(
+    name: str, limits: tuple[tuple[str, str], ...], prefixes: tuple[str, ...], count: int
+) -> Request:
+    texts, asked = dict(limits), dict[str, dict[str, int]]()
     for prefix in prefixes:
         for suffix, resource in zip(SUFFIXES, resource_names(prefix), strict=True):
-            text = limits.get(resource)
+            text = texts.get(resource)
             if text is not None:
                 asked.setdefault(prefix, {})[suffix] = _count(name, resource, text)
-    if not asked:
-        return None
     if len(asked) > 1:
         raise RequestError(
             f"container {name} asks for {' and '.join(sorted(asked))}: ask for one kind of card"

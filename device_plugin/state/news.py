@@ -33,6 +33,8 @@ class Listed:
     def __init__(self, begin: Callable[[], None]) -> None:
         self._begin = begin
         self._done = set[str]()
+        # Each decision asks for it.
+        self._why_not = self._absent()
 
     def __contains__(self, kind: str) -> bool:
         return kind in self._done
@@ -40,11 +42,15 @@ class Listed:
     def add(self, kind: str) -> None:
         """Note that all objects of this kind were listed. The view's lock is held."""
         self._done.add(kind)
-        if not self.why_not():
+        self._why_not = self._absent()
+        if not self._why_not:
             self._begin()
 
     def why_not(self) -> str:
         """The kinds of objects that were not listed yet, as text; empty if all were."""
+        return self._why_not
+
+    def _absent(self) -> str:
         absent = ", ".join(kind for kind in self.KINDS if kind not in self._done)
         return f"not listed yet: {absent}" if absent else ""
 

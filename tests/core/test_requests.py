@@ -247,3 +247,12 @@ def test_real_cards_have_round_numbers_of_units() -> None:
     assert units.units_to_mib(4, 16368, 16) == 4092
     with pytest.raises(ValueError, match="must be positive"):
         units.unit_count(0)
+
+
+def test_equal_limits_are_one_request_in_memory_whatever_else_is_limited() -> None:
+    one, other = (
+        pod_request(pod({**more, f"{DCU}-mem": "4"}), DEFAULT_PREFIXES) for more in ({}, {"cpu": "1"})
+    )
+    assert one is not None
+    assert other is not None
+    assert one.containers[0][1] is other.containers[0][1]

@@ -73,6 +73,8 @@ class KubeClient:
         self._resources = resources
         self._metadata_items = metadata_items
         self._connections = Connections(endpoint, timeout)
+        # The server's timeout of a Binding is ours: a pod that is still unbound seconds later stays unbound.
+        self._limit = urlencode({"timeout": f"{timeout:g}s"})
 
     def close(self) -> None:
         """Close the connections to the API server."""
@@ -223,9 +225,7 @@ class KubeClient:
             "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid, **kept},
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         }
-        # The server's timeout is ours: a pod that is still unbound seconds later stays unbound.
-        limit = {"timeout": f"{self._timeout:g}s"}
-        self._request("POST", f"{_object(PODS, pod)}/binding", body, query=limit)
+        self._request("POST", f"{_object(PODS, pod)}/binding?{self._limit}", body)
 
     def post_event(
         self, kind: Kind[Any], of: Named, reason: str, message: str, *, warning: bool = True
