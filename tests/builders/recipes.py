@@ -5,7 +5,7 @@ from copy import deepcopy
 from itertools import chain
 from typing import Any
 
-from device_plugin.cli.reading.pod_sets import PodSet, pod_sets
+from device_plugin.core.pod_sets import PodSet, pod_sets
 from tests.pages import PROJECT, documents
 
 FOLDER = PROJECT / "docs/recipes"

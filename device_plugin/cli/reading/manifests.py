@@ -11,8 +11,8 @@ from device_plugin.adapters.kube.structs import DecodeError
 from device_plugin.adapters.kube.templates import TemplatePod, read_template
 from device_plugin.adapters.yaml_text import read
 from device_plugin.cli.access.names import FORM, NAME, NAMESPACE
-from device_plugin.cli.reading.pod_sets import PodSet, at, pod_sets
 from device_plugin.core.errors import VgpuError
+from device_plugin.core.pod_sets import PodSet, at, pod_sets
 
 # Most workloads of a file: each costs a call to the API server, and with aliases few characters make many items.
 MOST_WORKLOADS = 100

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import yaml
 
-from device_plugin.cli.reading.pod_sets import pod_sets
+from device_plugin.core.pod_sets import pod_sets
 
 POD = "{spec: {containers: [{name: c, resources: {limits: {x/y: 1}}}]}}"
 KINDS = {
