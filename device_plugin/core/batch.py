@@ -57,6 +57,7 @@ class Job:
     completions: int | None = None
     indexed: bool = False
     replacement: str = ""
+    backoff_limit: int = 6
     backoff_limit_per_index: int | None = None
     success_policy: bool = False
     managed_by: str = ""

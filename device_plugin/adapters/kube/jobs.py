@@ -54,6 +54,7 @@ def read_job(text: Text, resources: Resources = None) -> Job:
         completions=spec.completions,
         indexed=spec.completion_mode == "Indexed",
         replacement=spec.pod_replacement_policy or "",
+        backoff_limit=_number(spec.backoff_limit, 6),
         backoff_limit_per_index=spec.backoff_limit_per_index,
         success_policy=spec.success_policy is not None,
         managed_by=(spec.managed_by or "")[:MAX_OWNER],

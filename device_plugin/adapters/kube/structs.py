@@ -132,6 +132,7 @@ class RawJobSpec(Struct):
     completions: int | None = None
     completion_mode: str | None = None
     pod_replacement_policy: str | None = None
+    backoff_limit: int | None = None
     backoff_limit_per_index: int | None = None
     success_policy: dict[str, msgspec.Raw] | None = None
     managed_by: str | None = None

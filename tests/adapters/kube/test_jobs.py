@@ -35,7 +35,7 @@ def test_a_grace_period_without_end_is_cut_to_one_after_which_there_is_a_date() 
 def test_what_a_job_leaves_out_has_kubernetes_defaults() -> None:
     found = read(MINIMAL)
     assert (found.suspend, found.parallelism, found.completions, found.indexed) == (False, 1, None, False)
-    assert (found.backoff_limit_per_index, found.grace_seconds) == (None, 30)
+    assert (found.backoff_limit, found.backoff_limit_per_index, found.grace_seconds) == (6, None, 30)
     assert (found.active, found.ready, found.terminating, found.conditions) == (
         0,
         0,
@@ -79,7 +79,7 @@ def test_everything_that_is_read_of_a_job() -> None:
         "default", "train", "u", "7", "2026-11-22T08:00:00Z", deleting=True,
         labels={"vgpu.io/queue": "default", "kueue.x-k8s.io/queue-name": "q"},
         annotations={"vgpu.io/min-replicas": "2"}, owner="JobSet", owner_name="set",
-        suspend=True, parallelism=4, completions=8, indexed=True, replacement="Failed",
+        suspend=True, parallelism=4, completions=8, indexed=True, replacement="Failed", backoff_limit=0,
         backoff_limit_per_index=2, success_policy=True, managed_by="example.com/other", restart_policy="Never",
         grace_seconds=0, priority_class="high", template=template, started="2026-11-22T09:00:00Z",
         active=1, ready=2, succeeded=3, failed=4, terminating=5, completed_indexes="0,2-3",
