@@ -41,6 +41,7 @@ class Filter(Service):
 
     def __call__(self, pod: Pod, nodes: Sequence[str]) -> Verdict:
         """The node chosen among `nodes`, or the refusal; all of `nodes` for a pod that asks for no slice."""
+        pod = self._view.gangs.labelled(pod)
         try:
             request = self._view.pods.request_of(pod)
         except RequestError as error:

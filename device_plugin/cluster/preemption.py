@@ -91,6 +91,7 @@ class Preemption(Service):
         kube-scheduler's own victims are added in two cases: our victims alone are not enough; or slices need no victim,
         so the host lacks CPU or memory, which only kube-scheduler counts.
         """
+        pod = self._view.gangs.labelled(pod)
         try:
             request = self._view.pods.request_of(pod)
         except RequestError:

@@ -1,10 +1,11 @@
-"""Jobs of the Kubernetes API (batch/v1), with only the fields that this project uses."""
+"""Jobs of the Kubernetes API (batch/v1), and other workloads in the same form, with only the fields that we use."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from device_plugin.core.node_constraints import ANYWHERE, NodeConstraints
 from device_plugin.core.pods import Pod
+from device_plugin.core.workload_kinds import JOB, WorkloadKind
 
 # Labels that Kubernetes' Job controller puts on the pods of a Job.
 JOB_NAME, COMPLETION_INDEX = "batch.kubernetes.io/job-name", "batch.kubernetes.io/job-completion-index"
@@ -30,8 +31,18 @@ class FailedCreation:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkloadPods:
+    """`count` equal pods of a workload: `template` and `nodes` are as in Job, `priority_class` too."""
+
+    template: Pod
+    nodes: NodeConstraints = ANYWHERE
+    count: int = 1
+    priority_class: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
-    """A Job as the API server shows it.
+    """A Job as the API server shows it, or another workload in the same form (`kind`).
 
     `template` is a pod of the Job as the Job's spec describes it: without name and uid, and without the priority, which
     `priority_class` names. `nodes` are the constraints of this pod. `completions` is None if any success ends the Job.
@@ -40,6 +51,11 @@ class Job:
     `started` is empty while the Job is suspended. `labels` and `annotations` hold only keys of this project and of
     Kueue. `kept` is the text of the condition `vgpu.io/resize`, where the job engine keeps the past of the Job; it is
     not among `conditions`.
+
+    A workload of another kind has its pods in `sets`. `parallelism` and `completions` are then the number of its pods
+    that ask for cards, or of all its pods if none asks; counts of its status are 0. `pods_label` is the label, as
+    `key=value`, by which its pods name it; empty while it is not known. Its pods are created `together`, unless the
+    controller makes some of them wait for others. `problem` says why the engine cannot start it; empty if it can.
     """
 
     namespace: str
@@ -75,6 +91,16 @@ class Job:
     completed_indexes: str = ""
     conditions: tuple[JobCondition, ...] = ()
     kept: str = ""
+    kind: WorkloadKind = JOB
+    sets: tuple[WorkloadPods, ...] = ()
+    pods_label: str = ""
+    together: bool = False
+    problem: str = ""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Namespace and name; the name of another kind than a Job has the kind before it, `jobset/train`."""
+        return self.namespace, self.kind.prefix + self.name
 
     @property
     def width(self) -> int:

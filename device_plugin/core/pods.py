@@ -41,7 +41,8 @@ class Pod(Struct, frozen=True, gc=False):
     nominated. `refused` is a fingerprint of the condition that kube-scheduler wrote when it last refused the pod; 0
     without one. `obstacles`, for people, are causes other than cards that keep the pod waiting. `labels`, `annotations`
     and `containers` hold only entries that this project reads. `ends` is when the grace period of a `deleting` pod
-    ends.
+    ends. `workload` is the label, as `key=value`, by which a controller names the JobSet, RayCluster or Kubeflow job of
+    the pod; empty without one.
     """
 
     namespace: str
@@ -68,6 +69,7 @@ class Pod(Struct, frozen=True, gc=False):
     refused: int = 0
     obstacles: Obstacles = NONE
     ends: str = ""
+    workload: str = ""
 
     @property
     def ended(self) -> bool:

@@ -17,6 +17,7 @@ from device_plugin.core.contract import annotations
 from device_plugin.core.contract.resize import MAX_RECORD
 from device_plugin.core.jobs.spec import NamedPriorityClass, PriorityClass
 from device_plugin.core.pods import Agent, Node, Pod
+from device_plugin.core.workload_kinds import JOB, WORKLOAD_KINDS, WorkloadKind
 
 Item = TypeVar("Item")
 Read = TypeVar("Read", covariant=True)
@@ -49,6 +50,16 @@ class Metadata(NamedTuple):
     deleting: bool = False
     labels: Mapping[str, str] = MappingProxyType({})
     annotations: Mapping[str, str] = MappingProxyType({})
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Namespace and name."""
+        return self.namespace, self.name
+
+    @property
+    def pods_label(self) -> str:
+        """The label by which pods name the object: none, because they name it as their owner."""
+        return ""
 
 
 @dataclass(frozen=True)
@@ -113,6 +124,10 @@ PODS = Kind("", "v1", "pods", "Pod", Pod)
 NODES = Kind("", "v1", "nodes", "Node", Node)
 NAMESPACES = Kind("", "v1", "namespaces", "Namespace", Metadata, partial=True)
 JOBS = Kind("batch", "v1", "jobs", "Job", Job)
+WORKLOADS: Mapping[WorkloadKind, Kind[Job]] = {JOB: JOBS} | {
+    kind: Kind(kind.group, kind.version, kind.plural, kind.name, Job) for kind in WORKLOAD_KINDS
+}
+"""The kinds of the API in which the job engine finds workloads: Jobs, and those that are decoded to their form."""
 PRIORITY_CLASSES = Kind(
     "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", NamedPriorityClass, _priority_class
 )

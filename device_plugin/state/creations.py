@@ -13,6 +13,7 @@ from math import inf
 from device_plugin.core.contract.resize import MAX_REFUSAL
 from device_plugin.core.jobs.job import JobKey
 from device_plugin.core.timestamps import seconds
+from device_plugin.core.workload_kinds import JOB
 from device_plugin.kube.api import FAILED_CREATIONS, Api, Where
 from device_plugin.kube.errors import ApiError
 from device_plugin.state.managed import Managed
@@ -23,6 +24,9 @@ log = logging.getLogger(__name__)
 LACKING_SECONDS = 3.0
 # Seconds between two reads of the events of a Job that still lacks pods: doubled each time.
 FIRST_WAIT, LONGEST_WAIT = 5.0, 300.0
+# Seconds that the controller of another kind than Job has to make the pods. Events about them are not read: those of a
+# JobSet's pods are on the Jobs that it makes.
+MADE_SECONDS = 60.0
 # Reads at one time. Each may take as long as the API server may be silent.
 MOST_READS = 4
 # Seconds by which the Job controller's clock may be behind ours. A Job with refused pods pauses for longer than that,
@@ -68,7 +72,8 @@ class FailedCreations:
             gen = managed.record.gen if managed.record is not None else 0
             known = self._lacking.get(managed.job.uid)
             if known is None or known.gen != gen:
-                known = _Lacking(gen, self._wall(), now + LACKING_SECONDS)
+                wait = LACKING_SECONDS if managed.job.kind is JOB else MADE_SECONDS
+                known = _Lacking(gen, self._wall(), now + wait)
             found[managed.job.uid] = known
         self._lacking = found
         due = [managed for managed in lacking if found[managed.job.uid].read_at <= now]
@@ -79,6 +84,13 @@ class FailedCreations:
 
     def _read(self, managed: Managed, lacking: _Lacking, now: float) -> None:
         job = managed.job
+        if job.kind is not JOB:
+            lacking.read_at = now + LONGEST_WAIT
+            lacking.why = (
+                f"its controller has made {managed.created} of {managed.due} in {MADE_SECONDS:.0f} s: see the"
+                f" {job.kind.name}'s events"
+            )
+            return
         lacking.read_at, lacking.wait = now + lacking.wait, min(2 * lacking.wait, LONGEST_WAIT)
         where = Where(job.namespace, fields=f"involvedObject.uid={job.uid},reason=FailedCreate")
         try:

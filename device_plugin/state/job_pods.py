@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager
 
 from device_plugin.core.batch import Job
 from device_plugin.core.pods import Pod
+from device_plugin.core.workload_kinds import JOB
 
 
 class JobPods:
@@ -17,16 +18,27 @@ class JobPods:
         self._lock = lock
         self._changed = changed
         self._pods: dict[str, Pod] = {}
-        # By namespace and UID of their Job: a tenant may name a Job of another namespace as a pod's owner.
+        # By namespace, and UID of their Job or label of their workload: a tenant may name a Job of another namespace as
+        # a pod's owner.
         self._of: dict[tuple[str, str], dict[str, Pod]] = {}
+        # In the same way: the UIDs of pods of workloads that asked for cards and have succeeded.
+        self._succeeded: dict[tuple[str, str], set[str]] = {}
+        self._ended: dict[str, tuple[str, str]] = {}
         # By node, then by namespace and name.
         self._on: dict[str, dict[tuple[str, str], Pod]] = {}
         self.listed = False
         """True once all pods were listed."""
 
     def of(self, job: Job) -> Collection[Pod]:
-        """The pods of a Job."""
-        return self._of.get((job.namespace, job.uid), {}).values()
+        """The pods of a Job. A workload of another kind has only its pods that ask for cards, if any of them does."""
+        if job.kind is JOB:
+            return self._of.get((job.namespace, job.uid), {}).values()
+        found = self._of.get((job.namespace, job.pods_label), {}).values() if job.pods_label else ()
+        return [pod for pod in found if pod.containers] if job.template.containers else found
+
+    def succeeded(self, job: Job) -> int:
+        """The number of pods of a workload that have succeeded and still exist; a Job's own status has it."""
+        return len(self._succeeded.get((job.namespace, job.pods_label), ())) if job.pods_label else 0
 
     def on(self, node: str) -> Mapping[tuple[str, str], Pod]:
         """The pods that are bound to a node, by namespace and name. It needs no lock."""
@@ -34,8 +46,8 @@ class JobPods:
         return dict(self._on.get(node, {}))
 
     def see(self, pod: Pod) -> None:
-        """Record a pod if it belongs to a Job; a pod that has ended is removed."""
-        if pod.owner == "Job":
+        """Record a pod if it belongs to a Job or another workload; a pod that has ended is removed."""
+        if pod.owner == "Job" or pod.workload:
             with self._lock:
                 self._keep(pod)
 
@@ -52,9 +64,14 @@ class JobPods:
     def gone(self, uid: str) -> None:
         """Remove the pod with this UID, which is gone."""
         with self._lock:
-            pod = self._pods.get(uid)
+            pod, counted = self._pods.get(uid), self._ended.pop(uid, None)
             if pod is not None:
                 self._drop(pod)
+            if counted is not None:
+                self._succeeded[counted].discard(uid)
+                if not self._succeeded[counted]:
+                    del self._succeeded[counted]
+                self._changed(uid)
 
     def sync(self, pods: Iterable[Pod]) -> None:
         """Record a list of all pods; known pods that are not listed are removed."""
@@ -62,30 +79,42 @@ class JobPods:
         for pod in pods:
             listed.add(pod.uid)
             self.see(pod)
-        for uid in self._pods.keys() - listed:
+        for uid in (self._pods.keys() | self._ended.keys()) - listed:
             self.gone(uid)
         self.listed = True
 
     def _keep(self, pod: Pod) -> None:
         before = self._pods.get(pod.uid)
         if pod.ended or before == pod:
+            if pod.ended:
+                self._end(pod)
             if pod.ended and before is not None:
                 self._drop(before)
             return
+        if before is not None and _owners(before) != _owners(pod):
+            self._drop(before)
         self._pods[pod.uid] = pod
-        self._of.setdefault((pod.namespace, pod.owner_uid), {})[pod.uid] = pod
+        for owner in _owners(pod):
+            self._of.setdefault(owner, {})[pod.uid] = pod
         if pod.node:
             self._on.setdefault(pod.node, {})[pod.namespace, pod.name] = pod
         self._changed("")
 
+    def _end(self, pod: Pod) -> None:
+        """Count a pod of a workload that has succeeded: it is not made again."""
+        if pod.phase == "Succeeded" and pod.workload and pod.containers and pod.uid not in self._ended:
+            owner = self._ended[pod.uid] = pod.namespace, pod.workload
+            self._succeeded.setdefault(owner, set()).add(pod.uid)
+            self._changed("")
+
     def _drop(self, pod: Pod) -> None:
         del self._pods[pod.uid]
         self._leave(pod)
-        owner = pod.namespace, pod.owner_uid
-        of = self._of[owner]
-        del of[pod.uid]
-        if not of:
-            del self._of[owner]
+        for owner in _owners(pod):
+            of = self._of[owner]
+            del of[pod.uid]
+            if not of:
+                del self._of[owner]
         self._changed(pod.uid)
 
     def _leave(self, pod: Pod) -> None:
@@ -95,3 +124,9 @@ class JobPods:
             del on[name]
             if not on:
                 del self._on[pod.node]
+
+
+def _owners(pod: Pod) -> Collection[tuple[str, str]]:
+    """The namespace with the UID of the pod's Job, and with the label of its workload; each if the pod has it."""
+    named = pod.owner_uid if pod.owner == "Job" else "", pod.workload
+    return [(pod.namespace, name) for name in named if name]

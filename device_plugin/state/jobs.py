@@ -16,7 +16,7 @@ from math import inf
 from device_plugin.core.batch import Job
 from device_plugin.core.contract.annotations import CHECKPOINT, MAX_INT, QUEUE, RESIZE
 from device_plugin.core.contract.checkpoint import Checkpoint
-from device_plugin.core.contract.resize import Resize
+from device_plugin.core.contract.resize import Resize, api_time
 from device_plugin.core.errors import AnnotationError, RequestError
 from device_plugin.core.jobs.history import Histories
 from device_plugin.core.jobs.job import JobKey, JobSpec
@@ -24,6 +24,7 @@ from device_plugin.core.jobs.progress import ContainerName, ProgressReport, by_p
 from device_plugin.core.jobs.rules import STRANDED_S
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import PodRequest
+from device_plugin.core.workload_kinds import JOB, WorkloadKind
 from device_plugin.state.creations import refusal
 from device_plugin.state.job_pods import JobPods
 from device_plugin.state.managed import Managed
@@ -44,8 +45,22 @@ _SILENT = _Received(ProgressReport(), -inf)
 _UNREAD = JobSpec(key=("", ""), request=PodRequest("", ()))
 
 
+class JobsOfKind:
+    """Receives the news of one kind of workloads for `known`."""
+
+    def __init__(self, known: "KnownJobs", kind: WorkloadKind) -> None:
+        self._known = known
+        self._kind = kind
+        self.see = known.see
+        self.forget = known.forget
+
+    def sync(self, jobs: Iterable[Job]) -> None:
+        """Record a list of all workloads of this kind."""
+        self._known.sync(jobs, self._kind)
+
+
 class KnownJobs:
-    """All Jobs with the queue label. Any thread may call it.
+    """All Jobs and other workloads with the queue label. Any thread may call it.
 
     `read` returns the JobSpec of a Job, and raises RequestError if the Job is malformed. `stranded_seconds` is copied
     into each Managed.
@@ -66,6 +81,7 @@ class KnownJobs:
         self._doubted: set[str] = set()
         self._rigid: dict[str, str] = {}
         self._listed = False
+        self._others_not_synced: Callable[[], str] = str
         self.changes = 0
         """Counts the changes that a plan depends on."""
         self.unplanned = 0
@@ -75,7 +91,11 @@ class KnownJobs:
         """The kinds of objects that were not listed yet, as text; empty if all were."""
         listed = {"jobs": self._listed, "pods of jobs": self.pods.listed}
         absent = " and ".join(what for what, known in listed.items() if not known)
-        return f"{absent} were not listed yet" if absent else ""
+        return f"{absent} were not listed yet" if absent else self._others_not_synced()
+
+    def waits_for(self, why_not_synced: Callable[[], str]) -> None:
+        """Count as synced only once `why_not_synced` returns an empty text for the other kinds."""
+        self._others_not_synced = why_not_synced
 
     # Jobs
 
@@ -113,15 +133,17 @@ class KnownJobs:
                 del self._gone[next(iter(self._gone))]
             self.changes += 1
 
-    def sync(self, jobs: Iterable[Job]) -> None:
-        """Record a list of all Jobs with the queue label; known Jobs that are not listed are removed."""
+    def sync(self, jobs: Iterable[Job], kind: WorkloadKind = JOB) -> None:
+        """Record a list of all objects of a kind with the queue label; others of this kind are removed."""
         listed = set()
         for job in jobs:
             listed.add(job.uid)
             self.see(job)
-        for uid in self._jobs.keys() - listed:
+        known = [uid for uid, each in list(self._jobs.items()) if each.job.kind is kind]
+        for uid in set(known) - listed:
             self.gone(uid)
-        self._listed = True
+        if kind is JOB:
+            self._listed = True
 
     def doubt(self) -> None:
         """Accept the next version of each Job even if its number is lower: etcd was restored, and a list follows."""
@@ -190,9 +212,13 @@ class KnownJobs:
     # The known Jobs
 
     def managed(self) -> Mapping[JobKey, Managed]:
-        """The Jobs that can be read, by namespace and name."""
+        """The Jobs that can be read, by namespace and name. Objects that a queued workload owns start with it."""
         with self._lock:
-            return {job.key: self._completed(job) for job in self._jobs.values() if not job.problem}
+            return {
+                each.key: self._completed(each)
+                for each in self._jobs.values()
+                if not each.problem and each.job.owner_uid not in self._jobs
+            }
 
     def renewed(self, managed: Managed) -> Managed | None:
         """The newest version of the Job of `managed`; None if it differs in anything that a plan depends on."""
@@ -208,14 +234,19 @@ class KnownJobs:
     def problems(self) -> Mapping[JobKey, tuple[Job, str]]:
         """The Jobs that cannot be read, each with a text that says how to correct the Job."""
         with self._lock:
-            unread = [known for known in self._jobs.values() if known.problem]
-        return {(known.job.namespace, known.job.name): (known.job, known.problem) for known in unread}
+            unread = [
+                each for each in self._jobs.values() if each.problem and each.job.owner_uid not in self._jobs
+            ]
+        return {known.job.key: (known.job, known.problem) for known in unread}
 
     def _completed(self, known: Managed) -> Managed:
         """The Job with its pods, and the reports and the refused width that are kept apart from it."""
         pods = tuple(sorted(self.pods.of(known.job), key=lambda pod: (pod.index or 0, pod.uid)))
         first = next((pod.uid for pod in pods if pod.index == 0), "")
         received = self._received.get(first, _SILENT)
+        if known.job.kind is not JOB:
+            # These have no programs of index 0, and no counts of pods in their status.
+            return replace(known, pods=pods, job=replace(known.job, succeeded=self.pods.succeeded(known.job)))
         return replace(
             known, pods=pods, checkpoint=_checkpoint(pods),
             saved=min(received.report.checkpoints, MAX_INT), received=received.at, progress=received.report.progress,
@@ -231,6 +262,8 @@ class KnownJobs:
             spec = self._read(job)
         except RequestError as error:
             problem = str(error)
+        if job.kind is not JOB and not job.suspend and record is not None and record.width:
+            job = replace(job, started=api_time(record.asked))
         return Managed(
             job=job, spec=spec, problem=problem, record=record, past=past, lost=record is not written,
             stranded_seconds=self._stranded_seconds,

@@ -15,6 +15,7 @@ from device_plugin.core.jobs.progress import Progress
 from device_plugin.core.jobs.rules import STRANDED_S
 from device_plugin.core.pods import Pod
 from device_plugin.core.timestamps import seconds
+from device_plugin.core.workload_kinds import JOB
 
 # Seconds for which a Job neither starts nor grows after its pods were refused: doubled each time.
 FIRST_PAUSE, LONGEST_PAUSE = 60.0, 3600.0
@@ -155,6 +156,9 @@ class Managed:
         record = self.record
         if record is None or not self.lives:
             return False
+        # Admission lets only the engine remove the record of another kind than a Job, which has no copy.
+        if self.job.kind is not JOB:
+            return self.lost
         return self.lost or (record.applied and record.shrinks and record.past != self.past)
 
     @property
@@ -314,6 +318,7 @@ def planned(job: Job) -> Job:
         replacement=job.replacement, grace_seconds=job.grace_seconds, started=job.started,
         active=job.active, succeeded=job.succeeded, terminating=job.terminating,
         completed_indexes=job.completed_indexes, conditions=job.conditions if job.ended else job.suspension,
+        kind=job.kind, pods_label=job.pods_label,
     )  # fmt: skip
 
 

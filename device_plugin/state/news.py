@@ -8,16 +8,19 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import TypeVar
 
+from device_plugin.core.batch import Job
 from device_plugin.core.contract.cards import Inventory
 from device_plugin.core.errors import AnnotationError
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.pods import Node, Pod
+from device_plugin.core.workload_kinds import JOB, MAKERS, WorkloadKind
 from device_plugin.state.accounts import Accounts
 from device_plugin.state.faults import Fault, Faults
 from device_plugin.state.pods import KnownPods, alike, concerns_us
 from device_plugin.state.promises import Promises
 from device_plugin.state.records import QueuedJob
 from device_plugin.state.reports import CardChanges
+from device_plugin.state.workload_gangs import WorkloadGangs
 
 # Objects of a list that are recorded at a time with the lock held: other threads wait for it a few milliseconds.
 BATCH = 20
@@ -63,6 +66,8 @@ class PodNews:
         clock: Callable[[], float],
     ) -> None:  # fmt: skip
         self._lock = lock
+        self.gangs = WorkloadGangs(self._again)
+        """The gangs of queued workloads, to which pods are assigned as they are seen."""
         self._pods = pods
         self._accounts = accounts
         self._listed = listed
@@ -80,6 +85,8 @@ class PodNews:
             if before is None and not concerns_us(pod, self._resources):
                 self._accounts.account_host(pod)
                 return
+            self.gangs.note(pod)
+            pod = self.gangs.labelled(pod)
             now = self._pods.see(pod, self._clock(), watched=watched)
             for follower in self._accounts.followers:
                 follower.see(now, before)
@@ -99,6 +106,12 @@ class PodNews:
                 self.see(pod, watched=False)
             return self._pods.get(pod.uid) or pod
 
+    def _again(self, uid: str) -> None:
+        """See a known pod again, because its gang has changed."""
+        pod = self._pods.get(uid)
+        if pod is not None:
+            self.see(pod, watched=False)
+
     def forget(self, pod: Pod) -> None:
         """Remove a pod of which the watch shows that it is gone."""
         self.gone(pod.uid, ended=pod.ended)
@@ -109,6 +122,7 @@ class PodNews:
         Slices of a bound pod that was not seen to end stay held for 4 s, or as long as the pod's agent reports them.
         """
         with self._lock:
+            self.gangs.drop(uid)
             if not ended:
                 self._accounts.vanish(uid, self._clock())
             if self._pods.get(uid) is not None or self._accounts.reserves(uid):
@@ -141,6 +155,7 @@ class PodNews:
         self._end_list(())
 
     def _lose(self, uid: str) -> None:
+        self.gangs.drop(uid)
         self._pods.remove(uid)
         self._accounts.forget_pod(uid)
 
@@ -232,32 +247,56 @@ class NodeNews:
 
 
 class JobNews:
-    """Records Jobs with the queue label. Each call takes the lock."""
+    """Records Jobs with the queue label, or the workloads of another `kind`. Each call takes the lock."""
 
-    def __init__(self, lock: Lock, promises: Promises, listed: Listed) -> None:
+    def __init__(
+        self, lock: Lock, promises: Promises, listed: Listed, gangs: WorkloadGangs, kind: WorkloadKind = JOB
+    ) -> None:
         self._lock = lock
         self._promises = promises
         self._listed = listed
+        self._gangs = gangs
+        self._kind = kind
+        self._uids = set[str]()
+        self._others = dict[WorkloadKind, JobNews]()
+
+    def of(self, kind: WorkloadKind) -> "JobNews":
+        """The receiver of the news of the workloads of this kind."""
+        if kind not in self._others:
+            self._others[kind] = JobNews(self._lock, self._promises, self._listed, self._gangs, kind)
+        return self._others[kind]
 
     def see(self, job: QueuedJob) -> None:
-        """Record a Job."""
+        """Record a Job. Objects of MAKERS are left out: their labels and their record may be copies."""
+        workload = job if isinstance(job, Job) and job.kind is not JOB else None
+        if workload is not None and workload.owner in MAKERS:
+            return
         with self._lock:
+            self._uids.add(job.uid)
             self._promises.see_job(job)
+            if workload is not None:
+                self._gangs.see(workload)
 
     def forget(self, job: QueuedJob) -> None:
         """Remove a Job that is gone or no longer has the label."""
+        self._gone(job.uid)
+
+    def _gone(self, uid: str) -> None:
         with self._lock:
-            self._promises.forget_job(job.uid)
+            self._uids.discard(uid)
+            self._promises.forget_job(uid)
+            self._gangs.forget(uid)
 
     def sync(self, jobs: Iterable[QueuedJob]) -> None:
         """Record a list of all Jobs; known Jobs that are not listed are removed."""
         listed = {job.uid: job for job in jobs}
-        take(self._lock, [*listed.values()], self._promises.see_job)
+        take(self._lock, [*listed.values()], self.see)
         with self._lock:
-            gone = self._promises.jobs() - listed.keys()
-        take(self._lock, [*gone], self._promises.forget_job)
-        with self._lock:
-            self._listed.add("jobs")
+            gone = self._uids - listed.keys()
+        take(self._lock, [*gone], self._gone)
+        if self._kind is JOB:
+            with self._lock:
+                self._listed.add("jobs")
 
 
 def take(lock: Lock, items: Sequence[Item], see: Callable[[Item], object]) -> None:

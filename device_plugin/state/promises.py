@@ -78,10 +78,6 @@ class Promises:
         """Remove a Job that is gone or has left its queue; promises by it and to it end."""
         self._follow(self._records.forget(uid))
 
-    def jobs(self) -> Set[str]:
-        """The UIDs of all Jobs with the queue label."""
-        return {record.uid for record in self._records.all()}
-
     def begin(self) -> None:
         """Put all records into force; called once all pods, nodes and Jobs were listed. Later calls do nothing."""
         if not self._begun:

@@ -1,7 +1,8 @@
 """The records of Jobs (`vgpu.io/resize`): the beneficiary, which gets the slices, and the Job of each pod.
 
-A pod belongs to a Job if it is in its namespace and the Job, by UID, is its controller. Anyone who may write pods in a
-namespace can name a Job there as their owner, but no Job of another namespace.
+A pod belongs to a Job if it is in its namespace and the Job, by UID, is its controller; to another workload, such as a
+JobSet, if it has the label by which the workload's controller names it. Anyone who may write pods in a namespace can
+name a Job there as their owner, and write that label, but name no Job of another namespace.
 """
 
 from collections.abc import Callable, Mapping, Sequence, Set
@@ -24,6 +25,14 @@ MOST_SECONDS = 7200.0
 
 class QueuedJob(Named, Protocol):
     """A Job with the queue label: its metadata alone, or the whole Job where the process has read it."""
+
+    @property
+    def key(self) -> JobKey:
+        """Namespace and name; the name of another kind than a Job has the kind before it."""
+
+    @property
+    def pods_label(self) -> str:
+        """The label, as `key=value`, by which pods name the object; empty if they name it as their owner."""
 
     @property
     def labels(self) -> Mapping[str, str]:
@@ -50,6 +59,7 @@ class JobRecord:
     resize: Resize | None = None
     until: float = -inf
     leaving: set[str] = field(default_factory=set)
+    pods_label: str = ""
 
     @property
     def beneficiary(self) -> JobKey | None:
@@ -69,6 +79,8 @@ class JobRecords:
         self._wall = wall
         self._records: dict[str, JobRecord] = {}
         self._uids: dict[JobKey, str] = {}
+        # By namespace and the label of its pods: the UIDs of workloads other than Jobs.
+        self._labelled: dict[tuple[str, str], str] = {}
         # By beneficiary: the UIDs of the Jobs whose records name it.
         self._naming: dict[JobKey, set[str]] = {}
         # The UIDs of the Jobs whose record is of a shrink that was not carried out yet.
@@ -85,13 +97,19 @@ class JobRecords:
     def see(self, job: QueuedJob) -> Sequence[JobRecord]:
         """Record a Job; returns the records that have a new meaning: its own, and those with it as beneficiary."""
         known, text = self._records.get(job.uid), job.annotations.get(RESIZE, "")
-        key, own = (job.namespace, job.name), beneficiary(job)
-        if known is not None and (known.key, known.own, known.text) == (key, own, text):
+        key, own, label = job.key, beneficiary(job), job.pods_label
+        if known is not None and known.pods_label != label:
+            self._unlabel(known)
+        if known is not None and (known.key, known.own, known.text, known.pods_label) == (
+            key, own, text, label,
+        ):  # fmt: skip
             return ()
         regrouped = known is None or (known.key, known.own) != (key, own)
         record = known or JobRecord(key, job.uid, own)
-        record.key, record.own = key, own
+        record.key, record.own, record.pods_label = key, own, label
         self._records[job.uid] = record
+        if label:
+            self._labelled[key[0], label] = job.uid
         self._uids[key] = job.uid
         if record.text != text:
             self._read(record, text)
@@ -102,6 +120,7 @@ class JobRecords:
         record = self._records.pop(uid, None)
         if record is None:
             return ()
+        self._unlabel(record)
         self._read(record, "")
         if self._uids.get(record.key) == uid:
             del self._uids[record.key]
@@ -140,6 +159,8 @@ class JobRecords:
     def of(self, pod: Pod) -> JobRecord | None:
         """The record of the queued Job that the pod belongs to."""
         record = self._records.get(pod.owner_uid) if pod.owner == "Job" else None
+        if record is None and pod.workload:
+            record = self._records.get(self._labelled.get((pod.namespace, pod.workload), ""))
         return record if record is not None and record.key[0] == pod.namespace else None
 
     def fault(self, record: JobRecord, text: str) -> None:
@@ -148,6 +169,11 @@ class JobRecords:
             self._faults.put(record.uid, Fault("resize", "/".join(record.key), text))
         else:
             self._faults.clear("resize", record.uid)
+
+    def _unlabel(self, record: JobRecord) -> None:
+        """Forget the label of the record's pods."""
+        if self._labelled.get((record.key[0], record.pods_label)) == record.uid:
+            del self._labelled[record.key[0], record.pods_label]
 
     def _named_by(self, key: JobKey) -> Sequence[JobRecord]:
         return [self._records[uid] for uid in self._naming.get(key, ())]
@@ -179,4 +205,4 @@ class JobRecords:
 def beneficiary(job: QueuedJob) -> str:
     """The name under which slices are kept for a Job: its group, whose pods start together, or the Job alone."""
     group = job.labels.get(GROUP, "")
-    return f"group {job.namespace}/{group}" if group else f"job {job.namespace}/{job.name}"
+    return f"group {job.namespace}/{group}" if group else f"job {'/'.join(job.key)}"

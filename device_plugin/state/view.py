@@ -43,7 +43,8 @@ class ClusterView:
         resources = all_resource_names(prefixes)
         self.pod_news = PodNews(self.lock, self.pods, self.accounts, self.listed, resources, clock)
         self.node_news = NodeNews(self.lock, self.ledger, self.accounts, self.faults, self.listed, clock)
-        self.job_news = JobNews(self.lock, self.promises, self.listed)
+        self.gangs = self.pod_news.gangs
+        self.job_news = JobNews(self.lock, self.promises, self.listed, self.gangs)
         self._clock = clock
 
     def follow(self, follower: Follower) -> None:

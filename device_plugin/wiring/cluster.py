@@ -44,6 +44,7 @@ from device_plugin.wiring.build_info import with_build_info
 from device_plugin.wiring.cpu_pinning import CpuPinning
 from device_plugin.wiring.replica import Replica
 from device_plugin.wiring.settings import ClusterSettings, SettingsError
+from device_plugin.wiring.workload_watches import WorkloadWatches
 
 log = logging.getLogger(__name__)
 
@@ -98,6 +99,9 @@ class ClusterService(Replica):
             Filter(shared, counts), binder, self._preemption, explainer, Decisions(shared), calls
         ).app()
         self._jobs = ListWatch(api, JOBS.metadata, Where(labels=QUEUE))
+        self._workloads = WorkloadWatches(
+            api, self._loop.threads, stop, lambda kind: (self._view.job_news.of(kind),)
+        )
 
     def _leads(self) -> bool:
         return not self._leader.why_not()
@@ -114,6 +118,7 @@ class ClusterService(Replica):
     def _loops(self) -> Mapping[str, Callable[[], None]]:
         return {
             "jobs": partial(feed, self._jobs, self._stop, self._view.job_news),
+            "kinds": partial(self._loop.again, self._workloads.step),
             "leadership": partial(self._loop.turns, "leadership", TURN_SECONDS, self._leadership.step),
             "housekeeping": partial(self._loop.turns, "housekeeping", TURN_SECONDS, self._housekeeping.step),
             # A hang of these loops is not reported: a step over all pods may take minutes, and no placement waits for
@@ -128,7 +133,7 @@ class ClusterService(Replica):
         }
 
     def _watches(self) -> Sequence[ListWatch[Any]]:
-        return (self._jobs,)
+        return self._jobs, *self._workloads.all()
 
     def _on_loads(self, node: str, loads: Mapping[str, Load]) -> None:
         with self._view.lock:

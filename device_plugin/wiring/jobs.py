@@ -19,6 +19,8 @@ from device_plugin.core.jobs.job import JobSpec
 from device_plugin.core.jobs.rates import read_rates
 from device_plugin.core.jobs.reading import job_spec
 from device_plugin.core.jobs.rules import Rules
+from device_plugin.core.jobs.workload_reading import workload_spec
+from device_plugin.core.workload_kinds import JOB
 from device_plugin.jobs.execute.sender import Sender
 from device_plugin.jobs.execute.writes import Write
 from device_plugin.jobs.pools.dispatcher import Dispatcher
@@ -34,7 +36,7 @@ from device_plugin.kube.errors import ApiError
 from device_plugin.kube.leases import LEASES
 from device_plugin.state.creations import FailedCreations
 from device_plugin.state.holdings import ViewedHoldings
-from device_plugin.state.jobs import KnownJobs
+from device_plugin.state.jobs import JobsOfKind, KnownJobs
 from device_plugin.state.managed import ManagedJobs
 from device_plugin.state.nodes import KnownNodes
 from device_plugin.state.priorities import Priorities
@@ -43,6 +45,7 @@ from device_plugin.state.view import ClusterView
 from device_plugin.wiring.build_info import with_build_info
 from device_plugin.wiring.replica import Replica
 from device_plugin.wiring.settings import JobsSettings
+from device_plugin.wiring.workload_watches import WorkloadWatches
 
 log = logging.getLogger(__name__)
 
@@ -96,6 +99,12 @@ class JobEngine(Replica):
             self._known.on,
         )
         self._jobs = ListWatch(api, JOBS, Where(labels=QUEUE))
+        self._workloads = WorkloadWatches(
+            api, self._loop.threads, stop,
+            lambda kind: (self._view.job_news.of(kind), JobsOfKind(self._known, kind)),
+            self._may_read_jobs, self._known.doubt,
+        )  # fmt: skip
+        self._known.waits_for(self._workloads.why_not_synced)
         self._classes = ListWatch(api, PRIORITY_CLASSES)
         self._lease_watch = ListWatch(api, LEASES, Where(settings.lease_namespace))
 
@@ -113,6 +122,7 @@ class JobEngine(Replica):
         return {
             "priority classes": partial(feed, self._classes, self._stop, self._priorities),
             "jobs": self._watch_jobs,
+            "kinds": partial(self._loop.again, self._workloads.step),
             "lease": partial(self._loop.paced, "lease", self._leases.keep),
             "lease watch": partial(feed, self._lease_watch, self._stop, self._leases),
             "rounds": partial(self._loop.turns, "rounds", LOOK_SECONDS, self._round),
@@ -120,10 +130,12 @@ class JobEngine(Replica):
         }
 
     def _watches(self) -> Sequence[ListWatch[Any]]:
-        return self._jobs, self._classes, self._lease_watch
+        return self._jobs, self._classes, self._lease_watch, *self._workloads.all()
 
     def _read(self, job: Job) -> JobSpec:
         settings = self._settings
+        if job.kind is not JOB:
+            return workload_spec(job, settings.prefixes, self._priorities.by_name, self._holdings.share)
         return job_spec(
             job,
             settings.prefixes,
@@ -132,9 +144,12 @@ class JobEngine(Replica):
             settings.split_ratio or inf,
         )
 
+    def _may_read_jobs(self) -> bool:
+        """True once the cards are known, for the share that a slice takes, and the priority classes."""
+        return "nodes" in self._view.listed and self._priorities.listed
+
     def _watch_jobs(self) -> None:
-        # To decode a Job, the cards must be known, for the share that a slice takes, and the priority classes.
-        while not ("nodes" in self._view.listed and self._priorities.listed):
+        while not self._may_read_jobs():
             if self._stop.wait(LOOK_SECONDS):
                 return
         feed(self._jobs, self._stop, self._view.job_news, self._known, doubt=self._known.doubt)

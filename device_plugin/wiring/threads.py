@@ -27,8 +27,9 @@ class Threads:
                 self._stop.set()
 
         thread = threading.Thread(target=guarded, name=name, daemon=True)
-        self._threads.append(thread)
         thread.start()
+        # Threads that have ended are not kept: watches of kinds that come and go have a thread each.
+        self._threads = [*(each for each in self._threads if each.is_alive()), thread]
 
     def join(self) -> None:
         """Wait until all threads have ended."""

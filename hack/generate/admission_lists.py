@@ -11,7 +11,7 @@ from pathlib import Path
 
 from device_plugin.core import requests
 from device_plugin.core.contract import annotations
-from device_plugin.core.jobs import reading
+from device_plugin.core.jobs import reading, workload_reading
 from device_plugin.node.vendors.families import CARD_VARIABLES
 from vgpu_runtime.paths import SOURCES
 
@@ -33,6 +33,11 @@ LISTS: Mapping[str, Mapping[str, Sequence[str]]] = {
         "annotationKeys": reading.ANNOTATIONS,
         "ours": reading.OURS,
         "podKeys": [key for key in (*requests.LABELS, *requests.ANNOTATIONS) if key not in _OF_JOBS],
+    },
+    "components/jobs/kinds.yaml": {
+        "labelKeys": workload_reading.LABELS,
+        "annotationKeys": workload_reading.ANNOTATIONS,
+        "ours": reading.OURS,
     },
 }
 WIDTH = 140

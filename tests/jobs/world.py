@@ -10,14 +10,18 @@ from device_plugin.core.batch import FailedCreation, Job, JobCondition
 from device_plugin.core.contract.annotations import GRANT, QUEUE, RESIZE
 from device_plugin.core.contract.grants import Grant, Slice
 from device_plugin.core.contract.resize import Resize, api_time
+from device_plugin.core.jobs.job import JobSpec
 from device_plugin.core.jobs.progress import ProgressReport
 from device_plugin.core.jobs.rates import read_rates
 from device_plugin.core.jobs.reading import job_spec
 from device_plugin.core.jobs.rules import Rules
+from device_plugin.core.jobs.spec import PriorityClass
+from device_plugin.core.jobs.workload_reading import workload_spec
 from device_plugin.core.ledger import Holding
 from device_plugin.core.node_constraints import NodeIndex, Operator, Requirement, Taint
 from device_plugin.core.pods import Container, ContainerKind, Node, Pod
 from device_plugin.core.requests import DEFAULT_PREFIXES
+from device_plugin.core.workload_kinds import JOB
 from device_plugin.jobs.execute.sender import Sender
 from device_plugin.jobs.execute.writes import Write
 from device_plugin.jobs.pools.dispatcher import Dispatcher
@@ -25,7 +29,7 @@ from device_plugin.jobs.pools.leases import PoolLeases
 from device_plugin.jobs.pools.planners import Planners
 from device_plugin.jobs.ports import Holdings
 from device_plugin.jobs.round import Rounds
-from device_plugin.kube.api import FAILED_CREATIONS, JOBS, PODS, Kind, Listed, Named, Object, Ref, Where
+from device_plugin.kube.api import FAILED_CREATIONS, PODS, WORKLOADS, Kind, Listed, Named, Object, Ref, Where
 from device_plugin.kube.errors import ConflictError, GoneError
 from device_plugin.kube.leases import LEASES, Lease
 from device_plugin.state.creations import FailedCreations
@@ -62,9 +66,8 @@ class JobApi:
             if of.name not in self.leases:
                 raise GoneError("gone")
             return self.leases[of.name]
-        assert kind is JOBS
         self.reads += 1
-        return self._job(of)
+        return self._job(kind, of)
 
     def list(self, kind: Kind[Any], where: Where) -> Listed[Any]:
         """The last event of a Job about pods that were refused."""
@@ -104,11 +107,12 @@ class JobApi:
                     pod, annotations={**(pod.annotations or {}), **change["metadata"]["annotations"]}
                 )
             )
-        job, metadata = self._job(of), change["metadata"]
+        job, metadata = self._job(kind, of), change["metadata"]
         if metadata["resourceVersion"] != job.version:
             raise ConflictError("it has changed")
         self.patches.append((of.name, change))
         spec = dict(change.get("spec", {}))
+        spec |= spec.pop("runPolicy", {})
         for condition in change.get("status", {}).get("conditions", ()):
             assert (condition["type"], spec) == (RESIZE, {}), "a status is written apart"
             spec["kept"] = condition["message"]
@@ -138,7 +142,7 @@ class JobApi:
 
     def put(self, job: Job) -> Job:
         self._version += 1
-        stored = self.jobs[job.namespace, job.name] = replace(job, version=str(self._version))
+        stored = self.jobs[job.key] = replace(job, version=str(self._version))
         for engine in self.engines:
             engine.known.see(stored)
         return stored
@@ -154,8 +158,9 @@ class JobApi:
         for engine in self.engines:
             engine.lose(pod)
 
-    def _job(self, of: Named) -> Job:
-        found = self.jobs.get((of.namespace, of.name))
+    def _job(self, kind: Kind[Any], of: Named) -> Job:
+        prefix = next(each.prefix for each, known in WORKLOADS.items() if known is kind)
+        found = self.jobs.get((of.namespace, prefix + of.name))
         if found is None:
             raise GoneError("gone")
         return found
@@ -177,6 +182,7 @@ class World:
         self.rules = rules or Rules(young_s=0.0)
         self.rates, _ = read_rates(rates)
         self.leads = True
+        self.priorities: dict[str, PriorityClass] = {}
         self.quotas: dict[str, int] = {}
         """How many pods a namespace may have."""
         self.lingers = False
@@ -344,7 +350,7 @@ class Engine:
         api, wall = world.api, lambda: world.now
         self.view = ClusterView(DEFAULT_PREFIXES, wall)
         self.nodes = KnownNodes()
-        self.known = KnownJobs(lambda job: job_spec(job, DEFAULT_PREFIXES, {}, lambda _: 1.0))
+        self.known = KnownJobs(self._read)
         self.sent: list[Write] = []
         self.worked = 0.0
         """Seconds of processor time that its planners have had."""
@@ -361,7 +367,12 @@ class Engine:
         self.view.pod_news.sync(list(api.pods.values()))
         self.view.job_news.sync([])
         self.known.pods.sync(list(api.pods.values()))
-        self.known.sync(list(api.jobs.values()))
+        for kind in WORKLOADS:
+            self.known.sync([job for job in api.jobs.values() if job.kind is kind], kind)
+
+    def _read(self, job: Job) -> JobSpec:
+        read = job_spec if job.kind is JOB else workload_spec
+        return read(job, DEFAULT_PREFIXES, self.world.priorities, lambda _: 1.0)
 
     def made_leases(self) -> PoolLeases:
         """Those of an engine that is alone, and leads while its world says so."""

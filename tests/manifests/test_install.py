@@ -60,7 +60,7 @@ def test_a_further_folder_of_hygons_nodes_is_seen_by_the_agent_that_gives_it_to_
     assert made.pods()["vgpu-node"] == rendered("default").pods()["vgpu-node"]
 
 
-@pytest.mark.parametrize(("name", "mutating"), [("with-jobs", 4), ("with-jobs-1.31", 0)])
+@pytest.mark.parametrize(("name", "mutating"), [("with-jobs", 5), ("with-jobs-1.31", 0)])
 def test_the_job_engine_is_added(tmp_path: Path, name: str, mutating: int) -> None:
     added = example(name, tmp_path)
     assert "vgpu-jobs" in added.pods()

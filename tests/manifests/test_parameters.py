@@ -10,6 +10,7 @@ import yaml
 
 from device_plugin.cli.check.installation import NODE_AGENTS
 from device_plugin.core.jobs.pools import MOST_POOLS
+from device_plugin.core.workload_kinds import WORKLOAD_KINDS
 from device_plugin.node.vendors.families import CARD_VARIABLES
 from device_plugin.wiring.settings import ClusterSettings, JobsSettings, NodeSettings, load
 from hack.embedded.apiserver import EmbeddedApiServer
@@ -67,7 +68,7 @@ def agree(made: Installation, prefixes: list[str], vendors: dict[str, str], sche
         "requests",
     ]
     if "vgpu-jobs" in policies:
-        asked += ["jobs", "queue-required-jobs", "queue-required-pods"]
+        asked += ["jobs", "queue-required-jobs", "queue-required-kinds", "queue-required-pods"]
         assert load(JobsSettings, {}, made.environment("vgpu-jobs", "engine")).prefixes == prefixes
     assert known == {f"vgpu-{name}": {",".join(prefixes)} for name in asked}
     names = [
@@ -187,11 +188,12 @@ def test_controllers_and_queues_that_are_written_there_reach_the_policies_of_job
     assert found == {
         ("vgpu-job-widths", "controllers"): theirs, ("vgpu-queue-required-jobs", "controllers"): theirs,
         ("vgpu-queue-required-pods", "controllers"): theirs, ("vgpu-job-queues", "everywhere"): '"a,b"',
+        ("vgpu-kind-queues", "everywhere"): '"a,b"',
     }  # fmt: skip
 
 
 def test_the_parameter_lists_the_queues_of_namespaces_without_their_own(tmp_path: Path) -> None:
-    (source,) = job_policy_files()
+    source, _ = job_policy_files()
     text = source.read_text()
     assert text.count("""expression: '""'""") == 1
     changed = tmp_path / "admission.yaml"
@@ -336,4 +338,5 @@ def test_the_job_engine_may_do_its_work_and_nothing_else(manifests: Path) -> Non
     of_pools = [f"{settings.lease_name}-{number + 1}" for number in range(MOST_POOLS)]
     assert rule["resourceNames"] == [settings.lease_name, *of_pools]
     written = {("jobs", "patch"), ("jobs/status", "patch"), ("pods/status", "patch"), ("events", "create")}
-    assert allowed == watched | written | {("jobs", "get"), ("events", "list")}
+    others = {(kind.plural, verb) for kind in WORKLOAD_KINDS for verb in ("get", "list", "watch", "patch")}
+    assert allowed == watched | written | others | {("jobs", "get"), ("events", "list")}

@@ -93,7 +93,7 @@ def test_it_is_not_ready_where_it_may_not_list_jobs(
     running: Running, run: Run, get: Get, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As with roles of another version: what a Job was promised would not be kept."""
-    monkeypatch.delitem(resources._BY_PATH, ("batch", "jobs"))
+    monkeypatch.delitem(resources._BY_PATH, ("batch", "v1", "jobs"))
     with running(run) as listening:
         ready = f"{listening['http']}/readyz"
         assert eventually(lambda: "not listed yet: jobs" in get(ready)[1], SECONDS), get(ready)

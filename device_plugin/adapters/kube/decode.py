@@ -10,9 +10,11 @@ from device_plugin.adapters.kube.constraints import node_taints
 from device_plugin.adapters.kube.jobs import read_job
 from device_plugin.adapters.kube.pods import Resources, as_pod, read_pod
 from device_plugin.adapters.kube.structs import PREFIX, DecodeError, Object, Text, decoder, ours
+from device_plugin.adapters.kube.workloads import read_workload
 from device_plugin.core.batch import Job
 from device_plugin.core.contract import annotations
 from device_plugin.core.pods import Node, Pod
+from device_plugin.core.workload_kinds import WORKLOAD_KINDS
 from device_plugin.kube.api import METADATA_ANNOTATIONS, Kind, Metadata
 
 # Most characters of a Status's message: it may quote 1 MiB of an object that a tenant wrote.
@@ -69,13 +71,19 @@ _READERS: Mapping[type[Any], Callable[[Text], Any]] = {
 }
 
 
+_WORKLOADS = {(kind.group, kind.version, kind.name): kind for kind in WORKLOAD_KINDS}
+
+
 def read(kind: Kind[Object], text: Text, resources: Resources = None) -> Object:
     """Returns the object of this kind that the text holds. Raises DecodeError."""
     if kind.parse is None:
         if kind.item is Pod:
             return cast(Object, read_pod(text, resources))
         if kind.item is Job:
-            return cast(Object, read_job(text, resources))
+            workload = _WORKLOADS.get((kind.group, kind.version, kind.name))
+            return cast(
+                Object, read_workload(workload, text, resources) if workload else read_job(text, resources)
+            )
         found: Object = _READERS[kind.item](text)
         return found
     try:

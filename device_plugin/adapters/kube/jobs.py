@@ -45,8 +45,8 @@ def read_job(text: Text, resources: Resources = None) -> Job:
         version=meta.resource_version,
         created=meta.creation_timestamp or "",
         deleting=meta.deletion_timestamp is not None,
-        labels=_of_job(meta.labels),
-        annotations=_of_job(meta.annotations),
+        labels=of_job(meta.labels),
+        annotations=of_job(meta.annotations),
         owner=owner.kind[:MAX_OWNER],
         owner_name=owner.name[:MAX_NAME],
         suspend=bool(spec.suspend),
@@ -79,7 +79,7 @@ def _number(written: int | None, default: int) -> int:
     return default if written is None else written
 
 
-def _of_job(kept: Mapping[str, str] | None) -> Mapping[str, str]:
+def of_job(kept: Mapping[str, str] | None) -> Mapping[str, str]:
     """Returns the labels or annotations of a Job with our prefix or Kueue's, each cut."""
     return {key: text[: _LONG.get(key, MAX_WORD + 1)] for key, text in ours(kept, PREFIX, KUEUE_PREFIX)}
 

@@ -17,6 +17,7 @@ from device_plugin.core.obstacles import NONE, Obstacles
 from device_plugin.core.pods import Container, ContainerKind, Pod
 from device_plugin.core.requests import ANNOTATIONS, LABELS, MAX_LIST
 from device_plugin.core.roles import MAX_ORDER
+from device_plugin.core.workload_kinds import POD_LABELS
 
 # Names of the resources that are kept of containers' limits; None keeps every extended resource.
 Resources = frozenset[str] | None
@@ -89,6 +90,7 @@ def as_pod(raw: structs.RawPod, resources: Resources = None) -> Pod:
         nominated=status.nominated_node_name,
         refused=_refused(scheduled),
         obstacles=_obstacles(spec, scheduled) if asking and not spec.node_name else NONE,
+        workload=_workload(metadata.labels),
     )
 
 
@@ -98,6 +100,11 @@ def _scheduled(conditions: Iterable[structs.Condition] | None) -> structs.Condit
         if condition.type == "PodScheduled":
             return condition
     return _NO_CONDITION
+
+
+def _workload(labels: Mapping[str, str] | None) -> str:
+    """Returns the label, as `key=value`, by which a controller names the workload of its pod; empty without one."""
+    return next((f"{key}={labels[key]}" for key in POD_LABELS if labels.get(key)), "") if labels else ""
 
 
 def _index(labels: Mapping[str, str] | None) -> int | None:

@@ -49,6 +49,10 @@ class Meta(BareMeta):
     owner_references: list[RawOwner] | None = None
 
 
+class Owned(Struct):
+    metadata: Meta
+
+
 class RawResources(Struct):
     limits: dict[str, str | int] | None = None
     requests: dict[str, str | int] | None = None

@@ -196,11 +196,12 @@ class ListWatch(Generic[Item]):
 
 
 def feed(
-    watch: ListWatch[Item], stop: threading.Event, *news: News[Item], doubt: Callable[[], None] = lambda: None
-) -> None:
+    watch: ListWatch[Item], stop: threading.Event, *news: News[Item], doubt: Callable[[], None] = lambda: None,
+    on_error: Callable[[ApiError], None] = lambda _: None,
+) -> None:  # fmt: skip
     """Run the watch until `stop` is set, and pass each list and each change to all `news`, in order.
 
-    `doubt` is called when resource versions have fallen, as after a restored etcd.
+    `doubt` is called when resource versions have fallen, as after a restored etcd; `on_error` for each error.
     """
 
     def sync(items: Sequence[Item]) -> None:
@@ -214,7 +215,7 @@ def feed(
             else:
                 each.see(item)
 
-    watch.run(sync, change, stop, on_restore=doubt)
+    watch.run(sync, change, stop, on_error, on_restore=doubt)
 
 
 def _fell(before: str, now: str) -> bool:

@@ -139,11 +139,11 @@ class Groups:
         """The present pods and reservations of a gang."""
         group = self.group(name)
         live = [member for member in group.gang.values() if member.live]
-        owners = {member.pod.owner_uid for member in live}
+        owners = {_owner(member.pod) for member in live}
         finished = [
             member
             for member in group.gang.values()
-            if member.pod.phase == "Succeeded" and member.pod.owner_uid in owners
+            if member.pod.phase == "Succeeded" and _owner(member.pod) in owners
         ]
         unbound = [member for member in live if member.unbound]
         reserved = {member.pod.uid: self._ledger.reservation(member.pod.uid) for member in unbound}
@@ -184,6 +184,11 @@ class Groups:
         self.news += bool(wrong) and not group.problem()
         if not group.gang:
             group.state = GangState()
+
+
+def _owner(pod: Pod) -> str:
+    """The workload of the pod, whose pods may be of several Jobs; else the UID of the pod's owner."""
+    return pod.workload or pod.owner_uid
 
 
 def _order(pod: Pod) -> str:

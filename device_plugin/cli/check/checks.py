@@ -30,10 +30,12 @@ POLICIES = (
 )  # fmt: skip
 JOB_POLICIES = (
     "vgpu-job-checkpoint-requests", "vgpu-job-checkpoints", "vgpu-job-engine", "vgpu-job-pasts", "vgpu-job-queues",
-    "vgpu-job-starts", "vgpu-job-widths", "vgpu-jobs", "vgpu-queue-required-jobs", "vgpu-queue-required-pods",
+    "vgpu-job-starts", "vgpu-job-widths", "vgpu-jobs", "vgpu-kind-engine", "vgpu-kind-queues", "vgpu-kind-records",
+    "vgpu-kind-starts", "vgpu-kind-widths", "vgpu-kinds", "vgpu-queue-of-others", "vgpu-queue-required-jobs",
+    "vgpu-queue-required-kinds", "vgpu-queue-required-pods",
 )  # fmt: skip
 MUTATING = ("vgpu-confinement-defaults", "vgpu-idle-default", "vgpu-scheduler-name")
-JOB_MUTATING = ("vgpu-job-suspension",)
+JOB_MUTATING = ("vgpu-job-suspension", "vgpu-kind-suspension")
 # In a cluster without mutating policies this policy only warns, as its overlay has it.
 WARNS = "vgpu-confinement"
 # Where another plugin serves a name like ours, manifests/components/similar-names removes this policy and its binding.

@@ -116,7 +116,8 @@ KEYS = (
     Key(REPLICA_TYPE, "Pod", "label", "Kubeflow's training operator", "The role where the pod has no vgpu.io/role."),
     Key(REPLICA_INDEX, "Pod", "label", "Kubeflow's training operator", "The number of a role from the label before."),
     Key(QUEUE, "Job", "label", _USER,
-        "The name of the queue in which the Job waits for cards, such as `default`. Jobs without it are left alone."),
+        "The name of the queue in which the Job waits for cards, such as `default`. Jobs without it are left alone."
+        " JobSets, RayJobs, RayClusters, TrainJobs, PyTorchJobs and MPIJobs may have it too."),
     Key(MIN_REPLICAS, "Job", "annotation", _USER,
         "The fewest pods with which the Job can run, 1 to 1024; the number that it has if there is none."),
     Key(MAX_REPLICAS, "Job", "annotation", _USER,

@@ -256,7 +256,7 @@ def _seconds(key: str, text: str) -> float:
 
 def _job(text: str) -> tuple[str, str]:
     namespace, _, name = text.partition("/")
-    if not namespace or not name or "/" in name:
+    if not namespace or not name or name.count("/") > 1:
         raise AnnotationError("resize: for must be the namespace and the name of a Job, default/train")
     return namespace, name
 

@@ -95,7 +95,7 @@ class EmptyPool:
         """False if the open cards, or with `closed` all cards, are too few for the least widths of all these jobs."""
         cards: dict[object, int] = {}
         memory = cores = 0.0
-        for job in jobs:
+        for job in (one for each in jobs for one in each.alike):
             if not job.cards:
                 continue
             nodes = self._allowed(job.nodes, closed=closed)
@@ -116,6 +116,7 @@ class EmptyPool:
     def closed_cards(self, jobs: Sequence[JobSpec]) -> str:
         """A text with at most three closed cards that these jobs could use: `card GPU-1 of node a is cordoned`."""
         table, found = self._table, np.zeros_like(self._table.there)
+        jobs = [one for each in jobs for one in each.alike]
         for job in jobs:
             shut = self._cards_for(job, closed=True) & ~self._cards_for(job, closed=False)
             for asked in {asked for _, asked in job.request.containers}:

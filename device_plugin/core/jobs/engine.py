@@ -251,7 +251,7 @@ def _kind(unit: Unit, draft: Draft, rules: Rules) -> object:
     # Attained work is compared only between queues.
     others = len(draft.cards_of) > 1
     return tuple(
-        (job.spec.request, job.spec.nodes, job.spec.user, job.spec.least, job.spec.priority, job.spec.preempts,
+        (job.spec.asks, job.spec.user, job.spec.least, job.spec.priority, job.spec.preempts,
          job.spec.queue,
          job.phase, due(job, draft.now, rules), lately_changed(job, draft.now, rules), level(expected_work(job), rules),
          level(attained_work(job), rules) if others else 0)

@@ -38,6 +38,9 @@ class JobSpec:
     for a job of its priority. For `min_runtime` seconds after each start it gives nothing to such a job. If either is
     None, the engine's rules decide. A job `on_hold` neither runs nor waits, because a person wants it so.
 
+    A workload whose replicas differ has `sets`: equal replicas each, as jobs of their own with the width of the set.
+    Its `request` and `nodes` are then those of its first set, and `cards` is the mean.
+
     Split: a job with `parts` has this number of sub-tasks, of which `least` to `most` run at a time. It begins once
     more than `parts` / `split_ratio` sub-tasks have room. A job with `split_of` is the sub-task `part` of that split.
 
@@ -81,6 +84,30 @@ class JobSpec:
     kueue: bool = False
     dropped: int = 0
     created: float = 0.0
+    sets: tuple["JobSpec", ...] = ()
+
+    @property
+    def alike(self) -> tuple["JobSpec", ...]:
+        """The sets of equal replicas; the job itself if all of its replicas are equal."""
+        return self.sets or (self,)
+
+    @property
+    def asks(self) -> object:
+        """A key of the request and the nodes of all replicas: jobs with equal keys fit where the other fits."""
+        return self.request, self.nodes, tuple((each.request, each.nodes, each.asked) for each in self.sets)
+
+    def dealt(self, first: int, count: int) -> Sequence[tuple["JobSpec", int]]:
+        """The sets of `count` replicas that follow the `first` ones, each with its number of these replicas."""
+        if not self.sets:
+            return ((self, count),)
+        found = list[tuple[JobSpec, int]]()
+        for each in self.sets:
+            here = min(count, max(0, each.asked - first))
+            first, count = max(0, first - each.asked), count - here
+            if here:
+                found.append((each, here))
+        # More replicas than the sets have: pods that are replaced before their end.
+        return [*found, (self.sets[-1], count)] if count else found
 
     @property
     def elastic(self) -> bool:

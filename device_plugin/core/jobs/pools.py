@@ -148,7 +148,7 @@ class Fitting:
     def of(self, jobs: Iterable[JobSpec]) -> tuple[Pool, ...]:
         """The pools that have cards for every one of the jobs, in order; all pools if no job asks for cards."""
         found = tuple(self.pools.nodes)
-        for job in jobs:
+        for job in (one for each in jobs for one in each.alike):
             if job.cards:
                 fitting = self._one(job)
                 found = tuple(pool for pool in found if pool in fitting)

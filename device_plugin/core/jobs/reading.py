@@ -67,7 +67,7 @@ def job_spec(
     the share of a card that a slice takes. `split_ratio` is the ratio of splits without the annotation.
     """
     _check_keys(job)
-    queue = _queue(job)
+    queue = queue_name(job)
     request = pod_request(job.template, prefixes)
     order, split_of, owner, goal = _order(job), _split_of(job), _width_owner(job), _goal(job, request)
     divided = order is not None and not split_of
@@ -75,7 +75,7 @@ def job_spec(
     group, size, joint = _group(job, width, divided)
     priority = priorities.get(job.priority_class, PriorityClass())
     return JobSpec(
-        key=(job.namespace, job.name),
+        key=job.key,
         uid=job.uid,
         asked=width.asked,
         least=width.least,
@@ -101,21 +101,22 @@ def job_spec(
         part=_part(job, split_of),
         goal=goal,
         app_type=_app_type(job),
-        expected_seconds=_seconds(job, annotations.EXPECTED_DURATION),
+        expected_seconds=duration(job),
         checkpoint_seconds=float(_number(job, annotations.CHECKPOINT_SECONDS, MAX_CHECKPOINT) or 0),
-        resumable=_resumable(job, owner, divided=divided),
-        min_runtime=_min_runtime(job),
-        on_hold=_flag(job, annotations.HOLD) is not None and held(job),
+        resumable=stop_consent(job, owner, divided=divided),
+        min_runtime=least_runtime(job),
+        on_hold=on_hold(job),
         priority=priority.value,
         preempts=priority.preempts and job.template.preempts,
         width_owner=owner,
         kueue=annotations.KUEUE_QUEUE in job.labels,
-        dropped=_number(job, annotations.RESIZE_DROP, MAX_GEN) or 0,
+        dropped=dropped(job),
         created=datetime.fromisoformat(job.created).timestamp() if job.created else 0.0,
     )
 
 
-def _queue(job: Job) -> str:
+def queue_name(job: Job) -> str:
+    """The name of the job's queue. Raises RequestError if it is empty, or another controller starts the job."""
     if job.managed_by not in ("", KUBERNETES_CONTROLLER):
         raise RequestError(
             f"managedBy is {job.managed_by}, a controller that decides by itself when and how wide the Job runs:"
@@ -209,6 +210,11 @@ def _listed(job: Job) -> tuple[int, ...]:
 def has_run(job: Job) -> bool:
     """True for a Job that was started before; its author may have listed other widths after that."""
     return not job.suspend or annotations.RESIZE in job.annotations or bool(job.kept)
+
+
+def on_hold(job: Job) -> bool:
+    """True if a person keeps the job from running. Raises RequestError if the annotation for it is malformed."""
+    return _flag(job, annotations.HOLD) is not None and held(job)
 
 
 def held(job: Job) -> bool:
@@ -364,7 +370,17 @@ def _barrier(job: Job, split_of: str) -> bool:
     return bool(barrier)
 
 
-def _resumable(job: Job, owner: str, *, divided: bool) -> bool | None:
+def duration(job: Job) -> float | None:
+    """The declared duration of the job, in seconds; None if it is not written."""
+    return _seconds(job, annotations.EXPECTED_DURATION)
+
+
+def dropped(job: Job) -> int:
+    """The `gen` of the record that the job's author has ended; 0 for none."""
+    return _number(job, annotations.RESIZE_DROP, MAX_GEN) or 0
+
+
+def stop_consent(job: Job, owner: str = "", *, divided: bool = False) -> bool | None:
     """True if the job consents to be stopped for a job of its priority; None if nothing is written.
 
     It is false if another controller decides when the job runs.
@@ -380,7 +396,7 @@ def _resumable(job: Job, owner: str, *, divided: bool) -> bool | None:
     return resumable
 
 
-def _min_runtime(job: Job) -> float | None:
+def least_runtime(job: Job) -> float | None:
     """The seconds after each start in which the job gives nothing to jobs of its priority; None if not written."""
     return _seconds(
         job, annotations.MIN_RUNTIME, MAX_MIN_RUNTIME_S, "a time of at most 24 hours, such as 2h or 90m"

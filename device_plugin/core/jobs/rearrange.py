@@ -250,7 +250,7 @@ class Rearrangement:
             used += unit[0].spec.cards
         failed = set[object]()
         for other in islice(behind(), MOST_BEHIND) if used < given - used - EXACT else ():
-            kind = tuple((job.spec.request, job.spec.nodes, job.spec.least) for job in other)
+            kind = tuple((job.spec.asks, job.spec.least) for job in other)
             if kind in failed:
                 continue
             if not fits_least(self._draft, other):
@@ -294,9 +294,7 @@ class Budget:
 
 def _asked(unit: Unit) -> object:
     """A key of everything in a unit that decides which jobs give to it first."""
-    return tuple(
-        (job.spec.request, job.spec.nodes, job.spec.least, job.spec.priority, job.spec.queue) for job in unit
-    )
+    return tuple((job.spec.asks, job.spec.least, job.spec.priority, job.spec.queue) for job in unit)
 
 
 def _unanswered(giver: JointOffer) -> bool:

@@ -131,7 +131,7 @@ class LedgerRoom:
             return True
         held = self._replicas.get(job.key, ())
         names = tuple(_replica(job.key, len(held) + number) for number in range(count))
-        if self._search.take(job, names, self._allowed(job)) is None:
+        if self._search.take_sets(job, len(held), names, self._allowed) is None:
             return False
         self._replicas[job.key] = held + names
         return True
@@ -153,9 +153,13 @@ class LedgerRoom:
     def free(self, job: JobSpec) -> int:
         if not job.cards:
             return UNBOUNDED
+        if job.sets:
+            return sum(min(each.asked, self.free(each)) for each in job.sets)
         return self._search.free(job, self._allowed(job))
 
     def capacity(self, job: JobSpec, /, *, closed: bool = False) -> int:
+        if job.sets:
+            return sum(min(each.asked, self.capacity(each, closed=closed)) for each in job.sets)
         return self._search.capacity(job, self._empty(), closed=closed)
 
     def may_hold(self, jobs: Sequence[JobSpec], /, *, closed: bool = False) -> bool:
@@ -171,7 +175,7 @@ class LedgerRoom:
         return self._emptied
 
     def givers(self, jobs: Sequence[JobSpec]) -> Collection[JobKey] | None:
-        sought = [self._allowed(job) for job in jobs if job.cards]
+        sought = [self._allowed(each) for job in jobs for each in job.alike if each.cards]
         if None in sought:
             return None
         return {key for key, held in self._replicas.items() if any(map(partial(self._lies_in, sought), held))}
@@ -214,7 +218,7 @@ class LedgerRoom:
             self._close(name)
 
     def sites(self, jobs: Sequence[JobSpec]) -> Sequence[Site]:
-        sought = [self._allowed(job) for job in jobs if job.cards]
+        sought = [self._allowed(each) for job in jobs for each in job.alike if each.cards]
         held: dict[str, Counter[JobKey]] = {}
         for key, holders in self._replicas.items():
             for holder in holders:

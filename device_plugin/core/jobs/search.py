@@ -1,6 +1,6 @@
 """Searches for room in a ledger of the job engine's own, with a bounded cost, and with memory between searches."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -55,6 +55,26 @@ class Search:
     def used_up(self, user: str) -> bool:
         """True if the user has no looks left in this round: then a search may miss room for the user's jobs."""
         return self._budget.used_up(user)
+
+    def take_sets(
+        self, job: JobSpec, held: int, names: Sequence[str], allowed: Callable[[JobSpec], NodeSet | None]
+    ) -> Sequence[Grant] | None:
+        """Place a replica of the job, which has `held` replicas, for each of `names`; each set on the `allowed` nodes.
+
+        None, without a change, if they do not all fit.
+        """
+        if not job.sets:
+            return self.take(job, names, allowed(job))
+        found, left = list[Grant](), list(names)
+        with self._ledger.transaction() as change:
+            for each, count in job.dealt(held, len(names)):
+                made = self.take(each, left[:count], allowed(each))
+                if made is None:
+                    return None
+                found += made
+                del left[:count]
+            change.commit()
+        return found
 
     def take(self, job: JobSpec, names: Sequence[str], nodes: NodeSet | None) -> Sequence[Grant] | None:
         """Place a replica of the job for each of `names` on `nodes` (None: all); returns their grants.

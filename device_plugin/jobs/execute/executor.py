@@ -220,7 +220,7 @@ class Executor:
         if managed.key in self._givers:
             return self._trial.may_fit(managed.key, count)
         spec = managed.spec
-        asked = spec.request, spec.nodes, spec.user, count
+        asked = spec.asks, spec.user, count
         if asked not in self._fitting:
             self._fitting[asked] = self._trial.may_fit(managed.key, count)
         return self._fitting[asked]

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from device_plugin.core.batch import Job
 from device_plugin.jobs.execute.writes import Write
-from device_plugin.kube.api import JOBS, Api
+from device_plugin.kube.api import PODS, WORKLOADS, Api
 from device_plugin.kube.errors import ApiError, ConflictError, GoneError, RefusedError, UnknownError
 from device_plugin.state.jobs import KnownJobs
 
@@ -106,7 +106,7 @@ class Sender:
                 write.kind, write.of, write.body, subresource=write.subresource, by_key=write.keeps
             )
         except GoneError:
-            if write.kind is JOBS:
+            if write.kind is not PODS:
                 self._known.gone(job.uid)
             return False
         except UnknownError as error:
@@ -120,7 +120,7 @@ class Sender:
                 self._known.keep_width(job.uid, str(error))
             return False
         self._left.pop(job.uid, None)
-        if write.kind is JOBS:
+        if write.kind is not PODS:
             self._known.see(answer)
         else:
             # Otherwise the request could be sent twice: the watch may show it only after the Jobs are read again.
@@ -140,7 +140,7 @@ class Sender:
 
     def _read(self, job: Job, write: Write | None) -> None:
         try:
-            found = self._api.get(JOBS, job)
+            found = self._api.get(WORKLOADS[job.kind], job)
         except GoneError:
             found = None
         if found is None or found.uid != job.uid:

@@ -14,7 +14,8 @@ from device_plugin.core.contract.annotations import CHECKPOINT, MAX_INT, POOL, R
 from device_plugin.core.contract.checkpoint import Checkpoint
 from device_plugin.core.contract.resize import Resize
 from device_plugin.core.jobs.job import JobKey
-from device_plugin.kube.api import JOBS, PODS, Kind, Named, Object
+from device_plugin.core.workload_kinds import JOB
+from device_plugin.kube.api import PODS, WORKLOADS, Kind, Named, Object
 from device_plugin.state.managed import Managed
 
 # Seconds within which the pods of a started or widened job are expected to be bound.
@@ -66,7 +67,7 @@ class Write:
     @property
     def kind(self) -> Kind[Any]:
         """The kind of the object that is patched."""
-        return PODS if self.action is Action.ASK else JOBS
+        return PODS if self.action is Action.ASK else WORKLOADS[self.managed.job.kind]
 
     @property
     def subresource(self) -> str:
@@ -77,9 +78,10 @@ class Write:
     def keeps(self) -> bool:
         """True if the write copies the record's past into the Job's status, before a change is carried out.
 
-        The Job's author cannot remove the copy. So he cannot change the Job's turns by removing the annotation.
+        The Job's author cannot remove the copy. So he cannot change the Job's turns by removing the annotation. Other
+        kinds have no copy: their controllers own the status, and admission keeps the annotation.
         """
-        return self.action in (Action.RECORD, Action.KEEP)
+        return self.action in (Action.RECORD, Action.KEEP) and self.managed.job.kind is JOB
 
     @property
     def of(self) -> Named:
@@ -109,7 +111,7 @@ class Write:
 
     def shown_by(self, job: Job) -> bool:
         """True if the Job has the write's record, which identifies the write; false for a write without a record."""
-        if self.kind is not JOBS or self.record is None:
+        if self.kind is PODS or self.record is None:
             return False
         return job.annotations.get(RESIZE) == self.record.encode()
 
@@ -132,7 +134,12 @@ class Write:
     def _spec(self) -> dict[str, object]:
         spec: dict[str, object] = {}
         if self.action in (Action.START, Action.STOP):
-            spec["suspend"] = self.action is Action.STOP
+            *above, last = self.managed.job.kind.suspend
+            spec = {last: self.action is Action.STOP}
+            for field in reversed(above):
+                spec = {field: spec}
+        if self.managed.job.kind is not JOB:
+            return spec
         if self.action is Action.START and self.managed.pin:
             # Kubernetes allows a change of the node selector only while a Job is suspended.
             spec["template"] = {"spec": {"nodeSelector": dict([self.managed.pin])}}

@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from device_plugin.core.contract.grants import Grant
-from device_plugin.core.jobs.job import JobKey
+from device_plugin.core.jobs.job import JobKey, JobSpec
 from device_plugin.core.jobs.promise import kept
 from device_plugin.core.jobs.room import LedgerRoom
 from device_plugin.core.jobs.search import Search
@@ -64,20 +64,23 @@ class Fork:
             coming = expected(job, now)
             # If not all replicas fit, room is held for those that do: they already wait for the others.
             for number in range(coming.admitted + unadmitted.let(job, coming.others)):
-                grant = self._held_again(job, before.get((job.key, number))) or self._taken(job)
+                ((each, _),) = job.spec.dealt(len(self.replicas[job.key]), 1)
+                grant = self._held_again(job, each, before.get((job.key, number))) or self._taken(job)
                 if grant is None:
                     break
-                self._expected[job.key, number] = job.spec.request, grant
+                self._expected[job.key, number] = each.request, grant
 
-    def _held_again(self, job: Managed, last: tuple[PodRequest, Grant] | None) -> Grant | None:
-        """Hold a replica of the job where the last `renew` placed it, if it still fits there."""
-        if last is None or last[0] != job.spec.request:
+    def _held_again(
+        self, job: Managed, asked: JobSpec, last: tuple[PodRequest, Grant] | None
+    ) -> Grant | None:
+        """Hold a replica of the job, of the set `asked`, where the last `renew` placed it, if it still fits there."""
+        if last is None or last[0] != asked.request:
             return None
         grant = msgspec.structs.replace(last[1], pod=self._name(job))
-        nodes = self._nodes.allowed(job.spec.nodes)
-        if (nodes is not None and grant.node not in nodes) or not _fits(self.ledger, grant, job.spec.request):
+        nodes = self._nodes.allowed(asked.nodes)
+        if (nodes is not None and grant.node not in nodes) or not _fits(self.ledger, grant, asked.request):
             return None
-        self.ledger.hold(grant, job.spec.request.host)
+        self.ledger.hold(grant, asked.request.host)
         self.replicas.setdefault(job.key, []).append(grant.pod)
         return grant
 
@@ -140,7 +143,8 @@ class Fork:
 
     def _placed(self, job: Managed, count: int) -> Sequence[Grant] | None:
         names = [self._name(job) for _ in range(count)]
-        made = self.search.take(job.spec, names, self._nodes.allowed(job.spec.nodes))
+        held = len(self.replicas.get(job.key, ()))
+        made = self.search.take_sets(job.spec, held, names, lambda each: self._nodes.allowed(each.nodes))
         if made is not None:
             self.replicas.setdefault(job.key, []).extend(names)
         return made

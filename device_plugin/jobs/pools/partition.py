@@ -90,7 +90,8 @@ def _nodes(job: Managed) -> Iterator[str]:
 
 def _any_of(members: Iterable[Managed], pools: Pools) -> Pool | None:
     """A pool whose planner reports that these Jobs fit no pool; if possible, a pool with cards of their families."""
-    families = {asked.family for job in members for _, asked in job.spec.request.containers}
+    alike_sets = (each for job in members for each in job.spec.alike)
+    families = {asked.family for each in alike_sets for _, asked in each.request.containers}
     alike = (pool for pool, kinds in pools.kinds.items() if any(family in families for family, _ in kinds))
     return next(alike, next(iter(pools.nodes), None))
 
@@ -101,8 +102,8 @@ def _fresh(job: Managed) -> bool:
 
 
 def _pinned(job: Managed, pool: Pool, key: str) -> Managed:
-    """The Job, with a node selector for the pool's nodes if it has never run; else unchanged."""
-    if not pool.label or not job.spec.cards or not _fresh(job) or pinned(job.spec.nodes, key):
+    """The Job, with a node selector for the pool's nodes if it has never run; else unchanged, as other kinds are."""
+    if not pool.label or not job.spec.cards or job.job.sets or not _fresh(job) or pinned(job.spec.nodes, key):
         return job
     return replace(job, pin=(key, pool.label))
 

@@ -18,7 +18,7 @@ from device_plugin.jobs.round import Round, Rounds
 from device_plugin.jobs.show.backlog import Backlog
 from device_plugin.jobs.show.next_change import waiting_change
 from device_plugin.jobs.show.views import needed, refusals
-from device_plugin.kube.api import JOBS, Api
+from device_plugin.kube.api import WORKLOADS, Api
 from device_plugin.kube.errors import ApiError
 from device_plugin.state.jobs import KnownJobs
 from device_plugin.state.managed import paused_until
@@ -119,7 +119,7 @@ class Announcer:
             if not self._may(job):
                 continue
             try:
-                self._api.post_event(JOBS, job, event, text, warning=event.about.warning)
+                self._api.post_event(WORKLOADS[job.kind], job, event, text, warning=event.about.warning)
             except ApiError as error:
                 log.warning("event %s of job %s/%s: %s", event, job.namespace, job.name, error)
 

@@ -125,6 +125,7 @@ def _names(write: AdmissionRequest) -> dict[str, Any]:
         "operation": write.operation,
         "dryRun": write.dry,
         "userInfo": _user_info(write.user),
+        "resource": {"group": target.resource.group, "resource": target.resource.plural},
         **{key: value for key, value in where.items() if value},  # empty values are absent, as in Kubernetes
         **({} if write.options is None else {"options": write.options}),
     }

@@ -66,6 +66,9 @@ class ApiHandler(BaseHTTPRequestHandler):
             if self.command == "GET" and path == "/version":
                 self._send(200, msgspec.json.encode(VERSION))
                 return
+            if self.command == "GET" and (found := resources.discovery(path)) is not None:
+                self._send(200, msgspec.json.encode(found))
+                return
             target = resources.target(path)
             if self.command != "GET" and not target.resource.writable:
                 raise errors.method_not_allowed()
@@ -158,6 +161,8 @@ class ApiHandler(BaseHTTPRequestHandler):
     def _patch(self, target: RequestTarget, body: bytes) -> None:
         content_type = (self.headers.get("Content-Type") or "").partition(";")[0]
         change = _object(body)
+        if target.resource.custom and content_type != patch.MERGE:
+            raise errors.unsupported_media_type()
         self._update(target, lambda old: patch.apply(content_type, old, change), patch=True)
 
     def _update(self, target: RequestTarget, change: Callable[[Object], Object], *, patch: bool) -> None:

@@ -85,7 +85,8 @@ def load(paths: Iterable[Path]) -> Manifests:
             bindings.append(document)
         else:
             raise ValueError(f"{kind} is no kind of admission manifest")
-    for binding in bindings:
+    # A policy that only warns refuses nothing; warnings are not served here.
+    for binding in (each for each in bindings if "Warn" not in each["spec"].get("validationActions", ())):
         kind = binding["kind"].removesuffix("Binding")
         name = binding["spec"]["policyName"]
         manifests.policies.append(_policy(name, policies[kind, name], binding))

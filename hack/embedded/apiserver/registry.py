@@ -25,11 +25,19 @@ from hack.embedded.apiserver.resources import (
     PODS,
     PRIORITY_CLASSES,
     QUOTAS,
+    WORKLOADS,
     ApiResource,
     RequestTarget,
 )
 from hack.embedded.apiserver.store import ObjectStore, Stored
-from hack.embedded.apiserver.strategies import EventStrategy, NodeStrategy, Object, Strategy, keep
+from hack.embedded.apiserver.strategies import (
+    CustomStrategy,
+    EventStrategy,
+    NodeStrategy,
+    Object,
+    Strategy,
+    keep,
+)
 from hack.embedded.clock import timestamp
 
 # The alphabet of apimachinery's names.SimpleNameGenerator; it has no vowels, so that no words appear.
@@ -44,7 +52,7 @@ _KEPT = ("uid", "creationTimestamp", *_LATER)
 _PROPAGATION = {"Orphan": ["orphan"], "Foreground": ["foregroundDeletion"]}
 _STRATEGIES: Mapping[ApiResource, Strategy] = {
     PODS: PodStrategy(), NODES: NodeStrategy(), EVENTS: EventStrategy(), QUOTAS: QuotaStrategy(),
-    JOBS: JobStrategy(),
+    JOBS: JobStrategy(), **dict.fromkeys(WORKLOADS, CustomStrategy()),
 }  # fmt: skip
 _PLAIN = Strategy()
 

@@ -2,7 +2,9 @@
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
+from device_plugin.core.workload_kinds import WORKLOAD_KINDS
 from hack.embedded.apiserver import errors
 
 
@@ -11,7 +13,7 @@ class ApiResource:
     """A kind of object: its names, and the rules of Kubernetes for a PUT of it.
 
     `fields` are the field labels that a selector may use in addition to metadata.name and metadata.namespace. Clients
-    can only read objects of a kind that is not `writable`.
+    can only read objects of a kind that is not `writable`. A `custom` kind is that of a CustomResourceDefinition.
     """
 
     plural: str
@@ -23,11 +25,13 @@ class ApiResource:
     create_on_update: bool = False
     unconditional_update: bool = True
     writable: bool = True
+    version: str = "v1"
+    custom: bool = False
 
     @property
     def api_version(self) -> str:
         """The apiVersion, such as `v1` or `coordination.k8s.io/v1`."""
-        return f"{self.group}/v1" if self.group else "v1"
+        return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
     def qualified(self) -> str:
@@ -72,6 +76,14 @@ JOBS = ApiResource("jobs", "Job", group="batch", fields=("status.successful",), 
 # Workloads without a controller here: they only show which version is installed.
 DEPLOYMENTS = ApiResource("deployments", "Deployment", group="apps", subresources=("status",))
 DAEMON_SETS = ApiResource("daemonsets", "DaemonSet", group="apps", subresources=("status",))
+# The kinds of other projects that the job engine starts, as their CustomResourceDefinitions have them.
+WORKLOADS = tuple(
+    ApiResource(
+        kind.plural, kind.name, group=kind.group, subresources=("status",), unconditional_update=False,
+        version=kind.version, custom=True,
+    )
+    for kind in WORKLOAD_KINDS
+)  # fmt: skip
 # The policies that admission evaluates.
 POLICIES = tuple(
     ApiResource(plural, kind, group="admissionregistration.k8s.io", namespaced=False, writable=False)
@@ -101,12 +113,12 @@ EVICTIONS = ApiResource("evictions", "Eviction", group="policy")
 
 RESOURCES = (
     PODS, NODES, NAMESPACES, CONFIGMAPS, EVENTS, LEASES, QUOTAS, PRIORITY_CLASSES, JOBS, DEPLOYMENTS, DAEMON_SETS,
-    *POLICIES, SELF_REVIEWS, ACCESS_REVIEWS, TOKEN_REVIEWS, SUBJECT_REVIEWS, BINDINGS,
+    *WORKLOADS, *POLICIES, SELF_REVIEWS, ACCESS_REVIEWS, TOKEN_REVIEWS, SUBJECT_REVIEWS, BINDINGS,
 )  # fmt: skip
-_BY_PATH = {(resource.group, resource.plural): resource for resource in RESOURCES}
+_BY_PATH = {(resource.group, resource.version, resource.plural): resource for resource in RESOURCES}
 
 _PATH = re.compile(
-    r"/(?:api|apis/(?P<group>[^/]+))/v1"
+    r"/(?:api|apis/(?P<group>[^/]+))/(?P<version>v[0-9][a-z0-9]*)"
     r"(?:/namespaces/(?P<namespace>[^/]+)(?=/[^/]+))?"
     r"/(?P<plural>[^/]+)(?:/(?P<name>[^/]+)(?:/(?P<sub>[^/]+))?)?/?"
 )
@@ -127,8 +139,8 @@ def target(path: str) -> RequestTarget:
     match = _PATH.fullmatch(path)
     if match is None:
         raise errors.no_such_path()
-    group, namespace, plural, name, sub = (text or "" for text in match.groups())
-    resource = _BY_PATH.get((group, plural))
+    group, version, namespace, plural, name, sub = (text or "" for text in match.groups())
+    resource = _BY_PATH.get((group, version, plural))
     if resource is None and namespace and not sub:
         # /namespaces/{name}/status looks like a collection in a namespace; the server does not have it.
         raise errors.no_such_path()
@@ -137,3 +149,19 @@ def target(path: str) -> RequestTarget:
     if bool(namespace) != resource.namespaced and (namespace or name):
         raise errors.no_such_path()
     return RequestTarget(resource, namespace, name, sub)
+
+
+def discovery(path: str) -> dict[str, Any] | None:
+    """The groups at the path /apis, or the kinds of one version at /apis/GROUP/VERSION; None for other paths."""
+    if path == "/apis":
+        served = sorted({each.api_version for each in RESOURCES if each.group})
+        groups = [
+            {"name": version.partition("/")[0], "versions": [{"groupVersion": version}]} for version in served
+        ]
+        return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
+    version = path.removeprefix("/apis/")
+    kinds = [each for each in RESOURCES if each.group and each.api_version == version]
+    if not path.startswith("/apis/") or not kinds:
+        return None
+    resources = [{"name": each.plural, "kind": each.kind, "namespaced": each.namespaced} for each in kinds]
+    return {"kind": "APIResourceList", "groupVersion": version, "resources": resources}

@@ -57,7 +57,7 @@ class EmbeddedApiServer:
             {"kind": "Namespace", "metadata": {"name": name}, "status": {"phase": "Active"}}
             for name in _NAMESPACES
         ]
-        kinds = {resource.kind: resource for resource in RESOURCES}
+        kinds = {resource.kind: resource for resource in RESOURCES if not resource.custom}
         for document in (*namespaces, *manifests.objects):
             target = RequestTarget(kinds[document["kind"]], document["metadata"].get("namespace", ""))
             # The namespace in the manifests exists already.
@@ -116,7 +116,7 @@ def policy_files() -> list[Path]:
 
 def job_policy_files() -> list[Path]:
     """The files of the admission policies that the job engine adds to `policy_files`."""
-    return [_MANIFESTS / "components" / "jobs" / "admission.yaml"]
+    return [_MANIFESTS / "components" / "jobs" / name for name in ("admission.yaml", "kinds.yaml")]
 
 
 class Listener(ThreadingHTTPServer):

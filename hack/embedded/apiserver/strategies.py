@@ -58,6 +58,24 @@ class NodeStrategy(Strategy):
         keep(new, old, "spec" if subresource else "status")
 
 
+class CustomStrategy(Strategy):
+    """The strategy of custom resources with a status of their own (apiextensions-apiserver, customresource)."""
+
+    def prepare_create(self, new: Object) -> None:
+        """Leave out the status, which has a route of its own."""
+        new.pop("status", None)
+        new["metadata"]["generation"] = 1
+
+    def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
+        """Restore the part of the other route, and count changes of the spec."""
+        if subresource:
+            for key in [key for key in new if key != "status"]:
+                keep(new, old, key)
+        else:
+            keep(new, old, "status")
+            new["metadata"]["generation"] += new.get("spec") != old.get("spec")
+
+
 class EventStrategy(Strategy):
     """The strategy of events: each is in the namespace of its object."""
 
