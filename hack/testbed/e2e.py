@@ -61,7 +61,8 @@ WAITING = ("tests/e2e/test_burst.py", "tests/e2e/test_writes.py", "tests/e2e/tes
 JOBS = tuple(
     f"tests/e2e/test_{name}.py"
     for name in (
-        "elastic", "job_engine", "job_kinds", "job_faults", "passing_queues", "run", "monitoring", "queue_commands",
+        "elastic", "job_engine", "job_kinds", "queued_kinds", "job_faults", "passing_queues", "run", "monitoring",
+        "queue_commands",
     )
 )  # fmt: skip
 # Tests with the job engine on several nodes. The last test cuts a node's power.

@@ -7,16 +7,19 @@ import argparse
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from device_plugin.core.workload_kinds import JOB, WORKLOAD_KINDS
 from hack.testbed import audit, install, layout
 from hack.testbed.audit import Call
 from hack.testbed.layout import Layout
 from hack.testbed.programs import installed
+
+_WORKLOADS = frozenset((kind.group, kind.plural) for kind in (JOB, *WORKLOAD_KINDS))
 
 
 @dataclass(frozen=True, order=True)
@@ -65,7 +68,9 @@ def _permissions(service: str, rule: dict[str, Any]) -> Iterator[Permission]:
 def differences(permissions: set[Permission], calls: list[Call]) -> list[str]:
     """A line for each unused permission, for each call of ours without a permission, and for each refused call."""
     ours = [call for call in calls if call.ours]
-    unused = [p for p in sorted(permissions) if not any(p.covers(call) for call in calls)]
+    unused = [
+        p for p in sorted(permissions) if not any(each.covers(call) for each in _alike(p) for call in calls)
+    ]
     uncovered = {
         f"{call.service}: {call.verb} {call.resource} {call.group} ({call.client})"
         for call in ours
@@ -84,6 +89,16 @@ def differences(permissions: set[Permission], calls: list[Call]) -> list[str]:
         *(f"used and not granted by us: {line}" for line in sorted(uncovered)),
         *(f"refused: {line}" for line in sorted(refused)),
     ]
+
+
+def _alike(permission: Permission) -> Sequence[Permission]:
+    """The permissions of which one must be used: the same for each kind of workload that the job engine starts.
+
+    One code reads and writes all of them, and it is chance which kind is read again after a conflict.
+    """
+    if (permission.group, permission.resource) not in _WORKLOADS:
+        return [permission]
+    return [replace(permission, group=group, resource=resource) for group, resource in _WORKLOADS]
 
 
 def _asked(call: Call) -> tuple[str, str, str, str]:

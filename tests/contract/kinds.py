@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from device_plugin.core.workload_kinds import MPI_JOB_V1, WORKLOAD_KINDS, WorkloadKind
+from tests.builders.workloads import body
 from tests.contract.cluster import Cluster
 from tests.deadline import eventually
 
@@ -41,14 +42,17 @@ def installed(cluster: Cluster) -> Iterator[None]:
     for kind in kinds:
         assert cluster.post(DEFINITIONS, definition(kind)).code in (201, 409)
     assert cluster.post(ROLES, _editors()).code in (201, 409)
-    paths = [f"/apis/{kind.group}/{kind.version}/namespaces/default/{kind.plural}" for kind in kinds]
-    assert eventually(
-        lambda: all(cluster.call("GET", path, role="editor").code == 200 for path in paths), 60, every=0.5
-    )
+    assert eventually(lambda: all(_is_there(cluster, kind) for kind in kinds), 60, every=0.5)
     yield
     for kind in kinds:
         cluster.delete(f"{DEFINITIONS}/{kind.plural}.{kind.group}")
     cluster.delete(f"{ROLES}/{_editors()['metadata']['name']}")
+
+
+def _is_there(cluster: Cluster, kind: WorkloadKind) -> bool:
+    """True once the editor may create objects of the kind: a new definition takes none for some seconds."""
+    folder = f"/apis/{kind.group}/{kind.version}/namespaces/default/{kind.plural}"
+    return cluster.post(f"{folder}?dryRun=All", body(kind, "any"), "editor").code == 201
 
 
 def _editors() -> dict[str, Any]:

@@ -56,6 +56,15 @@ def test_a_right_to_several_named_objects_is_used_by_one_of_them(tmp_path: Path)
     assert stranger.startswith("used and not granted by us: vgpu-node: get nodes")
 
 
+def test_a_right_to_one_kind_of_workload_is_used_by_the_same_right_to_another(tmp_path: Path) -> None:
+    rules = [{"apiGroups": ["ray.io"], "resources": ["rayjobs"], "verbs": ["get", "patch"]}]
+    named = granted([{**ROLES[0], "rules": rules}, ROLES[1]])
+    log = tmp_path / "audit.log"
+    log.write_text(event("get", "jobs", apiGroup="batch") + "\n")
+    unused = [line for line in differences(named, list(audit.calls(log))) if line.startswith("granted")]
+    assert unused == ["granted and not used: vgpu-node: patch rayjobs.ray.io"]
+
+
 def test_a_use_that_no_role_of_ours_covers_is_named(tmp_path: Path) -> None:
     used = (event("get", "nodes"), event("patch", "nodes"))
     (line,) = compare(tmp_path, *used, event("patch", "nodes", subresource="status"))

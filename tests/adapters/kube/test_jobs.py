@@ -49,7 +49,7 @@ def test_everything_that_is_read_of_a_job() -> None:
     owner = {"kind": "JobSet", "name": "set", "uid": "s", "controller": True}
     spec = {
         "suspend": True, "parallelism": 4, "completions": 8, "completionMode": "Indexed",
-        "podReplacementPolicy": "Failed", "backoffLimitPerIndex": 2, "successPolicy": {"rules": []},
+        "podReplacementPolicy": "Failed", "backoffLimit": 0, "backoffLimitPerIndex": 2, "successPolicy": {"rules": []},
         "managedBy": "example.com/other",
         "template": {
             "metadata": {"labels": {"vgpu.io/group": "g"}, "annotations": {"vgpu.io/policy": "pack"}},
