@@ -68,6 +68,7 @@ class Job:
     annotations: Mapping[str, str] = field(default_factory=dict)
     owner: str = ""
     owner_name: str = ""
+    owner_uid: str = ""
     suspend: bool = False
     parallelism: int = 1
     completions: int | None = None

@@ -146,6 +146,8 @@ def ended(found: Object) -> bool:
 def _spec(kind: WorkloadKind, template: Object) -> Object:
     """The spec of a pod. The pods of a TrainJob get their program from its runtime, which is no object here."""
     if kind is not TRAIN_JOB:
-        return template["spec"]
+        spec: Object = template["spec"]
+        return spec
     (asked,) = template["spec"]["containers"]
-    return pod("any", container(resources=asked["resources"]))["spec"]
+    made: Object = pod("any", container(resources=asked["resources"]))["spec"]
+    return made

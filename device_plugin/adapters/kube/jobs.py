@@ -49,6 +49,7 @@ def read_job(text: Text, resources: Resources = None) -> Job:
         annotations=of_job(meta.annotations),
         owner=owner.kind[:MAX_OWNER],
         owner_name=owner.name[:MAX_NAME],
+        owner_uid=owner.uid[:MAX_OWNER],
         suspend=bool(spec.suspend),
         parallelism=_number(spec.parallelism, 1),
         completions=spec.completions,

@@ -63,7 +63,6 @@ def read_workload(kind: WorkloadKind, text: Text, resources: Resources = None) -
         name=meta.name,
         uid=meta.uid,
         version=meta.resource_version,
-        generation=meta.generation,
         created=meta.creation_timestamp or "",
         deleting=meta.deletion_timestamp is not None,
         labels=of_job(meta.labels),

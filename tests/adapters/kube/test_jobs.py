@@ -78,7 +78,7 @@ def test_everything_that_is_read_of_a_job() -> None:
     assert found == Job(
         "default", "train", "u", "7", "2026-11-22T08:00:00Z", deleting=True,
         labels={"vgpu.io/queue": "default", "kueue.x-k8s.io/queue-name": "q"},
-        annotations={"vgpu.io/min-replicas": "2"}, owner="JobSet", owner_name="set",
+        annotations={"vgpu.io/min-replicas": "2"}, owner="JobSet", owner_name="set", owner_uid="s",
         suspend=True, parallelism=4, completions=8, indexed=True, replacement="Failed", backoff_limit=0,
         backoff_limit_per_index=2, success_policy=True, managed_by="example.com/other", restart_policy="Never",
         grace_seconds=0, priority_class="high", template=template, started="2026-11-22T09:00:00Z",
@@ -131,7 +131,7 @@ def test_of_what_anybody_may_write_into_a_job_little_is_kept() -> None:
     assert len(found.labels) == 64
     kept = {key: len(text) for key, text in found.annotations.items()}
     assert kept == {"vgpu.io/duration": 64, "vgpu.io/card-model": 4097, "vgpu.io/resize": 65537}
-    assert (len(found.owner), len(found.owner_name)) == (63, 253)
+    assert (len(found.owner), len(found.owner_name), len(found.owner_uid)) == (63, 253, 63)
     assert len(found.conditions) == 8
     assert sum(len(one.type + one.reason + one.message) for one in found.conditions) < 4000
     indexes = found.completed_indexes.split(",")
