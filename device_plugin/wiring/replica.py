@@ -49,7 +49,7 @@ class Replica(ABC):
         kube = settings.kube
         endpoint = from_settings(kube.server, kube.token_file, kube.ca_file, kube.kubeconfig)
         resources = all_resource_names(settings.prefixes)
-        self._api = KubeClient(endpoint, component, resources=resources)
+        self._api = KubeClient(endpoint, component, resources=resources, brief_ends=True)
         self._view = view
         self._stop = stop
         self._http_listen = settings.http_listen

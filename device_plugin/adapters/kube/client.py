@@ -59,18 +59,21 @@ Item = TypeVar("Item")
 class KubeClient:
     """A client of one API server, for any thread. `component` is our name in events.
 
-    Pods keep only the limits of `resources`; None keeps those of all extended resources. A page of a list of metadata
-    has `metadata_items` objects.
+    Pods keep only the limits of `resources`; None keeps those of all extended resources. With `brief_ends` a pod of
+    which a watch shows that it is gone has only its names, node and phase. A page of a list of metadata has
+    `metadata_items` objects.
     """
 
     def __init__(
         self, endpoint: Endpoint, component: str, *,
-        timeout: float = TIMEOUT_SECONDS, resources: Resources = None, metadata_items: int = PAGE_ITEMS,
+        timeout: float = TIMEOUT_SECONDS, resources: Resources = None, brief_ends: bool = False,
+        metadata_items: int = PAGE_ITEMS,
     ) -> None:  # fmt: skip
         self._endpoint = endpoint
         self._component = component
         self._timeout = timeout
         self._resources = resources
+        self._brief_ends = brief_ends
         self._metadata_items = metadata_items
         self._connections = Connections(endpoint, timeout)
         # The server's timeout of a Binding is ours: a pod that is still unbound seconds later stays unbound.
@@ -137,7 +140,7 @@ class KubeClient:
         if kind.item is Pod:
             # Not for bookmarks, errors, and pods that are to be logged.
             with suppress(DecodeError):
-                found = decode.pod_event(line, self._resources)
+                found = decode.pod_event(line, self._resources, brief_ends=self._brief_ends)
                 if found[0] in _CHANGES:
                     return cast("tuple[str, str, Item | None]", found)
         change, text = decode.event(line)

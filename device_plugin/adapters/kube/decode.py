@@ -8,14 +8,14 @@ import msgspec
 from device_plugin.adapters.kube import pod_requests, structs
 from device_plugin.adapters.kube.constraints import node_taints
 from device_plugin.adapters.kube.jobs import read_job
-from device_plugin.adapters.kube.pods import Resources, as_pod, read_pod
+from device_plugin.adapters.kube.pods import Resources, as_pod, brief_pod, read_pod
 from device_plugin.adapters.kube.structs import PREFIX, DecodeError, Object, Text, decoder, ours
 from device_plugin.adapters.kube.workloads import read_workload
 from device_plugin.core.batch import Job
 from device_plugin.core.contract import annotations
 from device_plugin.core.pods import Node, Pod
 from device_plugin.core.workload_kinds import WORKLOAD_KINDS
-from device_plugin.kube.api import METADATA_ANNOTATIONS, Kind, Metadata
+from device_plugin.kube.api import METADATA_ANNOTATIONS, Change, Kind, Metadata
 
 # Most characters of a Status's message: it may quote 1 MiB of an object that a tenant wrote.
 MAX_MESSAGE = 4096
@@ -125,10 +125,15 @@ def event(line: bytes) -> tuple[str, msgspec.Raw]:
     return raw.type, raw.object
 
 
-def pod_event(line: bytes, resources: Resources = None) -> tuple[str, str, Pod]:
-    """Type, resource version and pod of a watch event, read in one pass. Raises DecodeError if it has no whole pod."""
+def pod_event(line: bytes, resources: Resources = None, *, brief_ends: bool = False) -> tuple[str, str, Pod]:
+    """Type, resource version and pod of a watch event, read in one pass; with `brief_ends` a brief pod if it is gone.
+
+    Raises DecodeError if the event has no whole pod.
+    """
     raw = _read_pod_event(line)
-    return raw.type, raw.object.metadata.resource_version, as_pod(raw.object, resources)
+    brief = brief_ends and raw.type == Change.DELETED.value
+    pod = brief_pod(raw.object) if brief else as_pod(raw.object, resources)
+    return raw.type, raw.object.metadata.resource_version, pod
 
 
 def version(text: Text) -> str:

@@ -94,6 +94,14 @@ def as_pod(raw: structs.RawPod, resources: Resources = None) -> Pod:
     )
 
 
+def brief_pod(raw: structs.RawPod) -> Pod:
+    """Returns the Pod with its names, node and phase alone: they suffice to end what it holds."""
+    metadata = raw.metadata
+    return Pod(
+        metadata.namespace, metadata.name, metadata.uid, node=raw.spec.node_name or "", phase=raw.status.phase
+    )
+
+
 def _scheduled(conditions: Iterable[structs.Condition] | None) -> structs.Condition:
     """Returns the condition PodScheduled; an empty one if there is none."""
     for condition in conditions or ():

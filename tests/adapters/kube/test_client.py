@@ -210,6 +210,24 @@ def test_an_event_has_its_pod_and_its_version(client: KubeClient) -> None:
     assert client.event(PODS, line) == ("MODIFIED", "8", Pod("a", "p", "u", constraints=hash((b"",) * 3)))
 
 
+def test_of_a_pod_that_is_gone_what_ends_its_holdings_is_read_where_that_suffices(
+    client: KubeClient, api: EmbeddedApiServer
+) -> None:
+    brief = KubeClient(Endpoint(api.url, lambda: None), "test", brief_ends=True)
+    container = b'{"name":"main","resources":{"limits":{"hygon.com/dcu-mem":"4"}}}'
+    line = (
+        b'{"type":"%%b","object":{"metadata":{"name":"p","namespace":"a","uid":"u","resourceVersion":"8"},'
+        b'"spec":{"nodeName":"n","containers":[%b]},"status":{"phase":"Failed"}}}' % container
+    )
+    for change in (b"ADDED", b"MODIFIED", b"DELETED"):
+        (*told, whole), (*known, shown) = (each.event(PODS, line % change) for each in (client, brief))
+        assert whole is not None
+        assert whole.containers
+        assert told == known == [change.decode(), "8"]
+        assert shown == (Pod("a", "p", "u", "n", "Failed") if change == b"DELETED" else whole)
+    brief.close()
+
+
 def test_the_error_of_an_event_is_raised(client: KubeClient) -> None:
     with pytest.raises(ExpiredError):
         client.event(PODS, b'{"type":"ERROR","object":{"reason":"Expired","code":410}}')
