@@ -8,8 +8,11 @@ import pytest
 
 from device_plugin.core.contract.annotations import GROUP, HOLD, QUEUE, RESIZE
 from device_plugin.core.jobs.job import JobPhase, JobState
+from device_plugin.core.jobs.plan import Plan
 from device_plugin.core.jobs.progress import ProgressReport
 from device_plugin.core.jobs.rules import HOUR, Rules
+from device_plugin.jobs.execute.executor import MOST_KEPT, Executor
+from device_plugin.jobs.plan.fork import Free
 from device_plugin.jobs.show.views import views
 from tests.jobs.world import World
 
@@ -237,6 +240,23 @@ def test_holding_and_releasing_costs_two_writes_each_time(world: World) -> None:
     assert len(world.api.patches) - before == 10
     world.settle(20)
     assert len(world.api.patches) - before == 10
+
+
+def test_a_tenant_who_holds_many_jobs_at_once_costs_few_writes_at_a_time(world: World) -> None:
+    world.queue("z", 4)
+    world.settle()
+    names = [f"many-{number}" for number in range(3 * MOST_KEPT)]
+    for name in names:
+        world.queue(name, 4)
+    world.settle()
+    for name in names:
+        hold(world, name)
+    world.cluster()
+    jobs = world.engine.known.managed()
+    due = Executor(world.now, jobs, Free(world.engine.rounds._fork, jobs, world.now)).due(Plan())
+    assert len(due) == MOST_KEPT
+    world.settle()
+    assert all(world.record(name).held_since for name in names)
 
 
 @pytest.mark.parametrize("seed", range(12))
