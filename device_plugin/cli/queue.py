@@ -37,7 +37,6 @@ from device_plugin.core.jobs.reading import held
 from device_plugin.kube.api import JOBS, Ref
 
 NOBODY = "no job is in a queue"
-ADMIT = "admit"
 # Seconds between two questions to the job engine, each of which takes a port-forward.
 ASK_SECONDS = 10.0
 
@@ -64,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     Raises EngineError, ForwardError, ListForbiddenError, ApiError, EndpointError, SortError.
     """
     with caller.connected(args) as client:
-        if args.jobs[:1] == [ADMIT]:
+        if args.jobs[:1] == [engine.ADMIT]:
             print(admitted(client, _to_admit(args)))
             return 0
         namespace, names = _chosen(args)
@@ -88,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
 def _to_admit(args: argparse.Namespace) -> Ref:
     """Returns the job to start by hand. Raises EngineError, ObjectNameError, EndpointError."""
     if len(args.jobs) != 2:
-        raise EngineError(f"{ADMIT} starts one job: write `vgpu queue {ADMIT} JOB`")
+        raise EngineError(f"{engine.ADMIT} starts one job: write `vgpu queue {engine.ADMIT} JOB`")
     return named(args.jobs[1], {}, lambda: caller.namespace(args)).ref
 
 

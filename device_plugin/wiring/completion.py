@@ -10,8 +10,9 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 
-from device_plugin.cli.access import caller
+from device_plugin.cli.access import caller, engine
 from device_plugin.cli.printing.formats import NAMES
 from device_plugin.cli.reading.reader import ClusterReader, Scope
 from device_plugin.core.errors import VgpuError
@@ -67,6 +68,8 @@ _FILE_ARGUMENTS = frozenset({"kubeconfig", "file", "files"})
 # A shell takes a candidate as if it had been typed, so one with `$(...)` or a line break would be a command.
 _PLAIN = re.compile(r"[\w.:/@+=,-]+", re.ASCII)
 _OWN_PROGRAM = "--"
+# A word that may stand before the name of a job, and what it does.
+_ADMIT = (engine.ADMIT, "start a waiting job by hand")
 
 Parsers = Callable[[str], argparse.ArgumentParser | None]
 """Returns the parser of the command with this name; None if there is no such command."""
@@ -125,7 +128,8 @@ def _values(asked: argparse.Action, before: Sequence[str]) -> tuple[Iterable[tup
     if asked.dest == "context":
         return _contexts(before), NO_FILES
     if (what := _NAMES.get(asked.dest)) is not None:
-        return _in_cluster(what, before), NO_FILES
+        admits = asked.dest == "jobs" and _ADMIT[0] not in before
+        return chain([_ADMIT] if admits else (), _in_cluster(what, before)), NO_FILES
     return (), NO_FILES
 
 

@@ -65,6 +65,8 @@ def test_names_come_from_the_cluster_and_from_the_kubeconfig(ask: Ask, tmp_path:
         fleet.post(JOBS, objects.job("train", 1))
         assert ask("logs", *to, "t") == ask("cancel", *to, "-n", "default", "") == ["train", ":4"]
         assert ask("attach", *to, "-n", "other", "") == [":4"]
+        assert ask("jobs", *to, "") == ["admit\tstart a waiting job by hand", "train", ":4"]
+        assert ask("queue", *to, "admit", "") == ["train", ":4"]
         fleet.node("n3", uuid="$(touch /tmp/owned)")
         assert "owned" not in "".join(ask("drain", *to, "")), "a shell would run it"
         config = json.loads(fleet.kubeconfig.read_text())

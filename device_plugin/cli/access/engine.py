@@ -28,6 +28,8 @@ from device_plugin.kube.errors import GoneError
 LEASE, PORT = "vgpu-jobs", 9404
 ROLE = f"ask-job-engine ({pages.JOBS})"
 _ANSWER = {"problem", "jobs", "planners"}
+ADMIT = "admit"
+"""The word that starts a job by hand: `vgpu queue admit JOB`."""
 JOB_WORDS = {"job": "job", "jobs": "job"}
 
 
