@@ -56,16 +56,21 @@ def add_reason(parser: argparse.ArgumentParser) -> None:
 
 def note(client: KubeClient, args: argparse.Namespace) -> CordonNote:
     """Returns a note with the reason, the caller and the time. Raises CordonError for a malformed --reason."""
-    if len(args.reason) > MAX_REASON or not (args.reason or "-").isprintable():
+    return note_of(client, args.reason)
+
+
+def note_of(client: KubeClient, reason: str) -> CordonNote:
+    """Returns a note with this reason, the caller and the time. Raises CordonError for a malformed reason."""
+    if len(reason) > MAX_REASON or not (reason or "-").isprintable():
         raise CordonError(f"--reason: write at most {MAX_REASON} printable characters")
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return CordonNote(args.reason, caller.user(client)[:MAX_REASON], now)
+    return CordonNote(reason, caller.user(client)[:MAX_REASON], now)
 
 
 def run(args: argparse.Namespace) -> int:
     """Let the card get no new slices. Raises CardError, CordonError, ApiError, EndpointError."""
     with caller.connected(args) as client:
-        write(client, found(client, args.card), note(client, args))
+        print(write(client, found(client, args.card), note(client, args)))
     return 0
 
 
@@ -86,8 +91,8 @@ def _node(metadata: Metadata) -> Node:
     return Node(metadata.name, inventory, cordoned=cordoned, cordon_notes=notes, version=version)
 
 
-def write(client: KubeClient, target: NodeCard, why: CordonNote | None) -> None:
-    """Cordon the card if `why` is a note, uncordon it if `why` is None; prints the result.
+def write(client: KubeClient, target: NodeCard, why: CordonNote | None) -> str:
+    """Cordon the card if `why` is a note, uncordon it if `why` is None; returns the result as text.
 
     A card that is cordoned already keeps its note unless `why` has a reason. The write fails if the node has changed
     since it was read, and is tried again, so that other cordons stay. Raises CordonError, ApiError.
@@ -97,8 +102,7 @@ def write(client: KubeClient, target: NodeCard, why: CordonNote | None) -> None:
     for _ in range(TRIES):
         renewed = why is not None and why.reason
         if (target.uuid in node.cordons()) == cordoned and not renewed:
-            print(f"{target.uuid} on {node.name} is already {state}")
-            return
+            return f"{target.uuid} on {node.name} is already {state}"
         card = {target.uuid}
         after = node.cordons() | card if cordoned else node.cordons() - card
         notes = {uuid: each for uuid, each in read_notes(node.cordon_notes).items() if uuid in after}
@@ -113,6 +117,5 @@ def write(client: KubeClient, target: NodeCard, why: CordonNote | None) -> None:
         except ConflictError:
             node = client.get(NODES, Ref(node.name))
             continue
-        print(f"{target.uuid} on {node.name} is {state}")
-        return
+        return f"{target.uuid} on {node.name} is {state}"
     raise CordonError(f"other programs keep writing node {node.name}: try again")

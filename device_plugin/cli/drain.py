@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     with caller.connected(args) as client:
         target = cordon.found(client, args.card)
         _check_owners(_holders(client, target), force=args.force)  # before anything is changed
-        cordon.write(client, target, cordon.note(client, args))
+        print(cordon.write(client, target, cordon.note(client, args)))
         deadline = time.monotonic() + args.timeout
         # A pod that was placed before the cordon may be bound after it.
         for again in count():

@@ -10,12 +10,13 @@ It needs the rights to get and to patch the Job.
 
 import argparse
 
+from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli.access import caller, engine
 from device_plugin.cli.stop import add_arguments, as_kubectl, changeable
 from device_plugin.core.batch import Job
 from device_plugin.core.contract.annotations import HOLD, QUEUE
 from device_plugin.core.jobs.reading import held
-from device_plugin.kube.api import JOBS, Ref
+from device_plugin.kube.api import JOBS, Object, Ref
 
 __all__ = ["add_arguments", "run"]
 
@@ -23,19 +24,33 @@ __all__ = ["add_arguments", "run"]
 def run(args: argparse.Namespace) -> int:
     """Let the Job go on. Raises ObjectNameError, EngineError, ApiError, EndpointError."""
     with caller.connected(args) as client:
-        job = changeable(engine.found(client, engine.job_named(args)))
-        queued = QUEUE in job.labels
-        if not (held(job) if queued else job.suspend):
-            print(_was_not_stopped(job))
-            return 0
-        change = {"metadata": {"annotations": {HOLD: None}}} if queued else {"spec": {"suspend": False}}
+        of = engine.job_named(args)
         if args.dry_run:
-            print(as_kubectl(args, job, change))
+            job = changeable(engine.found(client, of))
+            change = _change(job)
+            print(as_kubectl(args, job, change) if change else _was_not_stopped(job))
             return 0
-        client.patch(JOBS, Ref(job.name, job.namespace, job.uid), change)
-    what = "starts" if not queued else "waits for cards again" if job.suspend else "goes on"
-    print(f"{job.namespace}/{job.name} {what}")
+        print(resumed(client, of))
     return 0
+
+
+def resumed(client: KubeClient, of: Ref) -> str:
+    """Let the Job of this name go on; returns what was done, as text. Raises EngineError, ApiError."""
+    job = changeable(engine.found(client, of))
+    change = _change(job)
+    if not change:
+        return _was_not_stopped(job)
+    client.patch(JOBS, Ref(job.name, job.namespace, job.uid), change)
+    queued = QUEUE in job.labels
+    what = "starts" if not queued else "waits for cards again" if job.suspend else "goes on"
+    return f"{job.namespace}/{job.name} {what}"
+
+
+def _change(job: Job) -> Object:
+    """Returns the change that lets the Job go on; empty if it was not stopped."""
+    if QUEUE in job.labels:
+        return {"metadata": {"annotations": {HOLD: None}}} if held(job) else {}
+    return {"spec": {"suspend": False}} if job.suspend else {}
 
 
 def _was_not_stopped(job: Job) -> str:

@@ -13,6 +13,7 @@ It needs the rights to get and to patch the Job.
 import argparse
 import json
 
+from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli.access import caller, engine
 from device_plugin.cli.access.engine import EngineError
 from device_plugin.core.batch import Job
@@ -30,21 +31,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Stop the Job. Raises ObjectNameError, EngineError, ApiError, EndpointError."""
     with caller.connected(args) as client:
-        job = changeable(engine.found(client, engine.job_named(args)))
-        queued, name = QUEUE in job.labels, f"{job.namespace}/{job.name}"
-        if held(job) if queued else job.suspend:
-            print(f"{name} was stopped before: `vgpu resume {job.name}` lets it go on")
-            return 0
-        change = {"metadata": {"annotations": {HOLD: "true"}}} if queued else {"spec": {"suspend": True}}
+        of = engine.job_named(args)
         if args.dry_run:
-            print(as_kubectl(args, job, change))
+            job = changeable(engine.found(client, of))
+            change = _change(job)
+            print(as_kubectl(args, job, change) if change else _was_stopped(job))
             return 0
-        client.patch(JOBS, Ref(job.name, job.namespace, job.uid), change)
-    what = "its pods end" if job.active else "it does not start"
-    print(
-        f"{name} is {'held' if queued else 'suspended'}: {what}, and `vgpu resume {job.name}` lets it go on"
-    )
+        print(stopped(client, of))
     return 0
+
+
+def stopped(client: KubeClient, of: Ref) -> str:
+    """Stop the Job of this name; returns what was done, as text. Raises EngineError, ApiError."""
+    job = changeable(engine.found(client, of))
+    change = _change(job)
+    if not change:
+        return _was_stopped(job)
+    client.patch(JOBS, Ref(job.name, job.namespace, job.uid), change)
+    how = "held" if QUEUE in job.labels else "suspended"
+    what = "its pods end" if job.active else "it does not start"
+    return f"{job.namespace}/{job.name} is {how}: {what}, and `vgpu resume {job.name}` lets it go on"
+
+
+def _change(job: Job) -> Object:
+    """Returns the change that stops the Job; empty if it was stopped before."""
+    if QUEUE in job.labels:
+        return {} if held(job) else {"metadata": {"annotations": {HOLD: "true"}}}
+    return {} if job.suspend else {"spec": {"suspend": True}}
+
+
+def _was_stopped(job: Job) -> str:
+    return f"{job.namespace}/{job.name} was stopped before: `vgpu resume {job.name}` lets it go on"
 
 
 def changeable(job: Job) -> Job:

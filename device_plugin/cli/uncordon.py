@@ -20,5 +20,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Let the card get slices again. Raises CardError, CordonError, ApiError, EndpointError."""
     with caller.connected(args) as client:
-        cordon.write(client, cordon.found(client, args.card), None)
+        print(cordon.write(client, cordon.found(client, args.card), None))
     return 0
