@@ -363,6 +363,13 @@ class UiSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel", fro
         str,
         Meta(description="file with the secret that the proxy sends in the header X-Vgpu-Proxy-Secret"),
     ] = ""
+    allow_changes: Annotated[
+        bool,
+        Meta(
+            description="true: people cordon cards, and stop, resume, admit and delete Jobs on the page, each with the"
+            " own token; not behind a proxy, which has no tokens"
+        ),
+    ] = False
     prometheus: Annotated[
         str,
         Meta(description="URL of a Prometheus that scrapes the node agents, for use over time; empty: none"),

@@ -89,6 +89,8 @@ def ui(settings: "UiSettings") -> Iterator[str]:
             "proxySecretFile is missing: whoever reaches the page could name any user in proxyUserHeader; write a file"
             " with a secret that only the proxy knows"
         )
+    if settings.proxy_user_header and settings.allow_changes:
+        yield "allowChanges: changes need tokens, and a proxy passes none on: leave out allowChanges or proxyUserHeader"
     if (settings.proxy_groups_header or settings.proxy_secret_file) and not settings.proxy_user_header:
         yield "proxyUserHeader is missing: write the header in which the proxy names the user, or leave out the others"
 

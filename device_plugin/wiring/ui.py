@@ -1,6 +1,7 @@
 """Builds the page for a team: one follower of the cluster, and a server that shows each person a part of it.
 
-The page reads the cluster with its own account, and asks the API server what each person may see. It writes nothing.
+The page reads the cluster with its own account, and asks the API server what each person may see. It writes nothing;
+with `allowChanges` it passes changes on, with the token of the person who makes them.
 """
 
 import threading
@@ -20,6 +21,7 @@ from device_plugin.cli.ui.entries import PageEntries
 from device_plugin.cli.ui.follow import ClusterFollower
 from device_plugin.cli.ui.server import Answer
 from device_plugin.cli.ui.team import reviews
+from device_plugin.cli.ui.team.changes import Changes
 from device_plugin.cli.ui.team.proxy import ProxyLogin
 from device_plugin.cli.ui.team.rights import Rights
 from device_plugin.cli.ui.team.server import TeamServer, TlsFiles
@@ -42,6 +44,7 @@ class TeamPage:
         kube = settings.kube
         endpoint = from_settings(kube.server, kube.token_file, kube.ca_file, kube.kubeconfig)
         self._settings = settings
+        self._endpoint = endpoint
         self._stop = stop
         self._threads = Threads(stop)
         # Questions about persons must not wait for lists, nor for as long.
@@ -91,7 +94,7 @@ class TeamPage:
                 tls = TlsFiles(Path(settings.tls_cert_file), Path(settings.tls_key_file))
             return TeamServer(
                 listen, self._entries, answers, sessions=sessions, rights=rights, clock=clock, proxy=proxy, tls=tls,
-                public_url=settings.public_url,
+                public_url=settings.public_url, changes=Changes(self._endpoint) if settings.allow_changes else None,
             )  # fmt: skip
         except OSError as error:
             raise SettingsError(f"cannot serve the page on {settings.listen}: {error}") from error
@@ -99,7 +102,7 @@ class TeamPage:
     def _answers(self) -> Mapping[str, Answer]:
         """Returns the answers about cards and nodes, which name nobody."""
         url = self._settings.prometheus
-        self._entries.put("about", {"page": {"use": bool(url)}})
+        self._entries.put("about", {"page": {"use": bool(url), "changes": self._settings.allow_changes}})
         if not url:
             return {}
         source = Prometheus(url)

@@ -82,7 +82,15 @@ def test_the_product_scores_by_the_compiled_kernel(vgpu: Archive, tmp_path: Path
 def test_the_product_offers_what_works_in_it(vgpu: Archive, tmp_path: Path) -> None:
     vgpu.unpack(tmp_path)
     done = vgpu.run(tmp_path, "vgpu", "--help", user=vgpu.config["User"])
-    services = ["node", "cluster", "job-engine", "mount-writable", "copy-library", "scheduler-config"]
+    services = [
+        "node",
+        "cluster",
+        "job-engine",
+        "ui-server",
+        "mount-writable",
+        "copy-library",
+        "scheduler-config",
+    ]
     assert re.findall(r"^  ([a-z][a-z-]*) ", done.stdout, re.MULTILINE) == services
     # Commands of people run as well: what a kubeconfig lacks is said, and which package its user needs.
     (tmp_path / "kubeconfig").write_text(AUTH_PROVIDER)

@@ -18,13 +18,15 @@ from urllib.parse import urlsplit
 
 from device_plugin.cli.ui.entries import PageEntries
 from device_plugin.cli.ui.server import Answer, PageHandler, PageServer, Reader
+from device_plugin.cli.ui.team.changes import Changes
 from device_plugin.cli.ui.team.proxy import ProxyLogin
 from device_plugin.cli.ui.team.reviews import RefusedTokenError
 from device_plugin.cli.ui.team.rights import Rights
 from device_plugin.cli.ui.team.sessions import BusyLoginError, Session, Sessions
 from device_plugin.cli.ui.team.view import PersonalView
 from device_plugin.cli.ui.team.visitor import Person
-from device_plugin.kube.errors import ApiError
+from device_plugin.core.errors import VgpuError
+from device_plugin.kube.errors import ApiError, ForbiddenError
 
 # Most connections, each in a thread, and most streams of browsers among them, of all persons and of one.
 MOST_CONNECTIONS, MOST_STREAMS, STREAMS_OF_PERSON = 400, 200, 24
@@ -63,13 +65,15 @@ class TlsFiles:
 class TeamServer(PageServer):
     """Serves the page at `listen`. People log in with tokens (`sessions`), or a proxy logs them in (`proxy`).
 
-    `public_url` is the address that browsers have; without it, it is the Host of each request.
+    `public_url` is the address that browsers have; without it, it is the Host of each request. `changes` is None where
+    nothing can be changed.
     """
 
     def __init__(
         self, listen: tuple[str, int], entries: PageEntries, answers: Mapping[str, Answer], *,
         sessions: Sessions, rights: Rights, clock: Callable[[], float],
         proxy: ProxyLogin | None = None, tls: TlsFiles | None = None, public_url: str = "",
+        changes: Changes | None = None,
     ) -> None:  # fmt: skip
         """Raises OSError if the address cannot be used."""
         super().__init__(listen, _Handler, answers, connections=MOST_CONNECTIONS, streams=MOST_STREAMS)
@@ -78,6 +82,7 @@ class TeamServer(PageServer):
         self.rights = rights
         self.clock = clock
         self.proxy = proxy
+        self.changes = changes
         self.tls = tls
         public = urlsplit(public_url)
         self.public_host = public.netloc
@@ -163,23 +168,25 @@ class _Handler(PageHandler):
             super().do_GET()
 
     def do_POST(self) -> None:
-        """Log in or out."""
+        """Log in or out, or make a change."""
         path = urlsplit(self.path).path
         # What is left of a refused request's body is not read.
         self.close_connection = True
         if why := self.foreign() or ("" if self.headers.get_all("Origin") else "no page asks"):
             self.send_text(HTTPStatus.FORBIDDEN, why)
-        elif self.server.proxy or path not in ("/login", "/logout"):
+        elif self.server.proxy or path not in ("/login", "/logout", "/change"):
             self.send_text(HTTPStatus.NOT_FOUND, "nothing is here")
         elif (body := self._body()) is None:
             self.send_text(HTTPStatus.BAD_REQUEST, f"send JSON of at most {MOST_BODY} bytes")
         elif path == "/login":
             self._log_in(str(body.get("token", "")))
-        elif self._may_change():
+        elif (session := self._own_session()) is None:
+            self.send_text(HTTPStatus.FORBIDDEN, "log in again")
+        elif path == "/logout":
             self.server.sessions.end(self._cookie())
             self._set_cookie("", 0)
         else:
-            self.send_text(HTTPStatus.FORBIDDEN, "log in again")
+            self._change(session.token, body)
 
     def _log_in(self, token: str) -> None:
         try:
@@ -194,6 +201,19 @@ class _Handler(PageHandler):
             self.send_text(HTTPStatus.SERVICE_UNAVAILABLE, f"the token cannot be checked now: {error}")
         else:
             self._set_cookie(name, None)
+
+    def _change(self, token: str, body: Mapping[str, Any]) -> None:
+        """Make a change with the person's token; the API server's own words say why one is refused."""
+        if self.server.changes is None:
+            self.send_text(HTTPStatus.NOT_FOUND, "the page makes no changes: set allowChanges")
+            return
+        try:
+            status, text = HTTPStatus.OK, self.server.changes.make(token, body)
+        except ForbiddenError as error:
+            status, text = HTTPStatus.FORBIDDEN, str(error)
+        except VgpuError as error:
+            status, text = HTTPStatus.CONFLICT, str(error)
+        self.send_text(status, text)
 
     def _set_cookie(self, value: str, seconds: int | None) -> None:
         """Answer with the cookie; it ends with the browser, or after `seconds`."""
@@ -233,10 +253,10 @@ class _Handler(PageHandler):
         found = [value for name, _, value in pairs if name == self.server.cookie]
         return found[0] if len(found) == 1 else ""
 
-    def _may_change(self) -> bool:
-        """True if the request has its session's secret."""
+    def _own_session(self) -> Session | None:
+        """Returns the session of a request that has the session's secret; None for any other request."""
         session = self._session()
-        return session is not None and session.accepts(self.headers.get("X-Vgpu-Csrf", ""))
+        return session if session and session.accepts(self.headers.get("X-Vgpu-Csrf", "")) else None
 
     def _body(self) -> Mapping[str, Any] | None:
         """Returns the JSON object in the body; None if it is too large, or something else."""

@@ -1,11 +1,14 @@
 """The page for a team in a real browser: the login, what is seen after it, and what is left when it ends."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from device_plugin.adapters.kube.endpoint import Endpoint
+from device_plugin.cli.ui.team.changes import Changes
+from device_plugin.kube.errors import ForbiddenError
 from tests.cli.ui.conftest import browser
 from tests.cli.ui.team.test_server import Team
 
@@ -70,6 +73,36 @@ def test_a_person_logs_in_sees_the_own_pods_and_logs_out(team: Team, page: Page)
     expect(page.locator("#login")).to_be_visible()
     assert "team-a" not in page.inner_text("body")
     assert len(team.sessions) == 0
+
+
+def test_a_change_is_asked_about_twice_and_its_refusal_is_shown(team: Team, page: Page) -> None:
+    asked: list[tuple[str, object]] = []
+
+    def make(token: str, wanted: Mapping[str, object]) -> str:
+        asked.append((token, dict(wanted)))
+        raise ForbiddenError('nodes "n1" is forbidden: User "anna" cannot patch', 403, "Forbidden")
+
+    changes = Changes(Endpoint("http://127.0.0.1:1", lambda: None))
+    changes.make = make  # type: ignore[method-assign]
+    team.server.changes = changes
+    team.entries.put("about", {"page": {"changes": True}})
+    page.goto(f"http://{team.host}/#/cards?node=n1&card=GPU-1")
+    log_in(page, "t-anna")
+    page.get_by_text("Commands").click()
+    expect(page.locator(".action code")).to_have_text("vgpu cordon n1/GPU-1")
+    page.get_by_role("button", name="Cordon", exact=True).click()
+    assert asked == []
+    page.get_by_role("button", name="Really: Cordon").click()
+    expect(page.locator(".actions [role=status]")).to_contain_text("cannot patch")
+    assert asked == [("t-anna", {"action": "cordon", "node": "n1", "card": "GPU-1"})]
+
+
+def test_without_changes_there_are_commands_to_copy(team: Team, page: Page) -> None:
+    page.goto(f"http://{team.host}/#/cards?node=n1&card=GPU-1")
+    log_in(page, "t-anna")
+    page.get_by_text("Commands").click()
+    expect(page.locator(".action code")).to_have_text("vgpu cordon n1/GPU-1")
+    expect(page.locator(".action > button")).to_have_count(0)
 
 
 def test_a_link_of_another_page_opens_its_place_in_the_session_that_is_there(team: Team, page: Page) -> None:

@@ -11,9 +11,11 @@ from typing import NamedTuple
 
 import pytest
 
+from device_plugin.adapters.kube.endpoint import Endpoint
 from device_plugin.cli.ui import server as base
 from device_plugin.cli.ui.entries import PageEntries
 from device_plugin.cli.ui.team import server as module
+from device_plugin.cli.ui.team.changes import Changes
 from device_plugin.cli.ui.team.proxy import SECRET_HEADER, ProxyLogin
 from device_plugin.cli.ui.team.reviews import RefusedTokenError
 from device_plugin.cli.ui.team.rights import Rights
@@ -418,6 +420,30 @@ def test_streams_of_a_person_are_bounded_and_others_have_theirs(
     assert team.ask("/changes", bert).status == 200
     for connection in opened:
         connection.close()
+
+
+def test_a_change_needs_the_sessions_secret_our_own_page_and_the_setting(team: Team) -> None:
+    made: list[str] = []
+    cookie = team.log_in("anna")
+    good = {**cookie, "X-Vgpu-Csrf": team.csrf(cookie)}
+    wanted = {"action": "stop", "namespace": "team-a", "name": "train"}
+    assert team.post("/change", wanted, good).status == 404, "nothing is changed where that is not set"
+    changes = Changes(Endpoint("http://127.0.0.1:1", lambda: None))
+    changes.make = lambda token, _: made.append(token) or "stopped"  # type: ignore[method-assign, assignment, func-returns-value]
+    team.server.changes = changes
+    for headers in (
+        cookie,
+        {**cookie, "X-Vgpu-Csrf": ""},
+        {**cookie, "X-Vgpu-Csrf": team.csrf(team.log_in("anna"))},
+        {"X-Vgpu-Csrf": good["X-Vgpu-Csrf"]},
+        {**good, "Origin": "http://example.com"},
+        {**good, "Sec-Fetch-Site": "cross-site"},
+    ):
+        assert team.post("/change", wanted, headers).status == 403
+    assert team.ask("/change", good).status == 404
+    assert made == []
+    assert team.post("/change", wanted, good)[::2] == (200, "stopped\n")
+    assert made == ["t-anna"]
 
 
 def test_no_answer_has_a_name_of_another_namespace(team: Team) -> None:

@@ -1,0 +1,102 @@
+"""Changes that a person makes on the page, with the person's own token: the API server allows them or refuses them.
+
+Each does the same as a command of `vgpu`, by the same code.
+"""
+
+import re
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from typing import Any
+
+from device_plugin.adapters.kube.client import KubeClient
+from device_plugin.adapters.kube.endpoint import Endpoint
+from device_plugin.cli import cordon
+from device_plugin.cli.access import engine
+from device_plugin.cli.queue import admitted
+from device_plugin.cli.resume import resumed
+from device_plugin.cli.stop import stopped
+from device_plugin.core.errors import VgpuError
+from device_plugin.kube.api import JOBS, Ref
+
+COMPONENT = "vgpu-ui"
+# Most changes that are made at the same time, and most characters of a name.
+MOST_AT_ONCE, MOST_NAME = 8, 253
+# Names of nodes, namespaces, Jobs and cards; a card may be named by its PCI address.
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.:_-]*[A-Za-z0-9])?")
+
+
+class ChangeError(VgpuError):
+    """A change is malformed, or there are too many at the same time; nothing was written.
+
+    Cure: load the page again, and try again.
+    """
+
+
+class Changes:
+    """Makes changes at the API server of `endpoint`, of which only the address and the authority are used."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._free = threading.BoundedSemaphore(MOST_AT_ONCE)
+
+    def make(self, token: str, wanted: Mapping[str, Any]) -> str:
+        """Make a change as the owner of a token; returns what was done, as text.
+
+        Raises ChangeError, ApiError, and the errors of the commands.
+        """
+        change = _CHANGES.get(str(wanted.get("action")))
+        if change is None:
+            raise ChangeError("the page offers no such change")
+        if not self._free.acquire(blocking=False):
+            raise ChangeError("too many changes at the same time")
+        try:
+            with closing(KubeClient(self._as_owner(token), COMPONENT)) as client:
+                return change(client, wanted)
+        finally:
+            self._free.release()
+
+    def _as_owner(self, token: str) -> Endpoint:
+        """Returns the endpoint with no credentials but the token: no certificate or header of ours goes with it."""
+        known = self._endpoint
+        return Endpoint(
+            known.url, lambda: f"Bearer {token}", known.ca, name=known.name, verified=known.verified
+        )
+
+
+def _text(wanted: Mapping[str, Any], key: str) -> str:
+    """Returns a name of the change. Nothing in it can lead to another object of the API than the one of this name."""
+    found = wanted.get(key)
+    if not isinstance(found, str) or len(found) > MOST_NAME or not _NAME.fullmatch(found):
+        raise ChangeError(f"{key} is missing or malformed")
+    return found
+
+
+def _job(wanted: Mapping[str, Any]) -> Ref:
+    return Ref(_text(wanted, "name"), _text(wanted, "namespace"))
+
+
+def _cordoned(client: KubeClient, wanted: Mapping[str, Any]) -> str:
+    card = cordon.found(client, f"{_text(wanted, 'node')}/{_text(wanted, 'card')}")
+    return cordon.write(client, card, cordon.note_of(client, ""))
+
+
+def _uncordoned(client: KubeClient, wanted: Mapping[str, Any]) -> str:
+    card = cordon.found(client, f"{_text(wanted, 'node')}/{_text(wanted, 'card')}")
+    return cordon.write(client, card, None)
+
+
+def _deleted(client: KubeClient, wanted: Mapping[str, Any]) -> str:
+    job = engine.found(client, _job(wanted))
+    client.delete(JOBS, Ref(job.name, job.namespace, job.uid))
+    return f"job {job.namespace}/{job.name} is deleted, and its pods end"
+
+
+_CHANGES: Mapping[str, Callable[[KubeClient, Mapping[str, Any]], str]] = {
+    "cordon": _cordoned,
+    "uncordon": _uncordoned,
+    "admit": lambda client, wanted: admitted(client, _job(wanted)),
+    "stop": lambda client, wanted: stopped(client, _job(wanted)),
+    "resume": lambda client, wanted: resumed(client, _job(wanted)),
+    "cancel": _deleted,
+}
