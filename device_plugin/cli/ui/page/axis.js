@@ -1,5 +1,7 @@
 // An axis of time: where the ticks are, and what they say in the browser's time zone.
 
+import { t } from "./language.js";
+
 const MINUTE = 60;
 const HOUR = 3600;
 const STEPS = [MINUTE, 2 * MINUTE, 5 * MINUTE, 10 * MINUTE, 15 * MINUTE, 30 * MINUTE, HOUR, 2 * HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, 24 * HOUR];
@@ -45,7 +47,7 @@ export function moment(at) {
   const date = new Date(at * 1000);
   if (!Number.isFinite(date.getTime())) return "";
   if (Math.abs(at * 1000 - Date.now()) < DAY * 1000 && date.getDate() === new Date().getDate()) return clock(at);
-  return `${date.getDate()} ${date.toDateString().slice(4, 7)} ${clock(at)}`;
+  return t("date", { day: String(date.getDate()), month: t("months").split(" ")[date.getMonth()], time: clock(at) });
 }
 
 function two(number) {
@@ -62,6 +64,6 @@ export function tickMarks(axis, apart, make, now = null) {
     .filter((at) => axis.x(at) >= room && axis.x(at) <= axis.width - room)
     .filter((at) => now === null || Math.abs(axis.x(at) - axis.x(now)) > 2 * room)
     .map((at) => make("tick", axis.x(at), clock(at)));
-  if (now !== null) marks.push(make("tick now", axis.x(now), "now"));
+  if (now !== null) marks.push(make("tick now", axis.x(now), t("now")));
   return marks;
 }

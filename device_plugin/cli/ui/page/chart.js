@@ -1,6 +1,7 @@
 // A line of values from 0 to 1 over time, with axes, and a cursor that follows the pointer and the arrow keys.
 
 import { Axis, moment, tickMarks } from "./axis.js";
+import { known, t } from "./language.js";
 import { element, say } from "./text.js";
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -15,17 +16,18 @@ const NEARLY = 330;
 
 /** The elements of a chart: its title with the value of now, and the drawing. */
 export function lineChart(name, pairs, { from, to, step }) {
-  if (!pairs.length) return [element("p", "soft", `${name}: no values`)];
+  const title = known("series-", name);
+  if (!pairs.length) return [element("p", "soft", t("series", { name: title, value: t("no-values") }))];
   const [when, last] = pairs.at(-1);
-  const now = to - when < 2 * step ? `now ${percent(last)}` : "not known now";
-  const label = element("p", "soft", `${name}: ${now}`);
+  const now = to - when < 2 * step ? t("now-is", { share: percent(last) }) : t("not-known-now");
+  const label = element("p", "soft", t("series", { name: title, value: now }));
   const plot = element("div", "plot");
   const chart = drawing(pairs, from, to);
   const cursor = element("i", "cursor");
   cursor.hidden = true;
   const read = element("span", "read");
   plot.append(...scale(), chart, cursor, read);
-  followed(plot, cursor, read, name, pairs, { from, to });
+  followed(plot, cursor, read, title, pairs, { from, to });
   const axis = element("div", "axis");
   axis.setAttribute("aria-hidden", "true");
   axis.append(...tickMarks(new Axis(from, to, NEARLY), APART, (kind, x, text) => {
@@ -68,9 +70,9 @@ function scale() {
 }
 
 /** Let the cursor follow the pointer and the keys; to screen readers it is a slider over the values. */
-function followed(plot, cursor, read, name, pairs, { from, to }) {
+function followed(plot, cursor, read, title, pairs, { from, to }) {
   let i = pairs.length - 1;
-  const words = () => `${moment(pairs[i][0])}: ${percent(pairs[i][1])}`;
+  const words = () => t("at-value", { time: moment(pairs[i][0]), value: percent(pairs[i][1]) });
   const value = () => {
     plot.setAttribute("aria-valuenow", String(i));
     plot.setAttribute("aria-valuetext", words());
@@ -88,7 +90,7 @@ function followed(plot, cursor, read, name, pairs, { from, to }) {
   };
   plot.tabIndex = 0;
   plot.setAttribute("role", "slider");
-  plot.setAttribute("aria-label", `${name} over time`);
+  plot.setAttribute("aria-label", t("over-time", { name }));
   plot.setAttribute("aria-valuemin", "0");
   plot.setAttribute("aria-valuemax", String(pairs.length - 1));
   value();

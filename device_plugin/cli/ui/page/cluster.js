@@ -163,7 +163,7 @@ function derived(name, value, use) {
       node.room += card.room;
       if (!node.largest || card.freeMiB > node.largest.freeMiB) node.largest = card;
     }
-    const closed = card.state || (value.serving ? "" : "without an agent");
+    const closed = card.state || (value.serving ? "" : "no-agent");
     if (closed) {
       node.closed.set(closed, (node.closed.get(closed) ?? 0) + 1);
       node.look = true;

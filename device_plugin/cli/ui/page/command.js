@@ -1,5 +1,6 @@
 // A command of the terminal, with a button that copies it.
 
+import { t } from "./language.js";
 import { element, say } from "./text.js";
 
 // Milliseconds for which the button says that the command was copied.
@@ -9,13 +10,13 @@ const SAID = 1500;
 export function command(text) {
   const root = element("span", "command");
   const code = element("code", "", text);
-  const button = element("button", "plain copy", "Copy");
+  const button = element("button", "plain copy", t("copy"));
   button.type = "button";
-  button.setAttribute("aria-label", `Copy: ${text}`);
+  button.setAttribute("aria-label", t("copy-what", { what: text }));
   button.addEventListener("click", async (event) => {
     event.stopPropagation();
-    say(button, (await copied(code)) ? "Copied" : "Press Ctrl-C");
-    setTimeout(() => say(button, "Copy"), SAID);
+    say(button, (await copied(code)) ? t("copied") : t("copy-by-hand"));
+    setTimeout(() => say(button, t("copy")), SAID);
   });
   root.append(code, button);
   return root;

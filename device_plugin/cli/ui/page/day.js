@@ -2,6 +2,7 @@
 // the mean of several.
 
 import { Axis, clock, tickMarks } from "./axis.js";
+import { t } from "./language.js";
 import { element, say } from "./text.js";
 
 // As the server has them (../day.py): seconds of a column, columns of a day, and the steps of a share.
@@ -92,17 +93,17 @@ export class DayStrip {
     });
     const since = this.last - COLUMNS + 1 + from;
     const day = mean(columns.filter((share) => !Number.isNaN(share)));
-    return `Memory ${this.said} in the last 24 hours, a line for each node: ${percent(columns.at(-1))} now, `
-      + `${percent(day)} on average since ${clock(since * COLUMN)}.`;
+    const values = { now: percent(columns.at(-1)), mean: percent(day), since: clock(since * COLUMN) };
+    return t("day", { said: t(this.said), ...values });
   }
 
   under(event) {
     const column = Math.floor((event.offsetX / this.canvas.clientWidth) * COLUMNS);
     const line = Math.min(this.lines - 1, Math.floor(event.offsetY / this.high));
     const [first, end] = [0, 1].map((more) => Math.ceil(((line + more) * this.known.length) / this.lines));
-    const names = end - first > 1 ? `${this.known[first].name} to ${this.known[end - 1].name}` : this.known[first]?.name;
-    const at = clock((this.last - COLUMNS + 1 + column) * COLUMN);
-    return `${names}, ${at}: ${percent(this.means[line * COLUMNS + column])} ${this.said}`;
+    const names = end - first > 1 ? t("range", { first: this.known[first].name, last: this.known[end - 1].name }) : this.known[first]?.name;
+    const time = clock((this.last - COLUMNS + 1 + column) * COLUMN);
+    return t("day-point", { names: names ?? "", time, share: percent(this.means[line * COLUMNS + column]), said: t(this.said) });
   }
 }
 
@@ -129,5 +130,5 @@ function mean(values) {
 }
 
 function percent(share) {
-  return Number.isNaN(share) ? "not known" : `${Math.round(share * 100)} %`;
+  return Number.isNaN(share) ? t("not-known") : `${Math.round(share * 100)} %`;
 }

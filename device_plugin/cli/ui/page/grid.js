@@ -3,8 +3,9 @@
 import { busyParts, groupParts, memoryParts, paint } from "./bars.js";
 import { hue } from "./color.js";
 import { percent } from "./jobs.js";
+import { known, t } from "./language.js";
 import { Rows } from "./rows.js";
-import { count, element, memory, named, say, shown, span } from "./text.js";
+import { element, memory, named, say, shown, span } from "./text.js";
 import { cardUse, unused } from "./use.js";
 
 // Heights in pixels, as the stylesheet has them: a line of cards, a row's edges, a name above its cards.
@@ -20,8 +21,6 @@ const LEAST_LARGE = 300;
 const HOLDER = 18;
 const LARGE_EDGES = 8;
 const MOST_HOLDERS = 6;
-// The holder of a slice whose name may not be seen.
-const OTHERS = "another namespace";
 
 export class Grid {
   /** `open(node, card)` is called for a card that somebody chooses. */
@@ -175,12 +174,12 @@ function makeRow() {
 function fillRow(row, node, { place, jobOf }) {
   say(row.name.firstChild, node.name);
   if (row.name.title !== row.name.textContent) row.name.title = row.name.textContent;
-  const hives = node.hives.size > 1 ? `, ${count(node.hives.size, "hive")}` : "";
+  const hives = node.hives.size > 1 ? t("with-n", { what: t("n-hives", { n: node.hives.size }) }) : "";
   const idle = unused(node.use);
-  const about = node.complete ? `${[...node.models].join(", ") || "no cards"}${hives}` : "known from grants";
-  say(row.about, idle ? `${about}, ${idle} not used` : about);
+  const about = node.complete ? `${[...node.models].join(t("list-comma")) || t("no-cards")}${hives}` : t("known-from-grants");
+  say(row.about, idle ? t("about-unused", { about, idle }) : about);
   row.root.classList.toggle("partial", !node.complete);
-  say(row.warn, node.serving ? "" : "agent not serving");
+  say(row.warn, node.serving ? "" : t("agent-not-serving"));
   while (row.cards.length > node.cards.length) row.cards.pop().cell.remove();
   while (row.cards.length < node.cards.length) {
     const made = makeCard(row.cards.length);
@@ -190,7 +189,7 @@ function fillRow(row, node, { place, jobOf }) {
   const most = holders(node, jobOf);
   row.cells.style.gridAutoRows = most ? `${lineHeight(most)}px` : "";
   node.cards.forEach((card, i) => {
-    const held = most ? card.slices.map((slice) => slice.pod || OTHERS).join(", ") : "";
+    const held = most ? card.slices.map((slice) => slice.pod || t("others")).join(t("list-comma")) : "";
     fillCard(row.cards[i], node, card, place, held);
     fillHolders(row.cards[i], card, most, jobOf);
   });
@@ -200,8 +199,8 @@ function fillRow(row, node, { place, jobOf }) {
 function fillHolders(made, card, most, jobOf) {
   const left = card.slices.length - most;
   const seen = most ? card.slices.slice(0, left > 0 ? most - 1 : most) : [];
-  const texts = seen.map((slice, i) => [slice.pod || OTHERS, `${memory(slice.mib)}${advance(jobOf(slice))}`, slice.namespace ? hue(slice.namespace, i % 2 === 1) : "var(--dim)"]);
-  if (most && left > 0) texts.push([`and ${left + 1} more`, "", ""]);
+  const texts = seen.map((slice, i) => [slice.pod || t("others"), `${memory(slice.mib)}${advance(jobOf(slice))}`, slice.namespace ? hue(slice.namespace, i % 2 === 1) : "var(--dim)"]);
+  if (most && left > 0) texts.push([t("and-more", { n: left + 1 }), "", ""]);
   const key = JSON.stringify(texts);
   if (made.held === key) return;
   made.held = key;
@@ -216,8 +215,8 @@ function fillHolders(made, card, most, jobOf) {
 
 /** What a Job has done, and how long it takes on, as a part of a line. */
 function advance(job) {
-  const done = job?.progress?.total ? `, ${percent(job.progress)} %` : "";
-  return `${done}${job?.secondsLeft ? `, ${span(job.secondsLeft)} left` : ""}`;
+  const done = job?.progress?.total ? t("progress-percent", { n: percent(job.progress) }) : "";
+  return `${done}${job?.secondsLeft ? t("progress-left", { time: span(job.secondsLeft) }) : ""}`;
 }
 
 function makeCard(index) {
@@ -246,23 +245,26 @@ function fillCard(made, node, card, place, held) {
   paint(made.bars[0], memoryParts(card, place, node.name), card.mib);
   paint(made.bars[1], groupParts(card, place, node.name), card.groups, busyParts(card, place, node.name));
   say(made.texts[0], card.room ? memory(card.freeMiB) : fullness(node, card));
-  say(made.texts[1], card.room ? count(card.freeGroups, "group") : "");
+  say(made.texts[1], card.room ? t("n-groups", { n: card.freeGroups }) : "");
   const label = `${cardLabel(node, card, made.index)}${held && `: ${shown(held)}`}`;
   if (made.label !== label) made.root.setAttribute("aria-label", (made.label = label));
 }
 
 /** Why a card has no room, in a few words; without rights to the node, what is known of it. */
 function fullness(node, card) {
-  if (card.state) return card.state;
-  if (!node.complete) return count(card.slices.length, "slice");
-  if (!node.serving) return "no agent";
-  if (card.freeMiB && card.freeGroups) return "no slice left";
-  if (card.freeMiB) return "no groups left";
-  return card.freeGroups ? "no memory left" : "full";
+  if (card.state) return known("state-", card.state);
+  if (!node.complete) return t("n-slices", { n: card.slices.length });
+  if (!node.serving) return t("no-agent");
+  if (card.freeMiB && card.freeGroups) return t("no-slice-left");
+  if (card.freeMiB) return t("no-groups-left");
+  return t(card.freeGroups ? "no-memory-left" : "full");
 }
 
 function cardLabel(node, card, index) {
-  const free = `free ${memory(card.freeMiB)} of ${memory(card.mib)} and ${card.freeGroups} of ${count(card.groups, "core group")}`;
-  return [`Card ${index + 1} of ${node.name}`, card.state || (node.serving ? "" : "no agent"), node.complete ? free : "", count(card.slices.length, "slice"), cardUse(card)]
-    .filter(Boolean).join(", ");
+  const { freeGroups } = card;
+  const groups = t("n-core-groups", { n: card.groups });
+  const free = t("card-free", { free: memory(card.freeMiB), memory: memory(card.mib), freeGroups, groups });
+  const closed = card.state ? known("state-", card.state) : node.serving ? "" : t("no-agent");
+  return [t("card-label", { number: index + 1, node: node.name }), closed, node.complete ? free : "", t("n-slices", { n: card.slices.length }), cardUse(card)]
+    .filter(Boolean).join(t("list-comma"));
 }

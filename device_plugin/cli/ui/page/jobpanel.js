@@ -1,9 +1,11 @@
 // One Job at large: its state, why it waits, how much is done, and what happened to it.
 
+import { actions } from "./actions.js";
 import { moment } from "./axis.js";
 import { command } from "./command.js";
 import { hue } from "./color.js";
-import { lines, percent } from "./jobs.js";
+import { group, lines, percent } from "./jobs.js";
+import { known, t } from "./language.js";
 import { element, named, say } from "./text.js";
 
 export class JobPanel {
@@ -40,7 +42,7 @@ export class JobPanel {
     this.title.tabIndex = -1;
     const close = element("button", "close", "×");
     close.type = "button";
-    close.setAttribute("aria-label", "Close the Job");
+    close.setAttribute("aria-label", t("close-job"));
     head.append(this.title, close);
     this.where = named("p", "soft", "");
     this.meter = element("div", "meter");
@@ -50,17 +52,30 @@ export class JobPanel {
     this.said = element("div", "said");
     this.stays = element("table", "stays");
     this.told = null;
-    const more = element("p", "soft", "In full: ");
+    const more = element("p", "soft", t("in-full"));
     more.append(command(`vgpu why job/${times.name} -n ${times.namespace}`));
-    this.root.replaceChildren(head, this.where, this.meter, this.said, more, element("h3", "", "What happened"), this.stays);
+    this.actions = element("div");
+    this.actionsOf = "";
+    this.root.replaceChildren(head, this.where, this.meter, this.said, more, this.actions, element("h3", "", t("what-happened")), this.stays);
+  }
+
+  /** What may be done about the Job; it stays as it is until that changes. */
+  act(row) {
+    const state = group(row);
+    if (this.actionsOf === state) return;
+    this.actionsOf = state;
+    const { name, namespace } = row.times;
+    this.actions.replaceChildren(actions(ACTIONS[state].map((action) => [
+      `do-${action}`, `vgpu ${LINES[action] ?? action} ${name} -n ${namespace}`, { action, namespace, name },
+    ])));
   }
 
   fill(row) {
     const { times, job } = row;
-    say(this.where.firstChild, `${times.namespace}, queue ${row.queue || "(none)"}${job?.pool ? `, pool ${job.pool}` : ""}`);
+    say(this.where.firstChild, `${t("job-of", { namespace: times.namespace, queue: row.queue || t("no-queue") })}${job?.pool ? t("job-pool", { pool: job.pool }) : ""}`);
     this.meter.hidden = !job?.progress?.total;
     if (!this.meter.hidden) {
-      this.meter.setAttribute("aria-label", `${percent(job.progress)} % done`);
+      this.meter.setAttribute("aria-label", t("percent-done", { n: percent(job.progress) }));
       this.meter.firstChild.style.width = `${percent(job.progress)}%`;
     }
     const texts = lines(row);
@@ -69,25 +84,30 @@ export class JobPanel {
       if (!this.said.children[i]) this.said.append(named("p", "", ""));
       say(this.said.children[i].firstChild, text);
     });
+    this.act(row);
     if (this.told === times) return;
     this.told = times;
     this.stays.replaceChildren(...history(times));
   }
 }
 
+/** What may be done about a Job that is in one of these states. */
+const ACTIONS = { running: ["stop", "cancel"], waiting: ["admit", "resume", "stop", "cancel"], ended: ["cancel"] };
+const LINES = { admit: "queue admit" };
+
 /** What the command saw of a Job, the newest first, as rows of a table. */
 function history({ stays, seen, ended, outcome }) {
   const head = element("tr");
-  for (const name of ["From", "Pods", "State"]) {
+  for (const name of [t("from"), t("pods"), t("state")]) {
     const cell = element("th", "", name);
     cell.scope = "col";
     head.append(cell);
   }
-  const rows = stays.map(([at, width, phase]) => tableRow(`${moment(at)}${at < seen ? " *" : ""}`, width, phase)).reverse();
-  if (ended !== null) rows.unshift(tableRow(moment(ended), 0, outcome));
+  const rows = stays.map(([at, width, phase]) => tableRow(`${moment(at)}${at < seen ? " *" : ""}`, width, known("phase-", phase))).reverse();
+  if (ended !== null) rows.unshift(tableRow(moment(ended), 0, known("phase-", outcome)));
   const made = [head, ...rows];
   if (stays[0][0] < seen) {
-    const note = element("caption", "soft", `* from the Job itself: this command saw it first at ${moment(seen)}`);
+    const note = element("caption", "soft", t("from-the-job", { time: moment(seen) }));
     made.unshift(note);
   }
   return made;

@@ -2,9 +2,9 @@
 
 import { moment } from "./axis.js";
 import { inNamespace } from "./cluster.js";
-import { compared, count, digits, sentence, span } from "./text.js";
+import { known, t } from "./language.js";
+import { compared, sentence, span } from "./text.js";
 
-const ENDS = { complete: "complete", failed: "failed", gone: "deleted or taken from its queue" };
 const HOLDING = new Set(["running", "resizing", "starting", "stopping"]);
 const RANKS = { running: 0, waiting: 1, ended: 2 };
 
@@ -55,7 +55,8 @@ export function tally(queue, rows) {
     const name = row.times.ended === null ? row.phase : "ended";
     counts.set(name, (counts.get(name) ?? 0) + 1);
   }
-  return `Queue ${queue || "(none)"}: ${[...counts].map(([phase, number]) => `${digits(number)} ${phase}`).join(", ")}`;
+  const phases = [...counts].map(([phase, n]) => t("n-in-phase", { n, phase: known("phase-", phase) })).join(t("list-comma"));
+  return t("queue-tally", { queue: queue || t("no-queue"), phases });
 }
 
 /** The widest that a Job is or may be, which its row has the height for. */
@@ -75,11 +76,11 @@ export function widthAt({ times }, at) {
 /** The state in a few words, for the row. */
 export function state(row) {
   const { times, job, phase } = row;
-  if (times.ended !== null) return ENDS[times.outcome] ?? times.outcome;
+  if (times.ended !== null) return times.outcome === "gone" ? t("gone") : known("phase-", times.outcome);
   const width = job ? Number(job.width) : times.stays.at(-1)[1];
-  const many = width ? `, ${count(width, "pod")}` : "";
-  const done = job?.progress?.total ? `, ${percent(job.progress)} %` : "";
-  return `${phase}${job?.place ? `, number ${job.place}` : ""}${many}${done}`;
+  const many = width ? t("with-n", { what: t("n-pods", { n: width }) }) : "";
+  const done = job?.progress?.total ? t("progress-percent", { n: percent(job.progress) }) : "";
+  return `${known("phase-", phase)}${job?.place ? t("place", { n: job.place }) : ""}${many}${done}`;
 }
 
 /** How much of the work is done, in percent; less than 100 until all of it is. */
@@ -93,15 +94,15 @@ export function lines(row) {
   const last = times.stays.at(-1);
   const now = Date.now() / 1000;
   const texts = [];
-  if (times.ended !== null) texts.push(`${state(row)} at ${moment(times.ended)}`);
-  else texts.push(`${state(row)}${job ? pods(job) : ""}, for ${span(now - (job?.since || last[0]))}`);
+  if (times.ended !== null) texts.push(t("state-at", { state: state(row), time: moment(times.ended) }));
+  else texts.push(t("state-for", { state: `${state(row)}${job ? pods(job) : ""}`, time: span(now - (job?.since || last[0])) }));
   if (job?.why) texts.push(job.why);
-  else if (job?.waitsFor) texts.push(`waits for ${job.waitsFor}`);
+  else if (job?.waitsFor) texts.push(t("waits-for", { what: job.waitsFor }));
   if (job?.progress?.total) {
-    const left = job.secondsLeft ? `, about ${span(job.secondsLeft)} left` : "";
-    texts.push(`${digits(job.progress.done)} of ${digits(job.progress.total)} done${left}`);
+    const { done, total } = job.progress;
+    texts.push(t(job.secondsLeft ? "done-left" : "done", { done, total, time: span(job.secondsLeft ?? 0) }));
   }
-  if (job?.secondsStuck) texts.push(`no progress for ${span(job.secondsStuck)}, which is unusual for it`);
+  if (job?.secondsStuck) texts.push(t("stuck", { time: span(job.secondsStuck) }));
   texts.push(...forecast(job));
   return texts.map(sentence).filter(Boolean);
 }
@@ -110,18 +111,18 @@ export function lines(row) {
 function forecast(job) {
   const texts = [];
   const expected = job?.expected;
-  if (expected?.start) texts.push(`expected to start at ${moment(expected.start)} with ${count(expected.width, "pod")}`);
-  if (expected?.promised) texts.push("cards are kept for it");
-  if (expected?.end) texts.push(`expected to end at ${moment(expected.end)}`);
+  if (expected?.start) texts.push(t("starts", { time: moment(expected.start), pods: t("n-pods", { n: expected.width }) }));
+  if (expected?.promised) texts.push(t("kept"));
+  if (expected?.end) texts.push(t("ends", { time: moment(expected.end) }));
   const next = job?.nextChange;
-  if (next && !expected?.start) texts.push(next.until ? `${next.what} by ${moment(next.until)}` : `${next.what} from ${moment(next.from)} on`);
+  if (next && !expected?.start) texts.push(t(next.until ? "change-by" : "change-from", { what: next.what, time: moment(next.until || next.from) }));
   return texts;
 }
 
 /** The widths that a Job may have, as a part of a sentence. */
 function pods(job) {
-  const listed = String(job.widths ?? "").replaceAll(",", ", ");
+  const listed = String(job.widths ?? "").replaceAll(",", t("list-comma"));
   const elastic = (job.min || job.max) && Number(job.min) !== Number(job.max);
-  const bounds = listed || (elastic ? `${job.min || 1} to ${job.max || "any number"}` : "");
-  return bounds && ` (may have ${bounds})`;
+  const bounds = listed || (elastic ? t("from-to", { least: String(job.min || 1), most: String(job.max || t("any-number")) }) : "");
+  return bounds && t("may-have", { widths: bounds });
 }

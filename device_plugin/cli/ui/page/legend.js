@@ -1,7 +1,8 @@
 // The namespaces with their colours and amounts; each is a button that filters by it.
 
 import { hue } from "./color.js";
-import { count, element, named, say, shown } from "./text.js";
+import { t } from "./language.js";
+import { element, named, say, shown } from "./text.js";
 
 const MOST = 12;
 
@@ -39,7 +40,7 @@ export class Legend {
       button.setAttribute("aria-pressed", String(Boolean(place.exact) && name === place.namespace));
     });
     const left = largest.length - seen.length;
-    say(this.more, left > 0 ? `and ${count(left, "more namespace")}` : "");
+    say(this.more, left > 0 ? t("more-namespaces", { n: left }) : "");
     this.root.hidden = !seen.length;
   }
 

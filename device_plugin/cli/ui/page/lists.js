@@ -1,7 +1,8 @@
 // The list of a view's entries; each entry is an element that stays as long as it is shown.
 
 import { paint } from "./bars.js";
-import { digits, element, named, say } from "./text.js";
+import { t } from "./language.js";
+import { element, named, say } from "./text.js";
 
 const FEW = 100;
 
@@ -57,14 +58,14 @@ export class List {
       before = item.root;
     }
     this.more.hidden = entries.length <= this.most;
-    say(this.more, `Show more of ${digits(entries.length)}`);
+    say(this.more, t("show-more", { n: entries.length }));
   }
 }
 
 /** Put the whole answer about a pod in the place of its button. It may take seconds. */
 async function explain(button, why) {
   button.disabled = true;
-  say(button, "asking…");
+  say(button, t("asking"));
   const answer = await why(button.pod);
   const told = named("p", "told", answer.paragraph ?? answer.problem);
   told.tabIndex = -1;
@@ -88,11 +89,11 @@ export function line(root, name, text) {
   if (text) root.append(named("p", name, text));
 }
 
-/** Add a bar to an entry: a part of a whole. */
-export function bar(root, part, whole, name) {
+/** Add a bar to an entry: how many pods of a whole are bound. */
+export function bar(root, part, whole) {
   const made = element("div", "meter");
   made.setAttribute("role", "img");
-  made.setAttribute("aria-label", `${part} of ${whole} ${name}`);
+  made.setAttribute("aria-label", t("bound-of", { part, whole }));
   paint(made, [[0, part, "held"]], whole);
   root.append(made);
 }

@@ -1,5 +1,6 @@
 // Joins the parts: what the stream says goes into the cluster, and once a frame what changed is drawn.
 
+import { allow } from "./actions.js";
 import { paint } from "./bars.js";
 import { Cluster, inNamespace } from "./cluster.js";
 import { choose } from "./color.js";
@@ -7,6 +8,7 @@ import { DayStrip } from "./day.js";
 import { Grid } from "./grid.js";
 import { JobPanel } from "./jobpanel.js";
 import { matching, rowOf } from "./jobs.js";
+import { known, t, translate } from "./language.js";
 import { Legend } from "./legend.js";
 import { List } from "./lists.js";
 import { CardMap } from "./map.js";
@@ -14,9 +16,9 @@ import { Owners } from "./owners.js";
 import { Panel } from "./panel.js";
 import { loggedIn } from "./login.js";
 import { link, read } from "./place.js";
-import { LOGIN } from "./session.js";
+import { LOGIN, change } from "./session.js";
 import { ask, follow } from "./stream.js";
-import { ages, compared, count, digits, element, memory, say, sentence } from "./text.js";
+import { ages, compared, digits, element, memory, say, sentence } from "./text.js";
 import { Timeline } from "./timeline.js";
 import { findToken } from "./token.js";
 import { turn } from "./turn.js";
@@ -25,8 +27,8 @@ import { VIEWS } from "./views.js";
 import { WaitingGroups } from "./waiting.js";
 
 const LIVE = {
-  wait: "connecting", live: "live", late: "the API server does not answer", lost: "the command has ended, or does not answer", busy: "too many pages are open",
-  refused: LOGIN ? "not logged in" : "open the address that vgpu ui printed last",
+  wait: t("connecting"), live: t("live"), late: t("late"), lost: t("lost"), busy: t("busy"),
+  refused: t(LOGIN ? "logged-out" : "refused"),
 };
 // The fields of the filter, by the names of their inputs.
 const FIELDS = ["name", "namespace", "model", "state", "reason", "sort", "phase", "span"].map((field) => [`filter-${field}`, field]);
@@ -45,11 +47,14 @@ const WHOLE = 250;
 const AGES = 30000;
 
 const byId = (id) => document.getElementById(id);
+translate(byId("language"));
 let cluster = new Cluster();
 let coming = null;
 let place = read();
 // The headers that every request needs.
 let headers = {};
+// Lets buttons make changes, once the server says that it makes them.
+let permit = null;
 // What the next frame draws: all of it, or only nodes that changed and the whole's figures.
 let all = true;
 let whole = true;
@@ -76,7 +81,7 @@ let asked = 0;
 const grid = new Grid(byId("grid"), openCard);
 const map = new CardMap(byId("map-canvas"), (name) => grid.focus(name, 0));
 const day = new DayStrip(byId("day"));
-const why = (pod) => ask(headers, "/why", { pod }).catch((error) => ({ problem: `No answer: ${error.message}` }));
+const why = (pod) => ask(headers, "/why", { pod }).catch((error) => ({ problem: t("no-answer", { why: error.message }) }));
 const lists = { waiting: new List(byId("waiting-rows"), byId("more"), why), gangs: new List(byId("list"), byId("more"), why) };
 const groups = new WaitingGroups();
 const legend = new Legend(byId("legend-spaces"), (namespace) => go({ ...place, namespace }, true));
@@ -84,7 +89,7 @@ const owners = new Owners(byId("owners"), byId("owner-rows"));
 const timeline = new Timeline(byId("timeline"), byId("axis"), byId("tip"), openJob);
 const jobPanel = new JobPanel(byId("panel"));
 const panel = new Panel(byId("panel"), openCard, (node, card) =>
-  cluster.about.get("page")?.use ? ask(headers, "/use", { node, card }).catch(() => ({ problem: "Prometheus was not asked." })) : null);
+  cluster.about.get("page")?.use ? ask(headers, "/use", { node, card }).catch(() => ({ problem: t("no-prometheus") })) : null);
 
 function openCard(node, index) {
   const card = cluster.nodes.get(node)?.cards[index];
@@ -129,7 +134,7 @@ function arrive() {
   all = true;
   draw();
   if (place.card && before.card !== place.card) grid.reveal(place.node);
-  if (before.view !== place.view) announce(VIEWS[place.view].title);
+  if (before.view !== place.view) announce(t(VIEWS[place.view].title));
 }
 
 // Drawing
@@ -180,8 +185,8 @@ function drawWhole() {
   if (Boolean(place.exact) !== exact || recolored) place = { ...place, exact };
   const { view } = place;
   const read = cluster.about.get("cluster")?.read;
-  document.title = `${VIEWS[view].title} · vgpu`;
-  say(byId("title"), VIEWS[view].title);
+  document.title = `${t(VIEWS[view].title)} · vgpu`;
+  say(byId("title"), t(VIEWS[view].title));
   byId("cards-view").hidden = view !== "cards" || !cluster.nodes.size;
   byId("list-view").hidden = !VIEWS[view].make;
   byId("jobs-view").hidden = view !== "jobs";
@@ -189,7 +194,7 @@ function drawWhole() {
   byId("list").hidden = view !== "gangs";
   drawLegend(view);
   if (view !== "jobs") timeline.hide();
-  byId("filter-name").placeholder = VIEWS[view].filter;
+  byId("filter-name").placeholder = t(`${view}-filter`);
   for (const field of document.querySelectorAll("[data-in]")) field.hidden = field.dataset.in !== view;
   drawFilter();
   drawNotices();
@@ -197,7 +202,7 @@ function drawWhole() {
   const shown = view === "cards" ? drawCards() : view === "jobs" ? drawJobs() : drawList(view);
   const filtered = place.name || place.namespace || (view === "cards" && (place.model || place.state)) || (view === "waiting" && place.reason) || (view === "jobs" && place.phase);
   byId("empty").hidden = shown > 0;
-  say(byId("empty"), !read ? "Reading the cluster…" : filtered ? "Nothing fits the filter." : VIEWS[view].nothing);
+  say(byId("empty"), t(!read ? "reading" : filtered ? "nothing-fits" : `${view}-nothing`));
   for (const anchor of document.querySelectorAll("nav a")) {
     const here = anchor.dataset.view === view;
     const href = link({ ...place, node: "", card: "", job: "", view: anchor.dataset.view });
@@ -230,17 +235,19 @@ function drawCards() {
   const complete = nodes.every((node) => node.complete);
   totals(complete
     ? [
-        ["Memory held", memory(sum.heldMiB), `of ${memory(sum.mib)}, ${memory(sum.freeMiB)} to give`, sum.heldMiB, sum.mib],
+        [t("memory-held"), memory(sum.heldMiB), t("of-to-give", { whole: memory(sum.mib), free: memory(sum.freeMiB) }), sum.heldMiB, sum.mib],
         ...held(use),
-        ["Core groups held", digits(sum.heldGroups), `of ${digits(sum.groups)}, ${digits(sum.freeGroups)} to give`, sum.heldGroups, sum.groups],
-        ["Cards without room", digits(sum.cards - sum.roomy), `of ${digits(sum.cards)}`, sum.cards - sum.roomy, sum.cards],
-        ["Largest free slice", sum.largest ? memory(sum.largest.freeMiB) : "none", sum.largest ? count(sum.largest.freeGroups, "core group") : "", 0, 0],
-        ["Closed cards", digits([...closed.values()].reduce((all, number) => all + number, 0)),
-          [...closed].sort().map(([state, number]) => `${digits(number)} ${state}`).join(", "), 0, 0],
+        [t("groups-held"), digits(sum.heldGroups), t("of-to-give", { whole: sum.groups, free: sum.freeGroups }), sum.heldGroups, sum.groups],
+        [t("cards-full"), digits(sum.cards - sum.roomy), t("of-whole", { whole: sum.cards }), sum.cards - sum.roomy, sum.cards],
+        [t("largest-free"), sum.largest ? memory(sum.largest.freeMiB) : t("none"), sum.largest ? t("n-core-groups", { n: sum.largest.freeGroups }) : "", 0, 0],
+        [t("closed-cards"), digits([...closed.values()].reduce((all, number) => all + number, 0)),
+          [...closed].map(([state, n]) => [known("state-", state), n]).sort().map(([state, n]) => t("n-in-state", { n, state })).join(t("list-comma")), 0, 0],
       ]
-    : [["Cards that grants name", String(sum.cards), "", 0, 0], ["Slices", String(sum.slices), "", 0, 0], ...held(use)]);
+    : [[t("cards-of-grants"), String(sum.cards), "", 0, 0], [t("slices"), String(sum.slices), "", 0, 0], ...held(use)]);
   drawUse();
-  say(byId("map-text"), `${count(nodes.length, "node")}, ${count(sum.cards, "card")}, ${count(sum.slices, "slice")}`);
+  say(byId("map-text"), t("counts", {
+    nodes: t("n-nodes", { n: nodes.length }), cards: t("n-cards", { n: sum.cards }), slices: t("n-slices", { n: sum.slices }),
+  }));
   byId("cards-view").hidden = !nodes.length;
   // Few nodes are seen at a glance without a map, and without rights to the nodes nobody knows what is free.
   const mapHidden = nodes.length < LEAST_MAP || !complete;
@@ -255,11 +262,14 @@ function drawCards() {
 /** What is granted and not used, as a part of what is held by slices of which that is known; nothing where nobody asks. */
 function held(use) {
   if (!cluster.about.has("use")) return [];
-  if (!use.slices) return [["Granted, not used", "none", "", 0, 0]];
-  if (!use.known) return [["Granted, not used", "not known", `of ${count(use.slices, "slice")}`, 0, 0]];
-  const among = use.known < use.slices ? `, known of ${digits(use.known)} of ${count(use.slices, "slice")}` : "";
-  const idle = use.idle ? `, ${count(use.idle, "slice")} idle` : "";
-  return [["Granted, not used", memory(use.unusedMiB), `of ${memory(use.heldMiB)} held${among}${idle}`, use.unusedMiB, use.heldMiB]];
+  const title = t("granted-unused");
+  const slices = t("n-slices", { n: use.slices });
+  if (!use.slices) return [[title, t("none"), "", 0, 0]];
+  if (!use.known) return [[title, t("not-known"), t("of-whole", { whole: slices }), 0, 0]];
+  const among = use.known < use.slices ? t("known-of", { part: use.known, slices }) : "";
+  const idle = use.idle ? t("slices-idle", { slices: t("n-slices", { n: use.idle }) }) : "";
+  const of = `${t("of-held", { held: memory(use.heldMiB) })}${among}${idle}`;
+  return [[title, memory(use.unusedMiB), of, use.unusedMiB, use.heldMiB]];
 }
 
 /** Why use is not known, and whose slices leave most of what they hold unused. */
@@ -349,7 +359,7 @@ function drawLegend(view) {
     const held = [...cluster.held].filter(([name, mib]) => name && mib > 0);
     legend.show(held, (mib, name) => {
       const idle = unused(cluster.used.get(name));
-      return `${memory(mib)}${idle && `, ${idle} not used`}`;
+      return idle ? t("about-unused", { about: memory(mib), idle }) : memory(mib);
     }, place);
     return;
   }
@@ -389,11 +399,11 @@ function drawPanel() {
 }
 
 function drawFilter() {
-  options(byId("filter-model"), [...cluster.models.keys()].sort(), ["", "all"], place.model);
+  options(byId("filter-model"), [...cluster.models.keys()].sort(), ["", t("all")], place.model);
   const reasons = new Map();
   for (const pod of cluster.of("waiting").values()) reasons.set(pod.reason, (reasons.get(pod.reason) ?? 0) + 1);
   const texts = new Map([...reasons].map(([reason, number]) => [reason, `${reason} (${digits(number)})`]));
-  options(byId("filter-reason"), [...reasons.keys()].sort(), ["", "any"], place.reason, texts);
+  options(byId("filter-reason"), [...reasons.keys()].sort(), ["", t("any")], place.reason, texts);
   options(byId("namespaces"), [...cluster.namespaces.keys()].sort().slice(0, MOST_NAMESPACES));
 }
 
@@ -424,7 +434,7 @@ function drawNotices() {
   if (root.key === key) return;
   root.key = key;
   const left = texts.length - MOST_NOTICES;
-  const more = left > 0 ? [element("p", "soft", `and ${count(left, "more notice")}`)] : [];
+  const more = left > 0 ? [element("p", "soft", t("more-notices", { n: left }))] : [];
   root.replaceChildren(...texts.slice(0, MOST_NOTICES).map((text) => element("p", "notice", sentence(text))), ...more);
   root.hidden = !texts.length;
 }
@@ -442,7 +452,7 @@ function drawLive() {
   else heard ||= new Date().toTimeString().slice(0, 8);
   byId("live").dataset.state = state === "live" || state === "wait" ? state : "lost";
   say(byId("live-text"), LIVE[state]);
-  say(byId("stale"), heard && cluster.about.size ? `Not live since ${heard}: ${LIVE[state]}. What is shown is from then.` : "");
+  say(byId("stale"), heard && cluster.about.size ? t("stale", { time: heard, why: LIVE[state] }) : "");
   byId("stale").hidden = !byId("stale").textContent;
 }
 
@@ -457,6 +467,7 @@ function hear(event, value, at) {
     coming = null;
     loaded = true;
     all = true;
+    if (cluster.about.get("page")?.changes) permit?.();
     frame();
   } else if (event === "change") {
     // At the beginning there is nothing to keep, so that what has come is shown at once.
@@ -483,7 +494,7 @@ function tell(state) {
 // What a person does
 
 for (const [view, { label }] of Object.entries(VIEWS)) {
-  const anchor = element("a", "", `${label} `);
+  const anchor = element("a", "", `${t(label)} `);
   const number = element("span", "count");
   anchor.dataset.view = number.dataset.count = view;
   anchor.append(number);
@@ -494,10 +505,10 @@ for (const [id, field] of FIELDS) {
 }
 byId("filter").addEventListener("change", () => {
   const shown = {
-    cards: () => count(grid.nodes.length, "node"),
-    jobs: () => count(timeline.jobs, "job"),
-  }[place.view]?.() ?? count(fits, "entry", "entries");
-  announce(`${shown} fit the filter`);
+    cards: () => t("n-nodes", { n: grid.nodes.length }),
+    jobs: () => t("n-jobs", { n: timeline.jobs }),
+  }[place.view]?.() ?? t("n-entries", { n: fits });
+  announce(t("fit", { what: shown }));
 });
 byId("filter").addEventListener("submit", (event) => event.preventDefault());
 addEventListener("keydown", (event) => {
@@ -532,7 +543,8 @@ setInterval(() => {
 if (LOGIN) {
   byId("body").classList.add("locked");
   arrive();
-  await loggedIn(byId("login"), byId("who"), tell);
+  const { csrf } = await loggedIn(byId("login"), byId("who"), tell);
+  if (csrf) permit = () => allow((wanted) => change(csrf, wanted));
   byId("body").classList.remove("locked");
   await follow({}, hear, tell);
   // The session has ended; nothing of it is left for whoever comes now.

@@ -2,6 +2,7 @@
 // has. Nodes stand side by side, each a column of its cards. Stripes and crosses mark closed cards as well as colours.
 
 import { index, SHADES } from "./color.js";
+import { t } from "./language.js";
 import { PIECE } from "./turn.js";
 
 const MOST_HEIGHT = 190;
@@ -29,7 +30,7 @@ export class CardMap {
     });
     canvas.addEventListener("mousemove", (event) => {
       const node = this.under(event);
-      canvas.title = node ? `${node.name}: ${Math.round((node.heldMiB / (node.mib || 1)) * 100)} % of the memory held` : "";
+      canvas.title = node ? t("map-node", { node: node.name, share: Math.round((node.heldMiB / (node.mib || 1)) * 100) }) : "";
     });
   }
 

@@ -1,22 +1,11 @@
 // One card at large: what it has, its core groups one by one, who holds what of it, and its use over time.
 
+import { actions } from "./actions.js";
 import { groupParts, memoryParts, paint, sliceParts, tint } from "./bars.js";
 import { lineChart } from "./chart.js";
-import { aged, count, element, memory, named, ranges, say } from "./text.js";
+import { known, t } from "./language.js";
+import { aged, element, memory, named, ranges, say } from "./text.js";
 import { cardUse, useText } from "./use.js";
-
-const STATES = {
-  reserved: "reserved, not bound yet",
-  outliving: "its pod has ended, its processes have not",
-  covered: "something covers the files that limit it",
-  unenforced: "bypasses the library that limits it",
-};
-const CLOSED = {
-  unhealthy: "Unhealthy: its driver reports a fault, and it gets no new slices.",
-  cordoned: "Cordoned: an operator keeps new slices away.",
-  short: "It reports less than was granted of it: it gets no new slices until enough of these have ended.",
-};
-const NO_AGENT = "Its node's agent does not serve: it gets no new slices.";
 
 export class Panel {
   /**
@@ -36,7 +25,7 @@ export class Panel {
   hide() {
     if (!this.key) return;
     this.root.replaceChildren();
-    this.key = "";
+    this.key = this.actionsOf = "";
     this.shown = null;
   }
 
@@ -67,7 +56,7 @@ export class Panel {
     this.title.tabIndex = -1;
     const close = element("button", "close", "×");
     close.type = "button";
-    close.setAttribute("aria-label", "Close the card");
+    close.setAttribute("aria-label", t("close-card"));
     head.append(this.title, close);
     this.where = named("p", "soft", `${node.name}${card.model ? `, ${card.model}` : ""}${card.family ? `, ${card.family}` : ""}`);
     this.state = element("p", "state");
@@ -77,29 +66,31 @@ export class Panel {
     this.slices = element("div");
     this.slicesTitle = element("h3");
     this.chart = element("div");
-    this.unitsTitle = element("h3", "", "Core groups");
+    this.actions = element("div");
+    this.unitsTitle = element("h3", "", t("core-groups"));
     this.root.replaceChildren(
-      head, this.where, this.state, this.facts, element("h3", "", "Memory"), this.memory, this.unitsTitle, this.units,
+      head, this.where, this.state, this.actions, this.facts, element("h3", "", t("memory")), this.memory, this.unitsTitle, this.units,
       this.chart, this.slicesTitle, this.slices,
     );
   }
 
   fill(node, card, place) {
-    const closed = CLOSED[card.state] ?? (node.serving ? "" : NO_AGENT);
+    const closed = card.state ? known("is-", card.state) : node.serving ? "" : t("is-without-agent");
     say(this.state, closed);
     this.state.hidden = !closed;
     this.state.classList.toggle("grave", card.state === "unhealthy");
+    this.act(node, card);
     const linked = card.hive ? node.cards.flatMap((each, i) => (each !== card && each.hive === card.hive ? [i + 1] : [])) : [];
     const facts = node.complete
       ? [
-          ["Memory free", `${memory(card.freeMiB)} of ${memory(card.mib)}`],
-          ["Core groups free", `${card.freeGroups} of ${card.groups}`],
-          ...(card.slices.length ? [["In use", cardUse(card)]] : []),
-          ["Slices", `${card.slices.length}, room for ${card.room ? card.free : 0} more`],
-          ...(linked.length ? [["Linked by XGMI with", `${linked.length > 1 ? "cards" : "card"} ${linked.join(", ")}`]] : []),
-          ...(card.numa >= 0 ? [["NUMA node", String(card.numa)]] : []),
+          [t("memory-free"), t("of", { part: memory(card.freeMiB), whole: memory(card.mib) })],
+          [t("groups-free"), t("of", { part: card.freeGroups, whole: card.groups })],
+          ...(card.slices.length ? [[t("in-use"), cardUse(card)]] : []),
+          [t("slices"), t("slices-room", { n: card.slices.length, more: card.room ? card.free : 0 })],
+          ...(linked.length ? [[t("linked"), t(linked.length > 1 ? "card-numbers" : "card-numbers-one", { numbers: linked.join(t("list-comma")) })]] : []),
+          ...(card.numa >= 0 ? [[t("numa"), String(card.numa)]] : []),
         ]
-      : [["Memory", memory(card.mib)], ["Slices that you may see", String(card.slices.length)]];
+      : [[t("memory"), memory(card.mib)], [t("slices-seen"), String(card.slices.length)]];
     this.facts.replaceChildren(...facts.flatMap(([name, text]) => [element("dt", "", name), element("dd", "", text)]));
     paint(this.memory, memoryParts(card, place, node.name), card.mib);
     const tints = new Array(card.groups).fill("");
@@ -107,10 +98,20 @@ export class Panel {
     while (this.units.childElementCount > card.groups) this.units.lastChild.remove();
     while (this.units.childElementCount < card.groups) this.units.append(element("i"));
     [...this.units.children].forEach((unit, i) => color(unit, tints[i]));
-    say(this.slicesTitle, card.slices.length ? count(card.slices.length, "slice") : "No slices");
+    say(this.slicesTitle, card.slices.length ? t("n-slices", { n: card.slices.length }) : t("no-slices"));
     const focused = [...this.slices.querySelectorAll(".other")].indexOf(document.activeElement);
     this.slices.replaceChildren(...card.slices.map((slice, i) => sliceLine(slice, card, node, tint(slice, i, place, node.name))));
     if (focused >= 0) this.slices.querySelectorAll(".other")[focused]?.focus();
+  }
+
+  /** What may be done about the card; it stays as it is until the card's state changes. */
+  act(node, card) {
+    if (!node.complete || this.actionsOf === `${this.key} ${card.state}`) return;
+    this.actionsOf = `${this.key} ${card.state}`;
+    const action = card.state === "cordoned" ? "uncordon" : "cordon";
+    this.actions.replaceChildren(actions([
+      [`do-${action}`, `vgpu ${action} ${node.name}/${card.uuid}`, { action, node: node.name, card: card.uuid }],
+    ]));
   }
 
   /** Ask for the use over time and draw it, unless another card is shown meanwhile. */
@@ -118,7 +119,7 @@ export class Panel {
     const key = this.key;
     const found = await this.use(node, card);
     if (!found || this.key !== key) return;
-    this.chart.append(element("h3", "", "Last 6 hours"));
+    this.chart.append(element("h3", "", t("last-hours")));
     if (found.problem) {
       this.chart.append(element("p", "soft", found.problem));
       return;
@@ -147,17 +148,17 @@ function sliceLine(slice, card, node, name) {
   const mark = element("i");
   color(mark, name);
   const whose = element("div");
-  if (slice.pod) whose.append(named("b", "", slice.pod), named("div", "soft", `${slice.namespace}, container ${slice.container}`));
-  else whose.append(element("b", "", "another namespace"));
+  if (slice.pod) whose.append(named("b", "", slice.pod), named("div", "soft", t("of-container", slice)));
+  else whose.append(element("b", "", t("others")));
   const groups = slice.cores.reduce((sum, [first, last]) => sum + last - first + 1, 0);
   if (slice.pod) whose.append(element("div", "soft", useText(slice, groups)));
-  if (slice.use?.idle) whose.append(aged("div", "soft", slice.use.idle, "idle for "));
-  if (slice.state) whose.append(element("div", "warn", STATES[slice.state] ?? slice.state));
+  if (slice.use?.idle) whose.append(aged("div", "soft", slice.use.idle, t("idle-for")));
+  if (slice.state) whose.append(element("div", "warn", known("slice-", slice.state)));
   const also = others(slice, card, node);
   if (also.length) {
-    const line = element("div", "soft", "also on ");
+    const line = element("div", "soft", t("also-on"));
     for (const index of also) {
-      const other = element("button", "other", `card ${index + 1}`);
+      const other = element("button", "other", t("card-number", { n: index + 1 }));
       other.type = "button";
       other.dataset.index = String(index);
       line.append(other, " ");
@@ -166,9 +167,9 @@ function sliceLine(slice, card, node, name) {
   }
   const amount = element("div", "amount", memory(slice.mib));
   // Without rights to the node its cards are as large as what is seen of them.
-  const part = node.complete && card.mib ? `${Math.round((slice.mib / card.mib) * 100)} %, ` : "";
-  amount.append(element("div", "soft", `${part}${count(groups, "group")}`), aged("div", "soft", slice.since));
-  amount.title = `core groups ${ranges(slice.cores)}`;
+  const share = node.complete && card.mib ? Math.round((slice.mib / card.mib) * 100) : null;
+  amount.append(element("div", "soft", share === null ? t("n-groups", { n: groups }) : t("share-groups", { share, groups: t("n-groups", { n: groups }) })), aged("div", "soft", slice.since));
+  amount.title = t("which-groups", { ids: ranges(slice.cores) });
   root.append(mark, whose, amount);
   if (slice.use) root.append(useBar(slice, groups, name));
   return root;

@@ -18,6 +18,11 @@ export async function logIn(token) {
   return answer.ok ? "" : (await answer.text()).trim();
 }
 
+/** Make a change; what was done, or why it was refused. */
+export async function change(csrf, wanted) {
+  return (await (await post("/change", wanted, csrf)).text()).trim();
+}
+
 /** End the session. */
 export async function logOut(csrf) {
   await post("/logout", {}, csrf);

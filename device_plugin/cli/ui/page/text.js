@@ -1,5 +1,9 @@
 // How values are written. Everything that comes from the cluster is text: it is set as textContent, never as markup.
 
+import { CHINESE, digits } from "./language.js";
+
+export { digits };
+
 const HIDDEN = /[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Zl}\p{Zp}]/gu;
 const UNITS = [["d", 86400], ["h", 3600], ["m", 60], ["s", 1]];
 
@@ -38,17 +42,6 @@ export function memory(mib) {
 
 function round(value) {
   return digits(value >= 100 ? Math.round(value) : Math.round(value * 10) / 10);
-}
-
-/** A number with a comma between each three digits. The browser's own way takes 50 ms the first time. */
-export function digits(value) {
-  const [whole, part] = String(value).split(".");
-  const grouped = whole.replace(/\B(?=(\d{3})+$)/g, ",");
-  return part ? `${grouped}.${part}` : grouped;
-}
-
-export function count(number, one, more = `${one}s`) {
-  return `${digits(number)} ${number === 1 ? one : more}`;
 }
 
 /** The time since `text` (as Kubernetes writes times) as kubectl shows ages: `5m`, `3h12m`. */
@@ -91,7 +84,9 @@ export function ranges(runs) {
 
 /** The text as a sentence. */
 export function sentence(text) {
-  return text ? `${text[0].toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}` : "";
+  if (!text) return "";
+  const end = CHINESE && /[^\p{ASCII}]$/u.test(text) ? "。" : ".";
+  return `${text[0].toUpperCase()}${text.slice(1)}${/[.!?。！？]$/.test(text) ? "" : end}`;
 }
 
 /** Negative if one comes before the other, 0 if they are equal. */

@@ -4,8 +4,9 @@
 import { Axis, moment, tickMarks } from "./axis.js";
 import { hue } from "./color.js";
 import { lines, percent, state, tally, widest, widthAt } from "./jobs.js";
+import { t } from "./language.js";
 import { Rows } from "./rows.js";
-import { count, element, named, say, sentence } from "./text.js";
+import { element, named, say, sentence } from "./text.js";
 
 // Heights in pixels, as the stylesheet has them: a row, the bar of the largest width, a queue's line, a name above its bar.
 const ROW = 42;
@@ -194,8 +195,8 @@ function grouped(found) {
 function atCursor(item, at, now) {
   const width = widthAt(item, at);
   if (at > now) return "";
-  if (width === null) return `${moment(at)}: this command had not started; the width is not known.`;
-  return sentence(`${moment(at)}: ${width ? count(width, "pod") : "no pods"}`);
+  if (width === null) return t("at-value", { time: moment(at), value: t("not-started") });
+  return sentence(t("at-value", { time: moment(at), value: width ? t("n-pods", { n: width }) : t("no-pods") }));
 }
 
 function makeHeading() {
@@ -239,7 +240,7 @@ function fillRow(row, item, scale) {
   const { times } = item;
   say(row.name, times.name);
   say(row.about, `${times.namespace} · ${state(item)}`);
-  const label = `${times.name}, namespace ${times.namespace}: ${lines(item).join(" ")}`;
+  const label = t("job-label", { name: times.name, namespace: times.namespace, lines: lines(item).join(" ") });
   if (row.label !== label) row.button.setAttribute("aria-label", (row.label = label));
   const pressed = String(scale.chosen === item.key);
   if (row.button.getAttribute("aria-pressed") !== pressed) row.button.setAttribute("aria-pressed", pressed);

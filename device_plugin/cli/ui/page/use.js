@@ -1,7 +1,8 @@
 // What is used of what is held: the figures of slices, their sums, and how both are written. A figure that is not known
 // is null; a sum counts the slices of which it is known.
 
-import { digits, memory } from "./text.js";
+import { t } from "./language.js";
+import { memory } from "./text.js";
 
 /** The sums of no slices. */
 export function nothing() {
@@ -40,9 +41,9 @@ export function unused(sums) {
 /** What a slice uses, as text: `uses 0.5 of 4 GiB and 3.2 of 15 groups`. */
 export function useText(slice, groups) {
   const { use } = slice;
-  if (!use) return "use not known";
-  const computing = use.groups === null ? "" : ` and ${digits(use.groups)} of ${groups} groups`;
-  return `uses ${use.mib === null ? "?" : memory(use.mib)}${computing}`;
+  if (!use) return t("use-not-known");
+  const used = use.mib === null ? "?" : memory(use.mib);
+  return use.groups === null ? t("uses", { used }) : t("uses-both", { used, busy: use.groups, groups: t("n-groups", { n: groups }) });
 }
 
 /** What the slices of a card use together, as text; empty for a card without slices. */
@@ -50,8 +51,8 @@ export function cardUse(card) {
   const sums = nothing();
   for (const slice of card.slices) add(sums, slice);
   if (!sums.slices) return "";
-  if (!sums.known) return "use not known";
-  const of = sums.known < sums.slices ? `, known of ${sums.known} of ${sums.slices} slices` : "";
-  const idle = sums.idle ? `, ${sums.idle} idle` : "";
-  return `${memory(sums.usedMiB)} of ${memory(sums.heldMiB)} held in use${of}${idle}`;
+  if (!sums.known) return t("use-not-known");
+  const of = sums.known < sums.slices ? t("known-of", { part: sums.known, slices: t("n-slices", { n: sums.slices }) }) : "";
+  const idle = sums.idle ? t("n-idle", { n: sums.idle }) : "";
+  return `${t("held-in-use", { used: memory(sums.usedMiB), held: memory(sums.heldMiB) })}${of}${idle}`;
 }

@@ -2,7 +2,8 @@
 
 import { command } from "./command.js";
 import { LOGIN } from "./session.js";
-import { aged, compared, count, digits, element, named, sentence } from "./text.js";
+import { t } from "./language.js";
+import { aged, compared, digits, element, named, sentence } from "./text.js";
 
 // Pods that a row lists.
 const MOST_PODS = 50;
@@ -39,14 +40,14 @@ export function waitingRow(pods) {
   const whose = element("th");
   whose.scope = "row";
   whose.append(named("b", "", first.owner ? first.owner.split(" ").slice(1).join(" ") || first.owner : first.pod));
-  whose.append(named("span", "soft", `${first.namespace}${first.owner ? `, ${first.owner.split(" ")[0]}` : ""}`));
+  whose.append(named("span", "soft", [first.namespace, first.owner?.split(" ")[0]].filter(Boolean).join(t("list-comma"))));
   const why = element("td");
-  why.dataset.label = "Why";
+  why.dataset.label = t("why");
   why.append(named("p", "", sentence(first.text)));
-  if (first.advice) why.append(named("p", "soft", `What helps: ${first.advice}.`));
-  if (first.asks) why.append(named("p", "soft", `${pods.length > 1 ? "The first asks" : "Asks"} for ${first.asks}.`));
+  if (first.advice) why.append(named("p", "soft", t("what-helps", { advice: first.advice })));
+  if (first.asks) why.append(named("p", "soft", t(pods.length > 1 ? "first-asks" : "asks", { what: first.asks })));
   why.append(members(pods));
-  root.append(whose, cell("Pods", element("span", "", digits(pods.length))), cell("Longest", aged("span", "", first.since)), why);
+  root.append(whose, cell(t("pods"), element("span", "", digits(pods.length))), cell(t("longest"), aged("span", "", first.since)), why);
   return root;
 }
 
@@ -61,7 +62,7 @@ function cell(label, content) {
 function members(pods) {
   if (pods.length === 1) return whyButton(pods[0]);
   const root = element("details");
-  root.append(element("summary", "", `The ${count(pods.length, "pod")}`));
+  root.append(element("summary", "", t("the-pods", { n: pods.length })));
   root.addEventListener("toggle", () => {
     if (root.childElementCount > 1) return;
     const list = element("ul");
@@ -71,7 +72,7 @@ function members(pods) {
       list.append(line);
     }
     root.append(list);
-    if (pods.length > MOST_PODS) root.append(element("p", "soft", `And ${digits(pods.length - MOST_PODS)} more: filter by name.`));
+    if (pods.length > MOST_PODS) root.append(element("p", "soft", t("more-pods", { n: pods.length - MOST_PODS })));
   });
   return root;
 }
@@ -79,9 +80,9 @@ function members(pods) {
 /** A button that asks why a pod waits; on the page for a team, the command that a person runs with rights of their own. */
 function whyButton(pod) {
   if (LOGIN) return command(`vgpu why ${pod.pod} -n ${pod.namespace}`);
-  const button = element("button", "plain why", "Why, in full");
+  const button = element("button", "plain why", t("why-in-full"));
   button.type = "button";
   button.pod = `${pod.namespace}/${pod.pod}`;
-  button.setAttribute("aria-label", `Why ${pod.pod} waits, in full`);
+  button.setAttribute("aria-label", t("why-in-full-of", { pod: pod.pod }));
   return button;
 }
