@@ -35,14 +35,18 @@ class User(NamedTuple):
 
 
 def objects(tmp_path: Path) -> Sequence[dict[str, Any]]:
-    """What the component `ui` adds."""
+    """What the component `ui` adds, with changes allowed."""
     manifests = os.path.relpath(PROJECT / "manifests", tmp_path.resolve())
     content = {"resources": [f"{manifests}/overlays/simulated"], "components": [f"{manifests}/components/ui"]}
     (tmp_path / "kustomization.yaml").write_text(json.dumps(content))
     text = subprocess.run(
         ["kubectl", "kustomize", str(tmp_path)], capture_output=True, text=True, check=True
     ).stdout
-    return [found for found in yaml.safe_load_all(text) if found["metadata"]["name"] == "vgpu-ui"]
+    ours = [found for found in yaml.safe_load_all(text) if found["metadata"]["name"] == "vgpu-ui"]
+    (deployment,) = (found for found in ours if found["kind"] == "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    container["env"].append({"name": "VGPU_ALLOW_CHANGES", "value": "true"})
+    return ours
 
 
 @contextmanager
@@ -88,10 +92,11 @@ def users(kubectl: Kubectl) -> Iterator[Sequence[User]]:
 
 
 def ask(
-    address: str, path: str, cookie: str, method: str = "GET", body: str | None = None
+    address: str, path: str, cookie: str, method: str = "GET", body: str | None = None, csrf: str = ""
 ) -> tuple[int, str, str]:
     """The status, the cookie and the text of an answer."""
-    headers = {"Origin": f"http://{address}", "Content-Type": "application/json", "Cookie": cookie}
+    own = {"Origin": f"http://{address}", "Content-Type": "application/json"}
+    headers = {**own, "Cookie": cookie, "X-Vgpu-Csrf": csrf}
     with closing(HTTPConnection(address, timeout=SECONDS)) as connection:
         connection.request(method, path, body, headers)
         answer = connection.getresponse()
@@ -136,6 +141,11 @@ def test_two_users_see_their_own_namespace_and_no_name_of_the_other(page: str, u
             answered = ask(page, path.format(other=other.namespace), cookie)[2]
             assert hidden not in answered
             assert f"{other.namespace}/" not in answered
+        # The API server refuses the change, and names the person whose token it was sent with.
+        csrf = json.loads(ask(page, "/session", cookie)[2])["csrf"]
+        change = json.dumps({"action": "cordon", "node": nodes.first(), "card": "any"})
+        status, _, why = ask(page, "/change", cookie, "POST", change, csrf)
+        assert (status, f"system:serviceaccount:{user.namespace}:person" in why) == (403, True), why
     assert ask(page, "/login", "", "POST", json.dumps({"token": f"{first.token}x"}))[0] == 401
     assert ask(page, "/changes", "vgpu=guess")[0] == 401
     in_a_browser(page, first)

@@ -137,6 +137,22 @@ def test_a_bad_variable_is_named() -> None:
             'node --enforcement {"1002":"kill"}',
             "enforcement: no prefix is set for PCI vendor '1002': write one of 1d94",
         ),
+        ("ui-server --tls-cert-file /a", "tlsCertFile and tlsKeyFile: write both, or none"),
+        (
+            "ui-server --public-url https://a/b",
+            "publicUrl: 'https://a/b': write http(s)://HOST without a path",
+        ),
+        (
+            "ui-server --proxy-user-header X-User",
+            "proxySecretFile is missing: whoever reaches the page could name any",
+        ),
+        ("ui-server --proxy-user-header X:User", "proxyUserHeader: 'X:User' is no name of a header"),
+        ("ui-server --proxy-secret-file /a", "proxyUserHeader is missing"),
+        (
+            "ui-server --proxy-user-header X-User --proxy-secret-file /a --allow-changes true",
+            "allowChanges: changes need tokens, and a proxy passes none on",
+        ),
+        ("ui-server --listen 9406", "listen: '9406' is no address: write host:port"),
         ("cluster --covered-pods remove", "coveredPods: unknown value 'remove': write report or delete"),
         ("cluster --node-score-free amount", "nodeScore.free: 'amount': write share or count"),
         ("cluster --node-score-stale-seconds 3", "nodeScore.staleSeconds: 3 is less than askSeconds"),
@@ -168,10 +184,13 @@ def test_a_bad_variable_is_named() -> None:
 def test_what_a_service_cannot_work_with_is_said_with_what_to_write(
     words: str, says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    name = {"node": "--node-name=a", "cluster": "--pod-name=a", "job-engine": "--pod-name=a"}[
-        words.split()[0]
-    ]
-    assert main([*words.split(), name]) == 2
+    names = {
+        "node": ["--node-name=a"],
+        "cluster": ["--pod-name=a"],
+        "job-engine": ["--pod-name=a"],
+        "ui-server": [],
+    }
+    assert main([*words.split(), *names[words.split()[0]]]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert says in line
 
