@@ -44,8 +44,9 @@ def test_nothing_is_of_the_usual_namespace(moved: Installation) -> None:
 def test_the_policies_are_the_same_but_for_the_namespace(moved: Installation) -> None:
     documents = [
         item
-        for path in (*policy_files(), *(MANIFESTS / "components").glob("*/admission.yaml"))
+        for path in (*policy_files(), *(MANIFESTS / "components").glob("*/*.yaml"))
         for item in yaml.safe_load_all(path.read_text())
+        if item["kind"].endswith("AdmissionPolicy")
     ]
     for item in moved.of("ValidatingAdmissionPolicy", "MutatingAdmissionPolicy"):
         name = item["metadata"]["name"]
