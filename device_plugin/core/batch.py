@@ -32,7 +32,7 @@ class FailedCreation:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadPods:
-    """`count` equal pods of a workload: `template` and `nodes` are as in Job, `priority_class` too."""
+    """`count` equal pods of a workload; `template`, `nodes` and `priority_class` are as in Job."""
 
     template: Pod
     nodes: NodeConstraints = ANYWHERE

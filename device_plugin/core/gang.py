@@ -312,7 +312,10 @@ class GangState:
         return tuple(reservation.pod.uid for reservation in view.reserved)
 
     def expire(self, view: GangView, now: float) -> tuple[str, ...]:
-        """The UIDs whose reservations end at `now`: after the deadline, all pods without a Binding under way."""
+        """The UIDs whose reservations end at `now`: after the deadline, all pods without a Binding under way.
+
+        It is empty before the deadline, and it removes a deadline that has passed.
+        """
         if self.deadline is None or now < self.deadline:
             return ()
         self.deadline = None

@@ -50,7 +50,7 @@ class Loads(Followed):
                 self._touch(node)
 
     def put(self, node: NodeState, loads: Mapping[str, Load]) -> None:
-        """Store the loads measured on `node`, only for cards that the ledger has."""
+        """Store the loads measured on `node` in place of its earlier ones, only for cards that the ledger has."""
         known = (state.card.uuid for state in node.cards)
         used = {uuid: _percent(loads[uuid]) for uuid in known if uuid in loads}
         if self._used.get(node.name) != used:
@@ -58,7 +58,7 @@ class Loads(Followed):
             self._touch(node.name)
 
     def drop(self, node: str) -> None:
-        """Remove the node's loads: from then on only grants count."""
+        """Remove the node's loads: from then on placement uses only the grants on it."""
         if self._used.pop(node, None) is not None:
             self._touch(node)
 

@@ -31,7 +31,10 @@ Sets = Iterator[PodSet]
 
 
 def pod_sets(found: Object) -> Sets:
-    """The sets of pods of an object. A kind that is not known has its template where a Deployment has it."""
+    """The sets of pods of an object; a set without containers is left out.
+
+    A kind that is not known has its template where a Deployment has it.
+    """
     group, slash, _ = str(found.get("apiVersion")).partition("/")
     read = _KINDS.get((group if slash else "", str(found.get("kind"))), _deployment)
     for each in read(found):

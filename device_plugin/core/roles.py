@@ -81,7 +81,7 @@ class Ranking:
         return self._unbound.keys()
 
     def see(self, pod: Pod) -> None:
-        """Record the present state of a pod of the group."""
+        """Record the present state of a pod of the group; a pod that has ended is removed."""
         self.forget_pod(pod.uid)
         if pod.ended:
             return

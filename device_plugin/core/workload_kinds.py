@@ -56,4 +56,4 @@ MPI_JOB_V1 = WorkloadKind("kubeflow.org", "v1", "mpijobs", "MPIJob", _RUN_POLICY
 WORKLOAD_KINDS = (JOB_SET, RAY_JOB, RAY_CLUSTER, TRAIN_JOB, PYTORCH_JOB, MPI_JOB, MPI_JOB_V1)
 """The kinds other than Job that the engine starts where they are installed."""
 MAKERS = ("RayJob", "RayService", "TrainJob")
-"""The kinds whose controllers make objects of these kinds, which start with their owner and not by a queue."""
+"""The kinds whose controllers make objects of WORKLOAD_KINDS: such an object starts with its owner, not by a queue."""

@@ -106,8 +106,8 @@ class ReportedSlice:
 class Inventory:
     """The inventory of one node: its cards, whether its agent serves Allocate, and its reports about containers.
 
-    `idle` are the UIDs of the pods whose slices have all been idle for the pod's idle limit, and which were warned: the
-    leader evicts them.
+    `idle` are the UIDs of the pods whose slices have all been idle for the pod's idle limit, and whose owners were
+    warned by an event: the leading replica of the cluster service evicts these pods.
 
     From the reports the allocator learns when the slices of a vanished pod are free:
     1. The agent and the allocator see at about the same time that a bound pod vanished without a terminal phase.
@@ -137,7 +137,7 @@ class Inventory:
     def encode(self) -> str:
         """The text of the annotation: one line of JSON, keys in a fixed order, so equal values give equal text.
 
-        The text has at most MAX_BYTES. Reports that do not fit are left out; reports of outliving slices are kept
+        The text has at most MAX_BYTES. Reports that do not fit are left out; reports of the state OUTLIVING are kept
         first. Next to 16 cards there is room for about 200 reports of one slice each. PreStartContainer also waits for
         containers whose report was left out. Idle pods come last: those that do not fit are evicted later.
         """
@@ -155,7 +155,8 @@ class Inventory:
     def decode(cls, text: str) -> "Inventory":
         """The inventory in an annotation's text; unknown keys are ignored. Raises AnnotationError if malformed.
 
-        Reports with a state that this version does not know are left out.
+        Reports with a state that this version does not know are left out. A card is never `cordoned` in the result:
+        only operators cordon cards, by another annotation.
         """
         read = _READER.read(text)
         for number, card in enumerate(read.cards):
@@ -233,7 +234,7 @@ def memory_units(inventories: Mapping[str, Inventory]) -> Mapping[str, Mapping[i
 
 
 def card_list(text: str) -> frozenset[str]:
-    """The uuids of a comma list such as `vgpu.io/cordoned` carries."""
+    """The uuids in a list with commas, such as the text of the annotation `vgpu.io/cordoned`."""
     return frozenset(word.strip() for word in text.split(",")) - {""}
 
 
@@ -257,7 +258,11 @@ def _card_object(card: Card) -> dict[str, object]:
 
 
 def _fitting(reports: Iterable[ReportedSlice], room: int) -> list[dict[str, object]]:
-    """The reports that fit into `room` characters, outliving slices first, in a fixed order."""
+    """As many reports as fit into `room` characters, each in its JSON form.
+
+    Reports of the state OUTLIVING (processes of a vanished or ended pod still run) come first. Within both kinds they
+    are sorted by UID of the pod and name of the container.
+    """
     chosen = list[dict[str, object]]()
     for report in sorted(reports, key=lambda r: (r.state is not SliceState.OUTLIVING, r.pod, r.container)):
         name = f"{report.namespace}/{report.pod_name}"
@@ -271,7 +276,7 @@ def _fitting(reports: Iterable[ReportedSlice], room: int) -> list[dict[str, obje
 
 
 def _idle_fitting(pods: Iterable[str], room: int) -> list[str]:
-    """The UIDs that fit into `room` characters, at most MAX_IDLE, in a fixed order."""
+    """As many of the UIDs as fit into `room` characters of JSON, in ascending order; at most MAX_IDLE."""
     chosen = list[str]()
     for pod in sorted(pods)[:MAX_IDLE]:
         room -= json_length(pod) + 1

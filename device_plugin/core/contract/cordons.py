@@ -39,7 +39,7 @@ _READER = Reader(_Notes, "cordon notes")
 
 
 def read_notes(text: str) -> Mapping[str, CordonNote]:
-    """The notes in an annotation's text, by the name of the card; none if the text cannot be read."""
+    """The notes in an annotation's text, by the card's uuid; none if the text cannot be read."""
     try:
         notes = _READER.read(text).cards if text else {}
     except AnnotationError:

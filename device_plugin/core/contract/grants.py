@@ -146,7 +146,10 @@ def own_grant(text: str, pod: str, node: str, containers: Collection[str]) -> Gr
 
 
 def slices_fault(slices: Sequence[Slice]) -> str:
-    """The reason why one container cannot hold these decoded slices, as text; empty if it can."""
+    """The reason why one container cannot hold these decoded slices, as text; empty if it can.
+
+    Equal `cores` of the slices become one object, to save memory.
+    """
     for each in slices:
         if (cores := _ascending(each.cores)) is None:
             return "cores must be distinct and ascending"

@@ -77,7 +77,7 @@ def largest(
 ) -> Sequence[tuple[Labels, float]]:
     """The `most` largest amounts, and the sums of the other amounts under `merged(labels)`; sorted by labels.
 
-    So a process exports at most 5,000 samples, however many names tenants use.
+    So the number of samples is bounded, however many names tenants use.
     """
     ranked = sorted(amounts, key=lambda labels: (-amounts[labels], labels))
     kept = {labels: amounts[labels] for labels in ranked[:most]}

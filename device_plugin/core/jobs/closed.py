@@ -11,9 +11,10 @@ MOST_LOOKED_UP = 64
 
 
 def waiting_for_closed(jobs: Iterable[JobState], room: Room) -> Mapping[JobKey, str]:
-    """A text for each waiting job that is too large for the open cards.
+    """A text for each waiting job that is too large for the open cards, alone or together with its group.
 
-    It says how many replicas fit, and which closed cards the job waits for.
+    It says how many replicas fit, and which closed cards the job waits for. At most MOST_LOOKED_UP jobs or groups get a
+    text, and only if there are closed cards that they could use.
     """
     units: dict[object, list[JobSpec]] = {}
     for job in jobs:

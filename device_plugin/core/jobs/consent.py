@@ -65,10 +65,12 @@ class Stoppable:
     """Running jobs that may be stopped together: a single job, or all running jobs of `group`.
 
     `waiting` are the waiting jobs of the group. `priority` and levels are the highest of the jobs, times the latest.
-    `level` is the level of the work that they are expected to have left, `attained` the level of their past service.
-    `willing`: all of them consent to be stopped for a job of equal priority. `unanswered`: one of their programs has
-    not answered a request for a checkpoint. `checkpoint_seconds` is the longest time that one of them needs for a
-    checkpoint.
+    `since` is the start of their run, and `turn_end` the end of their turn. Until `kept_until` they give nothing to a
+    waiting job of their priority; the two times after it hold for a due waiting job, and for a waiting job that is not
+    willing to be stopped. `split`: one of them is a split. `level` is the level of the work that they are expected to
+    have left, `attained` the level of their past service. `willing`: all of them consent to be stopped for a job of
+    equal priority. `unanswered`: one of their programs has not answered a request for a checkpoint.
+    `checkpoint_seconds` is the longest time that one of them needs for a checkpoint.
     """
 
     jobs: Unit
@@ -89,7 +91,7 @@ class Stoppable:
 
     @classmethod
     def of(cls, jobs: Unit, rules: Rules, waiting: Sequence[JobState] = ()) -> "Stoppable":
-        """The jobs, with the facts that decide when they may be stopped."""
+        """The stoppable jobs `jobs`, with the facts about them that decide when they may be stopped."""
         return cls(
             jobs, group_key(jobs[0].spec), waiting,
             priority=max(job.spec.priority for job in jobs),
@@ -132,9 +134,15 @@ def may_shrink(job: JobState, claim: Claim, draft: Draft, rules: Rules) -> bool:
 
 
 def may_stop(running: Stoppable, claim: Claim, draft: Draft, rules: Rules) -> bool:
-    """True if running jobs may be stopped for the claim.
+    """True if running jobs may be stopped for the claim: always for a higher priority, never for a lower one.
 
-    At equal priority their turn must be over, and their rank must be worse.
+    At equal priority they must be `willing`, no split, and past `kept_until`; the claim must not be `early`. If the
+    claim is of another queue, their own queue must have more cards for its weight. Then they are stopped for a due
+    claim after half a quantum. For any other claim they must have run for a quantum, and be of a higher level than the
+    claim; if the claim `ran` before, their turn must be over too.
+
+    It is false for jobs that this draft stops already, for jobs of the claim's own group, and for a group of which this
+    draft starts a job.
     """
     if not draft.width(running.jobs[0]) or (running.group and running.group == claim.group):
         return False

@@ -69,7 +69,7 @@ class Delays:
         ]  # fmt: skip
 
     def alone(self, unit: Unit) -> bool:
-        """True if the jobs have never run, and no other job waits for cards."""
+        """True if the jobs have never run, and no other job still waits that has waited for AT_ONCE_S or longer."""
         own = {job.spec.key for job in unit}
         return all(job.phase is JobPhase.WAITING for job in unit) and not any(
             key not in own and not self._draft.widths[key] for key in self._waiting
@@ -78,8 +78,9 @@ class Delays:
     def outweighed(self, unit: Unit, start_s: float = 0.0) -> bool:
         """True if the unit has waited for longer than it would delay later jobs, if it starts in `start_s` seconds.
 
-        Other due wide jobs run right after it, so they are counted together. It is true for a stopped job, because the
-        engine promises the latest time at which it goes on.
+        Other due wide jobs run right after it, so they are counted together. It is also true for a unit that is not
+        wide or has waited for LONGEST_S; for a stopped job, because the engine promises the latest time at which it
+        goes on; and if no job ran before this round, because the delay is then unknown.
         """
         if not self._rate or any(job.phase is JobPhase.STOPPED for job in unit):
             return True

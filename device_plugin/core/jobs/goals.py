@@ -44,8 +44,8 @@ def goal_width(job: JobState, curve: Curve, most: int) -> int:
     """The allowed width, at most `most`, that the running job needs to be done in time.
 
     If no width is enough for the duration, it is the width for the longest duration that the author allows. It is the
-    present width if that is not possible either, or if a change is not worth a restart. `curve` is the curve of the
-    job's own cards.
+    present width if that is not possible either, if a change is not worth a restart, or if the work left is unknown.
+    `curve` is the curve of the job's own cards.
     """
     goal, each, had = job.spec.goal, ceil(job.spec.cards), spent(job)
     left = job.seconds_left(job.width)

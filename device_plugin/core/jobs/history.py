@@ -77,7 +77,7 @@ class History:
 
     @property
     def exponent(self) -> float:
-        """The exponent e, 0 to 1, in speed ~ width ** e; measured if two widths have rates, else EXPONENT."""
+        """The exponent e, 0 to 1, in speed ~ width ** e: from two widths measured for ENOUGH_S each, else EXPONENT."""
         known = [each for each in self.measured if each.seconds >= ENOUGH_S]
         if len(known) < 2:
             return EXPONENT
@@ -119,7 +119,10 @@ class Histories:
         self._known: OrderedDict[str, History] = OrderedDict()
 
     def add(self, uid: str, now: float, width: int, progress: Progress | None) -> None:
-        """Add a job's report at `now`; `History.after` explains `progress` and `width`."""
+        """Add a job's report at `now`; `History.after` explains `progress` and `width`.
+
+        A job without a history gets one with its first progress. Beyond MOST_JOBS histories the oldest one is dropped.
+        """
         before = self._known.get(uid)
         if before is not None:
             self._known[uid] = before.after(now, width, progress)

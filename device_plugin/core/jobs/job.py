@@ -93,7 +93,7 @@ class JobSpec:
 
     @property
     def asks(self) -> object:
-        """A key of the request and the nodes of all replicas: jobs with equal keys fit where the other fits."""
+        """A key of the request and the nodes of all replicas: jobs with equal keys fit the same cards."""
         return self.request, self.nodes, tuple((each.request, each.nodes, each.asked) for each in self.sets)
 
     def dealt(self, first: int, count: int) -> Sequence[tuple["JobSpec", int]]:

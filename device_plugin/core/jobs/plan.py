@@ -19,7 +19,10 @@ class Admit:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The width of a running job changes. If it shrinks, `beneficiary` is the job that gets the cards."""
+    """The width of a running job changes.
+
+    If it shrinks, `beneficiary` is the job that gets the cards; None if they are for no job.
+    """
 
     job: JobKey
     before: int
@@ -45,7 +48,10 @@ class Suspend:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """No pool could hold the job even if it were empty; `text` says what to do."""
+    """The job is refused, and `text` says what to do.
+
+    The pool could not hold it even if nothing ran, or it contradicts other Jobs of its group or split.
+    """
 
     job: JobKey
     text: str
@@ -114,7 +120,7 @@ class Draft:
         return self.widths[job.spec.key]
 
     def widen(self, job: JobState, width: int) -> bool:
-        """Widen the job to `width` replicas; returns false, without a change, if they do not fit."""
+        """Widen the job to `width` replicas; false, without a change, if they do not fit or exceed the `budget`."""
         key = job.spec.key
         count = width - self.widths[key]
         if count * job.spec.cards > self.budget or not self.room.take(job.spec, count):

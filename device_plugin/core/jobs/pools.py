@@ -61,7 +61,11 @@ def pool_label(index: NodeIndex) -> str:
 
 
 def pools_of(inventories: Mapping[str, Inventory], labels: Mapping[str, str], key: str = POOL) -> Pools:
-    """The pools of the nodes in `inventories`; `labels` holds the value of each node's label `key`."""
+    """The pools of the nodes with cards in `inventories`; `labels` holds the value of each node's label `key`.
+
+    If the label makes more than MOST_POOLS pools, the families with the most pools are not divided. If there are still
+    too many pools, all nodes are one pool.
+    """
     first = _first_families(inventories.values())
     of = {
         name: first[inventory.cards[0].family] for name, inventory in inventories.items() if inventory.cards
@@ -146,7 +150,10 @@ class Fitting:
         self._by_kind: dict[object, tuple[Pool, ...]] = {}
 
     def of(self, jobs: Iterable[JobSpec]) -> tuple[Pool, ...]:
-        """The pools that have cards for every one of the jobs, in order; all pools if no job asks for cards."""
+        """The pools that have cards for every one of the jobs, in order; all pools if no job asks for cards.
+
+        Cards on cordoned or ill nodes count for a job only if no pool has other cards for it.
+        """
         found = tuple(self.pools.nodes)
         for job in (one for each in jobs for one in each.alike):
             if job.cards:

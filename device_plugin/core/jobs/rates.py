@@ -33,8 +33,8 @@ Points = Mapping[int, float]
 class Curve:
     """The samples per second of a model on one card model, by number of cards; more cards are never slower.
 
-    Between two measured points it follows a power of the number of cards; outside of them it follows n ** EXPONENT. It
-    is a `guess` if it was measured on another card model, and `learnt` if it is from jobs, not from the operator.
+    Between two measured points it follows a power of the number of cards; outside of them it follows n ** EXPONENT. The
+    curve is a `guess` if it was measured on another card model, and `learnt` if it is from jobs, not from the operator.
     """
 
     points: tuple[tuple[int, float], ...]
@@ -70,7 +70,10 @@ class Rates:
     curves: Mapping[tuple[str, str], Curve] = field(default_factory=dict)
 
     def curve(self, model: str, card: str) -> Curve | None:
-        """The curve of a model on a card model; else its slowest curve on another card as a guess; else None."""
+        """The curve of a model on a card model, which may be given by any of its names.
+
+        If there is none, it is the model's slowest curve on another card model, as a guess; None without any.
+        """
         found = self.curves.get((model, card)) or self._by_another_name(model, card)
         if found is not None:
             return found
@@ -83,7 +86,10 @@ class Rates:
         return next((curve for of, curve in found if card_models.normal(of) in wanted), None)
 
     def slowest(self, model: str, cards: Iterable[str]) -> Curve | None:
-        """The curve of a model on the slowest of these card models; None if no rate of the model is known."""
+        """The curve of a model on the slowest of these card models; None if no rate of the model is known.
+
+        If no card model is given, it is the slowest curve of the model, as a guess.
+        """
         found = [curve for card in cards if (curve := self.curve(model, card))]
         return min(found, key=lambda curve: curve.speed(1), default=self.curve(model, ""))
 
@@ -135,7 +141,11 @@ class LearntRates:
         self._of: OrderedDict[str, OrderedDict[tuple[str, str], dict[int, float]]] = OrderedDict()
 
     def add(self, namespace: str, model: str, card: str, cards: int, speed: float) -> None:
-        """Add the report of a job that trained `speed` samples per second on `cards` cards of the model `card`."""
+        """Add a job's report that `model` trained `speed` samples per second on `cards` cards of the card model `card`.
+
+        It moves the known speed by the share NEWS of the difference. It is ignored if `speed` is not between 0 and
+        MAX_SPEED. Beyond MAX_POINTS, MAX_CURVES and MAX_NAMESPACES the oldest entries are dropped.
+        """
         if cards < 1 or not 0 < speed < MAX_SPEED:
             return
         curves = self._of.setdefault(namespace, OrderedDict())

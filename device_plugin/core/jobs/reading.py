@@ -223,7 +223,7 @@ def held(job: Job) -> bool:
 
 
 def _one_of(listed: Sequence[int], least: int, most: int, asked: int, *, chosen: bool) -> _Width:
-    """The listed widths within the bounds, and the one nearest to `asked`.
+    """The listed widths within the bounds; the present width is the least of them from `asked` on, else the largest.
 
     If the author has `chosen` the width, `asked` must be one of them; else RequestError is raised.
     """

@@ -76,7 +76,9 @@ class Rearrangement:
     def admit(self, unit: Unit, behind: Behind = tuple) -> bool:
         """Make room and admit the jobs with their least widths; returns false, without a change, if that fails.
 
-        Units of `behind` are admitted too if they are needed to use the freed cards.
+        Units of `behind` are admitted too if they are needed to use the freed cards. No room is made for a job without
+        `preempts`, for a split that was resized less than a cooldown ago, or for a user whose tries of this round are
+        used up.
         """
         first = unit[0]
         if first.extendable and lately_changed(first, self._draft.now, self._rules):
@@ -193,7 +195,10 @@ class Rearrangement:
         return sum((self._draft.width(job) - width) * job.spec.cards for job, width in giver)
 
     def _kept(self, giver: JointOffer, lacking: float) -> JointOffer:
-        """The offer with the largest width that still releases the cards that are needed."""
+        """An offer to shrink, with the largest width that still releases the cards that are needed.
+
+        An offer to stop is returned as it is.
+        """
         (job, floor), *_ = giver
         if not floor:
             return giver
@@ -242,7 +247,11 @@ class Rearrangement:
         return trial.kept
 
     def _used(self, unit: Unit, given: float, behind: Behind) -> Sequence[Unit] | None:
-        """Admit and return further units until no more freed cards stay idle than are used; None if too few fit."""
+        """Admit and return further units until no more freed cards stay idle than are used; None if too few fit.
+
+        A due unit needs no further ones. A split first gets more of its own sub-tasks, which are not among the returned
+        units.
+        """
         used, admitted = need(unit), list[Unit]()
         if any(due(job, self._draft.now, self._rules) for job in unit):
             return admitted

@@ -136,9 +136,10 @@ class Reservations:
             self._draft.unreserved[job.spec.key] = why
 
     def backfill(self, unit: Unit) -> bool:
-        """Admit a unit on reserved cards if it will end before the reservation starts.
+        """Admit a unit on reserved cards if it will end before the reservation starts; else false, without a change.
 
-        A user with a job that runs for longer than it declared is excluded, because its declarations are not reliable.
+        A unit whose end is not known, and a split, are not admitted. A user with a job that runs for longer than it
+        declared is excluded, because its declarations are not reliable.
         """
         if not self._made or unit[0].spec.user in self._late or any(job.spec.parts for job in unit):
             return False
@@ -262,7 +263,7 @@ class Reservations:
         """The places that the unit would get after jobs without a known end left as few nodes as possible.
 
         Jobs whose end is probably far stay; if that leaves no room, they leave too. Long-running jobs of the unit's
-        user never leave. None if the unit gets no room.
+        user never leave. It is None if the unit gets no room.
         """
         draft, room = self._draft, self._draft.room
         lasting, own = self._lasting(unit, stoppable)

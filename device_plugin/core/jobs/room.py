@@ -92,7 +92,7 @@ class Room(Protocol):
         """A sentence about the constraints that keep replicas of the job from some nodes; empty without any."""
 
     def cards(self) -> float:
-        """The number of cards."""
+        """The number of cards that may get new slices."""
 
     def idle(self) -> float:
         """The number of idle cards: the smaller of the total free memory and the total free core groups, in cards."""

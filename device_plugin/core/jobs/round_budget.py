@@ -22,7 +22,10 @@ class Share(SearchBudget):
 
 
 class RoundBudget:
-    """At most `looks` looks at cards in a round, divided equally among `users`; without users each may take all."""
+    """At most `looks` looks at cards in a round, divided equally among `users`; without users each may take all.
+
+    The share of a user is at least USER_LOOKS, so with very many users the first ones may take all looks.
+    """
 
     def __init__(self, users: Collection[str] = (), looks: float = ROUND_LOOKS) -> None:
         self._left = looks

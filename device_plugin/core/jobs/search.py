@@ -59,9 +59,10 @@ class Search:
     def take_sets(
         self, job: JobSpec, held: int, names: Sequence[str], allowed: Callable[[JobSpec], NodeSet | None]
     ) -> Sequence[Grant] | None:
-        """Place a replica of the job, which has `held` replicas, for each of `names`; each set on the `allowed` nodes.
+        """Place a replica of the job, which has `held` replicas, for each of `names`; returns their grants.
 
-        None, without a change, if they do not all fit.
+        None, without a change, if they do not all fit. `allowed` returns the nodes where a set of replicas may go
+        (None: all).
         """
         if not job.sets:
             return self.take(job, names, allowed(job))
@@ -156,7 +157,7 @@ class Search:
         return changed if nodes is None else [name for name in changed if name in nodes]
 
     def free(self, job: JobSpec, nodes: NodeSet | None) -> int:
-        """An upper bound of the number of further replicas that fit on `nodes` (None: all)."""
+        """An upper bound of the further replicas that fit on `nodes` (None: all); 0 if the user has no looks left."""
         known = self._free.get((job.request, nodes))
         if known is None or known[0] != self._ledger.version:
             budget = self._budget.of(job.user, LOOKS)
@@ -177,7 +178,10 @@ class Search:
         return self._emptied
 
     def capacity(self, job: JobSpec, pool: EmptyPool, *, closed: bool) -> int:
-        """An upper bound of the job's replicas that fit the empty `pool`; with `closed` its closed cards count too."""
+        """An upper bound of the job's replicas that fit the empty `pool`; with `closed` its closed cards count too.
+
+        It is UNBOUNDED if the answer is not known yet and the user has no looks left.
+        """
         found = pool.known_capacity(job, closed=closed)
         if found is not None:
             return found

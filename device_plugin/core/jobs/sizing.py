@@ -89,8 +89,8 @@ class Sizing:
     """The sized jobs of a round, and texts for people about the others.
 
     `short` are the alternatives of jobs that wait for room, `refused` the texts of jobs left out of `jobs`. `unsized`
-    says, for jobs with the written width, when they will be sized, and `silent` why some of them will not be. The next
-    text in `silent` may come in `again` seconds.
+    says of jobs with the written width when they will be sized, or which width they need; `silent` says why some of
+    them will not be sized. The next text in `silent` may come in `again` seconds.
     """
 
     jobs: Sequence[JobState]
@@ -104,11 +104,12 @@ class Sizing:
 def with_widths(
     jobs: Iterable[JobState], room: Room, rates_of: Callable[[str], Rates], cards: Collection[str]
 ) -> Sizing:
-    """Give the jobs with a goal their widths, by the rates of their namespaces; returns all jobs.
+    """Give the jobs with a goal their widths, by the rates of their namespaces; returns the jobs.
 
     `cards` are the present card models. If no width that fits now is in time, a job waits for the width that it needs.
-    The oldest job of each namespace comes first. If no rate is known, a job begins with the width written on it, and
-    gets the width that it needs once its program has reported enough progress.
+    If no width at all is, it is refused and not among the returned jobs. The oldest job of each namespace comes first.
+    If no rate is known, a job begins with the width written on it, and gets the width that it needs once its program
+    has reported enough progress.
     """
     found = _Found(room, rates_of, cards)
     for job in _in_turn(jobs):
@@ -162,7 +163,10 @@ class _Found:
             self.refused[spec.key] = offers(found)
 
     def size_running(self, job: JobState, goal: Goal) -> None:
-        """Find and record the width that a job needs; the job runs with the width written on it."""
+        """Find and record the width that a job needs, if its rate is known; else record why it is not sized yet.
+
+        The job keeps running with the width that is written on it.
+        """
         spec, rates = job.spec, self._rates_of(job.spec.key[0])
         curve = self._curve(rates, spec, goal)
         job = replace(job, spec=_fixed(spec))

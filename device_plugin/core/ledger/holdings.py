@@ -14,7 +14,7 @@ from device_plugin.core.requests import PodRequest
 
 
 class ReportHolder(NamedTuple):
-    """The holder of slices that the agent of `node` reports for the pod `uid`, which may also hold others."""
+    """The holder of slices that the agent of `node` reports for the pod `uid`; the pod itself may hold other slices."""
 
     node: str
     uid: str

@@ -125,7 +125,10 @@ class Ledger(Followed, LedgerView):
         return before
 
     def expired(self, now: float) -> list[str]:
-        """The holders of the holdings that expired at or before `now`; reported slices do not expire."""
+        """The pods whose holdings expired at or before `now`, by their holders.
+
+        Holdings of reports and promises are not listed.
+        """
         # Every decision calls this, and nearly always nothing has expired.
         if now < self._first_expiry:
             return []
@@ -147,7 +150,10 @@ class Ledger(Followed, LedgerView):
         return self._snapshot
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Take over the holdings and records of a snapshot. Only nodes that differ are reported as changed."""
+        """Take over the holdings and records of a snapshot.
+
+        Only nodes that differ count as changed. `gained`, `restocked` and `freed` grow.
+        """
         nodes = snapshot.records()
         names = self._nodes.keys() | nodes.keys()
         self._put_back(

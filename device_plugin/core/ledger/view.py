@@ -41,7 +41,7 @@ class Followed:
         # Newest change last, so that a reader catches up from the end.
         self._changed: dict[str, int] = {}
         self.version = 0
-        """Grows with every change."""
+        """Grows with every change that is logged."""
 
     def changed_since(self, version: int) -> Iterator[str]:
         """Nodes that changed after `version`, newest first."""
@@ -132,7 +132,10 @@ class LedgerView:
         )
 
     def fits_still(self, grant: Grant) -> bool:
-        """False if a card of `grant` takes no new slices now, or if all grants of the card exceed it together."""
+        """False if a card of `grant` gets no new slices now: unhealthy, cordoned, or smaller than its held slices.
+
+        A card that the node does not report now is not compared.
+        """
         node = self._nodes.get(grant.node, _UNKNOWN)
         cards = (node.card(s.card) for s in grant.slices())
         return all(card.open for card in cards if card is not None)

@@ -77,7 +77,10 @@ def has_room(state: CardState, size: Size) -> bool:
 
 
 def fit(state: CardState, request: Request) -> Slice | None:
-    """The slice that the card would give; None without room. Only the free part is compared, not family or health."""
+    """The slice that the card would give; None if it has no room, is too small, or gives another number of slices.
+
+    Family and health are not compared.
+    """
     size = size_on(state.card, request)
     if size is None or not has_room(state, size) or (request.whole and not state.untouched):
         return None
@@ -89,7 +92,10 @@ def fit(state: CardState, request: Request) -> Slice | None:
 
 
 def whole_cards(node: NodeState, request: PodRequest) -> Grant | None:
-    """The grant of whole cards of this node to a pod of one container without card uuids; None if they are too few."""
+    """The grant of whole cards of this node to a pod of one container without card uuids; None if it does not fit.
+
+    The node's agent must serve, and its host must have enough free CPU, memory and disk.
+    """
     ((container, asked),) = request.containers
     left, host, found = node.left, request.host, list[CardState]()
     if not node.serving or left.cpu_milli < host.cpu_milli or left.memory_mib < host.memory_mib:
@@ -227,7 +233,11 @@ def _search(
 def _choices(
     cards: Sequence[CardState], request: Request, start: int, budget: SearchBudget
 ) -> Iterator[Choice]:
-    """The cards that one request could take; of several cards in equal states only the first."""
+    """Yield the ways to give slices to one request, until the `budget` is used up.
+
+    Only the first of several cards in equal states is tried. For slices only the cards from position `start` on are
+    tried.
+    """
     if request.whole:
         for choice in _whole_cards(list(_free_cards(cards, request).values()), request.whole):
             if not budget.spend(len(cards)):

@@ -23,7 +23,8 @@ from device_plugin.core.requests import Shape
 class Fragments:
     """Computes the fragmentation F of nodes, and its growth by a placement, in cards.
 
-    Shapes that differ only in CPU form one group: a card fits all of the group or none, and a node has CPU for some.
+    Shapes that differ only in the amounts of the host form one group of shapes: a card fits all of the group or none.
+    The host must only have enough CPU: a node may have enough for some shapes of a group.
     """
 
     def __init__(self, kinds: Sequence[CardKind], shapes: Sequence[Weighted]) -> None:
@@ -71,9 +72,10 @@ class Fragments:
         return after - self._of_cards(view.cpu, idle, fit)
 
     def _cards(self, view: NodeView, mib: Ints, cores: Ints, slices: Ints) -> tuple[Floats, Mask]:
-        """The idle share of each card with `mib`, `cores` and `slices` free, and which groups could use it.
+        """The idle share of each card if `mib`, `cores` and `slices` are free on it, and the groups of shapes it fits.
 
-        The arguments and the share have the shape (…, nodes, cards), the second result (…, nodes, cards, groups).
+        The arguments and the share have the shape (…, nodes, cards), the second result (…, nodes, cards, groups). A
+        card that is not usable has no idle share and fits no group.
         """
         demand = self._demand
         idle = np.where(view.usable, np.minimum(mib / view.mib, cores / view.groups), 0)
@@ -87,19 +89,19 @@ class Fragments:
         return idle, fit
 
     def _served(self, cpu: Ints) -> Floats:
-        """For each node and group of requests, the share of the target workload for which the node has enough CPU.
+        """For each node and group of shapes, the share of the target workload for which the node has enough CPU.
 
-        Shape (…, nodes, groups).
+        The result has the shape (…, nodes, groups).
         """
         return (cpu[..., None] >= self._cpu).astype(np.float64) @ self._shares
 
     def _of_cards(self, cpu: Ints, idle: Floats, fit: Mask) -> Floats:
-        """F of nodes with `cpu` free, from the idle share of each card and the groups that could use it."""
+        """F of nodes with `cpu` free, from the idle share of each card and the groups of shapes that it fits."""
         useless = np.where(fit, 0, idle[:, :, None]).sum(axis=1)
         return self._sum(self._served(cpu), idle.sum(axis=1), useless, fit.sum(axis=1))
 
     def _sum(self, served: Floats, idle: Floats, useless: Floats, number: Ints) -> Floats:
-        """F of nodes from their `idle` cards, and for each group the `useless` idle cards that it cannot use.
+        """F of nodes from their `idle` cards, and for each group of shapes the `useless` idle cards that it cannot use.
 
         `number` is the number of cards that each group can use; it decides whether the group fits the node.
         """

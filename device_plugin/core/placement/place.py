@@ -162,7 +162,7 @@ class Placer:
         self, request: PodRequest, nodes: Sequence[str] | None = None, *, vetted: bool = False,
         budget: SearchBudget | None = None,
     ) -> Grant | None:  # fmt: skip
-        """The grant for the pod on the best node; None if no node fits.
+        """The grant for the pod on the best node; None if no node fits, or if its text is too long for an annotation.
 
         Reasons are not computed, because they take longer than most grants.
         """

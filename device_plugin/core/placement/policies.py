@@ -212,6 +212,9 @@ class Model:
         return bool(self.given.tables.shapes) and self.given.tables.kinds == tuple(self.given.table.kinds)
 
     def prepare(self, most: int) -> bool:
-        """Update bounds and fragmentation of at most `most` changed nodes; true once all are done. Needs `learnt`."""
+        """Update bounds and fragmentation of at most `most` changed nodes; true once all are done.
+
+        It may be called only while `learnt` is true.
+        """
         bounds = [policy.bounds for policy in self.policies.values() if policy.bounds is not None]
         return all(each.refresh(most) for each in bounds) and self.gauge.refresh(most)

@@ -102,7 +102,7 @@ class Refusal:
 
     @property
     def main(self) -> Reason:
-        """The first reason in ORDER, which metrics and advice use."""
+        """The first in ORDER of the refusal's reasons, for metrics and advice; NO_INVENTORY if it has none."""
         return next((r for r in ORDER if r in self.cards or r in self.nodes), Reason.NO_INVENTORY)
 
     @property

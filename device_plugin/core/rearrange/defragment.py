@@ -169,7 +169,10 @@ def _improvements(planner: Planner, _waiting: Holders, holders: Holders, most: i
 
 
 def _gain(planner: Planner, request: PodRequest) -> float:
-    """The expected fill that moving the pod of `request` would save, in thousandths of a card."""
+    """The expected fill that moving the pod of `request` would save, in thousandths of a card.
+
+    It is 0 if the pod would stay on its node, or fits nowhere.
+    """
     with planner.ledger.transaction():
         move = _improved(planner, request)
         if move is None or move.target is None or move.target.node == move.source.node:
@@ -179,7 +182,10 @@ def _gain(planner: Planner, request: PodRequest) -> float:
 
 
 def _improved(planner: Planner, request: PodRequest) -> Move | None:
-    """Move the pod of `request` to the node that its policy chooses now; None if it fits nowhere."""
+    """Move the pod of `request` to the node that its policy chooses now; returns the move.
+
+    None if it fits nowhere: then the caller's transaction has ended its holding all the same.
+    """
     source = planner.leave(request.pod)
     target = planner.placer.find(request)
     if target is None:

@@ -29,7 +29,7 @@ Fits = Callable[[Collection[str]], bool]
 
 @dataclass(slots=True)
 class Budget:
-    """Counts how many more sets of pods may be tried on one node."""
+    """The tries left on one node: sets of pods, or, for a pod of several containers, looks at cards."""
 
     left: int = LOOKS
 

@@ -62,7 +62,7 @@ class Planner:
         return total
 
     def _cards(self, node: str) -> Sequence[CardState]:
-        """The cards of a node, if it serves."""
+        """The cards of a node; empty if its agent does not serve."""
         self.placer.table.refresh()
         state = self.placer.table.node(node)
         return state.cards if state is not None and state.serving else ()
@@ -96,7 +96,7 @@ class Planner:
         return None if place is None else MovePlan(moves, (place,))
 
     def moved(self, request: PodRequest, holders: Mapping[str, Ranked], option: Option) -> MovePlan | None:
-        """The plan in which the option's pods move to other places; None if one of them fits nowhere.
+        """The plan in which the option's pods move to other places; None if one of them, or the request, does not fit.
 
         Each moved pod is placed by its own placement policy.
         """
@@ -104,9 +104,9 @@ class Planner:
             return self.apply(request, holders, option)
 
     def apply(self, request: PodRequest, holders: Mapping[str, Ranked], option: Option) -> MovePlan | None:
-        """The plan in which the option's pods move to other places; None if one of them fits nowhere.
+        """The plan in which the option's pods move to other places; None if one of them, or the request, does not fit.
 
-        The changes of the plan stay in the caller's transaction, which commits them or rolls them back.
+        The changes stay in the caller's transaction, also after None: the caller commits them or rolls them back.
         """
         sources = [self.leave(pod) for pod in option.leaving]
         place = self.placer.find(request, (option.node,))
