@@ -3,7 +3,8 @@
 A pod is idle as long as that one of its slices which was idle last (slice_history.py). It is not idle while a container
 of its grant has not started, or computing is not measured for one of its slices. An event announces the eviction 15
 minutes before; another one withdraws it if the pod works again, or its limit has changed. A pod that was announced, and
-stayed idle until its limit, is in the node's inventory, and the leader evicts it.
+stayed idle until its limit, is in the node's inventory, and the leader evicts it. A pod that is to end, as by this
+eviction, is no longer looked at: nothing is said about it.
 
 Nothing of it is stored: a restart of the agent begins all times again.
 """
@@ -91,7 +92,7 @@ class IdlePods:
             notified = pod.warned and self._clock() - pod.announced >= notice_seconds(limit)
             pod.due = notified and idle is not None and idle >= limit
         for uid, pod in before.items():
-            if self._pods.active(uid):
+            if self._pods.stays(uid):
                 self._known[uid] = pod
                 self._withdraw(pod)
 

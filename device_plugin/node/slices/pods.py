@@ -18,11 +18,15 @@ from device_plugin.node.ports import Processes
 
 
 class _Active(NamedTuple):
-    """A pod's namespace and name, its grant, and its idle limit in seconds; None if they are missing or invalid."""
+    """A pod's namespace and name, its grant, and its idle limit in seconds; None if they are missing or invalid.
+
+    `deleting` is true if the pod is to end.
+    """
 
     named: tuple[str, str]
     grant: Grant | None
     idle_limit: int | None
+    deleting: bool
 
 
 class NodePods:
@@ -65,14 +69,20 @@ class NodePods:
             return [pod.grant for pod in self._active.values() if pod.grant is not None]
 
     def idle_limits(self) -> Collection[tuple[Grant, int]]:
-        """The grants of all active pods with an idle limit, each with the limit in seconds."""
+        """The grants of all active pods with an idle limit that are not to end, each with the limit in seconds."""
         with self._lock:
             active = list(self._active.values())
         return [
             (pod.grant, pod.idle_limit)
             for pod in active
-            if pod.grant is not None and pod.idle_limit is not None
+            if pod.grant is not None and pod.idle_limit is not None and not pod.deleting
         ]
+
+    def stays(self, pod: str) -> bool:
+        """True if the pod of this UID is active and is not to end."""
+        with self._lock:
+            found = self._active.get(pod)
+        return found is not None and not found.deleting
 
     def running(self, pod: str) -> bool:
         """True while any process of the pod runs, its sandbox included."""
@@ -88,4 +98,4 @@ def _active(pod: Pod) -> _Active:
     # The allocator reports a grant that cannot be read.
     with suppress(AnnotationError):
         grant = pod.grant()
-    return _Active((pod.namespace, pod.name), grant, idle_limit(pod.annotation(IDLE_LIMIT)))
+    return _Active((pod.namespace, pod.name), grant, idle_limit(pod.annotation(IDLE_LIMIT)), pod.deleting)

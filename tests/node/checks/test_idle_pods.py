@@ -49,6 +49,11 @@ class Node(Looping):
         self.peer.pods["default", name] = pod
         self.parts.active.change(pod, gone=False)
 
+    def delete(self, name: str = "a") -> None:
+        """Somebody deletes or evicts the pod, which has a grace period."""
+        pod = self.peer.pods["default", name] = replace(self.peer.pods["default", name], deleting=True)
+        self.parts.active.change(pod, gone=False)
+
     def after(self, seconds: float) -> tuple[str, ...]:
         """The UIDs of the idle pods after some time, with one sample in each look. A look every 15 s saves time."""
         for _ in range(ceil(seconds / STEP)):
@@ -239,6 +244,26 @@ def test_a_pod_that_is_gone_is_not_found(node: Node) -> None:
     node.parts.end(node.peer.pods["default", "a"])
     assert node.after(LOOK_SECONDS) == ()
     assert node.said() == ["SlicesIdle a"]
+
+
+def test_a_pod_that_is_evicted_is_not_said_to_be_in_use_while_it_ends(node: Node) -> None:
+    """Its program saves its work after SIGTERM, and then frees its memory."""
+    node.limit("30m")
+    assert node.after(31 * MINUTE) == ("uid-a",)
+    node.delete()
+    node.use(busy=1)
+    assert node.after(2 * LOOK_SECONDS) == ()
+    end_process(node.parts.machine, 7)
+    node.after(2 * LOOK_SECONDS)
+    assert node.said() == ["SlicesIdle a"]
+
+
+def test_pods_that_are_to_end_are_not_warned(node: Node) -> None:
+    """The API server refuses events in a namespace that is deleted, and further pods would wait for them."""
+    node.limit("30m")
+    node.delete()
+    assert node.after(HOUR) == ()
+    assert node.said() == []
 
 
 def hold(node: Node, name: str, containers: Mapping[str, Sequence[Slice]], started: Sequence[str]) -> None:
