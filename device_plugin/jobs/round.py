@@ -1,7 +1,8 @@
-"""Rounds: plan, and send the writes that plan and records need; every TICK_SECONDS and after each change of a Job.
+"""Rounds: make a plan, and send the writes that the plan and the changes under way (records in `vgpu.io/resize`) need.
 
-A round ends when no write is due any more, or when a write failed: the next round then decides again. A round in which
-nothing has changed costs one comparison.
+A round follows each change of a Job, a change of pods or nodes (at most every TICK_SECONDS), and a deadline. It ends
+when no write is due or allowed, when a write fails, or when the Jobs were read MOST_LOOKS times. A step without a
+reason for a round costs one comparison.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -39,7 +40,7 @@ MOST_TRIED = 2
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """The last round: its time, the states of the Jobs, and the plan.
+    """The last round: its time, the states of the Jobs, the plan, and the `seconds` that the plan took.
 
     The mappings below are by job. `short` holds alternatives for jobs with a goal that do not fit; `refused` why a
     job's width cannot be found; `uncreated` why the API server refuses a job's pods; `starts` when a job at the head of
@@ -182,7 +183,10 @@ class Rounds:
         return {card.model for inventory in inventories for card in inventory.cards}
 
     def _carried_out(self, plan: Plan) -> bool:
-        """Send the writes that are due until there are none; false if a write failed."""
+        """Send the writes that are due until there are none; false if writes must be tried again.
+
+        A write failed or may not be sent yet, or the Jobs were read MOST_LOOKS times.
+        """
         later = _LaterLook(self._known, self._fork, self._clock, self._wall)
         for _ in range(MOST_LOOKS):
             decided, now, uncreated = self._clock(), self._wall(), self.last.uncreated

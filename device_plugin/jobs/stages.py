@@ -31,7 +31,7 @@ class Stage(Enum):
     LEAVING = "leaving"
     """The Job has its new width, and pods beyond it still exist."""
     OVERDUE = "overdue"
-    """Pods beyond the new width still exist after the record's end, as on a dead node: their slices do not count."""
+    """Pods beyond the new width still exist after the record's end, as on a dead node: no more slices become free."""
     FREED = "freed"
     """The pods beyond the new width are gone; their slices are kept for the beneficiary."""
     JOINING = "joining"
@@ -139,7 +139,8 @@ def promised_widths(
 def wanted(record: Resize, jobs: Mapping[JobKey, Managed]) -> bool:
     """True if a shrink still helps: its beneficiary waits, and was not started after the record was written.
 
-    The beneficiary may also be a running split that waits for a wider window.
+    The beneficiary may also be a running split that waits for a wider window. A shrink without a beneficiary always
+    helps.
     """
     if record.beneficiary is None:
         return True

@@ -226,7 +226,10 @@ class Executor:
         return self._fitting[asked]
 
     def _movable(self, managed: Managed) -> bool:
-        """True if the engine may stop the running Job or change its width, and no change of it is under way."""
+        """True if the engine may stop the running Job or change its width, and it may do so now (`_settles`).
+
+        It is false for a split, whose sub-tasks would begin again.
+        """
         spec = managed.spec
         owned = spec.kueue or spec.width_owner or managed.rigid
         return not (owned or spec.parts or managed.job.suspend) and managed.lives and self._settles(managed)
@@ -257,7 +260,7 @@ class Executor:
         return started or not any(pod.node for pod in managed.pods)
 
     def _settles(self, managed: Managed) -> bool:
-        """True if no shrink or stop of the Job is under way."""
+        """True if no change of the Job is under way, or only new pods must still be bound (JOINING)."""
         return self._stages[managed.key] in (Stage.NONE, Stage.OVER, Stage.JOINING)
 
     def _back(self, together: Sequence[Managed], width: int, why: str) -> Sequence[Write]:
@@ -396,13 +399,19 @@ class Executor:
             yield from (self._start(each, widths[each.key], givers) for each in unit)
 
     def _free(self, job: JobKey) -> bool:
-        """True if no change of the Job is under way, so that it may start or its width may change."""
+        """True if no change of the Job is under way, so that it may start or its width may change.
+
+        It is also true for a suspended Job with pods that never end (OVERDUE), unless the Job waits for their ends.
+        """
         managed, reached = self._jobs[job], self._stages[job]
         dead = reached is Stage.OVERDUE and managed.waits and not managed.waits_for_ends
         return dead or reached in (Stage.NONE, Stage.OVER)
 
     def _widened(self, managed: Managed, step: Scale) -> Iterator[Write]:
-        """The write of the record of a growth, if a trial finds room for it."""
+        """The write of the record of a growth, if a trial finds room for it.
+
+        There is none for a split, and none if the Job has another width by now.
+        """
         if managed.spec.parts or not managed.has(step.before):
             return
         if self._trial.take({managed.key: step.after - step.before}):
@@ -414,7 +423,11 @@ class Executor:
     def _narrowed(
         self, managed: Managed, step: Scale | Suspend, needed: Mapping[JobKey, int]
     ) -> Iterator[Write]:
-        """The write of the record of a shrink or stop, which promises the slices of the leaving pods."""
+        """The write of the record of a shrink or stop, which promises the slices of the leaving pods.
+
+        There is none if the beneficiary does not wait any more, the Job has another width by now, or may not lose these
+        pods.
+        """
         before, after = (step.before, step.after) if isinstance(step, Scale) else (managed.job.width, 0)
         helped = self._jobs.get(step.beneficiary) if step.beneficiary is not None else None
         wanted = needed.get(step.beneficiary, 0) if step.beneficiary is not None else 0
@@ -445,7 +458,8 @@ class Executor:
     def _narrow_by(self, managed: Managed) -> float:
         """The time by which a shrink or stop that is recorded now must be carried out.
 
-        It is without the grace period: no pod leaves before the width is written, and the record is written again then.
+        The pods' termination grace period is not included: pods begin to end only when the width is written, and that
+        write sets a later time, which includes it.
         """
         answered = self._answer_by(managed) if managed.spec.checkpoint_seconds else self._now
         return answered + JOIN_SECONDS

@@ -31,7 +31,10 @@ INVALID = (400, 422)
 
 
 class Sender:
-    """Sends writes. One thread calls it. `leads` is true while no other replica can have the Lease."""
+    """Sends writes. One thread calls it.
+
+    `leads` is true while no other replica can have the Lease. `sent` is called after each write that was done.
+    """
 
     def __init__(
         self, api: Api, known: KnownJobs, leads: Callable[[], bool], clock: Callable[[], float],
@@ -66,10 +69,11 @@ class Sender:
     def send(
         self, writes: Iterable[Write], decided: float, holds: Callable[[Write], bool] = lambda _: True
     ) -> bool:
-        """Send the writes that were decided at the time `decided`; returns false if a write failed.
+        """Send the writes that were decided at the time `decided`; true if all of them were done.
 
-        After a failure the rest is not sent, because it must be decided again. A write that is more than FRESH_SECONDS
-        old is sent only if no change of its Job concerns a plan, and `holds` returns true.
+        After a failure the rest is not sent, because it must be decided again. A write that was decided more than
+        FRESH_SECONDS ago is left out, unless this replica leads, no change of its Job concerns a plan, and `holds`
+        returns true.
         """
         done = True
         for write in writes:
@@ -99,7 +103,11 @@ class Sender:
         return False
 
     def _sent_once(self, write: Write) -> bool:
-        """Send the write once; false if it failed. Raises ConflictError if the Job has another version by now."""
+        """Send the write once; true if it was done. Raises ConflictError if the Job has another version by now.
+
+        After an unclear answer the Job is read again before the next write; after a refusal no write of the Job is sent
+        for a while.
+        """
         job, name = write.managed.job, "/".join(write.key)
         try:
             answer = self._api.patch(

@@ -71,7 +71,10 @@ class Write:
 
     @property
     def subresource(self) -> str:
-        """The subresource that is patched: `status` for a pod, whose image such a patch cannot change."""
+        """The subresource that is patched: `status` for a pod, and if `keeps`; else empty.
+
+        A patch of a pod's status cannot change the pod's image.
+        """
         return "status" if self.action is Action.ASK or self.keeps else ""
 
     @property
@@ -110,7 +113,10 @@ class Write:
         return 0
 
     def shown_by(self, job: Job) -> bool:
-        """True if the Job has the write's record, which identifies the write; false for a write without a record."""
+        """True if the Job has the write's record, which identifies the write.
+
+        It is false for a write without a record, and for a write to a pod.
+        """
         if self.kind is PODS or self.record is None:
             return False
         return job.annotations.get(RESIZE) == self.record.encode()

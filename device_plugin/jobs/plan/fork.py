@@ -50,7 +50,10 @@ class Fork:
         self.search.begin({job.spec.user for job in jobs if job.seeks})
 
     def renew(self, jobs: Collection[Managed], now: float) -> None:
-        """Copy the present ledger, and hold slices for all replicas that were started and have no slices yet."""
+        """Copy the present ledger, and hold slices for replicas that were started and have no slices yet.
+
+        Replicas of a Job that do not fit hold none.
+        """
         self._nodes = self._holdings.nodes()
         self.ledger.restore(self._holdings.snapshot())
         self.replicas = {
@@ -73,7 +76,10 @@ class Fork:
     def _held_again(
         self, job: Managed, asked: JobSpec, last: tuple[PodRequest, Grant] | None
     ) -> Grant | None:
-        """Hold a replica of the job, of the set `asked`, where the last `renew` placed it, if it still fits there."""
+        """Hold a replica of the job, of the set `asked`, where the last `renew` placed it.
+
+        Returns its grant; None if it no longer fits there.
+        """
         if last is None or last[0] != asked.request:
             return None
         grant = msgspec.structs.replace(last[1], pod=self._name(job))
@@ -89,7 +95,10 @@ class Fork:
         return made[0] if made else None
 
     def take(self, job: Managed, count: int) -> bool:
-        """Hold `count` further replicas of the job, all or none; slices promised to the job are free for it."""
+        """Hold `count` further replicas of the job, all or none; false if they do not fit.
+
+        Slices that are promised to the job are free for it.
+        """
         return not job.spec.cards or self._take(job, count) is not None
 
     def _take(self, job: Managed, count: int) -> Sequence[Grant] | None:

@@ -57,8 +57,8 @@ def round_input(
 ) -> RoundInput:
     """The states of the live Jobs, each with the width that it will have once the changes under way are complete.
 
-    The jobs `without` wait as if no other Job had been asked to give way to them. Suspended Jobs that Kueue starts, or
-    whose pods were refused a short time ago, are left out.
+    The room is in `fork`, which is renewed. The jobs `without` wait as if no other Job had been asked to give way to
+    them. Suspended Jobs that Kueue starts, or whose pods were refused a short time ago, are left out.
     """
     live = {key: managed for key, managed in jobs.items() if managed.lives}
     fork.renew(jobs.values(), now)
@@ -82,7 +82,7 @@ def _promised(
     """The width of each waiting job for which other Jobs are making room; left out if it will not fit even then.
 
     It does not fit, for example, if an engine crashed when it had asked only some of the Jobs; then the job is planned
-    again. A record names one job of a group; the others of the group start with it.
+    again. A record names one job of a group; the others of the group start with it. The replicas are held in `fork`.
     """
     groups, found = by_group(jobs.values()), dict[JobKey, int]()
     for key, giving in by_beneficiary(jobs, reached).items():
@@ -179,7 +179,10 @@ def _partial(managed: Managed, now: float) -> bool:
 
 
 def _held(managed: Managed) -> bool:
-    """True if the running Job's width is fixed: another controller decides it, or the Job could not start again."""
+    """True if the running Job's width is fixed.
+
+    Another controller decides it, the API server refused to change it, or the Job could not start again after a stop.
+    """
     # After a restart, pods of a group would wait for pods that have succeeded.
     whole = managed.index_ended and managed.spec.group != ""
     return bool(managed.spec.width_owner or managed.rigid) or whole

@@ -125,7 +125,10 @@ class PoolLeases:
     # Leases
 
     def keep(self) -> float:
-        """Renew the Leases by `renew`; an ApiError becomes the `problem` until the next call."""
+        """Renew the Leases by `renew`; returns the seconds until the next call.
+
+        An ApiError becomes the `problem` until the next call.
+        """
         try:
             pause = self.renew()
         except ApiError as error:
@@ -166,7 +169,10 @@ class PoolLeases:
         """Do nothing about a Lease that is gone: the next renewal makes it again."""
 
     def release(self) -> None:
-        """Give all Leases up. Raises ApiError."""
+        """Give up all Leases. Raises ApiError if the dispatcher's Lease cannot be given up.
+
+        A failure with the Lease of a pool is only logged.
+        """
         for number in list(self._candidates):
             self._give_up(number)
         self._dispatcher.release()

@@ -165,7 +165,7 @@ class PoolJobs:
 
     @property
     def changes(self) -> int:
-        """Counts the changes of these Jobs that a plan depends on."""
+        """A number that grows whenever something of these Jobs has changed that a plan depends on."""
         jobs = self.managed()
         if jobs is not self._seen and not _planned_alike(jobs, self._seen):
             self._changes += 1
@@ -173,7 +173,7 @@ class PoolJobs:
         return self._changes
 
     def managed(self) -> Mapping[JobKey, Managed]:
-        """The Jobs that can be read, by namespace and name."""
+        """The pool's Jobs that can be read, by namespace and name."""
         return self._partitions.last().jobs.get(self._pool, {})
 
 

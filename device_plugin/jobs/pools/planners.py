@@ -132,12 +132,15 @@ class Planners:
         return self._leases.planners() if self._partition is not None else {}
 
     def elsewhere(self, job: JobKey) -> str:
-        """The name of the other replica that plans the Job; empty without one."""
+        """The name of the other replica that plans the Job; empty if this replica or none plans it."""
         pool = self._partition.pool_of(job) if self._partition is not None else None
         return "" if pool is None or pool in self._of_pools else self._leases.planners().get(str(pool), "")
 
     def of(self, job: JobKey) -> tuple[PoolPlanner | None, str]:
-        """The planner of the Job's pool; None, and text about who plans the pool, if another process does."""
+        """The planner of the Job's pool, and, if there are several pools, a text about who plans this one.
+
+        The planner is None if this replica has none for the pool, or if no pool is chosen for the Job yet.
+        """
         found = self._partition
         if found is None:
             return self._whole, ""

@@ -113,7 +113,10 @@ class Announcer:
         ]  # fmt: skip
 
     def step(self) -> None:
-        """Post up to a fixed number of the prepared events."""
+        """Post at most MOST_AT_ONCE of the prepared events.
+
+        An event that cannot be posted, or that is one too many for its Job in this hour, is only in the log.
+        """
         for job, event, text in islice(iter(self._waiting.take, None), MOST_AT_ONCE):
             log.info("%s job=%s/%s: %s", event, job.namespace, job.name, text)
             if not self._may(job):
@@ -124,7 +127,7 @@ class Announcer:
                 log.warning("event %s of job %s/%s: %s", event, job.namespace, job.name, error)
 
     def _may(self, job: Job) -> bool:
-        """False if the Job has had its number of events in this hour."""
+        """Count an event of the Job; false if the Job has had MOST_IN_HOUR events in this hour already."""
         now = self._clock()
         if now >= self._began + HOUR:
             self._began, self._counts = now, Counter()

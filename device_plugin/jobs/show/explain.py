@@ -139,7 +139,10 @@ def widths(last: Round) -> Mapping[JobKey, int]:
 
 
 def waiting_since(last: Round) -> Mapping[str, float]:
-    """The time since which the Job that has waited longest for room has waited, by queue; without refused Jobs."""
+    """The time since which the Job that has waited longest for room has waited, by queue.
+
+    Refused Jobs, and Jobs that wait for others of their group, are left out.
+    """
     found: dict[str, float] = {}
     waits_otherwise = last.missing.keys() | refusals(last).keys()
     for key, state in last.states.items():

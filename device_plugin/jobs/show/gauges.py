@@ -75,7 +75,7 @@ class JobGauges:
         self._waits = QueueWaits(wall)
 
     def count(self, write: Write) -> None:
-        """Count a write that was done."""
+        """Count a write that was done, and, if it starts a Job, for how long the Job had waited."""
         self._writes[write.action.value] += 1
         if write.action is Action.START:
             self._waits.started(write.managed)
