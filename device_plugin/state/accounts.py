@@ -63,7 +63,10 @@ class Accounts:
     # Pods
 
     def account(self, pod: Pod) -> None:
-        """Write the pod's present slices to the ledger: hold those of a bound pod, free those of an ended pod."""
+        """Write the pod's present slices to the ledger: hold those of a bound pod, free those of an ended pod.
+
+        Nothing changes for an unbound pod.
+        """
         if pod.ended:
             self._faults.clear("grant", pod.uid)
             self.free(pod.uid)
@@ -71,7 +74,7 @@ class Accounts:
             self._account_bound(pod)
 
     def account_host(self, pod: Pod) -> None:
-        """Record the host amounts of a pod that asks for no slice."""
+        """Record the host amounts of a pod that asks for no slice; free them if it has ended or has no node."""
         if pod.ended or not pod.node:
             self.free(pod.uid)
         else:
@@ -82,7 +85,10 @@ class Accounts:
         return self._ledger.reservation(uid) is not None
 
     def vanish(self, uid: str, now: float) -> None:
-        """Keep the slices of a bound pod that vanished before it ended, so that its agent has time to report them."""
+        """Keep the slices of a bound pod that vanished before it ended, so that its agent has time to report them.
+
+        A pod whose Binding was sent, with an outcome that is not known, counts as bound.
+        """
         pod, grant, reservation = self._pods.get(uid), self._ledger.grant(uid), self._ledger.reservation(uid)
         unknown = reservation is not None and reservation.stage is ReservationStage.UNKNOWN
         if pod is not None and grant is not None and (pod.node or unknown) and not pod.ended:
@@ -120,7 +126,11 @@ class Accounts:
     # Nodes
 
     def set_inventory(self, name: str, inventory: Inventory | None, whole: HostAmounts = NOTHING) -> None:
-        """Record the cards of a node, None if it has none, and hold or free the slices that its agent reports."""
+        """Record the cards of a node, None if it has none, and the amounts `whole` of its host.
+
+        If the inventory has changed, the slices that its agent reports are held or freed, and promises there are
+        updated.
+        """
         known = self._ledger.node(name)
         if inventory is None:
             self._ledger.drop_node(name)

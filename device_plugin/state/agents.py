@@ -20,7 +20,10 @@ class Agents:
             self._ready = {agent.pod: agent.node for agent in agents if agent.ready}
 
     def see(self, agent: Agent) -> None:
-        """Record an agent as it is now."""
+        """Record an agent as it is now; an agent that is not ready is removed.
+
+        Before the first list nothing is recorded.
+        """
         with self._lock:
             if self._ready is not None and agent.ready:
                 self._ready[agent.pod] = agent.node

@@ -1,7 +1,8 @@
 """The reasons why pods of Jobs are not created: a quota or an admission policy refuses them.
 
 The Job does not show the reason; the Job controller writes it into an event. Events are read, not watched, and only
-those of Jobs that have lacked pods for LACKING_SECONDS.
+those of Jobs that have lacked pods for LACKING_SECONDS. For a workload of another kind, which lacks pods for
+MADE_SECONDS, the reason is a text that names the kind, and no event is read.
 """
 
 import logging
@@ -65,7 +66,10 @@ class FailedCreations:
         """The time on the clock at which `look` must be called again even if nothing has changed."""
 
     def look(self, jobs: Iterable[Managed]) -> Mapping[JobKey, str]:
-        """The reasons why the API server refuses pods, by Job; reads the events that are due."""
+        """The reasons why the API server refuses pods, by Job.
+
+        The events that are due are read, for at most MOST_READS Jobs; a known reason stays while its Job lacks pods.
+        """
         now, found = self._clock(), dict[str, _Lacking]()
         lacking = [managed for managed in jobs if managed.lacks]
         for managed in lacking:

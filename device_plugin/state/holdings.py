@@ -20,7 +20,7 @@ class ViewedHoldings:
         self._nodes = nodes
 
     def why_not_synced(self) -> str:
-        """The kinds of objects that were not listed yet, as text."""
+        """The kinds of objects that were not listed yet, as text; empty if all were."""
         return self._view.why_not_synced()
 
     def snapshot(self) -> Snapshot:
@@ -40,7 +40,7 @@ class ViewedHoldings:
     def share(self, asked: Request) -> float:
         """The part of a card that a slice takes: the larger of its shares of memory and core groups.
 
-        It is 1 if no known card is large enough for the slice.
+        It is computed for the first known card that is large enough for the slice; 1 if there is none.
         """
         for inventory in self._view.snapshot().inventories().values():
             for card in inventory.cards:

@@ -1,4 +1,4 @@
-"""The pods of Jobs that have not ended, by their Job and by their node."""
+"""The pods of Jobs and of other workloads that have not ended, by their Job or workload and by their node."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
@@ -9,9 +9,10 @@ from device_plugin.core.workload_kinds import JOB
 
 
 class JobPods:
-    """Holds the pods of Jobs. Any thread may call it; callers of `of` hold `lock`, the lock of the Jobs.
+    """Holds the pods of Jobs and workloads. Any thread may call it; callers of `of` and `succeeded` hold `lock`.
 
-    `changed` is called after each change, with the UID of the pod if it is gone, else with an empty text.
+    `lock` is the lock of the Jobs. `changed` is called after each change, with the UID of the pod if it is gone, else
+    with an empty text.
     """
 
     def __init__(self, lock: AbstractContextManager[object], changed: Callable[[str], None]) -> None:

@@ -94,13 +94,19 @@ class KnownJobs:
         return f"{absent} were not listed yet" if absent else self._others_not_synced()
 
     def waits_for(self, why_not_synced: Callable[[], str]) -> None:
-        """Count as synced only once `why_not_synced` returns an empty text for the other kinds."""
+        """Set the callable that returns which of the other kinds were not listed yet, as text; empty if all were.
+
+        The method `why_not_synced` returns this text once Jobs and pods were listed.
+        """
         self._others_not_synced = why_not_synced
 
     # Jobs
 
     def see(self, job: Job) -> None:
-        """Record a version of a Job if it is newer than the known one; a Job without the queue label is removed."""
+        """Record a version of a Job if it is newer than the known one; a Job without the queue label is removed.
+
+        A Job that is known as gone is not recorded again.
+        """
         if QUEUE not in job.labels:
             self.gone(job.uid)
             return
@@ -134,7 +140,10 @@ class KnownJobs:
             self.changes += 1
 
     def sync(self, jobs: Iterable[Job], kind: WorkloadKind = JOB) -> None:
-        """Record a list of all objects of a kind with the queue label; others of this kind are removed."""
+        """Record a list of all objects of a kind with the queue label.
+
+        Known objects of this kind that are not listed are removed.
+        """
         listed = set()
         for job in jobs:
             listed.add(job.uid)
@@ -146,7 +155,10 @@ class KnownJobs:
             self._listed = True
 
     def doubt(self) -> None:
-        """Accept the next version of each Job even if its number is lower: etcd was restored, and a list follows."""
+        """Accept the next version of each Job even if its number is lower: etcd was restored, and a list follows.
+
+        Jobs that are known as gone may come back.
+        """
         with self._lock:
             self._doubted = set(self._jobs)
             self._gone.clear()
@@ -212,7 +224,10 @@ class KnownJobs:
     # The known Jobs
 
     def managed(self) -> Mapping[JobKey, Managed]:
-        """The Jobs that can be read, by namespace and name. Objects that a queued workload owns start with it."""
+        """The Jobs that can be read, by namespace and name.
+
+        Objects that a queued workload owns are left out, because they start with it.
+        """
         with self._lock:
             return {
                 each.key: self._completed(each)
@@ -232,7 +247,10 @@ class KnownJobs:
         return newest if newest.planned_like(managed) else None
 
     def problems(self) -> Mapping[JobKey, tuple[Job, str]]:
-        """The Jobs that cannot be read, each with a text that says how to correct the Job."""
+        """The Jobs that cannot be read, each with a text that says how to correct the Job.
+
+        Objects that a queued workload owns are left out.
+        """
         with self._lock:
             unread = [
                 each for each in self._jobs.values() if each.problem and each.job.owner_uid not in self._jobs

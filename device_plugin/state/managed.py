@@ -150,8 +150,9 @@ class Managed:
     def unkept(self) -> bool:
         """True if the past of the record, which decides the Job's turns, must still be copied into the Job's status.
 
-        Only the engine can remove the copy. The record of a start is not copied, because it adds only the time of the
-        start to the record before it.
+        Only the engine can remove the copy. The record of another kind than a Job has no copy: it is true only if the
+        record was removed from the annotation. The record of a start is not copied, because it adds only the time of
+        the start to the record before it.
         """
         record = self.record
         if record is None or not self.lives:
@@ -168,7 +169,10 @@ class Managed:
 
     @property
     def admitted(self) -> int:
-        """The number of replicas that the Job's `vgpu.io/resize` lets run; 0 if somebody has changed the width."""
+        """The number of replicas that the Job's `vgpu.io/resize` lets run.
+
+        It is 0 without a record, and if somebody has changed the width.
+        """
         record = self.record
         if record is None or self.by_hand:
             return 0
@@ -178,7 +182,8 @@ class Managed:
     def as_written(self) -> bool:
         """True if the engine started the running Job with its author's width, and the Job still has that width.
 
-        For a Job with a list of widths, the author's width is the listed width nearest to the written one.
+        For a Job with a list of widths, the author's width is the least listed width that is not below the written one,
+        else the largest.
         """
         record, width = self.record, self.job.width
         if record is None or self.job.suspend or record.before or not record.applied:
@@ -296,7 +301,7 @@ class ManagedJobs(Protocol):
 
     @property
     def changes(self) -> int:
-        """Counts the changes of these Jobs that a plan depends on."""
+        """A number that grows whenever something of these Jobs has changed that a plan depends on."""
 
     def why_not_synced(self) -> str:
         """The kinds of objects that were not listed yet, as text; empty if all were."""

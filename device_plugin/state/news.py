@@ -59,7 +59,10 @@ class Listed:
 
 
 class PodNews:
-    """Records pods. Each call takes the lock."""
+    """Brings news of pods (new, changed, gone, listed) into the cluster's view.
+
+    Each public method takes the view's lock.
+    """
 
     def __init__(
         self, lock: Lock, pods: KnownPods, accounts: Accounts, listed: Listed, resources: Collection[str],
@@ -75,7 +78,11 @@ class PodNews:
         self._clock = clock
 
     def see(self, pod: Pod, *, watched: bool = True) -> None:
-        """Record a pod; `watched` is false if the pod was not shown by the watch, but by a list, a read or a write."""
+        """Record a pod; `watched` is false if the pod was not shown by the watch, but by a list, a read or a write.
+
+        A pod that neither asks for a slice nor has a grant is not kept: only its host amounts are recorded. A pod that
+        is known as gone changes nothing. A pod of a queued workload gets the labels of its gang.
+        """
         with self._lock:
             if self._pods.misplaced(pod):
                 self._lose(pod.uid)
@@ -143,7 +150,7 @@ class PodNews:
     def doubt(self) -> None:
         """Accept the next news of each pod even if it seems old: etcd was restored, and a list of all pods follows.
 
-        News between this call and the list counts more than the list, which may have been read before a Binding of
+        News between this call and the list takes precedence over the list, which may have been read before a Binding of
         ours.
         """
         with self._lock:
@@ -166,7 +173,10 @@ class PodNews:
 
 
 class NodeNews:
-    """Records nodes. Each call takes the lock."""
+    """Brings news of nodes (new, changed, gone, listed) into the cluster's view.
+
+    Each public method takes the view's lock.
+    """
 
     def __init__(
         self, lock: Lock, ledger: Ledger, accounts: Accounts, faults: Faults, listed: Listed,
@@ -185,7 +195,8 @@ class NodeNews:
     def see(self, node: Node) -> None:
         """Record a node's inventory; an inventory with a fault counts as none, and the grants on the node stay held.
 
-        A version older than the known one changes nothing: the watch may be ahead of a list.
+        A version older than the known one changes nothing: the watch may be ahead of a list. If the cards change too
+        often, the change waits; until then the node gets no new slices.
         """
         with self._lock:
             if node.version < self._versions.get(node.name, 0):
@@ -247,7 +258,10 @@ class NodeNews:
 
 
 class JobNews:
-    """Records Jobs with the queue label, or the workloads of another `kind`. Each call takes the lock."""
+    """Brings news of Jobs with the queue label, or of the workloads of another `kind`, into the cluster's view.
+
+    Each public method takes the view's lock, except `of`.
+    """
 
     def __init__(
         self, lock: Lock, promises: Promises, listed: Listed, gangs: WorkloadGangs, kind: WorkloadKind = JOB
@@ -267,7 +281,11 @@ class JobNews:
         return self._others[kind]
 
     def see(self, job: QueuedJob) -> None:
-        """Record a Job. Objects of MAKERS are left out: their labels and their record may be copies."""
+        """Record a Job, or a workload of this kind with its gang.
+
+        Objects that a controller of one of the MAKERS has made are left out: their labels and their record may be
+        copies.
+        """
         workload = job if isinstance(job, Job) and job.kind is not JOB else None
         if workload is not None and workload.owner in MAKERS:
             return

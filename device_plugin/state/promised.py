@@ -112,7 +112,10 @@ class PromisedSlices:
         self._promises[leaving.beneficiary][leaving.node].leaving.discard(uid)
 
     def hold(self, beneficiary: str, node: str) -> None:
-        """Hold the free slices of a promise that its beneficiary has not taken; end the promise if no pod leaves."""
+        """Hold the free slices of a promise that its beneficiary has not taken; end the promise if no pod leaves.
+
+        Nothing happens while `open` keeps the slices free for this beneficiary.
+        """
         on = self._promises.get(beneficiary, {})
         promise = on.get(node)
         if promise is None or beneficiary == self._opened:

@@ -7,7 +7,8 @@ slices that the pod takes.
 
 Admission lets only the job engine write records, whether the engine is installed or not. A promise holds no more than
 pods of its own Job have held, and nothing that somebody else holds. Only when this process starts can pods that a
-record names be gone already: then the record is believed, as a grant is, for slices that nobody holds.
+record names be gone already: then the slices of the record's grant are promised although its pod is gone, as far as
+nobody holds them.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
@@ -38,7 +39,7 @@ class Leaving:
     """The leaving pods that still hold their slices, from the view of one pod that asks for slices.
 
     `for_it` holds the UIDs of pods that leave for the asking pod's job, `for_others` of pods that leave for another job
-    and that the asking pod must not count on. `jobs` holds the UIDs of Jobs that already have the smaller width.
+    and whose slices the asking pod cannot get. `jobs` holds the UIDs of Jobs that already have the smaller width.
     """
 
     for_it: set[str]
@@ -155,7 +156,11 @@ class Promises:
     # Records
 
     def _apply(self, records: Iterable[JobRecord], *, believed: bool = False) -> None:
-        """Put these records into force; if `believed`, also for leaving pods that are gone or have ended."""
+        """Put these records into force, and hold the slices of the promises that this changes.
+
+        With `believed`, which is only for the start of this process, the slices of a grant are promised although its
+        pod is gone or has ended.
+        """
         touched: dict[tuple[str, str], None] = {}
         read = 0
         for record in records:
@@ -171,7 +176,12 @@ class Promises:
     def _named(
         self, record: JobRecord, beneficiary: str, grants: Sequence[Grant], *, believed: bool
     ) -> Mapping[tuple[str, str], None]:
-        """Record the pods of these grants as leaving; returns the beneficiaries and nodes of the changed promises."""
+        """Make the pods of `grants` the leaving pods of the record; promises of its other pods end.
+
+        A pod that does not belong to the record's Job is left out, and is a fault of the record. With `believed`, the
+        slices of a grant are promised although its pod is gone or has ended. Returns (beneficiary, node) of each
+        promise that has changed, as the keys of a mapping.
+        """
         # First end old promises, then add new ones: slices that one promise gives up may go to another.
         touched = dict.fromkeys(
             (self.slices.leaving[uid].beneficiary, self.slices.leaving[uid].node) for uid in record.leaving
@@ -224,7 +234,9 @@ class Promises:
     ) -> LeavingPod | None:
         """The leaving pod of a grant, with the slices that it is known to hold; None if it holds none.
 
-        If `believed`, the grant itself counts for a pod that is not known.
+        With `believed`, a pod that has ended is taken to hold the slices of its own grant, and a pod that is not known
+        to hold the slices of `grant`, unless this process saw it go. It is also None if MOST_LEAVING pods leave
+        already.
         """
         uid, pod = grant.pod, self._pods.get(grant.pod)
         if len(self.slices.leaving) >= MOST_LEAVING:
@@ -240,7 +252,11 @@ class Promises:
         return LeavingPod(record.uid, beneficiary, held.node, tuple(held.slices()), record.until, freed)
 
     def _add(self, uid: str, leaving: LeavingPod, asked: str) -> None:
-        """Promise the slices of the pod `uid`; `asked` is the time of a record that is believed, else empty."""
+        """Promise the slices of the pod `uid`.
+
+        `asked` is the time of the record's decision if the record is put into force at the start of this process, else
+        empty.
+        """
         self.first_end = min(self.first_end, leaving.until)
         if leaving.beneficiary not in self._bound:
             self._bound[leaving.beneficiary] = self._bound_of(leaving.beneficiary)

@@ -20,7 +20,7 @@ class LiveReplicas:
         return self._pods.get(self._owners.get(self._name, ""), frozenset())
 
     def see(self, pod: Pod) -> None:
-        """Record a pod."""
+        """Record a pod; a pod of this namespace that does not run, or is being deleted, is removed."""
         if pod.namespace != self._namespace or not pod.owner_uid:
             return
         if pod.ended or pod.deleting or pod.phase != "Running":

@@ -47,7 +47,10 @@ class CardChanges:
     def taken(
         self, node: Node, before: Inventory | None, inventory: Inventory | None, now: float
     ) -> Inventory | None:
-        """The inventory to use from now on: the new one, or the old cards with new reports while a change waits."""
+        """The inventory to use from now on: the new one, or the old cards with new reports while a change waits.
+
+        While a change waits, the inventory says that the agent does not serve; it is None if the node had none before.
+        """
         self._waiting.pop(node.name, None)
         if inventory == before or _shape(inventory) == _shape(before):
             return inventory
@@ -137,7 +140,7 @@ class Reports:
         return [(node, uid) for node, uids in sorted(self._idle.items()) for uid in uids]
 
     def vanish(self, pod: Pod, grant: Grant, now: float) -> None:
-        """Record the grant of a bound pod that is gone and was not seen to end."""
+        """Record the grant of a bound pod that is gone and was not seen to end, unless its agent reports it already."""
         if self.reported(grant.node, pod.uid) is None:
             found = Outliving(pod.namespace, pod.name, pod.uid, grant, pod.uid)
             self._vanished[pod.uid] = found, now + VANISHED_SECONDS
@@ -151,7 +154,10 @@ class Reports:
         return expired
 
     def report(self, node: str, inventory: Inventory | None) -> frozenset[str]:
-        """Replace the reports of a node; returns the UIDs of the pods in the old and in the new reports."""
+        """Replace the reports of a node; returns the UIDs of the pods in the old and in the new reports.
+
+        They are only pods whose slices outlive them. A pod that the new reports name is no longer `vanished`.
+        """
         reports = inventory.slices if inventory is not None else ()
         of_living = tuple(each for each in reports if each.state is not SliceState.OUTLIVING)
         self._of_living.pop(node, None)

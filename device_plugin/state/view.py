@@ -61,7 +61,10 @@ class ClusterView:
             return self.ledger.snapshot()
 
     def expire(self) -> None:
-        """Remove stale loads and the slices of vanished pods, and apply changes of cards whose waiting time is over."""
+        """End what is over now: stale loads, promises, and slices of vanished pods that no agent reported in time.
+
+        It also applies changes of cards that came too often and have waited long enough.
+        """
         with self.lock:
             self.measured.expire()
             now = self._clock()

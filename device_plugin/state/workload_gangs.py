@@ -27,7 +27,7 @@ class _Gang(NamedTuple):
 
 
 class WorkloadGangs:
-    """The gangs of queued workloads. Callers hold the view's lock, but for `labelled`, which needs none.
+    """The gangs of queued workloads. Callers hold the view's lock, except for `labelled`, which needs none.
 
     `see_again` is called with the UID of each known pod whose gang has changed.
     """
@@ -41,7 +41,10 @@ class WorkloadGangs:
         self._of: dict[str, _Label] = {}
 
     def see(self, job: Job) -> None:
-        """Record a workload; only one whose pods are created together has a gang."""
+        """Record a workload; its known pods are seen again if its gang has changed.
+
+        It has a gang only if its pods are created together, and if they are at least 2 and at most MAX_GANG.
+        """
         label = job.namespace, job.pods_label
         gang = _Gang(job.uid, job.key[1], job.width)
         before = self._labels.get(job.uid)
@@ -61,7 +64,10 @@ class WorkloadGangs:
             self._changed(label)
 
     def labelled(self, pod: Pod) -> Pod:
-        """The pod, with the labels of its workload's gang if it has one."""
+        """The pod, with the labels of its workload's gang if it has one; labels of an earlier gang are removed.
+
+        A pod whose author wrote a group is returned as it is.
+        """
         group = pod.label(GROUP)
         # The names of our groups have a slash, which no label has.
         if not pod.workload or (group and "/" not in group) or (pod.label(GROUP_SIZE) and not group):
