@@ -39,7 +39,10 @@ Decide = Callable[[Pod, PodRequest, Sequence[str]], tuple[PodRequest, Grant | Re
 
 
 class Allocator:
-    """Places pods, and holds each grant until it is bound or its reservation ends. Each call takes the view's lock."""
+    """Places pods, and holds each grant until it is bound or its reservation ends.
+
+    Each public method takes the view's lock, except `prepare` and `news`, which need none.
+    """
 
     def __init__(
         self, view: ClusterView, seconds: float, clock: Callable[[], float], scoring: Scoring = BY_DEFAULT
@@ -126,7 +129,10 @@ class Allocator:
             )
 
     def resume(self, pending: Pending) -> None:
-        """Release a pod's nomination, because a victim was not evicted, and queue the pod for preemption again."""
+        """Release a pod's nomination, because a victim was not evicted, and queue the pod for preemption again.
+
+        Nothing happens if the pod has no nomination any more.
+        """
         with self._view.lock:
             found = self._ledger.reservation(pending.pod.uid)
             if found is not None and found.stage is ReservationStage.NOMINATED:
@@ -134,7 +140,10 @@ class Allocator:
                 self.waiting.preemption.add(pending)
 
     def claim(self, uid: str, node: str) -> Reservation | None:
-        """The pod's WAITING reservation on `node`, which becomes BINDING; None if there is none."""
+        """The pod's WAITING reservation on `node`, which becomes BINDING; None if there is none.
+
+        A reservation on a card that takes no new slices any more is released; then it is None too.
+        """
         with self._view.lock:
             self.expire()
             found = self._ledger.reservation(uid)
@@ -186,7 +195,10 @@ class Allocator:
                 self.release(found.pod.uid)
 
     def expire(self) -> None:
-        """Release the reservations that were not bound in time."""
+        """Release the reservations that were not bound in time.
+
+        Before that, the view ends what is over in it (`ClusterView.expire`).
+        """
         with self._view.lock:
             self._view.expire()
             now = self._clock()
@@ -216,10 +228,10 @@ class Allocator:
         self._release_incomplete(self.gangs.see(pod))
 
     def account(self, pod: Pod, before: Pod | None, *, changed: bool) -> None:
-        """Update the reservations after news of a pod.
+        """Update the reservations and the waiting pods after news of a pod.
 
         A pod that is being deleted, changed its request, or was taken back by kube-scheduler loses its reservation. A
-        gang that now lacks a reservation loses all of them.
+        pod that is bound waits no longer. A gang that now lacks a reservation loses all of them.
         """
         if changed and pod.node and not pod.ended:
             self.waiting.bound(pod)
@@ -308,7 +320,10 @@ class Allocator:
         return request, self.placer.decide(request, nodes, vetted=True)
 
     def _queue_preemption(self, pending: Pending, before: Reservation | None) -> None:
-        """Restore the nomination of a refused pod; put a pod without a nomination into the preemption queue."""
+        """Restore the nomination of a refused pod whose request is the same; queue any other pod for preemption.
+
+        The queue leaves out a pod that may not preempt others.
+        """
         if (
             before is not None
             and before.stage is ReservationStage.NOMINATED

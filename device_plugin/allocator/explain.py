@@ -55,7 +55,10 @@ class Explainer(Service):
         self._search = SearchCopy(shared, wait)
 
     def view(self, pod: str = "") -> View:
-        """The whole view, or with `pod` (namespace/name) only the part about that pod."""
+        """The whole view, or with `pod` (namespace/name) only the part about that pod.
+
+        The part also has the moves of other pods that would make room for it.
+        """
         with self._view.lock:
             gangs = [asdict(gang) for gang in self._allocator.gangs.statuses()]
             faults = [asdict(fault) for fault in self._view.faults.standing()]
@@ -78,7 +81,7 @@ class Explainer(Service):
         return {"name": name, "serving": serving, "loads": self._loads(name), "cards": cards}
 
     def waiting(self) -> list[UnplacedPod]:
-        """The unbound pods of our scheduler without a reservation, each with its reason, by namespace and name."""
+        """The unbound pods of our scheduler without a reservation, or only nominated, each with its reason, by name."""
         unplaced = self._unplaced()
         if not unplaced:
             return []

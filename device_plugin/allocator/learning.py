@@ -41,7 +41,10 @@ class Learning:
         return len(self._new)
 
     def arrived(self, pod: Pod, since: float) -> None:
-        """Record a new pod that came at `since`; if the time is unknown (minus infinity), it counts immediately."""
+        """Record a new pod that came at `since`; if the time is unknown (minus infinity), it counts immediately.
+
+        A pod that asks for no slice, or in several containers, does not count.
+        """
         try:
             request = self._request_of(pod)
         except RequestError:
@@ -72,7 +75,10 @@ class Learning:
                 self.target.add(shape)
 
     def _learnt(self, namespace: str, shape: Shape) -> Shape | None:
-        """The shape to count, without uuids; None if its namespace has too many shapes."""
+        """The shape to count, without uuids; None if it does not count.
+
+        The shape names too many card models, or its namespace has too many shapes.
+        """
         # The uuids only choose among equal cards, which says nothing about later requests.
         if shape.uuids != ANYTHING:
             shape = replace(shape, uuids=ANYTHING)

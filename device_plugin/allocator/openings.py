@@ -35,7 +35,10 @@ def placed_pods(view: ClusterView) -> Mapping[str, PlacedPod]:
 
 
 def movable(pod: Pod) -> bool:
-    """True if the pod has an owner that would create it again, on any node."""
+    """True if the pod is bound, and its owner would create it again on any node if it is deleted.
+
+    It is false for a pod that has ended or is being deleted.
+    """
     return bool(pod.node) and not pod.ended and not pod.deleting and pod.owner not in STAYING
 
 
@@ -45,7 +48,8 @@ def opening(
 ) -> MovePlan | None:  # fmt: skip
     """The moves of `placed` pods that would make room for a waiting pod on one of `nodes` (None: all).
 
-    None if the pod fits, if it is one of a gang, or if a few moves are not enough.
+    Only pods move that their owners would create again, of at most the priority of the waiting pod, and of no Job that
+    shrinks. None if the pod fits, asks for no slice or is one of a gang, or if a few moves are not enough.
     """
     request = _request(view, pod)
     if request is None or request.gang is not None:

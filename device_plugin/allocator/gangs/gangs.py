@@ -91,13 +91,13 @@ class Gangs:
         return self._left(before)
 
     def forget_pod(self, uid: str) -> GroupName | None:
-        """Remove a pod that is gone; returns the name of its gang."""
+        """Remove a pod that is gone; returns the name of its gang, None if it was in none."""
         before = self._groups.gang_pod(uid)
         self._groups.forget_pod(uid)
         return self._left(before) if before is not None else None
 
     def name(self, uid: str) -> GroupName | None:
-        """The name of the pod's gang."""
+        """The name of the pod's gang; None if it is in none."""
         member = self._groups.gang_pod(uid)
         return member.name if member is not None else None
 
@@ -117,6 +117,7 @@ class Gangs:
         """The pod's reservation on one of `nodes`; if there is none yet, all pods of its gang get one, or none does.
 
         `nodes` are also recorded for the gang's pods with equal requests, unless /bind `named` a node for this pod.
+        Raises LaterError if the refusal budget is used up.
         """
         member = self._groups.gang_pod(pod.uid)
         if member is None or member.gang != request.gang:
@@ -159,7 +160,10 @@ class Gangs:
                     self._decided(view, first, None, named=True)
 
     def release_incomplete(self, name: GroupName) -> Sequence[str]:
-        """The UIDs of the pods that lose their reservations, because not every pod of the gang has one any more."""
+        """The UIDs whose reservations the caller must end, because a pod of the gang lost its reservation.
+
+        It is empty if no pod lacks one, once a Binding of the gang was sent, and for a group with too many pods.
+        """
         group = self._groups.group(name)
         if group.state.deadline is None or group.crowded():
             return ()
@@ -196,7 +200,10 @@ class Gangs:
         return () if isinstance(answer, Refusal) else [reservation.grant for reservation in answer]
 
     def expired(self, now: float) -> list[str]:
-        """The UIDs of pods whose gang's reservations ended, because /bind was not called in time."""
+        """The UIDs whose reservations the caller must end, because their gang's deadline has passed.
+
+        They are the pods of the gang that are not bound and have no Binding under way.
+        """
         # Every decision calls this, and nearly always nothing has expired.
         if now < self._first_deadline:
             return []

@@ -89,7 +89,7 @@ class Groups:
         self._groups: dict[GroupName, Group] = {}
         self._of: dict[str, GroupName] = {}
         self.news = 0
-        """Counts changes after which refused pods of a group may fit: in its gang, or by the end of its problem."""
+        """A number that grows when refused pods of a group may fit: its gang has changed, or its problem has ended."""
 
     def see(self, pod: Pod, gang_pod: GangPod | None = None) -> None:
         """Record the present state of a pod; its labels may have changed."""

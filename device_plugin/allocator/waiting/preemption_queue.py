@@ -47,7 +47,7 @@ class PreemptionQueue(Bounded[str, Pending]):
         return pod.preempts and pod.priority > self._least
 
     def add(self, pending: Pending) -> None:
-        """Add a pod that was just refused."""
+        """Add a pod that was just refused; a pod that may not preempt others is removed."""
         if self.may_win(pending.pod):
             pending = replace(pending, nodes=self._node_lists.of(pending.nodes))
             self.put(pending.pod.namespace, pending.pod.uid, pending)

@@ -43,6 +43,6 @@ class WaitingRoom:
         self.postponed.drop(uid)
 
     def clear(self) -> None:
-        """Remove the refused pods, after the term of this replica has ended."""
+        """Remove all pods from `pods` and `preemption`, after the term of this replica has ended."""
         self.preemption.clear()
         self.pods.clear()
