@@ -66,7 +66,10 @@ class Binder(Service):
         return ""
 
     def settle(self) -> None:
-        """Learn the outcome of Bindings that were not answered, by reading their pods."""
+        """Learn the outcome of Bindings that were not answered, by reading their pods.
+
+        The reservation of a pod that was not bound ends once its Binding can bind it no more.
+        """
         for reservation in self._view.ledger.reservations():
             if reservation.stage is ReservationStage.UNKNOWN:
                 self._settle(reservation)
@@ -148,7 +151,10 @@ class Binder(Service):
         return claimed
 
     def _settle(self, reservation: Reservation) -> bool:
-        """Read the pod, and release its reservation if it was not bound; true if it was bound with the sent grant."""
+        """Read the pod, whose Binding has an unknown outcome; true if it is bound with the sent grant.
+
+        Its reservation ends if it is not bound 2 * BIND_SECONDS after the Binding was sent.
+        """
         pod = reservation.pod
         try:
             now = read_again(self._api, self._view, pod)

@@ -97,7 +97,7 @@ class Deletions(Service):
             announce(self._api, pod, event, text)
 
     def _judge(self, node: str) -> None:
-        """Delete the later pod of each conflict between the grants on a node. Raises ApiError."""
+        """Read the pods on a node whose grants conflict, and delete those that lose (`losers`). Raises ApiError."""
         # Our view may be out of date: read all pods in conflict before a pod is deleted.
         for known in self._in_conflict(node):
             read_again(self._api, self._view, known)

@@ -48,7 +48,7 @@ class IdleEvictions(Service):
         self._tried: dict[str, _Tried] = {}
 
     def sweep(self) -> None:
-        """Evict the pods that agents report as idle, if this replica leads."""
+        """Evict the pods that agents report as idle, if this replica leads; at most MOST_AT_ONCE in one call."""
         if self._why_not_leading():
             return
         idle, now = self._idle(), self._clock()

@@ -43,7 +43,7 @@ class Leadership(Service):
         self._breaks = 0
 
     def step(self) -> None:
-        """Read the Lease, and end the term if it is no longer ours."""
+        """Read the Lease, and end the term if the Lease is no longer ours or was not renewed in time."""
         started = self._clock()
         try:
             lease = self._read()

@@ -170,7 +170,11 @@ class LedgerGauges:
 
 
 def _room(parts: Iterable[_NodePart]) -> Mapping[Labels, Room]:
-    """Over all nodes, by family and model: the largest slice that one card can give, and the number of free cards."""
+    """By family and model, over all nodes: the largest free amounts of a card, and the number of free cards.
+
+    The amounts are the most memory units, the most core groups and the largest share that one card can give; each may
+    be of another card.
+    """
     found: dict[Labels, Room] = {}
     for part in parts:
         for model, room in part.room.items():

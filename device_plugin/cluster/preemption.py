@@ -86,10 +86,15 @@ class Preemption(Service):
                 self._evict(pending, sorted(pods, key=lambda pod: pod.uid not in self._refused_before), plan)
 
     def advise(self, pod: Pod, candidates: Candidates) -> Candidates:
-        """One of the candidate nodes, with the pods to evict there; empty if no eviction would help.
+        """The answer to kube-scheduler's preemption: one candidate node, and the pods to evict there.
 
-        kube-scheduler's own victims are added in two cases: our victims alone are not enough; or slices need no victim,
-        so the host lacks CPU or memory, which only kube-scheduler counts.
+        kube-scheduler's own victims are added if ours are not enough, or if we need none: then the host lacks CPU or
+        memory, which only kube-scheduler counts. The slices are nominated for the pod. Reservations of the pods to
+        evict are given back, and promises of their slices to other jobs end.
+
+        The candidates are returned unchanged for a pod that asks for no slice. The answer is empty if no eviction
+        helps, if the pods that are ending already make room, for a pod of a gang, for a malformed request, and if this
+        replica does not lead.
         """
         pod = self._view.gangs.labelled(pod)
         try:
@@ -187,7 +192,8 @@ class Preemption(Service):
     def _still_wanting(self, pending: Pending, held: Held) -> bool:
         """True if victims must be found for the pod; then its nomination is released, if it had one.
 
-        False if its nominated slices become free as soon as the pods that are ending have ended.
+        False if its nominated slices become free as soon as the pods that are ending have ended, or if a Binding of it
+        is under way.
         """
         pod, ending = pending.pod, self._gone(self._leaving(pending.pod), held)
         with self._view.lock:
@@ -247,7 +253,10 @@ class Preemption(Service):
     # Eviction
 
     def _evict(self, pending: Pending, victims: Sequence[Pod], plan: MovePlan) -> None:
-        """Evict the victims of the plan, then write events on the pods; no eviction waits for an event."""
+        """Evict the victims of the plan, then write events on the pods; no eviction waits for an event.
+
+        After a refusal the nomination is released, and the pod is queued for preemption again.
+        """
         where = f"{', '.join(sorted({s.card for s in plan.places[0].slices()}))} on {plan.places[0].node}"
         waiting = _name(pending.pod)
         evicted, refused = self._evicted(victims, pending.pod)

@@ -37,5 +37,8 @@ class ServerVersion:
         return AGAIN_SECONDS
 
     def absent_is_hopeless(self) -> bool:
-        """True if kube-scheduler looks for no victims on nodes that a refusal does not name."""
+        """True if kube-scheduler looks for no victims on nodes that a refusal does not name.
+
+        It is false while the version is not known.
+        """
         return self._minor >= ABSENT_IS_HOPELESS

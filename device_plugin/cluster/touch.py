@@ -148,9 +148,11 @@ class Touch(Service):
             self._touch(waiting)
 
     def _settle(self, now: float) -> None:
-        """Forget touched pods that kube-scheduler has asked for, and note the namespaces of pods that it asks for late.
+        """Forget touched pods that were placed, refused again or are gone, or were not asked for in ASKED_SECONDS.
 
-        The slices that were found for late pods are offered to other pods.
+        The namespace of a pod that kube-scheduler has not asked for in PROMPT_SECONDS is late, until it asks for one of
+        that namespace. The slices that were found for late pods, and for pods that are forgotten without a place, are
+        offered to other pods: a new round is due.
         """
         offered = False
         with self._view.lock:
@@ -268,7 +270,11 @@ class Touch(Service):
         ]
 
     def _fits(self, waiting: Waiting, now: float) -> bool:
-        """True if the pod, with all of its gang, would be placed now. Callers hold the lock."""
+        """True if the pod, with all of its gang, would be placed now. Callers hold the lock.
+
+        It is also true if the pod has a WAITING reservation, or was refused without a decision: kube-scheduler must ask
+        for it again. A pod that is gone, bound or ending is removed from the waiting pods.
+        """
         uid = waiting.pod.uid
         known = self._view.pods.get(uid)
         if known is None or known.node or known.deleting or known.ended:
