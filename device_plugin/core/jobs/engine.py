@@ -214,7 +214,10 @@ class _Admission:
         return why != ""
 
     def _begins_anew(self, unit: Unit) -> bool:
-        """True for a unit with a job that was stopped for another job and lost its work: it could be stopped again."""
+        """True for a unit with a job that was stopped for another job and is not resumable.
+
+        Such a job has lost its work, and could be stopped again.
+        """
         return any(job.displaced and not self._rules.may_stop(job.spec) for job in unit)
 
     def _beside(self, units: Sequence[Unit], unit: Unit) -> Iterator[Unit]:

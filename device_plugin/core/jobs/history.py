@@ -95,7 +95,7 @@ class History:
         return (self.progress.total - self.progress.done) / speed
 
     def seconds_left(self, width: int) -> float | None:
-        """The seconds until the end with `width` replicas; None while too little is measured."""
+        """The seconds until the end with `width` replicas; None for 0 replicas, and while too little is measured."""
         remaining = self.remaining
         if remaining is None or width < 1:
             return None

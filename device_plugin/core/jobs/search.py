@@ -122,10 +122,11 @@ class Search:
         return grant
 
     def _beside(self, request: PodRequest, nodes: NodeSet | None) -> Grant | None:
-        """The grant on the node of the last replica, if it asked for no more and nothing has changed since; else None.
+        """The grant on the node of the last replica, if the search of all nodes would find the same node; else None.
 
-        Whole cards are taken from the fullest node that has enough, and this is still the same node. Searching one node
-        costs a tenth of searching all nodes.
+        The last replica must have asked for the same cards and for no more of the host, and the ledger must not have
+        changed since. Whole cards are taken from the fullest node that has enough, and this is still the same node.
+        Searching one node costs a tenth of searching all nodes.
         """
         last = self._last
         if last is None or last.version != self._ledger.version or not _fills_nodes(request):

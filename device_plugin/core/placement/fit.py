@@ -359,7 +359,7 @@ class CardFit:
 
 
 def allowed_cards(table: NodeTable, request: PodRequest, *, closed: bool = False) -> Mask:
-    """True for cards that the request's selectors accept, usable ones or with `closed` all; shape (nodes, cards)."""
+    """True for usable cards, with `closed` for all cards, that the request's selectors accept; shape (nodes, cards)."""
     models = kinds_where(table.kinds, lambda kind: request.models.accepts_model(kind.model))
     return (table.there if closed else table.usable) & models[table.kind] & table.named(request.uuids)
 
