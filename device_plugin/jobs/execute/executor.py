@@ -477,7 +477,10 @@ class Executor:
         return min(until, max(self._now, before.until)) if before.until > self._now - JOIN_SECONDS else until
 
     def _may_narrow(self, managed: Managed, before: int, after: int) -> bool:
-        """True if the Job may lose the pods beyond `after`, 0 for all; a split loses only sub-tasks that just began."""
+        """True if the Job may go from `before` to `after` pods; a stop, with 0 pods, is always allowed.
+
+        A split loses only sub-tasks that have just begun. Another Job loses pods only if no index has succeeded.
+        """
         if after and managed.spec.parts:
             return len(managed.young(self._now)) >= before - after
         return not after or _narrows(managed)

@@ -56,7 +56,7 @@ class Sender:
         return self._clock() >= until
 
     def certain(self) -> bool:
-        """Read the Jobs again whose last write has an unclear result; true if none remains."""
+        """Read the Jobs again whose last write met a conflict or has an unclear result; true once all were read."""
         for uid, (job, write) in list(self._doubted.items()):
             try:
                 self._read(job, write)
