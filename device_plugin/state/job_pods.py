@@ -102,7 +102,10 @@ class JobPods:
         self._changed("")
 
     def _end(self, pod: Pod) -> None:
-        """Count a pod of a workload that has succeeded: it is not made again."""
+        """Count a pod of a workload in `succeeded`, if it asked for cards and has succeeded.
+
+        Such a pod is not made again.
+        """
         if pod.phase == "Succeeded" and pod.workload and pod.containers and pod.uid not in self._ended:
             owner = self._ended[pod.uid] = pod.namespace, pod.workload
             self._succeeded.setdefault(owner, set()).add(pod.uid)
