@@ -76,7 +76,7 @@ class Gangs:
         self._first_deadline = inf
 
     def see(self, pod: Pod) -> GroupName | None:
-        """Record the present state of a pod; returns the name of the gang that the pod has left, if it has left one.
+        """Record the present state of a pod; returns the name of the gang that the pod has left, or None.
 
         Callers must check whether the gang that it has left loses its reservations.
         """
