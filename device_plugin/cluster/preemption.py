@@ -211,7 +211,7 @@ class Preemption(Service):
     # The pods that may have to end
 
     def _held(self) -> Held:
-        """The bound pods that have not ended, which may hold slices; drops the records of other pods."""
+        """The bound pods that have not ended, which may hold slices; it drops what is remembered of all other pods."""
         held = {pod.uid: pod for pod in self._view.pods.all() if pod.node and not pod.ended}
         now = self._clock()
         with self._lock:
