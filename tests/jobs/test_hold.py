@@ -217,6 +217,19 @@ def test_a_held_split_gets_no_more_sub_tasks(world: World) -> None:
     assert not runs(world, "a")
 
 
+def test_a_held_job_whose_pods_are_refused_is_held_and_not_said_to_start_again(world: World) -> None:
+    world.quotas["default"] = 1
+    world.queue("a", 2)
+    world.settle(20)
+    assert world.record("a").refusal
+    assert world.job("a").suspend
+    hold(world, "a")
+    world.settle(2)
+    assert "started again" not in why(world, "a")
+    assert "is held by its author" in why(world, "a")
+    assert state(world, "a").phase is JobPhase.HELD
+
+
 def test_a_malformed_value_holds_nothing_and_is_said(world: World) -> None:
     world.queue("a", 1)
     world.settle()

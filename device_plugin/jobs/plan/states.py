@@ -71,9 +71,14 @@ def round_input(
     states = [
         _state(now, managed, reached[key], promised.get(key, 0))
         for key, managed in live.items()
-        if not (managed.job.suspend and (managed.spec.kueue or now < managed.paused_until))
+        if not (managed.job.suspend and (managed.spec.kueue or _paused(managed, now)))
     ]
     return RoundInput(states, fork.room())
+
+
+def _paused(managed: Managed, now: float) -> bool:
+    """True if the Job does not start now, because its pods were refused; a held Job would not start anyway."""
+    return now < managed.paused_until and not managed.spec.on_hold
 
 
 def _promised(
