@@ -185,6 +185,21 @@ def test_a_stop_by_hold_does_not_count_as_a_stop_for_others(world: World) -> Non
     assert not world.record("a").held
 
 
+def test_who_holds_a_job_as_others_stop_for_it_waits_anew(world: World) -> None:
+    """Otherwise its author could have others stopped all the time, and never take their cards."""
+    world.queue("a", 4, annotations={"vgpu.io/resumable": "true"})
+    world.settle()
+    world.now += HOUR
+    world.queue("b", 4)
+    stops, began = 0, world.now
+    while world.now < began + 20 * HOUR:
+        stopped = world.job("a").suspend
+        (hold if stopped else release)(world, "b")
+        world.turn(60.0)
+        stops += world.job("a").suspend and not stopped
+    assert 1 <= stops <= 20 * HOUR / world.rules.age_s
+
+
 def test_a_group_waits_for_a_held_job_of_it(world: World) -> None:
     labels = {QUEUE: "default", GROUP: "g"}
     for name in ("a", "b"):

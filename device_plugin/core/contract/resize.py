@@ -55,8 +55,9 @@ class Resize:
     server refused the Job's pods. `refusal` is the API server's reason, in the record that took the Job back to the
     pods that it had, and is empty in other records. `stopped_for` is the seconds that the Job was stopped before its
     last start. `held_since` is the time since which the Job is held, 0 if it is not; `held_for` are the seconds for
-    which it has been held since it was created or stopped. A Job that is held before its first start has a record
-    without a change, from 0 to 0 replicas.
+    which it has been held since it was created or stopped, and the seconds before a hold that do not count, because
+    another Job had already made room for it. A Job that is held before its first start has a record without a change,
+    from 0 to 0 replicas.
     """
 
     gen: int

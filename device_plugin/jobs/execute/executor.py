@@ -21,6 +21,7 @@ from device_plugin.core.errors import AnnotationError
 from device_plugin.core.jobs.job import JobKey
 from device_plugin.core.jobs.plan import Admit, Plan, Scale, Suspend, Window
 from device_plugin.core.pods import Pod
+from device_plugin.core.timestamps import seconds
 from device_plugin.jobs.execute.writes import JOIN_SECONDS, Action, Write, answer_by
 from device_plugin.jobs.stages import (
     UNDER_WAY,
@@ -127,9 +128,29 @@ class Executor:
             managed, before=0, after=0, asked=self._later(managed), until=self._now, applied=True
         )
         if managed.spec.on_hold:
-            return replace(record, held_since=self._now)
+            waited = self._since(managed, record) if self._served(managed) else record.held_for
+            return replace(record, held_since=self._now, held_for=waited)
         held = self._now - record.held_since if managed.job.suspend else 0.0
         return replace(record, held_since=0.0, held_for=record.held_for + max(0.0, held))
+
+    def _since(self, managed: Managed, record: Resize) -> float:
+        """The seconds since the suspended Job was stopped, or since it was created if it has never run."""
+        since = managed.stopped(record, self._now) if record.ran else seconds(managed.job.created, self._now)
+        return max(0.0, self._now - since)
+
+    def _served(self, managed: Managed) -> bool:
+        """True if another Job was stopped or made narrower for this Job while it waited.
+
+        Its time until now does not count then. Otherwise its author could hold and release it at each such change, and
+        have others stopped all the time without taking their cards.
+        """
+        last = managed.record.asked if managed.record is not None else 0.0
+        return managed.job.suspend and any(
+            (given := giver.record) is not None
+            and (given.beneficiary, given.applied) == (managed.key, True)
+            and given.asked > last
+            for giver in self._jobs.values()
+        )
 
     # Changes that are under way
 
