@@ -117,7 +117,12 @@ class Stoppable:
 
 
 def may_shrink(job: JobState, claim: Claim, draft: Draft, rules: Rules) -> bool:
-    """True if a running job may be made narrower for the claim."""
+    """True if a running job may be made narrower for the claim: always for a higher priority, never for a lower one.
+
+    At equal priority the claim must not be `early`, and the job must be past `kept_until` and have run for `narrow_s`.
+    If the claim is of another queue, the job's queue must have more cards for its weight. A split is made narrower only
+    for a due claim. It is false for a job that has its least width (`floor`).
+    """
     if draft.width(job) <= job.floor:
         return False
     if job.spec.priority != claim.priority:
