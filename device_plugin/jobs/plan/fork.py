@@ -140,7 +140,10 @@ class Fork:
         return fitting
 
     def fits(self, job: Managed, count: int) -> bool:
-        """True if `count` further replicas of the job fit now; nothing is held."""
+        """True if `count` further replicas of the job fit now; nothing is held.
+
+        Slices that are promised to the job are free for it.
+        """
         if not job.spec.cards:
             return True
         held = list(self.replicas.get(job.key, ()))

@@ -58,7 +58,8 @@ def round_input(
     """The states of the live Jobs, each with the width that it will have once the changes under way are complete.
 
     The room is in `fork`, which is renewed. The jobs `without` wait as if no other Job had been asked to give way to
-    them. Suspended Jobs that Kueue starts, or whose pods were refused a short time ago, are left out.
+    them. Suspended Jobs that Kueue starts are left out, and so are suspended Jobs, unless held, whose pods were refused
+    a short time ago.
     """
     live = {key: managed for key, managed in jobs.items() if managed.lives}
     fork.renew(jobs.values(), now)
@@ -77,7 +78,7 @@ def round_input(
 
 
 def _paused(managed: Managed, now: float) -> bool:
-    """True if the Job does not start now, because its pods were refused; a held Job would not start anyway."""
+    """True if the Job does not start now because its pods were refused; false for a held Job, which waits anyway."""
     return now < managed.paused_until and not managed.spec.on_hold
 
 

@@ -85,7 +85,7 @@ class Announcer:
             self._tell(each, new, jobs)
 
     def _tell(self, rounds: Rounds, waits: Sequence[JobState], jobs: Mapping[JobKey, Job]) -> None:
-        """Prepare an event for each of these waiting Jobs."""
+        """Prepare an event for each of these waiting Jobs, while fewer than MOST_WAITS events wait to be posted."""
         last = rounds.last
         queued = [state for key, state in last.states.items() if key not in last.refused]
         found = places(queued, last.at, rounds.rules) if waits else {}
