@@ -170,7 +170,10 @@ class Gangs:
         return group.state.lose(self._groups.gang_view(name))
 
     def put_back(self, reservation: Reservation) -> bool:
-        """Make the reservation WAITING again after its Binding failed; false if the pod has left the gang."""
+        """Make the reservation WAITING again after its Binding failed; true if that was done.
+
+        It is false if the pod has left the gang, has ended, or is being deleted.
+        """
         member = self._groups.gang_pod(reservation.pod.uid)
         if member is None or member.gang != reservation.request.gang or not member.live:
             return False
