@@ -90,7 +90,7 @@ class EventBudget:
         self._left: dict[Event, tuple[float, float]] = {}
 
     def take(self, event: Event) -> bool:
-        """Decide whether an event of this reason may be posted now, and count it if it may."""
+        """True if an event of this reason may be posted now; it then counts as posted."""
         now = self._clock()
         left, at = self._left.get(event, (BURST, now))
         left = min(BURST, left + (now - at) / REFILL_SECONDS)

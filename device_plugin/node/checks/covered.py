@@ -54,7 +54,10 @@ class _Container:
 
 
 class CoveredSlices:
-    """Finds containers whose files are covered. They stay covered until their record ends: volumes never change."""
+    """Finds containers whose files are covered, and containers that run with none of our files; posts their events.
+
+    A container stays covered until its record is removed, because volumes never change.
+    """
 
     def __init__(
         self,
@@ -84,7 +87,7 @@ class CoveredSlices:
         return tuple(each.record for key, each in list(self._containers.items()) if key in self._covered)
 
     def step(self) -> None:
-        """Check the mounts of the containers that are due."""
+        """Check the mounts of the containers that are due, and post the events of what is found."""
         now = self._clock()
         self._note_starts(now)
         everyone = now >= self._next
@@ -109,7 +112,10 @@ class CoveredSlices:
         self._sound = sound if everyone else self._sound | sound
 
     def _note_starts(self, now: float) -> None:
-        """Note new starts of containers: PreStartContainer writes a new record before each start."""
+        """Note new starts of containers, and forget those without a record.
+
+        PreStartContainer writes a new record before each start.
+        """
         before, found = self._containers, {}
         for record in self._records.all():
             each = found[record.key] = before.get(record.key) or _Container(record, now)
@@ -127,10 +133,10 @@ class CoveredSlices:
         return age < START_SECONDS and not container.identified and now - self._looked >= SEEK_SECONDS
 
     def _look(self, containers: Sequence[_Container], own: Sequence[Mounted], known: set[int]) -> set[int]:
-        """Check the mounts of some processes of one pod. Returns the hashes of the texts that show no cover.
+        """Check the mounts of some processes of the pod of these containers, and report covers that are sure.
 
-        `own` are the agent's mounts. A text with a hash in `known` had no cover at an earlier look, and is not parsed
-        again.
+        Returns the hashes of the mountinfo texts that show no problem. `own` are the agent's mounts. A text with a hash
+        in `known` showed none at an earlier look, and is not parsed again.
         """
         wanted = {each.record.key: self._wanted(each.record, own) for each in containers}
         wrong: dict[tuple[str, str], str] = {}
@@ -204,7 +210,10 @@ def _without(
     mounts: Sequence[Mounted],
     wanted: Mapping[tuple[str, str], Sequence[tuple[Origin, str]]],
 ) -> set[tuple[str, str]]:
-    """The keys of the containers to which a process without any of our files belongs, as its `mounts` show."""
+    """The keys of the containers to which a process with these mounts, none of them a file of ours, belongs.
+
+    Containers with an identified process are left out.
+    """
     return {
         each.record.key
         for each in containers

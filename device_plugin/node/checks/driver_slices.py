@@ -54,7 +54,10 @@ class DriverSlices:
         self._limits: Mapping[tuple[Key, str], int] = {}
 
     def limit(self, record: Record, card: str) -> int | None:
-        """The driver's memory limit of the container's slice in bytes; None while no process uses the slice."""
+        """The driver's memory limit of the container's slice of `card`, in bytes, at the last step.
+
+        None while no process uses the slice, or if the driver holds no slices.
+        """
         return self._limits.get((record.key, card))
 
     def closed(self) -> frozenset[str]:
@@ -62,11 +65,14 @@ class DriverSlices:
         return self._closed
 
     def unheld(self, record: Record) -> bool:
-        """True if processes of the container use a card whose driver does not hold them to the slice."""
+        """True if a process of the container has used a card for UNHELD_SECONDS without a slice of the driver.
+
+        A driver's slice with more memory than ours counts as none. A container that has all core groups needs none.
+        """
         return record.key in self._found
 
     def step(self) -> None:
-        """Compare the slices of all cards."""
+        """Compare the driver's slices of all cards with the records, and post an event of each card that is cut."""
         limits: dict[tuple[Key, str], int] = {}
         foreign, unheld = dict[str, int](), set[tuple[Key, str, int, int]]()
         cards = self._cards()
@@ -92,7 +98,7 @@ class DriverSlices:
             log.info("card %s: the driver holds no foreign slice of it any more", uuid)
 
     def _users(self, record: Record, card: str) -> frozenset[int]:
-        """The processes of the container that hold a card; empty if this may be another of its cards than `card`."""
+        """The container's processes with memory or a queue of a card; empty if that may be another card than `card`."""
         use = self._figures.of(record)
         return use.holders if use.memory_bytes.get(card) or len(record.slices) == 1 else frozenset()
 

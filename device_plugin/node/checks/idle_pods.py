@@ -1,6 +1,6 @@
 """Idle pods: pods whose slices have all been idle for the pod's idle limit, the annotation `vgpu.io/idle-limit`.
 
-A pod is idle as long as that one of its slices which was idle last (slice_history.py). It is not idle while a container
+A pod's idle time begins when the last of its slices becomes idle (slice_history.py). It is not idle while a container
 of its grant has not started, or computing is not measured for one of its slices. An event announces the eviction 15
 minutes before; another one withdraws it if the pod works again, or its limit has changed. A pod that was announced, and
 stayed idle until its limit, is in the node's inventory, and the leader evicts it. A pod that is to end, as by this
@@ -40,7 +40,11 @@ _IN_USE = f"the pod is not evicted: one of its slices has computed, its memory h
 
 @dataclass(slots=True)
 class _Pod:
-    """A pod with an idle limit. `announced` is the time of the last announcement, `warned` is true while it holds."""
+    """A pod with an idle limit.
+
+    `announced` is the time at which its eviction was last announced; `warned` is true until that is withdrawn; `due` is
+    true if the pod is to be evicted now.
+    """
 
     ref: Ref
     announced: float = float("-inf")
@@ -49,7 +53,10 @@ class _Pod:
 
 
 class IdlePods:
-    """Finds the idle pods at each `step`. `clock` is monotonic, in seconds; `wall` returns the seconds since 1970."""
+    """Finds the idle pods at each `step`, and posts their events.
+
+    `clock` is monotonic, in seconds; `wall` returns the seconds since 1970.
+    """
 
     def __init__(
         self,
@@ -74,7 +81,10 @@ class IdlePods:
         return tuple(uid for uid, pod in self._known.items() if pod.due)
 
     def step(self) -> None:
-        """Compare the idle times with the limits of now; call it after each look of the history."""
+        """Compare the idle times with the present limits, and announce or withdraw evictions.
+
+        Call it after each look of the history.
+        """
         before, self._known = self._known, {}
         records = self._by_pod()
         room = MOST_AT_ONCE
@@ -103,7 +113,10 @@ class IdlePods:
         return found
 
     def _idle(self, grant: Grant, records: Sequence[Record]) -> float | None:
-        """The seconds for which all slices of the grant have been idle; None if that is not known of one of them."""
+        """The seconds for which all slices of the grant have been idle.
+
+        None if that is not known of one of them, or a container of the grant has not started.
+        """
         if {record.container for record in records} != grant.containers.keys():
             return None
         histories = [self._history.of(record, part.card) for record in records for part in record.slices]

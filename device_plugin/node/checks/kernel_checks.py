@@ -34,7 +34,7 @@ class KernelChecks:
         self.idle = idle
 
     def step(self) -> None:
-        """Read and compare the figures."""
+        """Read the figures, then run each check; the checks post their events."""
         self._figures.look()
         self._unaccounted.step()
         self.driver.step()
@@ -43,5 +43,5 @@ class KernelChecks:
         self.idle.step()
 
     def sample(self) -> None:
-        """Ask which slices compute at this moment."""
+        """Note in the history which slices compute at this moment."""
         self.history.sample()

@@ -56,7 +56,10 @@ class _ContainerNames:
         self.known = {cgroup: name for cgroup, name in self.known.items() if cgroup[0] in kept}
 
     def of(self, cgroup: Cgroup, members: Sequence[int], records: Sequence[Record]) -> str | None:
-        """The name of the container in this cgroup, one of `records`; None if no process shows it."""
+        """The name of the container in this cgroup: the only one of `records`, or the one shown by a process' mounts.
+
+        None if the mounts of no process show it. `members` are the cgroup's processes.
+        """
         if len(records) == 1:
             return records[0].container  # no other container of the pod was given a card
         if cgroup not in self.known:
@@ -123,7 +126,10 @@ class KernelFigures:
         return self._found.get(record.key, KernelUse({}))
 
     def busy_units(self, record: Record, card: str) -> int | None:
-        """Compute units of the card that run the container's work at this moment; None if the driver does not say."""
+        """Compute units of the card that run the container's work at this moment.
+
+        None if the driver does not say, or the card is not shared.
+        """
         use, local = self.of(record), self._cards().get(card)
         if local is None or card not in use.memory_bytes:
             return None
@@ -138,7 +144,7 @@ class KernelFigures:
         by_pod: Mapping[str, Sequence[Record]],
         cgroup_of: Callable[[int], Cgroup | None],
     ) -> Mapping[tuple[str, str], Sequence[int]]:
-        """By pod UID and container name, the processes of each container with slices."""
+        """By pod UID and container name, those of `processes` that are in a container with slices."""
         cgroups: dict[Cgroup, list[int]] = {}
         for process in sorted(processes)[:MACHINE_PROCESSES]:
             cgroup = cgroup_of(process)

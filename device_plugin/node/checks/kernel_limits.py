@@ -27,7 +27,10 @@ class KernelLimits:
         self._said: set[str] = set()
 
     def limit(self, pod: str, slices: Iterable[Slice]) -> None:
-        """Limit the card memory of the pod of this UID to its slices. A failure is logged, and the pod starts."""
+        """Limit the card memory of the pod of this UID to its slices, with RESERVE_BYTES more for each slice.
+
+        A failure is logged once, and the pod starts.
+        """
         cards, limits = self._cards(), dict[str, int]()
         for s in slices:
             local = cards.get(s.card)

@@ -23,11 +23,11 @@ class Lasting(Generic[K]):
         self._since: dict[K, float] = {}
 
     def __contains__(self, key: K) -> bool:
-        """True if the finding counts."""
+        """True if this finding has lasted for `begin` seconds, and has not been away for `end` seconds since."""
         return key in self._counting
 
     def unsure(self, key: K) -> bool:
-        """True if a finding is there and does not count yet, or is away and still counts."""
+        """True if the finding with this key is there and does not count yet, or is away and still counts."""
         return key in self._since
 
     def note(self, key: K, *, found: bool) -> bool:

@@ -28,7 +28,7 @@ Origin = tuple[str, str]
 
 
 def parse(text: str) -> list[Mounted]:
-    """All mounts in the order in which they were made. A malformed line is left out, such as the end of a cut text.
+    """All mounts in the order of the text. A malformed line is left out, such as the end of a cut text.
 
     Only a newline ends a line: the kernel escapes newline, space, tab and backslash. A tenant's subPath may hold other
     characters at which str.splitlines would split.
@@ -75,13 +75,20 @@ def problem(mounts: Sequence[Mounted], wanted: Iterable[tuple[Origin, str]]) -> 
 
 
 def is_of(mounts: Iterable[Mounted], pod: str, container: str) -> bool:
-    """True if a process with these mounts is in this container: the kubelet mounts a file of its folder into it."""
+    """True if a process with these mounts is in this container of the pod of this UID.
+
+    The kubelet keeps a folder for each container (/pods/UID/containers/NAME), and mounts a file of it into the
+    container.
+    """
     part = f"/pods/{pod}/containers/{container}/"
     return any(part in mount.root for mount in mounts)
 
 
 def _top(mounts: Sequence[Mounted], on: Mapping[tuple[str, str], Mounted], path: str) -> Mounted | None:
-    """The mount that a program sees at `path`; None if the root of its process is no mount (chroot)."""
+    """The mount that a program sees at `path`; None if the root of its process is no mount (chroot).
+
+    `on` has the mounts by the number of the mount below and the point.
+    """
     numbers = {mount.number for mount in mounts}
     seen = next((m for m in mounts if m.point == "/" and m.parent not in numbers - {m.number}), None)
     if seen is None:

@@ -107,7 +107,11 @@ class OtherPlugins:
         self._served = {**guessed, **self._served}
 
     def look(self, ours: Iterable[Resource]) -> None:
-        """Compare the kubelet's devices with our tickets. Raises KubeletError if it does not answer."""
+        """Find the resources that another plugin serves now: the kubelet shows devices of them that are no tickets.
+
+        A plugin counts as gone after RETURN_SECONDS without a sign of it. A plugin that the kubelet dropped is
+        registered again. Changes are written to `store`. Raises KubeletError if the kubelet does not answer.
+        """
         shown = self._kubelet.devices()
         served = dict(self._served)
         for resource in ours:

@@ -1,6 +1,6 @@
 """Preflight: checks that the machine has what the agent needs, and that no other plugin serves our resources.
 
-Each problem is logged and posted once.
+Each problem is logged and posted once, and again if it comes back.
 """
 
 import logging
@@ -37,7 +37,10 @@ class Preflight:
         self.problems: tuple[str, ...] = ()
 
     def check(self) -> bool:
-        """Check folders, sockets, and the versions of the node if it can be read; True if there is no problem."""
+        """Check the folders, the other plugins, and the versions of the node if it can be read; report new problems.
+
+        Returns True if there is no problem.
+        """
         node = self._api.node()
         found = [*self._local(), *(_versions(node) if node else ())]
         self.problems = tuple(found)

@@ -43,7 +43,10 @@ class RefusedStarts:
             self._lasting.note(key, found=False)
 
     def found(self) -> tuple[Wanted, ...]:
-        """The slices of the containers that have been refused for REFUSED_SECONDS, and still would be."""
+        """The slices of the containers that have been refused for REFUSED_SECONDS, and still would be.
+
+        Containers that would not be refused now are forgotten.
+        """
         with self._lock:
             self._refused = {key: each for key, each in self._refused.items() if self._is_refused(*each)}
             lasting = self._lasting.note_all(self._refused.keys())

@@ -38,7 +38,10 @@ class RenderScan:
         self._rounds: dict[str, _Round] = {}
 
     def look(self, pods: Collection[str]) -> Mapping[int, Sequence[RenderFile]]:
-        """Read further processes for READ_SECONDS. Returns the render files of each process as they were last read."""
+        """Read further processes of these pods for READ_SECONDS, and forget all other pods.
+
+        Returns the render files of each process as they were last read, without processes that have none.
+        """
         end = self._clock() + READ_SECONDS
         kept = {pod: each for pod, each in self._rounds.items() if pod in pods}
         rounds = {**kept, **{pod: _Round() for pod in pods if pod not in kept}}
@@ -62,7 +65,7 @@ class RenderScan:
         }
 
     def _read(self, each: _Round) -> None:
-        """Read the next process of the round."""
+        """Read the render files of the round's next process, if one is left."""
         if each.left:
             process = each.left.pop()
             texts = self._processes.open_files(process)

@@ -36,7 +36,10 @@ class SliceFigures:
 
 @dataclass(slots=True)
 class _Slice:
-    """The history of a slice: the times since which it is observed and idle, and its memory at the last look."""
+    """The history of a slice: the times since which it is observed and idle, and its memory in bytes.
+
+    `held` has the memory at the last look by the library, then by the kernel; `peak` is the most at any look.
+    """
 
     since: float
     idle_since: float | None = None
@@ -107,7 +110,7 @@ class SliceHistory:
                 each.peak = max(counted, each.peak or 0)
 
     def sample(self) -> None:
-        """Ask which slices compute now. Call it at least once a second."""
+        """Note which slices compute now. Call it at least once a second."""
         now = self._clock()
         for container in self._containers.values():
             for card, each in container.slices.items():

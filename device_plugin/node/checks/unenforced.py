@@ -78,7 +78,7 @@ class UnenforcedSlices:
         return any(s.card in cards and cards[s.card].enforcement is Enforcement.KILL for s in record.slices)
 
     def step(self) -> None:
-        """Decide for each container whether it uses a card without the library."""
+        """Decide for each container whether it uses a card without the library; post an event if so or not known."""
         before, found = self._containers, {}
         for record in self._records.all():
             each = before.get(record.key)

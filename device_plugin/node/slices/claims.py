@@ -223,7 +223,7 @@ def _own_cards(wanted: Wanted, cards: Mapping[str, LocalCard]) -> Mapping[str, C
 
 
 def _sizes(wanted: Wanted, cards: Mapping[str, Card]) -> Mapping[str, CardSize]:
-    """The larger of each card's sizes now and at the grant, by uuid. Raises NotNowError if the slices exceed it."""
+    """The larger size of each card now and at the grant, by uuid. Raises NotNowError if the slices need more memory."""
     sizes = {uuid: largest((card.size, wanted.sizes.get(uuid))) for uuid, card in cards.items()}
     for uuid, size in sizes.items():
         if sum(s.mem_mib for s in wanted.pod_slices if s.card == uuid) > size.mem_mib:
@@ -251,7 +251,7 @@ def _wait_for_damaged(
 def record(wanted: Wanted, cards: Mapping[str, LocalCard], records: Records) -> Record:
     """The record of the admitted container, with new vendor ids for its slices. Raises NotNowError if no id is free.
 
-    The outdated ones of `records` have been removed, which released their ids.
+    Call it after the outdated records (see `admit`) were removed, which releases their ids.
     """
     before, found = records.get(*wanted.key), dict[str, int]()
     others = [each.vendor_ids for each in records.all() if each.key != wanted.key]

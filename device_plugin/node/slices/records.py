@@ -67,7 +67,10 @@ class Damaged:
     cards: frozenset[str] | None
 
     def closed(self, cards: Collection[str]) -> frozenset[str]:
-        """The uuids of the cards that get no new slices while its container runs: its own; if unknown, all `cards`."""
+        """The uuids of the cards that get no new slices while its container runs: its own.
+
+        If these are unknown, or one of them is not among `cards`: all `cards`.
+        """
         return self.cards if self.cards is not None and self.cards.issubset(cards) else frozenset(cards)
 
 
@@ -114,7 +117,7 @@ class Records:
             return tuple(self._records.values())
 
     def get(self, pod: str, container: str) -> Record | None:
-        """The record of a container."""
+        """The record of the container of the pod of this UID; None if it has none."""
         with self._lock:
             return self._records.get((pod, container))
 
@@ -176,7 +179,8 @@ def ticket_use(records: Iterable[Record], resource: str) -> Mapping[str, set[str
 def write_file(path: Path, text: str, aside: Path | None = None) -> None:
     """Write a file of mode 0644 atomically: a crash leaves the old file or the new one.
 
-    The text goes to a temporary file in the folder `aside`, on the same disk, or next to `path`, which is then renamed.
+    The text goes to a temporary file, which is then renamed. It lies in the folder `aside`, on the same disk as `path`,
+    or next to `path`.
     """
     temporary = (aside or path.parent) / f".{path.name}.tmp"
     temporary.write_text(text, encoding="utf-8")

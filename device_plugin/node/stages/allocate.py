@@ -84,7 +84,7 @@ class ContainerStarts:
         return {ticket for ticket, at in list(self._given.get(resource, {}).items()) if at >= since}
 
     def remove(self, record: Record) -> None:
-        """Remove record, files and spec of a container that is gone, and release its vendor ids. The lock is held."""
+        """Remove record, files and specs of a container, and release its vendor ids. The caller holds `lock`."""
         self._injector.remove(record.key, record.names.values())
         cards = self._cards()
         for card, vendor_id in record.vendor_ids.items():
@@ -92,7 +92,10 @@ class ContainerStarts:
                 ids.release(card, vendor_id)
 
     def pre_start(self, resource: str, tickets: Collection[str]) -> None:
-        """Write the files of the container with these tickets. Raises NotNowError: the kubelet then tries again."""
+        """Write the files of the container with these tickets; waits up to WAIT_SECONDS where the cause may end soon.
+
+        Raises NotNowError: the kubelet then tries again.
+        """
         wanted = frozenset(tickets)
         try:
             self._try(resource, wanted, anew=False)
@@ -157,7 +160,10 @@ class ContainerStarts:
         raise NotNowError(text)
 
     def _carry(self, carrier: str, wanted: Wanted) -> None:
-        """Write the container's record and files if it may have its slices now. Raises NotNowError."""
+        """Write the container's record and files, notify the runtimes, and set the kernel's limits.
+
+        Raises NotNowError if the container may not have its slices now, or a file cannot be written.
+        """
         with self.lock:
             before = self._records.get(*wanted.key)
             try:

@@ -127,7 +127,7 @@ class Injector:
     def prepare(self) -> None:
         """Make the folders, copy the library and the tools, and remove unfinished files of an agent that was killed.
 
-        Raises OSError if a folder, the library or a tool is not there.
+        Raises OSError if a folder cannot be made, or the library or a tool is not there.
         """
         self._aside.mkdir(parents=True, exist_ok=True)
         for leftover in (*self._cdi.glob(".vgpu-*"), *self._aside.iterdir()):

@@ -41,7 +41,10 @@ class Publisher:
     def step(
         self, cards: Sequence[Card], reports: Sequence[ReportedSlice] = (), idle: Sequence[str] = (), *, serving: bool
     ) -> None:  # fmt: skip
-        """Write the inventory if the annotation differs from it. `why_not` is the reason why that failed, as text."""
+        """Write the inventory if the annotation differs from it. Does nothing during the pause after a failure.
+
+        `idle` are the UIDs of pods to evict. `why_not` is the reason why the inventory is not published, as text.
+        """
         now = self._clock()
         if now < self._not_before:
             return

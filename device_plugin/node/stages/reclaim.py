@@ -118,9 +118,10 @@ class Reclaimer:
         return frozenset().union(*(damaged.closed(cards) for damaged in self._records.damaged().values()))
 
     def restore(self) -> None:
-        """Restore damaged records from their pods' grants. Does nothing before the first list of pods.
+        """Restore damaged records from their pods' grants, and post an event of each.
 
-        A damaged record is forgotten when its pod and all processes of the pod are gone.
+        A damaged record is forgotten when its pod and all processes of the pod are gone. Does nothing before the first
+        list of pods.
         """
         damaged = self._records.damaged()
         if not damaged or not self._pods.synced.is_set():
@@ -163,7 +164,10 @@ class Reclaimer:
                 log.info("the record of container %s of pod %s/%s is restored", container, *named)
 
     def trim(self) -> None:
-        """Cut writable files that tenants have made longer, and refill writable files that tenants have shortened."""
+        """Cut writable files that tenants have made longer, and refill writable files that tenants have shortened.
+
+        A container whose files are cut again and again gets an event.
+        """
         records = self._records.all()
         self._uncut &= {record.pod for record in records}
         self._cuts = {record.key: self._cuts.get(record.key, 0) for record in records}

@@ -54,14 +54,14 @@ class HostStack:
         return [host for host in self._wanted.values() if not self._machine.host_file(host)]
 
     def devices(self, pcis: Iterable[str]) -> Iterator[DeviceNode]:
-        """The primary DRM nodes of the cards at these PCI addresses, if the setting names CARD_NODE."""
+        """The primary DRM nodes of the cards at these PCI addresses; empty if no setting or default is CARD_NODE."""
         for pci in pcis if self._card_nodes else ():
             for path in self._machine.matching(f"sys/bus/pci/devices/{pci}/drm/card*"):
                 yield self._machine.device(f"dev/dri/{path.rpartition('/')[2]}")
 
 
 def problem(wanted: str, state: str) -> str:
-    """The reason why the setting cannot have this entry, as text; empty if it can. `state` is the agent's folder."""
+    """The reason why the setting cannot have this entry, as text; empty if it can. `state` is the agent's stateDir."""
     if wanted == CARD_NODE:
         return ""
     if ":" not in wanted:
@@ -71,7 +71,7 @@ def problem(wanted: str, state: str) -> str:
 
 
 def _by_place(wanted: Iterable[str]) -> dict[str, str]:
-    """The paths on the node, by the path in the container."""
+    """The paths on the node, by the path in the container; CARD_NODE is left out."""
     pairs = (_paths(path) for path in wanted if path != CARD_NODE)
     return {inside: host for host, inside in pairs}
 

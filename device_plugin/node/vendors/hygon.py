@@ -54,7 +54,10 @@ class Pipes:
         self._left: dict[tuple[str, int], float] = {}
 
     def claim(self, card: str, taken: Collection[int], before: int | None = None) -> int:
-        """A pipe that no slice of the card has, or had in the last REST_SECONDS. Raises NoVendorIdError."""
+        """A pipe that is not in `taken`, and that no slice of the card had in the last REST_SECONDS.
+
+        `before` is the pipe of the container's last start; it rests too. Raises NoVendorIdError if no pipe is free.
+        """
         now = self._clock()
         if before is not None:
             self._left.setdefault((card, before), now)
@@ -137,7 +140,7 @@ class Hygon(Rocm):
         return found
 
     def rivals(self, signs: Callable[[], NodeSigns]) -> Sequence[str]:
-        """The signs of Hygon's own device plugin and DRA driver, which give out the same cards."""
+        """A text for each sign of Hygon's own device plugin or DRA driver, which give out the same cards."""
         marks, seen = self._names_if_any(MARKS)[:1], signs()
         return [
             *(f"the file /{MARKS}/{name} (remove it when that program is gone)" for name in marks),

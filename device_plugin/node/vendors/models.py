@@ -34,7 +34,10 @@ class Models:
         yield from ((device, revision, name) for (device, revision), name in self.by_revision.items())
 
     def of_target(self, version: int) -> str:
-        """A name made of a `gfx_target_version`; empty for a version of 0, which names no target."""
+        """The model with this `gfx_target_version`; if it is in no table, the compiler's name of the target (gfx90a).
+
+        Empty for 0, which names no target.
+        """
         if version in self.by_target:
             return self.by_target[version]
         # The stepping is a hexadecimal digit in the compiler's names: 90010 is gfx90a.

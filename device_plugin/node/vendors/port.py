@@ -147,7 +147,10 @@ class VendorIds(Protocol):
         """Note that the slice with this id has just ended."""
 
     def claimed(self, cards: Sequence[str], text: Callable[[str], str | None]) -> Mapping[str, int]:
-        """The ids by card in a container's files, for a record that was lost. `text` returns the text of a file."""
+        """The ids by card in a container's files, for a record that was lost; cards whose id is not found are left out.
+
+        `text` returns the text of the container's file of a name, None if it cannot be read.
+        """
 
 
 C = TypeVar("C", contravariant=True)
