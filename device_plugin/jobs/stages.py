@@ -145,9 +145,20 @@ def wanted(record: Resize, jobs: Mapping[JobKey, Managed]) -> bool:
     if record.beneficiary is None:
         return True
     helped = jobs.get(record.beneficiary)
-    if helped is None or not helped.wants(record.replicas):
+    if helped is None or not helped.wants(record.replicas) or _group_held(helped, jobs):
         return False
     return helped.record is None or helped.record.asked < record.asked
+
+
+def _group_held(helped: Managed, jobs: Mapping[JobKey, Managed]) -> bool:
+    """True if a waiting Job of its group is held, so that none of the group's waiting Jobs starts."""
+    if not helped.spec.joint:
+        return False
+    group = helped.key[0], helped.spec.group
+    return any(
+        each.spec.on_hold and each.spec.joint and each.waits and (each.key[0], each.spec.group) == group
+        for each in jobs.values()
+    )
 
 
 def _released(managed: Managed, record: Resize, now: float) -> Stage:

@@ -214,6 +214,24 @@ def test_a_group_waits_for_a_held_job_of_it(world: World) -> None:
     assert runs(world, "b")
 
 
+def test_no_job_stops_for_a_group_of_which_one_job_is_held(world: World) -> None:
+    world.queue("z", 4, annotations={"vgpu.io/resumable": "true", "vgpu.io/checkpoint-seconds": "600"})
+    world.settle(3)
+    world.tell("z", ProgressReport(checkpoints=1))
+    world.now += HOUR
+    for name in ("a", "b"):
+        world.queue(name, 2, labels={QUEUE: "default", GROUP: "g"}, annotations={"vgpu.io/group-jobs": "2"})
+    world.tell("z", ProgressReport(checkpoints=1))
+    world.settle(2)
+    assert world.record("z").beneficiary == ("default", "a")
+    hold(world, "b")
+    for _ in range(200):
+        world.tell("z", ProgressReport(checkpoints=1))
+        world.turn()
+        assert runs(world, "z")
+    assert world.record("z").until < world.now
+
+
 def test_a_group_that_was_held_before_its_first_start_still_waits_for_all_of_its_jobs(world: World) -> None:
     labels = {QUEUE: "default", GROUP: "g"}
     world.queue("a", 1, labels=labels, annotations={"vgpu.io/group-jobs": "2", HOLD: "true"})
