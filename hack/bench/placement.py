@@ -7,11 +7,15 @@ pods ask for memory and core groups in different proportions. The pods arrive in
 times the capacity was asked for; nothing leaves and nothing is tried again: the protocol of FGD (USENIX ATC'23), which
 gives FGD the list of pods beforehand. The other policies see each pod when it comes.
 
+The last column is a digest of all decisions: it is equal for two versions of the code, and with and without the
+compiled part of placement, if they grant the same cards to the same pods.
+
 With --lifetimes pods leave again and wait when they do not fit: arrivals are paced so that --offered percent of the
 capacity is asked for, and the steady state is measured. With --json shares are in percent too.
 """
 
 import argparse
+import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -28,7 +32,9 @@ from hack.bench.workload import lifetimes
 
 DEFAULT = "random,best-fit,fgd,fragmentation"
 OFFERED, MOST_OFFERED = 95.0, 1000.0
-Figures = Mapping[str, float | None]
+# Hexadecimal digits of the digest of all decisions that are shown.
+DIGITS = 12
+Figures = Mapping[str, float | str | None]
 # Titles of the figures in the text.
 ARRIVED = {
     "alloc_at_100": "allocated % at 100 %",
@@ -37,6 +43,7 @@ ARRIVED = {
     "pods_placed": "pods placed",
     "first_failure_at": "first failure at %",
     "us_per_decision": "us per decision",
+    "decisions": "decisions",
 }
 STEADY = {
     "alloc_mean": "allocated % on average",
@@ -95,7 +102,10 @@ def run(args: argparse.Namespace) -> Report:
 
 
 def arrived(outcomes: Sequence[ReplayOutcome]) -> Figures:
-    """Means over the seeds; shares are in percent. The first failure is None if all pods of all seeds fitted."""
+    """Means over the seeds; shares are in percent. The first failure is None if all pods of all seeds fitted.
+
+    `decisions` is one digest of the decisions of all seeds.
+    """
     at_100, at_130 = ([outcome.at(percent) for outcome in outcomes] for percent in (100, 130))
     failures = [outcome.first_failure for outcome in outcomes if outcome.first_failure is not None]
     return {
@@ -105,6 +115,7 @@ def arrived(outcomes: Sequence[ReplayOutcome]) -> Figures:
         "pods_placed": mean([outcome.placed for outcome in outcomes]),
         "first_failure_at": mean(failures) if failures else None,
         "us_per_decision": mean([outcome.seconds * 1e6 for outcome in outcomes]),
+        "decisions": hashlib.sha256(b"".join(outcome.digest for outcome in outcomes)).hexdigest()[:DIGITS],
     }
 
 
@@ -124,7 +135,7 @@ def _policies(text: str) -> Sequence[str]:
     return names
 
 
-def _shown(value: float | None) -> str:
-    if value is None:
-        return "-"
+def _shown(value: float | str | None) -> str:
+    if value is None or isinstance(value, str):
+        return value or "-"
     return f"{value:.0f}" if value >= 1000 else f"{value:.2f}"

@@ -5,6 +5,7 @@ pod may be drawn several times) until 1.3 times the capacity was asked for. "At 
 whose asked share rounds to 100.
 """
 
+import hashlib
 import random
 import time
 from collections.abc import Iterator, Sequence
@@ -34,12 +35,16 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class ReplayOutcome:
-    """The result of one policy with one seed. `first_failure` is the asked percent when a pod first did not fit."""
+    """The result of one policy with one seed. `first_failure` is the asked percent when a pod first did not fit.
+
+    `digest` is the SHA-256 of the texts of all grants, in the order of the arrivals: equal digests are equal decisions.
+    """
 
     samples: Sequence[Sample]
     placed: int
     first_failure: float | None
     seconds: float
+    digest: bytes
 
     def at(self, percent: int) -> tuple[float, float]:
         """The allocated and useless percent when `percent` was asked for; if missing, of the last sample before."""
@@ -68,7 +73,7 @@ def replay(policy: str, seed: int, workload: BenchWorkload) -> ReplayOutcome:
     """Replay all arrivals with one policy and one seed."""
     cluster = BenchCluster(workload, policy, seed)
     samples: list[Sample] = []
-    placed, failed = 0, None
+    placed, failed, digest = 0, None, hashlib.sha256()
     asked = allocated = seconds = before = 0.0
     for job in arrivals(workload, seed):
         asked += workload.cards(job)
@@ -76,6 +81,7 @@ def replay(policy: str, seed: int, workload: BenchWorkload) -> ReplayOutcome:
         begin = time.perf_counter()
         grant = cluster.place(job)
         seconds += time.perf_counter() - begin
+        digest.update(b"-" if grant is None else grant.encode().encode())
         if grant is not None:
             allocated += workload.cards(job)
             placed += 1
@@ -86,4 +92,4 @@ def replay(policy: str, seed: int, workload: BenchWorkload) -> ReplayOutcome:
         before = round(arrived)
         useless = cluster.useless() if measured else None
         samples.append(Sample(arrived, 100 * allocated / workload.capacity, useless))
-    return ReplayOutcome(samples, placed, failed, seconds / len(samples))
+    return ReplayOutcome(samples, placed, failed, seconds / len(samples), digest.digest())

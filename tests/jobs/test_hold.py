@@ -200,6 +200,23 @@ def test_who_holds_a_job_as_others_stop_for_it_waits_anew(world: World) -> None:
     assert 1 <= stops <= 20 * HOUR / world.rules.age_s
 
 
+@pytest.mark.parametrize("held", ["b", "c", "bc"])
+def test_who_holds_a_job_of_a_group_as_others_stop_for_the_group_waits_anew(world: World, held: str) -> None:
+    world.queue("a", 4, annotations={"vgpu.io/resumable": "true"})
+    world.settle()
+    world.now += HOUR
+    for name in ("b", "c"):
+        world.queue(name, 2, labels={QUEUE: "default", GROUP: "g"}, annotations={"vgpu.io/group-jobs": "2"})
+    stops, began = 0, world.now
+    while world.now < began + 20 * HOUR:
+        stopped = world.job("a").suspend
+        for name in held:
+            (hold if stopped else release)(world, name)
+        world.turn(60.0)
+        stops += world.job("a").suspend and not stopped
+    assert 1 <= stops <= 20 * HOUR / world.rules.age_s
+
+
 def test_a_group_waits_for_a_held_job_of_it(world: World) -> None:
     labels = {QUEUE: "default", GROUP: "g"}
     for name in ("a", "b"):

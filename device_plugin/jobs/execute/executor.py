@@ -79,7 +79,8 @@ class Executor:
         self._trial = trial
         self._stages = stages(jobs, now)
         self._givers = by_beneficiary(jobs, self._stages)
-        self._groups = by_group(jobs.values()) if self._givers else {}
+        self._misheld = [managed for managed in jobs.values() if managed.misheld]
+        self._groups = by_group(jobs.values()) if self._givers or self._misheld else {}
         self._fitting: dict[object, bool] = {}
 
     def due(self, plan: Plan) -> Sequence[Write]:
@@ -114,32 +115,54 @@ class Executor:
 
     def _held(self, busy: Mapping[JobKey, Write]) -> Iterator[Write]:
         """The writes that begin to stop held Jobs, and that record since when or for how long a Job was held."""
-        misheld = [managed for managed in self._jobs.values() if managed.misheld and managed.key not in busy]
+        misheld = [managed for managed in self._misheld if managed.key not in busy]
         for managed in misheld:
             if managed.spec.on_hold and not managed.job.suspend and self._stages[managed.key] in _STOPPABLE:
                 yield self._stopping(managed, held_since=self._now)
-        counted = ((managed, self._with_hold(managed)) for managed in misheld if _counts_hold(managed))
+        counted = (kept for managed in misheld if _counts_hold(managed) for kept in self._with_hold(managed))
         for managed, record in islice(counted, MOST_KEPT):
             yield Write(Action.KEEP, managed, record)
 
-    def _with_hold(self, managed: Managed) -> Resize:
-        """The Job's record, which says since when the Job is held, or for how long it was held."""
-        record = managed.record or self._record(
+    def _with_hold(self, managed: Managed) -> Iterator[tuple[Managed, Resize]]:
+        """The Job with its record, which says since when it is held, or for how long it was held.
+
+        If other Jobs made room for its group, the waiting Jobs of the group follow, each with a record by which it
+        waits anew too: the group is due as soon as one of its Jobs is.
+        """
+        record = self._past(managed)
+        if not managed.spec.on_hold:
+            held = self._now - record.held_since if managed.job.suspend else 0.0
+            yield managed, replace(record, held_since=0.0, held_for=record.held_for + max(0.0, held))
+            return
+        unit = self._waiting_unit(managed)
+        served = self._served(managed, {each.key for each in unit})
+        waited = self._since(managed, record) if served else record.held_for
+        yield managed, replace(record, held_since=self._now, held_for=waited)
+        for other in unit if served else ():
+            if other is not managed:
+                past = self._past(other)
+                yield other, replace(past, held_for=self._since(other, past))
+
+    def _past(self, managed: Managed) -> Resize:
+        """The Job's record; without one, a new record from 0 to 0 replicas."""
+        return managed.record or self._record(
             managed, before=0, after=0, asked=self._later(managed), until=self._now, applied=True
         )
-        if managed.spec.on_hold:
-            waited = self._since(managed, record) if self._served(managed) else record.held_for
-            return replace(record, held_since=self._now, held_for=waited)
-        held = self._now - record.held_since if managed.job.suspend else 0.0
-        return replace(record, held_since=0.0, held_for=record.held_for + max(0.0, held))
+
+    def _waiting_unit(self, managed: Managed) -> Sequence[Managed]:
+        """The suspended Jobs of the Job's group; without a group, the Job if it is suspended."""
+        members = (
+            self._groups.get((managed.key[0], managed.spec.group), ()) if managed.spec.joint else (managed,)
+        )
+        return [each for each in members if each.job.suspend]
 
     def _since(self, managed: Managed, record: Resize) -> float:
         """The seconds since the suspended Job was stopped, or since it was created if it has never run."""
         since = managed.stopped(record, self._now) if record.ran else seconds(managed.job.created, self._now)
         return max(0.0, self._now - since)
 
-    def _served(self, managed: Managed) -> bool:
-        """True if another Job was stopped or made narrower for this Job while it waited.
+    def _served(self, managed: Managed, unit: Set[JobKey]) -> bool:
+        """True if another Job was stopped or made narrower for this Job, or a Job of its `unit`, while it waited.
 
         Its time until now does not count then. Otherwise its author could hold and release it at each such change, and
         have others stopped all the time without taking their cards.
@@ -147,7 +170,8 @@ class Executor:
         last = managed.record.asked if managed.record is not None else 0.0
         return managed.job.suspend and any(
             (given := giver.record) is not None
-            and (given.beneficiary, given.applied) == (managed.key, True)
+            and given.beneficiary in unit
+            and given.applied
             and given.asked > last
             for giver in self._jobs.values()
         )

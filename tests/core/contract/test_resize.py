@@ -98,7 +98,7 @@ GRANT, SLICE = ["grants", 0], ["grants", 0, "slices", 0]
         (["until"], "٢٠٢٥-11-22T08:26:40Z", "until: expected a time such as"),
         (["applied"], "yes", "applied: expected bool, got str"),
         (["for"], "b", "for must be the namespace and the name"),
-        (["for"], "a/b/c", "for must be the namespace and the name"),
+        (["for"], "a/b/c/d", "for must be the namespace and the name"),
         (["for"], "x" * 400, "for: expected str of length <= 317"),
         (["replicas"], "4", "replicas: expected int, got str"),
         (["replicas"], ..., "missing required field replicas"),

@@ -4,7 +4,7 @@ import pytest
 
 from device_plugin.core.contract.cards import Card, Inventory
 from device_plugin.core.hosts import HostAmounts
-from device_plugin.core.placement import POLICIES
+from device_plugin.core.placement import POLICIES, kernel
 from device_plugin.core.requests import PodRequest, Request
 from hack.bench.replay import arrivals, replay
 from hack.bench.synthetic import synthetic
@@ -66,3 +66,16 @@ def test_expected_fill_wastes_less_than_chance_in_both_dimensions() -> None:
     small = BenchWorkload(workload.nodes[:12], workload.jobs)
     ours, random_ = (replay(policy, 42, small).at(100)[0] for policy in ("fragmentation", "random"))
     assert ours > random_
+
+
+def test_the_digest_is_that_of_the_decisions_with_and_without_the_compiled_code(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    whole = synthetic()
+    workload = BenchWorkload(whole.nodes[:8], whole.jobs[:60])
+    compiled = replay("fragmentation", 1, workload).digest
+    assert replay("fragmentation", 2, workload).digest != compiled
+    assert replay("spread", 1, workload).digest != compiled
+    assert kernel.compiled() is not None
+    monkeypatch.setattr(kernel, "compiled", lambda: None)
+    assert replay("fragmentation", 1, workload).digest == compiled
