@@ -36,6 +36,8 @@ JOB_POLICIES = (
 )  # fmt: skip
 MUTATING = ("vgpu-confinement-defaults", "vgpu-idle-default", "vgpu-scheduler-name")
 JOB_MUTATING = ("vgpu-job-suspension", "vgpu-kind-suspension")
+# It warns about queue labels that have no effect, and refuses nothing.
+WARNING = "vgpu-queue-of-others"
 # In a cluster without mutating policies this policy only warns, as its overlay has it.
 WARNS = "vgpu-confinement"
 # Where another plugin serves a name like ours, manifests/components/similar-names removes this policy and its binding.
@@ -225,7 +227,7 @@ def _policies(
         bound.setdefault(str(_spec(each).get("policyName")), []).append(_spec(each))
     cure = "install the policies again: helm upgrade, or kubectl apply -k your overlay"
     for name in wanted:
-        may_warn = warns and name == WARNS
+        may_warn = name == WARNING or (warns and name == WARNS)
         refusing = [
             spec
             for spec in bound.get(name, ())

@@ -126,8 +126,8 @@ class Executor:
     def _with_hold(self, managed: Managed) -> Iterator[tuple[Managed, Resize]]:
         """The Job with its record, which says since when it is held, or for how long it was held.
 
-        If other Jobs made room for its group, the waiting Jobs of the group follow, each with a record by which it
-        waits anew too: the group is due as soon as one of its Jobs is.
+        If other Jobs made room for its group, the suspended Jobs of the group follow, with records that begin their
+        waiting times again, because the group is due as soon as one of its Jobs is.
         """
         record = self._past(managed)
         if not managed.spec.on_hold:

@@ -468,6 +468,19 @@ def test_the_policies_of_the_job_engine_are_wanted_where_it_is_installed() -> No
     assert len(problems(with_jobs)) == len(checks.JOB_POLICIES) + len(checks.JOB_MUTATING)
 
 
+def test_the_policy_about_queue_labels_of_other_kinds_only_warns() -> None:
+    names = (*checks.POLICIES, *checks.JOB_POLICIES)
+    changing = [*CHANGING, *(named(name, spec={"policyName": name}) for name in checks.JOB_MUTATING)]
+    with_jobs = replace(
+        SOUND, workloads=[*(SOUND.workloads or ()), service("vgpu-jobs", "engine")], policies=bound(names),
+        mutating=changing, mutating_bindings=changing,
+    )  # fmt: skip
+    for name, found in ((checks.WARNING, 0), ("vgpu-kinds", 1)):
+        warns = bound((name,), validationActions=["Warn"])
+        denies = bound(tuple(other for other in names if other != name))
+        assert len(problems(replace(with_jobs, bindings=[*warns, *denies]))) == found
+
+
 def test_pods_that_pod_security_refuses_have_the_label_as_their_cure() -> None:
     refused = agents_refused(
         'pods "vgpu-node-x" is forbidden: violates PodSecurity "baseline:latest": hostPath'
