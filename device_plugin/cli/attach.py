@@ -38,7 +38,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the shell or program. Raises ObjectNameError, AttachError, EngineError, RunError, ApiError, EndpointError."""
+    """Run the shell or program, and return its exit status; with --dry-run only print the kubectl command.
+
+    Raises ObjectNameError, AttachError, EngineError, RunError, ApiError, EndpointError.
+    """
     of = engine.job_named(args)
     with caller.connected(args) as client:
         job = engine.found(client, of)

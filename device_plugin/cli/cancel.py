@@ -28,7 +28,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Delete the Job. Raises ObjectNameError, EngineError, ApiError, EndpointError."""
+    """Delete the Job, after a question on a terminal; with --dry-run only print the kubectl command.
+
+    Returns KEPT if the user does not agree, else 0. Raises ObjectNameError, EngineError, ApiError, EndpointError.
+    """
     of = engine.job_named(args)
     name = f"{of.namespace}/{of.name}"
     if args.dry_run:

@@ -101,7 +101,7 @@ def _holds(pod: Pod, target: NodeCard) -> bool:
 
 
 def _empty(client: KubeClient, pods: Sequence[Pod], target: NodeCard, deadline: float) -> None:
-    """Evict the pods and wait until they have ended; prints once for each pod why it is still there.
+    """Evict the pods and wait until they have ended; prints each reason why a pod is still there, each of them once.
 
     The eviction of a pod that a PodDisruptionBudget protects is tried again. Raises CordonError after the deadline.
     """

@@ -137,7 +137,7 @@ def _workloads(args: argparse.Namespace) -> Sequence[Workload]:
 class FitAnswer:
     """The places that pods of one workload would get now; `refused` says why the first other pod gets none.
 
-    `more` is the number of further pods that would fit.
+    `more` is the number of further pods that would fit. `problem` is the reason why no pod was tried; empty if one was.
     """
 
     name: str
@@ -190,7 +190,10 @@ def _fitted(
     number: int,
     refusals: Mapping[int, str],
 ) -> FitAnswer:
-    """Place the pods of a workload in `local`; later workloads find them there. `units` is `local.units()`."""
+    """Returns the answer about a workload. Its pods are placed in `local`, where later workloads find them.
+
+    `units` is `local.units()`. `refusals` are the API server's, by `number` of the workload.
+    """
     template = workload.template
     pods = [
         msgspec.structs.replace(template.pod, uid=f"fit-{number}-{index}", name=f"{workload.name}-{index}")

@@ -9,7 +9,10 @@ from signal import SIGHUP, SIGTERM
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP raise KeyboardInterrupt as Ctrl-C does, so that the command cleans up."""
+    """Let SIGTERM and SIGHUP raise KeyboardInterrupt as Ctrl-C does, so that the command cleans up.
+
+    Does nothing in a thread other than the main one.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -106,12 +106,12 @@ def _chosen(args: argparse.Namespace) -> tuple[str, Collection[str]]:
 
 
 def _number(key: str) -> Callable[[Mapping[str, Any]], tuple[bool, float]]:
-    """Returns the sort key for a number of a job; jobs with an unknown number come last."""
+    """Returns a function from a job to the sort key for its number `key`; jobs with an unknown number come last."""
     return lambda job: (job[key] is None, job[key] or 0)
 
 
 def _count(key: str) -> Callable[[Mapping[str, Any]], str]:
-    """Returns the text of a number of a job; <none> if it is not known."""
+    """Returns a function from a job to its number `key` as text; <none> if it is not known."""
     return lambda job: NONE if job[key] is None else str(job[key])
 
 

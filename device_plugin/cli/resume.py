@@ -22,7 +22,10 @@ __all__ = ["add_arguments", "run"]
 
 
 def run(args: argparse.Namespace) -> int:
-    """Let the Job go on. Raises ObjectNameError, EngineError, ApiError, EndpointError."""
+    """Let the Job go on; with --dry-run only print the kubectl command.
+
+    Raises ObjectNameError, EngineError, ApiError, EndpointError.
+    """
     with caller.connected(args) as client:
         of = engine.job_named(args)
         if args.dry_run:

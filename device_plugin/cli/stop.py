@@ -29,7 +29,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Stop the Job. Raises ObjectNameError, EngineError, ApiError, EndpointError."""
+    """Stop the Job; with --dry-run only print the kubectl command.
+
+    Raises ObjectNameError, EngineError, ApiError, EndpointError.
+    """
     with caller.connected(args) as client:
         of = engine.job_named(args)
         if args.dry_run:

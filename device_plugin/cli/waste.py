@@ -83,7 +83,7 @@ def _slice_object(each: WastedSlice) -> Mapping[str, Any]:
 
 
 def _slices_alone(found: Mapping[str, Any]) -> Any:
-    """Returns the names of an object's slices: their times and amounts change all the time."""
+    """Returns the names of an object's slices, and whether each is idle: times and amounts change all the time."""
     return [(each["pod"], each["container"], each["card"], each["idle"]) for each in found["slices"]]
 
 

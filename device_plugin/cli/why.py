@@ -175,7 +175,10 @@ def _of_job(client: KubeClient, args: argparse.Namespace, of: Ref, kinds: str) -
 
 
 def about_ended(client: KubeClient, job: Job) -> Explanation:
-    """Returns the answer about a Job that has ended: how and when, and how the pod that failed last ended."""
+    """Returns the answer about a Job that has ended: how and when, and how the pod that failed last ended.
+
+    Raises WhyError for a Job that has not ended.
+    """
     if job.end is None:
         raise WhyError(f"job {job.namespace}/{job.name} has not ended")
     row = ended_row(job, job.end)

@@ -89,7 +89,10 @@ def namespace(args: argparse.Namespace) -> str:
 
 
 def kubectl_words(args: argparse.Namespace) -> Sequence[str]:
-    """Returns the options with which kubectl uses the same context and user as this command; $KUBECONFIG is set too."""
+    """Returns the options with which kubectl uses the same context and user as this command.
+
+    The kubeconfig is not among them: whoever starts kubectl sets $KUBECONFIG.
+    """
     words = [f"--context={args.context}"] if args.context else []
     words += [f"--as={args.as_user}"] if args.as_user else []
     return [*words, *(f"--as-group={group}" for group in args.as_group or ())]

@@ -101,7 +101,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the findings. Raises ApiError, EndpointError."""
+    """Print the findings; returns 1 if one is a problem, else 0.
+
+    Raises ImageCheckError, ObjectNameError, ApiError, EndpointError.
+    """
     if args.program and not args.image:
         raise image.ImageCheckError("a program after -- is checked in an image: write --image IMAGE too")
     with caller.connected(args) as client:
@@ -120,7 +123,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _image_check(client: KubeClient, args: argparse.Namespace) -> image.ImageCheck:
-    """Returns the arguments as values. Raises ImageCheckError, ApiError."""
+    """Returns the check that the arguments ask for; without --vgpu-image, with the image of the node agents.
+
+    Raises ImageCheckError, ObjectNameError, ApiError, EndpointError.
+    """
     ours = args.vgpu_image
     if not ours:
         listed = [

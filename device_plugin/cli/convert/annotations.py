@@ -70,7 +70,10 @@ class Annotations:
         return share
 
     def convert_choices(self) -> None:
-        """Convert the annotations that choose cards; add a remark for each other one. Raises RequestError."""
+        """Convert the annotations that choose cards; add a remark for each other annotation or label of a product.
+
+        Raises RequestError.
+        """
         found = self._found()
         models = [key for key in _MODELS if key in found]
         words = [

@@ -118,7 +118,7 @@ def _files(name: str, text: str) -> Iterator[File]:
 
 
 def _documents(name: str, text: str) -> list[Document]:
-    """The documents of a text, which they fill. Raises NotYamlError and errors of PyYAML."""
+    """The documents of a text; their texts together are the whole text. Raises NotYamlError and errors of PyYAML."""
     if not text.lstrip().startswith(("{", "[")):
         return list(_yaml(text))
     try:

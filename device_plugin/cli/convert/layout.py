@@ -34,7 +34,7 @@ class Layout:
         return cls(newline, _step(text, root))
 
     def flow(self, value: Any, gap: str = "") -> str:
-        """The value between braces.
+        """The value as text in flow style: lists in brackets, mappings in braces.
 
         JSON has several lines if there is a line break in `gap`, the white space before its key or a key next to it.
         """
@@ -65,7 +65,7 @@ class Layout:
 
 
 def _step(text: str, root: Node) -> str:
-    """The indentation of the first mapping in the document's mapping."""
+    """The indentation of the first mapping in the document's mapping; two spaces if there is none."""
     for _, value in root.pairs if isinstance(root, MappingNode) else ():
         if isinstance(value, MappingNode) and not value.flow:
             first = value.pairs[0][0].start

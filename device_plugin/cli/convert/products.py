@@ -199,7 +199,7 @@ class Requests:
         self._ask(names[0], self._all_units(product, ask) if product.cuts_one else ask)
 
     def _all_units(self, product: _Product, ask: Ask) -> Ask:
-        """The request of a product that cuts a card only for one card and a share of its compute."""
+        """The request as a product with `cuts_one` serves it: for whole cards, unless one card is cut for it."""
         if ask.whole or (ask.count == 1 and ask.cores_percent not in (None, WHOLE_CARD)):
             return ask
         whole = f"{ask.count} cards" if ask.count > 1 else "all compute units"

@@ -36,7 +36,7 @@ class LiveFeed(Generic[Row]):
         self._broken: BaseException | None = None
 
     def frame(self) -> Frame[Row]:
-        """Returns the last rows, and the present problem."""
+        """Returns the last rows, and the present problem. Raises the error that ended the thread, if one did."""
         with self._lock:
             if self._broken is not None:
                 raise self._broken
@@ -56,7 +56,7 @@ class LiveFeed(Generic[Row]):
                 self._lost[source] = since, str(error)
 
     def step(self) -> None:
-        """Call `read` once."""
+        """Call `read` once, and keep its rows and note, or its error of ours."""
         try:
             rows, note = self._read()
         except VgpuError as error:

@@ -118,7 +118,7 @@ def add_arguments(parser: argparse.ArgumentParser, listing: Listing[Any]) -> Non
 
 
 def add_selector(parser: argparse.ArgumentParser, of: str) -> None:
-    """Add the option --selector."""
+    """Add the option --selector; `of` is the plural of the objects that it selects, such as `pods`, for the help."""
     parser.add_argument(
         "-l", "--selector", default="", metavar="LABELS", help=f"only {of} with these labels, a=b,c!=d"
     )
@@ -135,7 +135,10 @@ class ListPrinter(Generic[Row]):
         self, args: argparse.Namespace, listing: Listing[Row], out: TextIO | None = None,
         terminal: Terminal | None = None,
     ) -> None:  # fmt: skip
-        """`terminal` replaces the properties of `out`."""
+        """`terminal` has the properties of `out`; if None, they are read from `out`.
+
+        Raises SortError if --sort-by names no column.
+        """
         self._out = out or sys.stdout
         chosen = formats.format_of(args.output or "", listing.plural)
         self._format, self._template = chosen.name, chosen.template

@@ -218,7 +218,7 @@ class KnownCluster:
         self._faults: dict[tuple[str, str], AnnotationFault] = {}
 
     def see_node(self, metadata: Metadata) -> None:
-        """Record the present state of a node."""
+        """Record the present state of a node; one without an inventory is forgotten."""
         made = self._node_cards(metadata)
         self.forget_node(metadata.name)
         if made.fault:

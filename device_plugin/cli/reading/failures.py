@@ -12,7 +12,7 @@ from device_plugin.kube.errors import ApiError
 def failures(client: KubeClient, job: Job) -> Sequence[str]:
     """Returns sentences on how the containers of the Job's pods fail; none if no pod has failed and all run.
 
-    If the caller may not list pods, the sentence says so.
+    If pods cannot be listed, the sentence says so; none if no pod has failed.
     """
     if not job.failed and 0 < job.active <= job.ready:
         return ()

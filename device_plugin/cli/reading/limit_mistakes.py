@@ -39,8 +39,9 @@ def limit_mistake(
 ) -> str:
     """Returns the first mistake in the pod's limits as a sentence; empty if there is none.
 
-    `served` are the resources that kubelets count, because another plugin may serve a name like ours. `units` has the
-    MiB of a memory unit by family; a family that is not in it has the default.
+    `served` are the resources that kubelets count. A name among them is no mistake even if it resembles ours, because
+    another plugin serves it. `units` has the MiB of a memory unit by family; a family that is not in it has the
+    default.
     """
     ours = all_resource_names(prefixes)
     for container in pod.containers:

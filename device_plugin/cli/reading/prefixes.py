@@ -29,7 +29,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def of(client: KubeClient, args: argparse.Namespace, namespace: str = NAMESPACE) -> Sequence[str]:
-    """Returns the prefixes; `namespace` is where the cluster service runs. Raises PrefixError, ApiError."""
+    """Returns the prefixes of --prefixes, else those of the cluster service in `namespace`, else KNOWN.
+
+    Raises PrefixError, ApiError.
+    """
     if args.prefixes is not None:
         given = comma_list(args.prefixes)
         if unnamed := [prefix for prefix in given if not all(prefix.partition("/"))]:

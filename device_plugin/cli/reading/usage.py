@@ -88,7 +88,7 @@ class UsageQueries(NamedTuple):
         return f"max by (node, card) ({metric}{{{matchers_of_agents(self.agents)}}})"
 
     def _hours(self, values: str) -> str:
-        """Returns the query for the sum of the values over the time, in hours, by pod."""
+        """Returns the query for the sum of the values over the last `seconds`, by pod: each value times its hours."""
         # A second less: Prometheus 2 reads the moment at the beginning too, and Prometheus 3 does not.
         over = f"sum_over_time(({values})[{self.seconds - 1:.0f}s:{self.step:.0f}s])"
         return f"sum by ({_POD}) ({over}) * {self.step:.0f} / {HOUR:.0f}"
@@ -99,7 +99,7 @@ def _share(amount: str, whole: str) -> str:
 
 
 def read_usage(prometheus: Prometheus, queries: UsageQueries) -> Sequence[Usage]:
-    """Returns the usage of each pod that held slices in the time. Raises PrometheusError."""
+    """Returns the usage of each pod that held slices in the time of the queries. Raises PrometheusError."""
     slices, cards = _by_pod(prometheus.now(queries.slices())), _by_pod(prometheus.now(queries.cards()))
     memory, busy = _by_pod(prometheus.now(queries.memory())), _by_pod(prometheus.now(queries.busy()))
     owners = {

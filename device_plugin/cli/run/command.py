@@ -134,7 +134,10 @@ def _followed(
 
 
 def _engine(client: KubeClient, args: argparse.Namespace, job: Ref) -> Callable[[], str]:
-    """Returns a function that asks the job engine why the Job waits; it returns "" if the caller may not ask."""
+    """Returns a function that asks the job engine why the Job waits.
+
+    It returns an empty text if the caller may not ask, the Job runs, or the engine has not seen the Job yet.
+    """
     allowed = [True]
 
     def ask() -> str:

@@ -34,7 +34,10 @@ def check(new: NewJob, paths: Mapping[str, str]) -> None:
 
 
 def fetch(client: KubeClient, kubectl: Kubectl, new: NewJob, job: Ref, paths: Mapping[str, str]) -> None:
-    """Copy files and folders of the Job's volumes to `paths`. Raises RunError, ApiError."""
+    """Copy files and folders of the Job's volumes to this machine. Raises RunError, ApiError.
+
+    `paths` has the local path for each path of the container.
+    """
     made = client.create(JOB_PODS, _reader(new, job), job.namespace)
     try:
         _started(client, made)

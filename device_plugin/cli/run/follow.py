@@ -52,7 +52,11 @@ class JobEnd:
 
 
 class Following:
-    """Follows one Job. `asked` returns the job engine's reason why the Job waits; empty if it is not known."""
+    """Follows one Job. `asked` returns the job engine's reason why the Job waits; empty if it is not known.
+
+    `parts` is true for a split, whose progress is its finished sub-tasks. With `every` the output of all pods is
+    printed, else only that of index 0.
+    """
 
     def __init__(
         self, client: KubeClient, kubectl: Kubectl, console: Console, status: JobStatus, job: Ref, *,

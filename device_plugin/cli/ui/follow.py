@@ -98,7 +98,10 @@ class ClusterFollower:
         self._asked.set()
 
     def held(self) -> tuple[Mapping[str, NodeState], Mapping[str, Pod]]:
-        """Returns the records of the shown nodes by name, and the known pods by UID."""
+        """Returns the records of the shown nodes by name, and the known pods that hold slices there by UID.
+
+        Both are empty before nodes and pods were listed.
+        """
         if not self._shown():
             return {}, {}
         records = self._view.snapshot().records()

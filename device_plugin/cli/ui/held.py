@@ -70,7 +70,10 @@ class HeldUses:
             pause = self.step() if self._is_open() else 1.0
 
     def step(self) -> float:
-        """Ask once; returns the seconds until the next question."""
+        """Read the use of all held slices once, and put it into the page's entries.
+
+        Returns the seconds until the next question.
+        """
         records, pods = self._held()
         parts = {name: [*_slices(name, record, pods)] for name, record in records.items()}
         nodes = {name for name, found in parts.items() if found}
@@ -120,7 +123,10 @@ def _figures(held: HeldUse, use: SliceUse, now: float) -> list[float | None]:
 
 
 def owner_entries(slices: Collection[HeldSlice]) -> Mapping[str, Row]:
-    """Returns an entry for each owner of pods with slices: what it holds, and how much of that is not in use."""
+    """Returns an entry for each owner of pods with slices: what it holds, and how much of that is not in use.
+
+    Only the MOST_OWNERS owners with the most unused memory have one.
+    """
     by_owner: dict[tuple[str, str], list[HeldSlice]] = {}
     for each in slices:
         by_owner.setdefault((each.pod.namespace, _owner_of(each.pod)), []).append(each)

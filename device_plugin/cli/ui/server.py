@@ -92,7 +92,7 @@ class PageServer(ThreadingHTTPServer):
         self._strangers_lock = threading.Lock()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Serve a connection in a thread, or close it if there are too many."""
+        """Serve a connection in a thread. At the limit of connections, end a stranger's for it, or else close it."""
         if self._connections.acquire(blocking=False) or (
             self._drop_stranger() and self._connections.acquire(timeout=DROP_SECONDS)
         ):

@@ -87,7 +87,7 @@ class JobPlans:
             pause = self.step() if self._is_open() else 1.0
 
     def step(self) -> float:
-        """Ask the job engine once; returns the seconds until the next question."""
+        """Ask the job engine once, and call `tell`; returns the seconds until the next question."""
         try:
             found = self._ask()
         except NoEngineError:

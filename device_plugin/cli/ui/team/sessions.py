@@ -111,7 +111,10 @@ class Sessions:
         return name
 
     def find(self, name: str) -> Session | None:
-        """Returns the session of this name if it lasts, and counts it as used. Asks about its token if that is due."""
+        """Returns the session of this name, and counts it as used. Asks about its token if that is due.
+
+        None if it has ended, if its token is refused, or if the token was not confirmed for UNCHECKED_SECONDS.
+        """
         key = _hash(name)
         with self._lock:
             session, now = self._sessions.get(key), self._clock()
