@@ -53,7 +53,10 @@ class Exposition:
 
 
 class _KeptText:
-    """Returns the cached text, or a new one. While one thread makes a new text, the others get the old text."""
+    """Returns the cached text, or a new one. While one thread makes a new text, the others get the old text.
+
+    If there is no old text, or `leads` has changed since, they wait for the new one.
+    """
 
     def __init__(
         self, make: Callable[[], bytes], clock: Callable[[], float], leads: Callable[[], object]

@@ -41,7 +41,7 @@ class Client:
         return self._socket.recv(PIECE)
 
     def send(self, pieces: Sequence[bytes]) -> None:
-        """Send all pieces, without a copy of them. Raises TimeoutError at the deadline."""
+        """Send all pieces, without a copy of them. Raises TimeoutError if that takes more than `seconds`."""
         self.deadline = time.monotonic() + self._seconds
         rest = deque(memoryview(piece) for piece in pieces if piece)
         while rest:
@@ -85,7 +85,7 @@ class ConnectionLimit:
         self._open: set[Client] = set()
 
     def admit(self, new: Client) -> bool:
-        """Count a new connection; returns false if a limit is reached and no connection is idle."""
+        """Count a new connection; at a limit, end an idle one for it, or return false if no connection is idle."""
         with self._lock:
             same = [client for client in self._open if client.address == new.address]
             if not self._make_way(same, self._per_address) or not self._make_way(self._open, self._most):

@@ -180,13 +180,16 @@ class KubeClient:
         return self._decoded(kind, made)
 
     def replace(self, kind: Kind[Item], of: Named, body: Object) -> Item:
-        """Write a whole object."""
+        """Write a whole object; returns it as stored."""
         return self._decoded(kind, self._request("PUT", _object(kind, of), body, accept=_accept(kind)))
 
     def patch(
         self, kind: Kind[Item], of: Named, change: Object, *, subresource: str = "", by_key: bool = False
     ) -> Item:
-        """Merge `change` into the object of this UID; with `by_key`, members of lists are merged by their keys."""
+        """Merge `change` into the object of this UID, or into its `subresource`; returns the object as stored.
+
+        With `by_key`, members of lists are merged by their keys; else a list replaces the old one.
+        """
         metadata = dict(change.get("metadata") or {})
         if of.uid:
             metadata["uid"] = of.uid

@@ -31,9 +31,9 @@ class Connections:
     def request(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes | None, deadline: float = math.inf
     ) -> tuple[int, bytearray]:  # fmt: skip
-        """Send a request; returns status and body of the answer, as far as it is there before `deadline`.
+        """Send a request; returns status and body of the answer.
 
-        Raises one of LOST.
+        Raises one of LOST, also if the whole answer is not there before `deadline` on the monotonic clock.
         """
         connection = self._taken()
         try:

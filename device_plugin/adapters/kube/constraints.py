@@ -29,6 +29,8 @@ _tolerations = decoder(list[structs.RawToleration])
 def node_constraints(spec: structs.PodSpec, resources: Iterable[str]) -> NodeConstraints:
     """Returns the constraints on nodes for pods of this spec, which request these extended resources.
 
+    UNKNOWN if the constraints cannot be decoded, or exceed MOST_WORDS, MOST_TOLERATIONS or MOST_CHARACTERS.
+
     A taint with the name of such a resource counts as tolerated: the admission plugin ExtendedResourceToleration adds
     the toleration to pods, but not to templates.
     """

@@ -40,7 +40,10 @@ class Endpoint:
     headers: tuple[tuple[str, str], ...] = ()
 
     def impersonating(self, user: str, groups: Sequence[str] = ()) -> "Endpoint":
-        """The endpoint for requests in the name of another user, as `kubectl --as` makes them. Raises EndpointError."""
+        """The endpoint for requests in the name of another user, as `kubectl --as` makes them.
+
+        Without `user` it is this endpoint. Raises EndpointError.
+        """
         if groups and not user:
             raise EndpointError("--as-group needs --as: write the user too")
         headers = [("Impersonate-User", user)] if user else []

@@ -144,7 +144,10 @@ def _together(kind: WorkloadKind, found: Object) -> bool:
 
 
 def _pods_label(kind: WorkloadKind, found: Object, name: str) -> str:
-    """Returns the label of the pods. The pods of a RayJob name the RayCluster that its controller has made."""
+    """Returns the label of the pods, as `key=value`; empty while its value is not known.
+
+    The pods of a RayJob name the RayCluster that its controller has made.
+    """
     value = at(found, "status", "rayClusterName") if kind is RAY_JOB else name
     return f"{kind.pod_label}={value}"[:MAX_NAME] if isinstance(value, str) and value else ""
 
