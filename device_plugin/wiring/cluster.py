@@ -164,7 +164,10 @@ class ClusterService(Replica):
 
 
 def run(settings: ClusterSettings, stop: threading.Event) -> int:
-    """Serve until `stop` is set. Prints where it listens. Raises SettingsError, EndpointError."""
+    """Serve until `stop` is set; returns the exit status. Prints where it listens.
+
+    Raises SettingsError, EndpointError.
+    """
     if len(settings.pod_name) > 63:
         # The scheduler's identity is the host name, which Kubernetes cuts at 63 characters.
         raise SettingsError(f"podName {settings.pod_name!r} is longer than a host name can be: 63 characters")

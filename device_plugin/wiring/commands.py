@@ -242,7 +242,10 @@ class LogLevelError(VgpuError):
 
 
 def run_service(service: Callable[[threading.Event], int]) -> int:
-    """Run a service until SIGTERM or SIGINT sets its stop event; log to stderr. Raises LogLevelError."""
+    """Run a service until SIGTERM or SIGINT sets its stop event; returns its exit status. Raises LogLevelError.
+
+    Sets up the log on stderr, of the level VGPU_LOG_LEVEL.
+    """
     level = os.environ.get("VGPU_LOG_LEVEL", "INFO")
     if level.upper() not in logging.getLevelNamesMapping():
         raise LogLevelError(f"VGPU_LOG_LEVEL: {level!r} is no level: write DEBUG, INFO, WARNING or ERROR")

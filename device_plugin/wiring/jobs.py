@@ -191,5 +191,8 @@ def _now() -> str:
 
 
 def run(settings: JobsSettings, stop: threading.Event) -> int:
-    """Serve until `stop` is set. Prints where it listens. Raises SettingsError, EndpointError."""
+    """Serve until `stop` is set; returns the exit status. Prints where it listens.
+
+    Raises SettingsError, EndpointError.
+    """
     return JobEngine(settings, stop).run()

@@ -7,7 +7,10 @@ from device_plugin.wiring.threads import Threads
 
 
 class Loops:
-    """Runs functions again and again until `stop` is set. A loop hangs if it starts no turn for `stuck_seconds`."""
+    """Runs functions again and again until `stop` is set.
+
+    A loop counts as hanging if it starts no turn for `stuck_seconds`.
+    """
 
     def __init__(self, stop: threading.Event, clock: Callable[[], float], stuck_seconds: float) -> None:
         self._stop = stop

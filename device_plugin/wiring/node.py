@@ -274,9 +274,9 @@ def _discovery(settings: NodeSettings, vendors: Sequence[Vendor[Any]]) -> Discov
 
 
 def run(settings: NodeSettings, stop: threading.Event, of: Callable[[NodeSettings], Host] = host) -> int:
-    """Serve until `stop` is set, on the host that `of` returns for the settings. Prints where it listens.
+    """Serve until `stop` is set, on the host that `of` returns for the settings; returns the exit status.
 
-    Raises SettingsError, EndpointError.
+    Prints where it listens. Raises SettingsError, EndpointError.
     """
     if not Path(settings.root).is_dir():
         raise SettingsError(

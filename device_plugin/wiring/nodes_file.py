@@ -56,7 +56,8 @@ class NodesFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 def applied(settings: NodeSettings, labels: Mapping[str, str] | None) -> tuple[NodeSettings, str]:
     """Returns the settings of the node with these labels, and the problem of the file as text; empty if it has none.
 
-    `labels` is None if the node cannot be read.
+    `labels` is None if the node cannot be read. Then, or if the file has a problem, the changes that were kept last
+    count. Otherwise the changes of the file are kept; without a file, none are. Raises OSError.
     """
     kept = Path(settings.state_dir) / KEPT
     file = Path(settings.nodes_file)

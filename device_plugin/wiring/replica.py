@@ -33,7 +33,10 @@ RETURN_SECONDS = 10.0
 
 
 class Replica(ABC):
-    """One replica. `run` serves until `stop` is set or a thread fails. A loop hangs after `stuck_seconds` in a turn."""
+    """One replica. `run` serves until `stop` is set or a thread fails.
+
+    A loop counts as hanging if it starts no turn for `stuck_seconds`.
+    """
 
     _poller: AgentPoller[Any]
     """The poller of the node agents."""
@@ -79,7 +82,7 @@ class Replica(ABC):
         """Returns the service's own watches, without those that every replica has."""
 
     def run(self) -> int:
-        """Serve until `stop` is set; returns the exit status."""
+        """Serve until `stop` is set or a thread fails; returns the exit status, 1 after a failure."""
         with ExitStack() as stack:
             stack.callback(self._api.close)
             shown = self._listen(stack)

@@ -100,7 +100,7 @@ class TeamPage:
             raise SettingsError(f"cannot serve the page on {settings.listen}: {error}") from error
 
     def _answers(self) -> Mapping[str, Answer]:
-        """Returns the answers about cards and nodes, which name nobody."""
+        """Returns the answers about cards and nodes, which name nobody; sets the entry on what the page offers."""
         url = self._settings.prometheus
         self._entries.put("about", {"page": {"use": bool(url), "changes": self._settings.allow_changes}})
         if not url:
@@ -139,5 +139,8 @@ def _secret(file: Path) -> str:
 
 
 def run(settings: UiSettings, stop: threading.Event) -> int:
-    """Serve until `stop` is set. Prints where it listens. Raises SettingsError, EndpointError."""
+    """Serve until `stop` is set; returns the exit status. Prints where it listens.
+
+    Raises SettingsError, EndpointError, PrometheusError.
+    """
     return TeamPage(settings, stop).run()

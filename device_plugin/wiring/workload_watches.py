@@ -95,7 +95,10 @@ class WorkloadWatches:
         return found
 
     def _follow(self, kind: WorkloadKind, watch: ListWatch[Job]) -> None:
-        """Pass the objects of a kind on until its CRD is gone, or its objects may not be read."""
+        """Pass the objects of a kind on until its CRD is gone, or its objects may not be read.
+
+        When its CRD is gone, the receivers get an empty list.
+        """
         news, gone = self._news(kind), threading.Event()
 
         def on_error(error: ApiError) -> None:
