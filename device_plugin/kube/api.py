@@ -219,12 +219,17 @@ class Api(Protocol):
         """Create an object; returns it as stored. Raises ConflictError if the name is taken."""
 
     def replace(self, kind: Kind[Item], of: Named, body: Object) -> Item:
-        """Replace a whole object. With metadata.resourceVersion in `body`, raises ConflictError if that is outdated."""
+        """Replace a whole object; returns it as stored.
+
+        With metadata.resourceVersion in `body`, raises ConflictError if that is outdated.
+        """
 
     def patch(
         self, kind: Kind[Item], of: Named, change: Object, *, subresource: str = "", by_key: bool = False
     ) -> Item:
-        """Merge `change` into the object of this UID; None removes a field.
+        """Merge `change` into the object of this UID, or into its `subresource`; returns the object as stored.
+
+        None removes a field.
 
         A list replaces the old list; with `by_key` its members are merged by Kubernetes' merge key, which for
         conditions is the type. With metadata.resourceVersion in `change`, raises ConflictError if the object changed
