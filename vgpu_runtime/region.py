@@ -63,7 +63,9 @@ def create(path: Path) -> None:
 
 
 def read(path: Path, clock: Callable[[], float] = time.thread_time) -> RegionUsage:
-    """Sum the slots of live processes. Never blocks. Raises RegionError, or OSError when there is no file.
+    """The use by live processes, and the refused allocations of all processes: sums over the slots of the region.
+
+    Never blocks. Raises RegionError, or OSError when there is no file.
 
     A process lives if it holds the lock of its slot. If finding the locks takes longer than PROBE_SECONDS and one
     query, a RegionError is raised. `clock` measures CPU time, so that waiting on a busy machine does not count.

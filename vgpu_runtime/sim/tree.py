@@ -132,7 +132,7 @@ def _properties(**known: int) -> dict[str, int]:
 
 
 def _shape(card: SimCard) -> dict[str, int]:
-    """The topology properties of the card's size, counted over all its XCCs."""
+    """The topology properties of the card's size, counted over all its XCCs, of its clock and of its target version."""
     rdna = card.paired
     simd_per_cu = 2 if rdna else 4
     major, minor, step = card.gfx_version
