@@ -46,7 +46,10 @@ class Rivals:
         ]
 
     def step(self) -> None:
-        """Read the traces of all vendors whose cards are on the node."""
+        """Look for traces of other programs, for all vendors with cards on the node.
+
+        A family with a trace is withdrawn, and gets new slices again after GONE_SECONDS without one.
+        """
         vendors = {local.card.family: local.vendor for local in self._cards().values()}
         traces = {
             family: found for family, vendor in vendors.items() if (found := vendor.rivals(self._signs))

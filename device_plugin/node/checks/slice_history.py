@@ -83,7 +83,10 @@ class SliceHistory:
         return SliceFigures(now - found.since, now - idle if idle is not None else None, found.peak)
 
     def look(self) -> None:
-        """Compare the memory of all containers with the last look. Call it after each look of the kernel's figures."""
+        """Note the memory that each container holds now; where it has changed, the idle time begins again.
+
+        Call it after each look of the kernel's figures.
+        """
         before, now = self._containers, self._clock()
         found = {}
         for record in self._records.all():

@@ -144,7 +144,7 @@ class WritableFiles:
                 self._release(key)
 
     def cut(self, key: Key) -> int:
-        """Free the blocks beyond the size of the container's files; returns the number of bytes. Raises OSError."""
+        """Free the blocks beyond the size of the container's files; returns the freed bytes. Raises OSError."""
         return sum(self._cut(key, kind) for kind in KINDS)
 
     def restore(self) -> None:

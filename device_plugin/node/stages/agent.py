@@ -72,7 +72,10 @@ class AgentLoop:
         self._failures: dict[str, str] = {}
 
     def run(self, stop: threading.Event) -> None:
-        """Call `turn` again and again until `stop` is set; then drain, and stop the device plugins."""
+        """Remove files without a record, then call `turn` every TURN_SECONDS until `stop` is set.
+
+        Then drain: publish `serving: false`, serve `drain_seconds` more, and stop the device plugins.
+        """
         self._do("remove unrecorded files", self._reclaimer.sweep_unrecorded)
         while not stop.is_set():
             self.turn()
