@@ -54,7 +54,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Plan, print, and evict if asked to. Raises DefragError, PrefixError, ApiError, EndpointError."""
+    """Print the plan, and with --apply evict its pods; returns 1 if a pod stays then, else 0.
+
+    Raises DefragError, PrefixError, ApiError, EndpointError.
+    """
     if args.max_moves < 1:
         raise DefragError("write --max-moves of at least 1")
     with caller.connected(args) as client:

@@ -66,7 +66,10 @@ def where(job: Job, index: int | None) -> Where:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the output. Raises ObjectNameError, EngineError, ApiError, EndpointError."""
+    """Print the output; returns UNREAD if nobody reads it any more, else 0.
+
+    Raises ObjectNameError, EngineError, ApiError, EndpointError.
+    """
     of = engine.job_named(args)
     with caller.connected(args) as client:
         job = engine.found(client, of)

@@ -90,7 +90,10 @@ class HoldingPod(NamedTuple):
         return f"{self.status}, {asked_back_text(left)}"
 
     def left(self, uses: Mapping[SliceKey, SliceUse]) -> float | None:
-        """Returns `asked_back`, by the use of the pod's slices."""
+        """Returns the seconds until the pod is evicted if its slices stay idle, by the use of its slices.
+
+        None if the pod has no idle limit, or it is not known of one of its slices how long it is idle.
+        """
         if self.idle_limit is None:
             return None
         found = [uses.get(key) for key, _ in self.keyed()]

@@ -112,7 +112,10 @@ def _live(
     use: SliceUseReader,
     empty: str,
 ) -> int:
-    """Show the use of slices on the whole screen until a person ends it. Raises ListForbiddenError, LiveError."""
+    """Show the use of slices on the whole screen until a person ends it; returns the exit status.
+
+    Raises ListForbiddenError, LiveError, SortError, ApiError.
+    """
     screen, order = Screen(), listing.named(args.sort_by.lstrip("-"))
     reading = reader.read()
     if reader.forbidden:

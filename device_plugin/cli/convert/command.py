@@ -49,7 +49,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print or write the converted files. Raises ConvertError and YamlFileError."""
+    """Print the converted files, or write them with --in-place; returns 1 if something was not converted, else 0.
+
+    Raises ConvertError and YamlFileError.
+    """
     if args.mem_unit_mib < 1 or args.core_groups < 0:
         raise ConvertError("--mem-unit-mib and --core-groups: write whole numbers of at least 1")
     if not is_prefix(args.prefix):

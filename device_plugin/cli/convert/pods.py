@@ -102,7 +102,10 @@ class Conversion:
             return 0
 
     def _asked(self, name: str, container: Object, claimed: Mapping[str, Ask]) -> Ask | None:
-        """Remove the request to another product from the container, and return it. Raises RequestError."""
+        """Remove the request to another product from the container, and return it; None without one.
+
+        Raises RequestError for a request without a counterpart, and if there are several.
+        """
         resources = container.get("resources") or {}
         requests = Requests(_amounts(resources), self.target.prefix)
         requests.read()

@@ -59,7 +59,7 @@ NOTHING = HeldUse(0.0, 0.0, 0.0)
 
 
 def whole_bytes(size: float | None) -> int | None:
-    """Returns a size as a whole number for -o json: metrics have fractions, and shells do not compute with them."""
+    """Returns a size as a whole number for -o json, because shells do not compute with fractions; None stays None."""
     return None if size is None else round(size)
 
 

@@ -81,7 +81,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _created(client: KubeClient, body: Mapping[str, Any], namespace: str) -> Ref:
-    """Create the Job, which then waits in its queue. Raises RunError if a Job has this name already; ApiError."""
+    """Create the Job, which then waits in its queue; returns its reference.
+
+    Raises RunError if a Job has this name already; ApiError.
+    """
     try:
         made = client.create(JOBS, body, namespace)
     except ConflictError:

@@ -180,7 +180,10 @@ class Following:
         self._status.progress(told, self._speed.left(now, told, job.ready) if told is not None else None)
 
     def _progress(self, job: Job, pods: Sequence[JobPod]) -> Progress | None:
-        """Returns the progress that the program of index 0 reports; for a split, the number of finished sub-tasks."""
+        """Returns the progress that the program of index 0 reports; for a split, the number of finished sub-tasks.
+
+        None if the program reports none, or does not run.
+        """
         if self._parts:
             return Progress(job.succeeded, job.completions or 1)
         running = [pod.name for pod in pods if pod.index == "0" and pod.running]

@@ -28,7 +28,7 @@ class Kubectl:
     def logs(
         self, pod: str, container: str, *, since: str = "", tail: int | None = None, follow: bool = True
     ) -> "subprocess.Popen[bytes]":
-        """Start `kubectl logs` for a container, with a time before each line. Raises RunError.
+        """Start `kubectl logs` for a container, with a time before each line; returns the process. Raises RunError.
 
         With `since`, the output begins with the lines of that second; else with `tail`, with that number of lines.
         """

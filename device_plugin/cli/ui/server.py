@@ -158,7 +158,10 @@ class _Patient(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Read some bytes. Raises TimeoutError, which ends the connection, where the time or the bytes are used up."""
+        """Read some bytes into `buffer`; returns their number.
+
+        Raises TimeoutError, which ends the connection, where the time or the bytes of the request are used up.
+        """
         left = self._until - time.monotonic()
         if left <= 0 or not self._left:
             raise TimeoutError("the request is too slow or too large")
@@ -197,7 +200,7 @@ class PageHandler(BaseHTTPRequestHandler, ABC):
     """The text for somebody who is not known."""
 
     def setup(self) -> None:
-        """Read requests within their bounds."""
+        """Shake hands if the connection has TLS, and have requests read within their bounds."""
         if isinstance(self.request, ssl.SSLSocket):
             self.request.settimeout(self.timeout)
             self.request.do_handshake()
@@ -211,7 +214,7 @@ class PageHandler(BaseHTTPRequestHandler, ABC):
         super().handle_one_request()
 
     def do_GET(self) -> None:
-        """Answer a GET."""
+        """Answer a GET with a file of the page, the stream of changes, or one of the answers; else with an error."""
         if why := self.foreign():
             self.send_text(HTTPStatus.FORBIDDEN, why)
             return

@@ -109,7 +109,10 @@ class Rights:
             return frozenset(space for space in spaces if space in known and known[space].counts(now))
 
     def _ask(self, person: Person, space: Space) -> None:
-        """Ask about a space, unless too many questions were asked."""
+        """Ask about a space and remember the answer, unless too many questions were asked in the last seconds.
+
+        Beyond MOST_ANSWERS, the answers about persons who were not asked about for the longest time are forgotten.
+        """
         with self._lock:
             now = self._clock()
             if not self._rate.take():

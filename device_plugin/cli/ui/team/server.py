@@ -161,7 +161,7 @@ class _Handler(PageHandler):
                 self.send_text(HTTPStatus.SERVICE_UNAVAILABLE, "too many pages are open: close one")
 
     def do_GET(self) -> None:
-        """Answer a GET."""
+        """Answer a GET: /session with who is logged in, other paths as PageHandler does."""
         if urlsplit(self.path).path == "/session" and not self.foreign():
             self._tell_session()
         else:
