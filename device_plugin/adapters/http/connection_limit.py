@@ -41,7 +41,7 @@ class Client:
         return self._socket.recv(PIECE)
 
     def send(self, pieces: Sequence[bytes]) -> None:
-        """Send all pieces, without a copy of them. Raises TimeoutError if that takes more than `seconds`."""
+        """Send all pieces, without a copy of them. Raises TimeoutError if the client does not receive them in time."""
         self.deadline = time.monotonic() + self._seconds
         rest = deque(memoryview(piece) for piece in pieces if piece)
         while rest:

@@ -115,7 +115,10 @@ def nobody() -> None:
 
 
 def bearer(file: Path) -> Callable[[], str]:
-    """Returns a function that returns the header. It reads a changed file again, because tokens rotate every hour."""
+    """Returns a function that returns the header with the token in the file.
+
+    It reads a changed file again, because tokens rotate every hour. It raises EndpointError if no token was ever read.
+    """
     seen: list[tuple[int, str]] = []
 
     def header() -> str:

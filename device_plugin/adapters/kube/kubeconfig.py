@@ -82,7 +82,7 @@ class KubeContext:
         return made.impersonating(self._text(self.user, "as") or "", [str(each) for each in groups])
 
     def _credentials(self, url: str) -> tuple[Callable[[], str | None], str | None, str | None]:
-        """Returns the header of requests, and the files of the client's certificate and key."""
+        """Returns the header of requests, and the files of the client's certificate and key; None if it names none."""
         cert, key = (self._file(self.user, name) for name in _AGENT)
         if file := self._text(self.user, "tokenFile"):
             return bearer(Path(file)), cert, key
@@ -124,7 +124,10 @@ class KubeContext:
         return value
 
     def _file(self, entry: Entry, key: str) -> str | None:
-        """Returns the file that `entry` names by `key`, or a temporary file with the content of `key`-data."""
+        """Returns the file that `entry` names by `key`, or a temporary file with the content of `key`-data.
+
+        None if the entry has neither. Raises EndpointError.
+        """
         if not (data := entry.get(f"{key}-data")):
             return self._text(entry, key)
         try:
@@ -183,7 +186,10 @@ class _Merged:
             self.current = self.current or str(whole.get("current-context") or "")
 
     def entry(self, kind: str, name: str) -> tuple[Entry, Path]:
-        """Returns the content of an entry, in which paths are absolute, and the folder of its file."""
+        """Returns the content of an entry, in which paths are absolute, and the folder of its file.
+
+        Raises EndpointError if there is no such entry.
+        """
         found, folder = self.lists[kind].get(name, (None, Path()))
         if not isinstance(found, dict):
             raise EndpointError(f"kubeconfig {self.path}: {kind} has no {_LISTS[kind]} named {name!r}")

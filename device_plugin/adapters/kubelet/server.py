@@ -181,7 +181,7 @@ class PluginServer(rpc.DevicePluginServicer):
                     )
 
     def Allocate(self, request: pb.AllocateRequest, context: grpc.ServicerContext) -> pb.AllocateResponse:
-        """Name one CDI device for each container's tickets."""
+        """Answer with the name of one CDI device for each container's tickets."""
         return pb.AllocateResponse(
             container_responses=[
                 pb.ContainerAllocateResponse(
