@@ -136,7 +136,7 @@ def render(config: SliceConfig[FamilyLimit]) -> str:
 
 
 def parse(text: str, families: Collection[type[Family]]) -> SliceConfig[Family]:
-    """Read vgpu.conf with cards of these families. Raises ConfigError for anything that the library would refuse."""
+    """The vgpu.conf in `text`, with cards of these families. Raises ConfigError if the library would refuse it."""
     if len(text.encode("utf-8", "surrogateescape")) > MAX_BYTES:
         raise ConfigError(f"longer than {MAX_BYTES} bytes")
     if not text.endswith("\n"):

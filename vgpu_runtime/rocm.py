@@ -96,7 +96,7 @@ class RocmLimit:
 
 
 def parse(text: str) -> SliceConfig[RocmLimit]:
-    """Read a vgpu.conf with cards of this family only. Raises ConfigError."""
+    """The vgpu.conf in `text`, with cards of this family only. Raises ConfigError."""
     return config.parse(text, {RocmLimit})
 
 

@@ -130,7 +130,7 @@ KEYS = {
 
 
 def load(path: Path, machine: int = 0) -> list[SimCard]:
-    """Read a YAML file as `parse` reads its text. Raises SpecError, whose message gives the cure."""
+    """The cards in a YAML file, read as `parse` reads its text. Raises SpecError, whose message gives the cure."""
     try:
         return parse(path.read_text(encoding="utf-8"), machine)
     except OSError as error:
@@ -140,7 +140,7 @@ def load(path: Path, machine: int = 0) -> list[SimCard]:
 
 
 def parse(text: str, machine: int = 0) -> list[SimCard]:
-    """Read the YAML text into cards with PCI addresses and unique ids. Raises SpecError.
+    """The cards in the YAML text, each with a PCI address and a unique id. Raises SpecError.
 
     Cards of machines with different numbers have different unique ids, as hardware has.
     """
@@ -159,7 +159,7 @@ def parse(text: str, machine: int = 0) -> list[SimCard]:
 
 
 def number(cards: Sequence[SimCard], machine: int = 0) -> list[SimCard]:
-    """Give each card a PCI address and a unique id if it has none, and check that they differ. Raises SpecError."""
+    """The cards, each with a PCI address and a unique id of its own: cards without one get one. Raises SpecError."""
     if len(cards) > MAX_CARDS:
         raise SpecError(f"{len(cards)} cards: at most {MAX_CARDS} can be simulated")
     numbered = [
