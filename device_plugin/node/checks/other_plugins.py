@@ -155,7 +155,7 @@ class OtherPlugins:
             log.warning("%s cannot be written: %s", self._store, error)
 
     def _only_socket(self) -> str:
-        """The socket of the only other plugin that answers; empty if several answer, as they look alike."""
+        """The socket of the only other plugin that answers; empty if none answers, or several, as they look alike."""
         sockets = list(self._folder.others())
         return sockets[0] if len(sockets) == 1 else ""
 

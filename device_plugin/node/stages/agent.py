@@ -168,7 +168,11 @@ class AgentLoop:
         ]
 
     def reports(self) -> list[ReportedSlice]:
-        """The reports for the inventory, one for each container, with the first of its states in the order below."""
+        """The reports for the inventory, one for each container.
+
+        If several states are true of a container, the report has the first one of this order: outliving, refused,
+        unenforced and to be ended, covered, unenforced.
+        """
         unenforced = [
             (record, self._kernel.unenforced.ends(record)) for record in self._kernel.unenforced.found()
         ]
