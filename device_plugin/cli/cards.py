@@ -107,7 +107,10 @@ def state(row: CardRow) -> str:
 
 
 def holder_line(card: CardReading, holder: CardHolder, now: int) -> str:
-    """Returns a line such as `    default/notebook main: 25 %, 4 GiB, core groups 0-14, 2h`; percent if asked for."""
+    """Returns a line such as `    default/notebook main: 25 %, 4 GiB, core groups 0-14, 2h`.
+
+    The percentage is there if it was asked for. The slice's use and an unusual state follow, if there are any.
+    """
     part = holder.slice
     held = "all of it" if card.whole(holder) else _amounts(part.mem_mib, part.cores, part.percent)
     since = f", {_age(holder.created, now)}" if holder.created else ""

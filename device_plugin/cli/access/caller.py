@@ -126,7 +126,7 @@ def _in_pod(args: argparse.Namespace, environ: Mapping[str, str] = os.environ) -
 
 
 def user(client: KubeClient) -> str:
-    """Returns the caller's name in the API server; the name of this machine's user if the server does not say it."""
+    """Returns the caller's name in the API server; if it does not say it, this machine's user, or `unknown`."""
     with suppress(ApiError, KeyError, TypeError):
         answer = client.create(WHO_AM_I, {"apiVersion": WHO_AM_I.api_version, "kind": WHO_AM_I.name})
         return str(answer["status"]["userInfo"]["username"])

@@ -77,7 +77,7 @@ class Conversion:
             self._left(spec)
 
     def _claimed(self, spec: Object) -> dict[str, Ask]:
-        """The requests of the pod's claims, by the pod's own names for the claims."""
+        """The requests of the pod's claims, by the pod's names for the claims; adds a remark for an unknown claim."""
         found = {}
         for entry in mappings(spec.get("resourceClaims")):
             for key in _keys_of(entry):

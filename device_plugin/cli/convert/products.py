@@ -116,7 +116,10 @@ class Requests:
     remarks: list[str] = field(default_factory=list)
 
     def read(self) -> None:
-        """Find the requests. Raises RequestError for a request without a counterpart."""
+        """Find the requests to other products and to ours, and add remarks on resources that stay.
+
+        Raises RequestError for a request without a counterpart, and for a container that asks another product and ours.
+        """
         for resource, why in _UNSIZED.items():
             if resource in self.amounts:
                 raise RequestError(f"{resource}: {why}: write {self.prefix}{PERCENT} or {self.prefix}{MEM}")

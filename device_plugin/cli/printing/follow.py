@@ -46,7 +46,7 @@ def show_reading(
     """Print the rows that `rows` makes of a reading; with --watch, also the rows that change later.
 
     `notes` is called after `rows` and returns remarks on them. With `every`, rows are made again after `every` seconds
-    without a change too. Raises ListForbiddenError, ApiError, SortError.
+    without a change too. Returns the exit status. Raises ListForbiddenError, ApiError, SortError.
     """
     printer = ListPrinter(args, listing)
     reading = reader.read()
@@ -117,9 +117,10 @@ def follow_list(
     """List objects, and print the rows that `rows` makes of them; with --watch, also the rows that change later.
 
     `rows` returns the rows, which begin with namespace and name, and texts about objects that cannot be read. A caller
-    who may not list all namespaces gets a list of the caller's own. `notes` and `every` are as in show_reading.
+    who may not list all namespaces gets a list of the caller's own. `notes` is called after `rows` and returns remarks
+    on them. With `every`, rows are made again after `every` seconds without a change too.
 
-    Raises ListForbiddenError, ApiError, EndpointError.
+    Returns the exit status. Raises ListForbiddenError, ApiError, EndpointError.
     """
     listed, where, missing = list_allowed(args, client, kind, where)
     found, faults = rows(listed.items)

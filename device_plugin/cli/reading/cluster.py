@@ -266,11 +266,14 @@ class KnownCluster:
         return set(self._pods[running])
 
     def node_names(self) -> set[str]:
-        """Returns the names of the nodes that have an inventory."""
+        """Returns the names of the nodes that have an inventory, also if it cannot be read."""
         return set(self._nodes)
 
     def node(self, name: str) -> NodeReading | None:
-        """Returns the node with its cards; None if neither an inventory nor a grant shows a card."""
+        """Returns the node with its cards; None if neither an inventory nor a grant shows a card.
+
+        A node whose inventory cannot be read is returned with the fault.
+        """
         known = self._nodes.get(name) or _NodeCards(name)
         held = _held(self._on_node.get(name, {}).values())
         sizes = _sizes(self._on_node.get(name, {}).values()) if known.inventory is None else {}

@@ -10,9 +10,9 @@ from device_plugin.kube.errors import ApiError
 
 
 def failures(client: KubeClient, job: Job) -> Sequence[str]:
-    """Returns sentences on how the containers of the Job's pods fail; none if no pod has failed and all run.
+    """Returns sentences on how the containers of the Job's pods fail; none if none fails.
 
-    If pods cannot be listed, the sentence says so; none if no pod has failed.
+    If a pod has failed and the pods cannot be listed, the sentence says so.
     """
     if not job.failed and 0 < job.active <= job.ready:
         return ()

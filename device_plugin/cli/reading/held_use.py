@@ -73,7 +73,7 @@ def slice_figures(use: SliceUse | None) -> Mapping[str, float | None]:
 
 
 def of_slice(part: Slice, use: SliceUse | None) -> HeldUse:
-    """Returns the use of one slice as it was granted."""
+    """Returns the use of one slice; UNKNOWN if `use` is None. Unused memory is of the size that was granted."""
     if use is None:
         return UNKNOWN
     granted, idle = float(part.mem_mib * MIB), use.is_idle()

@@ -203,11 +203,11 @@ def from_prometheus(prometheus: Prometheus, agents: str, namespace: str) -> Sequ
 
 
 def query_of(metric: str, agents: str, namespace: str) -> str:
-    """Returns the PromQL query for one metric of the slices; `agents` and `namespace` are as in from_prometheus.
+    """Returns the PromQL query for one metric of the slices of pods of `namespace` (empty: all).
 
-    The query leaves out series with our names that a tenant exports, by two labels. For a monitor of Prometheus'
-    operator, `job` is NAMESPACE/MONITOR. Without honor_labels, Prometheus sets `namespace` to the namespace of the
-    scraped pod, and renames the series' own label to `exported_namespace`.
+    `agents` is the namespace of the agents. The query leaves out series with our names that a tenant exports, by two
+    labels. For a monitor of Prometheus' operator, `job` is NAMESPACE/MONITOR. Without honor_labels, Prometheus sets
+    `namespace` to the namespace of the scraped pod, and renames the series' own label to `exported_namespace`.
     """
     # A JSON text is a text of PromQL too.
     ours, job = json.dumps(agents), _job(agents)
@@ -224,7 +224,7 @@ def query_of(metric: str, agents: str, namespace: str) -> str:
 def matchers_of_agents(agents: str) -> str:
     """Returns the PromQL matchers for metrics of cards: series that the scrape of other pods made are left out.
 
-    `agents` is as in from_prometheus. These metrics have no label `namespace` of their own.
+    `agents` is the namespace of the agents. These metrics have no label `namespace` of their own.
     """
     return f"{_job(agents)},namespace=~{json.dumps(f'{re.escape(agents)}|')}"
 

@@ -55,20 +55,20 @@ class UsageQueries(NamedTuple):
         return max(LEAST_STEP, -(-self.seconds // MOST_MOMENTS))
 
     def slices(self) -> str:
-        """Returns the query for the hours of slices by pod."""
+        """Returns the query for the slice-hours of each pod."""
         return self._hours(f"{self._of(LIMIT)} ^ 0")
 
     def cards(self) -> str:
-        """Returns the query for the hours of cards by pod."""
+        """Returns the query for the card-hours of each pod: a slice counts as its larger share, of memory or groups."""
         memory, groups = _share(self._of(LIMIT), self._cards(_MEMORY_OF_CARD)), self._groups()
         return self._hours(f"({memory} > {groups}) or {groups}")
 
     def memory(self) -> str:
-        """Returns the query for the hours of cards whose memory was used, by pod."""
+        """Returns the query for the card-hours of each pod by the share of the card's memory that it used."""
         return self._hours(_share(self._of(USED), self._cards(_MEMORY_OF_CARD)))
 
     def busy(self) -> str:
-        """Returns the query for the hours of cards that computed, by pod."""
+        """Returns the query for the card-hours of each pod by the share of the card's core groups that computed."""
         return self._hours(f"{self._of(COMPUTE)} * {self._groups()}")
 
     def owners(self) -> str:

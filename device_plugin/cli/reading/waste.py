@@ -15,7 +15,7 @@ GIB_HOUR = 1024.0 * MIB * 3600
 
 
 class Owner(NamedTuple):
-    """The controller of pods, of a ReplicaSet its Deployment; a pod without a controller is its own owner."""
+    """The controller of pods; if that is a ReplicaSet, its Deployment. A pod without a controller is its own owner."""
 
     kind: str
     name: str

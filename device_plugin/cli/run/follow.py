@@ -211,7 +211,10 @@ class Speed:
         self._since, self._done, self._replicas = 0.0, 0, -1
 
     def left(self, now: float, told: Progress, replicas: int) -> float | None:
-        """Returns the seconds that the rest of the work takes; None if they are not known yet."""
+        """Returns the seconds that the rest of the work takes at the speed so far; None if it is not known yet.
+
+        `told` is the progress at the time `now`.
+        """
         if replicas != self._replicas or told.done < self._done:
             self._since, self._done, self._replicas = now, told.done, replicas
         done = told.done - self._done

@@ -36,7 +36,7 @@ class HeldSlice(NamedTuple):
 
     @property
     def held(self) -> HeldUse:
-        """Returns the use of the slice as it was granted."""
+        """Returns the use of the slice; unused memory is of the size that was granted."""
         return held_use.of_slice(self.part, self.use)
 
 

@@ -35,7 +35,10 @@ class PodWhy:
         self._lock = threading.Lock()
 
     def answer(self, query: Mapping[str, str]) -> object:
-        """Returns a `paragraph` about the pod that `pod` names (NAMESPACE/NAME), or a `problem`. Raises LookupError."""
+        """Returns a `paragraph` about the pod that `pod` names (NAMESPACE/NAME), or a `problem`.
+
+        Raises LookupError if the page shows no such waiting pod, or if it is gone.
+        """
         wanted = query.get("pod", "")
         if wanted not in self._entries.keys("waiting"):
             raise LookupError("this pod does not wait")

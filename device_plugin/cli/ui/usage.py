@@ -32,9 +32,10 @@ class CardUse:
         self._entries = entries
 
     def answer(self, query: Mapping[str, str]) -> object:
-        """Returns the series of the card `card` of the node `node`, by name, or a `problem`. Raises LookupError.
+        """Returns the series of the card `card` of the node `node`, by name, or a `problem`.
 
-        `from` and `to` are the times of the series, and `step` is the time between two values, all in seconds.
+        `from` and `to` are the times of the series, and `step` is the time between two values, all in seconds. Raises
+        LookupError if the page does not show the node.
         """
         node, card = query.get("node", ""), query.get("card", "")
         if node not in self._entries.keys("node"):
@@ -53,7 +54,7 @@ class CardUse:
         return {"from": end - HOURS * 3600, "to": end, "step": STEP_SECONDS, "series": series}
 
     def _series(self, text: str, end: float) -> list[list[float]]:
-        """Returns pairs of time and value of one series; values that are not numbers are left out."""
+        """Returns pairs of time and value of one series; negative, very large and unknown values are left out."""
         found = self._prometheus.over_time(text, end - HOURS * 3600, end, STEP_SECONDS)
         pairs = found[0].values if found else ()
         return [[at, value] for at, value in pairs if 0 <= value < 1e6]
@@ -69,7 +70,10 @@ class NodeUse:
         self._last, self._days = 0, dict[str, str]()
 
     def answer(self, query: Mapping[str, str]) -> object:  # noqa: ARG002 - it answers for all nodes
-        """Returns the days of the shown nodes as `HeldDay` gives them, or a `problem`."""
+        """Returns the days of the shown nodes, with a character for each column, or a `problem`.
+
+        `last` is the number of the last column: its time in seconds divided by COLUMN_SECONDS.
+        """
         last = int(time.time() // COLUMN_SECONDS)
         with self._lock:
             if last != self._last:

@@ -65,7 +65,7 @@ class Changes:
 
 
 def _text(wanted: Mapping[str, Any], key: str) -> str:
-    """Returns a name of the change. Nothing in it can lead to another object of the API than the one of this name."""
+    """Returns the name under `key`. Raises ChangeError if it could lead to an API object other than of this name."""
     found = wanted.get(key)
     if not isinstance(found, str) or len(found) > MOST_NAME or not _NAME.fullmatch(found):
         raise ChangeError(f"{key} is missing or malformed")

@@ -34,7 +34,7 @@ class Rate:
         self._left, self._at = burst, clock()
 
     def take(self) -> bool:
-        """Count one; returns false if there were too many."""
+        """Take one token from the bucket; returns false if none is left."""
         now = self._clock()
         self._left = min(self._burst, self._left + (now - self._at) * self._per_second)
         self._at = now
@@ -91,7 +91,7 @@ class Rights:
             self._answers -= len(self._known.pop(person, ()))
 
     def _due(self, person: Person, spaces: Iterable[Space]) -> list[Space]:
-        """Returns the spaces to ask about: first permissions to confirm, then those that were never asked about."""
+        """Returns the spaces to ask about: permissions to confirm, then those without an answer, then old refusals."""
         ranks = dict[Space, int]()
         with self._lock:
             known, now = self._answers_of(person), self._clock()
