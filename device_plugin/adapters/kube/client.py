@@ -133,7 +133,7 @@ class KubeClient:
             return None
 
     def event(self, kind: Kind[Item], line: bytes) -> tuple[str, str, Item | None]:
-        """Returns type, resource version and object of a watch event; no object if it is none, or cannot be decoded.
+        """Returns type, resource version and object of a watch event; no object for a bookmark, or if it is malformed.
 
         Raises DecodeError if it is no event, and the server's error that the event carries.
         """
