@@ -49,7 +49,7 @@ class SettingsError(VgpuError):
 
 
 class KubeSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
-    """How to reach the API server. If all are empty, the pod's service account is used."""
+    """The API server's address and the credentials for it. If all are empty, the pod's service account is used."""
 
     server: Annotated[str, Meta(description="URL of the API server")] = ""
     token_file: Annotated[str, Meta(description="file that holds a bearer token")] = ""

@@ -27,7 +27,8 @@ FORBIDDEN_SECONDS = 300.0
 class WorkloadWatches:
     """The watches of the installed kinds. `news` returns the receivers of a kind's objects.
 
-    `ready` is true once its objects can be received; `doubt` is as in `feed`.
+    `ready` returns true once objects can be received. `doubt` is called when resource versions have fallen, as after a
+    restored etcd.
     """
 
     def __init__(
