@@ -11,7 +11,7 @@ from tests.builders.recipes import RECIPES, pods, shown
 from tests.cli.fleet import Fleet
 
 # How many pods of each set ask for a slice, by the page.
-ASKED = {"jupyterhub": [0, 1, 1], "kserve": [1], "kubeflow-trainer": [2], "ray": [0, 4], "vllm": [1]}
+ASKED = {"jupyterhub": [0, 1, 1], "kserve": [1], "kubeflow-trainer": [2], "ray": [0, 4, 0, 4], "vllm": [1]}
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
@@ -38,12 +38,20 @@ def test_what_a_recipe_makes_fits_free_cards(
 
 
 def test_ray_is_told_how_many_cards_a_worker_sees() -> None:
-    (cluster,) = shown("ray")
-    (group,) = cluster["spec"]["workerGroupSpecs"]
-    assert group["rayStartParams"]["num-gpus"] == "1"
-    (container,) = group["template"]["spec"]["containers"]
-    # KubeRay counts GPUs by resources whose names end so.
-    assert not any(resource.endswith("gpu") for resource in container["resources"]["limits"])
+    cluster, job = shown("ray")
+    for spec in (cluster["spec"], job["spec"]["rayClusterSpec"]):
+        (group,) = spec["workerGroupSpecs"]
+        assert group["rayStartParams"]["num-gpus"] == "1"
+        (container,) = group["template"]["spec"]["containers"]
+        # KubeRay counts GPUs by resources whose names end so.
+        assert not any(resource.endswith("gpu") for resource in container["resources"]["limits"])
+
+
+def test_a_ray_job_in_a_queue_may_be_suspended() -> None:
+    (_, job) = shown("ray")
+    assert job["metadata"]["labels"] == {"vgpu.io/queue": "default"}
+    # KubeRay refuses a suspended RayJob whose cluster stays.
+    assert job["spec"]["shutdownAfterJobFinishes"] is True
 
 
 def test_the_trainer_is_told_how_many_processes_a_slice_has() -> None:
