@@ -128,7 +128,8 @@ def run(args: argparse.Namespace) -> int:
     hidden += [_OWNER] if args.by == "namespace" else []
     listing, grouped = LISTING.without(*hidden), _GROUPED[args.by]
     empty = (
-        f"no slice is known to have been idle for {age(args.idle)}, or to be used by less than {LITTLE:.0%}"
+        f"no slice is known to have been idle for {age(args.idle)}, or to have used less than {LITTLE:.0%} of its"
+        " memory for as long; --idle TIME asks for another time"
     )
     with caller.connected(args) as client:
         reader = SliceUseReader(client, args, namespace)

@@ -129,6 +129,7 @@ class StoryPage:
                 " [bold].venv/bin/vgpu demo end[/]\n"
                 'For vgpu and kubectl there: [bold]eval "$(.venv/bin/vgpu demo env)"[/]\n'
                 "Then try: [bold]vgpu ui[/], [bold]vgpu cards[/], [bold]vgpu why huge[/], [bold]vgpu jobs[/],"
+                " [bold]vgpu stop train[/], [bold]vgpu resume train[/], [bold]vgpu waste --idle 1m[/],"
                 " [bold]kubectl exec notebook-a -- /usr/local/vgpu/vgpu-smi[/]; then docs/start.md",
                 soft_wrap=True,
             )

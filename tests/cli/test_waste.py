@@ -116,7 +116,10 @@ def test_without_waste_or_without_figures_it_says_so(
     fleet: Fleet, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["waste", "--kubeconfig", str(fleet.kubeconfig)]) == 0
-    nothing = "no slice is known to have been idle for 30m, or to be used by less than 50%\n"
+    nothing = (
+        "no slice is known to have been idle for 30m, or to have used less than 50% of its memory for as long;"
+        " --idle TIME asks for another time\n"
+    )
     assert capsys.readouterr() == ("", nothing)
     fleet.node("n1")
     fleet.pod("a", 4, "n1-0")
