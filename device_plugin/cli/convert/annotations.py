@@ -124,7 +124,10 @@ class Annotations:
         return found
 
     def _percent_of(self, text: object) -> int:
-        """Returns a fraction in percent, rounded down, so that a card holds as many as before. Raises RequestError."""
+        """Returns a fraction in percent, rounded down (with a remark), so that as many fit on a card as before.
+
+        Raises RequestError if it is not from 0.01 to 1.
+        """
         try:
             # A Decimal keeps its exponent as it is written: a Fraction of 1e999999999 takes all memory.
             percent = Decimal(str(text)) * WHOLE_CARD

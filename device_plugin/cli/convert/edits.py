@@ -294,7 +294,7 @@ def _is_filled(node: Node) -> bool:
 
 
 def _places(before: list[Any], after: list[Any]) -> list[int]:
-    """The positions in `before` of the items of `after`; one is missing if `after` is not a part of `before`."""
+    """The positions in `before` of the items of `after`, in order; fewer if `before` does not have all of them so."""
     found: list[int] = []
     for number, item in enumerate(before):
         if len(found) < len(after) and item == after[len(found)]:

@@ -202,7 +202,10 @@ class Requests:
         self._ask(names[0], self._all_units(product, ask) if product.cuts_one else ask)
 
     def _all_units(self, product: _Product, ask: Ask) -> Ask:
-        """The request as a product with `cuts_one` serves it: for whole cards, unless one card is cut for it."""
+        """The request as a product with `cuts_one` serves it: for whole cards, unless one card is cut for it.
+
+        Adds a remark if it makes a request for parts one for whole cards.
+        """
         if ask.whole or (ask.count == 1 and ask.cores_percent not in (None, WHOLE_CARD)):
             return ask
         whole = f"{ask.count} cards" if ask.count > 1 else "all compute units"

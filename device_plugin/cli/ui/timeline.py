@@ -190,7 +190,10 @@ class Timeline:
 
 
 def _merge_shortest(stays: list[Stay]) -> None:
-    """Merge the shortest stay, except the first and the newest ones, into the stay before it."""
+    """Merge the shortest stay into the stay before it; the first stay and the NEWEST last ones are left alone.
+
+    If the stays before and after it are alike, they become one.
+    """
     among = range(1, len(stays) - NEWEST)
     shortest = min(among, key=lambda i: stays[i + 1].at - stays[i].at)
     del stays[shortest]

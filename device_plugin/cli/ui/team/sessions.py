@@ -69,7 +69,10 @@ class Sessions:
         self, review: Callable[[str], Person], clock: Callable[[], float], *,
         session_seconds: float, idle_seconds: float,
     ) -> None:  # fmt: skip
-        """`review` raises RefusedTokenError, ApiError."""
+        """A session ends `session_seconds` after its begin, or `idle_seconds` after its last use.
+
+        `review` raises RefusedTokenError, ApiError.
+        """
         self._review = review
         self._clock = clock
         self._session_seconds = session_seconds
