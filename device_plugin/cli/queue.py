@@ -3,6 +3,7 @@
     vgpu jobs                   # those of your namespace
     vgpu jobs -A                # those of all namespaces
     vgpu jobs train             # one of them, also if it has ended
+    vgpu jobs rayjob/tune       # one of another kind than Job
     vgpu jobs --all             # also those that have ended and still exist
     vgpu jobs -l team=vision -w
     vgpu jobs --sort-by=-since -o yaml
@@ -96,13 +97,14 @@ def _chosen(args: argparse.Namespace) -> tuple[str, Collection[str]]:
 
     Raises EngineError, ObjectNameError, EndpointError.
     """
-    found = [named(name, {}, lambda: caller.namespace(args)).ref for name in args.jobs]
+    found = [named(name, engine.WORKLOAD_WORDS, lambda: caller.namespace(args)) for name in args.jobs]
+    names = {f"{kind}/{of.name}" if kind else of.name for kind, of in found}
     if args.all_namespaces or not found:
-        return "" if args.all_namespaces else caller.namespace(args), {of.name for of in found}
-    namespaces = sorted({of.namespace for of in found})
+        return "" if args.all_namespaces else caller.namespace(args), names
+    namespaces = sorted({of.namespace for _, of in found})
     if len(namespaces) > 1:
         raise EngineError(f"jobs of several namespaces are named: {', '.join(namespaces)}: name those of one")
-    return namespaces[0], {of.name for of in found}
+    return namespaces[0], names
 
 
 def _number(key: str) -> Callable[[Mapping[str, Any]], tuple[bool, float]]:

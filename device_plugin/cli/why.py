@@ -3,6 +3,7 @@
     vgpu why notebook                  # a pod or a job of the namespace
     vgpu why pod/notebook -n team-a
     vgpu why job/train -o json
+    vgpu why rayjob/tune               # or another kind of workload that a queue starts, such as jobset/pretrain
 
 For a pod it says what it asks for, what each group of nodes lacks, and what would help: the end of which pods, which
 moves, which smaller request. It reads the lists of nodes and pods, and decides on them as the cluster service does.
@@ -44,7 +45,7 @@ from device_plugin.core.requests import pod_request
 from device_plugin.kube.api import JOBS, PODS, Ref, Where
 from device_plugin.kube.errors import ApiError, GoneError
 
-KINDS = {"pod": "pod", "pods": "pod", "po": "pod", **engine.JOB_WORDS}
+KINDS = {"pod": "pod", "pods": "pod", "po": "pod", **engine.JOB_WORDS, **engine.WORKLOAD_WORDS}
 
 
 class WhyError(VgpuError):
@@ -57,7 +58,9 @@ class WhyError(VgpuError):
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `vgpu why`."""
     parser.add_argument(
-        "name", metavar="NAME", help="a pod or a Job: NAME, pod/NAME, job/NAME, or NAMESPACE/NAME"
+        "name",
+        metavar="NAME",
+        help="a pod or a Job: NAME, pod/NAME, job/NAME, or NAMESPACE/NAME; a queued workload: rayjob/NAME",
     )
     parser.add_argument("-o", "--output", choices=("json",), help="the answer as JSON")
     caller.add_namespace(parser)
@@ -70,6 +73,8 @@ def run(args: argparse.Namespace) -> int:
     """Print the answer. Raises ObjectNameError, WhyError, EngineError, ForwardError, ApiError, EndpointError."""
     kind, of = named(args.name, KINDS, lambda: caller.namespace(args))
     with caller.connected(args) as client:
+        if kind not in ("", "pod", "job"):
+            return _of_workload(client, args, of, kind)
         if kind != "job" and (found := _pod(client, of)) is not None:
             return _show(about_pod(client, args, found), args)
         if kind == "pod":
@@ -150,6 +155,14 @@ def _containers(found: dict[str, Any], answer: PodAnswer) -> list[str]:
         f"{why.get('message', '')}"
         for name, why in waiting if why
     ]  # fmt: skip
+
+
+def _of_workload(client: KubeClient, args: argparse.Namespace, of: Ref, kind: str) -> int:
+    """Print the engine's answer about a queued workload of another kind than Job."""
+    status, text = engine.ask(client, args, JSON, job=f"{of.namespace}/{kind}/{of.name}")
+    if status != HTTPStatus.OK:
+        raise EngineError(text.strip())
+    return _show(planned(text), args)
 
 
 def _of_job(client: KubeClient, args: argparse.Namespace, of: Ref, kinds: str) -> int:

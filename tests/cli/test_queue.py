@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
+from pytest_mock import MockerFixture
 
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli import queue
@@ -348,6 +349,18 @@ def told(**changes: object) -> dict[str, Any]:
         "max": 8, "progress": {"done": 12, "total": 30}, "secondsLeft": 90, "secondsStuck": None, "waitsFor": "",
         "since": 1, "pool": None, "nextChange": {"what": "may grow", "from": 1000}, "why": "until 08:00", **changes,
     }  # fmt: skip
+
+
+def test_a_workload_of_another_kind_is_named_by_its_kind(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str], mocker: MockerFixture
+) -> None:
+    rows = [told(name=name) for name in ("tune", "rayjob/tune", "jobset/tune")]
+    mocker.patch.object(engine, "jobs", return_value=rows)
+    assert vgpu(fleet, "jobs", "rayjob/tune", "-n", "a", "-o", "name") == 0
+    assert vgpu(fleet, "jobs", "tune", "jobsets/tune", "-n", "a", "-o", "name") == 0
+    first, *others = capsys.readouterr().out.splitlines()
+    assert first == "job/a/rayjob/tune"
+    assert sorted(others) == ["job/a/jobset/tune", "job/a/tune"]
 
 
 def test_the_widths_that_a_job_lists_have_a_column_of_the_wide_list() -> None:

@@ -282,6 +282,24 @@ def test_a_job_whose_containers_crash_says_how_often_and_how_the_last_one_ended(
     assert "  How its pods ended is not known: pods is forbidden" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("name", ["rayjob/tune", "rayjobs/tune"])
+def test_a_workload_of_another_kind_is_asked_of_the_engine_by_its_kind(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str], mocker: MockerFixture, name: str
+) -> None:
+    job = {
+        "namespace": "team-a",
+        "name": "rayjob/tune",
+        "answer": "team-a/rayjob/tune waiting: waits for room",
+    }
+    ask = mocker.patch.object(engine, "ask", return_value=(200, json.dumps({"jobs": [job]})))
+    assert why(fleet, name, "-n", "team-a") == 0
+    assert capsys.readouterr().out.splitlines()[0] == "team-a/rayjob/tune waiting: waits for room"
+    assert ask.call_args.kwargs == {"job": "team-a/rayjob/tune"}
+    ask.return_value = (404, "no job team-a/rayjob/tune waits or runs in a queue\n")
+    assert why(fleet, name, "-n", "team-a") == 2
+    assert capsys.readouterr().err == "vgpu: no job team-a/rayjob/tune waits or runs in a queue\n"
+
+
 def test_an_engine_of_an_older_version_has_its_reasons_in_one_text() -> None:
     job = {"namespace": "default", "name": "a", "phase": "waiting", "why": "waits for room"}
     told = planned(json.dumps({"jobs": [job]}))

@@ -30,7 +30,7 @@ PASSED_ON = {
     "device_plugin/adapters/kube/client.py": 2,
     "device_plugin/adapters/yaml_text.py": 1,
     "device_plugin/cli/run/objects.py": 1,
-    "device_plugin/cli/why.py": 1,
+    "device_plugin/cli/why.py": 2,
     "device_plugin/core/jobs/workload_reading.py": 1,
     "device_plugin/core/requests.py": 1,
     "device_plugin/node/slices/claims.py": 1,

@@ -108,9 +108,9 @@ def test_a_word_that_is_no_text_is_refused(capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["why", ""], "'' names nothing: write NAME, NAMESPACE/NAME or job/NAME or pod/NAME"),
-        (["why", "pod/"], "'pod/' names nothing: write NAME, NAMESPACE/NAME or job/NAME or pod/NAME"),
-        (["why", "/a"], "'/a' names nothing: write NAME, NAMESPACE/NAME or job/NAME or pod/NAME"),
+        (["why", ""], "'' names nothing: write NAME, NAMESPACE/NAME or job/NAME or jobset/NAME"),
+        (["why", "pod/"], "'pod/' names nothing: write NAME, NAMESPACE/NAME or job/NAME or jobset/NAME"),
+        (["why", "/a"], "'/a' names nothing: write NAME, NAMESPACE/NAME or job/NAME or jobset/NAME"),
         (["why", "A B"], "'A B' is no name in Kubernetes: write small letters, digits and hyphens"),
         (["why", "a/b/c"], "'a/b' is no name of a namespace: write small letters, digits and hyphens"),
         (["queue", "admit", ""], "'' names nothing: write NAME or NAMESPACE/NAME"),

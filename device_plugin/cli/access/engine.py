@@ -22,6 +22,7 @@ from device_plugin.core.batch import Job
 from device_plugin.core.errors import VgpuError
 from device_plugin.core.http_values import JSON, PLANNER
 from device_plugin.core.jobs.job import UNKNOWN
+from device_plugin.core.workload_kinds import WORKLOAD_KINDS
 from device_plugin.kube.api import JOBS, Ref
 from device_plugin.kube.errors import GoneError
 
@@ -31,6 +32,10 @@ _ANSWER = {"problem", "jobs", "planners"}
 ADMIT = "admit"
 """The word that starts a job by hand: `vgpu queue admit JOB`."""
 JOB_WORDS = {"job": "job", "jobs": "job"}
+WORKLOAD_WORDS = {
+    word: kind.name.lower() for kind in WORKLOAD_KINDS for word in (kind.name.lower(), kind.plural)
+}
+"""The other kinds that a queue starts, by the words that name them: `jobset` and `jobsets`."""
 
 
 class EngineError(VgpuError):
