@@ -67,8 +67,9 @@ def read(path: Path, clock: Callable[[], float] = time.thread_time) -> RegionUsa
 
     Never blocks. Raises RegionError, or OSError when there is no file.
 
-    A process lives if it holds the lock of its slot. If finding the locks takes longer than PROBE_SECONDS and one
-    query, a RegionError is raised. `clock` measures CPU time, so that waiting on a busy machine does not count.
+    A process lives if it holds the lock of its slot. The search for locks is given up with a RegionError if ranges are
+    left when a query ends after PROBE_SECONDS; so the search takes at most these seconds and one query. `clock`
+    measures CPU time, so that waiting on a busy machine does not count.
     """
     with _opened(path, os.O_RDONLY) as fd:
         data = os.pread(fd, SIZE + 1, 0)

@@ -349,7 +349,7 @@ class Touch(Service):
                 self._allocator.waiting.pods.keep(waiting)
 
     def _inherit(self) -> None:
-        """Take over refused pods that kube-scheduler has not asked for since this replica leads."""
+        """Take over refused pods that kube-scheduler has not asked for since this replica has led."""
         pods = [
             pod for pod in self._view.pods.all()
             if pod.scheduler == self._scheduler_name and pod.refused and not pod.node and not pod.deleting

@@ -16,7 +16,7 @@ class DeviceNode:
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A file of the host that is mounted into a container."""
+    """A file or folder of the host that is mounted into a container."""
 
     host: str
     path: str

@@ -249,7 +249,10 @@ class Api(Protocol):
         """
 
     def bind(self, pod: Named, node: str, annotations: Mapping[str, str], labels: Mapping[str, str]) -> None:
-        """Bind the pod of this UID and write annotations and labels with it; client and server give up after 3 s."""
+        """Bind the pod of this UID and write annotations and labels with it; client and server give up after 3 s.
+
+        The API server stores the labels only from Kubernetes 1.35 on.
+        """
 
     def post_event(
         self, kind: Kind[Any], of: Named, reason: str, message: str, *, warning: bool = True

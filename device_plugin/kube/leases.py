@@ -104,7 +104,10 @@ class Election:
         self._renewed = sent
 
     def released(self, found: Lease | None, time: str) -> Lease | None:
-        """Returns the Lease to write so that another candidate may take it now; None if it is not ours."""
+        """End the leadership of this candidate; returns the Lease to write so that another candidate may take it now.
+
+        Returns None if the Lease is not ours.
+        """
         self._renewed = NEVER
         if found is None or found.holder != self.identity:
             return None

@@ -201,7 +201,11 @@ class KnownJobs:
         return run if run == len(pods) == job.width and not job.suspend else 0
 
     def _awaited(self, pod: Pod, report: ProgressReport) -> bool:
-        """True if the report answers a request for a checkpoint, or gives the count that a request needs to be sent."""
+        """True if the change under way needs the report: the pod has index 0, and one of two conditions holds.
+
+        The report is the first with a new checkpoint since the request for one; or the request is not sent yet, which
+        will hold the number of checkpoints in the report.
+        """
         known = self._job_of(pod)
         if known is None or known.record is None or known.record.applied or pod.index != 0:
             return False

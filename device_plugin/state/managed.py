@@ -108,7 +108,10 @@ class Managed:
         return self.waits or (self.lives and self.spec.parts > 0 and self.job.width < width)
 
     def has(self, width: int) -> bool:
-        """True if the Job has this width, or is a split with at least this window; width 0 is a suspended Job."""
+        """True if the Job has this width; width 0 means that it is suspended.
+
+        A split has each width up to the number of sub-tasks that it may run at a time (its window).
+        """
         if self.job.suspend or width == 0:
             return self.job.suspend == (width == 0)
         if self.spec.parts:

@@ -281,9 +281,9 @@ class JobNews:
         return self._others[kind]
 
     def see(self, job: QueuedJob) -> None:
-        """Record a Job, or a workload of this kind with its gang.
+        """Record a Job, or a workload of the receiver's `kind` with its gang.
 
-        Objects that a controller of one of the MAKERS has made are left out: their labels and their record may be
+        Such a workload is left out if the controller of one of the MAKERS has made it: its labels and its record may be
         copies.
         """
         workload = job if isinstance(job, Job) and job.kind is not JOB else None

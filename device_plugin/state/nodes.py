@@ -16,7 +16,10 @@ class KnownNodes:
         self._index: NodeIndex | None = None
 
     def see(self, node: Node) -> None:
-        """Record a node; most versions of a node change only its heartbeat."""
+        """Record a node, or remove it if it has no inventory.
+
+        The index is kept if only the node's heartbeat changed.
+        """
         if not node.inventory:
             self.gone(node.name)
             return

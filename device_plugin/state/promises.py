@@ -285,7 +285,10 @@ class Promises:
         }
 
     def _count(self, uid: str) -> None:
-        """Record when the pod was bound, and end the promises to its job if enough pods of that job are bound now."""
+        """Record the time at which the pod was bound, or forget it if the pod no longer runs.
+
+        After a new time, the promises to the pod's job end if enough pods of that job are bound.
+        """
         pod = self._pods.get(uid)
         if pod is None or not _runs(pod):
             for bound in self._bound.values():

@@ -1,4 +1,4 @@
-"""The loops of a service: each runs in a thread of its own, and /healthz fails if one of them hangs."""
+"""The loops of a service, each in a thread of its own; /healthz fails if a loop of `turns` or `paced` hangs."""
 
 import threading
 from collections.abc import Callable

@@ -119,7 +119,7 @@ class WorkloadWatches:
 
 
 class _Listed:
-    """Notes that the objects of a kind were listed, after the other receivers of its news."""
+    """The last receiver of a kind's news: notes that its objects were listed, once the others have the list."""
 
     def __init__(self, kind: WorkloadKind, unlisted: set[WorkloadKind]) -> None:
         self._kind = kind

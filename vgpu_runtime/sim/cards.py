@@ -99,7 +99,10 @@ class SimCard:
 
     @property
     def gpu_id(self) -> int:
-        """The 16-bit id of the card, from its constant properties, as KFD makes it (kfd_generate_gpu_id)."""
+        """A 16-bit id of the card, never 0, from its constant properties, as KFD's is.
+
+        The hash is our own (compare kfd_generate_gpu_id).
+        """
         return zlib.crc32(f"{self.pci} {self.device} {self.unique_id}".encode()) % 0xFFFF + 1
 
 

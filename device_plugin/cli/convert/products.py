@@ -103,8 +103,8 @@ def is_of_another_product(name: str, prefix: str) -> bool:
 class Requests:
     """The requests to other products among the `amounts` of a container, and the `names` of their resources.
 
-    `asked_by` has a resource of each request. `ours` are the names of resources of the card family `prefix`, to which
-    requests are converted. Remarks and errors are about resources.
+    `asked_by` names, for each of `asks`, one of its resources. `ours` are the names of resources of the card family
+    `prefix`, to which requests are converted. Remarks and errors do not name the container: the caller adds it.
     """
 
     amounts: Mapping[str, Any]

@@ -14,7 +14,7 @@ ROUND_LOOKS, USER_LOOKS = 200_000, 2_000
 
 
 class Share(SearchBudget):
-    """The budget of one search; it is `whole` if the user had enough looks left for all of it."""
+    """The looks that a user may spend on one search; `whole` if these are as many as the search can need."""
 
     def __init__(self, most: int, left: float) -> None:
         super().__init__(int(min(most, left)))

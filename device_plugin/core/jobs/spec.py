@@ -16,10 +16,10 @@ class Split(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """The goal of a job that must be sized: `samples` times `epochs` in `seconds`, at most in `most_seconds`.
+    """The goal of a job that must be sized: to process `samples` samples `epochs` times within `seconds`.
 
-    `model` is the name of the machine-learning model, by which its rates are found. The found width stays, unless the
-    author wrote bounds (`bounded`).
+    If no allowed width is enough for that, `most_seconds` holds instead. `model` is the name of the machine-learning
+    model, by which its rates are found. The width that sizing chose stays, unless the author wrote bounds (`bounded`).
     """
 
     samples: int

@@ -261,7 +261,10 @@ class Causes:
         return exact, about
 
     def _texts(self, family: str, reason: Reason, count: Ints) -> tuple[str, str]:
-        """The details of a reason of `count` cards in each state: an exact text, and a text that seldom changes."""
+        """Two texts with the details of a reason: an exact text, and a text that seldom changes.
+
+        `count` is the number of cards in each state that have the reason.
+        """
         states = self._states
         hit = np.flatnonzero(count)
         if reason is Reason.MEMORY:

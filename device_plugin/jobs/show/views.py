@@ -292,7 +292,7 @@ def _kept(state: JobState, last: Round, rules: Rules) -> str:
 
 
 def _on(nodes: Sequence[str]) -> str:
-    """The first few nodes, as the end of a sentence."""
+    """` on ` and the first few nodes, to append to a clause; empty without nodes."""
     return f" on {few_of(nodes, MOST_NAMED)}" if nodes else ""
 
 

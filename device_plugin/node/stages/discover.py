@@ -215,9 +215,9 @@ def _unfit(found: FoundCard[Any]) -> str:
 
 
 def _unpublishable(card: Card) -> str:
-    """The reason why the allocator would refuse a card's entry in the inventory, as text; empty if it would not.
+    """The reason why a card's entry cannot be in the inventory, as text; empty if it can.
 
-    Such an entry would make the allocator refuse the whole inventory.
+    The entry is too long, or the allocator would refuse it, and with it the whole inventory.
     """
     try:
         text = Inventory((card,)).encode()

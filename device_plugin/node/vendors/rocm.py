@@ -327,7 +327,10 @@ def _node_number(path: str) -> str:
 
 
 def _pci_address(values: Mapping[str, int], node: str) -> str:
-    """The address in a node's properties: `location_id` is bus << 8 | device << 3 | function."""
+    """The PCI address in the properties of a node of KFD's topology.
+
+    It consists of `domain`, and of `location_id`, which is bus << 8 | device << 3 | function.
+    """
     # Older drivers name no domain, having only one: 0.
     domain, location = values.get("domain", 0), _number(values, "location_id", node)
     return f"{domain:04x}:{location >> 8 & 0xFF:02x}:{location >> 3 & 0x1F:02x}.{location & 7}"
