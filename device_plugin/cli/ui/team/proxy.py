@@ -25,13 +25,23 @@ class ProxyLogin:
     def person(self, headers: Message) -> Person | None:
         """Returns the user that the proxy names; None if the request is not the proxy's, or names no user."""
         secrets, names = headers.get_all(SECRET_HEADER, []), headers.get_all(self._user_header, [])
-        if len(secrets) != 1 or not hmac.compare_digest(secrets[0].encode(), self._secret) or len(names) != 1:
+        if (
+            len(secrets) != 1
+            or not hmac.compare_digest(secrets[0].encode("latin-1"), self._secret)
+            or len(names) != 1
+        ):
             return None
         try:
-            groups = groups_of(headers.get_all(self._groups_header, []) if self._groups_header else [])
-            name = named(names[0].strip())
+            texts = headers.get_all(self._groups_header, []) if self._groups_header else []
+            groups = groups_of([_decoded(text) for text in texts])
+            name = named(_decoded(names[0]).strip())
         except ValueError:
             return None
         if any(each.startswith(_RESERVED) for each in (name, *groups)):
             return None
         return Person(name, groups=tuple(sorted({*groups, _EVERYBODY})))
+
+
+def _decoded(text: str) -> str:
+    """Returns the value of a header as the proxy wrote it, in UTF-8. Raises ValueError for any other bytes."""
+    return text.encode("latin-1").decode()

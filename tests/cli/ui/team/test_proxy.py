@@ -18,6 +18,16 @@ def person(headers: list[tuple[str, str]], groups: str = "X-Groups") -> Person |
     return ProxyLogin("X-User", groups, SECRET).person(message)
 
 
+def test_names_are_read_as_utf_8() -> None:
+    """The server reads bytes of headers as Latin-1: another name than the one that RBAC knows."""
+    sent = [
+        (name, value.encode().decode("latin-1"))
+        for name, value in (("X-User", "rené"), ("X-Groups", "é,日本"))
+    ]
+    assert person([GOOD[0], *sent]) == Person("rené", groups=("system:authenticated", "é", "日本"))
+    assert person([GOOD[0], ("X-User", "ren\xe9")]) is None
+
+
 def test_the_user_and_the_groups_that_a_proxy_names() -> None:
     assert person(GOOD) == Person("anna", groups=("dev", "ops", "system:authenticated"))
     assert person(GOOD, "") == Person("anna", groups=("system:authenticated",))
