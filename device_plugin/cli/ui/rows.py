@@ -85,7 +85,14 @@ def waiting_row(pod: Pod, asks: str, text: str, advice: str, reason: str) -> Row
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= MOST_TEXT else text[: MOST_TEXT - 1] + "\N{HORIZONTAL ELLIPSIS}"
+    """Returns at most MOST_TEXT characters of a text.
+
+    It is cut between words where it has any: the page for a team would not recognise a part of a name.
+    """
+    if len(text) <= MOST_TEXT:
+        return text
+    begin = text[: MOST_TEXT - 1]
+    return (begin.rpartition(" ")[0] or begin) + "\N{HORIZONTAL ELLIPSIS}"
 
 
 def phase_of(job: Job) -> str:

@@ -173,6 +173,14 @@ def test_what_a_pod_says_of_itself_is_cut() -> None:
     assert (row["asks"], row["text"]) == ("a" * 499 + "\u2026", "b" * 499 + "\u2026")
 
 
+def test_a_text_is_cut_between_names() -> None:
+    """A part of NAMESPACE/NAME would not be recognised as a name, and shown to people who may not see it."""
+    for begin in range(460, 500):
+        row = rows.waiting_row(Pod("ns", "p", "u"), "", "b" * begin + " team-b/theirs, ns/q", "", "cores")
+        shown = row["text"].removesuffix("\u2026").split(" ")[1:]
+        assert set(shown) <= {"team-b/theirs,", "ns/q"}
+
+
 @pytest.mark.parametrize("only", [False, True])
 def test_rights_of_one_namespace_show_the_cards_of_its_grants(fleet: Fleet, *, only: bool) -> None:
     fleet.node("n1", 2)
