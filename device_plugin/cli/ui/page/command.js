@@ -6,6 +6,11 @@ import { element, say } from "./text.js";
 // Milliseconds for which the button says that the command was copied.
 const SAID = 1500;
 
+/** A word of a command as a shell takes it. A node's agent names its cards, and a name may hold any printable characters. */
+export function quoted(word) {
+  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
+}
+
 /** The element of a command. */
 export function command(text) {
   const root = element("span", "command");

@@ -3,6 +3,7 @@
 import { actions } from "./actions.js";
 import { groupParts, memoryParts, paint, sliceParts, tint } from "./bars.js";
 import { lineChart } from "./chart.js";
+import { quoted } from "./command.js";
 import { known, t } from "./language.js";
 import { aged, element, memory, named, ranges, say } from "./text.js";
 import { cardUse, useText } from "./use.js";
@@ -110,7 +111,7 @@ export class Panel {
     this.actionsOf = `${this.key} ${card.state}`;
     const action = card.state === "cordoned" ? "uncordon" : "cordon";
     this.actions.replaceChildren(actions([
-      [`do-${action}`, `vgpu ${action} ${node.name}/${card.uuid}`, { action, node: node.name, card: card.uuid }],
+      [`do-${action}`, `vgpu ${action} ${quoted(`${node.name}/${card.uuid}`)}`, { action, node: node.name, card: card.uuid }],
     ]));
   }
 

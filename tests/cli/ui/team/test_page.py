@@ -1,6 +1,7 @@
 """The page for a team in a real browser: the login, what is seen after it, and what is left when it ends."""
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 
 import pytest
@@ -95,6 +96,20 @@ def test_a_change_is_asked_about_twice_and_its_refusal_is_shown(team: Team, page
     page.get_by_role("button", name="Really: Cordon").click()
     expect(page.locator(".actions [role=status]")).to_contain_text("cannot patch")
     assert asked == [("t-anna", {"action": "cordon", "node": "n1", "card": "GPU-1"})]
+
+
+def test_a_command_to_copy_is_one_command_whatever_an_agent_calls_its_cards(team: Team, page: Page) -> None:
+    uuid = "GPU'$(id);`id`"
+    cards = [{
+        "uuid": uuid, "model": "Z100", "family": "hygon.com/dcu", "mib": 16384, "freeMiB": 8192, "groups": 60,
+        "freeGroups": 30, "most": 4, "free": 2, "state": "", "hive": "", "numa": -1, "slices": [],
+    }]  # fmt: skip
+    team.entries.put("node", {"n1": {"serving": True, "complete": True, "cards": cards}})
+    page.goto(f"http://{team.host}/")
+    log_in(page, "t-anna")
+    page.locator(".card").click()
+    page.get_by_text("Commands").click()
+    assert shlex.split(page.locator(".action code").inner_text()) == ["vgpu", "cordon", f"n1/{uuid}"]
 
 
 def test_without_changes_there_are_commands_to_copy(team: Team, page: Page) -> None:
