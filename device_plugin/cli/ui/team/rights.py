@@ -19,8 +19,11 @@ ALLOWED_SECONDS, DENIED_SECONDS = 60.0, 300.0
 STALE_SECONDS = 180.0
 # Most questions for one look at the rights of a person, and of all persons in a second.
 MOST_ASKED, ASKED_PER_SECOND, BURST = 60, 100.0, 400.0
-# Most answers that are remembered, of all persons together.
-MOST_ANSWERS = 100_000
+# Questions of the burst that are kept for confirming permissions: persons with thousands of namespaces to ask about
+# must not make others lose what they may see.
+KEPT = 200.0
+# Most answers that are remembered, of all persons together, at 100 bytes each: 100 persons with 4,000 namespaces.
+MOST_ANSWERS = 1_000_000
 _EVERYWHERE = Space("pods", ""), Space("jobs", "")
 
 
@@ -33,12 +36,12 @@ class Rate:
         self._clock = clock
         self._left, self._at = burst, clock()
 
-    def take(self) -> bool:
-        """Take one token from the bucket; returns false if none is left."""
+    def take(self, keep: float = 0.0) -> bool:
+        """Take one token from the bucket, and leave at least `keep`; returns false if there are too few."""
         now = self._clock()
         self._left = min(self._burst, self._left + (now - self._at) * self._per_second)
         self._at = now
-        if self._left < 1:
+        if self._left < 1 + keep:
             return False
         self._left -= 1
         return True
@@ -115,9 +118,10 @@ class Rights:
         """
         with self._lock:
             now = self._clock()
-            if not self._rate.take():
+            answer = self._answers_of(person).get(space)
+            if not self._rate.take(0.0 if answer and answer.allowed else KEPT):
                 return
-            if answer := self._answers_of(person).get(space):
+            if answer:
                 answer.asked = now
         try:
             allowed = self._may(person, space)

@@ -103,7 +103,27 @@ def test_questions_of_all_persons_together_are_bounded() -> None:
     spaces = frozenset(Space("pods", f"n{i}") for i in range(40))
     for number in range(100):
         rights.sight(Person(f"p{number}"), spaces)
-    assert len(api.asked) == module.BURST
+    assert len(api.asked) == module.BURST - module.KEPT
+
+
+def test_persons_with_many_questions_take_no_right_from_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("ASKED_PER_SECOND", 5.0), ("BURST", 20.0), ("KEPT", 10.0), ("MOST_ASKED", 6)):
+        monkeypatch.setattr(module, name, value)
+    api = Api({"anna": {A}})
+    rights = Rights(api.may, api.clock)
+    assert rights.sight(ANNA, frozenset({A})).spaces == {A}
+    many = frozenset(Space("pods", f"n{i}") for i in range(400))
+    for _ in range(120):
+        api.now += 2
+        for number in range(10):
+            rights.sight(Person(f"p{number}"), many)
+        assert rights.sight(ANNA, frozenset({A})).spaces == {A}
+    # The withdrawal of a right is noticed as soon as ever.
+    del api.allowed["anna"]
+    api.now += module.ALLOWED_SECONDS
+    for number in range(10):
+        rights.sight(Person(f"p{number}"), many)
+    assert rights.sight(ANNA, frozenset({A})).spaces == set()
 
 
 def test_answers_that_are_kept_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
