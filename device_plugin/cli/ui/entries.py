@@ -28,7 +28,7 @@ class Changes:
 
     version: int
     anew: bool
-    texts: Sequence[str]
+    texts: Iterable[str]
     spaces: Sequence[Spaces] = field(default=(), compare=False)
 
 

@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from http import HTTPStatus
+from http.client import HTTPException
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from socket import AF_INET, AF_INET6, SHUT_RDWR, socket
@@ -174,6 +175,17 @@ class _Patient(io.RawIOBase):
         return count
 
 
+class _Lines(io.BufferedReader):
+    """Reads a request. A line with a CR inside is refused: `email` would read it as two headers, and a proxy as one."""
+
+    def readline(self, size: int | None = -1, /) -> bytes:
+        """Returns the next line. Raises HTTPException, which refuses the request."""
+        line = super().readline(size)
+        if b"\r" in line.removesuffix(b"\n").removesuffix(b"\r"):
+            raise HTTPException("a line has a CR inside")
+        return line
+
+
 class PageHandler(BaseHTTPRequestHandler, ABC):
     """One connection of a browser."""
 
@@ -206,12 +218,27 @@ class PageHandler(BaseHTTPRequestHandler, ABC):
             self.request.do_handshake()
         super().setup()
         self._patient = _Patient(self.connection, self.timeout)
-        self.rfile = io.BufferedReader(self._patient)
+        self.rfile = _Lines(self._patient)
 
     def handle_one_request(self) -> None:
         """Read one request, and answer it."""
         self._patient.begin()
         super().handle_one_request()
+
+    def parse_request(self) -> bool:
+        """Read the head of a request; returns false if it was refused.
+
+        A GET with a body is refused: nobody reads the body, and it would count as the next request of the connection.
+        """
+        if not super().parse_request():
+            return False
+        lengths = self.headers.get_all("Content-Length", [])
+        if self.command != "POST" and (
+            "Transfer-Encoding" in self.headers or any(each != "0" for each in lengths)
+        ):
+            self.send_error(HTTPStatus.BAD_REQUEST)
+            return False
+        return True
 
     def do_GET(self) -> None:
         """Answer a GET with a file of the page, the stream of changes, or one of the answers; else with an error."""
@@ -278,13 +305,16 @@ class PageHandler(BaseHTTPRequestHandler, ABC):
         while not self.server.ending.is_set() and self.lasts():
             changes = reader.since(version, ALIVE_SECONDS)
             version = changes.version
-            anew = changes.anew and bool(changes.texts)
+            anew = changes.anew and changes.version > 0
             message = bytearray(b"event: anew\ndata: 0\n\n" if anew else b"")
             part = list[str]()
             size = 0
             for text in changes.texts:
                 if part and size + len(text) > MOST_BYTES:
                     self.wfile.write(message + _event(part))
+                    # A client that reads slowly takes long for the entries of one turn.
+                    if not self.lasts():
+                        return
                     message.clear()
                     part, size = [], 0
                 part.append(text)

@@ -30,6 +30,8 @@ from device_plugin.kube.errors import ApiError, ForbiddenError
 
 # Most connections, each in a thread, and most streams of browsers among them, of all persons and of one.
 MOST_CONNECTIONS, MOST_STREAMS, STREAMS_OF_PERSON = 400, 200, 24
+# Connections of one person that are not closed for a new one of anybody.
+CONNECTIONS_OF_PERSON = 48
 # Most bytes of the body of a request: a token has 16 KiB at most.
 MOST_BODY = 32 << 10
 # Seconds after which the stream of a person whom a proxy logged in ends; the proxy decides on the browser's next one.
@@ -93,7 +95,29 @@ class TeamServer(PageServer):
         self.files["/"] = content, page.replace(b"<html ", f'<html data-login="{login}" '.encode(), 1)
 
         self._open = Counter[str]()
+        # The owners of connections that are not closed for others, and how many each owner has.
+        self._owners: dict[socket, str] = {}
+        self._kept = Counter[str]()
         self._open_lock = threading.Lock()
+
+    def keep(self, connection: socket, owner: str) -> None:
+        """Note that a connection is an owner's, so that it is not closed for another one, unless the owner has many."""
+        with self._open_lock:
+            if connection in self._owners or self._kept[owner] >= CONNECTIONS_OF_PERSON:
+                return
+            self._owners[connection] = owner
+            self._kept[owner] += 1
+        self.trust(connection)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Serve a connection until it ends."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            with self._open_lock:
+                owner = self._owners.pop(request, None)
+                if owner is not None:
+                    self._kept -= Counter({owner: 1})
 
     @contextmanager
     def counted(self, owner: str) -> Iterator[bool]:
@@ -142,7 +166,7 @@ class _Handler(PageHandler):
         self._person = self._known()
         if self._person is None:
             return None
-        self.server.trust(self.connection)
+        self.server.keep(self.connection, self._person.owner)
         self._began = self.server.clock()
         return PersonalView(self.server.entries, self.server.rights, self._person, self.server.clock)
 

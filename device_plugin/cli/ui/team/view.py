@@ -45,11 +45,12 @@ class PersonalView:
         if self._look_again():
             changes = self._entries.since(0, 0)
         sight = self._sight
-        texts = [
+        # Each is made when it is sent, so that a stream that is not read keeps no text of its own.
+        texts = (
             shown
             for text, spaces in zip(changes.texts, changes.spaces, strict=True)
             if (shown := visible(text, spaces, sight))
-        ]
+        )
         return Changes(changes.version, changes.anew, texts)
 
     def _look_again(self) -> bool:

@@ -339,6 +339,23 @@ def test_a_body_of_another_size_than_it_should_have_is_not_read(
 
 
 @pytest.mark.parametrize(
+    "framing", ["Content-Length: {}", "Transfer-Encoding: chunked", "transfer-encoding: x"]
+)
+def test_a_body_of_a_get_is_not_the_next_request(team: Team, framing: str) -> None:
+    """Behind a proxy, the answer to a request in a body would be the answer to somebody else's request."""
+    inner = f"GET /none HTTP/1.1\r\nHost: {team.host}\r\n\r\n"
+    head = f"GET /session HTTP/1.1\r\nHost: {team.host}\r\n{framing.format(len(inner))}\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", team.server.port), timeout=20) as connection:
+        connection.sendall(f"{head}{inner}".encode())
+        text = b""
+        with suppress(ConnectionResetError):
+            while part := connection.recv(1 << 16):
+                text += part
+    assert text.startswith(b"HTTP/1.1 400")
+    assert text.count(b"HTTP/1.1 ") == 1
+
+
+@pytest.mark.parametrize(
     "body", ["", "[]", "null", "{", "[" * 30_000, '"x"', "{}", '{"token": 1}', '{"token": ["t-anna"]}']
 )
 def test_a_body_without_a_token_is_no_login(team: Team, body: str) -> None:
@@ -477,6 +494,50 @@ def test_headers_of_a_proxy_count_only_where_a_proxy_is_set_and_with_its_secret(
         assert 'data-login="proxy"' in made.ask("/").text
     finally:
         made.end()
+
+
+def test_a_header_inside_a_header_is_refused() -> None:
+    """A proxy that lets a CR pass sees one header there, and does not remove the groups in it."""
+    made = Team(proxy=ProxyLogin("X-User", "X-Groups", SECRET))
+    head = f"GET /session HTTP/1.1\r\nHost: {made.host}\r\n{SECRET_HEADER}: {SECRET}\r\nX-User: anna\r\n"
+    try:
+        for line in ("Cookie: a\rX-Groups: admins\r\n", "Cookie: a\r\r\n", "\rX-Groups: admins\r\n"):
+            with socket.create_connection(("127.0.0.1", made.server.port), timeout=20) as connection:
+                connection.sendall(f"{head}{line}\r\n".encode())
+                assert connection.recv(12) == b"HTTP/1.1 431", line
+    finally:
+        made.end()
+
+
+def test_connections_of_one_person_leave_room_for_others(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CONNECTIONS_OF_PERSON", 30)
+    anna, bert = team.log_in("anna"), team.log_in("bert")
+    opened = []
+    for _ in range(module.MOST_CONNECTIONS):
+        connection = HTTPConnection("127.0.0.1", team.server.port, timeout=20)
+        connection.request("GET", "/session", headers=anna)
+        assert connection.getresponse().read()
+        opened.append(connection)
+    assert team.ask("/session", bert).status == 200
+    for connection in opened:
+        connection.close()
+
+
+def test_a_stream_that_is_read_slowly_ends_with_its_session(team: Team) -> None:
+    number, length = 200, 100_000
+    team.entries.put(
+        "waiting", {f"team-a/{i}": {"namespace": "team-a", "text": "x" * length} for i in range(number)}
+    )
+    cookie = team.log_in("anna")
+    with socket.create_connection(("127.0.0.1", team.server.port), timeout=20) as connection:
+        connection.sendall(
+            f"GET /changes HTTP/1.1\r\nHost: {team.host}\r\nCookie: {cookie['Cookie']}\r\n\r\n".encode()
+        )
+        read = len(connection.recv(1 << 16))
+        assert team.post("/logout", {}, {**cookie, "X-Vgpu-Csrf": team.csrf(cookie)}).status == 200
+        while part := connection.recv(1 << 16):
+            read += len(part)
+    assert 0 < read < number * length
 
 
 def test_a_stream_of_a_proxys_user_ends_so_that_the_proxy_is_asked_again(

@@ -114,6 +114,23 @@ def test_an_unknown_kind_is_for_nobody_but_who_sees_everything() -> None:
     assert spaces_of("about", "page", {}) == PUBLIC
 
 
+def test_a_text_is_made_when_it_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Streams that nobody reads would otherwise hold a copy of all entries each."""
+    made: list[str] = []
+
+    def shown(text: str, *_: object) -> str:
+        made.append(text)
+        return text
+
+    monkeypatch.setattr(module, "visible", shown)
+    entries = PageEntries()
+    entries.put("node", {f"n{i}": node() for i in range(100)})
+    view = PersonalView(entries, Rights(lambda *_: False, lambda: 0.0), Person("anna"), lambda: 0.0)
+    texts = iter(view.since(0, 0).texts)
+    assert next(texts)
+    assert len(made) == 1
+
+
 def test_a_stream_begins_anew_when_rights_change_and_only_then() -> None:
     allowed, now = {Space("pods", "team-a")}, [1000.0]
     rights = Rights(lambda _, space: space in allowed, lambda: now[0])
