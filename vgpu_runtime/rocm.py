@@ -103,10 +103,10 @@ def parse(text: str) -> SliceConfig[RocmLimit]:
 def environment(limits: Sequence[RocmLimit]) -> dict[str, str]:
     """The variables by which programs in the container learn their slice: for HIP, the number of its compute units.
 
-    HIP has one value for all cards, so slices of several cards have it if they are equal. Whole cards need none. It is
-    a hint: the masks of queues hold a program to its units. Where the maker's driver shows only the units of a slice,
-    HIP counts them itself. The value is then empty, as HIP's default is, whatever the image or the pod says: HIP 5.2.3
-    ends a program for any other value on a device of fewer than 32 units. native/rocm/units.c does the same.
+    HIP has one value for all cards, so slices of several cards have it if they are equal. Whole cards need none. The
+    value is a hint: the masks of queues hold a program to its units. Where the maker's driver shows only the units of
+    a slice, HIP counts them itself. The value is then empty, as HIP's default is, whatever the image or the pod says:
+    HIP 5.2.3 ends a program for any other value on a device of fewer than 32 units. native/rocm/units.c does the same.
     """
     units = limits[0].mask.bit_count()
     if any(limit.vendor_masks and limit.mask.bit_count() < limit.compute_units for limit in limits):

@@ -15,7 +15,7 @@ class Enforcement(Enum):
     ENFORCE = "enforce"
     """The kernel limits the pod's card memory as well, where it can (dmem.max of its cgroup)."""
     KILL = "kill"
-    """The allocator deletes its pod."""
+    """The allocator deletes the container's pod."""
 
 
 def strongest(modes: Iterable[Enforcement]) -> Enforcement:

@@ -314,7 +314,7 @@ class GangState:
     def expire(self, view: GangView, now: float) -> tuple[str, ...]:
         """The UIDs whose reservations end at `now`: after the deadline, all pods without a Binding under way.
 
-        It is empty before the deadline, and it removes a deadline that has passed.
+        None end before the deadline. A deadline that has passed is removed.
         """
         if self.deadline is None or now < self.deadline:
             return ()

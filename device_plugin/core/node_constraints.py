@@ -222,7 +222,7 @@ class NodeIndex:
     def limits(self, constraints: NodeConstraints, *, of_pod: bool = False) -> str:
         """A sentence for people that says what keeps pods from some of the nodes; empty if nothing does.
 
-        It is about the pods of a job (`its pods go only to ...`), or with `of_pod` about one pod (`it goes only to
+        Its subject is the pods of a job (`its pods go only to ...`), or with `of_pod` one pod (`it goes only to
         ...`).
         """
         goes, does = ("it goes", "it does") if of_pod else ("its pods go", "its pods do")

@@ -127,7 +127,7 @@ JOBS = Kind("batch", "v1", "jobs", "Job", Job)
 WORKLOADS: Mapping[WorkloadKind, Kind[Job]] = {JOB: JOBS} | {
     kind: Kind(kind.group, kind.version, kind.plural, kind.name, Job) for kind in WORKLOAD_KINDS
 }
-"""The kinds of the API in which the job engine finds workloads: Jobs, and those that are decoded to their form."""
+"""The kinds of the API in which the job engine finds workloads: Jobs, and kinds that are decoded to a Job's form."""
 PRIORITY_CLASSES = Kind(
     "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", NamedPriorityClass, _priority_class
 )

@@ -38,7 +38,10 @@ class JobPods:
         return [pod for pod in found if pod.containers] if job.template.containers else found
 
     def succeeded(self, job: Job) -> int:
-        """The number of pods of a workload that have succeeded and still exist; a Job's own status has it."""
+        """The number of pods of a workload that asked for cards, have succeeded and still exist.
+
+        It is 0 for a Job, whose status has this number.
+        """
         return len(self._succeeded.get((job.namespace, job.pods_label), ())) if job.pods_label else 0
 
     def on(self, node: str) -> Mapping[tuple[str, str], Pod]:

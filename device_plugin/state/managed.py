@@ -153,9 +153,9 @@ class Managed:
     def unkept(self) -> bool:
         """True if the past of the record, which decides the Job's turns, must still be copied into the Job's status.
 
-        Only the engine can remove the copy. The record of another kind than a Job has no copy: it is true only if the
-        record was removed from the annotation. The record of a start is not copied, because it adds only the time of
-        the start to the record before it.
+        Only the engine can remove the copy. A workload of another kind than a Job has no copy: for such a workload it
+        is true only if the record was removed from the annotation. The record of a start is not copied, because it adds
+        only the time of the start to the record before it.
         """
         record = self.record
         if record is None or not self.lives:

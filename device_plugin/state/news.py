@@ -296,7 +296,7 @@ class JobNews:
                 self._gangs.see(workload)
 
     def forget(self, job: QueuedJob) -> None:
-        """Remove a Job that is gone or no longer has the label."""
+        """Remove a Job, or a workload of the receiver's `kind`, that is gone or no longer has the label."""
         self._gone(job.uid)
 
     def _gone(self, uid: str) -> None:
@@ -306,7 +306,7 @@ class JobNews:
             self._gangs.forget(uid)
 
     def sync(self, jobs: Iterable[QueuedJob]) -> None:
-        """Record a list of all Jobs; known Jobs that are not listed are removed."""
+        """Record a list of all objects of the receiver's `kind`; known objects that are not listed are removed."""
         listed = {job.uid: job for job in jobs}
         take(self._lock, [*listed.values()], self.see)
         with self._lock:

@@ -1,4 +1,4 @@
-"""Slices that are promised to jobs: the leaving pods that still hold some, and the holdings of the others.
+"""Slices that are promised to jobs: the leaving pods that still hold some, and the holdings that keep the free ones.
 
 Callers hold the view's lock. Without any promise each call reads one empty dict.
 """

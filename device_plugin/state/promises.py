@@ -213,7 +213,11 @@ class Promises:
         self._apply([record for record in map(self._records.get, uids) if record is not None])
 
     def _in_force(self, record: JobRecord) -> str:
-        """The name of the record's beneficiary; empty once enough of its pods were bound after the record."""
+        """The name of the beneficiary of a record that is in force; else empty.
+
+        A record is in force until it ends, is replaced, or, unless `replicas` is 0, this number of the beneficiary's
+        pods were bound after the record's decision.
+        """
         name, resize = self._records.taker(record), record.resize
         if not name or resize is None or self._records.get(record.uid) is not record:
             return ""
@@ -235,7 +239,7 @@ class Promises:
         """The leaving pod of a grant, with the slices that it is known to hold; None if it holds none.
 
         With `believed`, a pod that has ended is taken to hold the slices of its own grant, and a pod that is not known
-        to hold the slices of `grant`, unless this process saw it go. It is also None if MOST_LEAVING pods leave
+        to hold the slices of `grant`, unless this process saw it go. Returns None too if MOST_LEAVING pods leave
         already.
         """
         uid, pod = grant.pod, self._pods.get(grant.pod)

@@ -127,7 +127,10 @@ class JobRecords:
         return [record, *self._named_by(record.key)]
 
     def taker(self, record: JobRecord) -> str:
-        """The name of the beneficiary for which this record shrinks its Job; empty if none, or once the record ends."""
+        """The name of the known beneficiary for which this record shrinks its Job; empty without one.
+
+        It is also empty once the record has ended.
+        """
         resize, key = record.resize, record.beneficiary
         if resize is None or key is None or key == record.key or not resize.shrinks:
             return ""

@@ -1,10 +1,10 @@
 """Reports of agents: slices that outlive their pod and stay held, faults of living pods, and idle pods.
 
 An agent writes reports into its node's inventory; a report counts only for the cards of its own node, whatever pods it
-names. The API server does not show whether the containers of a force-deleted pod have ended. The agent sees it, and
-reports those that still run; so the grant stays held for VANISHED_SECONDS, then for as long as a report names it. If
-the agent or the API server is down in that time, the slices are free here, and the agent's PreStartContainer makes a
-successor wait.
+names. The API server does not show whether the containers of a force-deleted pod have ended. The agent sees which of
+them still run, and reports these; so the grant stays held for VANISHED_SECONDS, then for as long as a report names the
+pod. If the agent or the API server is down in that time, the slices are free here, and the agent's PreStartContainer
+makes a successor wait.
 
 Reports are read again after a restart. Pods that vanished less than REPORT_SECONDS before it are not known then, but no
 replica places in its first seconds: its term begins 5 s after it took the Lease.
@@ -156,7 +156,8 @@ class Reports:
     def report(self, node: str, inventory: Inventory | None) -> frozenset[str]:
         """Replace the reports of a node; returns the UIDs of the pods in the old and in the new reports.
 
-        They are only pods whose slices outlive them. A pod that the new reports name is no longer `vanished`.
+        Only pods whose slices outlive them are returned. A pod of this node that the new reports name is no longer
+        `vanished`.
         """
         reports = inventory.slices if inventory is not None else ()
         of_living = tuple(each for each in reports if each.state is not SliceState.OUTLIVING)

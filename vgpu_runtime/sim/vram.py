@@ -1,6 +1,6 @@
 """Used VRAM of simulated cards: the file in which each process that uses a card counts its use.
 
-Driver and layout: driver/vram.c. A process's slot counts while it holds the slot's lock: its VRAM is freed at its end.
+Driver and layout: driver/vram.c. A slot counts while its process holds the slot's lock, so until the process ends.
 """
 
 import struct

@@ -20,9 +20,9 @@ MOST_MIB = 1 << 22
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One container's request: `count` cards, and the amount on each. Without an amount it is for whole cards.
+    """One container's request: `count` cards, and the amount on each card; without an amount, whole cards.
 
-    The compute of each is `cores` core groups, or a percentage of all.
+    The compute of each card is `cores` core groups, or a percentage of all.
     """
 
     count: int = 1
@@ -42,8 +42,8 @@ class _Product:
     """The names of one product's resources; empty for a resource that it does not have.
 
     `count` counts cards. `mem` and `mem_percent` are memory, and `cores` is percent of compute, on each card. With
-    `cuts_one` it cuts a card only for a container that asks for one card and a share of its compute. All others have
-    whole cards, whatever memory they ask for.
+    `cuts_one` the product cuts a card only for a container that asks for one card and a share of its compute. All
+    other containers have whole cards, whatever memory they ask for.
     """
 
     count: str = ""
@@ -204,7 +204,7 @@ class Requests:
     def _all_units(self, product: _Product, ask: Ask) -> Ask:
         """The request as a product with `cuts_one` serves it: for whole cards, unless one card is cut for it.
 
-        Adds a remark if it makes a request for parts one for whole cards.
+        Adds a remark if a request for parts becomes a request for whole cards.
         """
         if ask.whole or (ask.count == 1 and ask.cores_percent not in (None, WHOLE_CARD)):
             return ask

@@ -75,7 +75,7 @@ class EmptyPool:
         return found
 
     def known_capacity(self, job: JobSpec, *, closed: bool = False) -> int | None:
-        """The capacity if it was computed before; else None."""
+        """The capacity if it was computed before, or UNBOUNDED for a job that takes no cards; else None."""
         if not job.cards:
             return UNBOUNDED
         known = self._capacity.get(job.request)

@@ -249,7 +249,7 @@ def _too_scarce(draft: Draft, unit: Unit, rules: Rules) -> bool:
 def _kind(unit: Unit, draft: Draft, rules: Rules) -> object:
     """A key of everything that decides whether a unit is admitted: if one unit fails, all units with its key fail.
 
-    The user is part of it, because each user has a budget of his own.
+    The user is part of the key, because each user has a budget of his own.
     """
     # Attained work is compared only between queues.
     others = len(draft.cards_of) > 1

@@ -49,9 +49,10 @@ def due_at(job: JobState, rules: Rules) -> float:
 def _longest_stop(job: JobState, rules: Rules) -> float:
     """The seconds after which a stopped job is due.
 
-    It is the limit of the rules. For a rigid job that needs more cards than every other waiting job it may be less: the
-    time that the job ran before, but at least `age_s`. This holds if the job needs more than one card, because several
-    cards seldom become free together, or if it ran for less than a quantum, and so lost its turn.
+    This time is the limit of the rules. For a rigid job, no split, that needs more cards than every other waiting job
+    it may be less: the time that the job ran before, but at least `age_s`. It is less if the job
+    needs more than one card, because several cards seldom become free together, or if it ran for less than a quantum,
+    and so lost its turn.
     """
     limit = rules.stop_limit(job.spec)
     if not job.widest or job.spec.elastic or job.spec.parts:

@@ -143,8 +143,9 @@ class LearntRates:
     def add(self, namespace: str, model: str, card: str, cards: int, speed: float) -> None:
         """Add a job's report that `model` trained `speed` samples per second on `cards` cards of the card model `card`.
 
-        It moves the known speed by the share NEWS of the difference. It is ignored if `speed` is not between 0 and
-        MAX_SPEED. Beyond MAX_POINTS, MAX_CURVES and MAX_NAMESPACES the oldest entries are dropped.
+        The known speed moves by the share NEWS of the difference. The report is ignored if `cards` is below 1, or if
+        `speed` is not between 0 and MAX_SPEED. Beyond MAX_POINTS, MAX_CURVES and MAX_NAMESPACES the
+        oldest entries are dropped.
         """
         if cards < 1 or not 0 < speed < MAX_SPEED:
             return

@@ -112,7 +112,7 @@ class Reservations:
         return "" if waited * draft.room.cards() >= delayed * idled else TOO_DEAR
 
     def _releases(self, stoppable: Collection[JobKey]) -> Iterator[tuple[float, float, bool]]:
-        """Yield the seconds until each running job's cards are free, their number, and whether they idle then.
+        """Yield, for each running job, the seconds until its cards are free, their number, and if they idle once kept.
 
         A job without a known end is expected to run for as long as it has run. Cards of a job that may be stopped do
         not stay idle, because the job uses them until it is stopped.

@@ -55,8 +55,9 @@ class Shares:
 
         With the unit, its queue would hold more than its share by jobs that may not be stopped.
 
-        A queue counts as waiting if one of its jobs, of the unit's priority or higher, would stay within its share. A
-        job that alone needs more than the share may start while its queue holds no such cards.
+        A queue counts as waiting if one of its jobs, of the unit's priority or higher, would stay within its share.
+        While no job of the unit's queue that may not be stopped has cards, the unit may start even if it alone needs
+        more than the share.
         """
         more = sum(map(self._fixed, unit)) if self._several else 0.0
         queue = unit[0].spec.queue

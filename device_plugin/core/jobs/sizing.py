@@ -45,8 +45,9 @@ class Sized:
 class Short:
     """The alternatives of a job whose replicas do not fit.
 
-    With the `now` replicas that fit now it takes `now_seconds`, and does `now_samples` samples in its duration. With
-    `needed` replicas it would be done in time; 0 if no allowed width is enough. `cards` is the cards of one replica.
+    With the `now` replicas that fit now the job takes `now_seconds`, and does `now_samples` samples in its duration.
+    With `needed` replicas it would be done in time; 0 if no allowed width is enough. `cards` is the cards of one
+    replica.
     """
 
     goal: Goal
@@ -104,7 +105,7 @@ class Sizing:
 def with_widths(
     jobs: Iterable[JobState], room: Room, rates_of: Callable[[str], Rates], cards: Collection[str]
 ) -> Sizing:
-    """Give the jobs with a goal their widths, by the rates of their namespaces; returns the jobs.
+    """Give the jobs with a goal their widths, by the rates of their namespaces; returns jobs and texts.
 
     `cards` are the present card models. If no width that fits now is in time, a job waits for the width that it needs.
     If no width at all is, it is refused and not among the returned jobs. The oldest job of each namespace comes first.
@@ -210,7 +211,10 @@ def _in_turn(jobs: Iterable[JobState]) -> Iterable[JobState]:
 
 
 def with_width(job: JobSpec, width: int, seconds: float) -> JobSpec:
-    """The job with the found width as its only width, or as its least one if its author wrote bounds."""
+    """The job with `width` as its only width, or as its least one if its author wrote bounds.
+
+    `seconds` is the expected duration with this width.
+    """
     most = job.most if _goal(job).bounded else width
     return replace(job, asked=width, least=width, most=most, expected_seconds=seconds)
 
@@ -221,7 +225,7 @@ def _fixed(job: JobSpec) -> JobSpec:
 
 
 def _trial(room: Room, job: JobSpec, sought: bool) -> Fits:
-    """A function that tests whether a width of the job fits the room; without `sought` it is always false."""
+    """A function that tests whether a width of the job fits the room; without `sought` the answer is always false."""
 
     def fits(width: int) -> bool:
         with room.trial():

@@ -182,8 +182,8 @@ class NodeTable(Columns):
     def _exchange(self, names: Collection[str]) -> None:
         """Write the rows of the nodes that came, went, or have other cards than before.
 
-        It takes some milliseconds at 5,000 nodes of 8 cards, a hundredth of the time to write all rows. All rows are
-        written for the first node, and if the kinds of cards or the most cards of a node have changed.
+        The exchange takes some milliseconds at 5,000 nodes of 8 cards, a hundredth of the time to write all rows.
+        All rows are written for the first node, and if the kinds of cards or the most cards of a node have changed.
         """
         found = {name: state for name in names if (state := self._ledger.node(name)) is not None}
         # `there` is replaced, never changed, because readers without the lock may use it.

@@ -224,7 +224,7 @@ WAITS_FOR: Mapping[JobPhase, str] = {
 def _why(managed: Managed, state: JobState, last: Round, room: str, rules: Rules) -> Iterator[str]:
     """The reasons for the Job's phase and width, and the cards that it gives or gets.
 
-    `room` says what it waits for.
+    `room` says what the Job waits for.
     """
     record, spec, now = managed.record, state.spec, last.at
     room = room if spec.joint or spec.parts else f"room for {spec.least} of its pods"
