@@ -33,6 +33,8 @@ JOBS = "/apis/batch/v1/jobs"
 _POD = re.compile(r"/api/v1/namespaces/default/pods/pod-(\d+)(/binding|/status)?")
 _HEAD = b"HTTP/1.1 %d -\r\nContent-Type: application/json\r\n"
 _VERSION = b'{"gitVersion":"v1.36.0"}'
+# No group is installed of the kinds that the job engine starts beside Jobs.
+_GROUPS = b'{"kind":"APIGroupList","apiVersion":"v1","groups":[]}'
 _NOT_FOUND = b'{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}'
 _CONFLICT = b'{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Conflict","code":409}'
 _CREATED = b'{"kind":"Status","apiVersion":"v1","status":"Success","code":201}'
@@ -102,6 +104,8 @@ class _Client(socketserver.BaseRequestHandler):
                 self._send(200, self.server.lists[path])
         elif method == "GET" and path == "/version":
             self._send(200, _VERSION)
+        elif method == "GET" and path == "/apis":
+            self._send(200, _GROUPS)
         elif method == "GET" and path.startswith("/apis/coordination.k8s.io/"):
             # The first read finds no Lease: without an earlier leader, a term begins without a wait for its Bindings.
             asked, self.server.lease_asked = self.server.lease_asked, True
