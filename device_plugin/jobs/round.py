@@ -26,7 +26,7 @@ from device_plugin.jobs.plan.fork import Fork, Free
 from device_plugin.jobs.plan.rate_learning import RateLearning
 from device_plugin.jobs.plan.states import eased, round_input
 from device_plugin.jobs.ports import Holdings
-from device_plugin.jobs.stages import UNDER_WAY, stages, wanted
+from device_plugin.jobs.stages import UNDER_WAY, held_groups, stages, wanted
 from device_plugin.state.creations import FailedCreations
 from device_plugin.state.managed import Managed, ManagedJobs
 
@@ -245,7 +245,9 @@ class _LaterLook:
     def holds(self, write: Write) -> bool:
         """True if the change still helps its beneficiary, and there is room for the replicas that the write adds."""
         free = self._renewed()
-        if write.key not in self._jobs or (write.frees is not None and not wanted(write.frees, self._jobs)):
+        if write.key not in self._jobs or (
+            write.frees is not None and not wanted(write.frees, self._jobs, held_groups(self._jobs.values()))
+        ):
             return False
         return not write.added or free.take({write.key: write.added})
 

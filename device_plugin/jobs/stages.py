@@ -10,13 +10,13 @@ predecessor began, so no engine needs a memory of its own. A record that is OVER
 has no effect, except that the next record has a greater `gen`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from enum import Enum
 
 from device_plugin.core.contract.resize import Resize
 from device_plugin.core.jobs.groups import undeclared
-from device_plugin.core.jobs.job import JobKey
+from device_plugin.core.jobs.job import GroupKey, JobKey
 from device_plugin.core.jobs.spec import ROLES
 from device_plugin.state.managed import Managed
 
@@ -73,9 +73,10 @@ def _reached(managed: Managed, record: Resize, now: float) -> Stage:
 def stages(jobs: Mapping[JobKey, Managed], now: float) -> Mapping[JobKey, Stage]:
     """The stages of all Jobs; a change whose beneficiary no longer waits for the freed slices is OVER."""
     found = {key: stage(managed, now) for key, managed in jobs.items()}
+    held = held_groups(jobs.values())
     for key, reached in found.items():
         record = jobs[key].record
-        if reached is Stage.FREED and record is not None and not wanted(record, jobs):
+        if reached is Stage.FREED and record is not None and not wanted(record, jobs, held):
             found[key] = Stage.OVER
     return found
 
@@ -85,21 +86,22 @@ def by_beneficiary(
 ) -> Mapping[JobKey, Sequence[Managed]]:
     """The Jobs that shrink or stop for another job, by the key of that job."""
     found: dict[JobKey, list[Managed]] = {}
+    held = held_groups(jobs.values())
     for key, managed in jobs.items():
         record = managed.record
         if record is None or record.beneficiary is None or reached[key] not in RELEASING:
             continue
-        if record.shrinks and wanted(record, jobs):
+        if record.shrinks and wanted(record, jobs, held):
             found.setdefault(record.beneficiary, []).append(managed)
     return found
 
 
-def by_group(jobs: Iterable[Managed]) -> Mapping[tuple[str, str], Sequence[Managed]]:
+def by_group(jobs: Iterable[Managed]) -> Mapping[GroupKey, Sequence[Managed]]:
     """The live Jobs of groups that start together, by namespace and group, in the order in which they start."""
-    found: dict[tuple[str, str], list[Managed]] = {}
+    found: dict[GroupKey, list[Managed]] = {}
     for managed in jobs:
-        if managed.spec.joint and managed.lives:
-            found.setdefault((managed.key[0], managed.spec.group), []).append(managed)
+        if managed.lives and (group := managed.spec.group_key) is not None:
+            found.setdefault(group, []).append(managed)
     return {group: sorted(members, key=turn) for group, members in found.items()}
 
 
@@ -110,18 +112,19 @@ def turn(managed: Managed) -> tuple[int, JobKey]:
 
 
 def promised_widths(
-    helped: Managed, giving: Iterable[Managed], groups: Mapping[tuple[str, str], Sequence[Managed]]
+    helped: Managed, giving: Iterable[Managed], groups: Mapping[GroupKey, Sequence[Managed]]
 ) -> Mapping[JobKey, int]:
     """The widths of the job `helped`, for which the Jobs `giving` make room, and of its group's Jobs.
 
     Empty if they would not start together now: for instance one Job of the group is gone, or another one has come.
     """
     replicas = max(managed.record.replicas for managed in giving if managed.record is not None)
-    if not helped.spec.joint or not replicas:
+    group = helped.spec.group_key
+    if group is None or not replicas:
         # The author may have removed that width from the list since.
         width = replicas if helped.may_have(replicas) else helped.spec.width_at_most(replicas)
         return {helped.key: width} if width else {}
-    members = groups[helped.key[0], helped.spec.group]
+    members = groups[group]
     unit = [managed for managed in members if managed.waits]
     left = replicas - sum(managed.spec.least for managed in unit)
     # A Job that has run does not wait again for Jobs of its group that have ended since.
@@ -136,29 +139,26 @@ def promised_widths(
     return found
 
 
-def wanted(record: Resize, jobs: Mapping[JobKey, Managed]) -> bool:
+def wanted(record: Resize, jobs: Mapping[JobKey, Managed], held: Set[GroupKey]) -> bool:
     """True if a shrink still helps: its beneficiary waits, and was not started after the record was written.
 
     The beneficiary may also be a running split that waits for a wider window. A shrink without a beneficiary always
-    helps.
+    helps; one for a group in `held` does not, because none of that group's waiting Jobs starts.
     """
     if record.beneficiary is None:
         return True
     helped = jobs.get(record.beneficiary)
-    if helped is None or not helped.wants(record.replicas) or _group_held(helped, jobs):
+    if helped is None or not helped.wants(record.replicas):
+        return False
+    if helped.spec.group_key in held:
         return False
     return helped.record is None or helped.record.asked < record.asked
 
 
-def _group_held(helped: Managed, jobs: Mapping[JobKey, Managed]) -> bool:
-    """True if a waiting Job of its group is held, so that none of the group's waiting Jobs starts."""
-    if not helped.spec.joint:
-        return False
-    group = helped.key[0], helped.spec.group
-    return any(
-        each.spec.on_hold and each.spec.joint and each.waits and (each.key[0], each.spec.group) == group
-        for each in jobs.values()
-    )
+def held_groups(jobs: Iterable[Managed]) -> Set[GroupKey]:
+    """The groups that start together and of which a waiting Job is held, by namespace and group."""
+    groups = (each.spec.group_key for each in jobs if each.spec.on_hold and each.waits)
+    return {group for group in groups if group is not None}
 
 
 def _released(managed: Managed, record: Resize, now: float) -> Stage:

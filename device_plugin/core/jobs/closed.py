@@ -20,7 +20,7 @@ def waiting_for_closed(jobs: Iterable[JobState], room: Room) -> Mapping[JobKey, 
     for job in jobs:
         spec = job.spec
         if job.queued and spec.cards:
-            units.setdefault((spec.key[0], spec.group) if spec.joint else spec.key, []).append(spec)
+            units.setdefault(spec.group_key or spec.key, []).append(spec)
     found = ((unit, text) for unit in units.values() if (text := _too_few(unit, room)))
     return {
         job.key: f"{text}: {cards}"

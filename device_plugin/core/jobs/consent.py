@@ -12,14 +12,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from device_plugin.core.jobs.groups import undeclared
-from device_plugin.core.jobs.job import JobPhase, JobSpec, JobState
+from device_plugin.core.jobs.job import GroupKey, JobPhase, JobState
 from device_plugin.core.jobs.plan import Draft
 from device_plugin.core.jobs.queue import Unit, due, lately_changed, need, priority, share
 from device_plugin.core.jobs.rank import attained_work, expected_work, kept_until, level, turn_end
 from device_plugin.core.jobs.rules import Rules
-
-GroupKey = tuple[str, str]
-"""Namespace and name of a group of Jobs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +46,7 @@ class Claim:
         """The claim of a unit in this draft."""
         first = unit[0].spec
         return cls(
-            priority(unit), first.queue, group_key(first),
+            priority(unit), first.queue, first.group_key,
             due=any(due(job, draft.now, rules) for job in unit),
             willing=all(rules.may_stop(job.spec) for job in unit),
             early=any(lately_changed(job, draft.now, rules) for job in unit),
@@ -93,7 +90,7 @@ class Stoppable:
     def of(cls, jobs: Unit, rules: Rules, waiting: Sequence[JobState] = ()) -> "Stoppable":
         """The stoppable jobs `jobs`, with the facts about them that decide when they may be stopped."""
         return cls(
-            jobs, group_key(jobs[0].spec), waiting,
+            jobs, jobs[0].spec.group_key, waiting,
             priority=max(job.spec.priority for job in jobs),
             level=max(level(expected_work(job), rules) for job in jobs),
             attained=max(level(attained_work(job), rules) for job in jobs),
@@ -186,7 +183,7 @@ def stoppable(jobs: Iterable[JobState], rules: Rules) -> Iterator[Stoppable]:
     """
     groups: dict[GroupKey, list[JobState]] = {}
     for job in jobs:
-        if group := group_key(job.spec):
+        if group := job.spec.group_key:
             groups.setdefault(group, []).append(job)
         elif job.width and job.spec.cards and _suspendable(job):
             yield Stoppable.of((job,), rules)
@@ -207,8 +204,3 @@ def narrows(job: JobState) -> bool:
 def _suspendable(job: JobState) -> bool:
     """True if the job may be suspended: it runs without a change under way, and the engine decides when it runs."""
     return job.running and not job.held and not job.spec.kueue
-
-
-def group_key(job: JobSpec) -> GroupKey | None:
-    """The group that the Job itself names; None if only its pods name one, or nothing does."""
-    return (job.key[0], job.group) if job.joint else None

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from device_plugin.core.contract import annotations
 from device_plugin.core.counted import counted
-from device_plugin.core.jobs.job import JobKey, JobPhase, JobSpec, JobState
+from device_plugin.core.jobs.job import GroupKey, JobKey, JobPhase, JobSpec, JobState
 from device_plugin.core.requests import MAX_GANG
 
 
@@ -36,10 +36,10 @@ def undeclared(jobs: Sequence[JobSpec]) -> int:
 
 def waiting_for_others(jobs: Iterable[JobState]) -> Mapping[JobKey, str]:
     """The Jobs or pods, in words, that each waiting Job of a group waits for: those that are missing or held."""
-    groups: dict[tuple[str, str], list[JobState]] = {}
+    groups: dict[GroupKey, list[JobState]] = {}
     for job in jobs:
-        if job.spec.joint:
-            groups.setdefault((job.spec.key[0], job.spec.group), []).append(job)
+        if (group := job.spec.group_key) is not None:
+            groups.setdefault(group, []).append(job)
     found: dict[JobKey, str] = {}
     for members in groups.values():
         if text := _missing([job.spec for job in members]) or _held(members):

@@ -12,6 +12,8 @@ from device_plugin.core.requests import PodRequest
 
 JobKey = tuple[str, str]
 """Namespace and name of a Job."""
+GroupKey = tuple[str, str]
+"""Namespace and name of a group of Jobs."""
 
 # The speed of a job of width n is taken as proportional to n ** EXPONENT until its own rates are known.
 EXPONENT = 0.9
@@ -85,6 +87,11 @@ class JobSpec:
     dropped: int = 0
     created: float = 0.0
     sets: tuple["JobSpec", ...] = ()
+
+    @property
+    def group_key(self) -> GroupKey | None:
+        """The group that the Job itself names; None if only its pods name one, or nothing does."""
+        return (self.key[0], self.group) if self.joint else None
 
     @property
     def alike(self) -> tuple["JobSpec", ...]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby, islice
 
 from device_plugin.core.jobs.groups import undeclared
-from device_plugin.core.jobs.job import JobKey, JobPhase, JobState
+from device_plugin.core.jobs.job import GroupKey, JobKey, JobPhase, JobState
 from device_plugin.core.jobs.plan import Draft
 from device_plugin.core.jobs.rank import attained_work, expected_work, level
 from device_plugin.core.jobs.rules import Rules
@@ -206,10 +206,10 @@ def _units(jobs: Iterable[JobState]) -> Iterator[Unit]:
 
     A group is left out while one of its Jobs is missing, held or being stopped, because all of its Jobs start together.
     """
-    groups: dict[tuple[str, str], list[JobState]] = {}
+    groups: dict[GroupKey, list[JobState]] = {}
     for job in jobs:
-        if job.spec.joint:
-            groups.setdefault((job.spec.key[0], job.spec.group), []).append(job)
+        if (group := job.spec.group_key) is not None:
+            groups.setdefault(group, []).append(job)
         elif job.queued or job.extendable:
             yield (job,)
     for members in groups.values():

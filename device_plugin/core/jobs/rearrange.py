@@ -15,7 +15,6 @@ from math import ceil
 from device_plugin.core.jobs.consent import (
     Claim,
     Stoppable,
-    group_key,
     may_shrink,
     may_stop,
     narrows,
@@ -121,7 +120,7 @@ class Rearrangement:
         """
         if self._draft.narrowed(unit[0]):
             return True
-        running = self._groups.get(group_key(unit[0].spec) or ("", ""))
+        running = self._groups.get(unit[0].spec.group_key or ("", ""))
         return running is not None and not self._draft.width(running.jobs[0])
 
     def may_stop(self, unit: Unit) -> Collection[JobKey]:

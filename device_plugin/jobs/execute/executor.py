@@ -28,6 +28,7 @@ from device_plugin.jobs.stages import (
     Stage,
     by_beneficiary,
     by_group,
+    held_groups,
     promised_widths,
     stages,
     turn,
@@ -79,6 +80,7 @@ class Executor:
         self._trial = trial
         self._stages = stages(jobs, now)
         self._givers = by_beneficiary(jobs, self._stages)
+        self._held_groups = held_groups(jobs.values())
         self._misheld = [managed for managed in jobs.values() if managed.misheld]
         self._groups = by_group(jobs.values()) if self._givers or self._misheld else {}
         self._fitting: dict[object, bool] = {}
@@ -151,9 +153,7 @@ class Executor:
 
     def _waiting_unit(self, managed: Managed) -> Sequence[Managed]:
         """The suspended Jobs of the Job's group; without a group, the Job if it is suspended."""
-        members = (
-            self._groups.get((managed.key[0], managed.spec.group), ()) if managed.spec.joint else (managed,)
-        )
+        members = (managed,) if (group := managed.spec.group_key) is None else self._groups.get(group, ())
         return [each for each in members if each.job.suspend]
 
     def _since(self, managed: Managed, record: Resize) -> float:
@@ -334,7 +334,9 @@ class Executor:
         elif not record.shrinks:
             fits = self._trial.take({managed.key: record.after - record.before})
             yield self._applied(managed, record) if fits else _dropped(managed, record)
-        elif not wanted(record, self._jobs) or not self._may_narrow(managed, record.before, record.after):
+        elif not wanted(record, self._jobs, self._held_groups) or not self._may_narrow(
+            managed, record.before, record.after
+        ):
             yield _dropped(managed, record)
         elif self._saved(managed, record):
             yield self._applied(managed, record)
@@ -410,7 +412,7 @@ class Executor:
         units: dict[object, dict[JobKey, int]] = {}
         for step in sorted(admits, key=lambda step: turn(self._jobs[step.job])):
             spec = self._jobs[step.job].spec
-            units.setdefault((step.job[0], spec.group) if spec.joint else step, {})[step.job] = step.width
+            units.setdefault(spec.group_key or step, {})[step.job] = step.width
         return units.values()
 
     def _eased(self, plan: Plan, busy: Mapping[JobKey, Write]) -> Iterator[Write]:
