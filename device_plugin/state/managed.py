@@ -149,6 +149,12 @@ class Managed:
         since = (seconds(condition.since, now) for condition in self.job.suspension)
         return max(record.asked, next(since, now))
 
+    def rests_since(self, now: float) -> float:
+        """The time when the suspended Job was stopped; if it has never run, the time when it was created."""
+        if self.record is None or not self.record.ran:
+            return seconds(self.job.created, now)
+        return self.stopped(self.record, now)
+
     @property
     def unkept(self) -> bool:
         """True if the past of the record, which decides the Job's turns, must still be copied into the Job's status.

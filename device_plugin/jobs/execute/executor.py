@@ -21,7 +21,6 @@ from device_plugin.core.errors import AnnotationError
 from device_plugin.core.jobs.job import JobKey
 from device_plugin.core.jobs.plan import Admit, Plan, Scale, Suspend, Window
 from device_plugin.core.pods import Pod
-from device_plugin.core.timestamps import seconds
 from device_plugin.jobs.execute.writes import JOIN_SECONDS, Action, Write, answer_by
 from device_plugin.jobs.stages import (
     UNDER_WAY,
@@ -138,12 +137,11 @@ class Executor:
             return
         unit = self._waiting_unit(managed)
         served = self._served(managed, {each.key for each in unit})
-        waited = self._since(managed, record) if served else record.held_for
+        waited = self._rested(managed) if served else record.held_for
         yield managed, replace(record, held_since=self._now, held_for=waited)
         for other in unit if served else ():
             if other is not managed:
-                past = self._past(other)
-                yield other, replace(past, held_for=self._since(other, past))
+                yield other, replace(self._past(other), held_for=self._rested(other))
 
     def _past(self, managed: Managed) -> Resize:
         """The Job's record; without one, a new record from 0 to 0 replicas."""
@@ -156,10 +154,9 @@ class Executor:
         members = (managed,) if (group := managed.spec.group_key) is None else self._groups.get(group, ())
         return [each for each in members if each.job.suspend]
 
-    def _since(self, managed: Managed, record: Resize) -> float:
-        """The seconds since the suspended Job was stopped, or since it was created if it has never run."""
-        since = managed.stopped(record, self._now) if record.ran else seconds(managed.job.created, self._now)
-        return max(0.0, self._now - since)
+    def _rested(self, managed: Managed) -> float:
+        """The seconds for which the suspended Job has not run."""
+        return max(0.0, self._now - managed.rests_since(self._now))
 
     def _served(self, managed: Managed, unit: Set[JobKey]) -> bool:
         """True if another Job was stopped or made narrower for this Job, or a Job of its `unit`, while it waited.

@@ -123,9 +123,8 @@ def _state(now: float, managed: Managed, reached: Stage, promised: int) -> JobSt
     elif phase is JobPhase.HELD:
         began = record.held_since if record is not None and record.held_since else now
     elif record is not None:
-        stopped = managed.stopped(record, now) if record.ran else began
         # The time for which it was held does not count as waiting.
-        began = min(now, stopped + record.held_for) if managed.job.suspend else record.asked
+        began = min(now, managed.rests_since(now) + record.held_for) if managed.job.suspend else record.asked
     resized = -inf if asked is None else max(asked, managed.paused_until)
     history = managed.history
     return JobState(

@@ -8,7 +8,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 
 from device_plugin.core.contract.metrics import OTHERS, Exporter, Metric, MetricType, Reading
-from device_plugin.core.timestamps import seconds
 from device_plugin.state.managed import Managed
 
 # Most queues of a metric.
@@ -40,10 +39,9 @@ class QueueWaits:
     def started(self, managed: Managed) -> None:
         """Count a start; `managed` is the Job before it."""
         now = self._wall()
-        record = managed.record
-        since = managed.stopped(record, now) if record is not None else seconds(managed.job.created, now)
         queue = managed.spec.queue
-        self._of[queue] = _plus(self._of.get(queue, (0, 0.0)), (1, max(0.0, now - since)))
+        waited = max(0.0, now - managed.rests_since(now))
+        self._of[queue] = _plus(self._of.get(queue, (0, 0.0)), (1, waited))
         self._of.move_to_end(queue)
         if len(self._of) > MOST_QUEUES:
             self._others = _plus(self._others, self._of.popitem(last=False)[1])

@@ -26,10 +26,8 @@ def test_4000_stuck_and_waiting_jobs_in_queues_of_their_own_are_at_most_5000_sam
     planners: Any = SimpleNamespace(planning=lambda: [planner])
     read = JobGauges(known, planners, lambda: True, lambda: 1e6)
     for state in states.values():
-        job = SimpleNamespace(created="")
-        started: Any = SimpleNamespace(
-            action=Action.START, managed=SimpleNamespace(record=None, job=job, spec=state.spec)
-        )
+        managed = SimpleNamespace(rests_since=lambda now: now, spec=state.spec)
+        started: Any = SimpleNamespace(action=Action.START, managed=managed)
         read.count(started)
     found = {reading.metric.name: len([*reading.samples]) for reading in read()}
     assert sum(found.values()) <= MOST_SAMPLES, found

@@ -45,6 +45,12 @@ def test_a_job_that_had_been_stopped_has_waited_since_then() -> None:
     assert samples(waits) == {"night": (1, 200)}
 
 
+def test_a_job_that_was_only_held_has_waited_since_its_creation() -> None:
+    waits = QueueWaits(lambda: CREATED + 7200)
+    waits.started(managed(record=resize(before=0, after=0, asked=CREATED + 7000, applied=True)))
+    assert samples(waits) == {"night": (1, 7200)}
+
+
 def test_a_clock_behind_the_api_servers_counts_no_negative_wait() -> None:
     waits = QueueWaits(lambda: CREATED - 5)
     waits.started(managed())
