@@ -10,6 +10,7 @@ from device_plugin.core.contract import annotations
 from device_plugin.core.contract.annotations import MAX_CARDS
 from device_plugin.core.contract.events import Event
 from device_plugin.core.pods import Node, Pod
+from device_plugin.core.token_bucket import TokenBucket
 from device_plugin.kube.api import NODES, PODS, Api, Kind, Named, Ref
 from device_plugin.kube.errors import ApiError, GoneError
 
@@ -86,13 +87,10 @@ class EventBudget:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        # By reason: the events that may be posted, and when that was counted.
-        self._left: dict[Event, tuple[float, float]] = {}
+        self._buckets: dict[Event, TokenBucket] = {}
 
     def take(self, event: Event) -> bool:
         """True if an event of this reason may be posted now; it then counts as posted."""
-        now = self._clock()
-        left, at = self._left.get(event, (BURST, now))
-        left = min(BURST, left + (now - at) / REFILL_SECONDS)
-        self._left[event] = (left - 1 if left >= 1 else left), now
-        return left >= 1
+        if event not in self._buckets:
+            self._buckets[event] = TokenBucket(1 / REFILL_SECONDS, BURST, self._clock)
+        return self._buckets[event].take()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 
 from device_plugin.cli.ui.spaces import UNKNOWN, Space, Spaces
 from device_plugin.cli.ui.team.visitor import Person, Sight
+from device_plugin.core.token_bucket import TokenBucket
 from device_plugin.kube.errors import ApiError
 
 # Seconds after which an answer is asked for again: a permission soon, because it may have been withdrawn.
@@ -25,26 +26,6 @@ KEPT = 200.0
 # Most answers that are remembered, of all persons together, at 100 bytes each: 100 persons with 4,000 namespaces.
 MOST_ANSWERS = 1_000_000
 _EVERYWHERE = Space("pods", ""), Space("jobs", "")
-
-
-class Rate:
-    """A token bucket: `per_second` on average, and at most `burst` at once. Callers hold a lock of their own."""
-
-    def __init__(self, per_second: float, burst: float, clock: Callable[[], float]) -> None:
-        self._per_second = per_second
-        self._burst = burst
-        self._clock = clock
-        self._left, self._at = burst, clock()
-
-    def take(self, keep: float = 0.0) -> bool:
-        """Take one token from the bucket, and leave at least `keep`; returns false if there are too few."""
-        now = self._clock()
-        self._left = min(self._burst, self._left + (now - self._at) * self._per_second)
-        self._at = now
-        if self._left < 1 + keep:
-            return False
-        self._left -= 1
-        return True
 
 
 class _Answer:
@@ -72,7 +53,7 @@ class Rights:
         self._may = may
         self._clock = clock
         self._lock = threading.Lock()
-        self._rate = Rate(ASKED_PER_SECOND, BURST, clock)
+        self._rate = TokenBucket(ASKED_PER_SECOND, BURST, clock)
         # The person who was asked about last is at the end.
         self._known: OrderedDict[Person, dict[Space, _Answer]] = OrderedDict()
         self._answers = 0

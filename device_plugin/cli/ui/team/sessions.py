@@ -13,9 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from device_plugin.cli.ui.team.reviews import RefusedTokenError
-from device_plugin.cli.ui.team.rights import Rate
 from device_plugin.cli.ui.team.visitor import Person
 from device_plugin.core.errors import VgpuError
+from device_plugin.core.token_bucket import TokenBucket
 from device_plugin.kube.errors import ApiError
 
 # Seconds after which the API server is asked again about the token of a session that is used.
@@ -79,8 +79,8 @@ class Sessions:
         self._idle_seconds = idle_seconds
         self._lock = threading.Lock()
         self._sessions: dict[bytes, Session] = {}
-        self._rate = Rate(LOGINS_PER_SECOND, LOGIN_BURST, clock)
-        self._of_address: OrderedDict[str, Rate] = OrderedDict()
+        self._rate = TokenBucket(LOGINS_PER_SECOND, LOGIN_BURST, clock)
+        self._of_address: OrderedDict[str, TokenBucket] = OrderedDict()
         self._logins = threading.BoundedSemaphore(LOGINS_AT_ONCE)
 
     def __len__(self) -> int:
@@ -165,7 +165,9 @@ class Sessions:
         with self._lock:
             rate = self._of_address.get(address)
             if rate is None:
-                rate = self._of_address[address] = Rate(LOGINS_OF_ADDRESS, BURST_OF_ADDRESS, self._clock)
+                rate = self._of_address[address] = TokenBucket(
+                    LOGINS_OF_ADDRESS, BURST_OF_ADDRESS, self._clock
+                )
             self._of_address.move_to_end(address)
             if len(self._of_address) > MOST_ADDRESSES:
                 self._of_address.popitem(last=False)

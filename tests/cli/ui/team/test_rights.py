@@ -4,7 +4,7 @@ import pytest
 
 from device_plugin.cli.ui.spaces import UNKNOWN, Space
 from device_plugin.cli.ui.team import rights as module
-from device_plugin.cli.ui.team.rights import Rate, Rights
+from device_plugin.cli.ui.team.rights import Rights
 from device_plugin.cli.ui.team.visitor import Person
 from device_plugin.kube.errors import UnknownError
 
@@ -134,11 +134,3 @@ def test_answers_that_are_kept_are_bounded(monkeypatch: pytest.MonkeyPatch) -> N
         api.now += 1
         rights.sight(Person(f"p{number}"), frozenset({A, B}))
     assert sum(map(len, rights._known.values())) == rights._answers <= 100
-
-
-def test_a_rate_fills_up_again() -> None:
-    api = Api({})
-    rate = Rate(2, 3, api.clock)
-    assert [rate.take() for _ in range(4)] == [True, True, True, False]
-    api.now += 0.5
-    assert [rate.take() for _ in range(2)] == [True, False]
