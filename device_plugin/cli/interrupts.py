@@ -1,10 +1,11 @@
-"""Ends a command in the same way, whatever signal ends it."""
+"""Ends a command or a service in the same way, whatever signal ends it."""
 
+import os
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from signal import SIGHUP, SIGTERM
+from signal import SIGHUP, SIGINT, SIGTERM
 
 
 @contextmanager
@@ -22,3 +23,36 @@ def interruptible() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def stopped_by_signals() -> Iterator[threading.Event]:
+    """Yields an event that SIGTERM and SIGINT set. Only for the main thread.
+
+    Python's handlers run in the main thread, between two of its instructions: a signal that comes when that thread is
+    just about to wait for the event would end the wait only with the next signal. So the handler in C writes the
+    signal's number to a pipe, and a thread sets the event.
+    """
+    stop = threading.Event()
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+
+    def wait() -> None:
+        while os.read(read, 1)[0] not in (SIGTERM, SIGINT):
+            pass
+        stop.set()
+
+    thread = threading.Thread(target=wait, name="signals", daemon=True)
+    thread.start()
+    wakeup = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    before = {number: signal.signal(number, lambda *_: None) for number in (SIGTERM, SIGINT)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(wakeup)
+        os.write(write, bytes([SIGTERM]))
+        thread.join()
+        os.close(read)
+        os.close(write)

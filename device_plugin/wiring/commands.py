@@ -5,7 +5,6 @@ import difflib
 import importlib.util
 import logging
 import os
-import signal
 import sys
 import threading
 import time
@@ -13,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
+from device_plugin.cli.interrupts import stopped_by_signals
 from device_plugin.core.errors import VgpuError
 from device_plugin.wiring import failures
 
@@ -254,10 +254,8 @@ def run_service(service: Callable[[threading.Event], int]) -> int:
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
         stream=sys.stderr,
     )
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    return service(stop)
+    with stopped_by_signals() as stop:
+        return service(stop)
 
 
 def say_listening(addresses: str) -> None:

@@ -11,13 +11,13 @@ The page changes nothing in the cluster, and shows what your kubeconfig may read
 
 import argparse
 import logging
-import signal
 import threading
 from contextlib import nullcontext
 
 from device_plugin.adapters.http.server import MOST_PORT
 from device_plugin.cli.access import caller, engine
 from device_plugin.cli.access.prometheus import Prometheus
+from device_plugin.cli.interrupts import stopped_by_signals
 from device_plugin.cli.reading import local_allocator, prefixes, slice_use
 from device_plugin.cli.reading.slice_use import SliceUseReader
 from device_plugin.cli.ui import browser
@@ -90,16 +90,14 @@ def run(args: argparse.Namespace) -> int:
         )
         uses.start()
         # Until here Ctrl-C ends the command without waiting, because the API server may not answer.
-        stop = threading.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: stop.set())
-        print(f"{server.address}\nThe page shows the cluster as it changes. Ctrl-C ends it.", flush=True)
-        with browser.opened(server.address) if args.open else nullcontext(enter_result=True) as found:
-            if not found:
-                print("no browser can be opened here: open that address yourself", flush=True)
-            stop.wait()
-        uses.close()
-        plans.close()
-        follower.close()
-        server.close()
+        with stopped_by_signals() as stop:
+            print(f"{server.address}\nThe page shows the cluster as it changes. Ctrl-C ends it.", flush=True)
+            with browser.opened(server.address) if args.open else nullcontext(enter_result=True) as found:
+                if not found:
+                    print("no browser can be opened here: open that address yourself", flush=True)
+                stop.wait()
+            uses.close()
+            plans.close()
+            follower.close()
+            server.close()
     return 0
