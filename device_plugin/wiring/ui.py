@@ -21,7 +21,7 @@ from device_plugin.cli.ui.entries import PageEntries
 from device_plugin.cli.ui.follow import ClusterFollower
 from device_plugin.cli.ui.server import Answer
 from device_plugin.cli.ui.team import reviews
-from device_plugin.cli.ui.team.changes import Changes
+from device_plugin.cli.ui.team.changes import PersonalChanges
 from device_plugin.cli.ui.team.proxy import ProxyLogin
 from device_plugin.cli.ui.team.rights import Rights
 from device_plugin.cli.ui.team.server import TeamServer, TlsFiles
@@ -92,9 +92,10 @@ class TeamPage:
             tls = None
             if settings.tls_cert_file:
                 tls = TlsFiles(Path(settings.tls_cert_file), Path(settings.tls_key_file))
+            changes = PersonalChanges(self._endpoint) if settings.allow_changes else None
             return TeamServer(
                 listen, self._entries, answers, sessions=sessions, rights=rights, clock=clock, proxy=proxy, tls=tls,
-                public_url=settings.public_url, changes=Changes(self._endpoint) if settings.allow_changes else None,
+                public_url=settings.public_url, changes=changes,
             )  # fmt: skip
         except OSError as error:
             raise SettingsError(f"cannot serve the page on {settings.listen}: {error}") from error

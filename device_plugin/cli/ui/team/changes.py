@@ -13,9 +13,11 @@ from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.endpoint import Endpoint
 from device_plugin.cli import cordon
 from device_plugin.cli.access import engine
+from device_plugin.cli.holding import switched
 from device_plugin.cli.queue import admitted
-from device_plugin.cli.resume import resumed
-from device_plugin.cli.stop import stopped
+from device_plugin.cli.reading.targets import NodeCard
+from device_plugin.cli.resume import RESUME
+from device_plugin.cli.stop import STOP
 from device_plugin.core.errors import VgpuError
 from device_plugin.kube.api import JOBS, Ref
 
@@ -33,7 +35,7 @@ class ChangeError(VgpuError):
     """
 
 
-class Changes:
+class PersonalChanges:
     """Makes changes at the API server of `endpoint`, of which only the address and the authority are used."""
 
     def __init__(self, endpoint: Endpoint) -> None:
@@ -76,14 +78,16 @@ def _job(wanted: Mapping[str, Any]) -> Ref:
     return Ref(_text(wanted, "name"), _text(wanted, "namespace"))
 
 
+def _card(client: KubeClient, wanted: Mapping[str, Any]) -> NodeCard:
+    return cordon.found(client, f"{_text(wanted, 'node')}/{_text(wanted, 'card')}")
+
+
 def _cordoned(client: KubeClient, wanted: Mapping[str, Any]) -> str:
-    card = cordon.found(client, f"{_text(wanted, 'node')}/{_text(wanted, 'card')}")
-    return cordon.write(client, card, cordon.note_of(client, ""))
+    return cordon.write(client, _card(client, wanted), cordon.note_of(client, ""))
 
 
 def _uncordoned(client: KubeClient, wanted: Mapping[str, Any]) -> str:
-    card = cordon.found(client, f"{_text(wanted, 'node')}/{_text(wanted, 'card')}")
-    return cordon.write(client, card, None)
+    return cordon.write(client, _card(client, wanted), None)
 
 
 def _deleted(client: KubeClient, wanted: Mapping[str, Any]) -> str:
@@ -96,7 +100,7 @@ _CHANGES: Mapping[str, Callable[[KubeClient, Mapping[str, Any]], str]] = {
     "cordon": _cordoned,
     "uncordon": _uncordoned,
     "admit": lambda client, wanted: admitted(client, _job(wanted)),
-    "stop": lambda client, wanted: stopped(client, _job(wanted)),
-    "resume": lambda client, wanted: resumed(client, _job(wanted)),
+    "stop": lambda client, wanted: switched(client, _job(wanted), STOP),
+    "resume": lambda client, wanted: switched(client, _job(wanted), RESUME),
     "cancel": _deleted,
 }

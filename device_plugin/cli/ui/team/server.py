@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from device_plugin.cli.ui.entries import PageEntries
 from device_plugin.cli.ui.server import Answer, PageHandler, PageServer, Reader
-from device_plugin.cli.ui.team.changes import Changes
+from device_plugin.cli.ui.team.changes import PersonalChanges
 from device_plugin.cli.ui.team.proxy import ProxyLogin
 from device_plugin.cli.ui.team.reviews import RefusedTokenError
 from device_plugin.cli.ui.team.rights import Rights
@@ -75,7 +75,7 @@ class TeamServer(PageServer):
         self, listen: tuple[str, int], entries: PageEntries, answers: Mapping[str, Answer], *,
         sessions: Sessions, rights: Rights, clock: Callable[[], float],
         proxy: ProxyLogin | None = None, tls: TlsFiles | None = None, public_url: str = "",
-        changes: Changes | None = None,
+        changes: PersonalChanges | None = None,
     ) -> None:  # fmt: skip
         """Raises OSError if the address cannot be used."""
         super().__init__(listen, _Handler, answers, connections=MOST_CONNECTIONS, streams=MOST_STREAMS)
@@ -143,7 +143,6 @@ class _Handler(PageHandler):
     """One connection of a browser or a proxy."""
 
     server: TeamServer
-    refusal = "log in"
     _person: Person | None = None
     _began = 0.0
 

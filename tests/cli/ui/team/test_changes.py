@@ -8,7 +8,7 @@ import pytest
 from device_plugin.adapters.kube.endpoint import Endpoint
 from device_plugin.cli.access.engine import EngineError
 from device_plugin.cli.ui.team import changes as module
-from device_plugin.cli.ui.team.changes import ChangeError, Changes
+from device_plugin.cli.ui.team.changes import ChangeError, PersonalChanges
 from device_plugin.core.contract.annotations import HOLD, QUEUE
 from device_plugin.kube.errors import RefusedError
 from hack.embedded.apiserver.server import job_policy_files
@@ -24,10 +24,10 @@ def policies(policies: list[Path]) -> list[Path]:
 
 
 @pytest.fixture
-def changes(fleet: Fleet) -> Changes:
+def changes(fleet: Fleet) -> PersonalChanges:
     """Changes of a page whose own credentials are worth nothing."""
     refused = Endpoint(fleet.url, lambda: "Bearer nobody", headers=(("Impersonate-User", "system:admin"),))
-    return Changes(refused)
+    return PersonalChanges(refused)
 
 
 def job(fleet: Fleet) -> None:
@@ -36,7 +36,7 @@ def job(fleet: Fleet) -> None:
     fleet.post("/apis/batch/v1/namespaces/default/jobs", body)
 
 
-def test_a_card_is_cordoned_and_uncordoned(fleet: Fleet, changes: Changes) -> None:
+def test_a_card_is_cordoned_and_uncordoned(fleet: Fleet, changes: PersonalChanges) -> None:
     fleet.node("n1", 2)
     card = {"node": "n1", "card": "n1-1"}
     assert changes.make(ADMIN, {"action": "cordon", **card}) == "n1-1 on n1 is cordoned"
@@ -46,7 +46,7 @@ def test_a_card_is_cordoned_and_uncordoned(fleet: Fleet, changes: Changes) -> No
     assert fleet.cordoned("n1") == ""
 
 
-def test_a_job_is_stopped_resumed_started_and_deleted(fleet: Fleet, changes: Changes) -> None:
+def test_a_job_is_stopped_resumed_started_and_deleted(fleet: Fleet, changes: PersonalChanges) -> None:
     job(fleet)
     name = {"namespace": "default", "name": "train"}
     assert "is held" in changes.make(ADMIN, {"action": "stop", **name})
@@ -61,7 +61,9 @@ def test_a_job_is_stopped_resumed_started_and_deleted(fleet: Fleet, changes: Cha
         changes.make(ADMIN, {"action": "cancel", **name})
 
 
-def test_the_pages_own_credentials_never_go_with_a_persons_token(fleet: Fleet, changes: Changes) -> None:
+def test_the_pages_own_credentials_never_go_with_a_persons_token(
+    fleet: Fleet, changes: PersonalChanges
+) -> None:
     job(fleet)
     with pytest.raises(RefusedError, match="credentials"):
         changes.make("no-token", {"action": "stop", "namespace": "default", "name": "train"})
@@ -83,12 +85,12 @@ def test_the_pages_own_credentials_never_go_with_a_persons_token(fleet: Fleet, c
     ],
     ids=str,
 )
-def test_a_change_of_another_form_is_refused(changes: Changes, wanted: dict[str, object]) -> None:
+def test_a_change_of_another_form_is_refused(changes: PersonalChanges, wanted: dict[str, object]) -> None:
     with pytest.raises(ChangeError):
         changes.make(ADMIN, wanted)
 
 
-def test_a_name_leads_to_no_other_object(fleet: Fleet, changes: Changes) -> None:
+def test_a_name_leads_to_no_other_object(fleet: Fleet, changes: PersonalChanges) -> None:
     job(fleet)
     for name in ("../jobs/train", "train/status", "train?dryRun=All", "%2e%2e/train"):
         with pytest.raises(ChangeError, match="malformed"):
@@ -96,7 +98,9 @@ def test_a_name_leads_to_no_other_object(fleet: Fleet, changes: Changes) -> None
     assert fleet.get(JOB)["metadata"]["name"] == "train"
 
 
-def test_changes_at_the_same_time_are_bounded(changes: Changes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changes_at_the_same_time_are_bounded(
+    changes: PersonalChanges, monkeypatch: pytest.MonkeyPatch
+) -> None:
     inner: list[str] = []
 
     def again(*_: object) -> str:

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from device_plugin.adapters.kube.endpoint import Endpoint
-from device_plugin.cli.ui.team.changes import Changes
+from device_plugin.cli.ui.team.changes import PersonalChanges
 from device_plugin.kube.errors import ForbiddenError
 from tests.cli.ui.conftest import browser
 from tests.cli.ui.team.test_server import Team
@@ -83,7 +83,7 @@ def test_a_change_is_asked_about_twice_and_its_refusal_is_shown(team: Team, page
         asked.append((token, dict(wanted)))
         raise ForbiddenError('nodes "n1" is forbidden: User "anna" cannot patch', 403, "Forbidden")
 
-    changes = Changes(Endpoint("http://127.0.0.1:1", lambda: None))
+    changes = PersonalChanges(Endpoint("http://127.0.0.1:1", lambda: None))
     changes.make = make  # type: ignore[method-assign]
     team.server.changes = changes
     team.entries.put("about", {"page": {"changes": True}})

@@ -15,7 +15,7 @@ from device_plugin.adapters.kube.endpoint import Endpoint
 from device_plugin.cli.ui import server as base
 from device_plugin.cli.ui.entries import PageEntries
 from device_plugin.cli.ui.team import server as module
-from device_plugin.cli.ui.team.changes import Changes
+from device_plugin.cli.ui.team.changes import PersonalChanges
 from device_plugin.cli.ui.team.proxy import SECRET_HEADER, ProxyLogin
 from device_plugin.cli.ui.team.reviews import RefusedTokenError
 from device_plugin.cli.ui.team.rights import Rights
@@ -445,7 +445,7 @@ def test_a_change_needs_the_sessions_secret_our_own_page_and_the_setting(team: T
     good = {**cookie, "X-Vgpu-Csrf": team.csrf(cookie)}
     wanted = {"action": "stop", "namespace": "team-a", "name": "train"}
     assert team.post("/change", wanted, good).status == 404, "nothing is changed where that is not set"
-    changes = Changes(Endpoint("http://127.0.0.1:1", lambda: None))
+    changes = PersonalChanges(Endpoint("http://127.0.0.1:1", lambda: None))
     changes.make = lambda token, _: made.append(token) or "stopped"  # type: ignore[method-assign, assignment, func-returns-value]
     team.server.changes = changes
     for headers in (

@@ -1,0 +1,80 @@
+"""The change of a Job that `vgpu stop` makes, and `vgpu resume` takes back."""
+
+import argparse
+import json
+from collections.abc import Callable
+from typing import NamedTuple
+
+from device_plugin.adapters.kube.client import KubeClient
+from device_plugin.cli.access import caller, engine
+from device_plugin.cli.access.engine import EngineError
+from device_plugin.core.batch import Job
+from device_plugin.core.contract.annotations import KUEUE_QUEUE, QUEUE
+from device_plugin.core.jobs.reading import CREATORS
+from device_plugin.kube.api import JOBS, Object, Ref
+
+
+class Switch(NamedTuple):
+    """A change of whether a Job may run.
+
+    `change` returns the merge patch; empty if there is nothing to change, and then `unchanged` returns the text about
+    it. `changed` returns the text after the change.
+    """
+
+    change: Callable[[Job], Object]
+    changed: Callable[[Job], str]
+    unchanged: Callable[[Job], str]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `vgpu stop` and of `vgpu resume`."""
+    engine.add_job(parser)
+    parser.add_argument("--dry-run", action="store_true", help="only print the kubectl command")
+
+
+def run(args: argparse.Namespace, switch: Switch) -> int:
+    """Make the change, or with --dry-run print the kubectl command; returns 0.
+
+    Raises ObjectNameError, EngineError, ApiError, EndpointError.
+    """
+    with caller.connected(args) as client:
+        job, change = _decided(client, engine.job_named(args), switch)
+        if args.dry_run and change:
+            words = "patch", "job", job.name, "--type=merge", f"--patch={json.dumps(change)}"
+            print(caller.kubectl_line(args, job.namespace, *words))
+        else:
+            print(_made(client, job, change, switch))
+    return 0
+
+
+def switched(client: KubeClient, of: Ref, switch: Switch) -> str:
+    """Change the Job of this name; returns what was done, as text. Raises EngineError, ApiError."""
+    job, change = _decided(client, of, switch)
+    return _made(client, job, change, switch)
+
+
+def _decided(client: KubeClient, of: Ref, switch: Switch) -> tuple[Job, Object]:
+    """Returns the Job and its change; the change is empty if there is nothing to do."""
+    job = _changeable(engine.found(client, of))
+    return job, switch.change(job)
+
+
+def _made(client: KubeClient, job: Job, change: Object, switch: Switch) -> str:
+    if not change:
+        return switch.unchanged(job)
+    client.patch(JOBS, Ref(job.name, job.namespace, job.uid), change)
+    return switch.changed(job)
+
+
+def _changeable(job: Job) -> Job:
+    """Returns the Job. Raises EngineError if it has ended, or another controller decides whether it runs."""
+    name = f"{job.namespace}/{job.name}"
+    if job.ended or job.deleting:
+        raise EngineError(f"job {name} has ended: create it again to run it again")
+    if KUEUE_QUEUE in job.labels:
+        raise EngineError(f"job {name} is Kueue's: write `active` in the spec of its Workload, false or true")
+    if QUEUE not in job.labels and job.owner not in CREATORS:
+        raise EngineError(
+            f"job {name} belongs to {job.owner} {job.owner_name}: suspend or resume that in its place"
+        )
+    return job
