@@ -4,7 +4,6 @@ The figures are those of the commands: bytes in use, busy core groups, and the b
 all bytes of an idle slice included. A figure that is not known is None.
 """
 
-import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
@@ -12,6 +11,7 @@ from typing import NamedTuple
 from device_plugin.cli.reading import held_use
 from device_plugin.cli.reading.held_use import MIB, HeldUse, SliceKey, SliceUse
 from device_plugin.cli.reading.slice_use import SliceUseReader
+from device_plugin.cli.ui.asking import Asking
 from device_plugin.cli.ui.entries import PageEntries
 from device_plugin.cli.ui.rows import Row
 from device_plugin.core.contract.grants import Slice
@@ -40,7 +40,7 @@ class HeldSlice(NamedTuple):
         return held_use.of_slice(self.part, self.use)
 
 
-class HeldUses:
+class HeldUses(Asking):
     """Asks for the use of slices every ASK_SECONDS while a browser shows the page, and puts it into the entries.
 
     `held` returns the records of the nodes by name, and the known pods by UID.
@@ -50,24 +50,10 @@ class HeldUses:
         self, reader: SliceUseReader, entries: PageEntries,
         held: Callable[[], tuple[Mapping[str, NodeState], Mapping[str, Pod]]], is_open: Callable[[], bool],
     ) -> None:  # fmt: skip
+        super().__init__("ui-use", is_open)
         self._reader = reader
         self._entries = entries
         self._held = held
-        self._is_open = is_open
-        self._stop = threading.Event()
-
-    def start(self) -> None:
-        """Start the thread that asks until `close`."""
-        threading.Thread(target=self._run, name="ui-use", daemon=True).start()
-
-    def close(self) -> None:
-        """Stop asking; the thread ends."""
-        self._stop.set()
-
-    def _run(self) -> None:
-        pause = 1.0
-        while not self._stop.wait(pause):
-            pause = self.step() if self._is_open() else 1.0
 
     def step(self) -> float:
         """Read the use of all held slices once, and put it into the page's entries.

@@ -13,6 +13,7 @@ from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli import why
 from device_plugin.cli.access import engine
 from device_plugin.cli.access.engine import NoEngineError
+from device_plugin.cli.ui.asking import Asking
 from device_plugin.cli.ui.entries import PageEntries
 from device_plugin.core.errors import VgpuError
 from device_plugin.kube.api import PODS, Ref
@@ -53,7 +54,7 @@ class PodWhy:
                 return {"problem": str(error)}
 
 
-class JobPlans:
+class JobPlans(Asking):
     """Asks the job engine for its jobs every ASK_SECONDS while a browser shows the page.
 
     `tell` is called with the jobs, and with a sentence that says where they are from.
@@ -63,10 +64,9 @@ class JobPlans:
         self, ask: Callable[[], Sequence[Mapping[str, Any]]],
         tell: Callable[[Sequence[Mapping[str, Any]], str], None], is_open: Callable[[], bool],
     ) -> None:  # fmt: skip
+        super().__init__("ui-plans", is_open)
         self._ask = ask
         self._tell = tell
-        self._is_open = is_open
-        self._stop = threading.Event()
 
     @classmethod
     def of(
@@ -75,19 +75,6 @@ class JobPlans:
     ) -> "JobPlans":  # fmt: skip
         """Returns the JobPlans object that gets its answers from the cluster's job engine."""
         return cls(lambda: engine.jobs(client, args), tell, is_open)
-
-    def start(self) -> None:
-        """Start the thread that asks the job engine until `close`."""
-        threading.Thread(target=self._run, name="ui-plans", daemon=True).start()
-
-    def close(self) -> None:
-        """Stop asking the job engine; the thread ends."""
-        self._stop.set()
-
-    def _run(self) -> None:
-        pause = 1.0
-        while not self._stop.wait(pause):
-            pause = self.step() if self._is_open() else 1.0
 
     def step(self) -> float:
         """Ask the job engine once, and call `tell`; returns the seconds until the next question."""
