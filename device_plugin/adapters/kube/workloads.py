@@ -23,7 +23,7 @@ from device_plugin.adapters.kube.structs import (
 )
 from device_plugin.adapters.kube.templates import read_template
 from device_plugin.core.batch import Job, JobCondition, WorkloadPods
-from device_plugin.core.pod_sets import Object, at, pod_sets
+from device_plugin.core.pod_sets import Object, PodSet, at, pod_sets
 from device_plugin.core.pods import Pod
 from device_plugin.core.workload_kinds import (
     JOB_SET,
@@ -52,9 +52,11 @@ def read_workload(kind: WorkloadKind, text: Text, resources: Resources = None) -
     meta = _read_meta(text).metadata
     # The items of a list have no apiVersion and kind of their own.
     found = {**_decoded(text), "apiVersion": f"{kind.group}/{kind.version}", "kind": kind.name}
-    problem, sets = _problem(kind, found), list[WorkloadPods]()
+    # One more than is allowed, to notice that there are too many.
+    written, sets = [*islice(pod_sets(found), MOST_SETS + 1)], list[WorkloadPods]()
+    problem = _problem(kind, found, len(written))
     try:
-        sets += _sets(found, meta.namespace, resources)
+        sets += _sets(written[:MOST_SETS], meta.namespace, resources)
     except DecodeError as error:
         problem = f"its pods cannot be read: {str(error)[:SAID]}"
     width, owner = sum(each.count for each in sets), controller(meta)
@@ -73,7 +75,7 @@ def read_workload(kind: WorkloadKind, text: Text, resources: Resources = None) -
         suspend=at(found, "spec", *kind.suspend) is True,
         parallelism=width,
         completions=width,
-        grace_seconds=_grace(found),
+        grace_seconds=_grace(written[:MOST_SETS]),
         priority_class=sets[0].priority_class if sets else "",
         template=sets[0].template if sets else Pod(meta.namespace, "", ""),
         conditions=tuple(_conditions(kind, found)),
@@ -85,13 +87,13 @@ def read_workload(kind: WorkloadKind, text: Text, resources: Resources = None) -
     )
 
 
-def _sets(found: Object, namespace: str, resources: Resources) -> Sequence[WorkloadPods]:
+def _sets(written: Sequence[PodSet], namespace: str, resources: Resources) -> Sequence[WorkloadPods]:
     """Returns the sets of pods that wait for each other: those that ask for cards, or all if none asks.
 
     Pods without cards do not wait: a launcher or a submitter may come later than the others. Raises DecodeError.
     """
     read = list[WorkloadPods]()
-    for each in islice(pod_sets(found), MOST_SETS):
+    for each in written:
         made = read_template(dict(each.template), namespace, resources)
         name = _cut(each.template, MAX_NAME, "spec", "priorityClassName")
         if each.count:
@@ -99,8 +101,8 @@ def _sets(found: Object, namespace: str, resources: Resources) -> Sequence[Workl
     return [each for each in read if each.template.containers] or read
 
 
-def _problem(kind: WorkloadKind, found: Object) -> str:
-    """Returns the text on why the engine cannot start the workload, and what to write; empty if it can."""
+def _problem(kind: WorkloadKind, found: Object, sets: int) -> str:
+    """Returns the text on why the engine cannot start the workload of `sets` sets, and what to write; else empty."""
     manager = _cut(found, SHOWN, "spec", "managedBy") or _cut(found, SHOWN, "spec", "runPolicy", "managedBy")
     if manager and manager not in _OWN_CONTROLLERS:
         return (
@@ -114,7 +116,6 @@ def _problem(kind: WorkloadKind, found: Object) -> str:
             "clusterSelector names a RayCluster that runs already: leave out the label vgpu.io/queue here, and write it"
             " on the RayCluster"
         )
-    sets = sum(1 for _ in islice(pod_sets(found), MOST_SETS + 1))
     if not sets and kind is TRAIN_JOB:
         return (
             "it does not say what its pods ask for: write spec.trainer.numNodes and spec.trainer.resourcesPerNode, with"
@@ -152,11 +153,10 @@ def _pods_label(kind: WorkloadKind, found: Object, name: str) -> str:
     return f"{kind.pod_label}={value}"[:MAX_NAME] if isinstance(value, str) and value else ""
 
 
-def _grace(found: Object) -> int:
+def _grace(written: Sequence[PodSet]) -> int:
     """Returns the longest grace period of the pods, in seconds."""
-    sets = islice(pod_sets(found), MOST_SETS)
-    written = (at(each.template, "spec", "terminationGracePeriodSeconds") for each in sets)
-    return max([30, *(min(each, MAX_GRACE) for each in written if isinstance(each, int))])
+    times = (at(each.template, "spec", "terminationGracePeriodSeconds") for each in written)
+    return max([30, *(min(each, MAX_GRACE) for each in times if isinstance(each, int))])
 
 
 def _conditions(kind: WorkloadKind, found: Object) -> Iterator[JobCondition]:
