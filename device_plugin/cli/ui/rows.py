@@ -5,12 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from device_plugin.allocator.explain import Explainer
-from device_plugin.core.batch import Job
 from device_plugin.core.contract.annotations import MAX_COMPUTE_UNITS
 from device_plugin.core.contract.cards import Card
 from device_plugin.core.contract.grants import CardSize, Grant, Slice, runs
-from device_plugin.core.jobs.job import JobPhase
-from device_plugin.core.jobs.reading import held
 from device_plugin.core.ledger import NodeState, Snapshot
 from device_plugin.core.pods import Pod
 
@@ -93,13 +90,6 @@ def _cut(text: str) -> str:
         return text
     begin = text[: MOST_TEXT - 1]
     return (begin.rpartition(" ")[0] or begin) + "\N{HORIZONTAL ELLIPSIS}"
-
-
-def phase_of(job: Job) -> str:
-    """Returns the phase of a Job that has not ended, from the Job alone."""
-    if job.suspend:
-        return "stopping" if job.active else JobPhase.HELD.value if held(job) else "waiting"
-    return "running" if job.active else "starting"
 
 
 def _card(card: Mapping[str, Any], known: Card, pods: Mapping[str, Pod]) -> Row:

@@ -8,9 +8,11 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from device_plugin.cli.ui.rows import Row, in_turn, phase_of
+from device_plugin.cli.ui.rows import Row, in_turn
 from device_plugin.core.batch import Job
 from device_plugin.core.contract.annotations import QUEUE
+from device_plugin.core.jobs.job import JobPhase
+from device_plugin.core.jobs.reading import held
 from device_plugin.core.timestamps import seconds
 
 # A split may change its width with each sub-task: beyond this number the shortest stays are merged into their
@@ -51,7 +53,7 @@ class JobTimes:
         suspended = (
             next((condition.since for condition in job.suspension), "") if job.suspend else job.started
         )
-        self.stays = [Stay(min(seconds(suspended, created), now), job.active, phase_of(job))]
+        self.stays = [Stay(min(seconds(suspended, created), now), job.active, _phase_of(job))]
 
     @property
     def namespace(self) -> str:
@@ -64,14 +66,14 @@ class JobTimes:
         if self.outcome == "gone" and not job.ended:
             # It was taken from its queue, and is in one again.
             self.ended, self.outcome = None, ""
-            self.stays.append(Stay(max(now, self.stays[-1].at), job.active, phase_of(job)))
+            self.stays.append(Stay(max(now, self.stays[-1].at), job.active, _phase_of(job)))
             return True
         if self.ended is not None:
             return False
         if job.ended:
             self.end(job, now)
             return True
-        phase = phase_of(job)
+        phase = _phase_of(job)
         if phase == "waiting" and any(stay.width for stay in self.stays):
             phase = "stopped"
         last = self.stays[-1]
@@ -199,3 +201,14 @@ def _merge_shortest(stays: list[Stay]) -> None:
     del stays[shortest]
     if stays[shortest - 1][1:] == stays[shortest][1:]:
         del stays[shortest]
+
+
+def _phase_of(job: Job) -> str:
+    """Returns the phase of a Job that has not ended, from the Job alone."""
+    if job.active:
+        phase = JobPhase.STOPPING if job.suspend else JobPhase.RUNNING
+    elif not job.suspend:
+        phase = JobPhase.STARTING
+    else:
+        phase = JobPhase.HELD if held(job) else JobPhase.WAITING
+    return phase.value
