@@ -35,7 +35,7 @@ class User(NamedTuple):
 
 
 def objects(tmp_path: Path) -> Sequence[dict[str, Any]]:
-    """What the component `ui` adds, with changes allowed."""
+    """Returns the objects of the component `ui`, with changes allowed."""
     manifests = os.path.relpath(PROJECT / "manifests", tmp_path.resolve())
     content = {"resources": [f"{manifests}/overlays/simulated"], "components": [f"{manifests}/components/ui"]}
     (tmp_path / "kustomization.yaml").write_text(json.dumps(content))

@@ -1,4 +1,4 @@
-"""What is used of what is held, on the page: bars, texts, sums, and what is not known."""
+"""The used part of held slices on the page: bars, texts and sums; unknown use stays unknown."""
 
 import time
 from typing import Any, Literal

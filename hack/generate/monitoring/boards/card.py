@@ -1,9 +1,18 @@
 """The board of cards: the pods with slices of the chosen cards, and the use of these slices."""
 
 from hack.generate.monitoring.boards.node import NODE
-from hack.generate.monitoring.boards.panels import CONTAINER, NO_KERNEL, SHARE, lines, slices, stat
+from hack.generate.monitoring.boards.panels import (
+    CONTAINER,
+    NO_KERNEL,
+    SHARE,
+    computing,
+    lines,
+    refused,
+    slices,
+    stat,
+)
 from hack.generate.monitoring.grafana import Board, Query, Variable
-from hack.generate.monitoring.queries import each, rate, recorded, total
+from hack.generate.monitoring.queries import each, recorded, total
 
 CARD = Variable("card", 'vgpu_card_info{node=~"$node"}')
 _CHOSEN = ("node", "card")
@@ -55,18 +64,8 @@ _USE = (
         about="More than the library counts for long: a program bypasses the library.",
         stacked=True,
     ),
-    lines(
-        "Computing",
-        Query(each("vgpu_slice_compute_ratio", *_CHOSEN), CONTAINER, NO_KERNEL),
-        unit=SHARE,
-        about="Share of the slice's compute units that run work of the container.",
-    ),
-    lines(
-        "Refused allocations",
-        Query(rate("vgpu_slice_denied_allocations_total", *_CHOSEN, by="namespace, pod, container"), CONTAINER),
-        unit="ops",
-        about="Allocations beyond the limit: the program is told that there is no memory.",
-    ),
+    computing(*_CHOSEN),
+    refused(*_CHOSEN),
 )  # fmt: skip
 
 BOARD = Board(

@@ -2,7 +2,7 @@
 
 from device_plugin.core.idle import IDLE_SECONDS
 from hack.generate.monitoring.grafana import Panel, Query
-from hack.generate.monitoring.queries import SLICE, each, recorded
+from hack.generate.monitoring.queries import SLICE, each, rate, recorded
 from hack.generate.monitoring.rules import IDLE, NAMESPACE_CARDS
 
 NO_KERNEL = "the driver must tell what each process uses"
@@ -73,6 +73,28 @@ def card_hours(*chosen: str) -> Panel:
         " same by owner, and as CSV.",
         keys=("namespace",),
         units=dict.fromkeys(("granted", "memory used", "computed"), "h"),
+    )
+
+
+def computing(*chosen: str) -> Panel:
+    """A panel with the computing of the chosen slices over time."""
+    return lines(
+        "Computing",
+        Query(each("vgpu_slice_compute_ratio", *chosen), CONTAINER, NO_KERNEL),
+        unit=SHARE,
+        about="Share of the slice's compute units that run work of the container.",
+    )
+
+
+def refused(*chosen: str) -> Panel:
+    """A panel with the refused allocations of the chosen slices over time."""
+    return lines(
+        "Refused allocations",
+        Query(
+            rate("vgpu_slice_denied_allocations_total", *chosen, by="namespace, pod, container"), CONTAINER
+        ),
+        unit="ops",
+        about="Allocations beyond the limit: the program is told that there is no memory.",
     )
 
 

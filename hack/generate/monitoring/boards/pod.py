@@ -7,12 +7,14 @@ from hack.generate.monitoring.boards.panels import (
     NO_KERNEL,
     NO_PROGRESS,
     SHARE,
+    computing,
     lines,
+    refused,
     slices,
     stat,
 )
 from hack.generate.monitoring.grafana import Board, Query, Variable
-from hack.generate.monitoring.queries import each, rate, total
+from hack.generate.monitoring.queries import each, total
 
 POD = Variable("pod", 'vgpu_slice_memory_limit_bytes{namespace=~"$namespace"}')
 _CHOSEN = ("namespace", "pod")
@@ -58,24 +60,14 @@ _USE = (
         unit="bytes",
         about="As the library in the container counts it.",
     ),
-    lines(
-        "Computing",
-        Query(each("vgpu_slice_compute_ratio", *_CHOSEN), CONTAINER, NO_KERNEL),
-        unit=SHARE,
-        about="Share of the slice's compute units that run work of the container.",
-    ),
+    computing(*_CHOSEN),
     lines(
         "Idle for",
         Query(each("vgpu_slice_idle_seconds", *_CHOSEN), CONTAINER, NO_KERNEL),
         unit="s",
         about="Time since the container last computed on its slice or changed its memory there.",
     ),
-    lines(
-        "Refused allocations",
-        Query(rate("vgpu_slice_denied_allocations_total", *_CHOSEN, by=_POD), CONTAINER),
-        unit="ops",
-        about="Allocations beyond the limit: the program is told that there is no memory.",
-    ),
+    refused(*_CHOSEN),
     lines(
         "Progress",
         Query(
