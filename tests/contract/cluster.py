@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 from urllib.parse import urlencode
 
-from tests.builders.objects import pod
+from tests.builders.objects import binding, pod
 from tests.deadline import until
 
 # Kubernetes tries an eviction that conflicts for 10 s before it says so.
@@ -174,6 +174,20 @@ def namespace(cluster: Cluster, labels: Mapping[str, str]) -> Iterator[str]:
     until(lambda: cluster.post(tried, pod(unique())).code == 201, f"pods in {name}")
     yield name
     cluster.delete(f"/api/v1/namespaces/{name}")
+
+
+def bind(cluster: Cluster, path: str, node: str) -> None:
+    """Return once this pod has the node, and the cache of the API server shows it.
+
+    A deletion reads the pod from that cache first. A pod without a node ends at once, and this grace period of 0 s
+    stays when the deletion reads the pod again, from etcd: until the cache is up to date, it has no grace.
+    """
+    name = path.rpartition("/")[2]
+    assert cluster.post(f"{path}/binding", binding(name, node)).code == 201
+    until(
+        lambda: cluster.get(f"{path}?resourceVersion=0").body["spec"].get("nodeName") == node,
+        f"{name} has a node in the cache",
+    )
 
 
 def nowhere(pod: str) -> str:

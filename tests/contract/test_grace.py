@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from tests.builders.objects import binding, pod
+from tests.builders.objects import pod
 from tests.contract.asking import asking, container, refused
-from tests.contract.cluster import PODS, Answer, Cluster, nowhere
+from tests.contract.cluster import PODS, Answer, Cluster, bind, nowhere
 from tests.contract.test_eviction import eviction
 
 # Of a family that no node has, so that nobody places it here.
@@ -20,7 +20,7 @@ def bound(cluster: Cluster, name: str, path: str) -> Any:
 
     def create(body: dict[str, Any]) -> str:
         assert cluster.post(PODS, body).code == 201
-        assert cluster.post(f"{path}/binding", binding(name, nowhere(name))).code == 201
+        bind(cluster, path, nowhere(name))
         return path
 
     yield create

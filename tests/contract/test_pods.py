@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.builders.objects import binding, container, pod
-from tests.contract.cluster import PODS, Cluster, unique
+from tests.builders.objects import container, pod
+from tests.contract.cluster import PODS, Cluster, bind, nowhere
 from tests.deadline import until
 
 MEM = "example.com/mem"
@@ -151,8 +151,8 @@ def test_a_pod_without_a_node_goes_at_once(cluster: Cluster, pending: str) -> No
 
 @pytest.fixture
 def bound(cluster: Cluster, name: str, pending: str) -> str:
-    """The pending of a pod that has a node; no kubelet knows it, and no other test, as it is missed after 40 s."""
-    assert cluster.post(f"{pending}/binding", binding(name, unique("node"))).code == 201
+    """The path of a pod that has a node without a kubelet."""
+    bind(cluster, pending, nowhere(name))
     return pending
 
 
