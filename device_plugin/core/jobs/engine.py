@@ -221,13 +221,19 @@ class _Admission:
         return any(job.displaced and not self._rules.may_stop(job.spec) for job in unit)
 
     def _beside(self, units: Sequence[Unit], unit: Unit) -> Iterator[Unit]:
-        """The other units that may be admitted together with `unit`, in their order."""
+        """The other units that may be admitted together with `unit`, in their order.
+
+        A unit that the caller admits counts in its queue's share before the next unit is returned.
+        """
+        shares = self._shares.after(unit)
         for other in units:
             spec = other[0].spec
             if other is unit or spec.parts or spec.split_of or not self._may_start(other):
                 continue
-            if not self._shares.exceeded(other) and not self._begins_anew(other):
+            if not shares.exceeded(other) and not self._begins_anew(other):
                 yield other
+                if self._draft.width(other[0]):
+                    shares.admitted(other)
 
 
 def _startable(draft: Draft) -> Iterator[JobState]:

@@ -4,6 +4,7 @@ Jobs that may not be stopped for jobs of their priority hold at most their queue
 queue waits that holds less than its share. The cards are divided by the weights of the queues that have jobs.
 """
 
+from copy import copy
 from math import inf
 
 from device_plugin.core.jobs.job import EXACT, JobState
@@ -49,6 +50,13 @@ class Shares:
             queue, line = job.spec.queue, (job.spec.queue, job.spec.priority)
             self._held[queue] = self._held.get(queue, 0.0) + self._fixed(job)
             self._waiting[line] = self._waiting.get(line, 0) - (not job.spec.parts)
+
+    def after(self, unit: Unit) -> "Shares":
+        """A copy of the shares, as they are once the unit is admitted."""
+        shares = copy(self)
+        shares._held, shares._waiting = dict(self._held), dict(self._waiting)
+        shares.admitted(unit)
+        return shares
 
     def exceeded(self, unit: Unit) -> bool:
         """True if the unit must leave cards to other queues that wait.

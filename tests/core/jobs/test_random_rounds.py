@@ -116,14 +116,15 @@ def test_every_plan_keeps_its_promises_and_comes_to_rest_in_two_rounds(place: Pl
     [
         (942962789, on_slots), (500016508, on_slots), (500000435, on_slots), (500134405, on_slots),
         (600008562, on_slots), (600015693, on_slots), (600024054, on_slots), (166744524, on_slots), (80421, on_slots),
-        (432760518, on_slots), (600004150, on_nodes),
+        (432760518, on_slots), (30009272, on_slots), (30019175, on_slots), (600004150, on_nodes),
     ],
     ids=[
         "who runs on reserved cards gives them to no other", "a reservation by ends of jobs that were to give",
         "those behind take their least widths", "a reserved job starts at once",
         "no split has more sub-tasks than its most", "a reserved job of a group that stops", "a split starts anew",
         "who begins anew waits for whom the plan stops", "who has just started gives nothing",
-        "a reservation ends and its cards are used",
+        "a reservation ends and its cards are used", "a queue waits no more once its job is admitted beside another",
+        "a job that is within its share again goes before a lower priority",
         "a split starts anew on nodes",
     ],
 )  # fmt: skip
