@@ -1,8 +1,9 @@
 """Builds the node agent: its adapters, its stages, the loop that runs them, and its servers."""
 
+import logging
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,6 +61,8 @@ from device_plugin.wiring.settings import NodeSettings, SettingsError
 from device_plugin.wiring.threads import Threads
 from vgpu_runtime.paths import LIBRARY, SMI, TELL
 
+log = logging.getLogger(__name__)
+
 COMPONENT = "vgpu-node"
 
 
@@ -99,7 +102,8 @@ class NodeService:
         resources = all_resource_names(settings.prefixes.values())
         self._client = KubeClient(endpoint, COMPONENT, resources=resources)
         self._api = NodeApi(self._client, settings.node_name)
-        settings, self._nodes_problem = self._own(settings)
+        self._own = self._own_settings()
+        settings = self._own.settings
         vendors = tuple(family(host.machine, _mounts(settings, family)) for family in FAMILIES)
         self._records = Records(state)
         self._cards = SharedCards(_discovery(settings, vendors), self._api, self._records.all)
@@ -143,13 +147,16 @@ class NodeService:
         )  # fmt: skip
         self._pods = ListWatch(self._client, PODS, Where(fields=f"spec.nodeName={settings.node_name}"))
 
-    def _own(self, settings: NodeSettings) -> tuple[NodeSettings, str]:
-        """The settings, with the changes of `nodesFile` for this node, and the problem of the file, as text."""
-        node = self._api.node() if settings.nodes_file else None
+    def _own_settings(self) -> nodes_file.OwnSettings:
+        """The settings, with the changes of `nodesFile` for this node. Raises SettingsError."""
         try:
-            return nodes_file.applied(settings, (node.labels or {}) if node else None)
+            return nodes_file.OwnSettings(self._settings, self._labels)
         except OSError as error:
             raise SettingsError(f"cannot use {error.filename}: {error.strerror} (stateDir)") from error
+
+    def _labels(self) -> Mapping[str, str] | None:
+        node = self._api.node()
+        return (node.labels or {}) if node else None
 
     def _loop(
         self, host: Host, figures: KernelFigures, unaccounted: UnaccountedMemory, driver: DriverSlices,
@@ -185,12 +192,22 @@ class NodeService:
             self._listen(stack)
             watching = threading.Event()
             self._threads.spawn("pods", lambda: self._pods.run(self._node_pods.sync, self._on_pod, watching))
+            self._threads.spawn("nodes file", self._follow_nodes_file)
             self._agent.run(self._stop)
             self._starts.stop()
             watching.set()
             self._pods.interrupt()
             self._threads.join()
         return 1 if self._threads.failed else 0
+
+    def _follow_nodes_file(self) -> None:
+        """End the service once `nodesFile` gives the node other settings."""
+        while not self._stop.wait(nodes_file.LOOK_SECONDS):
+            if self._own.outdated():
+                log.info(
+                    "nodesFile has other settings for this node: the agent ends, to start again with them"
+                )
+                self._stop.set()
 
     def _prepare(self) -> None:
         try:
@@ -210,7 +227,7 @@ class NodeService:
                 self._others.expect(node.capacity or {}, ours)
 
     def _problems(self, found: Iterable[str]) -> Iterator[str]:
-        yield from filter(None, (self._nodes_problem, *found))
+        yield from filter(None, (self._own.problem, *found))
         yield from not_advertised(self._cards.cards())
         yield from self._others.problems()
         yield from self._rivals.problems()

@@ -9,10 +9,13 @@
 
 If several entries match a node, a later one overrides the earlier ones. The agent reads the file when it starts, and
 keeps the settings of its node in its state folder. It uses the kept settings if it finds an error in the file later, or
-cannot read the node's labels, so that no excluded card is offered because of a typing error.
+cannot read the node's labels, so that no excluded card is offered because of a typing error. When the file gives the
+node other settings, the agent ends, and the kubelet starts it again: a pod may start with a ConfigMap of earlier, which
+the kubelet replaces within two minutes.
 """
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -22,7 +25,14 @@ from device_plugin.core.enforcement import Enforcement
 from device_plugin.wiring import settings_checks
 from device_plugin.wiring.settings import NodeSettings, SettingsError, read_file
 
+log = logging.getLogger(__name__)
+
 KEPT = "node-settings.json"
+# Seconds between two looks at the file.
+LOOK_SECONDS = 10.0
+
+Labels = Callable[[], Mapping[str, str] | None]
+"""Returns the labels of the node; None if the node cannot be read."""
 
 
 class Changed(msgspec.Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
@@ -53,6 +63,39 @@ class NodesFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     nodes: list[Entry]
 
 
+class OwnSettings:
+    """The settings of this node, as the file gave them when the agent started: `settings`, and `problem` as text.
+
+    `general` are the settings of all nodes. Raises OSError if the settings cannot be kept.
+    """
+
+    def __init__(self, general: NodeSettings, labels: Labels) -> None:
+        self._general = general
+        self._labels = labels
+        contents = _contents(general)
+        found = labels() if general.nodes_file else None
+        # Without labels the file was not applied, and counts as unseen.
+        self._seen = None if found is None else contents
+        self.settings, self.problem = applied(general, found)
+
+    def outdated(self) -> bool:
+        """True if the file gives the node other settings now, or its problem is solved; logs a new problem once."""
+        contents = _contents(self._general)
+        labels = self._labels() if contents != self._seen else None
+        if labels is None:
+            return False
+        try:
+            settings, problem = applied(self._general, labels)
+        except OSError as error:
+            log.warning("cannot use %s: %s (stateDir)", error.filename, error.strerror)
+            return False
+        self._seen = contents
+        if problem:
+            log.warning("%s", problem)
+            return False
+        return settings != self.settings or self.problem != ""
+
+
 def applied(settings: NodeSettings, labels: Mapping[str, str] | None) -> tuple[NodeSettings, str]:
     """Returns the settings of the node with these labels, and the problem of the file as text; empty if it has none.
 
@@ -72,13 +115,19 @@ def applied(settings: NodeSettings, labels: Mapping[str, str] | None) -> tuple[N
             for wrong in settings_checks.node(found):
                 raise SettingsError(f"settings file {file}: {wrong}")
         except SettingsError as error:
-            problem = (
-                f"{error}. Until that is corrected, and the agent started again, the earlier settings stay"
-            )
+            problem = f"{error}. Until that is corrected, the earlier settings stay"
         else:
             _keep(changed, kept)
             return found, ""
     return _kept(kept).over(settings), problem
+
+
+def _contents(settings: NodeSettings) -> bytes | None:
+    """Returns the bytes of the file; None if there is none, or it cannot be read."""
+    try:
+        return Path(settings.nodes_file).read_bytes() if settings.nodes_file else None
+    except OSError:
+        return None
 
 
 def _changed(file: Path, labels: Mapping[str, str]) -> Changed:

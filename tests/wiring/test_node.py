@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from device_plugin.wiring import nodes_file
 from device_plugin.wiring.node import run
 from device_plugin.wiring.settings import KubeSettings, NodeSettings, SettingsError
 from vgpu_runtime import sim
@@ -73,6 +74,16 @@ def test_a_stack_that_is_not_on_the_node_is_a_problem_where_its_cards_are(
     assert said[0].startswith(
         "preflight: mounts: /opt/stack is not there, or empty, and containers start without it"
     )
+
+
+def test_an_agent_ends_well_once_its_settings_are_outdated(
+    settings: dict[str, object], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(nodes_file, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(nodes_file.OwnSettings, "outdated", lambda _: True)
+    with caplog.at_level("INFO"):
+        assert run(NodeSettings(**settings), threading.Event()) == 0  # type: ignore[arg-type]  # fields by name
+    assert "nodesFile has other settings for this node" in caplog.text
 
 
 def test_a_port_that_is_taken_is_named(settings: dict[str, object]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from device_plugin.core.enforcement import Enforcement
-from device_plugin.wiring.nodes_file import KEPT, applied
+from device_plugin.wiring.nodes_file import KEPT, OwnSettings, applied
 from device_plugin.wiring.settings import NodeSettings
 
 FILE = """
@@ -106,3 +106,70 @@ def test_a_damaged_copy_is_none(settings: Settings, tmp_path: Path) -> None:
     applied(settings(FILE), {"pool": "display"})
     (tmp_path / "state" / KEPT).write_text("{")
     assert told(applied(settings(FILE), None)[0]) == (["GPU-9"], {})
+
+
+BATCH = {"pool": "batch"}
+
+
+def test_settings_are_outdated_once_the_file_gives_the_node_others(settings: Settings) -> None:
+    own = OwnSettings(settings(FILE), lambda: BATCH)
+    assert not own.outdated()
+    settings(FILE.replace("kill", "enforce"))
+    assert own.outdated()
+
+
+def test_settings_are_not_outdated_by_an_entry_of_other_nodes(settings: Settings) -> None:
+    own = OwnSettings(settings(FILE), lambda: BATCH)
+    settings(FILE.replace("0000:03:00.0", "0000:04:00.0"))
+    assert not own.outdated()
+
+
+def test_a_new_problem_of_the_file_is_logged_once(
+    settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    own = OwnSettings(settings(FILE), lambda: BATCH)
+    settings("version: v1")
+    assert [own.outdated(), own.outdated()] == [False, False]
+    assert [record.message.partition(": ")[0] for record in caplog.records] == [
+        f"settings file {own.settings.nodes_file}"
+    ]
+
+
+def test_settings_are_outdated_once_the_problem_of_the_file_is_solved(settings: Settings) -> None:
+    applied(settings(FILE), BATCH)
+    own = OwnSettings(settings("version: v1"), lambda: BATCH)
+    assert own.problem
+    settings(FILE)
+    assert own.outdated()
+
+
+def test_a_file_that_goes_away_leaves_the_general_settings(settings: Settings) -> None:
+    general = settings(FILE)
+    own = OwnSettings(general, lambda: BATCH)
+    Path(general.nodes_file).unlink()
+    assert own.outdated()
+
+
+def test_a_change_is_seen_although_the_node_could_not_be_read_at_first(settings: Settings) -> None:
+    answers = iter([BATCH, None, BATCH])
+    own = OwnSettings(settings(FILE), lambda: next(answers))
+    settings(FILE.replace("kill", "enforce"))
+    assert [own.outdated(), own.outdated()] == [False, True]
+
+
+def test_settings_are_outdated_once_the_node_can_be_read_if_it_could_not_at_the_start(
+    settings: Settings,
+) -> None:
+    answers = iter([None, None, BATCH, BATCH])
+    own = OwnSettings(settings(FILE), lambda: next(answers))
+    assert [own.outdated(), own.outdated(), own.outdated()] == [False, True, False]
+
+
+def test_settings_that_cannot_be_kept_are_tried_again(settings: Settings, tmp_path: Path) -> None:
+    own = OwnSettings(settings(FILE), lambda: BATCH)
+    blocked = tmp_path / "state" / "node-settings.new"
+    blocked.mkdir()
+    settings(FILE.replace("kill", "enforce"))
+    assert not own.outdated()
+    blocked.rmdir()
+    assert own.outdated()
