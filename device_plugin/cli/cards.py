@@ -24,13 +24,14 @@ from device_plugin.cli.printing.output import Column, Listing, age, age_since, i
 from device_plugin.cli.reading import slice_use
 from device_plugin.cli.reading.cluster import CardHolder, CardReading, ClusterReading, NodeReading
 from device_plugin.cli.reading.garbage import uncollected
-from device_plugin.cli.reading.held_use import MIB, HeldUse, SliceUse, slice_figures, whole_bytes
+from device_plugin.cli.reading.held_use import HeldUse, SliceUse, slice_figures, whole_bytes
 from device_plugin.cli.reading.reader import ClusterReader, Scope
 from device_plugin.cli.reading.slice_use import SliceUseReader, is_shown
 from device_plugin.cli.reading.targets import CardError
 from device_plugin.core.contract.cards import SliceState
 from device_plugin.core.contract.cordons import CordonNote
 from device_plugin.core.contract.grants import ranges
+from device_plugin.core.contract.units import MIB
 from device_plugin.kube.api import NODES, Ref
 from device_plugin.kube.errors import ForbiddenError, GoneError
 

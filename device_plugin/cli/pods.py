@@ -22,7 +22,6 @@ from device_plugin.cli.printing.follow import follow_list
 from device_plugin.cli.printing.output import Column, Listing, ListPrinter, age, age_since, in_gib, in_percent
 from device_plugin.cli.reading import slice_use
 from device_plugin.cli.reading.held_use import (
-    MIB,
     UNKNOWN,
     HeldUse,
     SliceKey,
@@ -35,6 +34,7 @@ from device_plugin.cli.reading.slice_use import SliceUseReader, is_shown
 from device_plugin.cli.reading.waste import Owner
 from device_plugin.core.contract import annotations
 from device_plugin.core.contract.grants import Slice, own_grant, ranges
+from device_plugin.core.contract.units import MIB
 from device_plugin.core.errors import AnnotationError
 from device_plugin.core.idle import idle_limit, idle_together, notice_seconds
 from device_plugin.kube.api import Kind, Object, Where, controller_of

@@ -27,13 +27,12 @@ from device_plugin.cli.reading.garbage import uncollected
 from device_plugin.cli.reading.held_use import SliceUse, slice_figures, whole_bytes
 from device_plugin.cli.reading.reader import ClusterReader, Scope
 from device_plugin.cli.reading.slice_use import FRESH_SECONDS, SliceUseReader
-
-_MIB = 2**20
+from device_plugin.core.contract.units import MIB
 
 
 def _memory(use: SliceUse) -> str:
-    used = in_gib(use.used / _MIB) if use.used is not None else "?"
-    return f"{used}/{in_gib(use.limit / _MIB) if use.limit else '?'} GiB"
+    used = in_gib(use.used / MIB) if use.used is not None else "?"
+    return f"{used}/{in_gib(use.limit / MIB) if use.limit else '?'} GiB"
 
 
 def _memory_share(use: SliceUse) -> float | None:
@@ -140,7 +139,7 @@ def _rows(reading: ClusterReading, reader: SliceUseReader) -> Sequence[SliceUse]
     found = reader.read({pod.node for pod in reading.pods})
     return [
         found.get((pod.namespace, pod.name, container, part.card))
-        or SliceUse(pod.namespace, pod.name, container, pod.node, part.card, None, part.mem_mib * _MIB, None)
+        or SliceUse(pod.namespace, pod.name, container, pod.node, part.card, None, part.mem_mib * MIB, None)
         for pod in reading.pods
         for container, slices in pod.grant.containers.items()
         for part in slices

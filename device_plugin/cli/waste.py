@@ -22,7 +22,7 @@ from device_plugin.cli.printing.follow import follow_list
 from device_plugin.cli.printing.output import Column, Listing, ListPrinter, age, in_gib
 from device_plugin.cli.reading import slice_use
 from device_plugin.cli.reading.durations import duration
-from device_plugin.cli.reading.held_use import MIB, SliceKey, SliceUse, slice_figures, whole_bytes
+from device_plugin.cli.reading.held_use import SliceKey, SliceUse, slice_figures, whole_bytes
 from device_plugin.cli.reading.slice_use import FRESH_SECONDS, SliceUseReader
 from device_plugin.cli.reading.waste import (
     GIB_HOUR,
@@ -33,6 +33,7 @@ from device_plugin.cli.reading.waste import (
     by_namespace,
     by_owner,
 )
+from device_plugin.core.contract.units import MIB
 from device_plugin.core.counted import counted
 from device_plugin.core.idle import IDLE_SECONDS
 from device_plugin.kube.api import Where

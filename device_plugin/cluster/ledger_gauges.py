@@ -8,10 +8,9 @@ from itertools import chain, islice
 
 from device_plugin.core.contract.cards import Inventory
 from device_plugin.core.contract.metrics import OTHERS, Exporter, Metric, Reading, largest
-from device_plugin.core.contract.units import mib_to_units
+from device_plugin.core.contract.units import MIB, mib_to_units
 from device_plugin.core.ledger import CardState, Holder, NodeState, Snapshot
 
-MIB = 2**20
 # Most namespaces of a metric, and most nodes that it names.
 MOST_NAMESPACES, MOST_NODES = 1000, 500
 MERGED = f"Of more than {MOST_NAMESPACES} namespaces the others are one, {OTHERS}."

@@ -8,9 +8,10 @@ import pytest
 
 from device_plugin.cluster import cluster_gauges, ledger_gauges
 from device_plugin.cluster.cluster_gauges import ClusterGauges
-from device_plugin.cluster.ledger_gauges import FREE_CARDS, MIB, NAMESPACE_MEMORY
+from device_plugin.cluster.ledger_gauges import FREE_CARDS, NAMESPACE_MEMORY
 from device_plugin.core.contract.cards import Inventory
 from device_plugin.core.contract.metrics import OTHERS
+from device_plugin.core.contract.units import MIB
 from device_plugin.core.pods import Agent
 from tests.builders.cards import card, inventory
 from tests.builders.pods import HALF, grant, pod, with_grant

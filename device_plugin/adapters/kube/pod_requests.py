@@ -5,10 +5,10 @@ from functools import lru_cache
 from math import ceil, floor
 
 from device_plugin.core.contract.quantities import parse_quantity
+from device_plugin.core.contract.units import MIB
 from device_plugin.core.hosts import NOTHING, HostAmounts
 
 Amounts = Mapping[str, str | int]
-MIB = 2**20
 # Larger amounts are cut to this: no node has as much, and sums over a node's pods stay exact in 64 bits. A pod may
 # request 2**63 CPUs, which are 2**73 thousandths.
 MOST = 2**42

@@ -10,11 +10,11 @@ from typing import Any
 
 from device_plugin.cli.convert.products import Ask
 from device_plugin.core.contract.quantities import parse_quantity
+from device_plugin.core.contract.units import MIB
 from device_plugin.core.errors import RequestError
 
 DEVICE_CLASS = "dra.hygon.com"
 KINDS = ("ResourceClaim", "ResourceClaimTemplate")
-MIB = 1 << 20
 # The namespaces that an object without one may be in.
 _SAME = {"": "default", "default": ""}
 # Fields of a request that are read here, or change nothing.

@@ -8,9 +8,8 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from device_plugin.core.contract.grants import Slice
+from device_plugin.core.contract.units import MIB
 from device_plugin.core.idle import IDLE_SECONDS
-
-MIB = 2**20
 
 
 class SliceUse(NamedTuple):

@@ -7,8 +7,9 @@ its memory, the unused memory counts, for as long as its node's agent has follow
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from device_plugin.cli.reading.held_use import MIB, SliceUse
+from device_plugin.cli.reading.held_use import SliceUse
 from device_plugin.core.contract.grants import Slice
+from device_plugin.core.contract.units import MIB
 
 LITTLE = 0.5
 GIB_HOUR = 1024.0 * MIB * 3600

@@ -9,12 +9,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from device_plugin.cli.reading import held_use
-from device_plugin.cli.reading.held_use import MIB, HeldUse, SliceKey, SliceUse
+from device_plugin.cli.reading.held_use import HeldUse, SliceKey, SliceUse
 from device_plugin.cli.reading.slice_use import SliceUseReader
 from device_plugin.cli.ui.asking import Asking
 from device_plugin.cli.ui.entries import PageEntries
 from device_plugin.cli.ui.rows import Row
 from device_plugin.core.contract.grants import Slice
+from device_plugin.core.contract.units import MIB
 from device_plugin.core.ledger import NodeState
 from device_plugin.core.pods import Pod
 from device_plugin.kube.errors import ApiError

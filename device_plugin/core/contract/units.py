@@ -5,6 +5,8 @@ of a card always fit although real cards report a little less than a round numbe
 """
 
 DEFAULT_UNIT_MIB = 1024
+MIB = 1 << 20
+"""Bytes of a MiB."""
 
 
 def unit_count(mem_mib: int, unit_mib: int = DEFAULT_UNIT_MIB) -> int:

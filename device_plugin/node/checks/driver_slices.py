@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 
 from device_plugin.core.contract.events import Event
 from device_plugin.core.contract.grants import Slice
+from device_plugin.core.contract.units import MIB
 from device_plugin.node.api import NodeApi
 from device_plugin.node.checks.kernel_figures import KernelFigures
 from device_plugin.node.checks.lasting import Lasting
@@ -24,7 +25,6 @@ log = logging.getLogger(__name__)
 FOREIGN_SECONDS, GONE_SECONDS = 4.0, 9.0
 # Seconds for which a process must use a card without a slice of the driver.
 UNHELD_SECONDS = 30.0
-MIB = 1 << 20
 
 Key = tuple[str, str]
 """Pod UID and container name."""

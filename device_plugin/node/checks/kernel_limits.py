@@ -8,14 +8,13 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 
 from device_plugin.core.contract.grants import Slice
+from device_plugin.core.contract.units import MIB
 from device_plugin.core.enforcement import Enforcement
 from device_plugin.node.ports import PodCgroups
 from device_plugin.node.vendors.local_card import LocalCard
 from vgpu_runtime.rocm import RESERVE_BYTES
 
 log = logging.getLogger(__name__)
-
-MIB = 1 << 20
 
 
 class KernelLimits:

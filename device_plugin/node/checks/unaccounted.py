@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from device_plugin.core.contract.cards import Card
 from device_plugin.core.contract.events import Event
+from device_plugin.core.contract.units import MIB
 from device_plugin.node.api import NodeApi
 from device_plugin.node.checks.kernel_figures import KernelFigures
 from device_plugin.node.checks.lasting import Lasting
@@ -26,7 +27,6 @@ log = logging.getLogger(__name__)
 SURE_SECONDS = 30.0
 # Most containers that an event names.
 NAMED = 3
-MIB = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)

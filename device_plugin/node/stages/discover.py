@@ -12,6 +12,7 @@ from device_plugin.core.contract.annotations import MAX_BYTES, MAX_CARDS
 from device_plugin.core.contract.card_names import unique
 from device_plugin.core.contract.cards import Card, Inventory
 from device_plugin.core.contract.events import Event
+from device_plugin.core.contract.units import MIB
 from device_plugin.core.counted import counted
 from device_plugin.core.enforcement import Enforcement
 from device_plugin.core.errors import AnnotationError
@@ -23,7 +24,6 @@ from vgpu_runtime.config import MAX_MEM_BYTES
 
 log = logging.getLogger(__name__)
 
-MIB = 1 << 20
 # Most pods that an event about an unhealthy card names: with the longest names it has room for no more.
 NAMED = 3
 

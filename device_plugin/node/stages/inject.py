@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from device_plugin.core.contract.grants import Slice
+from device_plugin.core.contract.units import MIB
 from device_plugin.core.enforcement import strongest
 from device_plugin.core.machine import DeviceNode, Mount
 from device_plugin.node.checks.preflight import not_executable
@@ -44,7 +45,6 @@ READ_WRITE = ["rw", "bind", "nosuid", "nodev", "noexec"]
 PRESENT = "present"
 # The variable with the path of the file in which a program may report its progress.
 PROGRESS_VARIABLE = "VGPU_PROGRESS"
-MIB = 1 << 20
 # Seconds between two changes of specs, per spec and at most: then a runtime spends 1/50 of its time reading them. A
 # container that comes alone does not wait.
 SECONDS_A_SPEC = 0.01

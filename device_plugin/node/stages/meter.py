@@ -7,6 +7,7 @@ from itertools import chain
 from device_plugin.core.contract.cards import ReportedSlice, SliceState
 from device_plugin.core.contract.grants import Slice
 from device_plugin.core.contract.metrics import CARD, CONTAINER, SLICE, Exporter, Metric, MetricType, Reading
+from device_plugin.core.contract.units import MIB
 from device_plugin.core.jobs.progress import BYTES, checkpoints_of, progress_of
 from device_plugin.node.checks.driver_slices import DriverSlices
 from device_plugin.node.checks.kernel_figures import KernelFigures
@@ -16,8 +17,6 @@ from device_plugin.node.slices.pods import NodePods
 from device_plugin.node.slices.records import Record, Records
 from device_plugin.node.slices.writable import PROGRESS, WritableFiles
 from device_plugin.node.vendors.local_card import LocalCard
-
-MIB = 1 << 20
 
 CARD_INFO = Metric(
     "vgpu_card_info", Exporter.AGENT,

@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from device_plugin.core.contract import masks
 from device_plugin.core.contract.cards import Card
+from device_plugin.core.contract.units import MIB
 from device_plugin.core.machine import DeviceNode
 from device_plugin.node.vendors import models
 from device_plugin.node.vendors.host_stack import HostStack
@@ -45,7 +46,6 @@ MAX_SLICES = 16
 # collapse. With amdgpu's parameter num_kcq=0 the kernel keeps no compute queues for itself.
 FIRST_FEW_QUEUES, MAX_SLICES_FEW_QUEUES = 12, 2
 KERNEL_QUEUES = "sys/module/amdgpu/parameters/num_kcq"
-MIB = 1 << 20
 LONGEST_NAME = 63
 _NUMBER = re.compile(r"[0-9]{1,20}")  # the kernel's are at most 64 bits wide
 

@@ -2,8 +2,9 @@
 
 import pytest
 
-from device_plugin.cli.reading.held_use import MIB, NOTHING, UNKNOWN, HeldUse, SliceUse, of_slice, together
+from device_plugin.cli.reading.held_use import NOTHING, UNKNOWN, HeldUse, SliceUse, of_slice, together
 from device_plugin.core.contract.grants import Slice
+from device_plugin.core.contract.units import MIB
 from device_plugin.core.idle import IDLE_SECONDS
 
 GIB = 1024 * MIB

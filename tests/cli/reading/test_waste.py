@@ -2,9 +2,10 @@
 
 import pytest
 
-from device_plugin.cli.reading.held_use import MIB, SliceUse
+from device_plugin.cli.reading.held_use import SliceUse
 from device_plugin.cli.reading.waste import GIB_HOUR, Owner, WastedSlice, amount, by_namespace, by_owner
 from device_plugin.core.contract.grants import Slice
+from device_plugin.core.contract.units import MIB
 
 GIB, HOUR = 1024.0 * MIB, 3600.0
 PART = Slice("c", 12 * 1024, (0, 1))
