@@ -12,7 +12,6 @@ from device_plugin.core.contract.units import MIB
 from device_plugin.core.enforcement import Enforcement
 from device_plugin.node.ports import PodCgroups
 from device_plugin.node.vendors.local_card import LocalCard
-from vgpu_runtime.rocm import RESERVE_BYTES
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +25,7 @@ class KernelLimits:
         self._said: set[str] = set()
 
     def limit(self, pod: str, slices: Iterable[Slice]) -> None:
-        """Limit the card memory of the pod of this UID to its slices, with RESERVE_BYTES more for each slice.
+        """Limit the card memory of the pod of this UID to its slices, and the family's RESERVE_BYTES for each slice.
 
         A failure is logged once, and the pod starts.
         """
@@ -36,7 +35,7 @@ class KernelLimits:
             if local is None or local.enforcement is Enforcement.OBSERVE:
                 continue
             memory = local.vendor.memory_region(local.card)
-            limits[memory] = limits.get(memory, 0) + s.mem_mib * MIB + RESERVE_BYTES
+            limits[memory] = limits.get(memory, 0) + s.mem_mib * MIB + local.vendor.RESERVE_BYTES
         why = self._cgroups.limit_card_memory(pod, limits) if limits else ""
         if why and why not in self._said:
             self._said.add(why)

@@ -18,7 +18,6 @@ from device_plugin.node.checks.lasting import Lasting
 from device_plugin.node.slices.records import Record, Records
 from device_plugin.node.slices.writable import WritableFiles
 from device_plugin.node.vendors.local_card import LocalCard
-from vgpu_runtime.rocm import RESERVE_BYTES
 
 log = logging.getLogger(__name__)
 
@@ -70,9 +69,9 @@ class UnaccountedMemory:
 
     def step(self) -> None:
         """Compare the figures of all cards, and post an event of each change that has lasted for SURE_SECONDS."""
-        slices = self._slices()
-        found = {}
-        for uuid, local in self._cards().items():
+        cards, found = self._cards(), {}
+        slices = self._slices(cards)
+        for uuid, local in cards.items():
             used = local.vendor.usage(local.card, local.payload).used_bytes
             if used is not None:
                 found[uuid] = max(0, used - sum(use.counted for use in slices.get(uuid, ())))
@@ -81,13 +80,15 @@ class UnaccountedMemory:
                     self._report(local.card, found[uuid], slices.get(uuid, ()), beyond=beyond)
         self._found = found
 
-    def _slices(self) -> Mapping[str, Sequence[_SliceUse]]:
-        """The use of all slices, by uuid of the card."""
+    def _slices(self, cards: Mapping[str, LocalCard]) -> Mapping[str, Sequence[_SliceUse]]:
+        """The use of all slices of these cards, by uuid of the card."""
         found: dict[str, list[_SliceUse]] = {}
         for record in self._records.all():
             usage, kernel = self._writable.usage(record.key), self._figures.of(record).memory_bytes
             for number, slice_ in enumerate(record.slices):
-                most = slice_.mem_mib * MIB + RESERVE_BYTES
+                if slice_.card not in cards:
+                    continue
+                most = slice_.mem_mib * MIB + cards[slice_.card].vendor.RESERVE_BYTES
                 held = kernel.get(slice_.card)
                 counted = most if held is None else held
                 if usage is not None:

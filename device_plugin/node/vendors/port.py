@@ -190,6 +190,8 @@ class Vendor(Protocol[P]):
     """The PCI vendor id of its cards."""
     MAX_SLICES: ClassVar[int]
     """Most slices of one of its cards."""
+    RESERVE_BYTES: ClassVar[int]
+    """Bytes that a slice may use beyond its limit, for small allocations only."""
     CARD_VARIABLES: ClassVar[Mapping[str, str]] = {}
     """Variables by which some runtimes give a container cards of this family, each with a value that gives none."""
     MODELS: ClassVar[Models]

@@ -72,6 +72,7 @@ class Rocm(Vendor[KfdCard]):
 
     PCI_VENDOR: ClassVar[int] = 0x1002
     MAX_SLICES: ClassVar[int] = MAX_SLICES
+    RESERVE_BYTES: ClassVar[int] = rocm.RESERVE_BYTES
     CARD_VARIABLES: ClassVar[Mapping[str, str]] = {"AMD_VISIBLE_DEVICES": "void"}
     MODELS: ClassVar[Models] = models.AMD
     ABOUT: ClassVar[About] = About(
