@@ -20,7 +20,6 @@ from device_plugin.node.slices.pods import NodePods
 from device_plugin.node.slices.records import CONFIG, Record, Records
 from device_plugin.node.slices.tickets import cdi_name
 from device_plugin.node.vendors.local_card import LocalCard
-from device_plugin.node.vendors.port import NoVendorIdError
 
 Tickets = Mapping[str, frozenset[str]]
 """The tickets that a container holds, by resource."""
@@ -246,27 +245,6 @@ def _wait_for_damaged(
                 " slices until it is made again or its processes end",
                 waiting=True,
             )
-
-
-def record(wanted: Wanted, cards: Mapping[str, LocalCard], records: Records) -> Record:
-    """The record of the admitted container, with new vendor ids for its slices. Raises NotNowError if no id is free.
-
-    Call it after the outdated records (see `admit`) were removed, which releases their ids.
-    """
-    before, found = records.get(*wanted.key), dict[str, int]()
-    others = [each.vendor_ids for each in records.all() if each.key != wanted.key]
-    for card in (s.card for s in wanted.slices):
-        local = cards[card]
-        ids = local.vendor.ids
-        if ids is None:
-            continue
-        taken = {held[card] for held in others if card in held}
-        taken.update(local.vendor.driver_slices(local.payload) or ())
-        try:
-            found[card] = ids.claim(card, taken, before.vendor_ids.get(card) if before else None)
-        except NoVendorIdError as error:
-            raise NotNowError(str(error), waiting=True) from error
-    return wanted.record(found)
 
 
 def blocking_record(

@@ -22,10 +22,11 @@ from device_plugin.node.slices import claims
 from device_plugin.node.slices.claims import NotNowError, TakenError, Wanted, who
 from device_plugin.node.slices.holders import Holders
 from device_plugin.node.slices.pods import NodePods
-from device_plugin.node.slices.records import Record, Records
+from device_plugin.node.slices.records import Records
 from device_plugin.node.slices.tickets import cdi_name
 from device_plugin.node.stages.inject import KIND, Injector
 from device_plugin.node.vendors.local_card import LocalCard
+from device_plugin.node.vendors.port import NoVendorIdError
 from vgpu_runtime.config import ConfigError
 
 log = logging.getLogger(__name__)
@@ -82,14 +83,6 @@ class ContainerStarts:
         """Tickets that Allocate saw in the last `seconds` and whose container has not started yet."""
         since = time.monotonic() - seconds
         return {ticket for ticket, at in list(self._given.get(resource, {}).items()) if at >= since}
-
-    def remove(self, record: Record) -> None:
-        """Remove record, files and specs of a container, and release its vendor ids. The caller holds `lock`."""
-        self._injector.remove(record.key, record.names.values())
-        cards = self._cards()
-        for card, vendor_id in record.vendor_ids.items():
-            if card in cards and (ids := cards[card].vendor.ids) is not None:
-                ids.release(card, vendor_id)
 
     def pre_start(self, resource: str, tickets: Collection[str]) -> None:
         """Write the files of the container with these tickets; waits up to WAIT_SECONDS where the cause may end soon.
@@ -173,11 +166,11 @@ class ContainerStarts:
                 raise
             self._refused.forget(wanted.key)
             for each in outdated:
-                self.remove(each)
-            record = claims.record(wanted, self._cards(), self._records)
+                self._injector.remove(each)
             try:
-                self._records.put(record)
-                self._injector.carry(record, carrier)
+                record = self._injector.carry(wanted, carrier)
+            except NoVendorIdError as error:
+                raise NotNowError(str(error), waiting=True) from error
             except (OSError, ConfigError) as error:
                 raise NotNowError(f"its files cannot be written: {error}") from error
         try:

@@ -23,12 +23,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from device_plugin.core.contract.grants import Slice
 from device_plugin.core.contract.units import MIB
 from device_plugin.core.enforcement import strongest
 from device_plugin.core.machine import DeviceNode, Mount
 from device_plugin.node.checks.preflight import not_executable
+from device_plugin.node.slices.claims import Wanted
 from device_plugin.node.slices.records import CONFIG, Record, Records, write_file
+from device_plugin.node.slices.slice_ids import SliceIds
 from device_plugin.node.slices.writable import PROGRESS, USAGE, WritableFiles
 from device_plugin.node.vendors.families import CARD_VARIABLES
 from device_plugin.node.vendors.local_card import LocalCard
@@ -99,7 +100,7 @@ class CdiReload:
 
 
 class Injector:
-    """Writes and removes the files of containers. Callers never write one container from two threads at once."""
+    """Writes and removes the records and files of containers. Callers hold one lock, except for `announce`."""
 
     def __init__(
         self,
@@ -116,6 +117,7 @@ class Injector:
         self._writable = writable
         self._vendors = vendors
         self._cards = cards
+        self._ids = SliceIds(records, cards)
         self._cdi = cdi
         self._aside = cdi / ".vgpu"
         self._reload = CdiReload(cdi)
@@ -143,12 +145,15 @@ class Injector:
                 fresh.chmod(0o755)
                 fresh.replace(copy)
 
-    def carry(self, record: Record, carrier: str) -> None:
-        """Write the container's files, then its spec. The device of the resource `carrier` mounts the files.
+    def carry(self, wanted: Wanted, carrier: str) -> Record:
+        """Write the container's record and files, then its spec; returns the record, with new ids of its slices.
 
-        The devices of the container's other resources have only the guard, because a CDI device must not be empty.
-        Runtimes read the spec after `announce`. Raises OSError, and ConfigError if vgpu.conf cannot express the slices.
+        The device of the resource `carrier` mounts the files. The devices of the container's other resources have only
+        the guard, because a CDI device must not be empty. Runtimes read the spec after `announce`. Raises
+        NoVendorIdError if no id is free now, ConfigError if vgpu.conf cannot express the slices, and OSError.
         """
+        record = wanted.record(self._ids.claim(wanted.key, wanted.slices))
+        self._records.put(record)
         if problem := not_executable(self._copies):
             raise OSError(errno.ENOEXEC, problem)
         folder = self._records.folder(*record.key)
@@ -183,6 +188,7 @@ class Injector:
             **self._guarded(record, carrier, vendors.devices),
         }
         self._publish(record.names[carrier], edits)
+        return record
 
     def files(self, record: Record) -> list[tuple[Path, str]]:
         """The files that enforce the container's limits: for each its path on this machine, and in the container."""
@@ -195,30 +201,22 @@ class Injector:
             *self._texts(folder),
         ]
 
-    def claimed(self, key: tuple[str, str], slices: Iterable[Slice]) -> Mapping[str, int]:
-        """The ids that vendors gave a container's slices, by card uuid, as far as its files can be read."""
-        folder, cards = self._records.folder(*key), self._cards()
-
-        def text(name: str) -> str | None:
-            try:
-                return (folder / name).read_text(encoding="utf-8")
-            except (OSError, UnicodeDecodeError):
-                return None
-
-        found: dict[str, int] = {}
-        for vendor in self._vendors:
-            if vendor.ids is not None:
-                own = [s.card for s in slices if s.card in cards and cards[s.card].vendor is vendor]
-                found |= vendor.ids.claimed(own, text)
-        return found
+    def restore(self, wanted: Wanted) -> None:
+        """Write the record of a running container whose record was lost; the ids of its slices are in its files."""
+        self._records.put(wanted.record(self._ids.read(wanted.key, wanted.slices)))
 
     def announce(self) -> None:
         """Make runtimes read all specs so far; returns when they are notified. Callers hold no lock. Raises OSError."""
         self._reload.notify()
 
-    def remove(self, key: tuple[str, str], names: Collection[str] = ()) -> None:
-        """Remove the specs of a container's CDI `names`, then its files, then its record. Raises OSError."""
-        self.withdraw(names)
+    def remove(self, record: Record) -> None:
+        """Remove the specs, files and record of a container, and release the ids of its slices. Raises OSError."""
+        self.withdraw(record.names.values())
+        self.forget(record.key)
+        self._ids.release(record)
+
+    def forget(self, key: tuple[str, str]) -> None:
+        """Remove the files of a container, then its record, which may be damaged. Raises OSError."""
         self._writable.release(key)
         self._records.forget(*key)
 

@@ -105,7 +105,7 @@ class Reclaimer:
             now = self._records.get(*record.key)
             if now is None:
                 return False
-            self._starts.remove(now)
+            self._injector.remove(now)
             if self._records.get(*now.key) is not None:
                 return False  # files are left, which `forget` has logged
             log.info(
@@ -146,7 +146,7 @@ class Reclaimer:
     def _forget(self, key: tuple[str, str]) -> None:
         with self._starts.lock:
             if self._records.get(*key) is None and not self._pods.holding(key[0]):
-                self._injector.remove(key)
+                self._injector.forget(key)
 
     def _restore(self, key: tuple[str, str], named: tuple[str, str]) -> None:
         uid, container = key
@@ -160,7 +160,7 @@ class Reclaimer:
         with self._starts.lock:
             # Its container may have started again, which wrote the record, or be another pod of that name.
             if wanted.pod == uid and self._records.get(*key) is None:
-                self._records.put(wanted.record(self._injector.claimed(key, wanted.slices)))
+                self._injector.restore(wanted)
                 log.info("the record of container %s of pod %s/%s is restored", container, *named)
 
     def trim(self) -> None:
