@@ -7,8 +7,9 @@ from device_plugin.core.contract.cards import Card
 from device_plugin.core.contract.grants import Slice
 from device_plugin.node.slices.records import Record
 from device_plugin.node.stages.discover import Discovery
+from device_plugin.node.vendors.kfd_processes import KfdCard
 from device_plugin.node.vendors.port import FoundCard, Scan
-from device_plugin.node.vendors.rocm import KfdCard, Rocm
+from device_plugin.node.vendors.rocm import Rocm
 from tests.node.parts import PREFIXES
 
 FOUND = FoundCard(

@@ -18,14 +18,14 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from vgpu_runtime.config import MAX_MEM_BYTES
+
 # Engines that run programs on compute units; the others copy memory, or decode video.
 ENGINES = ("gfx", "compute")
 # Names of the memory that a client holds on the card, the most exact first. Older drivers have only the others, which
 # count a buffer that the driver has moved to the host too.
 HELD = ("drm-resident-vram", "drm-memory-vram", "drm-total-vram")
 SHARED = "drm-shared-vram"
-# More than any card has: a larger number is no figure.
-MAX_BYTES = 1 << 50
 _LINE = re.compile(r"^(drm-[a-z-]{1,32}):[ \t]*([!-~]{1,32})(?: (ns|KiB|MiB))?$", re.MULTILINE)
 _NUMBER = re.compile(r"[0-9]{1,20}")
 _UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20}
@@ -90,7 +90,7 @@ def held_bytes(files: Mapping[int, Iterable[RenderFile]], card: str, by_driver: 
 
 def _bytes(value: str, unit: str) -> int:
     number = _number(value, unit, _UNITS)
-    return number if number <= MAX_BYTES else 0
+    return number if number <= MAX_MEM_BYTES else 0
 
 
 def _number(value: str, unit: str, units: Mapping[str, int]) -> int:

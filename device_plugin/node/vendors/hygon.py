@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from device_plugin.node.vendors import models
 from device_plugin.node.vendors.host_stack import CARD_NODE
+from device_plugin.node.vendors.kfd_processes import KfdCard
 from device_plugin.node.vendors.models import Models
 from device_plugin.node.vendors.port import (
     About,
@@ -23,7 +24,7 @@ from device_plugin.node.vendors.port import (
     NoVendorIdError,
     Scan,
 )
-from device_plugin.node.vendors.rocm import KfdCard, Rocm
+from device_plugin.node.vendors.rocm import Rocm
 from vgpu_runtime import paths, vdev
 from vgpu_runtime.config import CardLimit
 from vgpu_runtime.rocm import RocmLimit

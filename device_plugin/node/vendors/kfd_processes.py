@@ -13,22 +13,33 @@ The files vanish with the process, so each of them may be missing at any time.
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from device_plugin.node.vendors.port import Machine, ProcessFigures
-
-if TYPE_CHECKING:
-    from device_plugin.node.vendors.rocm import KfdCard
+from vgpu_runtime.config import MAX_MEM_BYTES
 
 FOLDER = "sys/devices/virtual/kfd/kfd/proc"
 # Most queues of a process that are read; a framework has some 8, and the kernel allows 1,024.
 QUEUES = 64
 # More than any card has: a larger number is no figure.
-MAX_BYTES, MAX_UNITS = 1 << 50, 1 << 16
+MAX_UNITS = 1 << 16
 _NUMBER = re.compile(r"[0-9]{1,20}")
 
 
-class KfdProcesses(ProcessFigures["KfdCard"]):
+@dataclass(frozen=True, slots=True)
+class KfdCard:
+    """The payload of a KFD card: `gpu_id` is its number in the driver, `render_minor` the number of its device node.
+
+    Both numbers may change. `xcc` and `paired` are the rules of its masks (core/contract/masks.py).
+    """
+
+    gpu_id: int
+    render_minor: int
+    xcc: int
+    paired: bool
+
+
+class KfdProcesses(ProcessFigures[KfdCard]):
     """Reads the KFD's figures of processes. Safe from any thread."""
 
     def __init__(self, machine: Machine) -> None:
@@ -42,11 +53,11 @@ class KfdProcesses(ProcessFigures["KfdCard"]):
             return None
         return sorted(int(name) for name in names if _NUMBER.fullmatch(name))
 
-    def memory(self, process: int, card: "KfdCard") -> int | None:
+    def memory(self, process: int, card: KfdCard) -> int | None:
         """Bytes of the card's memory that the process has allocated; None if it is gone or has not used the card."""
-        return self._figure(f"{process}/vram_{card.gpu_id}", MAX_BYTES)
+        return self._figure(f"{process}/vram_{card.gpu_id}", MAX_MEM_BYTES)
 
-    def has_queue(self, process: int, card: "KfdCard") -> bool:
+    def has_queue(self, process: int, card: KfdCard) -> bool:
         """True if the process has a queue on the card, among its first QUEUES."""
         try:
             queues = self._machine.names(f"{FOLDER}/{process}/queues")
@@ -55,7 +66,7 @@ class KfdProcesses(ProcessFigures["KfdCard"]):
         first = sorted(queues)[:QUEUES]
         return any(self._figure(f"{process}/queues/{queue}/gpuid", 1 << 32) == card.gpu_id for queue in first)
 
-    def busy_units(self, process: int, card: "KfdCard") -> int | None:
+    def busy_units(self, process: int, card: KfdCard) -> int | None:
         """Compute units of the card that run waves of the process now; None if the driver does not say."""
         return self._figure(f"{process}/stats_{card.gpu_id}/cu_occupancy", MAX_UNITS)
 

@@ -7,7 +7,6 @@ memory errors, none was uncorrectable.
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from device_plugin.core.contract import masks
@@ -16,7 +15,7 @@ from device_plugin.core.contract.units import MIB
 from device_plugin.core.machine import DeviceNode
 from device_plugin.node.vendors import models
 from device_plugin.node.vendors.host_stack import HostStack
-from device_plugin.node.vendors.kfd_processes import KfdProcesses
+from device_plugin.node.vendors.kfd_processes import KfdCard, KfdProcesses
 from device_plugin.node.vendors.models import NO_NAME, Models
 from device_plugin.node.vendors.port import (
     About,
@@ -48,19 +47,6 @@ FIRST_FEW_QUEUES, MAX_SLICES_FEW_QUEUES = 12, 2
 KERNEL_QUEUES = "sys/module/amdgpu/parameters/num_kcq"
 LONGEST_NAME = 63
 _NUMBER = re.compile(r"[0-9]{1,20}")  # the kernel's are at most 64 bits wide
-
-
-@dataclass(frozen=True, slots=True)
-class KfdCard:
-    """The payload of a KFD card: `gpu_id` is its number in the driver, `render_minor` the number of its device node.
-
-    Both numbers may change. `xcc` and `paired` are the rules of its masks (core/contract/masks.py).
-    """
-
-    gpu_id: int
-    render_minor: int
-    xcc: int
-    paired: bool
 
 
 class BrokenFileError(Exception):

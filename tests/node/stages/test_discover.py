@@ -10,8 +10,9 @@ from device_plugin.adapters.cards.host import HostMachine
 from device_plugin.core.contract.cards import Inventory
 from device_plugin.node.slices.tickets import resources
 from device_plugin.node.stages.discover import Discovery
+from device_plugin.node.vendors.kfd_processes import KfdCard
 from device_plugin.node.vendors.port import FoundCard
-from device_plugin.node.vendors.rocm import TOPOLOGY, KfdCard
+from device_plugin.node.vendors.rocm import TOPOLOGY
 from tests.builders.cards import CARDS
 from tests.node.found import FOUND, Listed, ListedAmd, card, shared
 from tests.node.parts import PREFIXES, discovered, vendors

@@ -8,8 +8,9 @@ from device_plugin.adapters.cards.host import HostMachine
 from device_plugin.core.contract.cards import Card
 from device_plugin.core.contract.masks import unit_mask
 from device_plugin.node.vendors.hygon import Hygon
+from device_plugin.node.vendors.kfd_processes import KfdCard
 from device_plugin.node.vendors.port import CardSlice, FoundCard, Scan
-from device_plugin.node.vendors.rocm import KERNEL_QUEUES, TOPOLOGY, KfdCard, Rocm
+from device_plugin.node.vendors.rocm import KERNEL_QUEUES, TOPOLOGY, Rocm
 from hack.simulated.cards import SimulatedMachine
 from vgpu_runtime import sim
 

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from device_plugin.adapters.cards.host import HostMachine
-from device_plugin.node.vendors.kfd_processes import FOLDER, QUEUES, KfdProcesses
-from device_plugin.node.vendors.rocm import KfdCard
+from device_plugin.node.vendors.kfd_processes import FOLDER, QUEUES, KfdCard, KfdProcesses
 
 CARD, OTHER = KfdCard(13261, 128, 1, paired=False), KfdCard(7, 129, 1, paired=False)
 
