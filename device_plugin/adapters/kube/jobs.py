@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from itertools import islice
+from typing import TypedDict
 
 from device_plugin.adapters.kube import structs
 from device_plugin.adapters.kube.constraints import node_constraints
@@ -31,25 +32,30 @@ MAX_GRACE = 366 * 86_400
 _decoded = decoder(structs.RawJob)
 
 
+class Metadata(TypedDict):
+    """The fields of a Job that are in its metadata; see Job."""
+
+    namespace: str
+    name: str
+    uid: str
+    version: str
+    created: str
+    deleting: bool
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    owner: str
+    owner_name: str
+    owner_uid: str
+
+
 def read_job(text: Text, resources: Resources = None) -> Job:
     """Returns the Job in the JSON text of a batch/v1 Job. Raises DecodeError."""
     raw = _decoded(text)
-    meta, spec, status = raw.metadata, raw.spec, raw.status
-    owner = controller(meta)
-    template = template_pod(meta.namespace, spec.template, resources)
+    spec, status = raw.spec, raw.status
+    template = template_pod(raw.metadata.namespace, spec.template, resources)
     asked = sorted({name for container in template.containers for name in container.limits})
     return Job(
-        namespace=meta.namespace,
-        name=meta.name,
-        uid=meta.uid,
-        version=meta.resource_version,
-        created=meta.creation_timestamp or "",
-        deleting=meta.deletion_timestamp is not None,
-        labels=of_job(meta.labels),
-        annotations=of_job(meta.annotations),
-        owner=owner.kind[:MAX_OWNER],
-        owner_name=owner.name[:MAX_NAME],
-        owner_uid=owner.uid[:MAX_OWNER],
+        **of_metadata(raw.metadata),
         suspend=bool(spec.suspend),
         parallelism=_number(spec.parallelism, 1),
         completions=spec.completions,
@@ -76,11 +82,29 @@ def read_job(text: Text, resources: Resources = None) -> Job:
     )
 
 
+def of_metadata(meta: structs.Meta) -> Metadata:
+    """Returns the fields of a Job, or of another workload, that are in its metadata."""
+    owner = controller(meta)
+    return Metadata(
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        version=meta.resource_version,
+        created=meta.creation_timestamp or "",
+        deleting=meta.deletion_timestamp is not None,
+        labels=_of_job(meta.labels),
+        annotations=_of_job(meta.annotations),
+        owner=owner.kind[:MAX_OWNER],
+        owner_name=owner.name[:MAX_NAME],
+        owner_uid=owner.uid[:MAX_OWNER],
+    )
+
+
 def _number(written: int | None, default: int) -> int:
     return default if written is None else written
 
 
-def of_job(kept: Mapping[str, str] | None) -> Mapping[str, str]:
+def _of_job(kept: Mapping[str, str] | None) -> Mapping[str, str]:
     """Returns the labels or annotations of a Job with our prefix or Kueue's, each cut."""
     return {key: text[: _LONG.get(key, MAX_WORD + 1)] for key, text in ours(kept, PREFIX, KUEUE_PREFIX)}
 

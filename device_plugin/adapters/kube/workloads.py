@@ -9,16 +9,14 @@ from itertools import islice
 from typing import Any
 
 from device_plugin.adapters.kube import structs
-from device_plugin.adapters.kube.jobs import MAX_GRACE, of_job
+from device_plugin.adapters.kube.jobs import MAX_GRACE, of_metadata
 from device_plugin.adapters.kube.pods import Resources
 from device_plugin.adapters.kube.structs import (
     MAX_NAME,
-    MAX_OWNER,
     SAID,
     SHOWN,
     DecodeError,
     Text,
-    controller,
     decoder,
 )
 from device_plugin.adapters.kube.templates import read_template
@@ -59,19 +57,9 @@ def read_workload(kind: WorkloadKind, text: Text, resources: Resources = None) -
         sets += _sets(written[:MOST_SETS], meta.namespace, resources)
     except DecodeError as error:
         problem = f"its pods cannot be read: {str(error)[:SAID]}"
-    width, owner = sum(each.count for each in sets), controller(meta)
+    width = sum(each.count for each in sets)
     return Job(
-        namespace=meta.namespace,
-        name=meta.name,
-        uid=meta.uid,
-        version=meta.resource_version,
-        created=meta.creation_timestamp or "",
-        deleting=meta.deletion_timestamp is not None,
-        labels=of_job(meta.labels),
-        annotations=of_job(meta.annotations),
-        owner=owner.kind[:MAX_OWNER],
-        owner_name=owner.name[:MAX_NAME],
-        owner_uid=owner.uid[:MAX_OWNER],
+        **of_metadata(meta),
         suspend=at(found, "spec", *kind.suspend) is True,
         parallelism=width,
         completions=width,
