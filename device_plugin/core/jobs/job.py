@@ -94,6 +94,11 @@ class JobSpec:
         return (self.key[0], self.group) if self.joint else None
 
     @property
+    def least_cards(self) -> float:
+        """The cards of the job's least width."""
+        return self.least * self.cards
+
+    @property
     def alike(self) -> tuple["JobSpec", ...]:
         """The sets of equal replicas; the job itself if all of its replicas are equal."""
         return self.sets or (self,)

@@ -90,7 +90,7 @@ def yielded_to_at(job: JobState, rules: Rules) -> float:
 
 def need(unit: Unit) -> float:
     """The cards that the jobs need at least."""
-    return sum(job.spec.least * job.spec.cards for job in unit)
+    return sum(job.spec.least_cards for job in unit)
 
 
 def in_turn(draft: Draft, units: Iterable[Unit], rules: Rules) -> Iterator[Unit]:

@@ -32,7 +32,7 @@ class Shares:
             elif job.queued and job.spec.key not in draft.refused:
                 line = queue, job.spec.priority
                 self._waiting[line] = self._waiting.get(line, 0) + 1
-                self._least[line] = min(self._least.get(line, inf), job.spec.least * job.spec.cards)
+                self._least[line] = min(self._least.get(line, inf), job.spec.least_cards)
         queues = {*self._held, *(queue for queue, _ in self._waiting)}
         weights = {queue: rules.weight(queue) for queue in queues}
         cards = draft.room.cards() * rules.use if self._several else 0.0
@@ -42,7 +42,7 @@ class Shares:
         """The cards of the job's least width if it may not be stopped after a quantum; else, and for splits, 0."""
         rules, spec = self._rules, job.spec
         willing = rules.may_stop(spec) and rules.min_runtime(spec) <= rules.quantum_s
-        return 0.0 if willing or spec.parts else spec.least * spec.cards
+        return 0.0 if willing or spec.parts else spec.least_cards
 
     def admitted(self, unit: Unit) -> None:
         """Record that a unit was admitted."""

@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from device_plugin.core.contract.grants import Grant
-from device_plugin.core.jobs.job import JobKey, JobSpec
+from device_plugin.core.jobs.job import EXACT, JobKey, JobSpec
 from device_plugin.core.jobs.promise import kept
 from device_plugin.core.jobs.room import LedgerRoom
 from device_plugin.core.jobs.search import Search
@@ -25,8 +25,6 @@ from device_plugin.state.managed import Managed
 
 # Seconds in which a pod for which there are cards is bound: a scheduler's backoff is less.
 PLACE_SECONDS = 60.0
-# Sums of card shares have rounding errors: smaller differences do not count.
-EXACT = 1e-9
 
 
 class Fork:

@@ -151,7 +151,7 @@ class _PoolRoom:
         self._room: LedgerRoom = fork.room()
         self._cards = max(1.0, self._room.cards())
         self._waiting: dict[JobKey, float] = {
-            job.key: _need([job]) for job in jobs if job.waits and not job.spec.on_hold
+            job.key: job.spec.least_cards for job in jobs if job.waits and not job.spec.on_hold
         }
         self._needed = sum(self._waiting.values())
 
@@ -166,15 +166,13 @@ class _PoolRoom:
     def load(self, jobs: Sequence[Managed]) -> float:
         """The cards that these and the waiting jobs need, less the idle cards, divided by all cards of the pool."""
         own = sum(self._waiting.get(job.key, 0.0) for job in jobs)
-        return (self._needed - own + _need(jobs) - self._room.idle()) / self._cards
+        return (
+            self._needed - own + sum(job.spec.least_cards for job in jobs) - self._room.idle()
+        ) / self._cards
 
     def add(self, choice: PoolChoice) -> None:
         """Add the jobs: they take free cards of the pool, or wait in it."""
         for job in choice.jobs:
-            left = 0.0 if self._fork.take(job, job.spec.least) else _need([job])
+            left = 0.0 if self._fork.take(job, job.spec.least) else job.spec.least_cards
             self._needed += left - self._waiting.get(job.key, 0.0)
             self._waiting[job.key] = left
-
-
-def _need(jobs: Sequence[Managed]) -> float:
-    return sum(job.spec.least * job.spec.cards for job in jobs)

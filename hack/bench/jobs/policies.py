@@ -38,7 +38,7 @@ def elastic_score(now: float, jobs: Sequence[JobState], room: Room) -> Plan:
     waiting = sorted(_waiting(jobs), key=lambda job: (job.spec.created, job.spec.key))
     adjustable = [job for job in draft.jobs.values() if job.adjustable]
     if waiting:
-        lacking = sum(job.spec.least * job.spec.cards for job in waiting) - room.idle()
+        lacking = sum(job.spec.least_cards for job in waiting) - room.idle()
         _shrink(draft, adjustable, lacking, waiting[0].spec)
     admitted = [draft.widen(job, job.spec.least) for job in waiting]
     if all(admitted) and not any(draft.narrowed(job) for job in adjustable):

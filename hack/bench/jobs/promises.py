@@ -77,11 +77,9 @@ def _left(states: Sequence[JobState], plan: Plan, room: Room) -> float:
     """The cards that a plan leaves idle and does not reserve, if a waiting job fits on them; else 0."""
     admitted = {step.job for step in plan.steps if isinstance(step, Admit)}
     waiting = [job.spec for job in states if job.queued and job.spec.key not in admitted]
-    reserved = sum(spec.least * spec.cards for spec in waiting if spec.key in plan.reserved)
+    reserved = sum(spec.least_cards for spec in waiting if spec.key in plan.reserved)
     open_cards = room.idle() - reserved
-    fits = any(
-        spec.least * spec.cards <= open_cards + EXACT for spec in waiting if spec.key not in plan.reserved
-    )
+    fits = any(spec.least_cards <= open_cards + EXACT for spec in waiting if spec.key not in plan.reserved)
     return open_cards if fits else 0.0
 
 

@@ -36,7 +36,7 @@ class SlotRoom:
         return self.slots // int(job.cards)
 
     def may_hold(self, jobs: Sequence[JobSpec], /, **_: bool) -> bool:
-        return sum(job.least * job.cards for job in jobs) <= self.slots
+        return sum(job.least_cards for job in jobs) <= self.slots
 
     def closed_cards(self, _: Sequence[JobSpec], /) -> str:
         return ""
