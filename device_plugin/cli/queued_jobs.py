@@ -19,7 +19,7 @@ from device_plugin.cli.reading.cluster import MissingRight
 from device_plugin.cli.reading.prefixes import KNOWN
 from device_plugin.core.batch import Job, JobCondition
 from device_plugin.core.contract.annotations import KUEUE_QUEUE, POOL, QUEUE
-from device_plugin.core.contract.events import Event
+from device_plugin.core.contract.events import WHY_A_JOB_WAITS
 from device_plugin.core.errors import RequestError
 from device_plugin.core.jobs.job import HELD, JobPhase, JobSpec
 from device_plugin.core.jobs.reading import has_run, job_spec
@@ -33,7 +33,6 @@ Row = Mapping[str, Any]
 ENDS: Mapping[str, str] = {"Complete": "complete", "Failed": "failed"}
 # Most characters of a text that others wrote: a message of a condition has up to 32 KiB.
 MOST_TEXT = 500
-_WHY_IT_WAITS = frozenset({Event.JOB_WAITS, Event.JOB_REFUSED, Event.JOB_STOPPED, Event.PODS_REFUSED})
 _OF_JOBS = "involvedObject.kind=Job,reportingComponent=vgpu-jobs"
 
 
@@ -126,7 +125,7 @@ class JobsReader:
             return {
                 str(event["involvedObject"].get("uid")): one_line(str(event.get("message") or "")[:MOST_TEXT])
                 for event in sorted(events, key=_time)
-                if event.get("reason") in _WHY_IT_WAITS
+                if event.get("reason") in WHY_A_JOB_WAITS
             }
         return {}
 

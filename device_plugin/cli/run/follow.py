@@ -13,7 +13,7 @@ from device_plugin.cli.run.objects import NOT_STARTED, RunError
 from device_plugin.cli.run.pods import JOB_PODS, JobPod, first_failure, of_job, shortened, text_of
 from device_plugin.cli.run.status import RUNS, JobStatus
 from device_plugin.core.batch import COMPLETION_INDEX, JOB_NAME, Job
-from device_plugin.core.contract.events import Event
+from device_plugin.core.contract.events import WHY_A_JOB_WAITS, Event
 from device_plugin.core.jobs.progress import BYTES, Progress, progress_of
 from device_plugin.kube.api import EVENTS, JOBS, Ref, Where
 from device_plugin.kube.errors import ApiError, GoneError, UnknownError
@@ -32,8 +32,7 @@ OUTPUT_SECONDS = 30.0
 # After this number of pods that could not be started, and none that could, the Job counts as failed. Kubernetes would
 # go on, because a node may be the cause.
 MOST_STARTS = 3
-# Events that say why a Job is suspended, why its width has changed, and why none of its pods is created.
-_WHY_IT_WAITS = frozenset({Event.JOB_WAITS, Event.JOB_REFUSED, Event.JOB_STOPPED, Event.PODS_REFUSED})
+# Events that say why the width of a Job has changed, and why none of its pods is created.
 _WHY_IT_CHANGED = frozenset({Event.JOB_GROWN, Event.JOB_SHRUNK, Event.PODS_REFUSED})
 _NO_PODS = frozenset({Event.PODS_REFUSED, "FailedCreate"})
 _READ_PROGRESS = ("sh", "-c", 'cat "$VGPU_PROGRESS"')
@@ -136,7 +135,7 @@ class Following:
         """Returns the Job's state, and the reason why it waits; the reason is empty if it does not, or is unknown."""
         if job.suspend:
             if time.monotonic() >= self._ask_at:
-                self._engine = self._asked() or self._event(_WHY_IT_WAITS)
+                self._engine = self._asked() or self._event(WHY_A_JOB_WAITS)
                 # An empty answer means that the engine has not seen the Job yet.
                 self._ask_at = time.monotonic() + (ASK_SECONDS if self._engine else NEWS_SECONDS)
             return "waits in its queue", self._engine

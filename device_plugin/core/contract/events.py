@@ -58,6 +58,8 @@ class Event(StrEnum):
         return _ABOUT[self]
 
 
+# Events that say why a Job is suspended.
+WHY_A_JOB_WAITS = frozenset({Event.JOB_WAITS, Event.JOB_REFUSED, Event.JOB_STOPPED, Event.PODS_REFUSED})
 AGENT, CLUSTER, ENGINE, COMMANDS = "node agent", "cluster service", "job engine", "commands"
 _ABOUT = {
     Event.CARD_DRAINED: About(
