@@ -103,8 +103,8 @@ class Ranking:
         for keys in self._lists_of(pod):
             del keys[bisect_left(keys, key)]
         if pod.node:
-            _subtract(self._nodes, pod.node)
-            _subtract(self._numbers, rank_of(pod))
+            subtract(self._nodes, pod.node)
+            subtract(self._numbers, rank_of(pod))
         else:
             del self._unbound[uid]
 
@@ -218,7 +218,8 @@ def _natural(text: str) -> tuple[tuple[str, int], ...]:
     return (*zip(parts[:-1:2], map(int, parts[1::2]), strict=True), (parts[-1], 0))
 
 
-def _subtract(counts: Counter[_T], key: _T) -> None:
+def subtract(counts: Counter[_T], key: _T) -> None:
+    """Count one less of `key`, and remove the key if its count is 0."""
     counts[key] -= 1
     if not counts[key]:
         del counts[key]

@@ -4,9 +4,8 @@ Groups are defined by the labels of their namespace's pods alone; there is no ob
 """
 
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from device_plugin.core.contract import annotations
 from device_plugin.core.gang import EquivalenceClass, GangPod, GangState, GangView
@@ -14,14 +13,12 @@ from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement.policies import APART
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import MAX_GANG
-from device_plugin.core.roles import ALONE, Held, Rank, Ranking, order_of, rank_of
+from device_plugin.core.roles import ALONE, Held, Rank, Ranking, order_of, rank_of, subtract
 
 GroupName = tuple[str, str]
 """Namespace and label."""
 # Most existing pods of one group or gang: each decision about a pod reads all pods of its group.
 MOST = 2 * MAX_GANG
-
-Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(slots=True)
@@ -56,10 +53,10 @@ class Group:
         """Remove a pod that is gone, or no longer in the group."""
         pod, gang_pod = self.members.pop(uid, None), self.gang.pop(uid, None)
         if pod is not None and not pod.ended:
-            _subtract(self.orders, _order(pod))
+            subtract(self.orders, _order(pod))
         self.ranking.forget_pod(uid)
         if gang_pod is not None and gang_pod.unbound:
-            _subtract(self.classes, gang_pod.equivalence)
+            subtract(self.classes, gang_pod.equivalence)
 
     def crowded(self) -> str:
         """An error text if the group has too many members, else empty."""
@@ -193,9 +190,3 @@ def _owner(pod: Pod) -> str:
 
 def _order(pod: Pod) -> str:
     return ",".join(order_of(pod))
-
-
-def _subtract(counts: Counter[Key], key: Key) -> None:
-    counts[key] -= 1
-    if not counts[key]:
-        del counts[key]
