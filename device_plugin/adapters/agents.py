@@ -153,7 +153,7 @@ def read_loads(address: str) -> Mapping[str, Load]:
 
     `address` is host:port. Raises OSError if the agent does not answer in time, ValueError for a malformed answer.
     """
-    return _loads(_metrics(address))
+    return _loads(read_metrics(address))
 
 
 def read_progress(address: str) -> Mapping[ContainerName, ProgressReport]:
@@ -162,11 +162,14 @@ def read_progress(address: str) -> Mapping[ContainerName, ProgressReport]:
     The values are checked here too, because the agent may be of an older version, or not ours. Raises OSError if the
     agent does not answer in time, ValueError for a malformed answer.
     """
-    return _told(_metrics(address))
+    return _told(read_metrics(address))
 
 
-def _metrics(address: str) -> str:
-    """Returns the text of an agent's /metrics. Raises OSError and ValueError."""
+def read_metrics(address: str) -> str:
+    """Returns the text of an agent's /metrics; `address` is host:port.
+
+    Raises OSError if the agent does not answer in SECONDS, ValueError for a malformed answer.
+    """
     host, _, port = address.rpartition(":")
     deadline = time.monotonic() + SECONDS
     request = f"GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n".encode()

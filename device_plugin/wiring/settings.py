@@ -370,9 +370,15 @@ class UiSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel", fro
             " own token; not behind a proxy, which has no tokens"
         ),
     ] = False
+    agent_namespace: Annotated[
+        str, Meta(description="namespace of the node agents, which are asked for the use of slices")
+    ] = "vgpu-system"
     prometheus: Annotated[
         str,
-        Meta(description="URL of a Prometheus that scrapes the node agents, for use over time; empty: none"),
+        Meta(
+            description="URL of a Prometheus that scrapes the node agents, for use over time, and in place of the"
+            " agents; needed for more than 200 nodes with slices; empty: none"
+        ),
     ] = ""
     kube: KubeSettings = KubeSettings()
 

@@ -19,6 +19,7 @@ from device_plugin.adapters.probes import probes
 from device_plugin.cli.access.prometheus import Prometheus
 from device_plugin.cli.ui.entries import PageEntries
 from device_plugin.cli.ui.follow import ClusterFollower
+from device_plugin.cli.ui.held import HeldUses
 from device_plugin.cli.ui.server import Answer
 from device_plugin.cli.ui.team import reviews
 from device_plugin.cli.ui.team.changes import PersonalChanges
@@ -26,6 +27,7 @@ from device_plugin.cli.ui.team.proxy import ProxyLogin
 from device_plugin.cli.ui.team.rights import Rights
 from device_plugin.cli.ui.team.server import TeamServer, TlsFiles
 from device_plugin.cli.ui.team.sessions import Sessions
+from device_plugin.cli.ui.team.uses import TeamUses
 from device_plugin.cli.ui.usage import CardUse, NodeUse
 from device_plugin.wiring.build_info import with_build_info
 from device_plugin.wiring.commands import say_listening
@@ -50,6 +52,7 @@ class TeamPage:
         # Questions about persons must not wait for lists, nor for as long.
         self._lists = KubeClient(endpoint, COMPONENT, timeout=TIMEOUT_SECONDS)
         self._asks = KubeClient(endpoint, COMPONENT)
+        self._prometheus = Prometheus(settings.prometheus) if settings.prometheus else None
         self._entries = PageEntries()
         self._follower = ClusterFollower(
             self._lists, self._entries, settings.prefixes, scheduler=settings.scheduler_name, namespace="",
@@ -68,8 +71,12 @@ class TeamPage:
             stack.callback(self._threads.join)
             stack.callback(server.close)
             stack.callback(self._follower.close)
+            uses = TeamUses(self._asks, self._settings.agent_namespace, self._prometheus)
+            held = HeldUses(uses, self._entries, self._follower.held, server.is_open)
+            stack.callback(held.close)
             self._threads.spawn("page", partial(server.serve_forever, 0.1))
             self._follower.start()
+            held.start()
             say_listening(f"page={self._settings.listen.rpartition(':')[0]}:{server.port} http={operations}")
             self._stop.wait()
         return 1 if self._threads.failed else 0
@@ -101,12 +108,13 @@ class TeamPage:
             raise SettingsError(f"cannot serve the page on {settings.listen}: {error}") from error
 
     def _answers(self) -> Mapping[str, Answer]:
-        """Returns the answers about cards and nodes, which name nobody; sets the entry on what the page offers."""
-        url = self._settings.prometheus
-        self._entries.put("about", {"page": {"use": bool(url), "changes": self._settings.allow_changes}})
-        if not url:
+        """Returns the answers about cards and nodes over time; sets the entry on what the page offers."""
+        source = self._prometheus
+        self._entries.put(
+            "about", {"page": {"use": source is not None, "changes": self._settings.allow_changes}}
+        )
+        if source is None:
             return {}
-        source = Prometheus(url)
         return {"/use": CardUse(source, self._entries).answer, "/day": NodeUse(source, self._entries).answer}
 
     def _operations(self, stack: ExitStack) -> str:

@@ -31,7 +31,9 @@ def fill(entries: PageEntries, nodes: int, cards: int = 8, seed: int = 1, jobs: 
     made = {f"gpu-{number:04}": node(rng, f"{number:04x}", cards) for number in range(1, nodes + 1)}
     entries.put("about", {"page": {"use": False}, "cluster": {"read": True}, "use": {"notes": []}})
     entries.put("node", made)
-    entries.put("use", {name: use(rng, row) for name, row in made.items() if rng.random() < 0.9})
+    for name, row in made.items():
+        if rng.random() < 0.9:
+            entries.put("use", use(rng, name, row))
     entries.put("day", {name: day(rng) for name in made})
     entries.put("waiting", {f"research/sweep-{i}": waiting(i) for i in range(12)})
     entries.put("gang", {f"batch/llama-{i}": gang(i) for i in range(3)})
@@ -56,16 +58,15 @@ def node(rng: random.Random, mark: str, cards: int) -> Row:
     }
 
 
-def use(rng: random.Random, row: Row) -> Row:
-    """The use of the slices of a node, of which one in ten is idle; of one in thirty nothing is known."""
-    return {
-        card["uuid"]: {
-            f"{s['namespace']}/{s['pod']}/{s['container']}": _figures(rng, s)
-            for s in card["slices"]
-            if rng.random() > 1 / 30
-        }
-        for card in row["cards"]
-    }
+def use(rng: random.Random, node: str, row: Row) -> Mapping[str, Row]:
+    """The use of the slices of a node by namespace; one slice in ten is idle, and of one in thirty nothing is known."""
+    found: dict[str, Row] = {}
+    for card in row["cards"]:
+        for each in card["slices"]:
+            if rng.random() > 1 / 30:
+                on_card = found.setdefault(f"{node} {each['namespace']}", {}).setdefault(card["uuid"], {})
+                on_card[f"{each['pod']}/{each['container']}"] = _figures(rng, each)
+    return found
 
 
 def _figures(rng: random.Random, part: Row) -> list[float | None]:

@@ -131,7 +131,10 @@ def test_two_users_see_their_own_namespace_and_no_name_of_the_other(page: str, u
         assert status == 200
         cookie = cookie.partition(";")[0]
         own = f'"waiting","{user.namespace}/too-large"'
-        text = stream(page, cookie, ["event: ready", own, '"holder"'])
+        used = f'"use","{nodes.first()} {user.namespace}"'
+        text = stream(
+            page, cookie, ["event: ready", own, '"holder"', used, f'"owner","{user.namespace}/Pod holder"']
+        )
         # The name of one namespace is the beginning of the other's.
         hidden = json.dumps(other.namespace)
         assert own in text

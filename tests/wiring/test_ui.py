@@ -13,10 +13,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from device_plugin.adapters.http import server as http
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.endpoint import Endpoint
 from device_plugin.core.contract.annotations import CARDS, GRANT, QUEUE
 from device_plugin.core.contract.grants import Grant, Slice
+from device_plugin.core.http_values import HttpAnswer
 from device_plugin.kube.api import JOBS, NAMESPACES, NODES, PODS, Ref
 from device_plugin.wiring import ui
 from device_plugin.wiring.settings import KubeSettings, SettingsError, UiSettings
@@ -24,6 +26,7 @@ from hack.embedded.apiserver import EmbeddedApiServer
 from hack.embedded.cluster import AGENT_USER
 from hack.testbed.certificates import Authority
 from tests.builders import objects
+from tests.builders.agents import agent_pod
 from tests.builders.cards import MEM, inventory
 from tests.deadline import eventually
 from tests.requirement import require
@@ -123,6 +126,46 @@ class Browser:
                 for kind, key, value in json.loads(text.removeprefix("data: ")):
                     found[kind, key] = value
                 yield text, [[kind, key, value] for (kind, key), value in found.items() if value is not None]
+
+
+def slices(*found: tuple[str, int]) -> str:
+    """The metrics of an agent of n1, with these MiB in use by the pods of these namespaces."""
+    return "".join(
+        f'vgpu_slice_memory_used_bytes{{namespace="{team}",pod="holds-{team}",container="main",node="n1",card="n1-0"}}'
+        f" {mib << 20}\n"
+        for team, mib in found
+    )
+
+
+@pytest.mark.usefixtures("two_teams")
+def test_each_user_sees_the_use_of_the_own_slices_and_nothing_of_anothers(
+    api: EmbeddedApiServer, running: Running, settings: UiSettings
+) -> None:
+    text = slices(("team-a", 1111), ("team-b", 2222))
+    with (
+        http.Server(lambda _: HttpAnswer(text), "127.0.0.1:0") as agent,
+        closing(KubeClient(Endpoint(api.url, lambda: "Bearer system:admin"), "test")) as admin,
+    ):
+        agent_pod(admin, int(agent.address.rpartition(":")[2]), "n1")
+        with running(lambda stop: ui.run(settings, stop)) as listening:
+            for user, own, used, others in (("anna", "team-a", 1111, 2222), ("bert", "team-b", 2222, 1111)):
+                everything = ""
+                for message, entries in Browser(listening["page"], user).entries():
+                    everything += message
+                    if {"use", "owner"} <= {kind for kind, *_ in entries}:
+                        break
+                found = {(kind, key): value for kind, key, value in entries if kind in ("use", "owner")}
+                unused = 4092 - used
+                assert found == {
+                    ("use", f"n1 {own}"): {"n1-0": {f"holds-{own}/main": [used, None, unused, 0]}},
+                    ("owner", f"{own}/Pod holds-{own}"): {
+                        "namespace": own, "owner": f"Pod holds-{own}", "slices": 1, "idle": 0, "heldMiB": 4092,
+                        "usedMiB": used, "unusedMiB": unused,
+                    },
+                }  # fmt: skip
+                # Neither the other's figure, nor one from which it follows.
+                for figure in (others, 4092 - others, used + others, 8184 - used - others):
+                    assert str(figure) not in everything
 
 
 @pytest.mark.usefixtures("two_teams")

@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.metrics import read_samples
@@ -141,14 +142,20 @@ class SliceUseReader:
             return (), (str(error),)
 
 
+Ask = Callable[[Agent, float], str]
+"""Returns the metrics of an agent before a deadline of time.monotonic. Raises ApiError, OSError, ValueError."""
+
+
 def from_agents(
-    client: KubeClient, agents: str, namespace: str, nodes: Collection[str]
+    client: KubeClient, agents: str, namespace: str, nodes: Collection[str], ask: Ask | None = None
 ) -> tuple[Sequence[SliceUse], list[str]]:
     """Returns the slice use of pods of `namespace` (empty: all), and a sentence for each agent without an answer.
 
-    The agents of `nodes` are asked; they run in namespace `agents`. Agents that do not answer
-    within PATIENCE_SECONDS are left out. Raises UseUnknownError if the caller may not ask them; ApiError.
+    The agents of `nodes` are asked with `ask`, by default through the API server; they run in namespace `agents`.
+    Agents that do not answer within PATIENCE_SECONDS are left out. Raises UseUnknownError if the caller may not ask
+    them; ApiError.
     """
+    ask = ask or partial(_through_api_server, client, agents)
     if not nodes:
         return (), []
     if len(nodes) > MOST_AGENTS:
@@ -166,7 +173,7 @@ def from_agents(
     failed = [f"no agent runs on {node}" for node in sorted({*nodes} - {agent.node for agent in found})]
     deadline = time.monotonic() + PATIENCE_SECONDS
     with ThreadPoolExecutor(AT_A_TIME) as pool:
-        answers = pool.map(lambda agent: _asked(client, agents, agent, deadline), found)
+        answers = pool.map(lambda agent: _asked(ask, agent, deadline), found)
         for agent, answer in zip(found, answers, strict=True):
             if isinstance(answer, ForbiddenError):
                 raise _forbidden(agents, answer)
@@ -246,17 +253,20 @@ def _forbidden(agents: str, error: ApiError) -> UseUnknownError:
     )
 
 
-def _asked(
-    client: KubeClient, namespace: str, agent: Agent, deadline: float
-) -> Sequence[_Sample] | ApiError | ValueError:
+def _through_api_server(client: KubeClient, namespace: str, agent: Agent, deadline: float) -> str:
+    """Returns an agent's metrics, for which the API server asks the agent. Raises ApiError."""
+    port = agent.address.rpartition(":")[2]
+    return client.text(f"/api/v1/namespaces/{namespace}/pods/{agent.pod}:{port}/proxy/metrics", deadline)
+
+
+def _asked(ask: Ask, agent: Agent, deadline: float) -> Sequence[_Sample] | ApiError | OSError | ValueError:
     """Returns the samples of slices that an agent exports; if it cannot be asked, returns the error."""
     if time.monotonic() >= deadline:
         return UnknownError("other agents took all of the time")
-    port = agent.address.rpartition(":")[2]
     try:
-        text = client.text(f"/api/v1/namespaces/{namespace}/pods/{agent.pod}:{port}/proxy/metrics", deadline)
+        text = ask(agent, deadline)
         return [(name, *sample) for name in METRICS for sample in read_samples(text, name, MOST_SLICES)]
-    except (ApiError, ValueError) as error:
+    except (ApiError, OSError, ValueError) as error:
         return error
 
 

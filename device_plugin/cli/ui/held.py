@@ -5,12 +5,12 @@ all bytes of an idle slice included. A figure that is not known is None.
 """
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import NamedTuple
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 from device_plugin.cli.reading import held_use
 from device_plugin.cli.reading.held_use import HeldUse, SliceKey, SliceUse
-from device_plugin.cli.reading.slice_use import SliceUseReader
 from device_plugin.cli.ui.asking import Asking
 from device_plugin.cli.ui.entries import PageEntries
 from device_plugin.cli.ui.rows import Row
@@ -22,8 +22,20 @@ from device_plugin.kube.errors import ApiError
 
 # Seconds between two questions for the use of slices; the start of an idle time is sent in steps of a minute.
 ASK_SECONDS, IDLE_STEP = 10.0, 60.0
-# Most owners that the page gets, those that leave most unused first, and most notes.
-MOST_OWNERS, MOST_NOTES = 100, 3
+# Most owners of each namespace that the page gets, those that leave most unused first, and most notes. A number for all
+# namespaces together would say something about those that a person may not see.
+MOST_OWNERS, MOST_NOTES = 20, 3
+
+
+class UseReader(Protocol):
+    """Reads the use of slices. `notes` has a sentence for each question that was not answered the last time."""
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """The sentences."""
+
+    def read(self, nodes: Collection[str]) -> Mapping[SliceKey, SliceUse]:
+        """Returns the use of slices on these nodes, as far as it is known. Raises ApiError."""
 
 
 class HeldSlice(NamedTuple):
@@ -48,7 +60,7 @@ class HeldUses(Asking):
     """
 
     def __init__(
-        self, reader: SliceUseReader, entries: PageEntries,
+        self, reader: UseReader, entries: PageEntries,
         held: Callable[[], tuple[Mapping[str, NodeState], Mapping[str, Pod]]], is_open: Callable[[], bool],
     ) -> None:  # fmt: skip
         super().__init__("ui-use", is_open)
@@ -70,7 +82,10 @@ class HeldUses(Asking):
             uses, notes = {}, [f"use is not known: {error}"]
         now = time.time()
         used = {name: [with_use(each, uses) for each in found] for name, found in parts.items()}
-        self._entries.replace("use", {name: node_entry(used[name], now) for name in nodes})
+        entries: dict[str, Row] = {}
+        for name in nodes:
+            entries |= use_entries(name, used[name], now)
+        self._entries.replace("use", entries)
         self._entries.replace("owner", owner_entries([each for found in used.values() for each in found]))
         left = [f"and {len(notes) - MOST_NOTES} more"] if len(notes) > MOST_NOTES else []
         self._entries.put("about", {"use": {"notes": [*notes[:MOST_NOTES], *left]}})
@@ -91,16 +106,17 @@ def _slices(name: str, record: NodeState, pods: Mapping[str, Pod]) -> Iterator[H
                 yield from (HeldSlice(name, pod, container, part, None) for part in parts)
 
 
-def node_entry(slices: Collection[HeldSlice], now: float) -> Row:
-    """Returns the use on a node, by card and slice: MiB in use, busy core groups, unused MiB, and idle since when.
+def use_entries(node: str, slices: Collection[HeldSlice], now: float) -> Mapping[str, Row]:
+    """Returns the use on a node by `NODE NAMESPACE`, because a person may see the use of some namespaces only.
 
-    Slices of which nothing is known are left out.
+    Each entry has, by card and POD/CONTAINER: MiB in use, busy core groups, unused MiB, and since when the slice is
+    idle. Slices of which nothing is known are left out.
     """
-    found: dict[str, dict[str, object]] = {}
+    found: dict[str, dict[str, dict[str, object]]] = defaultdict(lambda: defaultdict(dict))
     for each in slices:
         if each.use is not None and each.held != held_use.UNKNOWN:
-            name = f"{each.pod.namespace}/{each.pod.name}/{each.container}"
-            found.setdefault(each.part.card, {})[name] = _figures(each.held, each.use, now)
+            on_card = found[f"{node} {each.pod.namespace}"][each.part.card]
+            on_card[f"{each.pod.name}/{each.container}"] = _figures(each.held, each.use, now)
     return found
 
 
@@ -112,14 +128,19 @@ def _figures(held: HeldUse, use: SliceUse, now: float) -> list[float | None]:
 def owner_entries(slices: Collection[HeldSlice]) -> Mapping[str, Row]:
     """Returns an entry for each owner of pods with slices: what it holds, and how much of that is not in use.
 
-    Only the MOST_OWNERS owners with the most unused memory have one.
+    Only the MOST_OWNERS owners of each namespace with the most unused memory have one.
     """
     by_owner: dict[tuple[str, str], list[HeldSlice]] = {}
     for each in slices:
         by_owner.setdefault((each.pod.namespace, _owner_of(each.pod)), []).append(each)
     uses = {owner: held_use.together(each.held for each in parts) for owner, parts in by_owner.items()}
-    most = sorted(uses, key=lambda owner: (-(uses[owner].unused or 0.0), owner))[:MOST_OWNERS]
-    return {"/".join(owner): _owner_entry(owner, by_owner[owner], uses[owner]) for owner in most}
+    found: dict[str, Row] = {}
+    counts = Counter[str]()
+    for owner in sorted(uses, key=lambda owner: (-(uses[owner].unused or 0.0), owner)):
+        counts[owner[0]] += 1
+        if counts[owner[0]] <= MOST_OWNERS:
+            found["/".join(owner)] = _owner_entry(owner, by_owner[owner], uses[owner])
+    return found
 
 
 def _owner_entry(owner: tuple[str, str], slices: Collection[HeldSlice], use: HeldUse) -> Row:

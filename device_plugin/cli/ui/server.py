@@ -208,6 +208,10 @@ class PageHandler(BaseHTTPRequestHandler, ABC):
     def lasts(self) -> bool:
         """True while the sender of this request may go on reading the stream."""
 
+    def withheld(self) -> str:
+        """Returns the reason why the sender, who is known, gets none of the server's answers; empty if it does."""
+        return ""
+
     refusal = "log in"
     """The text for somebody who is not known."""
 
@@ -253,7 +257,9 @@ class PageHandler(BaseHTTPRequestHandler, ABC):
             self.send_text(HTTPStatus.UNAUTHORIZED, self.refusal)
         elif target.path == "/changes":
             self.stream(reader)
-        elif (answer := self.server.answers.get(target.path)) is not None:
+        elif (answer := self.server.answers.get(target.path)) is not None and (why := self.withheld()):
+            self.send_text(HTTPStatus.FORBIDDEN, why)
+        elif answer is not None:
             self._answer(answer, {key: values[-1] for key, values in parse_qs(target.query).items()})
         else:
             self.send_text(HTTPStatus.NOT_FOUND, "nothing is here")

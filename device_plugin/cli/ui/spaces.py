@@ -39,9 +39,8 @@ def _holders(key: str, node: Any) -> Spaces:  # noqa: ARG001
 
 
 def _users(key: str, use: Any) -> Spaces:  # noqa: ARG001
-    """Returns the namespaces whose pods' use an entry has: its keys are cards, and below them slices by their names."""
-    slices = (name for card in use.values() for name in card) if isinstance(use, Mapping) else ()
-    return frozenset(Space("pods", name.partition("/")[0]) for name in slices)
+    """Returns the pods of the namespace whose use an entry has; its key is NODE NAMESPACE."""
+    return frozenset({Space("pods", key.rpartition(" ")[2])})
 
 
 def _of(resource: str) -> Callable[[str, Any], Spaces]:

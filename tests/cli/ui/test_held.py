@@ -1,17 +1,17 @@
 """The use of held slices as the page's entries: the figures of the commands, and what is not known stays so."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
-from typing import Any, cast
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from device_plugin.cli.reading.held_use import SliceKey, SliceUse
-from device_plugin.cli.reading.slice_use import SliceUseReader
 from device_plugin.cli.ui import held
 from device_plugin.cli.ui.entries import PageEntries
-from device_plugin.cli.ui.held import HeldSlice, HeldUses, node_entry, owner_entries
+from device_plugin.cli.ui.held import HeldSlice, HeldUses, owner_entries, use_entries
 from device_plugin.core.contract.grants import Grant, Slice
 from device_plugin.core.idle import IDLE_SECONDS
 from device_plugin.core.ledger import Holding, Ledger
@@ -45,11 +45,12 @@ def slice_of(name: str = "a", owner: str = "", **use: float | None) -> HeldSlice
 def test_the_figures_of_a_slice_are_those_of_the_commands(
     use: Mapping[str, float | None], figures: Sequence[float | None]
 ) -> None:
-    assert node_entry([slice_of("a", "", **use)], NOW) == {"n1-0": {"team/a/main": figures}}
+    found = use_entries("n1", [slice_of("a", "", **use)], NOW)
+    assert found == {"n1 team": {"n1-0": {"a/main": figures}}}
 
 
 def test_a_slice_of_which_nothing_is_known_is_left_out() -> None:
-    assert node_entry([slice_of(), slice_of("b", used=None, compute=None)], NOW) == {}
+    assert use_entries("n1", [slice_of(), slice_of("b", used=None, compute=None)], NOW) == {}
 
 
 def test_owners_are_those_that_leave_most_unused_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,6 +66,9 @@ def test_owners_are_those_that_leave_most_unused_first(monkeypatch: pytest.Monke
     assert found["team/Pod b"]["unusedMiB"] is None, "unknown stays unknown"
     monkeypatch.setattr(held, "MOST_OWNERS", 1)
     assert [*owner_entries([slice_of("a", compute=0.0), idle])] == ["team/Job x"]
+    other = slice_of("b", compute=0.0)
+    other = other._replace(pod=replace(other.pod, namespace="other"))
+    assert [*owner_entries([other, idle])] == ["team/Job x", "other/Pod b"], "each namespace has owners"
 
 
 class Reader:
@@ -74,8 +78,8 @@ class Reader:
         self.uses, self.notes, self.fails = uses, notes, fails
         self.asked: list[set[str]] = []
 
-    def read(self, nodes: set[str]) -> Mapping[SliceKey, SliceUse]:
-        self.asked.append(nodes)
+    def read(self, nodes: Collection[str]) -> Mapping[SliceKey, SliceUse]:
+        self.asked.append({*nodes})
         if self.fails:
             raise UnknownError(self.fails)
         return self.uses
@@ -92,9 +96,7 @@ def uses(reader: Reader, entries: PageEntries) -> HeldUses:
     ledger.set_node("n2", inventory("n2", 1))
     ledger.put(Holding.of(Grant("uid-a", "n1", {"main": (PART,)})))
     pods = {"uid-a": Pod("team", "a", "uid-a", node="n1")}
-    return HeldUses(
-        cast(SliceUseReader, reader), entries, lambda: (ledger.snapshot().records(), pods), lambda: True
-    )
+    return HeldUses(reader, entries, lambda: (ledger.snapshot().records(), pods), lambda: True)
 
 
 def test_only_agents_of_nodes_with_slices_are_asked_and_their_answers_are_shown() -> None:
@@ -104,7 +106,7 @@ def test_only_agents_of_nodes_with_slices_are_asked_and_their_answers_are_shown(
     reader = Reader({("team", "a", "main", "n1-0"): found}, ["one", "two", "three", "four", "five"])
     assert uses(reader, entries).step() == held.ASK_SECONDS
     assert reader.asked == [{"n1"}]
-    assert shown(entries, "use") == {"n1": {"n1-0": {"team/a/main": [1000, 7.5, 3092, 0]}}}
+    assert shown(entries, "use") == {"n1 team": {"n1-0": {"a/main": [1000, 7.5, 3092, 0]}}}
     assert [*shown(entries, "owner")] == ["team/Pod a"]
     assert shown(entries, "about")["use"] == {"notes": ["one", "two", "three", "and 2 more"]}
 
@@ -117,7 +119,7 @@ def test_where_nobody_answers_use_is_unknown_and_the_page_says_why() -> None:
     asking.step()
     reader.fails = "no route to host"
     asking.step()
-    assert shown(entries, "use") == {"n1": {}}
+    assert shown(entries, "use") == {}
     assert shown(entries, "owner")["team/Pod a"]["unusedMiB"] is None
     assert shown(entries, "about")["use"] == {"notes": ["use is not known: no route to host"]}
 

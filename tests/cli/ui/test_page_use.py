@@ -38,9 +38,15 @@ def use(shown: Shown, figures: dict[str, list[float | None]]) -> dict[str, Any]:
         "slices": [part("a", "team-a", 0), part("b", "team-b", 15), part("c", "team-b", 30)],
     }  # fmt: skip
     node = {**shown.truth[NODE], "serving": True, "complete": True, "cards": [card]}
-    names = {each["pod"]: f"{each['namespace']}/{each['pod']}/main" for each in card["slices"]}
+    spaces = {each["pod"]: each["namespace"] for each in card["slices"]}
+    uses = {
+        f"{NODE} {space}": {
+            card["uuid"]: {f"{pod}/main": each for pod, each in figures.items() if spaces[pod] == space}
+        }
+        for space in {spaces[pod] for pod in figures}
+    }
     shown.entries.replace("node", {NODE: node})
-    shown.entries.replace("use", {NODE: {card["uuid"]: {names[pod]: each for pod, each in figures.items()}}})
+    shown.entries.replace("use", uses)
     expect(shown.page.locator(".card")).to_have_count(1)
     return card
 

@@ -36,6 +36,7 @@ export class Cluster {
   /** Take entries; returns the names of nodes that changed. */
   take(entries) {
     const changed = [];
+    const used = new Set();
     for (const [kind, key, value] of entries) {
       if (kind === "node") {
         this.takeNode(key, value);
@@ -43,8 +44,7 @@ export class Cluster {
         continue;
       }
       if (kind === "use") {
-        this.takeUse(key, value);
-        changed.push(key);
+        used.add(this.takeUse(key, value));
         continue;
       }
       this.changes.set(kind, (this.changes.get(kind) ?? 0) + 1);
@@ -55,15 +55,25 @@ export class Cluster {
         if (value.namespace) this.named.add(value.namespace);
       }
     }
+    for (const name of used) {
+      const node = this.nodes.get(name);
+      if (!node) continue;
+      this.takeNode(name, node.value);
+      changed.push(name);
+    }
     return changed;
   }
 
-  /** Take what is used on a node, and draw the node anew with it. */
-  takeUse(name, value) {
-    if (value === null) this.of("use").delete(name);
-    else this.of("use").set(name, value);
-    const node = this.nodes.get(name);
-    if (node) this.takeNode(name, node.value);
+  /** Take what pods of a namespace use on a node; the key names both. Returns the node's name. */
+  takeUse(key, value) {
+    const [name, namespace] = key.split(" ");
+    const uses = this.of("use");
+    const found = uses.get(name) ?? new Map();
+    if (value === null) found.delete(namespace);
+    else found.set(namespace, value);
+    if (found.size) uses.set(name, found);
+    else uses.delete(name);
+    return name;
   }
 
   takeNode(name, value) {
@@ -148,7 +158,7 @@ function derived(name, value, use) {
     closed: new Map(), look: !value.serving,
   };
   for (const card of value.cards) {
-    take(card, use?.[card.uuid]);
+    take(card, use);
     card.room = value.serving ? room(card) : 0;
     node.mib += card.mib;
     node.groups += card.groups;

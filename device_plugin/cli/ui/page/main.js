@@ -298,7 +298,7 @@ function drawDay(nodes) {
       frame();
     });
   }
-  if (used) day.show(nodes, used, "used", asked);
+  if (used && cluster.about.get("page")?.use) day.show(nodes, used, "used", asked);
   else day.show(nodes, cluster.of("day"), "held", cluster.changes.get("day"));
 }
 

@@ -2,6 +2,9 @@
 
 import { digits, element, memory, named } from "./text.js";
 
+// Rows of the table.
+const MOST = 100;
+
 export class Owners {
   constructor(root, rows) {
     this.root = root;
@@ -11,7 +14,8 @@ export class Owners {
   /** Show the owners that leave memory unused, most first; those of which that is not known are left out. */
   show(owners) {
     const found = owners.filter((owner) => owner.unusedMiB > 0)
-      .sort((one, other) => other.unusedMiB - one.unusedMiB || (`${one.namespace}/${one.owner}` < `${other.namespace}/${other.owner}` ? -1 : 1));
+      .sort((one, other) => other.unusedMiB - one.unusedMiB || (`${one.namespace}/${one.owner}` < `${other.namespace}/${other.owner}` ? -1 : 1))
+      .slice(0, MOST);
     this.root.hidden = !found.length;
     const key = JSON.stringify(found);
     if (this.key === key) return;

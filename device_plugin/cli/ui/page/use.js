@@ -9,10 +9,13 @@ export function nothing() {
   return { slices: 0, known: 0, heldMiB: 0, usedMiB: 0, unusedMiB: 0, idle: 0 };
 }
 
-/** Give each slice of a card its figures of `found`, or null: MiB in use, busy core groups, unused MiB, idle since when. */
+/**
+ * Give each slice of a card its figures, or null: MiB in use, busy core groups, unused MiB, idle since when. `found` has
+ * them by namespace, card, and pod and container.
+ */
 export function take(card, found) {
   for (const slice of card.slices) {
-    const figures = found?.[`${slice.namespace}/${slice.pod}/${slice.container}`];
+    const figures = found?.get(slice.namespace)?.[card.uuid]?.[`${slice.pod}/${slice.container}`];
     slice.use = figures ? { mib: figures[0], groups: figures[1], unused: figures[2], idle: figures[3] } : null;
   }
 }

@@ -169,6 +169,15 @@ class _Handler(PageHandler):
         self._began = self.server.clock()
         return PersonalView(self.server.entries, self.server.rights, self._person, self.server.clock)
 
+    def withheld(self) -> str:
+        """Returns the reason to refuse the use of cards over time; empty for a person who may see everything.
+
+        The series of a card names no pod, but if one pod of another namespace holds the card, it is that pod's use.
+        """
+        if self._person and self.server.rights.sight(self._person, frozenset()).everything:
+            return ""
+        return "the use of cards over time is for those who may list the pods and jobs of all namespaces"
+
     def lasts(self) -> bool:
         """True while the session lasts; of a person whom a proxy logged in, for PROXY_STREAM_SECONDS."""
         if self.server.proxy:

@@ -16,7 +16,7 @@ from device_plugin.cli.ui.team.rights import Rights
 from device_plugin.cli.ui.team.visitor import Person, Sight
 
 # What is left of a slice whose pod may not be seen. A key that is not listed here is left out.
-_AMOUNTS = ("mib", "cores", "state", "usedMiB", "busy")
+_AMOUNTS = ("mib", "cores", "state")
 _NOBODY = {"namespace": "", "pod": "", "container": "", "since": "", "job": ""}
 # NAMESPACE/NAME in a text. A domain before the slash, as in hygon.com/dcu, is no name of a namespace.
 _NAMED = re.compile(r"(?<![\w./-])([a-z0-9](?:[a-z0-9-]*[a-z0-9])?)/([a-z0-9](?:[a-z0-9.-]*[a-z0-9])?)")
@@ -82,17 +82,14 @@ def _node(value: Mapping[str, Any], sight: Sight) -> Mapping[str, Any]:
     return {**value, "cards": [_card(card, sight) for card in value["cards"]]}
 
 
-def _use(value: Mapping[str, Any], sight: Sight) -> Mapping[str, Any]:
-    """Returns the use of slices of pods that the person may see; the keys are cards, and below them slices by name."""
-    return {
-        card: {name: each for name, each in slices.items() if sight.pods_of(name.partition("/")[0])}
-        for card, slices in value.items()
-    }
+def _offers(value: Mapping[str, Any], sight: Sight) -> Mapping[str, Any]:  # noqa: ARG001
+    """Returns what the page offers, without the use of cards over time: a card is also used by pods of others."""
+    return {**value, "use": False}
 
 
 # By the beginning of the text of an entry, the function that leaves of it what a person may see.
 _REDUCED: Mapping[str, Callable[[Mapping[str, Any], Sight], Mapping[str, Any]]] = {
-    '["node",': _node, '["use",': _use,
+    '["node",': _node, '["about","page",': _offers,
 }  # fmt: skip
 
 

@@ -36,7 +36,10 @@ class Answer(NamedTuple):
 
 
 class Team:
-    """The page for a team in which anna sees team-a and bert team-b; each token is the name with `t-` before it."""
+    """The page for a team in which anna sees team-a, bert team-b, and carl everything.
+
+    Each token is the name with `t-` before it.
+    """
 
     def __init__(self, proxy: ProxyLogin | None = None, public_url: str = "") -> None:
         self.now = time.monotonic()
@@ -49,7 +52,10 @@ class Team:
             )
         self.sessions = Sessions(self._review, self._clock, session_seconds=3600, idle_seconds=600)
         rights = Rights(
-            lambda person, space: space.resource == "pods" and RIGHTS.get(person.name) == space.namespace,
+            lambda person, space: (
+                person.name == "carl"
+                or (space.resource == "pods" and RIGHTS.get(person.name) == space.namespace)
+            ),
             self._clock,
         )
         self.server = TeamServer(
@@ -135,10 +141,16 @@ def test_a_login_is_a_cookie_that_no_script_and_no_other_site_can_use(team: Team
     cookie = {"Cookie": parts[0]}
     told = json.loads(team.ask("/session", cookie).text)
     assert told["user"] == "anna"
-    assert json.loads(team.ask("/use?node=n", cookie).text) == {"query": {"node": "n"}}
     assert parts[0].partition("=")[2] not in str(
         [team.ask(path, cookie) for path in ("/session", "/", "/use")]
     )
+
+
+def test_only_who_sees_everything_gets_the_use_of_cards_over_time(team: Team) -> None:
+    """The series of a card that somebody else's pod holds alone is that pod's use."""
+    assert json.loads(team.ask("/use?node=n", team.log_in("carl")).text) == {"query": {"node": "n"}}
+    answer = team.ask("/use?node=n", team.log_in("anna"))
+    assert (answer.status, "all namespaces" in answer.text) == (403, True)
 
 
 def test_behind_tls_the_cookie_is_for_tls_and_this_host_only() -> None:

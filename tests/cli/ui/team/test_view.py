@@ -14,6 +14,7 @@ from device_plugin.cli.ui.team.visitor import Person, Sight
 
 A = frozenset({Space("pods", "team-a"), Space("jobs", "team-a")})
 ANNA = Sight(everything=False, spaces=A)
+EVERYTHING = Sight(everything=True, spaces=frozenset())
 
 
 def part(namespace: str, pod: str) -> dict[str, Any]:
@@ -38,7 +39,8 @@ def seen(kind: str, key: str, value: object, sight: Sight = ANNA) -> Any:
 
 
 def test_of_others_slices_only_amounts_are_left() -> None:
-    shown = seen("node", "n1", node(part("team-a", "own"), part("team-b", "theirs")))
+    theirs = {**part("team-b", "theirs"), "usedMiB": 77, "busy": 7.7, "idle": 77}
+    shown = seen("node", "n1", node(part("team-a", "own"), theirs))
     own, other = shown["cards"][0]["slices"]
     assert own == part("team-a", "own")
     assert {key: value for key, value in other.items() if value} == {"mib": 4096, "cores": [[0, 3]]}
@@ -47,13 +49,19 @@ def test_of_others_slices_only_amounts_are_left() -> None:
 
 
 def test_only_the_use_of_own_slices_is_seen() -> None:
-    use = {
-        "GPU-1": {"team-a/own/main": [1, 2, 3, 0], "team-b/theirs/main": [4, 5, 6, 0]},
-        "GPU-2": {"team-b/x/main": []},
-    }
-    assert seen("use", "n1", use) == {"GPU-1": {"team-a/own/main": [1, 2, 3, 0]}, "GPU-2": {}}
-    assert seen("use", "n1", use, Sight(everything=True, spaces=frozenset())) == use
-    assert spaces_of("use", "n1", use) == {Space("pods", "team-a"), Space("pods", "team-b")}
+    use = {"GPU-1": {"own/main": [1, 2, 3, 0]}}
+    assert seen("use", "n1 team-a", use) == use
+    for other in ("team-b", "team-a2", "team"):
+        assert seen("use", f"n1 {other}", use) is None
+        assert seen("use", f"n1 {other}", use, EVERYTHING) == use
+    jobs = Sight(everything=False, spaces=frozenset({Space("jobs", "team-a")}))
+    assert seen("use", "n1 team-a", use, jobs) is None, "use is about pods"
+
+
+def test_the_use_of_cards_over_time_is_offered_to_those_who_see_everything() -> None:
+    page = {"use": True, "changes": True}
+    assert seen("about", "page", page) == {"use": False, "changes": True}
+    assert seen("about", "page", page, EVERYTHING) == page
 
 
 @pytest.mark.parametrize("kind", ["waiting", "gang", "job", "times", "owner"])
