@@ -4,8 +4,6 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
-from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,12 +16,12 @@ from tests.e2e import nodes
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.service import SYSTEM
 from tests.e2e.slices import grant
+from tests.e2e.team_pages import SECONDS, ask, forwarded, logged_in, stream
 from tests.e2e.waiting import eventually
 from tests.e2e.workloads import slice_pod
 from tests.pages import PROJECT
 from tests.requirement import require
 
-SECONDS = 60
 PATHS = ("/session", "/use?node=x&card=y", "/day", "/why?pod={other}/waits", "/none", "/", "/main.js")
 
 
@@ -45,20 +43,9 @@ def objects(tmp_path: Path) -> Sequence[dict[str, Any]]:
     ours = [found for found in yaml.safe_load_all(text) if found["metadata"]["name"] == "vgpu-ui"]
     (deployment,) = (found for found in ours if found["kind"] == "Deployment")
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
-    container["env"].append({"name": "VGPU_ALLOW_CHANGES", "value": "true"})
+    (changes,) = (each for each in container["env"] if each["name"] == "VGPU_ALLOW_CHANGES")
+    changes["value"] = "true"
     return ours
-
-
-@contextmanager
-def forwarded() -> Iterator[str]:
-    """The address of the Service, forwarded to this machine."""
-    command = ["kubectl", "--namespace", SYSTEM.namespace, "port-forward", "service/vgpu-ui", ":80"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            yield process.stdout.readline().split()[2]
-        finally:
-            process.terminate()
 
 
 @pytest.fixture
@@ -91,32 +78,6 @@ def users(kubectl: Kubectl) -> Iterator[Sequence[User]]:
     SYSTEM("delete", "namespace", other.namespace, "--wait=false")
 
 
-def ask(
-    address: str, path: str, cookie: str, method: str = "GET", body: str | None = None, csrf: str = ""
-) -> tuple[int, str, str]:
-    """The status, the cookie and the text of an answer."""
-    own = {"Origin": f"http://{address}", "Content-Type": "application/json"}
-    headers = {**own, "Cookie": cookie, "X-Vgpu-Csrf": csrf}
-    with closing(HTTPConnection(address, timeout=SECONDS)) as connection:
-        connection.request(method, path, body, headers)
-        answer = connection.getresponse()
-        return answer.status, answer.getheader("Set-Cookie") or "", answer.read().decode()
-
-
-def stream(address: str, cookie: str, until: Sequence[str]) -> str:
-    """The stream's text up to where all of these words have come."""
-    with closing(HTTPConnection(address, timeout=SECONDS)) as connection:
-        connection.request("GET", "/changes", headers={"Cookie": cookie})
-        answer = connection.getresponse()
-        text = ""
-        for line in answer:
-            text += line.decode()
-            if all(word in text for word in until):
-                break
-        answer.close()
-        return text
-
-
 def test_two_users_see_their_own_namespace_and_no_name_of_the_other(page: str, users: Sequence[User]) -> None:
     for user in users:
         where = Kubectl(user.namespace)
@@ -127,9 +88,7 @@ def test_two_users_see_their_own_namespace_and_no_name_of_the_other(page: str, u
 
     first, second = users
     for user, other in ((first, second), (second, first)):
-        status, cookie, _ = ask(page, "/login", "", "POST", json.dumps({"token": user.token}))
-        assert status == 200
-        cookie = cookie.partition(";")[0]
+        cookie = logged_in(page, user.token)
         own = f'"waiting","{user.namespace}/too-large"'
         used = f'"use","{nodes.first()} {user.namespace}"'
         text = stream(

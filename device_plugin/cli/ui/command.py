@@ -4,15 +4,18 @@
     vgpu ui --open             # opens it
     vgpu ui -n team-a          # the pods of one namespace only
     vgpu ui --prometheus http://localhost:9090    # with the use of cards over time
+    vgpu ui --allow-changes    # with buttons that cordon cards, and stop, resume, admit and delete Jobs
 
 It shows what is used of each slice as `vgpu cards` does: by the node agents, or by the Prometheus.
-The page changes nothing in the cluster, and shows what your kubeconfig may read, as it changes. It ends with Ctrl-C.
+The page shows what your kubeconfig may read, as it changes. Without --allow-changes it changes nothing in the cluster,
+and has the commands for changes to copy. It ends with Ctrl-C.
 """
 
 import argparse
 import logging
 import threading
 from contextlib import nullcontext
+from functools import partial
 
 from device_plugin.adapters.http.server import MOST_PORT
 from device_plugin.cli.access import caller, engine
@@ -20,7 +23,7 @@ from device_plugin.cli.access.prometheus import Prometheus
 from device_plugin.cli.interrupts import stopped_by_signals
 from device_plugin.cli.reading import local_allocator, prefixes, slice_use
 from device_plugin.cli.reading.slice_use import SliceUseReader
-from device_plugin.cli.ui import browser
+from device_plugin.cli.ui import browser, changes
 from device_plugin.cli.ui.entries import PageEntries
 from device_plugin.cli.ui.follow import ClusterFollower
 from device_plugin.cli.ui.held import HeldUses
@@ -43,6 +46,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--port", type=int, default=0, metavar="PORT", help="port of 127.0.0.1 (default: any that is free)"
     )
+    parser.add_argument(
+        "--allow-changes", action="store_true",
+        help="buttons for changes, made with the rights of your kubeconfig (default: commands to copy)",
+    )  # fmt: skip
     slice_use.add_arguments(parser)
     prefixes.add_arguments(parser)
     parser.add_argument(
@@ -62,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
         raise PageError(f"--port {args.port} is out of range: write 0 to {MOST_PORT}")
     entries = PageEntries()
     source = Prometheus(args.prometheus) if args.prometheus else None
-    entries.put("about", {"page": {"use": source is not None}})
+    entries.put("about", {"page": {"use": source is not None, "changes": args.allow_changes}})
     # The page itself shows problems of the watches.
     if not args.verbose:
         logging.getLogger("device_plugin").setLevel(logging.ERROR)
@@ -76,7 +83,8 @@ def run(args: argparse.Namespace) -> int:
         if source is not None:
             answers |= {"/use": CardUse(source, entries).answer, "/day": NodeUse(source, entries).answer}
         try:
-            server = LoopbackServer(entries, answers, args.port)
+            change = partial(changes.make, client) if args.allow_changes else None
+            server = LoopbackServer(entries, answers, args.port, change=change)
         except OSError as error:
             raise PageError(
                 f"port {args.port} cannot be used ({error.strerror}): leave out --port, and a free one is taken"

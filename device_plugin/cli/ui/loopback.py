@@ -8,19 +8,26 @@ connection without the token is closed for a new one.
 
 import hmac
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
+from http import HTTPStatus
+from typing import Any
 
 from device_plugin.cli.ui.entries import PageEntries
-from device_plugin.cli.ui.server import Answer, PageHandler, PageServer, Reader
+from device_plugin.cli.ui.server import NO_BODY, Answer, PageHandler, PageServer, Reader
 
 
 class LoopbackServer(PageServer):
     """Serves the page on 127.0.0.1, at `port` or any free port. The browser must open `address`."""
 
-    def __init__(self, entries: PageEntries, answers: Mapping[str, Answer], port: int = 0) -> None:
-        """Raises OSError if the port cannot be used."""
+    def __init__(
+        self, entries: PageEntries, answers: Mapping[str, Answer], port: int = 0, *,
+        change: Callable[[Mapping[str, Any]], str] | None = None,
+    ) -> None:  # fmt: skip
+        """`change` makes a change that the page asks for; None if it makes none. Raises OSError for a port in use."""
         super().__init__(("127.0.0.1", port), _Handler, answers)
         self.entries = entries
+        self.change = change
         self.token = secrets.token_urlsafe(32)
         self.hosts = {f"{name}:{self.port}" for name in ("127.0.0.1", "localhost")}
         self.origins = {f"http://{host}" for host in self.hosts}
@@ -41,6 +48,25 @@ class _Handler(PageHandler):
         if any(origin not in self.server.origins for origin in origins):
             return "another page asks"
         return self.from_elsewhere()
+
+    def do_POST(self) -> None:
+        """Make a change, for the token."""
+        # What is left of a refused request's body is not read.
+        self.close_connection = True
+        if why := self.foreign() or ("" if self.headers.get_all("Origin") else "no page asks"):
+            self.send_text(HTTPStatus.FORBIDDEN, why)
+        elif self.reader() is None:
+            self.send_text(HTTPStatus.UNAUTHORIZED, self.refusal)
+        elif self.path != "/change":
+            self.send_text(HTTPStatus.NOT_FOUND, "nothing is here")
+        elif self.server.change is None:
+            self.send_text(
+                HTTPStatus.NOT_FOUND, "the page makes no changes: start vgpu ui with --allow-changes"
+            )
+        elif (body := self.body()) is None:
+            self.send_text(HTTPStatus.BAD_REQUEST, NO_BODY)
+        else:
+            self.send_change(partial(self.server.change, body))
 
     def reader(self) -> Reader | None:
         """Returns all entries for the token; None without it."""

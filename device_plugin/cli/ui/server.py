@@ -23,6 +23,8 @@ from typing import Any, ClassVar, Protocol
 from urllib.parse import parse_qs, urlsplit
 
 from device_plugin.cli.ui.entries import Changes
+from device_plugin.core.errors import VgpuError
+from device_plugin.kube.errors import ForbiddenError
 
 PAGE = Path(__file__).parent / "page"
 _TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -51,6 +53,9 @@ ALIVE_SECONDS = 5.0
 MOST_REQUEST = 64 << 10
 # Most bytes of a message, unless one entry is larger: the page handles many small messages smoothly.
 MOST_BYTES = 32 << 10
+# Most bytes of the body of a request: a token has 16 KiB at most.
+MOST_BODY = 32 << 10
+NO_BODY = f"send JSON of at most {MOST_BODY} bytes"
 Answer = Callable[[Mapping[str, str]], object]
 """Returns the answer, for JSON, to the parameters of a request. Raises LookupError if the object does not exist."""
 
@@ -263,6 +268,30 @@ class PageHandler(BaseHTTPRequestHandler, ABC):
             self._answer(answer, {key: values[-1] for key, values in parse_qs(target.query).items()})
         else:
             self.send_text(HTTPStatus.NOT_FOUND, "nothing is here")
+
+    def body(self) -> Mapping[str, Any] | None:
+        """Returns the JSON object in the body of a POST; None if it is too large, or something else."""
+        lengths = self.headers.get_all("Content-Length", [])
+        media = self.headers.get_content_type()
+        if len(lengths) != 1 or not lengths[0].isascii() or not lengths[0].isdigit() or len(lengths[0]) > 6:
+            return None
+        if int(lengths[0]) > MOST_BODY or media != "application/json" or "Transfer-Encoding" in self.headers:
+            return None
+        try:
+            found = json.loads(self.rfile.read(int(lengths[0])))
+        except (ValueError, RecursionError):
+            return None
+        return found if isinstance(found, dict) else None
+
+    def send_change(self, make: Callable[[], str]) -> None:
+        """Make a change, and answer what was done; the API server's own words say why one is refused."""
+        try:
+            status, text = HTTPStatus.OK, make()
+        except ForbiddenError as error:
+            status, text = HTTPStatus.FORBIDDEN, str(error)
+        except VgpuError as error:
+            status, text = HTTPStatus.CONFLICT, str(error)
+        self.send_text(status, text)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - http.server names it
         """Log nothing: the address of a request may hold a pod's name, and nobody reads it."""

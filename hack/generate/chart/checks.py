@@ -20,6 +20,7 @@ from hack.generate.chart.values import (
 from hack.generate.chart.variants import Variants, key, parent
 
 _PARAMETER = re.compile(r"§parameter:(\w+)§")
+_VALUE = re.compile(r"§value:([\w.]+)§")
 _OTHER = re.compile(r"\$\((\w+)\)")
 
 
@@ -102,7 +103,9 @@ def _variables(objects: Sequence[Object], value: str, source: str) -> Mapping[st
 
 
 def _source(text: str, entries: Mapping[str, str]) -> str:
-    """The text of the parameter in a variable's text, perhaps through another variable; empty if there is none."""
+    """The value of the chart in a variable's text, perhaps through another variable; empty if there is none."""
+    if value := _VALUE.search(text):
+        return f"the value {value[1]}"
     if other := _OTHER.search(text):
         return _source(entries.get(other[1], ""), entries)
     parameter = _PARAMETER.search(text)

@@ -102,6 +102,13 @@ PARTS = (
     *_of_service("ui", "Deployment", "vgpu-ui", PAGE, "the page"),
     _affinity("ui", "vgpu-ui"),
     ReplacedPart(
+        "ui.allowChanges",
+        "Buttons that cordon cards, and stop, resume, admit and delete Jobs, each change with the person's own token;"
+        " false: the commands for it, to copy.",
+        SWITCH,
+        "Deployment", "vgpu-ui", f"{PAGE}.env.[name=VGPU_ALLOW_CHANGES].value",
+    ),
+    ReplacedPart(
         "networkPolicy.from",
         "Peers that may read the metrics, beside the pods of vgpu. For `vgpu top` and `kubectl get --raw …/proxy/…` add"
         " the addresses from which the API server calls pods: {ipBlock: {cidr: 10.0.0.0/28}}.",
@@ -315,7 +322,9 @@ def _pods(parts: Mapping[str, object]) -> Iterator[Value]:
     """Yield the values of the services' pods; `parts` are the defaults of PARTS."""
     for part in PARTS:
         empty: object = {"array": [], "string": ""}.get(str(part.schema["type"]), {})
-        yield Value(part.key, part.text, part.schema, parts.get(part.key) or empty)
+        default = parts.get(part.key) or empty
+        # In a variable of the environment, it is a text.
+        yield Value(part.key, part.text, part.schema, default == "true" if part.schema == SWITCH else default)
     for key in POD_LABELS:
         yield Value(key, "Labels of its pods, beside ours.", schemas.LABELS, {})
     yield Value(

@@ -2,7 +2,7 @@
 
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Literal
 
 import pytest
@@ -554,3 +554,25 @@ def test_bars_are_seen_with_forced_colours_and_nothing_moves_where_that_is_asked
     )
     moving = "[...document.querySelectorAll('*')].filter((each) => getComputedStyle(each).transitionDuration !== '0s')"
     assert page.evaluate(f"{moving}.length") == 0
+
+
+def test_a_change_is_made_after_a_second_question_and_its_command_stands_beside_it(small: Shown) -> None:
+    asked: list[object] = []
+
+    def change(wanted: Mapping[str, object]) -> str:
+        asked.append(dict(wanted))
+        return "it is cordoned"
+
+    small.server.change = change
+    small.entries.put("about", {"page": {"use": False, "changes": True}})
+    page = small.open()
+    page.locator(".card").first.click()
+    page.get_by_text("Commands").click()
+    command = page.locator(".action code").inner_text()
+    page.get_by_role("button", name="Cordon", exact=True).click()
+    assert asked == []
+    page.get_by_role("button", name="Really: Cordon").click()
+    expect(page.locator(".actions [role=status]")).to_have_text("It is cordoned.")
+    (made,) = asked
+    assert isinstance(made, dict)
+    assert command == f"vgpu cordon {made['node']}/{made['card']}"

@@ -9,10 +9,12 @@ from http.client import HTTPConnection, HTTPResponse
 
 import pytest
 
+from device_plugin.cli.access.engine import EngineError
 from device_plugin.cli.ui import server as module
 from device_plugin.cli.ui.entries import PageEntries
 from device_plugin.cli.ui.loopback import LoopbackServer
 from device_plugin.cli.ui.server import PAGE
+from device_plugin.kube.errors import ForbiddenError
 from tests.deadline import eventually
 
 # Connections of other users.
@@ -178,9 +180,53 @@ def test_a_request_of_which_more_than_one_can_be_meant_gets_nothing(
             assert b" 403 " in answer.readline()
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD"])
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "OPTIONS", "HEAD"])
 def test_nothing_can_be_changed(server: LoopbackServer, method: str) -> None:
     assert get(server, "/changes", known(server), method).status == 501
+
+
+def post(server: LoopbackServer, path: str, body: object, headers: Mapping[str, str]) -> tuple[int, str]:
+    connection = HTTPConnection("127.0.0.1", server.port, timeout=20)
+    with closing(connection):
+        sent = {"Content-Type": "application/json", **headers}
+        connection.request("POST", path, json.dumps(body), sent)
+        response = connection.getresponse()
+        return response.status, response.read().decode().strip()
+
+
+def test_a_change_needs_the_token_and_our_own_page(server: LoopbackServer) -> None:
+    made: list[object] = []
+
+    def change(wanted: Mapping[str, object]) -> str:
+        made.append(wanted)
+        if wanted.get("name") == "forbidden":
+            raise ForbiddenError("you may not", 403, "Forbidden")
+        if wanted.get("name") == "held":
+            raise EngineError("it is held")
+        return "done"
+
+    own = {"Origin": f"http://127.0.0.1:{server.port}", **known(server)}
+    wanted = {"action": "stop", "name": "train"}
+    assert post(server, "/change", wanted, own) == (
+        404, "the page makes no changes: start vgpu ui with --allow-changes",
+    )  # fmt: skip
+    server.change = change
+    for missing, headers in (
+        ("the token", {**own, "Authorization": "Bearer x"}),
+        ("an Origin", known(server)),
+        ("our Origin", {**own, "Origin": "http://127.0.0.1:1"}),
+        ("our own page", {**own, "Sec-Fetch-Site": "same-site"}),
+    ):
+        assert post(server, "/change", wanted, headers)[0] in (401, 403), missing
+    assert post(server, "/other", wanted, own)[0] == 404
+    assert post(server, "/change", ["stop"], own)[0] == 400
+    assert made == []
+    assert post(server, "/change", wanted, own) == (200, "done")
+    assert post(server, "/change", {**wanted, "name": "forbidden"}, own) == (
+        403,
+        "you may not (403 Forbidden)",
+    )
+    assert post(server, "/change", {**wanted, "name": "held"}, own) == (409, "it is held")
 
 
 def messages(response: HTTPResponse) -> Iterator[tuple[str, object]]:

@@ -16,7 +16,7 @@ import { Owners } from "./owners.js";
 import { Panel } from "./panel.js";
 import { loggedIn } from "./login.js";
 import { link, read } from "./place.js";
-import { LOGIN, change } from "./session.js";
+import { LOGIN, change, proof } from "./session.js";
 import { ask, follow } from "./stream.js";
 import { ages, compared, digits, element, memory, say, sentence } from "./text.js";
 import { Timeline } from "./timeline.js";
@@ -544,7 +544,7 @@ if (LOGIN) {
   byId("body").classList.add("locked");
   arrive();
   const { csrf } = await loggedIn(byId("login"), byId("who"), tell);
-  if (csrf) permit = () => allow((wanted) => change(csrf, wanted));
+  if (csrf) permit = () => allow((wanted) => change(proof(csrf), wanted));
   byId("body").classList.remove("locked");
   await follow({}, hear, tell);
   // The session has ended; nothing of it is left for whoever comes now.
@@ -553,6 +553,7 @@ if (LOGIN) {
 }
 const token = await findToken();
 headers = { Authorization: `Bearer ${token}` };
+permit = () => allow((wanted) => change(headers, wanted));
 await turn();
 arrive();
 if (token) follow(headers, hear, tell);

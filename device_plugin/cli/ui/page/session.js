@@ -18,16 +18,21 @@ export async function logIn(token) {
   return answer.ok ? "" : (await answer.text()).trim();
 }
 
-/** Make a change; what was done, or why it was refused. */
-export async function change(csrf, wanted) {
-  return (await (await post("/change", wanted, csrf)).text()).trim();
+/** Make a change, with the headers that prove who asks; what was done, or why it was refused. */
+export async function change(headers, wanted) {
+  return (await (await post("/change", wanted, headers)).text()).trim();
+}
+
+/** The headers of a request that changes something in a session. */
+export function proof(csrf) {
+  return { "X-Vgpu-Csrf": csrf };
 }
 
 /** End the session. */
 export async function logOut(csrf) {
-  await post("/logout", {}, csrf);
+  await post("/logout", {}, proof(csrf));
 }
 
-function post(path, body, csrf = "") {
-  return fetch(path, { method: "POST", headers: { ...JSON_BODY, "X-Vgpu-Csrf": csrf }, body: JSON.stringify(body) });
+function post(path, body, headers = {}) {
+  return fetch(path, { method: "POST", headers: { ...JSON_BODY, ...headers }, body: JSON.stringify(body) });
 }

@@ -1,38 +1,18 @@
-"""Changes that a person makes on the page, with the person's own token: the API server allows them or refuses them.
+"""Makes changes with the token of the person who wants them, and with no other credentials."""
 
-Each does the same as a command of `vgpu`, by the same code.
-"""
-
-import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from typing import Any
 
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.endpoint import Endpoint
-from device_plugin.cli import cordon
-from device_plugin.cli.access import engine
-from device_plugin.cli.holding import switched
-from device_plugin.cli.queue import admitted
-from device_plugin.cli.reading.targets import NodeCard
-from device_plugin.cli.resume import RESUME
-from device_plugin.cli.stop import STOP
-from device_plugin.core.errors import VgpuError
-from device_plugin.kube.api import JOBS, Ref
+from device_plugin.cli.ui import changes
+from device_plugin.cli.ui.changes import ChangeError
 
 COMPONENT = "vgpu-ui"
-# Most changes that are made at the same time, and most characters of a name.
-MOST_AT_ONCE, MOST_NAME = 8, 253
-# Names of nodes, namespaces, Jobs and cards; a card may be named by its PCI address.
-_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.:_-]*[A-Za-z0-9])?")
-
-
-class ChangeError(VgpuError):
-    """A change is malformed, or there are too many at the same time; nothing was written.
-
-    Cure: load the page again, and try again.
-    """
+# Most changes that are made at the same time.
+MOST_AT_ONCE = 8
 
 
 class PersonalChanges:
@@ -47,14 +27,11 @@ class PersonalChanges:
 
         Raises ChangeError, ApiError, and the errors of the commands.
         """
-        change = _CHANGES.get(str(wanted.get("action")))
-        if change is None:
-            raise ChangeError("the page offers no such change")
         if not self._free.acquire(blocking=False):
             raise ChangeError("too many changes at the same time")
         try:
             with closing(KubeClient(self._as_owner(token), COMPONENT)) as client:
-                return change(client, wanted)
+                return changes.make(client, wanted)
         finally:
             self._free.release()
 
@@ -64,43 +41,3 @@ class PersonalChanges:
         return Endpoint(
             known.url, lambda: f"Bearer {token}", known.ca, name=known.name, verified=known.verified
         )
-
-
-def _text(wanted: Mapping[str, Any], key: str) -> str:
-    """Returns the name under `key`. Raises ChangeError if it could lead to an API object other than of this name."""
-    found = wanted.get(key)
-    if not isinstance(found, str) or len(found) > MOST_NAME or not _NAME.fullmatch(found):
-        raise ChangeError(f"{key} is missing or malformed")
-    return found
-
-
-def _job(wanted: Mapping[str, Any]) -> Ref:
-    return Ref(_text(wanted, "name"), _text(wanted, "namespace"))
-
-
-def _card(client: KubeClient, wanted: Mapping[str, Any]) -> NodeCard:
-    return cordon.found(client, f"{_text(wanted, 'node')}/{_text(wanted, 'card')}")
-
-
-def _cordoned(client: KubeClient, wanted: Mapping[str, Any]) -> str:
-    return cordon.write(client, _card(client, wanted), cordon.note_of(client, ""))
-
-
-def _uncordoned(client: KubeClient, wanted: Mapping[str, Any]) -> str:
-    return cordon.write(client, _card(client, wanted), None)
-
-
-def _deleted(client: KubeClient, wanted: Mapping[str, Any]) -> str:
-    job = engine.found(client, _job(wanted))
-    client.delete(JOBS, Ref(job.name, job.namespace, job.uid))
-    return f"job {job.namespace}/{job.name} is deleted, and its pods end"
-
-
-_CHANGES: Mapping[str, Callable[[KubeClient, Mapping[str, Any]], str]] = {
-    "cordon": _cordoned,
-    "uncordon": _uncordoned,
-    "admit": lambda client, wanted: admitted(client, _job(wanted)),
-    "stop": lambda client, wanted: switched(client, _job(wanted), STOP),
-    "resume": lambda client, wanted: switched(client, _job(wanted), RESUME),
-    "cancel": _deleted,
-}

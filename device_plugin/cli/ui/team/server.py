@@ -10,6 +10,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from socket import socket
@@ -17,7 +18,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from device_plugin.cli.ui.entries import PageEntries
-from device_plugin.cli.ui.server import Answer, PageHandler, PageServer, Reader
+from device_plugin.cli.ui.server import NO_BODY, Answer, PageHandler, PageServer, Reader
 from device_plugin.cli.ui.team.changes import PersonalChanges
 from device_plugin.cli.ui.team.proxy import ProxyLogin
 from device_plugin.cli.ui.team.reviews import RefusedTokenError
@@ -25,15 +26,12 @@ from device_plugin.cli.ui.team.rights import Rights
 from device_plugin.cli.ui.team.sessions import BusyLoginError, Session, Sessions
 from device_plugin.cli.ui.team.view import PersonalView
 from device_plugin.cli.ui.team.visitor import Person
-from device_plugin.core.errors import VgpuError
-from device_plugin.kube.errors import ApiError, ForbiddenError
+from device_plugin.kube.errors import ApiError
 
 # Most connections, each in a thread, and most streams of browsers among them, of all persons and of one.
 MOST_CONNECTIONS, MOST_STREAMS, STREAMS_OF_PERSON = 400, 200, 24
 # Connections of one person that are not closed for a new one of anybody.
 CONNECTIONS_OF_PERSON = 48
-# Most bytes of the body of a request: a token has 16 KiB at most.
-MOST_BODY = 32 << 10
 # Seconds after which the stream of a person whom a proxy logged in ends; the proxy decides on the browser's next one.
 PROXY_STREAM_SECONDS = 600.0
 
@@ -208,8 +206,8 @@ class _Handler(PageHandler):
             self.send_text(HTTPStatus.FORBIDDEN, why)
         elif self.server.proxy or path not in ("/login", "/logout", "/change"):
             self.send_text(HTTPStatus.NOT_FOUND, "nothing is here")
-        elif (body := self._body()) is None:
-            self.send_text(HTTPStatus.BAD_REQUEST, f"send JSON of at most {MOST_BODY} bytes")
+        elif (body := self.body()) is None:
+            self.send_text(HTTPStatus.BAD_REQUEST, NO_BODY)
         elif path == "/login":
             self._log_in(str(body.get("token", "")))
         elif (session := self._own_session()) is None:
@@ -239,13 +237,7 @@ class _Handler(PageHandler):
         if self.server.changes is None:
             self.send_text(HTTPStatus.NOT_FOUND, "the page makes no changes: set allowChanges")
             return
-        try:
-            status, text = HTTPStatus.OK, self.server.changes.make(token, body)
-        except ForbiddenError as error:
-            status, text = HTTPStatus.FORBIDDEN, str(error)
-        except VgpuError as error:
-            status, text = HTTPStatus.CONFLICT, str(error)
-        self.send_text(status, text)
+        self.send_change(partial(self.server.changes.make, token, body))
 
     def _set_cookie(self, value: str, seconds: int | None) -> None:
         """Answer with the cookie; it ends with the browser, or after `seconds`."""
@@ -289,17 +281,3 @@ class _Handler(PageHandler):
         """Returns the session of a request that has the session's secret; None for any other request."""
         session = self._session()
         return session if session and session.accepts(self.headers.get("X-Vgpu-Csrf", "")) else None
-
-    def _body(self) -> Mapping[str, Any] | None:
-        """Returns the JSON object in the body; None if it is too large, or something else."""
-        lengths = self.headers.get_all("Content-Length", [])
-        media = self.headers.get_content_type()
-        if len(lengths) != 1 or not lengths[0].isascii() or not lengths[0].isdigit() or len(lengths[0]) > 6:
-            return None
-        if int(lengths[0]) > MOST_BODY or media != "application/json" or "Transfer-Encoding" in self.headers:
-            return None
-        try:
-            found = json.loads(self.rfile.read(int(lengths[0])))
-        except (ValueError, RecursionError):
-            return None
-        return found if isinstance(found, dict) else None
