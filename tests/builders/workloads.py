@@ -48,7 +48,9 @@ def spec_of(kind: WorkloadKind, sets: Sets, *, suspend: bool | None = True, **po
                 for number, (count, cards) in enumerate(sets)
             ],
         }
-        spec = cluster if kind is RAY_CLUSTER else {"rayClusterSpec": cluster}
+        spec = cluster
+        if kind is RAY_JOB:
+            spec = {"rayClusterSpec": cluster, "shutdownAfterJobFinishes": True}
     elif kind is TRAIN_JOB:
         ((count, cards),) = sets
         limits = {"limits": {FAMILY: cards}}
@@ -60,6 +62,8 @@ def spec_of(kind: WorkloadKind, sets: Sets, *, suspend: bool | None = True, **po
             for number, (count, cards) in enumerate(sets)
         }}  # fmt: skip
     suspended: dict[str, Any] = {} if suspend is None else {kind.suspend[-1]: suspend}
+    if kind is MPI_JOB:
+        suspended["cleanPodPolicy"] = "Running"
     return spec | ({"runPolicy": suspended} if len(kind.suspend) > 1 and suspended else suspended)
 
 

@@ -162,6 +162,12 @@ def _changed(kind: WorkloadKind, name: str, **spec: Any) -> dict[str, Any]:
     return found
 
 
+def _with_run_policy(kind: WorkloadKind, name: str, **fields: Any) -> dict[str, Any]:
+    found = body(kind, name)
+    found["spec"]["runPolicy"] |= fields
+    return found
+
+
 def test_what_the_queue_cannot_start_is_refused(cluster: Cluster, name: str) -> None:
     ray = body(RAY_JOB, name)
     ray["spec"]["rayClusterSpec"]["enableInTreeAutoscaling"] = True
@@ -173,11 +179,49 @@ def test_what_the_queue_cannot_start_is_refused(cluster: Cluster, name: str) -> 
         (RAY_JOB, ray, "enableInTreeAutoscaling"),
         (RAY_JOB, _changed(RAY_JOB, name, clusterSelector={"ray.io/cluster": "a"}), "clusterSelector"),
         (JOB_SET, _changed(JOB_SET, name, managedBy=foreign), f"managedBy is {foreign}"),
-        (MPI_JOB, _changed(MPI_JOB, name, runPolicy={"managedBy": foreign}), f"managedBy is {foreign}"),
+        (MPI_JOB, _with_run_policy(MPI_JOB, name, managedBy=foreign), f"managedBy is {foreign}"),
         (JOB_SET, inner, "of the Jobs that the workload makes"),
         (TRAIN_JOB, _changed(TRAIN_JOB, name, labels=dict(QUEUED)), "of the Jobs that the workload makes"),
     ):
         refused(cluster.post(folder(kind), found, "editor"), "vgpu-kinds", said)
+
+
+@pytest.mark.parametrize("written", [{}, {"shutdownAfterJobFinishes": False}])
+def test_a_ray_job_that_keeps_its_cluster_after_its_end_is_refused(
+    cluster: Cluster, name: str, written: Mapping[str, bool]
+) -> None:
+    found = body(RAY_JOB, name)
+    del found["spec"]["shutdownAfterJobFinishes"]
+    found["spec"] |= written
+    said = "write shutdownAfterJobFinishes: true in spec"
+    refused(cluster.post(folder(RAY_JOB), found, "editor"), "vgpu-kinds", said)
+    del found["metadata"]["labels"]
+    assert cluster.post(f"{folder(RAY_JOB)}?dryRun=All", found, "editor").code == 201
+
+
+def test_an_mpi_job_that_keeps_its_workers_after_its_end_is_refused(cluster: Cluster, name: str) -> None:
+    found = _with_run_policy(MPI_JOB, name, cleanPodPolicy="None")
+    refused(cluster.post(folder(MPI_JOB), found, "editor"), "vgpu-kinds", "write cleanPodPolicy: Running")
+    found["spec"]["runPolicy"]["cleanPodPolicy"] = "All"
+    assert cluster.post(f"{folder(MPI_JOB)}?dryRun=All", found, "editor").code == 201
+
+
+@since("1.36", "MutatingAdmissionPolicy")
+@pytest.mark.parametrize("kind", [PYTORCH_JOB, MPI_JOB], ids=["PyTorchJob", "MPIJob"])
+@pytest.mark.parametrize("written", [{}, {"runPolicy": {"backoffLimit": 3}}])
+def test_its_running_pods_are_deleted_at_its_end_unless_its_author_says_which(
+    cluster: Cluster, name: str, kind: WorkloadKind, written: Mapping[str, Any]
+) -> None:
+    found = body(kind, name)
+    del found["spec"]["runPolicy"]
+    found["spec"] |= written
+    made = cluster.post(f"{folder(kind)}?dryRun=All", found, "editor")
+    assert made.code == 201, made.body
+    expected = {"suspend": True, "cleanPodPolicy": "Running", **written.get("runPolicy", {})}
+    assert made.body["spec"]["runPolicy"] == expected
+    found["spec"]["runPolicy"] = {"cleanPodPolicy": "All"}
+    made = cluster.post(f"{folder(kind)}?dryRun=All", found, "editor")
+    assert made.body["spec"]["runPolicy"] == {"suspend": True, "cleanPodPolicy": "All"}
 
 
 def test_its_own_controller_in_managed_by_is_no_other(cluster: Cluster, name: str) -> None:

@@ -41,6 +41,8 @@ _OWN_CONTROLLERS = frozenset((
     "jobset.sigs.k8s.io/jobset-controller", "ray.io/kuberay-operator", "trainer.kubeflow.org/trainjob-controller",
     "kubeflow.org/training-operator", "kubeflow.org/mpi-operator",
 ))  # fmt: skip
+# The field that names the pods that are deleted when an MPIJob ends; kubeflow.org/v1 has it in `spec` too.
+_CLEAN = "cleanPodPolicy"
 _ENDS = {"Complete": "Complete", "Failed": "Failed", "ValidationFailed": "Failed"}
 _SUSPENDED = {"Suspended": "Suspended", "RayClusterSuspended": "Suspended"}
 
@@ -104,6 +106,8 @@ def _problem(kind: WorkloadKind, found: Object, sets: int) -> str:
             "clusterSelector names a RayCluster that runs already: leave out the label vgpu.io/queue here, and write it"
             " on the RayCluster"
         )
+    if kept := _kept_after_its_end(kind, found):
+        return kept
     if not sets and kind is TRAIN_JOB:
         return (
             "it does not say what its pods ask for: write spec.trainer.numNodes and spec.trainer.resourcesPerNode, with"
@@ -112,6 +116,22 @@ def _problem(kind: WorkloadKind, found: Object, sets: int) -> str:
     if sets > MOST_SETS:
         return f"it has more than {MOST_SETS} sets of pods: write fewer"
     return "" if sets else "it has no pods: write their templates"
+
+
+def _kept_after_its_end(kind: WorkloadKind, found: Object) -> str:
+    """Returns the text on why the workload would keep its cards after its end, and what to write; else empty."""
+    if kind is RAY_JOB and at(found, "spec", "shutdownAfterJobFinishes") is not True:
+        return (
+            "without shutdownAfterJobFinishes its RayCluster keeps the cards after the end, and KubeRay refuses a"
+            " suspended RayJob: write shutdownAfterJobFinishes: true in spec"
+        )
+    cleaned = _cut(found, SHOWN, "spec", "runPolicy", _CLEAN) or _cut(found, SHOWN, "spec", _CLEAN)
+    if kind in (MPI_JOB, MPI_JOB_V1) and cleaned not in ("Running", "All"):
+        return (
+            "the workers of an MPIJob run on after its launcher has ended, and keep the cards: write cleanPodPolicy:"
+            " Running in spec.runPolicy"
+        )
+    return ""
 
 
 def _ray_spec(kind: WorkloadKind, found: Object) -> object:

@@ -12,6 +12,7 @@ from device_plugin.core.batch import Job
 from device_plugin.core.workload_kinds import (
     JOB_SET,
     MPI_JOB,
+    MPI_JOB_V1,
     PYTORCH_JOB,
     RAY_CLUSTER,
     RAY_JOB,
@@ -128,6 +129,14 @@ def test_a_replicated_job_that_depends_on_another_waits_for_it() -> None:
         (RAY_JOB, {"clusterSelector": {"a": "b"}}, "clusterSelector"),
         (JOB_SET, {"managedBy": "kueue.x-k8s.io/multikueue"}, "managedBy is kueue.x-k8s.io/multikueue"),
         (MPI_JOB, {"runPolicy": {"managedBy": "x"}}, "managedBy is x"),
+        (RAY_JOB, {"shutdownAfterJobFinishes": False}, "write shutdownAfterJobFinishes: true"),
+        (RAY_JOB, {"shutdownAfterJobFinishes": "true"}, "write shutdownAfterJobFinishes: true"),
+        (MPI_JOB, {"runPolicy": {"suspend": True}}, "write cleanPodPolicy: Running"),
+        (
+            MPI_JOB_V1,
+            {"runPolicy": {"cleanPodPolicy": "None"}, "cleanPodPolicy": "All"},
+            "write cleanPodPolicy",
+        ),
         (TRAIN_JOB, {"trainer": {}}, "spec.trainer.resourcesPerNode"),
         (JOB_SET, {"replicatedJobs": []}, "has no pods"),
         (
@@ -143,6 +152,13 @@ def test_what_the_engine_cannot_start_has_a_problem(kind: WorkloadKind, spec: An
     job = decoded(kind, found)
     assert said in job.problem
     assert len(job.sets) <= MOST_SETS
+
+
+def test_an_mpi_job_of_v1_may_say_in_its_spec_which_pods_are_deleted() -> None:
+    found = {**body(MPI_JOB, "a"), "apiVersion": "kubeflow.org/v1"}
+    del found["spec"]["runPolicy"]["cleanPodPolicy"]
+    found["spec"]["cleanPodPolicy"] = "Running"
+    assert not decoded(MPI_JOB_V1, found).problem
 
 
 def test_its_own_controller_in_managed_by_is_no_problem() -> None:
@@ -162,7 +178,7 @@ def test_whatever_its_author_writes_it_is_read_or_refused_and_kept_small(kind: W
     fields = (
         "replicatedJobs", "rayClusterSpec", "headGroupSpec", "workerGroupSpecs", "trainer", "pytorchReplicaSpecs",
         "mpiReplicaSpecs", "runPolicy", "suspend", "managedBy", "startupPolicy", "clusterSelector",
-        "launcherCreationPolicy", "submitterPodTemplate",
+        "launcherCreationPolicy", "submitterPodTemplate", "shutdownAfterJobFinishes", "cleanPodPolicy",
     )  # fmt: skip
     for field in fields:
         for value in HOSTILE:
