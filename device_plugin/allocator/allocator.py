@@ -1,7 +1,8 @@
-"""The allocator: it reserves slices for a pod or refuses the pod, and keeps the reservations and the waiting pods.
+"""The allocator: it reserves slices for a pod or refuses the pod, and keeps the reservations and the refused pods.
 
-Only the leader's allocator decides; reservations are in its memory only. A reservation ends by its Binding, by time,
-with its gang, or when its pod or its slices change; the view reports these changes.
+Only the leader's allocator decides, and it keeps the reservations only in memory. A reservation ends when its pod is
+bound, changes or is gone, when its time is over, when its gang loses a reservation, or when its card takes no new
+slices any more.
 """
 
 import logging
@@ -71,7 +72,10 @@ class Allocator:
     # Decisions
 
     def prepare(self, request: PodRequest, nodes: Sequence[str]) -> None:
-        """Look up the names of `nodes` for a decision about the request; called before the lock is taken."""
+        """Look up the rows of `nodes` in the node table, before the lock is taken for a decision about the request.
+
+        So the decision holds the lock for less time. The method does nothing for a pod of a gang.
+        """
         if request.gang is not None:
             return
         if self.waiting.refusals.knows(request):
@@ -86,8 +90,8 @@ class Allocator:
         """Place the pod on one of `nodes`; returns its new reservation, which replaces an earlier one, or the refusal.
 
         A pod of a gang keeps an earlier reservation on one of `nodes`. If it has none, all pods of its gang are placed,
-        or none. `named`: /bind named the node for this pod alone. Then the node is not offered to other pods of the
-        gang, and the refusal budget is not used. Raises LaterError.
+        or none. `named` is true if /bind named the node for this pod alone: then the node is not offered to other pods
+        of the gang, and the refusal budget is not used. Raises LaterError if that budget is used up.
         """
         with self._view.lock:
             self.expire()
@@ -118,9 +122,9 @@ class Allocator:
     # The changes of a reservation
 
     def nominate(self, pending: Pending, grant: Grant, seconds: float) -> None:
-        """Hold `grant` for the pending pod for `seconds`.
+        """Reserve `grant` for `seconds` for a pod whose victims are being evicted.
 
-        Until the evicted pods have ended, the ledger counts both their grants and this grant.
+        Until the victims have ended, the ledger counts both their grants and this grant.
         """
         with self._view.lock:
             until = self._clock() + seconds
@@ -129,9 +133,9 @@ class Allocator:
             )
 
     def resume(self, pending: Pending) -> None:
-        """Release a pod's nomination, because a victim was not evicted, and queue the pod for preemption again.
+        """Release the slices that a preemption reserved for the pod, because a victim was not evicted.
 
-        Nothing happens if the pod has no nomination any more.
+        The pod is queued for preemption again. Nothing happens if the pod has no such reservation (NOMINATED) any more.
         """
         with self._view.lock:
             found = self._ledger.reservation(pending.pod.uid)
@@ -140,9 +144,10 @@ class Allocator:
                 self.waiting.preemption.add(pending)
 
     def claim(self, uid: str, node: str) -> Reservation | None:
-        """The pod's WAITING reservation on `node`, which becomes BINDING; None if there is none.
+        """Mark the pod's reservation on `node` as BINDING, because its Binding is sent now; returns the reservation.
 
-        A reservation on a card that takes no new slices any more is released; then it is None too.
+        Returns None if the pod has no reservation there that waits for its Binding. If the card takes no new slices any
+        more, the reservation is released, and None is returned too.
         """
         with self._view.lock:
             self.expire()
@@ -158,7 +163,10 @@ class Allocator:
             return claimed
 
     def unknown(self, reservation: Reservation) -> Reservation | None:
-        """The reservation as UNKNOWN, after its Binding got no clear answer; None if it ended meanwhile."""
+        """Mark the reservation as UNKNOWN, because its Binding got no clear answer.
+
+        Returns the reservation; None if it ended meanwhile.
+        """
         with self._view.lock:
             found = self._ledger.reservation(reservation.pod.uid)
             if found is None:
@@ -168,15 +176,19 @@ class Allocator:
             return unknown
 
     def release(self, uid: str) -> None:
-        """End the pod's holding, and the reservations of its gang unless a Binding of the gang was sent."""
+        """End the pod's grant or reservation in the ledger.
+
+        The reservations of the other pods of its gang end too, unless a Binding of the gang was sent.
+        """
         with self._view.lock:
             self._view.free(uid)
             self._release_incomplete(self.gangs.name(uid))
 
     def release_unbound(self, uid: str) -> None:
-        """End the reservation of a pod whose Binding failed; the reservation of a gang's pod becomes WAITING again.
+        """End the reservation of a pod whose Binding failed.
 
-        If the pod is bound all the same, it has a holding in place of a reservation, and the holding stays.
+        A pod of a gang keeps its reservation, which waits for a new Binding. If the pod is bound all the same, the
+        ledger has its grant and no reservation; the grant stays.
         """
         with self._view.lock:
             found = self._ledger.reservation(uid)
@@ -186,7 +198,7 @@ class Allocator:
     def give_back(self, holder: Holder) -> None:
         """Release the reservation of a pod that was preempted or refused, or must be placed again.
 
-        A reservation that is not WAITING stays.
+        Only a reservation that waits for its Binding is released; every other reservation stays.
         """
         with self._view.lock:
             found = self._ledger.reservation(holder)
@@ -195,9 +207,9 @@ class Allocator:
                 self.release(found.pod.uid)
 
     def expire(self) -> None:
-        """Release the reservations that were not bound in time.
+        """Release the reservations whose pods were not bound in time.
 
-        Before that, the view ends what is over in it (`ClusterView.expire`).
+        Before that, the view ends its own entries whose time is over (`ClusterView.expire`).
         """
         with self._view.lock:
             self._view.expire()
@@ -209,9 +221,9 @@ class Allocator:
                 self.release(uid)
 
     def drop(self) -> None:
-        """End the term: release all reservations without a Binding under way, and empty the queues.
+        """Release all reservations whose Binding was not sent, and empty the queues: this replica leads no longer.
 
-        The outcome of a Binding that is under way will be read from its pod.
+        The outcome of a Binding that was sent will be read from its pod.
         """
         with self._view.lock:
             for reservation in self._ledger.reservations():
@@ -222,7 +234,11 @@ class Allocator:
     # Called by the view when a pod changes
 
     def see(self, pod: Pod, before: Pod | None) -> None:
-        """Record the pod in its group and gang; count the request of a new pod."""
+        """Record the pod's present state in its group and gang.
+
+        The request of a new pod is recorded for the target workload. If the pod has left a gang, the reservations of
+        that gang end, unless a Binding of the gang was sent.
+        """
         if before is None:
             self.learning.arrived(pod, self._clock() if "pods" in self._view.listed else -inf)
         self._release_incomplete(self.gangs.see(pod))
@@ -231,7 +247,8 @@ class Allocator:
         """Update the reservations and the waiting pods after news of a pod.
 
         A pod that is being deleted, changed its request, or was taken back by kube-scheduler loses its reservation. A
-        pod that is bound waits no longer. A gang that now lacks a reservation loses all of them.
+        pod that is bound waits no longer. If a pod of a gang now lacks a reservation, the gang loses all of its
+        reservations.
         """
         if changed and pod.node and not pod.ended:
             self.waiting.bound(pod)
@@ -240,7 +257,10 @@ class Allocator:
         self._release_incomplete(self.gangs.name_unless_bound(pod.uid))
 
     def forget_pod(self, uid: str) -> None:
-        """Remove all records of a pod that is gone, or cannot be read any more."""
+        """Remove all records of a pod that is gone, or cannot be read any more; the reservations of its gang end too.
+
+        They do not end if a Binding of the gang was sent.
+        """
         self.waiting.forget_pod(uid)
         self.learning.forget_pod(uid)
         self._release_incomplete(self.gangs.forget_pod(uid))
@@ -289,10 +309,10 @@ class Allocator:
     def _decided(
         self, pod: Pod, request: PodRequest, nodes: Sequence[str]
     ) -> tuple[PodRequest, Grant | Refused]:
-        """Return the decision, and the request with the pod's rank in its group if the decision needed the rank.
+        """Return the request and the decision about it; a refusal is remembered.
 
-        Most pods are refused because no node has the cards, and most of these refusals are remembered: then the pod's
-        rank is not computed.
+        The request has the pod's rank in its group only if the decision needed the rank. Most pods are refused because
+        no node has the cards, and most of these refusals are remembered: then the rank is not computed.
         """
         answer: Grant | Refused | None = self.waiting.refusals.get(pod, request, nodes)
         if answer is not None:
@@ -314,15 +334,16 @@ class Allocator:
     ) -> tuple[PodRequest, Grant | Refused]:
         """Return the request with the pod's rank, and a decision made without the remembered refusals.
 
-        It is for a pod with promised slices, which the remembered refusals did not count as free.
+        The pod has promised slices, and the remembered refusals did not count these slices as free.
         """
         request = self.in_group(pod, request)
         return request, self.placer.decide(request, nodes, vetted=True)
 
     def _queue_preemption(self, pending: Pending, before: Reservation | None) -> None:
-        """Restore the nomination of a refused pod whose request is the same; queue any other pod for preemption.
+        """Queue a refused pod for preemption, or restore its reservation `before`.
 
-        The queue leaves out a pod that may not preempt others.
+        The reservation is restored if it is a nomination for the same request: victims are being evicted already. The
+        queue leaves out a pod that may not preempt others.
         """
         if (
             before is not None
@@ -352,6 +373,9 @@ class Allocator:
             self.give_back(pod.uid)
 
     def _release_incomplete(self, gang: GroupName | None) -> None:
-        """Release the reservations of a gang that no longer has one for each of its pods."""
+        """Release the reservations of a gang in which a pod has lost its reservation.
+
+        They stay if a Binding of the gang was sent.
+        """
         for uid in self.gangs.release_incomplete(gang) if gang is not None else ():
             self._view.free(uid)

@@ -26,7 +26,7 @@ class Decisions(Service):
     """Exports the leader's decisions that are only in its memory, and loads them into another process."""
 
     def as_object(self) -> Mapping[str, Any]:
-        """The present decisions as JSON; `leader` is false if this replica decides nothing."""
+        """The reservations and the target workload as JSON; `leader` is false if this replica must not place pods."""
         with self._view.lock:
             reserved = [
                 {
@@ -40,10 +40,10 @@ class Decisions(Service):
         return {"leader": not self._why_not_leading(), "reserved": reserved, "workload": workload}
 
     def take_over(self, told: Mapping[str, Any]) -> int:
-        """Hold a leader's reservations and use its target workload; returns the number of reservations taken.
+        """Put a leader's reservations into this process's ledger, and use the leader's target workload here.
 
-        Reservations of pods that are bound or gone are left out. The workload tables take up to 2 s to compute. Raises
-        DecisionsError.
+        Returns the number of reservations; those of pods that are bound, ended or gone are left out. The workload
+        tables take up to 2 s to compute. Raises DecisionsError.
         """
         try:
             holdings = [_holding(each) for each in told["reserved"]]

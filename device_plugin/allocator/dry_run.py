@@ -37,7 +37,10 @@ class DryRun(Service):
             self.take_back(pod.uid)
 
     def place(self, pod: Pod, request: PodRequest, nodes: Sequence[str]) -> Grant | Refusal:
-        """The pod's grant on one of `nodes`, held until `take_back` is called, or its refusal. Raises LaterError."""
+        """The pod's grant on one of `nodes`, held until `take_back` is called, or its refusal. Raises LaterError.
+
+        Nodes whose hosts lack the CPU, memory or disk that the pod requests are left out.
+        """
         hosting = (
             [node for node in nodes if self._has(node, request.host)] if request.host != NOTHING else nodes
         )

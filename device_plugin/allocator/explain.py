@@ -47,7 +47,10 @@ class UnplacedPod:
 
 
 class Explainer(Service):
-    """Explains from a snapshot, without the lock; equal requests are placed once, on a copy of the ledger."""
+    """Makes the views of /explain from a snapshot, without the lock.
+
+    Equal requests of waiting pods are placed once, on a copy of the ledger.
+    """
 
     def __init__(self, shared: Shared, scheduler_name: str, wait: Callable[[float], object]) -> None:
         super().__init__(shared)
@@ -81,7 +84,10 @@ class Explainer(Service):
         return {"name": name, "serving": serving, "loads": self._loads(name), "cards": cards}
 
     def waiting(self) -> list[UnplacedPod]:
-        """The unbound pods of our scheduler without a reservation, or only nominated, each with its reason, by name."""
+        """The unbound pods of our scheduler that wait for slices, each with its reason, by namespace and name.
+
+        They have no reservation, or only a nomination: slices that evicted pods still use.
+        """
         unplaced = self._unplaced()
         if not unplaced:
             return []
@@ -93,7 +99,10 @@ class Explainer(Service):
             ]
 
     def _moves(self, wanted: str) -> list[str]:
-        """Texts with the moves that would make room for the pod `wanted`; for all pods this would take too long."""
+        """Texts with the moves of other pods that would make room for the pod `wanted`.
+
+        They are not searched for all pods, because that would take too long.
+        """
         named = [pod for pod in self._unplaced() if f"{pod.namespace}/{pod.name}" == wanted]
         placed = placed_pods(self._view) if named else {}
         plans = (opening(self._view, self._search, pod, placed) for pod in named)
@@ -104,7 +113,10 @@ class Explainer(Service):
         ]  # fmt: skip
 
     def _unplaced(self) -> list[Pod]:
-        """Unbound pods of our scheduler that have no reservation, or only a nomination, by namespace and name."""
+        """Unbound pods of our scheduler that have no reservation, or only a nomination, by namespace and name.
+
+        A nomination reserves slices that evicted pods still use.
+        """
         unbound = [pod for pod in self._view.pods.all() if self._is_unbound(pod)]
         snapshot = self._view.snapshot()
         unplaced = [pod for pod in unbound if not _is_placed(snapshot.holding(pod.uid))]
@@ -164,7 +176,11 @@ class Explainer(Service):
     def _answer(
         self, pod: Pod, request: PodRequest, planner: Planner, beneficiary: str
     ) -> Grant | Refusal | None:
-        """The answer that /filter would give if every node were offered; for a gang's pod, the gang's last refusal."""
+        """The answer that /filter would give if every node were offered.
+
+        The slices promised to `beneficiary` count as free. For a pod of a gang, the answer is the gang's last refusal;
+        None if there is none.
+        """
         if request.gang is None:
             with planner.ledger.transaction():
                 if beneficiary:
@@ -175,7 +191,7 @@ class Explainer(Service):
             return self._allocator.gangs.refusal(pod, request)
 
     def _nominated(self, pod: Pod, ledger: LedgerView, grant: Grant) -> UnplacedPod:
-        """The entry of a nominated pod, with the pods that still hold some of its slices."""
+        """The entry of a pod whose victims are being evicted, with the pods that still hold some of its slices."""
         leaving = sorted(self._name(conflict.other) for conflict in ledger.in_the_way(grant))
         cards = sorted({s.card for s in grant.slices()})
         kept = f"card {cards[0]}" if len(cards) == 1 else f"{len(cards)} cards ({', '.join(cards)})"
@@ -246,16 +262,16 @@ def _entry(pod: Pod, text: str, state: PodState) -> UnplacedPod:
 
 
 def _is_placed(held: Holding | None) -> bool:
-    """True if the pod holds its slices, bound or reserved; a nomination does not count."""
+    """True if the pod holds its slices, bound or reserved; slices that evicted pods still use do not count."""
     return held is not None and (
         not isinstance(held, Reservation) or held.stage is not ReservationStage.NOMINATED
     )
 
 
 def _shape(request: PodRequest, pod: Pod) -> tuple[object, ...]:
-    """A key: pods with equal keys get the same answer. The pods' ranks are not part of it.
+    """A key: pods with equal keys get the same answer. The pods' ranks in their groups are not part of the key.
 
-    If their policy gives each pod of a group its own node, only pods of one group have equal keys.
+    If a policy gives each pod of a group its own node, the group is part of the key.
     """
     group = (pod.namespace, pod.label(GROUP)) if request.policy in APART else ()
     return (
@@ -328,7 +344,7 @@ def as_text(view: View) -> str:
 
 
 def _totals(nodes: Sequence[View]) -> str:
-    """A line about all cards together."""
+    """A line with the number of nodes, cards and slices, and with the free and total memory and core groups."""
     cards = [card for node in nodes for card in node["cards"]]
     total = {
         key: sum(card[key] for card in cards) for key in ("freeMiB", "memMiB", "freeCoreGroups", "coreGroups")

@@ -21,7 +21,10 @@ MOST_MODELS, MOST_NEW = 8, 16_384
 
 
 class Learning:
-    """Keeps the `target` workload. Callers hold the view's lock. Times are in seconds of the view's clock."""
+    """Counts the requests of pods in the `target` workload, after the pods have existed for STAY_SECONDS.
+
+    Callers hold the view's lock. Times are in seconds of the view's clock.
+    """
 
     def __init__(
         self, request_of: Callable[[Pod], PodRequest | None], known: Callable[[str], Pod | None]
@@ -41,9 +44,10 @@ class Learning:
         return len(self._new)
 
     def arrived(self, pod: Pod, since: float) -> None:
-        """Record a new pod that came at `since`; if the time is unknown (minus infinity), it counts immediately.
+        """Record a new pod that came at `since`, so that `count` counts it later.
 
-        A pod that asks for no slice, or in several containers, does not count.
+        If the time is unknown (minus infinity), the pod counts immediately. A pod that asks for no slice, or in several
+        containers for slices, does not count.
         """
         try:
             request = self._request_of(pod)
@@ -64,7 +68,7 @@ class Learning:
         self._new.pop(uid, None)
 
     def count(self, now: float) -> None:
-        """Count in the target workload the shape of each pod that has existed for STAY_SECONDS."""
+        """Count the shape of each pod that has existed for STAY_SECONDS, and still does, in the target workload."""
         while self._new:
             uid, (shape, since) = next(iter(self._new.items()))
             if since > now - STAY_SECONDS:
@@ -77,7 +81,7 @@ class Learning:
     def _learnt(self, namespace: str, shape: Shape) -> Shape | None:
         """The shape to count, without uuids; None if it does not count.
 
-        The shape names too many card models, or its namespace has too many shapes.
+        A shape does not count if it names too many card models, or if its namespace has too many shapes.
         """
         # The uuids only choose among equal cards, which says nothing about later requests.
         if shape.uuids != ANYTHING:

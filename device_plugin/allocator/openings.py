@@ -48,8 +48,8 @@ def opening(
 ) -> MovePlan | None:  # fmt: skip
     """The moves of `placed` pods that would make room for a waiting pod on one of `nodes` (None: all).
 
-    Only pods move that their owners would create again, of at most the priority of the waiting pod, and of no Job that
-    shrinks. None if the pod fits, asks for no slice or is one of a gang, or if a few moves are not enough.
+    A pod may move if its owner would create it again, its priority is not above the waiting pod's, and its Job is not
+    shrinking. None if the waiting pod fits, asks for no slice or is one of a gang, or if a few moves are not enough.
     """
     request = _request(view, pod)
     if request is None or request.gang is not None:
@@ -95,7 +95,7 @@ def ending(
 
 
 def moves_as_text(view: ClusterView, plan: MovePlan) -> str:
-    """The moves of a plan: `default/a from GPU-1 on n1 to GPU-2 on n2`."""
+    """The moves of a plan as text, for example `default/a from GPU-1 on n1 to GPU-2 on n2`."""
     return ", ".join(
         f"{_name(view, move.source.pod)} from {_where(move.source)} to {_where(move.target)}"
         for move in plan.moves

@@ -32,7 +32,7 @@ class FitError(VgpuError):
 
 
 class Refit(Service):
-    """Does the background work; `step` is called about once a second, in one thread.
+    """Computes the tables and the scores; `step` is called about once a second, in one thread.
 
     `pause` waits so that other threads get the lock; it returns true if the service ends.
     """
@@ -46,7 +46,10 @@ class Refit(Service):
         self._not_before = float("-inf")
 
     def step(self) -> None:
-        """Compute new workload tables if they are due, and update scores and the fragmentation gauge."""
+        """Compute new workload tables if they are due; then update the nodes' scores and the fragmentation gauge.
+
+        Returns once all scores are up to date, or the service ends.
+        """
         with self._view.lock:
             kinds, supply = self._allocator.placer.supply()
             target = self._allocator.learning.target.copy() if self._due(kinds) else None

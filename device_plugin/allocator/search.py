@@ -23,9 +23,10 @@ Item = TypeVar("Item")
 
 
 class SearchCopy:
-    """The private copy of the ledger. Any thread may search on it, one at a time. `wait` sleeps for some seconds.
+    """The private copy of the ledger. Any thread may search on it, one at a time.
 
-    The copy uses the workload tables of the placer that places pods on the ledger itself.
+    The copy uses the workload tables of the placer that places pods on the ledger itself. `wait` sleeps for the seconds
+    that it is given.
     """
 
     def __init__(self, shared: Shared, wait: Callable[[float], object]) -> None:
@@ -39,9 +40,10 @@ class SearchCopy:
 
     @contextmanager
     def planner(self, pod: Pod | None = None) -> Iterator[Planner]:
-        """The planner of moves, on the private copy of the ledger as it is now; its changes are rolled back at the end.
+        """The planner of moves, on the private copy of the present ledger.
 
-        If a pod is given, the slices kept for its job are free on the copy.
+        Changes to the copy are rolled back at the end. If a pod is given, the slices kept for its job are free on the
+        copy.
         """
         with self._lock:
             self._catch_up()
@@ -53,7 +55,7 @@ class SearchCopy:
                 yield self._planner
 
     def paced(self, items: Iterable[Item]) -> Iterator[Item]:
-        """Yield the items, with pauses between them."""
+        """Yield the items; after each TURN_SECONDS of work, pause so that other threads can run."""
         started = self._clock()
         for item in items:
             yield item
@@ -62,7 +64,7 @@ class SearchCopy:
                 started = self._clock()
 
     def _catch_up(self) -> None:
-        """Copy the allocator's present ledger, loads and workload tables."""
+        """Update the private copy to the allocator's present ledger, loads and workload tables."""
         with self._view.lock:
             snapshot, loads = self._view.ledger.snapshot(), self._view.measured.loads.copy()
             tables = self._placer.tables

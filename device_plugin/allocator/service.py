@@ -9,7 +9,7 @@ from device_plugin.state.view import ClusterView
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """The parts that all services of a process share; times of its clock are in seconds.
+    """The parts that all services of a process share; `clock` counts in seconds.
 
     `why_not_leading` returns the reason why this process must not place pods now, as text; empty if it may.
     """

@@ -119,7 +119,7 @@ class PodAnswer:
 
 
 class PodAnswers(Service):
-    """Answers about single pods. Each answer places the pod in a dry run."""
+    """Answers why a pod has no card, one pod at a time; the pod is placed in a dry run."""
 
     def __init__(self, shared: Shared, search: SearchCopy) -> None:
         super().__init__(shared)
@@ -129,7 +129,7 @@ class PodAnswers(Service):
     def about(self, pod: Pod, nodes: Sequence[str] | None = None, limits: str = "") -> PodAnswer:
         """The answer about one pod that may go to `nodes` (None: all); `limits` says why the other nodes are excluded.
 
-        Raises LaterError.
+        An unbound pod without a reservation is placed in a dry run. Raises LaterError.
         """
         name = f"{pod.namespace}/{pod.name}"
         try:
@@ -248,7 +248,7 @@ def asked_text(request: PodRequest) -> str:
 
 
 def grant_text(grant: Grant) -> str:
-    """The slices of a grant: `4092 MiB and core groups 0-14 of GPU-1 on n1`."""
+    """The slices of a grant as text, for example `4092 MiB and core groups 0-14 of GPU-1 on n1`."""
     slices = ", ".join(
         f"{s.mem_mib} MiB and core groups {ranges(s.cores)} of {s.card}" for s in grant.slices()
     )

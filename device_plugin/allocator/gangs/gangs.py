@@ -40,9 +40,10 @@ from device_plugin.core.roles import ALONE
 
 @dataclass(frozen=True, slots=True)
 class GangStatus:
-    """The state of a gang for people: the names of its pods, and `why` it waits, empty if it does not wait.
+    """The state of a gang, for people.
 
-    More than one entry in `sizes` is an error: the labels of its pods give different sizes.
+    `pods` are the names of its pods; `why` is the reason why it waits, empty if it does not wait. More than one entry
+    in `sizes` is an error: the labels of its pods give different sizes.
     """
 
     namespace: str
@@ -78,7 +79,8 @@ class Gangs:
     def see(self, pod: Pod) -> GroupName | None:
         """Record the present state of a pod; returns the name of the gang that the pod has left, or None.
 
-        Callers must check whether the gang that it has left loses its reservations.
+        Callers must check whether the gang that the pod has left loses its reservations. A newly bound pod sets a new
+        deadline for the other reservations of its gang, and drops the gang's lists of offered nodes.
         """
         before, now = self._groups.gang_pod(pod.uid), self._gang_pod(pod)
         self._groups.see(pod, now)
@@ -146,11 +148,10 @@ class Gangs:
         return self._decided(view, member, offered, named=named)
 
     def complete(self, opened_for: Callable[[Pod], AbstractContextManager[None]]) -> None:
-        """Reserve slices for the unbound pods of gangs of which some pods are bound.
+        """Reserve slices for the unbound pods of each gang of which some pods are bound.
 
-        Their reservations were in the memory of the earlier leader, and are lost.
-
-        `opened_for` makes a context in which the slices kept for a pod's job are free.
+        The earlier leader kept the reservations of these pods in memory, so they are lost. `opened_for` makes a context
+        in which the slices kept for a pod's job are free.
         """
         for name in self._groups.gangs():
             view = self._groups.gang_view(name)
@@ -162,7 +163,7 @@ class Gangs:
     def release_incomplete(self, name: GroupName) -> Sequence[str]:
         """The UIDs whose reservations the caller must end, because a pod of the gang lost its reservation.
 
-        It is empty if no pod lacks one, once a Binding of the gang was sent, and for a group with too many pods.
+        Empty if every pod has its reservation, if a Binding of the gang was sent, or if the group has too many pods.
         """
         group = self._groups.group(name)
         if group.state.deadline is None or group.crowded():
@@ -170,9 +171,9 @@ class Gangs:
         return group.state.lose(self._groups.gang_view(name))
 
     def put_back(self, reservation: Reservation) -> bool:
-        """Make the reservation WAITING again after its Binding failed; true if that was done.
+        """Make the reservation of a gang's pod wait for a new Binding after its Binding failed; true if that was done.
 
-        It is false if the pod has left the gang, has ended, or is being deleted.
+        False if the pod is in no gang, has left its gang, has ended, or is being deleted: then nothing changes.
         """
         member = self._groups.gang_pod(reservation.pod.uid)
         if member is None or member.gang != reservation.request.gang or not member.live:
@@ -205,7 +206,7 @@ class Gangs:
     def expired(self, now: float) -> list[str]:
         """The UIDs whose reservations the caller must end, because their gang's deadline has passed.
 
-        They are the pods of the gang that are not bound and have no Binding under way.
+        The UIDs are of pods that are not bound and have no Binding under way.
         """
         # Every decision calls this, and nearly always nothing has expired.
         if now < self._first_deadline:

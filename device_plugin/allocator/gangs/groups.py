@@ -23,7 +23,7 @@ MOST = 2 * MAX_GANG
 
 @dataclass(slots=True)
 class Group:
-    """The existing pods of one group by UID, ended ones included, with the sums that decisions read."""
+    """The existing pods of one group by UID, ended pods included, with the counts that decisions read."""
 
     name: GroupName
     members: dict[str, Pod] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class Group:
     state: GangState = field(default_factory=GangState)
 
     def put(self, pod: Pod, gang_pod: GangPod | None) -> None:
-        """Record the present state of a member; `gang_pod` is None if its labels give no size of a gang."""
+        """Record the present state of a pod of the group; `gang_pod` is None if the pod does not count in a gang."""
         self.remove(pod.uid)
         self.members[pod.uid] = pod
         if not pod.ended:
@@ -89,7 +89,10 @@ class Groups:
         """A number that grows when refused pods of a group may fit: its gang has changed, or its problem has ended."""
 
     def see(self, pod: Pod, gang_pod: GangPod | None = None) -> None:
-        """Record the present state of a pod; its labels may have changed."""
+        """Record the present state of a pod in the group that its label names.
+
+        A pod whose label has changed leaves its old group.
+        """
         label = pod.label(annotations.GROUP)
         name = (pod.namespace, label) if label else None
         if self._of.get(pod.uid) != name:
@@ -157,24 +160,27 @@ class Groups:
         )
 
     def rank(self, pod: Pod) -> Rank:
-        """The rank of an unbound pod among the pods of its group with `node-score`; ALONE without a group."""
+        """The rank of an unbound pod among the pods of its group that must not share nodes; ALONE without a group."""
         return self.ranks((pod,))[pod.uid] if pod.label(annotations.GROUP) else ALONE
 
     def ranks(self, pods: Sequence[Pod]) -> Mapping[str, Rank]:
-        """The ranks, by uid, of several pods of one group that are placed together."""
+        """The ranks, by UID, of several unbound pods of one group that are placed together."""
         group = self.group((pods[0].namespace, pods[0].label(annotations.GROUP)))
         # Only the group's unbound pods, of which there are few, are looked up among all holdings.
         held = group.ranking.unbound & self._ledger.holdings().keys()
         return group.ranking.ranks(pods, {uid: self._held(group.members[uid]) for uid in held})
 
     def _held(self, pod: Pod) -> Held:
-        """The node and the rank of an unbound pod that holds slices; in a transaction it may have no reservation."""
+        """The node and the rank of an unbound pod that holds slices.
+
+        If a transaction gave it a grant without a reservation, the rank is read from the pod.
+        """
         reservation = self._ledger.reservation(pod.uid)
         rank = reservation.request.rank.number if reservation is not None else rank_of(pod)
         return Held(self._ledger.holdings()[pod.uid].node, rank)
 
     def _note(self, group: Group, wrong: str) -> None:
-        """Count the change if it has ended the group's problem; reset the group's state if it is no gang any more.
+        """Add 1 to `news` if the group's problem has ended; reset the gang's state if the group is no gang any more.
 
         `wrong` is the problem before the change, as text; empty if there was none.
         """
@@ -184,7 +190,7 @@ class Groups:
 
 
 def _owner(pod: Pod) -> str:
-    """The workload of the pod, whose pods may be of several Jobs; else the UID of the pod's owner."""
+    """The pod's workload, which may have several Jobs; if it has none, the UID of the pod's owner."""
     return pod.workload or pod.owner_uid
 
 

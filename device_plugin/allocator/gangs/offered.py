@@ -1,4 +1,4 @@
-"""The nodes that kube-scheduler offered for pods of gangs: a decision about one pod needs the nodes of all its gang."""
+"""The nodes that kube-scheduler offered for pods of gangs: all pods of a gang are placed in one decision."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping
@@ -11,7 +11,7 @@ MOST, MOST_OF_NAMESPACE = 16_384, 4096
 
 
 class OfferedNodes:
-    """A list of nodes for each gang and equivalence class. Callers hold the view's lock.
+    """A list of offered nodes for each gang and each class of equal pods in the gang. Callers hold the view's lock.
 
     Beyond the bounds a new list is left out. Pods of that class are then placed on the nodes offered for another pod of
     the gang. If kube-scheduler later offers them other nodes, they are moved.
@@ -35,7 +35,10 @@ class OfferedNodes:
     def put(
         self, gang: GroupName, pods: EquivalenceClass, nodes: Nodes, wanted: Collection[EquivalenceClass]
     ) -> None:
-        """Keep `nodes` as the list of the class `pods`, and drop the lists of classes that are not in `wanted`."""
+        """Keep `nodes` as the list of the class `pods`; lists of classes that are not in `wanted` are dropped.
+
+        Beyond the bounds, the list of a new class is left out and nothing changes.
+        """
         known = self.of(gang)
         if pods not in known and (self._counts[gang[0]] >= MOST_OF_NAMESPACE or len(self) >= MOST):
             self.left_out += 1

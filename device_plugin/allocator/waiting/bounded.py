@@ -8,7 +8,7 @@ Value = TypeVar("Value")
 
 
 class Bounded(Generic[Key, Value]):
-    """Values by key: at most `most`, and at most `most_of_namespace` of one namespace.
+    """A dictionary with at most `most` values, and at most `most_of_namespace` values of one namespace.
 
     A namespace with too many values loses its newest, or with `lose_oldest` its oldest. If there are too many in total,
     the namespace with the most values loses one. Callers hold the view's lock, unless a method says otherwise.
@@ -38,7 +38,10 @@ class Bounded(Generic[Key, Value]):
         return entry[1] if entry is not None else None
 
     def put(self, namespace: str, key: Key, value: Value) -> None:
-        """Store the value as the newest of its namespace; beyond the bounds, one entry is left out."""
+        """Store the value as the newest of its namespace.
+
+        Beyond the bounds, one value is removed and counted in `left_out`.
+        """
         self.drop(key)
         self._entries[key] = namespace, value
         entries = self._by_namespace.setdefault(namespace, {})

@@ -95,7 +95,7 @@ class NodeLists:
         self._recent: OrderedDict[bytes, NodeList] = OrderedDict()
 
     def of(self, nodes: Sequence[str]) -> NodeList:
-        """The compact list of `nodes`; one object for equal recent lists."""
+        """The compact list of `nodes`; equal lists of recent calls are one object."""
         if isinstance(nodes, NodeList):
             return nodes
         # Most pods are offered the same nodes as the pod before; the index has already looked these nodes up.

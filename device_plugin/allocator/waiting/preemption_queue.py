@@ -15,7 +15,7 @@ MOST, MOST_OF_NAMESPACE = 4096, 512
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A pod that was refused on all of `nodes`, each of which would fit the pod if it had free slices."""
+    """A pod that was refused on all of `nodes`; each of these nodes would fit the pod if enough slices ended there."""
 
     pod: Pod
     request: PodRequest
@@ -39,7 +39,7 @@ class PreemptionQueue(Bounded[str, Pending]):
         self._turn = 0
 
     def held(self, priority: int) -> None:
-        """Note that a pod of this priority holds slices."""
+        """Record that a pod of this priority holds slices: now pods of a higher priority may enter the queue."""
         self._least = min(self._least, priority)
 
     def may_win(self, pod: Pod) -> bool:
@@ -60,13 +60,13 @@ class PreemptionQueue(Bounded[str, Pending]):
         self._tries.pop(uid, None)
 
     def clear(self) -> None:
-        """Remove all pods, after the term of this replica has ended."""
+        """Remove all pods, tries and turns, because this replica leads no longer."""
         super().clear()
         self._tries.clear()
         self._turns.clear()
 
     def take(self) -> Pending | None:
-        """Remove and return the next pod; None if the queue is empty."""
+        """Remove and return the next pod, and count the try; None if the queue is empty."""
         if not len(self):
             return None
         pending = min(self.values(), key=self._order)

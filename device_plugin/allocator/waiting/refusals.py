@@ -1,6 +1,7 @@
-"""Remembered refusals: valid until something changes that they depend on. kube-scheduler asks for refused pods often.
+"""Remembered refusals: a pod is refused again without a new decision while the cause of its refusal has not changed.
 
-A request that fits no cards fits none until a slice ends or an inventory changes; new grants only take more.
+kube-scheduler asks for refused pods often. A request that fits no cards still fits none until a slice ends or an
+inventory changes, because new grants only take more.
 """
 
 import threading
@@ -125,7 +126,10 @@ class Waiting:
 
     @property
     def alike(self) -> object:
-        """The key that pods of one gang, or of one refusal, share: if one of them does not fit, none does."""
+        """A key that pods of one gang, or with one remembered refusal, share.
+
+        If one pod with this key does not fit, none does.
+        """
         pod = self.pod
         return (
             (pod.namespace, pod.label(GROUP)) if self.gang else id(self.refused) if self.refused else pod.uid
@@ -153,7 +157,7 @@ class WaitingPods(Bounded[str, Waiting]):
             self.keep(Waiting(pod, None, None, self._ledger.gained, gang, waits_for))
 
     def keep(self, waiting: Waiting) -> None:
-        """Record a refused pod, or put a pod back that was taken out."""
+        """Record a refused pod; it replaces the pod's earlier refusal."""
         self.put(waiting.pod.namespace, waiting.pod.uid, waiting)
 
     def outdated(self, waiting: Waiting) -> bool:
@@ -163,10 +167,9 @@ class WaitingPods(Bounded[str, Waiting]):
 
 
 class PostponedPods(Bounded[str, Pod]):
-    """The pods by UID that were refused without a decision because this replica does not place yet.
+    """The pods, by UID, that were refused without a decision because this replica does not place pods yet.
 
-    They are kept apart from other refused pods, with a lock of their own: a /filter without a decision need not wait
-    for the view's lock.
+    They have a lock of their own, so that a /filter without a decision does not wait for the view's lock.
     """
 
     def __init__(self) -> None:

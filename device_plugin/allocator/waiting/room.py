@@ -38,11 +38,11 @@ class WaitingRoom:
         self.postponed.drop(pod.uid)
 
     def forget_pod(self, uid: str) -> None:
-        """Remove a pod that is gone, or cannot be read any more."""
+        """Remove a pod that is gone, or cannot be read any more, from all queues."""
         self.placed(uid)
         self.postponed.drop(uid)
 
     def clear(self) -> None:
-        """Remove all pods from `pods` and `preemption`, after the term of this replica has ended."""
+        """Remove all pods from `pods` and `preemption`, because this replica leads no longer."""
         self.preemption.clear()
         self.pods.clear()
