@@ -1,4 +1,4 @@
-"""The holdings of the ledger, kept in step with the known pods, nodes and reports of agents.
+"""The holdings of the ledger, kept equal to the known pods, nodes and reports of agents.
 
 The ledger holds the grant of every bound pod that has not ended, every reservation, the slices of containers that
 outlive their pod, and the slices that are kept for jobs. Callers hold the view's lock.
@@ -22,7 +22,7 @@ class Follower(Protocol):
     """Receives each change of a pod that asks for slices or holds some. The view's lock is held."""
 
     def see(self, pod: Pod, before: Pod | None) -> None:
-        """Receive a pod's new state; `before` is its old state. The ledger does not show the change yet."""
+        """Receive a pod's new state, which the ledger does not show yet; `before` is the old state."""
 
     def account(self, pod: Pod, before: Pod | None, *, changed: bool) -> None:
         """Receive a pod's new state, which the ledger shows now.
@@ -34,7 +34,10 @@ class Follower(Protocol):
         """Remove a pod that is gone, or that cannot be read any more."""
 
     def give_back(self, holder: Holder) -> None:
-        """Release the holder's reservation if it is WAITING, because it overlaps with slices of other holders."""
+        """Release the holder's reservation, because it overlaps with slices of other holders.
+
+        Only a reservation that waits for its Binding is released.
+        """
 
 
 class Accounts:
@@ -63,9 +66,9 @@ class Accounts:
     # Pods
 
     def account(self, pod: Pod) -> None:
-        """Write the pod's present slices to the ledger: hold those of a bound pod, free those of an ended pod.
+        """Write the pod's present slices to the ledger: hold the slices of a bound pod, free those of an ended pod.
 
-        Nothing changes for an unbound pod.
+        Nothing changes for an unbound pod. A fault of the pod's grant is recorded, or cleared.
         """
         if pod.ended:
             self._faults.clear("grant", pod.uid)
@@ -74,7 +77,7 @@ class Accounts:
             self._account_bound(pod)
 
     def account_host(self, pod: Pod) -> None:
-        """Record the host amounts of a pod that asks for no slice; free them if it has ended or has no node."""
+        """Hold the CPU, memory and disk of a pod that asks for no slice; free them if it has ended or has no node."""
         if pod.ended or not pod.node:
             self.free(pod.uid)
         else:
@@ -85,9 +88,9 @@ class Accounts:
         return self._ledger.reservation(uid) is not None
 
     def vanish(self, uid: str, now: float) -> None:
-        """Keep the slices of a bound pod that vanished before it ended, so that its agent has time to report them.
+        """Record that a bound pod vanished before it ended: its slices stay held until its agent can report them.
 
-        A pod whose Binding was sent, with an outcome that is not known, counts as bound.
+        A pod whose Binding was sent without a clear answer counts as bound.
         """
         pod, grant, reservation = self._pods.get(uid), self._ledger.grant(uid), self._ledger.reservation(uid)
         unknown = reservation is not None and reservation.stage is ReservationStage.UNKNOWN
@@ -102,7 +105,11 @@ class Accounts:
         self.free(uid)
 
     def free(self, uid: str) -> None:
-        """End the pod's holding; slices that the pod's processes may still use stay held."""
+        """End the pod's holding in the ledger.
+
+        Slices that the pod's processes may still use stay held: the slices of a pod that vanished, and slices that an
+        agent reports.
+        """
         before, vanished = self._ledger.holding(uid), self._reports.vanished(uid)
         if vanished is not None:
             self._keep(vanished)
@@ -117,7 +124,7 @@ class Accounts:
             self.free(uid)
 
     def free_hosts(self, listed: Collection[str]) -> None:
-        """Free the host amounts of pods without slices that are neither `listed` nor known."""
+        """Free the CPU, memory and disk of pods without slices that are neither `listed` nor known."""
         hosts = [holder for holder, held in self._ledger.holdings().items() if held.grant is None]
         for holder in hosts:
             if isinstance(holder, str) and holder not in listed and self._pods.get(holder) is None:
@@ -126,10 +133,10 @@ class Accounts:
     # Nodes
 
     def set_inventory(self, name: str, inventory: Inventory | None, whole: HostAmounts = NOTHING) -> None:
-        """Record the cards of a node, None if it has none, and the amounts `whole` of its host.
+        """Record the cards of a node (None: it has none), and the CPU, memory and disk `whole` of its host.
 
-        If the inventory has changed, the slices that its agent reports are held or freed, and promises there are
-        updated.
+        If the inventory has changed, the slices that its agent reports are held, slices that it no longer reports are
+        freed, and the promises on the node are updated.
         """
         known = self._ledger.node(name)
         if inventory is None:
@@ -161,7 +168,10 @@ class Accounts:
         self._hold_reported(pod.node, pod.uid)
 
     def _hold_reported(self, node: str, uid: str) -> None:
-        """Hold the slices of a pod that the agent of a node reports, unless the pod itself holds slices there."""
+        """Hold the slices that a node's agent reports for a pod, unless the pod itself has a holding there.
+
+        If there are none to hold, an earlier holding for the report is released. The promises on the node are updated.
+        """
         own, left = self._ledger.holding(uid), self._reports.reported(node, uid)
         if left is not None and (own is None or own.node != node):
             self._keep(left)
@@ -170,7 +180,7 @@ class Accounts:
         self._promises.changed(node, uid)
 
     def _keep(self, left: Outliving) -> None:
-        """Hold the slices that outlive a pod, and release reservations that overlap with them."""
+        """Hold the slices that outlive a pod, and end the reservations that overlap with these slices."""
         holding = Holding(holder=left.holder, node=left.grant.node, grant=left.grant)
         if self._ledger.holding(left.holder) == holding:
             return

@@ -1,4 +1,4 @@
-"""The node agents that are ready by their probes, because a crashed agent cannot report that it does not serve."""
+"""The nodes whose agents are ready by their readiness probes: a crashed agent cannot report that it does not serve."""
 
 import threading
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ class Agents:
         self._ready: dict[str, str] | None = None
 
     def sync(self, agents: Iterable[Agent]) -> None:
-        """Record a list of all agents."""
+        """Replace the known agents by a list of all agents; only ready agents are kept."""
         with self._lock:
             self._ready = {agent.pod: agent.node for agent in agents if agent.ready}
 

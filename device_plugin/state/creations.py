@@ -1,8 +1,8 @@
 """The reasons why pods of Jobs are not created: a quota or an admission policy refuses them.
 
-The Job does not show the reason; the Job controller writes it into an event. Events are read, not watched, and only
-those of Jobs that have lacked pods for LACKING_SECONDS. For a workload of another kind, which lacks pods for
-MADE_SECONDS, the reason is a text that names the kind, and no event is read.
+The Job does not show the reason; the Job controller writes it into an event. Events are read and not watched, and only
+for Jobs that have lacked pods for LACKING_SECONDS. For a workload of another kind no event is read: after MADE_SECONDS
+without pods, the reason is a text that names the kind.
 """
 
 import logging
@@ -39,9 +39,10 @@ _BEGINNING = "Error creating: "
 
 @dataclass(slots=True)
 class _Lacking:
-    """A Job that lacks pods. `gen` is the number of its record, `since` the time when it began, in seconds since 1970.
+    """A Job that lacks pods: `gen` is the number of its record, `since` the beginning, in seconds since 1970.
 
-    Its events are read next at `read_at`, on the clock, then after `wait` seconds; `why` is the reason in the events.
+    Its events are read next at `read_at`, on the monotonic clock, then after `wait` seconds; `why` is the reason that
+    was read.
     """
 
     gen: int
@@ -66,9 +67,9 @@ class FailedCreations:
         """The time on the clock at which `look` must be called again even if nothing has changed."""
 
     def look(self, jobs: Iterable[Managed]) -> Mapping[JobKey, str]:
-        """The reasons why the API server refuses pods, by Job.
+        """Read the events that are due, of at most MOST_READS Jobs; returns the known reasons for refused pods, by Job.
 
-        The events that are due are read, for at most MOST_READS Jobs; a known reason stays while its Job lacks pods.
+        A reason is kept while its Job lacks pods. `next` is set to the time of the next read.
         """
         now, found = self._clock(), dict[str, _Lacking]()
         lacking = [managed for managed in jobs if managed.lacks]
@@ -110,7 +111,10 @@ class FailedCreations:
 
 
 def refusal(message: str) -> str:
-    """The part of the API server's message that names a quota, or else the whole message; both are cut."""
+    """The part of the API server's message that names a quota, or else the whole message; the text is cut.
+
+    Unprintable characters become spaces, because tenants write part of the message.
+    """
     found = _QUOTA.search(message)
     text = message[found.start() :] if found else message.removeprefix(_BEGINNING)
     shown = "".join(letter if letter.isprintable() else " " for letter in text[:MAX_REFUSAL]).strip()

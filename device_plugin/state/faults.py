@@ -27,7 +27,7 @@ class Faults:
         self._standing: dict[tuple[str, str], Fault] = {}
 
     def put(self, key: str, fault: Fault) -> None:
-        """Record a fault of the object `key` (a node's name, or a UID); log it unless it is recorded already."""
+        """Record a fault of the object `key` (a node's name, or a UID), and log the fault if it is new."""
         if self._standing.get((fault.kind, key)) != fault:
             self._standing[(fault.kind, key)] = fault
             log.warning("ignoring the %s of %s: %s", fault.kind, fault.subject, fault.text)
@@ -45,7 +45,7 @@ class Faults:
         return tuple(fault for _, fault in sorted(self._standing.items()))
 
     def counts(self) -> Mapping[str, int]:
-        """The number of faults of each kind, 0 included."""
+        """The number of present faults of each kind; a kind without faults has 0."""
         return {
             "inventory": 0,
             "grant": 0,

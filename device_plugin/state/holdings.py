@@ -1,4 +1,4 @@
-"""The ledger of the cluster's view as the job engine reads it, and the nodes on which pods may run."""
+"""The ledger as the job engine reads it, and the nodes on which pods with cards may run."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from device_plugin.state.view import ClusterView
 
 
 class ViewedHoldings:
-    """Reads the ledger of the cluster's view, and the nodes to which the constraints of pods are compared."""
+    """Gives the job engine the ledger of the cluster's view, and the nodes to compare the constraints of pods with."""
 
     def __init__(self, view: ClusterView, nodes: KnownNodes) -> None:
         self._view = view
@@ -24,7 +24,7 @@ class ViewedHoldings:
         return self._view.why_not_synced()
 
     def snapshot(self) -> Snapshot:
-        """The ledger as it is now, after holdings that have expired were removed."""
+        """A snapshot of the present ledger; promises and slices whose time is over are removed before."""
         self._view.expire()
         return self._view.snapshot()
 
@@ -33,7 +33,7 @@ class ViewedHoldings:
         return self._nodes.index()
 
     def release_promised(self, job: Job, ledger: Ledger) -> Sequence[Holding]:
-        """Release the slices promised to this job or its group, in a fork of the ledger; returns their holdings."""
+        """Release the slices promised to this job or its group, in a copy of the ledger; returns their holdings."""
         with self._view.lock:
             return self._view.promises.slices.release(beneficiary(job), ledger)
 

@@ -1,4 +1,4 @@
-"""The pods of Jobs and of other workloads that have not ended, by their Job or workload and by their node."""
+"""The pods of Jobs and of other workloads that have not ended, found by their Job or workload and by their node."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
@@ -31,7 +31,10 @@ class JobPods:
         """True once all pods were listed."""
 
     def of(self, job: Job) -> Collection[Pod]:
-        """The pods of a Job. A workload of another kind has only its pods that ask for cards, if any of them does."""
+        """The pods of a Job that have not ended.
+
+        A workload of another kind has only its pods that ask for cards, if its template asks for cards.
+        """
         if job.kind is JOB:
             return self._of.get((job.namespace, job.uid), {}).values()
         found = self._of.get((job.namespace, job.pods_label), {}).values() if job.pods_label else ()
@@ -50,7 +53,7 @@ class JobPods:
         return dict(self._on.get(node, {}))
 
     def see(self, pod: Pod) -> None:
-        """Record a pod if it belongs to a Job or another workload; a pod that has ended is removed."""
+        """Record a pod if it belongs to a Job or another workload; an ended pod is removed, and its success counted."""
         if pod.owner == "Job" or pod.workload:
             with self._lock:
                 self._keep(pod)
@@ -105,9 +108,9 @@ class JobPods:
         self._changed("")
 
     def _end(self, pod: Pod) -> None:
-        """Count a pod of a workload in `succeeded`, if it asked for cards and has succeeded.
+        """Count an ended pod of a workload in `succeeded`, if the pod asked for cards and has succeeded.
 
-        Such a pod is not made again.
+        The workload's controller does not create such a pod again.
         """
         if pod.phase == "Succeeded" and pod.workload and pod.containers and pod.uid not in self._ended:
             owner = self._ended[pod.uid] = pod.namespace, pod.workload
@@ -134,6 +137,9 @@ class JobPods:
 
 
 def _owners(pod: Pod) -> Collection[tuple[str, str]]:
-    """The namespace with the UID of the pod's Job, and with the label of its workload; each if the pod has it."""
+    """The keys of a pod in the index: its namespace with its Job's UID, and its namespace with its workload's label.
+
+    A key is left out if the pod has no Job, or no such label.
+    """
     named = pod.owner_uid if pod.owner == "Job" else "", pod.workload
     return [(pod.namespace, name) for name in named if name]

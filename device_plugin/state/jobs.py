@@ -1,11 +1,11 @@
 """The Jobs with the queue label and their pods, from watches, lists, reads and answers to our own writes, in any order.
 
 A Job only moves forward: an older version than the known one changes nothing, so that a late watch cannot take back a
-change that the answer to a write has shown. Each version is read into the JobSpec and the record once, not in each
-round.
+change that the answer to a write has shown. Each version is decoded once, into the JobSpec and the record, and not in
+each round.
 
-A record does not go back either: where the Job's author has removed it, the last known record counts, or the copy that
-the engine keeps in the Job's status.
+A record does not go back either: if the Job's author has removed the record, the last known record counts, or the copy
+that the engine keeps in the Job's status.
 """
 
 import threading
@@ -46,7 +46,7 @@ _UNREAD = JobSpec(key=("", ""), request=PodRequest("", ()))
 
 
 class JobsOfKind:
-    """Receives the news of one kind of workloads for `known`."""
+    """Receives the news of one kind of workloads, and records them in `known`."""
 
     def __init__(self, known: "KnownJobs", kind: WorkloadKind) -> None:
         self._known = known
@@ -55,7 +55,7 @@ class JobsOfKind:
         self.forget = known.forget
 
     def sync(self, jobs: Iterable[Job]) -> None:
-        """Record a list of all workloads of this kind."""
+        """Record a list of all workloads of this kind; known workloads of this kind that are not listed are removed."""
         self._known.sync(jobs, self._kind)
 
 
@@ -103,9 +103,9 @@ class KnownJobs:
     # Jobs
 
     def see(self, job: Job) -> None:
-        """Record a version of a Job if it is newer than the known one; a Job without the queue label is removed.
+        """Record a version of a Job if it is newer than the known version; a Job without the queue label is removed.
 
-        A Job that is known as gone is not recorded again.
+        A Job that is known as gone is not recorded again. `changes` grows if a plan depends on the new version.
         """
         if QUEUE not in job.labels:
             self.gone(job.uid)
@@ -127,7 +127,7 @@ class KnownJobs:
         self.gone(job.uid)
 
     def gone(self, uid: str) -> None:
-        """Remove the Job with this UID: it is gone, or has left its queue."""
+        """Remove the Job with this UID, which is gone or has left its queue; late news of it changes nothing then."""
         with self._lock:
             self._rigid.pop(uid, None)
             self._doubted.discard(uid)
@@ -157,20 +157,20 @@ class KnownJobs:
     def doubt(self) -> None:
         """Accept the next version of each Job even if its number is lower: etcd was restored, and a list follows.
 
-        Jobs that are known as gone may come back.
+        A Job that is known as gone may come back.
         """
         with self._lock:
             self._doubted = set(self._jobs)
             self._gone.clear()
 
     def read_again(self) -> None:
-        """Read the specs of all Jobs again, as after a change of priority classes."""
+        """Read the JobSpecs of all Jobs again, because something that they depend on has changed: a priority class."""
         with self._lock:
             self._jobs = {uid: self._made(known.job, known) for uid, known in self._jobs.items()}
             self.changes += 1
 
     def keep_width(self, uid: str, why: str) -> None:
-        """Fix the width of the Job from now on, because the API server refuses to change it; `why` is its answer."""
+        """Record that the Job's width is fixed, because the API server refused to change it; `why` is its answer."""
         with self._lock:
             self._rigid[uid] = refusal(why)
             self.changes += 1
@@ -178,11 +178,14 @@ class KnownJobs:
     # The reports of programs
 
     def on(self, node: str) -> bool:
-        """True if programs on the node may report progress: a pod of index 0 of a queued Job is bound to it."""
+        """True if programs on the node may report progress: the pod of index 0 of a queued Job is bound to the node."""
         return any(pod.index == 0 and self._job_of(pod) is not None for pod in self.pods.on(node).values())
 
     def receive(self, node: str, reports: Mapping[ContainerName, ProgressReport], now: float) -> None:
-        """Record the reports that a node's agent gave at `now`, in seconds since 1970, for pods bound to that node."""
+        """Record the reports that a node's agent gave at `now`, in seconds since 1970, about pods bound to that node.
+
+        The progress in the report of a pod of index 0 is added to its Job's history.
+        """
         with self._lock:
             pods = self.pods.on(node)
             for name, report in by_pod(reports, pods).items():
@@ -201,10 +204,10 @@ class KnownJobs:
         return run if run == len(pods) == job.width and not job.suspend else 0
 
     def _awaited(self, pod: Pod, report: ProgressReport) -> bool:
-        """True if the change under way needs the report: the pod has index 0, and one of two conditions holds.
+        """True if the change under way (the Job's record) needs this report of the pod of index 0.
 
-        The report is the first with a new checkpoint since the request for one; or the request is not sent yet, which
-        will hold the number of checkpoints in the report.
+        Either the request for a checkpoint is not sent yet: it will hold the reported number of checkpoints. Or the
+        report is the first with a newer checkpoint than that request.
         """
         known = self._job_of(pod)
         if known is None or known.record is None or known.record.applied or pod.index != 0:
@@ -216,19 +219,22 @@ class KnownJobs:
         return before <= asked.saved < report.checkpoints
 
     def _job_of(self, pod: Pod) -> Managed | None:
-        """The Job of a pod; None if it is not known."""
+        """The Job of a pod; None if the Job is not known."""
         known = self._jobs.get(pod.owner_uid)
         return known if known is not None and known.job.namespace == pod.namespace else None
 
     def _on_pods(self, gone: str) -> None:
-        """Count a change of a pod of a Job; `gone` is the UID of a pod that is gone, or empty. The lock is held."""
+        """Count a change of a pod of a Job, and drop the report of a pod that is gone. The lock is held.
+
+        `gone` is the UID of the pod that is gone; empty if the pod still exists.
+        """
         self._received.pop(gone, None)
         self.changes += 1
 
     # The known Jobs
 
     def managed(self) -> Mapping[JobKey, Managed]:
-        """The Jobs that can be read, by namespace and name.
+        """The Jobs that can be read, by namespace and name, each with its pods and the last report of its program.
 
         Objects that a queued workload owns are left out, because they start with it.
         """
@@ -240,7 +246,7 @@ class KnownJobs:
             }
 
     def renewed(self, managed: Managed) -> Managed | None:
-        """The newest version of the Job of `managed`; None if it differs in anything that a plan depends on."""
+        """The newest version of the Job of `managed`; None if it differs in something that a plan depends on."""
         with self._lock:
             known = self._jobs.get(managed.job.uid)
             newest = self._completed(known) if known is not None else None
@@ -262,7 +268,7 @@ class KnownJobs:
         return {known.job.key: (known.job, known.problem) for known in unread}
 
     def _completed(self, known: Managed) -> Managed:
-        """The Job with its pods, and the reports and the refused width that are kept apart from it."""
+        """The Job with its pods, its program's last report, its history, and the answer that fixed its width."""
         pods = tuple(sorted(self.pods.of(known.job), key=lambda pod: (pod.index or 0, pod.uid)))
         first = next((pod.uid for pod in pods if pod.index == 0), "")
         received = self._received.get(first, _SILENT)
@@ -276,7 +282,10 @@ class KnownJobs:
         )  # fmt: skip
 
     def _made(self, job: Job, known: Managed | None) -> Managed:
-        """The Job read from this version; `known` is what the version before it showed, None for a new Job."""
+        """The Job as read from this version; `known` is the Job as read from the version before, None for a new Job.
+
+        Its record is the newest of the annotation's, the known one, and the copy in the Job's status.
+        """
         written, past = _record(job.annotations.get(RESIZE, "")), _record(job.kept)
         record = _newest(written, known.record if known is not None else None, past)
         spec, problem = _UNREAD, ""
@@ -293,7 +302,7 @@ class KnownJobs:
 
 
 def _record(text: str) -> Resize | None:
-    """The record in a text; None if the text is empty or malformed, which no engine writes."""
+    """The record that a text holds; None if the text is empty or malformed (no engine writes malformed text)."""
     try:
         return Resize.decode(text) if text else None
     except AnnotationError:
@@ -301,19 +310,19 @@ def _record(text: str) -> Resize | None:
 
 
 def _newest(*records: Resize | None) -> Resize | None:
-    """The record with the greatest number, the first of equal ones; None if there is none."""
+    """The record with the greatest number, the first of several with that number; None if there is no record."""
     return max((record for record in records if record is not None), key=lambda each: each.gen, default=None)
 
 
 def _newer(job: Job, known: Job) -> bool:
-    """True if `job` is a newer version than `known`. The versions of one object are numbers that grow."""
+    """True if `job` is a newer version than `known`: the version numbers of one object grow."""
     if job.version.isdecimal() and known.version.isdecimal():
         return int(job.version) > int(known.version)
     return job != known
 
 
 def _checkpoint(pods: Collection[Pod]) -> Checkpoint | None:
-    """The last request for a checkpoint to the program of index 0."""
+    """The last request for a checkpoint to the program of index 0; None if there is none, or a malformed one."""
     for pod in pods:
         text = pod.annotation(CHECKPOINT) if pod.index == 0 else ""
         if text:

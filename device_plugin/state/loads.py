@@ -1,4 +1,4 @@
-"""Measured loads of cards. They are removed once they are stale; then placement counts the grants alone."""
+"""The measured loads of cards. Stale loads are removed; then placement counts only the grants on the card."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping

@@ -29,15 +29,16 @@ RECEIVED_SECONDS = 30.0
 class Managed:
     """A queued Job: the object, the spec that its author asks for, its pods that have not ended, and its record.
 
-    `problem` says why the Job cannot be read; its `spec` is then meaningless. The record is `lost` if the Job's
-    annotation does not hold it any more; `past` is the copy of the record's past in the Job's status. `checkpoint` is
-    the last request for a checkpoint to the program of index 0. The agent of that program's node reported `saved`
-    checkpoints and `progress` at `received`, in seconds since 1970; `history` holds all reports, None without any.
-
-    `rigid` is the answer by which the API server refused a new width, and `refusal` the one by which it refuses pods
-    that the Job lacks; each is empty without one. `pin` is the node label, key and value, that the Job's pods are bound
-    to when it starts; None for any nodes. The Job shrinks or stops once one of its pods has waited for a node for
-    `stranded_seconds`, or has outlived its grace period by that time.
+    - `problem` says why the Job cannot be read; `spec` is meaningless then.
+    - `lost`: the Job's annotation does not hold the record any more. `past` is the copy of the record, without the
+      change that it announced, in the Job's status.
+    - `checkpoint` is the last request for a checkpoint to the program of index 0. The agent of that program's node
+      reported `saved` checkpoints and `progress` at `received`, in seconds since 1970; `history` has all reports.
+    - `rigid` is the API server's answer when it refused a new width, `refusal` its answer when it refused pods that the
+      Job lacks; each is empty without a refusal.
+    - `pin` is the node label, key and value, that the Job's pods are bound to when it starts; None for any nodes.
+    - `stranded_seconds`: the Job shrinks or stops if a pod has waited for a node for this time, or has not ended this
+      time after its grace period.
     """
 
     job: Job
@@ -60,7 +61,8 @@ class Managed:
     def planned_like(self, other: "Managed") -> bool:
         """True if the two differ in nothing that a plan depends on; two Jobs that cannot be read are always alike.
 
-        The time of the program's last report counts only while a change waits, which may need a checkpoint.
+        The time of the program's last report counts only while a change of the Job is under way, because the change may
+        need a checkpoint.
         """
         return bool(self.problem and other.problem) or self._planned() == other._planned()
 
@@ -96,19 +98,22 @@ class Managed:
 
     @property
     def misheld(self) -> bool:
-        """True if the Job is held and still runs, or its record does not say whether it is held."""
+        """True if the Job is on hold and still runs, or its record does not agree with the Job about the hold."""
         held = self.spec.on_hold
         recorded = self.record is not None and self.record.held_since > 0
         return self.lives and ((held and not self.job.suspend) or held != recorded)
 
     def wants(self, width: int) -> bool:
-        """True if the Job needs cards to have this width: it is suspended, or is a split with a smaller window."""
+        """True if the Job needs more cards to have this width, and is not on hold.
+
+        Such a Job is suspended, or is a split that runs fewer sub-tasks at a time than `width`.
+        """
         if self.spec.on_hold:
             return False
         return self.waits or (self.lives and self.spec.parts > 0 and self.job.width < width)
 
     def has(self, width: int) -> bool:
-        """True if the Job has this width; width 0 means that it is suspended.
+        """True if the Job has this width; width 0 means that the Job is suspended.
 
         A split has each width up to the number of sub-tasks that it may run at a time (its window).
         """
@@ -119,15 +124,19 @@ class Managed:
         return self.written(width)
 
     def written(self, width: int) -> bool:
-        """True if the Job's spec has this width; the Job may be suspended.
+        """True if the Job's `parallelism` is this width, even if the Job is suspended.
 
-        A Job whose width is fixed may have more completions than pods: each pod that succeeds is followed by another.
+        An elastic Job must have as many completions. A Job whose width is fixed may have more: after a pod has
+        succeeded, another pod follows.
         """
         job = self.job
         return job.width == width and (not self.spec.elastic or job.completions in (None, width))
 
     def attained(self, now: float) -> float:
-        """The service of the Job until `now`, in card-seconds: the amount in its last record, and the service since."""
+        """The service that the Job has had until `now`, in card-seconds.
+
+        The service is the amount in the last record, and the Job's cards times the seconds since.
+        """
         record, job = self.record, self.job
         before = record.attained if record is not None else 0.0
         if job.suspend and record is not None:
@@ -137,13 +146,13 @@ class Managed:
         return before + width * self.spec.cards * max(0.0, until - since)
 
     def begun(self, now: float) -> float:
-        """The time when the running Job got its width: by its last record, or by a later start from outside."""
+        """The time when the running Job got its width: of its last record, or of a later start by somebody else."""
         if self.record is None:
             return seconds(self.job.started, now)
         return max(self.record.asked, seconds(self.job.started, self.record.asked))
 
     def stopped(self, record: Resize, now: float) -> float:
-        """The time when the suspended Job was stopped: by this record, or by a later stop from outside."""
+        """The time when the suspended Job was stopped: the time of this record, or of a later stop by somebody else."""
         if not record.width:
             return record.asked
         since = (seconds(condition.since, now) for condition in self.job.suspension)
@@ -157,11 +166,11 @@ class Managed:
 
     @property
     def unkept(self) -> bool:
-        """True if the past of the record, which decides the Job's turns, must still be copied into the Job's status.
+        """True if the record's past, which decides the Job's turns, must still be copied into the Job's status.
 
-        Only the engine can remove the copy. A workload of another kind than a Job has no copy: for such a workload it
-        is true only if the record was removed from the annotation. The record of a start is not copied, because it adds
-        only the time of the start to the record before it.
+        The copy is needed because a user can remove the annotation, but only the engine can remove the copy. The record
+        of a start is not copied: it adds only the time of the start. A workload of another kind than a Job has no copy;
+        then it is true only if the record was removed from the annotation.
         """
         record = self.record
         if record is None or not self.lives:
@@ -173,14 +182,15 @@ class Managed:
 
     @property
     def author_width(self) -> int:
-        """The width that the Job's author asked for, whatever width it has now; 0 if it is not known."""
+        """The width that the Job's author asked for, whatever width the Job has now; 0 if it is not known."""
         return self.record.author_width if self.record is not None and self.record.ran else self.job.width
 
     @property
     def admitted(self) -> int:
-        """The number of replicas that the Job's `vgpu.io/resize` lets run.
+        """The number of replicas that the Job's record (`vgpu.io/resize`) lets run.
 
-        It is 0 without a record, and if somebody has changed the width.
+        Until the change is applied, it is the smaller of the widths before and after. 0 without a record, and if a user
+        has changed the width.
         """
         record = self.record
         if record is None or self.by_hand:
@@ -191,8 +201,8 @@ class Managed:
     def as_written(self) -> bool:
         """True if the engine started the running Job with its author's width, and the Job still has that width.
 
-        For a Job with a list of widths, the author's width is the least listed width that is not below the written one,
-        else the largest.
+        If the Job has a list of widths, the author's width means the least listed width that is not below the width
+        asked for, or else the largest.
         """
         record, width = self.record, self.job.width
         if record is None or self.job.suspend or record.before or not record.applied:
@@ -201,11 +211,11 @@ class Managed:
 
     @property
     def index_ended(self) -> bool:
-        """True if an index has succeeded that would run again if the width changed; never true for a split."""
+        """True if an index has succeeded that would run again after a change of the width; never true for a split."""
         return bool(self.job.succeeded or self.job.completed_indexes) and not self.spec.parts
 
     def may_have(self, width: int) -> bool:
-        """True if the Job may run with this width: its list allows it, or the Job's width cannot be changed."""
+        """True if the Job may run with this width: its list of widths allows it, or its width cannot be changed."""
         return self.spec.allows(width) or bool(self.rigid) or self.index_ended
 
     @property
@@ -215,7 +225,7 @@ class Managed:
 
     @property
     def lacks(self) -> bool:
-        """True if the Job has fewer pods than should run, and none of its pods is still ending."""
+        """True if the running Job has fewer pods than should run, and none of its pods is still ending."""
         job = self.job
         if not self.lives or job.suspend or job.terminating or any(pod.deleting for pod in self.pods):
             return False
@@ -223,7 +233,10 @@ class Managed:
 
     @property
     def due(self) -> int:
-        """The number of pods that should run now: the Job's width, or the successes that it still needs, if fewer."""
+        """The number of pods that should run now: the Job's width, or the successes that it still needs, if fewer.
+
+        0 if the Job is suspended, has ended or is being deleted.
+        """
         job = self.job
         if job.suspend or not self.lives:
             return 0
@@ -231,7 +244,7 @@ class Managed:
 
     @property
     def refused(self) -> str:
-        """The reason why the API server refuses pods that the Job lacks; empty if none is refused or lacking."""
+        """The reason why the API server refuses pods that the Job lacks; empty if no pod is refused or lacking."""
         return self.refusal if self.refusal and self.lacks else ""
 
     def stranded(self, now: float) -> int:
@@ -239,11 +252,14 @@ class Managed:
         return sum(now >= time for time in self._placed_by(now))
 
     def unreplaced(self, now: float) -> int:
-        """The number of pods whose end is overdue by `stranded_seconds`, if pods are replaced only after their end."""
+        """The number of deleted pods that should have ended `stranded_seconds` ago.
+
+        0 if the Job controller replaces a pod before its end, or if the Job is suspended.
+        """
         return sum(now >= time for time in self._gone_by(now))
 
     def deadlines(self, now: float) -> Iterator[float]:
-        """The times by which waiting pods must have a node, and deleted pods must be gone."""
+        """The times by which the engine expects waiting pods to have a node, and deleted pods to have ended."""
         yield from self._placed_by(now)
         yield from self._gone_by(now)
 
@@ -270,7 +286,7 @@ class Managed:
 
     @property
     def by_hand(self) -> bool:
-        """True if a user has changed the width of the running Job since its last record."""
+        """True if somebody other than the engine has changed the width of the running Job since its last record."""
         record = self.record
         if record is None or self.job.suspend:
             return False
@@ -287,8 +303,8 @@ class Managed:
     def leaving(self, width: int) -> Iterator[Pod]:
         """The pods that leave if the Job gets this width: the pods with the indexes from `width` on.
 
-        Pods without indexes all stay, or all leave: nobody but its author changes their Job's width. A split loses all
-        of its pods or none: its window slides over the indexes.
+        At width 0 all pods leave. A pod without an index leaves only then, because only its Job's author changes the
+        width. A split's pods too leave only then: its window slides over the indexes.
         """
         if width and self.spec.parts:
             return iter(())
@@ -297,7 +313,7 @@ class Managed:
     def young(self, now: float) -> Sequence[Pod]:
         """The sub-tasks of a running split that began less than YOUNG_SECONDS ago, the latest first.
 
-        The Job controller ends them in this order if the window becomes smaller.
+        The Job controller ends sub-tasks in this order if the split's window becomes smaller.
         """
         if not self.spec.parts or self.job.suspend:
             return ()
@@ -310,7 +326,7 @@ class ManagedJobs(Protocol):
 
     @property
     def changes(self) -> int:
-        """A number that grows whenever something of these Jobs has changed that a plan depends on."""
+        """A number that grows whenever one of these Jobs changes in something that a plan depends on."""
 
     def why_not_synced(self) -> str:
         """The kinds of objects that were not listed yet, as text; empty if all were."""
@@ -320,9 +336,10 @@ class ManagedJobs(Protocol):
 
 
 def planned(job: Job) -> Job:
-    """A copy of the Job with only the fields that a plan depends on in addition to the JobSpec and the record.
+    """A copy of the Job with only those fields that a plan reads from the object itself.
 
-    A tenant may write other fields, such as metadata, as often as the API server accepts.
+    A plan reads the JobSpec and the record elsewhere. A tenant may write other fields, such as metadata, as often as
+    the API server accepts; such writes must not cause a new plan.
     """
     return Job(
         job.namespace, job.name, job.uid,

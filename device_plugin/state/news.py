@@ -1,7 +1,7 @@
 """News of pods, nodes and Jobs, from watches, lists, reads and our own writes, in any order.
 
 The known state of a pod only moves forward: unbound, bound, ended, gone. Only the watch can take an end back. This
-module decides nothing: the followers decide how a change concerns waiting pods.
+module only records: the followers decide what a change means for waiting pods.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -29,7 +29,7 @@ Lock = AbstractContextManager[object]
 
 
 class Listed:
-    """The kinds of objects that were listed. Once all kinds were listed, `begin` is called after each list."""
+    """The kinds of objects that were listed. Once all kinds were listed, each further list calls `begin` too."""
 
     KINDS = ("nodes", "pods", "jobs")
 
@@ -43,7 +43,10 @@ class Listed:
         return kind in self._done
 
     def add(self, kind: str) -> None:
-        """Note that all objects of this kind were listed. The view's lock is held."""
+        """Record that all objects of this kind were listed; if all kinds are listed now, call `begin`.
+
+        The view's lock is held.
+        """
         self._done.add(kind)
         self._why_not = self._absent()
         if not self._why_not:
@@ -78,10 +81,10 @@ class PodNews:
         self._clock = clock
 
     def see(self, pod: Pod, *, watched: bool = True) -> None:
-        """Record a pod; `watched` is false if the pod was not shown by the watch, but by a list, a read or a write.
+        """Record a pod's state; `watched` is false if it comes not from the watch, but from a list, a read or a write.
 
-        A pod that neither asks for a slice nor has a grant is not kept: only its host amounts are recorded. A pod that
-        is known as gone changes nothing. A pod of a queued workload gets the labels of its gang.
+        A pod that neither asks for a slice nor has a grant is not kept: only the CPU, memory and disk that it takes are
+        recorded. A pod that is known as gone changes nothing. A pod of a queued workload gets the labels of its gang.
         """
         with self._lock:
             if self._pods.misplaced(pod):
@@ -104,7 +107,7 @@ class PodNews:
                 follower.account(now, before, changed=changed)
 
     def known(self, pod: Pod) -> Pod:
-        """The pod as it is known here; a pod that the watch has not shown yet is recorded as `pod`.
+        """The pod as it is known here; a pod that is not known yet is recorded first.
 
         kube-scheduler may be ahead of our watch, and does not ask for a pod again before something changes.
         """
@@ -114,7 +117,7 @@ class PodNews:
             return self._pods.get(pod.uid) or pod
 
     def _again(self, uid: str) -> None:
-        """See a known pod again, because its gang has changed."""
+        """Record a known pod again, with the labels of its changed gang."""
         pod = self._pods.get(uid)
         if pod is not None:
             self.see(pod, watched=False)
@@ -126,7 +129,8 @@ class PodNews:
     def gone(self, uid: str, *, ended: bool = False) -> None:
         """Remove the pod with this UID, which is gone, and free its slices.
 
-        Slices of a bound pod that was not seen to end stay held for 4 s, or as long as the pod's agent reports them.
+        If the pod was bound and `ended` is false, its slices stay held for 4 s, or as long as the pod's agent reports
+        them.
         """
         with self._lock:
             self.gangs.drop(uid)
@@ -193,10 +197,10 @@ class NodeNews:
         self._versions: dict[str, int] = {}
 
     def see(self, node: Node) -> None:
-        """Record a node's inventory; an inventory with a fault counts as none, and the grants on the node stay held.
+        """Record a node's inventory; an inventory with a fault counts as none, but the grants on the node stay held.
 
-        A version older than the known one changes nothing: the watch may be ahead of a list. If the cards change too
-        often, the change waits; until then the node gets no new slices.
+        A version older than the known version changes nothing: the watch may be ahead of a list. If the cards change
+        too often, the change must wait; until then the node gets no new slices.
         """
         with self._lock:
             if node.version < self._versions.get(node.name, 0):
@@ -218,7 +222,7 @@ class NodeNews:
             self._accounts.set_inventory(node.name, taken, node.room)
 
     def apply_due(self, now: float) -> None:
-        """Apply the changes of cards whose waiting time is over. The lock is held."""
+        """Record the nodes again whose card changes came too often and have waited long enough. The lock is held."""
         for node in self._changes.due(now):
             self.see(node)
 
@@ -245,7 +249,10 @@ class NodeNews:
             self._listed.add("nodes")
 
     def doubt(self) -> None:
-        """Accept the next version of each node, whatever its number: etcd was restored, and a list follows."""
+        """Accept the next version of each node, whatever its number: etcd was restored, and a list follows.
+
+        Changes of cards that wait are dropped.
+        """
         with self._lock:
             self._versions = dict.fromkeys(self._versions, 0)
             self._changes = CardChanges()
@@ -275,15 +282,15 @@ class JobNews:
         self._others = dict[WorkloadKind, JobNews]()
 
     def of(self, kind: WorkloadKind) -> "JobNews":
-        """The receiver of the news of the workloads of this kind."""
+        """The JobNews for the workloads of this kind; one object for each kind."""
         if kind not in self._others:
             self._others[kind] = JobNews(self._lock, self._promises, self._listed, self._gangs, kind)
         return self._others[kind]
 
     def see(self, job: QueuedJob) -> None:
-        """Record a Job, or a workload of the receiver's `kind` with its gang.
+        """Record a Job with its promises; or a workload of the receiver's `kind`, with its gang too.
 
-        Such a workload is left out if the controller of one of the MAKERS has made it: its labels and its record may be
+        A workload that another workload's controller (MAKERS) has made is left out: its labels and its record may be
         copies.
         """
         workload = job if isinstance(job, Job) and job.kind is not JOB else None
@@ -296,7 +303,7 @@ class JobNews:
                 self._gangs.see(workload)
 
     def forget(self, job: QueuedJob) -> None:
-        """Remove a Job, or a workload of the receiver's `kind`, that is gone or no longer has the label."""
+        """Remove a Job, or a workload of the receiver's `kind`, that is gone or no longer has the queue label."""
         self._gone(job.uid)
 
     def _gone(self, uid: str) -> None:

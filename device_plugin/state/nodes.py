@@ -8,7 +8,7 @@ from device_plugin.core.pods import Node
 
 
 class KnownNodes:
-    """Holds the nodes that have an inventory; pods with cards cannot run on others. Any thread may call it."""
+    """Holds the nodes that have an inventory: pods with cards can run only on these. Any thread may call it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -18,7 +18,7 @@ class KnownNodes:
     def see(self, node: Node) -> None:
         """Record a node, or remove it if it has no inventory.
 
-        The index is kept if only the node's heartbeat changed.
+        If nothing has changed that constraints of pods are compared to, such as after a heartbeat, the index is kept.
         """
         if not node.inventory:
             self.gone(node.name)
@@ -49,7 +49,7 @@ class KnownNodes:
             self.gone(name)
 
     def index(self) -> NodeIndex:
-        """The nodes as they are now; the same object until something changes."""
+        """The index of the present nodes; the same object until a node changes."""
         with self._lock:
             if self._index is None:
                 self._index = NodeIndex(self._nodes.values())

@@ -26,9 +26,9 @@ class _Asked:
 
 @dataclass(slots=True)
 class Known:
-    """A pod, the time of its last news, and its request while it is unbound; `watched`: the watch has shown the pod.
+    """A pod, the time of its last news, and its request while it is unbound.
 
-    The pod is `doubted` after etcd was restored, until there is news of it.
+    `watched`: the watch has shown the pod. `doubted`: etcd was restored, and there was no news of the pod since.
     """
 
     pod: Pod
@@ -55,10 +55,10 @@ def concerns_us(pod: Pod, resources: Collection[str]) -> bool:
 
 
 def later(known: Pod, news: Pod, *, watched: bool) -> Pod:
-    """The later of two versions of one pod: a bound pod never becomes unbound, so old news cannot free a slice.
+    """The version of one pod that counts: `news`, unless it would make a bound pod unbound or an ended pod not ended.
 
-    Only news of the watch, which comes in order, can show that an ended pod has not ended: somebody may write a false
-    end into a pod's status, and the kubelet corrects it.
+    So old news cannot free a slice. Only news of the watch, which comes in order, can show that an ended pod has not
+    ended: somebody may write a false end into a pod's status, and the kubelet corrects it.
     """
     if (known.node and not news.node) or (known.ended and not (news.ended or watched)):
         return known
@@ -79,10 +79,10 @@ def _ask_alike(one: Pod, other: Pod) -> bool:
 def taken_back(before: Pod | None, now: Pod, reserved: Reservation) -> bool:
     """True if kube-scheduler has refused or preempted an unbound pod since its slices were reserved.
 
-    kube-scheduler nominates the node of a pod that waits before its binding, for a volume for instance. It withdraws
-    the nomination if the pod is preempted, or if that wait fails (Kubernetes 1.35 and later). Without a nomination, a
-    refusal on the pod counts if the pod did not show it when the slices were reserved. A refusal of a gang's pod does
-    not count: it may be older than the reservation that the gang's last pod made for all.
+    Two signs count. kube-scheduler withdraws its nomination of the node: the pod was preempted, or its wait before the
+    binding, for a volume for instance, failed (Kubernetes 1.35 and later). Or a pod without a nomination shows a
+    refusal that it did not show when the slices were reserved. A refusal of a gang's pod does not count: it may be
+    older than the reservation that the gang's last pod made for all.
     """
     node = reserved.grant.node
     if before is not None and before.nominated == node != now.nominated:
@@ -92,7 +92,7 @@ def taken_back(before: Pod | None, now: Pod, reserved: Reservation) -> bool:
 
 
 def sound_grant(pod: Pod, reserved: Reservation | None) -> Grant | None:
-    """The grant of a bound pod; None if it has none. Raises AnnotationError if the grant belongs to another pod.
+    """The grant of a bound pod; None if it has none. Raises AnnotationError if it is malformed or another pod's.
 
     The present inventory is not compared: a card may shrink or be away, and granted slices stay held. A grant equal to
     our reservation is not decoded again.
@@ -116,19 +116,20 @@ class KnownPods:
         self._gone: OrderedDict[str, None] = OrderedDict()
 
     def get(self, holder: Holder) -> Pod | None:
-        """The pod of this UID. It needs no lock."""
+        """The pod of this UID; None if it is not known. It needs no lock."""
         known = self._known.get(holder)
         return known.pod if known else None
 
     def all(self) -> list[Pod]:
-        """All pods that exist, ended pods included. It needs no lock."""
+        """All known pods, ended pods included. It needs no lock."""
         # A list of values is made in one step of the interpreter, whatever other threads do.
         return [known.pod for known in list(self._known.values())]
 
     def request_of(self, pod: Pod) -> PodRequest | None:
-        """The pod's request; None if it asks for no slice. Raises RequestError. It needs no lock.
+        """The pod's request; None if the pod asks for no slice. Raises RequestError. It needs no lock.
 
-        kube-scheduler shows a pod with each question; the request of a known pod was read when the pod was recorded.
+        kube-scheduler sends the pod with each question. The request of a known unbound pod was read when the pod was
+        recorded, and is not read again.
         """
         known = self._known.get(pod.uid)
         # Another thread may replace it in the next moment.
@@ -138,7 +139,7 @@ class KnownPods:
         return pod_request(pod, self._prefixes)
 
     def is_gone(self, uid: str) -> bool:
-        """True if the pod existed and is gone. It needs no lock."""
+        """True if the pod with this UID is known as gone. It needs no lock."""
         return uid in self._gone
 
     def unconfirmed(self, before: float) -> list[Pod]:
@@ -152,18 +153,21 @@ class KnownPods:
         return [uid for uid in watched if uid not in listed]
 
     def doubt(self) -> None:
-        """Accept the next news of each pod, even that it is not bound or has not ended: etcd was restored."""
+        """Accept the next news of each pod, even that the pod is not bound or has not ended: etcd was restored.
+
+        Pods that are known as gone may come back.
+        """
         for known in self._known.values():
             known.doubted = True
         self._gone.clear()
 
     def misplaced(self, pod: Pod) -> bool:
-        """True if the pod is known as bound to another node, and this is doubted because etcd was restored."""
+        """True if the pod is known as bound to another node, but that news is older than the last restore of etcd."""
         known = self._known.get(pod.uid)
         return known is not None and known.doubted and known.pod.node not in ("", pod.node)
 
     def see(self, pod: Pod, now: float, *, watched: bool) -> Pod:
-        """Record a pod; returns the pod as it is known now. Old news changes nothing."""
+        """Record a pod's state; returns the pod as it is known now. Old news changes only the time of the last news."""
         known = self._known.get(pod.uid)
         if known is None:
             known = self._known[pod.uid] = Known(pod, watched, now)

@@ -1,4 +1,4 @@
-"""The cluster's PriorityClasses, by which the priority of a Job is read; a waiting Job has no pods to show it."""
+"""The cluster's PriorityClasses: the priority of a waiting Job is read from them, because it has no pods to show it."""
 
 from collections.abc import Callable, Iterable, Mapping
 
@@ -25,12 +25,12 @@ class Priorities:
         self.listed = True
 
     def see(self, found: NamedPriorityClass) -> None:
-        """Record a class."""
+        """Record a new or changed class."""
         self._classes[found.name] = found
         self._renew()
 
     def forget(self, found: NamedPriorityClass) -> None:
-        """Remove a class; existing pods keep its value."""
+        """Remove a class that is gone; existing pods keep its value."""
         if self._classes.pop(found.name, None) is not None:
             self._renew()
 

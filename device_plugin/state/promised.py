@@ -36,9 +36,10 @@ class PromiseStatus:
 
 @dataclass(slots=True)
 class LeavingPod:
-    """A leaving pod, of the Job with the UID `giver`, and its promised slices.
+    """A pod that leaves the Job with the UID `giver`, and its slices, which are promised to `beneficiary`.
 
-    The slices are `freed` once neither the pod nor one of its containers holds them.
+    The promise ends at the time `until`. The slices are `freed` once neither the pod nor one of its containers holds
+    them.
     """
 
     giver: str
@@ -51,9 +52,9 @@ class LeavingPod:
 
 @dataclass(slots=True)
 class _Promise:
-    """The promise to one beneficiary on one node: the UIDs of the leaving pods.
+    """The promise to one beneficiary on one node; `leaving` has the UIDs of the leaving pods.
 
-    `before` holds the UIDs of the beneficiary's pods that already had slices there, which are no part of the promise.
+    `before` has the UIDs of the beneficiary's pods that already had slices there, which are no part of the promise.
     """
 
     before: frozenset[str]
@@ -61,7 +62,7 @@ class _Promise:
 
 
 class PromisedSlices:
-    """Holds the promised slices by leaving pod, by beneficiary and by node.
+    """Holds the promised slices, found by leaving pod, by beneficiary and by node.
 
     `beneficiary_of` returns the beneficiary that a pod belongs to; `ended` is called with a beneficiary when its last
     promise has ended; `clock` is the view's clock.
@@ -94,10 +95,10 @@ class PromisedSlices:
     # Changes
 
     def add(self, uid: str, leaving: LeavingPod, before: Callable[[], frozenset[str]]) -> None:
-        """Promise the slices of the pod `uid`.
+        """Promise the slices of the leaving pod `uid` to its beneficiary.
 
-        `before` returns the UIDs of the beneficiary's pods that already have slices on the node; it is called for the
-        first promise to that beneficiary on that node.
+        `before` returns the UIDs of the beneficiary's pods that already have slices on the node. It is called only for
+        the first promise to that beneficiary on that node.
         """
         self.leaving[uid] = leaving
         on = self._promises.setdefault(leaving.beneficiary, {})
@@ -107,14 +108,18 @@ class PromisedSlices:
         on[leaving.node].leaving.add(uid)
 
     def drop(self, uid: str) -> None:
-        """Remove a leaving pod; a later call of `hold` ends the promise if no pod leaves for it any more."""
+        """Remove a leaving pod, whose slices are no longer promised.
+
+        The promise itself ends at the next call of `hold`, if no pod leaves for it any more.
+        """
         leaving = self.leaving.pop(uid)
         self._promises[leaving.beneficiary][leaving.node].leaving.discard(uid)
 
     def hold(self, beneficiary: str, node: str) -> None:
-        """Hold the free slices of a promise that its beneficiary has not taken; end the promise if no pod leaves.
+        """Update the holding that keeps freed slices for the beneficiary on a node.
 
-        Nothing happens while `open` keeps the slices free for this beneficiary.
+        The holding has the freed slices that the beneficiary has not taken yet. If no pod leaves for the promise any
+        more, the promise ends. Nothing happens while `open` lets the beneficiary take slices.
         """
         on = self._promises.get(beneficiary, {})
         promise = on.get(node)
@@ -136,13 +141,13 @@ class PromisedSlices:
                 self._ended(beneficiary)
 
     def hold_on(self, node: str) -> None:
-        """Hold the free slices of each promise on the node."""
+        """Update the holding of each promise on the node."""
         for beneficiary in tuple(self._on_node.get(node, ())):
             self.hold(beneficiary, node)
 
     @contextmanager
     def open(self, beneficiary: str) -> Iterator[None]:
-        """A context in which slices kept for the beneficiary are free; afterwards the remaining ones are held again."""
+        """A context in which the slices kept for the beneficiary are free; slices left at its end are held again."""
         ledger = self._ledger
         counts = ledger.gained, ledger.freed
         self.release(beneficiary, ledger)
@@ -157,7 +162,7 @@ class PromisedSlices:
                 self.hold(beneficiary, node)
 
     def release(self, beneficiary: str, ledger: Ledger) -> Sequence[Holding]:
-        """Release the slices kept for the beneficiary, on this ledger or a fork; returns their holdings.
+        """Release the slices kept for the beneficiary, in this ledger or a copy of it; returns the released holdings.
 
         Afterwards the caller must hold the remaining slices again, or roll the ledger back.
         """
@@ -208,7 +213,7 @@ class PromisedSlices:
         ]
 
     def cards(self) -> Mapping[str, int]:
-        """The number of cards with promised slices: `leaving` while pods hold them, `kept` once they are free."""
+        """The number of cards with promised slices: `leaving` while pods hold the slices, `kept` once they are free."""
         leaving = {(pod.node, s.card) for pod in self.leaving.values() if not pod.freed for s in pod.slices}
         held = (
             self._ledger.grant(PromiseHolder(node, name))

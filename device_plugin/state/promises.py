@@ -2,13 +2,12 @@
 
 A record names leaving pods of its own Job, the giver, and the beneficiary: the job, or its group, that gets their
 slices. While a leaving pod holds its slices, nothing changes. Once the slices are free, the ledger holds them for the
-beneficiary, without a pod. A decision for a pod of the beneficiary does not see that holding, which shrinks by the
-slices that the pod takes.
+beneficiary, without a pod. A decision for a pod of the beneficiary treats these slices as free; the holding shrinks by
+the slices that the pod takes.
 
-Admission lets only the job engine write records, whether the engine is installed or not. A promise holds no more than
-pods of its own Job have held, and nothing that somebody else holds. Only when this process starts can pods that a
-record names be gone already: then the slices of the record's grant are promised although its pod is gone, as far as
-nobody holds them.
+Admission lets only the job engine write records, even where the engine is not installed. A promise holds no more than
+pods of its own Job have held, and nothing that somebody else holds. Pods that a record names can be gone only when this
+process starts: then the slices of the record's grant are promised although its pod is gone, if nobody holds them.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
@@ -48,7 +47,7 @@ class Leaving:
 
 
 class Promises:
-    """All promises. Callers hold the view's lock. Without any promise each call reads one empty dict.
+    """All promises. Callers hold the view's lock. Without any promise, a call costs almost nothing.
 
     `clock` is the view's clock, `wall` returns the seconds since 1970.
     """
@@ -72,15 +71,15 @@ class Promises:
     # Jobs
 
     def see_job(self, job: QueuedJob) -> None:
-        """Record a Job that has the queue label, and put the records that it changes into force."""
+        """Record a Job with the queue label; promises are added or ended if its record, name or group has changed."""
         self._follow(self._records.see(job))
 
     def forget_job(self, uid: str) -> None:
-        """Remove a Job that is gone or has left its queue; promises by it and to it end."""
+        """Remove a Job that is gone or has left its queue; promises of its pods' slices and promises to it end."""
         self._follow(self._records.forget(uid))
 
     def begin(self) -> None:
-        """Put all records into force; called once all pods, nodes and Jobs were listed. Later calls do nothing."""
+        """Make the promises of all records, once all pods, nodes and Jobs were listed. Later calls do nothing."""
         if not self._begun:
             self._begun = True
             self._apply(self._records.all(), believed=True)
@@ -92,7 +91,11 @@ class Promises:
     # Changes of pods and nodes
 
     def changed(self, node: str, uid: str = "") -> None:
-        """Update the promises on the node after a change of its cards, or of the holding of the pod `uid`."""
+        """Update the promises on the node after a change of its cards, or of the holding of the pod `uid`.
+
+        A leaving pod's slices may have become free, and a newly bound pod counts for the job that the slices are
+        promised to.
+        """
         if not self.slices.leaving:
             return
         leaving = self.slices.leaving.get(uid)
@@ -102,7 +105,7 @@ class Promises:
         self.slices.hold_on(node)
 
     def expire(self, now: float) -> None:
-        """End the promises whose records have ended by `now`."""
+        """End the promises whose time is over at `now`, and set `first_end` to the end of the next one."""
         self._reapply({leaving.giver for leaving in self.slices.leaving.values() if leaving.until <= now})
         self.first_end = min((leaving.until for leaving in self.slices.leaving.values()), default=inf)
 
@@ -121,15 +124,15 @@ class Promises:
         return self.slices.open(beneficiary) if beneficiary else nullcontext()
 
     def shrinking(self) -> Set[str]:
-        """The UIDs of Jobs whose leaving pods still hold slices, and of Jobs whose recorded shrink is not done yet."""
+        """The UIDs of the Jobs that shrink: leaving pods still hold slices, or the recorded shrink is not done yet."""
         givers = {leaving.giver for leaving in self.slices.leaving.values() if not leaving.freed}
         return givers | self._records.shrinking()
 
     def leaving(self, pod: Pod) -> Leaving:
-        """The leaving pods that still hold their slices, from the view of `pod`, which asks for slices.
+        """The leaving pods that still hold their slices, sorted by what this means for `pod`, which asks for slices.
 
-        A pod that leaves for a job of lower priority than `pod` may be preempted like any other pod until its Job has
-        the smaller width, which may take an hour.
+        A pod that leaves for a job of lower priority than `pod` is in no set while its own Job still has the larger
+        width, which may last an hour: until then it may be preempted like any other pod.
         """
         found, own = Leaving(set(), set(), set()), self.of(pod)
         for uid, leaving in self.slices.leaving.items():
@@ -146,7 +149,7 @@ class Promises:
         return found
 
     def withdraw(self, uid: str, pod: Pod) -> None:
-        """End the promise of the slices of the pod `uid` to another job, because this pod is evicted for `pod`."""
+        """End the promise of the slices of the pod `uid` to another job, because the pod `uid` is evicted for `pod`."""
         leaving = self.slices.leaving.get(uid)
         if leaving is None or leaving.beneficiary == self.of(pod):
             return
@@ -156,10 +159,10 @@ class Promises:
     # Records
 
     def _apply(self, records: Iterable[JobRecord], *, believed: bool = False) -> None:
-        """Put these records into force, and hold the slices of the promises that this changes.
+        """Make, change or end the promises of these records, and update the holdings of the changed promises.
 
-        With `believed`, which is only for the start of this process, the slices of a grant are promised although its
-        pod is gone or has ended.
+        `believed` is true only at the start of this process: then the slices of a grant are promised although its pod
+        is gone or has ended.
         """
         touched: dict[tuple[str, str], None] = {}
         read = 0
@@ -176,11 +179,11 @@ class Promises:
     def _named(
         self, record: JobRecord, beneficiary: str, grants: Sequence[Grant], *, believed: bool
     ) -> Mapping[tuple[str, str], None]:
-        """Make the pods of `grants` the leaving pods of the record; promises of its other pods end.
+        """Make the pods of `grants` the leaving pods of the record; promises of the record's other pods end.
 
         A pod that does not belong to the record's Job is left out, and is a fault of the record. With `believed`, the
         slices of a grant are promised although its pod is gone or has ended. Returns (beneficiary, node) of each
-        promise that has changed, as the keys of a mapping.
+        changed promise, as the keys of a mapping.
         """
         # First end old promises, then add new ones: slices that one promise gives up may go to another.
         touched = dict.fromkeys(
@@ -213,10 +216,10 @@ class Promises:
         self._apply([record for record in map(self._records.get, uids) if record is not None])
 
     def _in_force(self, record: JobRecord) -> str:
-        """The name of the beneficiary of a record that is in force; else empty.
+        """The name of the beneficiary of a record that is in force; empty if the record is not in force.
 
-        A record is in force until it ends, is replaced, or, unless `replicas` is 0, this number of the beneficiary's
-        pods were bound after the record's decision.
+        A record is in force until it ends or is replaced. If the record gives a number of `replicas`, it also ends once
+        this number of the beneficiary's pods were bound after the record's decision.
         """
         name, resize = self._records.taker(record), record.resize
         if not name or resize is None or self._records.get(record.uid) is not record:
@@ -229,7 +232,7 @@ class Promises:
         return "" if bound >= resize.replicas else name
 
     def _of_another_job(self, record: JobRecord, uid: str) -> bool:
-        """True if the pod is known and does not belong to the record's Job."""
+        """True if the pod leaves by another record already, or if it is known and not of the record's Job."""
         pod = self._pods.get(uid)
         return uid in self.slices.leaving or (pod is not None and self._records.of(pod) is not record)
 
@@ -238,9 +241,8 @@ class Promises:
     ) -> LeavingPod | None:
         """The leaving pod of a grant, with the slices that it is known to hold; None if it holds none.
 
-        With `believed`, a pod that has ended is taken to hold the slices of its own grant, and a pod that is not known
-        to hold the slices of `grant`, unless this process saw it go. Returns None too if MOST_LEAVING pods leave
-        already.
+        With `believed`, an ended pod counts as the holder of its own grant, and an unknown pod as the holder of
+        `grant`, unless this process saw the pod go. Returns None too if MOST_LEAVING pods leave already.
         """
         uid, pod = grant.pod, self._pods.get(grant.pod)
         if len(self.slices.leaving) >= MOST_LEAVING:
@@ -256,10 +258,10 @@ class Promises:
         return LeavingPod(record.uid, beneficiary, held.node, tuple(held.slices()), record.until, freed)
 
     def _add(self, uid: str, leaving: LeavingPod, asked: str) -> None:
-        """Promise the slices of the pod `uid`.
+        """Promise the slices of the pod `uid`, as `leaving` describes them.
 
-        `asked` is the time of the record's decision if the record is put into force at the start of this process, else
-        empty.
+        `asked` is the time of the record's decision if this process has just started, else empty: then pods of the
+        beneficiary that were bound later have taken promised slices.
         """
         self.first_end = min(self.first_end, leaving.until)
         if leaving.beneficiary not in self._bound:
@@ -267,18 +269,24 @@ class Promises:
         self.slices.add(uid, leaving, partial(self._before, leaving, asked))
 
     def _before(self, leaving: LeavingPod, asked: str) -> frozenset[str]:
-        """The UIDs of the beneficiary's pods with slices on the node; with `asked`, only pods bound until that time."""
+        """The UIDs of the beneficiary's pods with slices on the leaving pod's node.
+
+        If the time `asked` is not empty, only pods bound until that time count.
+        """
         pods = map(self._pods.get, self.slices.holders(leaving.beneficiary, leaving.node))
         return frozenset(pod.uid for pod in pods if pod is not None and (not asked or pod.bound <= asked))
 
     # Pods of beneficiaries
 
     def _end(self, beneficiary: str) -> None:
-        """Forget when the beneficiary's pods were bound, because its last promise has ended."""
+        """Drop the times at which the beneficiary's pods were bound, because its last promise has ended."""
         del self._bound[beneficiary]
 
     def _bound_of(self, beneficiary: str) -> dict[str, str]:
-        """The times at which the beneficiary's running pods were bound, by UID; kept while promises to it last."""
+        """The times at which the beneficiary's running pods were bound, by UID.
+
+        They are computed once, and then kept up to date while there are promises to the beneficiary.
+        """
         known = self._bound.get(beneficiary)
         if known is not None:
             return known
@@ -289,7 +297,7 @@ class Promises:
         }
 
     def _count(self, uid: str) -> None:
-        """Record the time at which the pod was bound, or forget it if the pod no longer runs.
+        """Record the time at which the pod was bound; drop the time of a pod that no longer runs.
 
         After a new time, the promises to the pod's job end if enough pods of that job are bound.
         """

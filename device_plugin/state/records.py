@@ -1,8 +1,8 @@
-"""The records of Jobs (`vgpu.io/resize`): the beneficiary, which gets the slices, and the Job of each pod.
+"""The records of Jobs (`vgpu.io/resize`): the job that gets the slices which a Job gives up, and the Job of each pod.
 
-A pod belongs to a Job if it is in its namespace and the Job, by UID, is its controller; to another workload, such as a
-JobSet, if it has the label by which the workload's controller names it. Anyone who may write pods in a namespace can
-name a Job there as their owner, and write that label, but name no Job of another namespace.
+A pod belongs to a Job in its namespace if the Job, by UID, is the pod's controller. It belongs to another workload,
+such as a JobSet, if it has the label by which that workload's controller names it. Anyone who may write pods in a
+namespace can name a Job there as their owner, and write that label, but can name no Job of another namespace.
 """
 
 from collections.abc import Callable, Mapping, Sequence, Set
@@ -24,11 +24,11 @@ MOST_SECONDS = 7200.0
 
 
 class QueuedJob(Named, Protocol):
-    """A Job with the queue label: its metadata alone, or the whole Job where the process has read it."""
+    """A Job with the queue label: only its metadata, or the whole Job if the process has read it."""
 
     @property
     def key(self) -> JobKey:
-        """Namespace and name; the name of another kind than a Job has the kind before it."""
+        """Namespace and name; for another kind than a Job, the name begins with the kind."""
 
     @property
     def pods_label(self) -> str:
@@ -45,7 +45,7 @@ class QueuedJob(Named, Protocol):
 
 @dataclass(slots=True)
 class JobRecord:
-    """The record of one Job with the queue label; of the Job itself only its names are kept.
+    """The record of one Job with the queue label; the Job itself is not kept, only its names.
 
     `own` names the Job, or its group, as a beneficiary. `resize` is the decoded `text` without its grants, which are
     decoded again when they are needed; None if the Job has no sound record. `until` is the end of the record, on the
@@ -63,7 +63,7 @@ class JobRecord:
 
     @property
     def beneficiary(self) -> JobKey | None:
-        """Namespace and name of the job that the record gives slices to."""
+        """Namespace and name of the job that the record gives slices to; None if it gives none."""
         return self.resize.beneficiary if self.resize is not None else None
 
 
@@ -95,7 +95,11 @@ class JobRecords:
         return self._records.get(uid)
 
     def see(self, job: QueuedJob) -> Sequence[JobRecord]:
-        """Record a Job; returns the records that have a new meaning: its own, and those with it as beneficiary."""
+        """Record a Job; returns the records that may mean something else now.
+
+        These are the Job's own record if anything of it changed, and, if its name or group changed, the records that
+        name the Job as their beneficiary.
+        """
         known, text = self._records.get(job.uid), job.annotations.get(RESIZE, "")
         key, own, label = job.key, beneficiary(job), job.pods_label
         if known is not None and known.pods_label != label:
@@ -116,7 +120,10 @@ class JobRecords:
         return [record, *(self._named_by(key) if regrouped else ())]
 
     def forget(self, uid: str) -> Sequence[JobRecord]:
-        """Remove a Job; returns the records that have a new meaning: its own, and those with it as beneficiary."""
+        """Remove a Job; returns the records that mean something else now.
+
+        These are the Job's own record, and the records that name the Job as their beneficiary.
+        """
         record = self._records.pop(uid, None)
         if record is None:
             return ()
@@ -127,9 +134,9 @@ class JobRecords:
         return [record, *self._named_by(record.key)]
 
     def taker(self, record: JobRecord) -> str:
-        """The name of the known beneficiary for which this record shrinks its Job; empty without one.
+        """The name of the known beneficiary for which this record shrinks its Job.
 
-        It is also empty once the record has ended.
+        Empty if there is none, and once the record has ended.
         """
         resize, key = record.resize, record.beneficiary
         if resize is None or key is None or key == record.key or not resize.shrinks:
@@ -143,7 +150,7 @@ class JobRecords:
         return {uid for uid in self._shrinking if self._records[uid].until > now}
 
     def grants(self, record: JobRecord) -> Sequence[Grant]:
-        """The grants that the record names; a record whose grants are malformed is dropped, and has none."""
+        """The grants that the record names; none, with a fault of the record, if the grants are malformed."""
         try:
             return Resize.decode(record.text).grants
         except AnnotationError as error:
@@ -160,7 +167,7 @@ class JobRecords:
         return record.own if record is not None else ""
 
     def of(self, pod: Pod) -> JobRecord | None:
-        """The record of the queued Job that the pod belongs to."""
+        """The record of the queued Job that the pod belongs to; None if there is no such Job."""
         record = self._records.get(pod.owner_uid) if pod.owner == "Job" else None
         if record is None and pod.workload:
             record = self._records.get(self._labelled.get((pod.namespace, pod.workload), ""))
@@ -206,6 +213,6 @@ class JobRecords:
 
 
 def beneficiary(job: QueuedJob) -> str:
-    """The name under which slices are kept for a Job: its group, whose pods start together, or the Job alone."""
+    """The name under which slices are kept for a Job: its group, whose pods start together, or else the Job itself."""
     group = job.labels.get(GROUP, "")
     return f"group {job.namespace}/{group}" if group else f"job {'/'.join(job.key)}"

@@ -6,7 +6,10 @@ from device_plugin.core.pods import Pod
 
 
 class LiveReplicas:
-    """Holds the pods of the replicas. `name` and `namespace` name this replica's own pod. One thread changes it."""
+    """Holds the running pods of the job engine's replicas. `name` and `namespace` name this replica's own pod.
+
+    One thread changes it.
+    """
 
     def __init__(self, name: str, namespace: str) -> None:
         self._name = name
@@ -37,7 +40,7 @@ class LiveReplicas:
             self._pods[owner] = left
 
     def sync(self, pods: Iterable[Pod]) -> None:
-        """Record a list of all pods."""
+        """Replace the known pods by a list of all pods."""
         self._pods, self._owners = {}, {}
         for pod in pods:
             self.see(pod)

@@ -2,12 +2,12 @@
 
 An agent writes reports into its node's inventory; a report counts only for the cards of its own node, whatever pods it
 names. The API server does not show whether the containers of a force-deleted pod have ended. The agent sees which of
-them still run, and reports these; so the grant stays held for VANISHED_SECONDS, then for as long as a report names the
-pod. If the agent or the API server is down in that time, the slices are free here, and the agent's PreStartContainer
+them still run, and reports them. So the grant stays held for VANISHED_SECONDS, then for as long as a report names the
+pod. If the agent or the API server is down in that time, the slices become free here, and the agent's PreStartContainer
 makes a successor wait.
 
-Reports are read again after a restart. Pods that vanished less than REPORT_SECONDS before it are not known then, but no
-replica places in its first seconds: its term begins 5 s after it took the Lease.
+Reports are read again after a restart of this process. Pods that vanished less than REPORT_SECONDS before the restart
+are not known then, but no replica places pods in its first seconds: its term begins 5 s after it took the Lease.
 """
 
 from collections import defaultdict
@@ -47,9 +47,9 @@ class CardChanges:
     def taken(
         self, node: Node, before: Inventory | None, inventory: Inventory | None, now: float
     ) -> Inventory | None:
-        """The inventory to use from now on: the new one, or the old cards with new reports while a change waits.
+        """The inventory to use from now on: the new one, or, while the change waits, old cards with new reports.
 
-        While a change waits, the inventory says that the agent does not serve; it is None if the node had none before.
+        While a change waits, this inventory says that the agent does not serve; it is None if the node had none before.
         """
         self._waiting.pop(node.name, None)
         if inventory == before or _shape(inventory) == _shape(before):
@@ -82,7 +82,7 @@ class CardChanges:
 
 
 def _shape(inventory: Inventory | None) -> tuple[Card, ...]:
-    """The cards without health and cordon, which are no part of the node table."""
+    """The cards of an inventory without their health and cordon, which do not change the node table."""
     cards = inventory.cards if inventory is not None else ()
     return tuple(msgspec.structs.replace(card, healthy=True, cordoned=False) for card in cards)
 
@@ -119,11 +119,11 @@ class Reports:
         return self.vanished(holder) if isinstance(holder, str) else None
 
     def reported(self, node: str, uid: str) -> Outliving | None:
-        """The slices of the pod that the agent of `node` reports; None if it reports none."""
+        """The slices that outlive the pod by the report of the agent of `node`; None if it reports none."""
         return self._reported.get(node, {}).get(uid)
 
     def vanished(self, uid: str) -> Outliving | None:
-        """The grant of a pod that vanished, while its agent may still report it; else None."""
+        """The grant of a pod that vanished less than VANISHED_SECONDS ago and is not reported yet; else None."""
         found, _ = self._vanished.get(uid, (None, 0.0))
         return found
 
@@ -154,10 +154,9 @@ class Reports:
         return expired
 
     def report(self, node: str, inventory: Inventory | None) -> frozenset[str]:
-        """Replace the reports of a node; returns the UIDs of the pods in the old and in the new reports.
+        """Replace the reports of a node; returns the UIDs of the pods whose slices outlive them by old or new reports.
 
-        Only pods whose slices outlive them are returned. A pod of this node that the new reports name is no longer
-        `vanished`.
+        A pod of this node that the new reports name no longer counts as vanished: the report takes over.
         """
         reports = inventory.slices if inventory is not None else ()
         of_living = tuple(each for each in reports if each.state is not SliceState.OUTLIVING)

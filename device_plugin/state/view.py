@@ -1,6 +1,6 @@
 """The cluster as the watches show it: pods, inventories, reports, promises, loads, and the ledger of all holdings.
 
-`news` records pods, nodes and Jobs as they are seen; `accounts` keeps the ledger in step with them.
+`pod_news`, `node_news` and `job_news` record objects as they are seen; `accounts` keeps the ledger equal to them.
 """
 
 import threading
@@ -63,7 +63,7 @@ class ClusterView:
     def expire(self) -> None:
         """End what is over now: stale loads, promises, and slices of vanished pods that no agent reported in time.
 
-        It also applies changes of cards that came too often and have waited long enough.
+        Changes of cards that came too often, and have waited long enough, are applied.
         """
         with self.lock:
             self.measured.expire()
@@ -75,14 +75,14 @@ class ClusterView:
             self.node_news.apply_due(now)
 
     def free(self, uid: str) -> None:
-        """End the pod's holding; slices that the pod's processes may still use stay held."""
+        """End the pod's holding in the ledger; slices that the pod's processes may still use stay held."""
         with self.lock:
             self.accounts.free(uid)
 
     def notes(self, nodes: Container[str]) -> Mapping[str, str]:
-        """A text for refusals, by node, that names slices of ended pods and slices kept for a job.
+        """A text for refusals on each of `nodes` where slices of ended pods are held, or slices are kept for a job.
 
-        It has no counts or times, so it seldom changes.
+        The text has no counts or times, so it seldom changes.
         """
         with self.lock:
             found = dict(self.reports.notes(nodes))
@@ -102,7 +102,10 @@ class ClusterView:
 
 
 def read_again(api: Api, view: ClusterView, pod: Pod) -> Pod | None:
-    """Read the pod from the API server again and record it; None if it is gone. Raises ApiError."""
+    """Read the pod from the API server again and record it; returns the pod. Raises ApiError.
+
+    If the pod is gone, its removal is recorded, and None is returned.
+    """
     found: Pod | None = None
     with suppress(GoneError):
         found = api.get(PODS, pod)

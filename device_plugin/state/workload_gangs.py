@@ -1,7 +1,8 @@
-"""Makes one gang of the pods of each queued JobSet, RayJob and so on, by the label that its controller writes on them.
+"""Makes the pods of each queued JobSet, RayJob and so on one gang, by the label that the workload's controller writes.
 
-The pods of a JobSet or a RayCluster do not say how many they are; the workload does. So each pod is given the labels of
-a gang when it is seen: GROUP with the workload's name, and GROUP_SIZE. A pod whose author wrote a group keeps that.
+The pods of a JobSet or a RayCluster do not say how many they are; the workload does. So each pod gets the labels of a
+gang when it is recorded: GROUP with the workload's name, and GROUP_SIZE. A pod whose author wrote a group keeps that
+group.
 """
 
 from collections.abc import Callable
@@ -41,9 +42,9 @@ class WorkloadGangs:
         self._of: dict[str, _Label] = {}
 
     def see(self, job: Job) -> None:
-        """Record a workload; its known pods are seen again if its gang has changed.
+        """Record a workload; if its gang has changed, its known pods are recorded again with new labels.
 
-        It has a gang only if its pods are created together, and if they are at least 2 and at most MAX_GANG.
+        A workload has a gang only if its pods are created together, and are at least 2 and at most MAX_GANG.
         """
         label = job.namespace, job.pods_label
         gang = _Gang(job.uid, job.key[1], job.width)
@@ -81,7 +82,7 @@ class WorkloadGangs:
         return structs.replace(pod, labels=labels or None)
 
     def note(self, pod: Pod) -> None:
-        """Record that the pod is known, so that it is seen again when its gang changes."""
+        """Record that the pod is known, so that it gets new labels when its workload's gang changes."""
         if pod.workload and pod.uid not in self._of:
             label = self._of[pod.uid] = pod.namespace, pod.workload
             self._pods.setdefault(label, set()).add(pod.uid)
