@@ -85,9 +85,10 @@ Family = TypeVar("Family", bound=FamilyLimit, covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class CardLimit(Generic[Family]):
-    """The limits of one slice. `mem_bytes` is the memory limit; `family` has the limits of the card's driver family.
+    """The limits of one slice: `mem_bytes` is its memory limit; `family` has the limits of the card's driver family.
 
-    `model` is the card's, and `request` the container's limit that decided the memory; both are for people.
+    `model` is the card's model, and `request` the limit in the pod's spec that decided the memory. Both are only shown
+    to people.
     """
 
     uuid: str
@@ -172,7 +173,7 @@ def request_value(resource: str, amount: int) -> str:
 
 
 def card_uuids(text: str) -> frozenset[str]:
-    """The uuids of all cards in a vgpu.conf of any family and version. Raises ConfigError if one may be missing."""
+    """The uuids of all cards in a vgpu.conf of any family and version. Raises ConfigError if a uuid may be missing."""
     (_, head), *sections = _sections(text)
     found = {section.get("uuid", "") for name, section in sections if name == "card"}
     if not text.endswith("\n") or not head.keys() >= {"version", "pod"} or not found or "" in found:

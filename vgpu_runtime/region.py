@@ -50,7 +50,7 @@ class RegionUsage:
 
 
 def create(path: Path) -> None:
-    """Create an empty region at `path` with all of its blocks, replacing an existing file.
+    """Create an empty region at `path`, with all of its disk blocks allocated, in place of an existing file.
 
     Mode 0666: any user in the container writes. Raises OSError, on a full filesystem too.
     """
@@ -67,9 +67,8 @@ def read(path: Path, clock: Callable[[], float] = time.thread_time) -> RegionUsa
 
     Never blocks. Raises RegionError, or OSError when there is no file.
 
-    A process lives if it holds the lock of its slot. The search for locks is given up with a RegionError if ranges are
-    left when a query ends after PROBE_SECONDS; so the search takes at most these seconds and one query. `clock`
-    measures CPU time, so that waiting on a busy machine does not count.
+    A process lives if it holds the lock of its slot. A search for locks that has taken PROBE_SECONDS ends after the
+    present query, with a RegionError. `clock` measures CPU time, so that waiting on a busy machine does not count.
     """
     with _opened(path, os.O_RDONLY) as fd:
         data = os.pread(fd, SIZE + 1, 0)
@@ -102,7 +101,7 @@ def _opened(path: Path, flags: int) -> Iterator[int]:
 
 
 def locked(fd: int, byte: int) -> bool:
-    """True if a process holds a lock on this byte of the file; the kernel drops it when the process ends."""
+    """True if a process holds a lock on this byte of the file; the kernel drops the lock when the process ends."""
     return _first_lock(fd, byte, byte + 1) is not None
 
 

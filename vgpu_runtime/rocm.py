@@ -20,11 +20,12 @@ _MASK = re.compile(r"0x[0-9a-f]{1,256}")
 
 @dataclass(frozen=True, slots=True)
 class RocmLimit:
-    """The limits of a slice that only ROCm's cards have. `mask` has a bit for each compute unit of the slice.
+    """The part of a slice's limits that only ROCm's cards have. `mask` has a bit for each compute unit of the slice.
 
     `gpu_id` is the card's id in the KFD topology. `xcc` and `paired` are the hardware's mask rules: unit i belongs to
     XCC i mod `xcc`, and on RDNA units 2i and 2i+1 go together. With `vendor_masks` the maker's driver holds queues to
-    the units of the slice (vdev.py): the library sets no mask, and the program's masks count the units of the slice.
+    the units of the slice (vdev.py): the library sets no mask, and a bit of a program's own mask is a unit of the
+    slice, not of the card.
     """
 
     SECTION: ClassVar[str] = "rocm"
@@ -60,7 +61,7 @@ class RocmLimit:
 
     @property
     def device(self) -> str:
-        """The KFD's id of the card."""
+        """KFD's id of the card (`gpu_id`), as text."""
         return str(self.gpu_id)
 
     def values(self) -> Section:
@@ -101,12 +102,13 @@ def parse(text: str) -> SliceConfig[RocmLimit]:
 
 
 def environment(limits: Sequence[RocmLimit]) -> dict[str, str]:
-    """The variables by which programs in the container learn their slice: for HIP, the number of its compute units.
+    """The environment variables for a container with these slices: for HIP, the number of compute units of a slice.
 
-    HIP has one value for all cards, so slices of several cards have it if they are equal. Whole cards need none. The
-    value is a hint: the masks of queues hold a program to its units. Where the maker's driver shows only the units of
-    a slice, HIP counts them itself. The value is then empty, as HIP's default is, whatever the image or the pod says:
-    HIP 5.2.3 ends a program for any other value on a device of fewer than 32 units. native/rocm/units.c does the same.
+    HIP reads one value for all cards, so it is set only if all slices have equally many units, and not for whole cards.
+    The value is a hint: the masks of queues hold a program to its units. Where the maker's driver shows only the units
+    of a slice, HIP counts them itself. The value is then empty (HIP's default), also if the image or the pod sets
+    another: HIP 5.2.3 ends a program for any other value on a device of fewer than 32 units. native/rocm/units.c does
+    the same.
     """
     units = limits[0].mask.bit_count()
     if any(limit.vendor_masks and limit.mask.bit_count() < limit.compute_units for limit in limits):

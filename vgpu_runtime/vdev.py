@@ -30,7 +30,7 @@ def file_name(vdev_id: int) -> str:
 
 
 def is_file_name(name: str) -> bool:
-    """True if `name` is the file name of any virtual device."""
+    """True if `name` is the name of a vdev file, of any virtual device."""
     return re.fullmatch(r"vdev[0-9]{1,4}\.conf", name) is not None
 
 
@@ -61,7 +61,7 @@ def render(card: CardLimit[RocmLimit], *, vdev_id: int, pipe_id: int, device_id:
 
 
 def pipe_of(text: str) -> int | None:
-    """The pipe id in a text made by `render`; None if it has none."""
+    """The pipe id in a text made by `render`; None if the text has none."""
     match = re.search(r"^pipe_id: ([0-9]{1,2})$", text, re.MULTILINE)
     return int(match[1]) if match else None
 

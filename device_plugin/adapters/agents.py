@@ -119,7 +119,10 @@ class AgentPoller(Generic[Said]):
         return 1 / self._pace.per_second
 
     def _ask(self, turn: _Turn) -> float:
-        """Ask one agent, and pass its value to `on_said`; returns the seconds until its next turn."""
+        """Ask one agent, and pass its value to `on_said`; returns the seconds until its next turn.
+
+        Each failure doubles them, up to LONGEST_PAUSE.
+        """
         agent = turn.agent
         try:
             said = self._read(agent.address)

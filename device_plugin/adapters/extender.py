@@ -148,8 +148,8 @@ class FilterAnswers:
 
     A refusal has a text for each of thousands of nodes. Its JSON is cached for the next refusal with the same texts for
     the same nodes, MOST_KEPT bytes together. While `absent_is_hopeless` returns true, kube-scheduler takes nodes that
-    an answer does not name for hopeless ones. Then of more than MOST_NAMED hopeless nodes with one text only one is
-    named, with the number of the others, so that the event reads `1 and 4999 others lack memory`.
+    an answer does not name for hopeless nodes. Then a text of more than MOST_NAMED hopeless nodes names one of them and
+    the number of the others, so that the event reads `1 and 4999 others lack memory`.
     """
 
     def __init__(self, absent_is_hopeless: Callable[[], bool] = lambda: False) -> None:
@@ -198,7 +198,7 @@ def _written(nodes_by_text: Mapping[str, Sequence[str]]) -> bytes:
 
 
 class Names(Sequence[str]):
-    """Names of nodes in the text of a JSON list, which is decoded only if more than `in` is needed.
+    """Names of nodes, kept as the text of a JSON list; the text is decoded only if a caller needs more than `in`.
 
     A list has thousands of names, and most callers only ask whether a certain name is in it. Names of objects have no
     characters that JSON would escape. Two lists are equal if they have the same names in any order, because
@@ -235,7 +235,10 @@ class Names(Sequence[str]):
 
     @cached_property
     def _sum(self) -> tuple[int, int]:
-        """Returns the length of the list's text, and a checksum of its names that does not depend on their order."""
+        """Returns a key that is equal for lists of the same names in any order.
+
+        The key is the length of the list's text, and a checksum of the names.
+        """
         summed = name_sum(self._text)
         return len(self._text), hash(frozenset(self._read)) if summed is None else summed
 

@@ -118,7 +118,7 @@ class _Families(Collector):
 
 
 def _family(reading: Reading) -> Family:
-    """Returns the metric with its samples; the library adds `_total` to the name of a counter."""
+    """Returns a reading as a metric family of the client library, which adds `_total` to the name of a counter."""
     metric, value = reading.metric, 0.0
     histogram = metric.type is MetricType.HISTOGRAM
     labels = (*metric.labels, "le") if histogram else metric.labels

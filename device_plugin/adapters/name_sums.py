@@ -59,7 +59,7 @@ def _of_one_length(text: bytes) -> Words | None:
 
 
 def _of_any_length(text: bytes) -> Words | None:
-    """Returns the lengths of the names, and their 8-byte words; None if the list is not plain.
+    """Returns the lengths of the names, and their 8-byte words; None if the list has another form.
 
     The second array has the last word of each name, the next array the word before it. Zeros fill up the first words.
     """

@@ -161,7 +161,7 @@ def _check_cost(text: str, loader: Any) -> None:
 
 
 def _counted(text: str, loader: Any) -> Iterator[yaml.Event]:
-    """The events of the text, each after its cost was checked."""
+    """The events of the text, each checked against the bounds before it is returned. Raises NotYamlError."""
     _check_length(text)
     cost = _Cost()
     for event in yaml.parse(text, Loader=loader):

@@ -70,7 +70,7 @@ def share(held: int, total: int) -> float | None:
 
 
 def memory_used(use: HeldUse, total_mib: int) -> float | None:
-    """Returns the used share of a memory of this size; None if it is not known."""
+    """Returns the used share of `total_mib` MiB of memory; None if the use or the total is not known."""
     return share_of(use.used, total_mib * MIB)
 
 
@@ -184,7 +184,7 @@ def _holder_object(card: CardReading, holder: CardHolder) -> Mapping[str, Any]:
 
 
 def granted_alone(found: Mapping[str, Any]) -> Any:
-    """Returns a card's or a node's object without its use: for --watch, another use alone is no change."""
+    """Returns a card's or a node's object without the keys about use, so that --watch ignores a change of use alone."""
     used = use_object(HeldUse()).keys() | slice_figures(None).keys()
     holders = [{key: each[key] for key in each.keys() - used} for each in found.get("holders", ())]
     return {**{key: found[key] for key in found.keys() - used}, "holders": holders}

@@ -68,7 +68,7 @@ def note_of(client: KubeClient, reason: str) -> CordonNote:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Let the card get no new slices. Raises CardError, CordonError, ApiError, EndpointError."""
+    """Cordon the card, and print the result; returns 0. Raises CardError, CordonError, ApiError, EndpointError."""
     with caller.connected(args) as client:
         print(write(client, found(client, args.card), note(client, args)))
     return 0

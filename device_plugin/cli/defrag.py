@@ -150,7 +150,10 @@ def _name(view: ClusterView, grant: Grant) -> str:
 
 
 def _carry_out(client: KubeClient, view: ClusterView, step: MovePlan) -> bool:
-    """Evict the pods of one step, and wait until they have ended; returns false if one stays."""
+    """Evict the pods of one step, and wait until they have ended; returns false if one stays.
+
+    If a PodDisruptionBudget protects one of several pods, none of them is evicted.
+    """
     going = [pod for move in step.moves if (pod := view.pods.get(move.source.pod)) is not None]
     # Only a whole step helps, so dry runs for all of its pods come before the first eviction.
     asked = going if len(going) > 1 else ()

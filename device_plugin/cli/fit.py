@@ -74,9 +74,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 @uncollected
 def run(args: argparse.Namespace) -> int:
-    """Print the answers; returns 0 if all pods that ask for slices fit, and 1 if one does not, or none asks.
+    """Print whether each workload fits.
 
-    Raises YamlFileError, ManifestError, PrefixError, MissingListError, ApiError, EndpointError.
+    Returns 0 if all pods that ask for slices fit, and 1 if one does not or none asks. Raises YamlFileError,
+    ManifestError, PrefixError, MissingListError, ApiError, EndpointError.
     """
     workloads = _workloads(args)
     with caller.connected(args) as client:

@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, switch: Switch) -> int:
-    """Make the change, or with --dry-run print the kubectl command; returns 0.
+    """Make the change of `switch` to the Job that the command names, or only print the kubectl command; returns 0.
 
     Raises ObjectNameError, EngineError, ApiError, EndpointError.
     """

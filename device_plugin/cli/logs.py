@@ -66,7 +66,7 @@ def where(job: Job, index: int | None) -> Where:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the output; returns UNREAD if nobody reads it any more, else 0.
+    """Print the output of a Job's pods; returns UNREAD if the reader of stdout is gone, else 0.
 
     Raises ObjectNameError, EngineError, ApiError, EndpointError.
     """

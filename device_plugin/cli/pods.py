@@ -92,7 +92,7 @@ class HoldingPod(NamedTuple):
     def left(self, uses: Mapping[SliceKey, SliceUse]) -> float | None:
         """Returns the seconds until the pod is evicted if its slices stay idle, by the use of its slices.
 
-        None if the pod has no idle limit, or it is not known of one of its slices how long it is idle.
+        None if the pod has no idle limit, or the idle time of one of its slices is not known.
         """
         if self.idle_limit is None:
             return None
@@ -101,7 +101,7 @@ class HoldingPod(NamedTuple):
         return max(0.0, self.idle_limit - idle) if idle is not None else None
 
     def keyed(self) -> Iterable[tuple[SliceKey, Slice]]:
-        """Yields each slice with its name among uses of slices."""
+        """Yields each slice with the key (SliceKey) by which its use is looked up."""
         for container, part in zip(self.containers, self.slices, strict=True):
             yield (self.namespace, self.name, container, part.card), part
 
@@ -155,7 +155,7 @@ HOLDING_PODS = Kind("", "v1", "pods", "Pod", HoldingPod, read_pod)
 
 
 def asked_back_text(left: float) -> str:
-    """Returns in how many seconds a pod is evicted, as text; an eviction that a budget holds up is due now."""
+    """Returns the time until a pod's eviction as text, such as `asked back in 5m`; `asked back now` if it is due."""
     return f"asked back in {age(left)}" if left >= 1 else "asked back now"
 
 
@@ -174,7 +174,7 @@ def _object(pod: HoldingPod) -> Mapping[str, Any]:
 
 
 def _granted_alone(found: Mapping[str, Any]) -> Any:
-    """Returns a pod's object without its use: for --watch, another use alone is no change."""
+    """Returns a pod's object without the keys about use, so that --watch ignores a change of use alone."""
     return {key: value for key, value in found.items() if key not in _USE}
 
 

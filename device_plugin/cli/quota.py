@@ -96,7 +96,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the quotas. Raises PrefixError, ListForbiddenError, ApiError, EndpointError, SortError."""
+    """Print the quotas of cards, with --watch at each change.
+
+    Raises PrefixError, ListForbiddenError, ApiError, EndpointError, SortError.
+    """
     namespace = "" if args.all_namespaces else caller.namespace(args)
     listing = LISTING if args.all_namespaces else LISTING.without(_NAMESPACE)
     where = f"of namespace {namespace} " if namespace else ""

@@ -21,7 +21,10 @@ __all__ = ["RESUME", "add_arguments", "run"]
 
 
 def run(args: argparse.Namespace) -> int:
-    """Let the Job go on. Raises ObjectNameError, EngineError, ApiError, EndpointError."""
+    """Let the Job that the command names go on, and print the result; returns 0.
+
+    Raises ObjectNameError, EngineError, ApiError, EndpointError.
+    """
     return holding.run(args, RESUME)
 
 

@@ -23,7 +23,10 @@ __all__ = ["STOP", "add_arguments", "run"]
 
 
 def run(args: argparse.Namespace) -> int:
-    """Stop the Job. Raises ObjectNameError, EngineError, ApiError, EndpointError."""
+    """Stop the Job that the command names, and print the result; returns 0.
+
+    Raises ObjectNameError, EngineError, ApiError, EndpointError.
+    """
     return holding.run(args, STOP)
 
 

@@ -81,7 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 @uncollected
 def run(args: argparse.Namespace) -> int:
-    """Print the use of slices.
+    """Print the use of slices once, with --watch at each change, or with --live as a live table.
 
     Raises ListForbiddenError, LiveError, ApiError, EndpointError, SortError, PrometheusError.
     """

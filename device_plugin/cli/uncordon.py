@@ -18,7 +18,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Let the card get slices again. Raises CardError, CordonError, ApiError, EndpointError."""
+    """End the cordon of the card, and print the result; returns 0.
+
+    Raises CardError, CordonError, ApiError, EndpointError.
+    """
     with caller.connected(args) as client:
         print(cordon.write(client, cordon.found(client, args.card), None))
     return 0

@@ -84,7 +84,10 @@ def _slice_object(each: WastedSlice) -> Mapping[str, Any]:
 
 
 def _slices_alone(found: Mapping[str, Any]) -> Any:
-    """Returns the names of an object's slices, and whether each is idle: times and amounts change all the time."""
+    """Returns the names of an object's slices, and whether each is idle, for --watch.
+
+    Times and amounts are left out, because they change all the time.
+    """
     return [(each["pod"], each["container"], each["card"], each["idle"]) for each in found["slices"]]
 
 
@@ -123,7 +126,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the waste. Raises ListForbiddenError, ApiError, EndpointError, SortError, PrometheusError."""
+    """Print the slices that are little used, with --watch at each change.
+
+    Raises ListForbiddenError, ApiError, EndpointError, SortError, PrometheusError.
+    """
     namespace = "" if args.all_namespaces else caller.namespace(args)
     hidden = [_NAMESPACE] if not args.all_namespaces and args.by == "owner" else []
     hidden += [_OWNER] if args.by == "namespace" else []

@@ -70,7 +70,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 @uncollected
 def run(args: argparse.Namespace) -> int:
-    """Print the answer. Raises ObjectNameError, WhyError, EngineError, ForwardError, ApiError, EndpointError."""
+    """Print why the named pod or job waits, or how it ended; returns 0.
+
+    Raises ObjectNameError, WhyError, EngineError, ForwardError, ApiError, EndpointError.
+    """
     kind, of = named(args.name, KINDS, lambda: caller.namespace(args))
     with caller.connected(args) as client:
         if kind not in ("", "pod", "job"):
@@ -203,7 +206,7 @@ def about_ended(client: KubeClient, job: Job) -> Explanation:
 
 
 def _with_failures(client: KubeClient, of: Ref, found: Explanation) -> Explanation:
-    """Returns the job engine's answer with how the Job's pods fail, as far as the caller may read that."""
+    """Returns the job engine's answer, with sentences on how the Job's pods fail if the caller may read the Job."""
     try:
         more = failures(client, client.get(JOBS, of))
     except ApiError:

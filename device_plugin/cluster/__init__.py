@@ -1,1 +1,1 @@
-"""The cluster service: answers /filter and /bind by the allocator, leads, and writes what was decided."""
+"""The cluster service: answers kube-scheduler by the allocator's decisions, and evicts, deletes and touches pods."""

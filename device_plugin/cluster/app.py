@@ -1,6 +1,6 @@
 """The HTTP API on loopback: /filter, /preempt and /bind for the kube-scheduler in our pod, /explain for people.
 
-/decisions is for people's commands, which decide as this replica does.
+/decisions exports this replica's reservations and target workload, so that people's commands decide as it does.
 """
 
 from collections.abc import Mapping
@@ -22,10 +22,10 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Extender:
-    """Serves kube-scheduler's calls.
+    """Serves the five paths of the cluster service's API.
 
-    A failure is the field `Error` of an answer with status 200, because kube-scheduler writes this field to the pod,
-    but only logs answers with another status.
+    A failure of /filter and /bind is the field `Error` of an answer with status 200, because kube-scheduler writes this
+    field to the pod, but only logs answers with another status.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Extender:
         self._calls = calls
 
     def app(self) -> App:
-        """An application with the five paths."""
+        """Returns the application that answers /filter, /bind, /preempt, /explain and /decisions."""
         return _routed({
             ("POST", "/filter"): self._filter, ("POST", "/bind"): self._bound,
             ("POST", "/preempt"): self._preempt, ("GET", "/explain"): self._explain,
@@ -81,7 +81,7 @@ class Extender:
 
 
 def filter_app(place: Filter, calls: Calls) -> App:
-    """The application that answers /filter."""
+    """Returns an application that answers every request as a call of /filter."""
 
     def app(request: HttpRequest) -> HttpAnswer:
         try:
@@ -112,7 +112,7 @@ def _json(value: object) -> HttpAnswer:
 
 
 def _preemption_result(victims: Candidates) -> Mapping[str, Any]:
-    """The answer to /preempt, ExtenderPreemptionResult, in the form for nodeCacheCapable: names in place of objects."""
+    """The answer to /preempt as ExtenderPreemptionResult; pods are named by UID, as nodeCacheCapable demands."""
     return {
         "NodeNameToMetaVictims": {
             node: {"Pods": [{"UID": uid} for uid in uids], "NumPDBViolations": 0}

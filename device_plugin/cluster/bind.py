@@ -31,7 +31,7 @@ BIND_SECONDS = 3.0
 
 
 class BindError(Exception):
-    """The pod was not bound, or it is unknown whether it was. Calls of /bind are counted by `outcome`."""
+    """The pod was not bound, or it is unknown whether it was. The metrics count the call under the label `outcome`."""
 
     def __init__(self, outcome: str, text: str) -> None:
         super().__init__(text)
@@ -66,9 +66,9 @@ class Binder(Service):
         return ""
 
     def settle(self) -> None:
-        """Learn the outcome of Bindings that were not answered, by reading their pods.
+        """Read the pods of Bindings that were not answered, and record whether each pod is bound.
 
-        The reservation of a pod that was not bound ends once its Binding can bind it no more.
+        The reservation of a pod that is not bound ends once its Binding can no longer bind it.
         """
         for reservation in self._view.ledger.reservations():
             if reservation.stage is ReservationStage.UNKNOWN:
@@ -104,7 +104,10 @@ class Binder(Service):
         self._counts.waited(max(0.0, now - seconds(claimed.pod.created, now)))
 
     def _claim(self, call: BindCall) -> Reservation | None:
-        """The pod's reservation on the node, now BINDING; None if the pod is bound there already. Raises BindError."""
+        """Put the pod's reservation on the node, or a new one, into stage BINDING, and return it. Raises BindError.
+
+        Returns None if the pod is bound to the node already.
+        """
         claimed = self._allocator.claim(call.uid, call.node)
         if isinstance(claimed, Reservation):
             return claimed
@@ -127,7 +130,10 @@ class Binder(Service):
             return self._place_again(pod, call)
 
     def _place_again(self, pod: Pod, call: BindCall) -> Reservation:
-        """A new reservation on the called node, already BINDING. Callers hold the lock. Raises BindError."""
+        """Reserve slices for the pod on the node that /bind names; returns the reservation, already in stage BINDING.
+
+        Callers hold the lock. Raises BindError.
+        """
         try:
             request = self._view.pods.request_of(pod)
         except RequestError as error:
@@ -151,9 +157,10 @@ class Binder(Service):
         return claimed
 
     def _settle(self, reservation: Reservation) -> bool:
-        """Read the pod, whose Binding has an unknown outcome; true if it is bound with the sent grant.
+        """Read the pod of a Binding with an unknown outcome.
 
-        Its reservation ends if it is not bound 2 * BIND_SECONDS after the Binding was sent.
+        Returns true if the pod is bound with the grant that was sent. The reservation ends if the pod is not bound 2 *
+        BIND_SECONDS after the Binding was sent.
         """
         pod = reservation.pod
         try:

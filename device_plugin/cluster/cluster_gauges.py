@@ -101,7 +101,10 @@ class ClusterGauges(Service):
         self._ledger = LedgerGauges(self._namespace)
 
     def __call__(self) -> Iterator[Reading]:
-        """Yield the metrics of this replica itself and, if it leads, the metrics of the cluster."""
+        """Yield the metrics of this replica itself, and those of the cluster if it leads and has listed the cluster.
+
+        While the Lease cannot be read, vgpu_leader is left out.
+        """
         synced, leads = not self._view.why_not_synced(), not self._why_not_leading()
         yield Reading(SYNCED, [((), float(synced))])
         if not self._unread():
@@ -132,7 +135,10 @@ class ClusterGauges(Service):
         yield from self._unplaced()
 
     def _namespace(self, holder: Holder) -> str:
-        """The namespace of the pod that holds slices, perhaps an ended pod whose processes run; empty if unknown."""
+        """The namespace of the pod that holds slices; empty if unknown.
+
+        The pod may have ended, with processes that still run.
+        """
         whose = self._view.pods.get(holder) or self._view.reports.outliving(holder)
         return whose.namespace if whose is not None else ""
 
@@ -152,7 +158,7 @@ class ClusterGauges(Service):
 
 
 def _bounds(made: Allocator) -> Mapping[str, Bound]:
-    """The bounded stores of the allocator, by the name that the metrics give them."""
+    """The sizes of the allocator's bounded stores, by the name that the metrics give each store."""
     room = made.waiting
     refused, waiting, queue, postponed = room.refusals.kept, room.pods, room.preemption, room.postponed
     scores, learnt, lists = made.placer.scores, made.learning, made.gangs.offered

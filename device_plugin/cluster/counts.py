@@ -76,7 +76,7 @@ class Counts:
             self._idle_evictions[outcome] += 1
 
     def readings(self) -> Iterator[Reading]:
-        """All four metrics with their present values."""
+        """All four metrics of this module, with the values counted so far."""
         with self._lock:
             placements, seconds, binds = list(self._placements), self._seconds, dict(self._binds)
             waits, waited = list(self._waits), self._waited
@@ -88,6 +88,9 @@ class Counts:
 
 
 def _buckets(bounds: Sequence[float], counts: Sequence[int]) -> Sequence[tuple[Sequence[str], float]]:
-    """The samples of a histogram; the last of `counts` is the number of values above all `bounds`."""
+    """The cumulative samples of a histogram: for each bound, the number of values up to it.
+
+    `counts` holds the number of values between neighbouring bounds; its last entry is for values above all bounds.
+    """
     names = [*map(str, bounds), "+Inf"]
     return [((name,), float(count)) for name, count in zip(names, accumulate(counts), strict=True)]

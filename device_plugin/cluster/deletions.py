@@ -78,7 +78,10 @@ class Deletions(Service):
         self._unsaid: list[tuple[Pod, Event, str]] = []
 
     def sweep(self) -> None:
-        """Delete the pods that must end now, if this replica leads; called about once a second."""
+        """Delete the pods that lose a conflict of grants, and pods that agents report, if this replica leads.
+
+        It is called about once a second.
+        """
         if self._why_not_leading():
             return
         for node in self._view.suspects():

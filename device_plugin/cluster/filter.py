@@ -40,7 +40,10 @@ class Filter(Service):
         self._counts = counts
 
     def __call__(self, pod: Pod, nodes: Sequence[str]) -> Verdict:
-        """The node chosen among `nodes`, or the refusal; all of `nodes` for a pod that asks for no slice."""
+        """Reserve slices for the pod and return the chosen node, or refuse it; all of `nodes` if it asks for no slice.
+
+        While this replica does not place, the pod is refused, and touched once the replica places.
+        """
         pod = self._view.gangs.labelled(pod)
         try:
             request = self._view.pods.request_of(pod)
@@ -72,7 +75,10 @@ class Filter(Service):
         return Verdict(hopeless=NodeTexts.same(self._offered(nodes), text))
 
     def _offered(self, nodes: Sequence[str]) -> Offer:
-        """The offer of `nodes`; fast, because the decision has looked up the same nodes. It needs no lock."""
+        """The rows of `nodes` in the placement table. It needs no lock.
+
+        It is fast, because the decision has looked up the same nodes.
+        """
         return self._allocator.placer.table.offered(nodes)
 
     def _refused(self, pod: Pod, refusal: Refusal, nodes: Sequence[str]) -> Verdict:
@@ -87,7 +93,7 @@ class Filter(Service):
         return Verdict(failed=texts) if pod.nominated else Verdict(hopeless=texts)
 
     def _postponed(self, pod: Pod, nodes: Sequence[str]) -> Verdict:
-        """The refusal of a pod while this replica does not place; once it places, the pod is touched."""
+        """Record the pod as postponed, and return its refusal; the pod is touched once this replica places."""
         # Keep the view's object of the pod: the copy that kube-scheduler sent would take memory in addition.
         known = self._view.pods.get(pod.uid) or pod
         self._allocator.waiting.postponed.put(pod.namespace, pod.uid, known)

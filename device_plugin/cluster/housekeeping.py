@@ -1,4 +1,4 @@
-"""Housekeeping: periodic work that no request triggers, such as expiry, learning, and unanswered Bindings."""
+"""Housekeeping: periodic work that no request triggers, such as ending reservations that expired."""
 
 import logging
 
@@ -29,7 +29,11 @@ class Housekeeping(Service):
         self._idle = idle
 
     def step(self) -> None:
-        """Do each piece of periodic work once."""
+        """Do each piece of periodic work once, in this order.
+
+        Reservations expire, new pods are counted for the target workload, unanswered Bindings are settled, pods that
+        the watch has not shown are read, and pods are deleted or evicted.
+        """
         self._allocator.expire()
         with self._view.lock:
             self._allocator.learning.count(self._clock())

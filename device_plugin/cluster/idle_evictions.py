@@ -2,8 +2,8 @@
 
 The node's agent measures the idle time, warns the pod by an event, and then names the pod in the node's inventory until
 it is gone or works again. The pod must have a limit now, and the agent must be ready: an agent that is down cannot say
-that the pod works again. An eviction respects PodDisruptionBudgets. If it is refused, it is tried again, later each
-time; the first refusal is said in an event.
+that the pod works again. An eviction respects PodDisruptionBudgets. If it is refused, it is tried again, after a delay
+that doubles each time; only the first refusal is reported by an event.
 """
 
 import logging
@@ -30,7 +30,7 @@ FIRST_DELAY, LAST_DELAY = 30.0, 600.0
 
 @dataclass(slots=True)
 class _Tried:
-    """An eviction that was sent: when it is tried again, after which delay, and whether a refusal was said."""
+    """A pod's eviction: when it is due, the delay after the last try, and whether a refusal was reported."""
 
     due: float = 0.0
     delay: float = FIRST_DELAY / 2
@@ -75,7 +75,10 @@ class IdleEvictions(Service):
         ]
 
     def _evict(self, pod: Pod, why: str) -> bool:
-        """Evict a pod, and write an event; returns False if the API server did not answer."""
+        """Evict a pod, and report the outcome by an event; returns False if the API server did not answer.
+
+        A refusal is reported only once.
+        """
         tried = self._tried[pod.uid]
         tried.delay = min(2 * tried.delay, LAST_DELAY)
         tried.due = self._clock() + tried.delay

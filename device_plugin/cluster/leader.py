@@ -59,7 +59,7 @@ class Leader:
 
     @property
     def term(self) -> bool:
-        """True during a term, between `begin` and `end`."""
+        """True between `begin` and `end`: this replica may place, unless it has lost the Lease."""
         return self._placing
 
     @property

@@ -61,8 +61,8 @@ class Leadership(Service):
     def begin(self) -> None:
         """List all nodes and pods, and begin a term.
 
-        Nothing happens in a term, while the Lease is not ours, and while a Binding of an earlier term may be under way.
-        If the Lease was lost during the list, no term begins.
+        Does nothing during a term, while the Lease is not ours, and while a Binding of an earlier term may be under
+        way. If the Lease was lost during the list, no term begins.
         """
         breaks = self._breaks
         if self._leader.term or not self._leader.fenced() or not self._settled():

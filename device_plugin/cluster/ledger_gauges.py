@@ -1,4 +1,4 @@
-"""The metrics of the ledger: the slices granted to each namespace, and the room left on cards of each model."""
+"""The metrics of the ledger: slices granted per namespace, room on cards per model, and nodes that do not serve."""
 
 import threading
 from collections import Counter
@@ -93,7 +93,7 @@ class _NodePart:
 
 
 class LedgerGauges:
-    """Reads the metrics of the ledger. It keeps each node's part, because few nodes change between two scrapes.
+    """Reads the metrics of the ledger. It keeps the figures of each node, because few nodes change between two scrapes.
 
     `namespace_of` returns an empty text for a holder whose namespace is not known. Safe from any thread.
     """
@@ -107,7 +107,10 @@ class LedgerGauges:
         self._labels: dict[Labels, Labels] = {}
 
     def readings(self, snapshot: Snapshot, ready: Container[str] | None) -> Iterator[Reading]:
-        """All metrics of a snapshot. `ready` has the nodes whose agents are ready; None if these are not known."""
+        """All metrics of a snapshot.
+
+        `ready` has the nodes whose agents are ready; None if it is not known which are.
+        """
         with self._lock:
             self._update(snapshot.records())
             granted, parts = dict(self._granted), list(self._parts.values())
@@ -124,7 +127,7 @@ class LedgerGauges:
         yield Reading(MEMORY_UNITS, [(labels, float(nodes)) for labels, nodes in sorted(units.items())])
 
     def _update(self, states: Mapping[str, NodeState]) -> None:
-        """Compute the parts of changed nodes again, and remove the parts of nodes that are gone."""
+        """Compute the figures of changed nodes again, and remove the figures of nodes that are gone."""
         for name in self._parts.keys() - states.keys():
             self._add(self._parts.pop(name), -1)
         for name, state in states.items():
@@ -169,10 +172,9 @@ class LedgerGauges:
 
 
 def _room(parts: Iterable[_NodePart]) -> Mapping[Labels, Room]:
-    """By family and model, over all nodes: the largest free amounts of a card, and the number of free cards.
+    """By family and model: the largest free amounts on one card of any node, and the number of free cards of all nodes.
 
-    The amounts are the most memory units, the most core groups and the largest share that one card can give; each may
-    be of another card.
+    The amounts are memory units, core groups and the share of the card; each may be of another card.
     """
     found: dict[Labels, Room] = {}
     for part in parts:
@@ -182,12 +184,15 @@ def _room(parts: Iterable[_NodePart]) -> Mapping[Labels, Room]:
 
 
 def _joined(one: Room, other: Room) -> Room:
-    """The rooms of two nodes or cards together: the larger of each free amount, and the sum of the free cards."""
+    """Joins the rooms of two nodes or cards: the larger one of each free amount, and the sum of the free cards."""
     return max(one[0], other[0]), max(one[1], other[1]), max(one[2], other[2]), one[3] + other[3]
 
 
 def _room_of(state: CardState) -> Room:
-    """The room of one card; all 0 if it cannot give a slice of one memory unit and one core group."""
+    """The free memory units, core groups and share of one card, and 1 if all of it is free.
+
+    All 0 if it can give no slice. A slice needs at least one memory unit and one core group.
+    """
     card, groups = state.card, state.free_cores.bit_count()
     units = mib_to_units(state.free_mib, card.mem_mib, card.units)
     if not (state.open and state.free_slices and groups and units):
@@ -197,7 +202,10 @@ def _room_of(state: CardState) -> Room:
 
 
 def _serving(inventories: Mapping[str, Inventory], ready: Container[str] | None) -> Iterator[Reading]:
-    """The number of nodes with and without a serving agent, and the names of the nodes without."""
+    """The numbers of nodes with and without a serving agent, and the names of nodes without, each with the cause.
+
+    At most MOST_NODES are named.
+    """
     causes = {
         name: "agent" if inventory.serving else "inventory"
         for name, inventory in sorted(inventories.items())

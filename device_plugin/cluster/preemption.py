@@ -127,7 +127,7 @@ class Preemption(Service):
         return {node: evicted}
 
     def _without_leaving(self, pod: Pod, candidates: Candidates, held: Held) -> Candidates:
-        """The candidates without the nodes where a victim leaves for another job, or is a pod of a Job that shrinks."""
+        """The candidates without nodes where a victim leaves for another job already, or its Job shrinks already."""
         leaving = self._leaving(pod)
         ours = leaving.for_others | {uid for uid, each in held.items() if each.owner_uid in leaving.jobs}
         return {node: victims for node, victims in candidates.items() if ours.isdisjoint(victims)}
@@ -168,9 +168,9 @@ class Preemption(Service):
     def _nominated(
         self, pending: Pending, before: Option, ranks: Ranks, gone: Collection[str]
     ) -> MovePlan | None:
-        """Nominate a grant for the pod on the ledger itself; the option `before` was found on a copy of the ledger.
+        """Nominate a grant for the pod on the ledger itself, by the option `before`, which was found on a copy.
 
-        Returns the plan of the preemption; None if the ledger does not allow it, or only with more victims.
+        Returns the plan of the preemption; None if the ledger does not allow the plan, or only with more victims.
         """
         planner, pod = self._allocator.planner, pending.pod
         with self._view.lock, self._view.promises.opened_for(pod):
@@ -190,10 +190,10 @@ class Preemption(Service):
             return plan
 
     def _still_wanting(self, pending: Pending, held: Held) -> bool:
-        """True if victims must be found for the pod; then its nomination is released, if it had one.
+        """True if victims must be found for the pod; a nomination that the pod has is then released.
 
-        False if its nominated slices become free as soon as the pods that are ending have ended, or if a Binding of it
-        is under way.
+        False if the nominated slices become free as soon as the pods that are ending have ended, or if a Binding of the
+        pod is under way.
         """
         pod, ending = pending.pod, self._gone(self._leaving(pending.pod), held)
         with self._view.lock:
@@ -211,7 +211,7 @@ class Preemption(Service):
     # The pods that may have to end
 
     def _held(self) -> Held:
-        """The bound pods that have not ended, which may hold slices; it drops what is remembered of all other pods."""
+        """Returns the bound pods that have not ended, which may hold slices, and forgets all other pods."""
         held = {pod.uid: pod for pod in self._view.pods.all() if pod.node and not pod.ended}
         now = self._clock()
         with self._lock:
@@ -223,7 +223,7 @@ class Preemption(Service):
         return held
 
     def _withdraw(self, uid: str, pod: Pod) -> None:
-        """Withdraw another job's promise of the slices of the pod of this UID, because it is evicted for `pod`."""
+        """Withdraw another job's promise of the slices of the pod with the UID `uid`, which is evicted for `pod`."""
         with self._view.lock:
             self._view.promises.withdraw(uid, pod)
 

@@ -27,7 +27,7 @@ class ServerVersion:
         self._minor = (0, 0)
 
     def step(self) -> float:
-        """Read the version; returns the seconds until it is read again."""
+        """Read the version, and keep it for `absent_is_hopeless`; returns the seconds until the next read."""
         try:
             found = minor_version(git_version(self._text))
         except (ApiError, ValueError, LookupError, TypeError) as error:

@@ -150,9 +150,9 @@ class Touch(Service):
     def _settle(self, now: float) -> None:
         """Forget touched pods that were placed, refused again or are gone, or were not asked for in ASKED_SECONDS.
 
-        The namespace of a pod that kube-scheduler has not asked for in PROMPT_SECONDS is late, until it asks for one of
-        that namespace. The slices that were found for late pods, and for pods that are forgotten without a place, are
-        offered to other pods: a new round is due.
+        A namespace is late while kube-scheduler has not asked for one of its touched pods in PROMPT_SECONDS. It stays
+        late for LATE_SECONDS, or until kube-scheduler asks for one of its pods. The slices found for late pods, and for
+        forgotten pods without a place, are offered to other pods: a new round is due.
         """
         offered = False
         with self._view.lock:
@@ -174,7 +174,10 @@ class Touch(Service):
             self._due = now
 
     def _begin_round(self, now: float) -> None:
-        """Begin a new round of all refused pods if something has changed since the last one began."""
+        """Begin a new round of all refused pods GRACE_SECONDS after a change of the cluster.
+
+        While the last round still has pods to try, the new one begins ROUND_SECONDS after it at the earliest.
+        """
         with self._view.lock:
             news = self._allocator.news()
         if news != self._seen and self._due is None:
@@ -186,7 +189,10 @@ class Touch(Service):
         self._queue.begin(self._allocator.waiting.pods.values())
 
     def _found(self, now: float) -> list[Waiting]:
-        """The next pods to touch, after at most LOOKS tries; within one step pods of the highest priority are first."""
+        """The next pods to touch, after at most LOOKS tries, the highest priority of each batch first.
+
+        The list ends before more than TOUCHES pods wait for kube-scheduler to ask for them.
+        """
         found: list[Waiting] = []
         looks = LOOKS
         if self._queue:
@@ -257,9 +263,9 @@ class Touch(Service):
         return (beneficiary, waiting.alike) if beneficiary else waiting.alike
 
     def _awaited(self, waiting: Waiting) -> list[Grant]:
-        """The grants found for touched pods, whose slices this pod must not take.
+        """The grants found for pods that were touched already: their slices are not free for the pod in `waiting`.
 
-        Grants for pods of late namespaces are left out, unless this pod's namespace is late too.
+        Grants for pods of late namespaces are left out, unless the namespace of the pod in `waiting` is late too.
         """
         late = self._late if waiting.pod.namespace not in self._late else ()
         return [
@@ -301,7 +307,7 @@ class Touch(Service):
     def _grants(self, pod: Pod, request: PodRequest, waiting: Waiting) -> Sequence[Grant]:
         """The grants that the pod, or its gang, would get now; empty if it does not fit.
 
-        Slices for pods that were touched before it count as taken.
+        Slices found for pods that were touched before this pod count as taken.
         """
         gangs, ledger = self._allocator.gangs, self._view.ledger
         if request.gang is not None and not gangs.worth_asking(pod):
@@ -349,7 +355,7 @@ class Touch(Service):
                 self._allocator.waiting.pods.keep(waiting)
 
     def _inherit(self) -> None:
-        """Take over refused pods that kube-scheduler has not asked for since this replica has led."""
+        """Add refused pods to the waiting pods if kube-scheduler has not asked for them since this replica leads."""
         pods = [
             pod for pod in self._view.pods.all()
             if pod.scheduler == self._scheduler_name and pod.refused and not pod.node and not pod.deleting

@@ -36,10 +36,10 @@ METADATA_ANNOTATIONS = {
 
 
 class Metadata(NamedTuple):
-    """The metadata of an object of any kind; `labels` holds only labels whose keys begin with `vgpu.io/`.
+    """The metadata of an object of any kind.
 
-    `annotations` holds only METADATA_ANNOTATIONS. A text that is too long is cut to one character more than is
-    accepted.
+    `labels` holds only labels whose keys begin with `vgpu.io/`, and `annotations` only METADATA_ANNOTATIONS. A longer
+    value is cut to one character more than is accepted, so that its reader sees that it is too long.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Metadata(NamedTuple):
 
     @property
     def pods_label(self) -> str:
-        """The label by which pods name the object: none, because they name it as their owner."""
+        """Always empty: pods name such an object as their owner, and not by a label."""
         return ""
 
 
@@ -66,9 +66,9 @@ class Metadata(NamedTuple):
 class Kind(Generic[Read]):
     """A kind of Kubernetes object, and the Python type that its objects are decoded to.
 
-    `item` is a type that the adapter can decode (Pod, Node, Job, Metadata), or `dict` for JSON; with `parse` it may be
-    any type. If `parse` raises KeyError, TypeError, AttributeError or ValueError, as for JSON of another form, the
-    object counts as unreadable. If `partial`, the server sends only the metadata of the objects.
+    `item` is a type that the adapter can decode (Pod, Node, Job, Metadata), or `dict` for JSON. `parse`, if given,
+    makes an `item` of any type from an object's JSON. If it raises KeyError, TypeError, AttributeError or ValueError,
+    the object counts as unreadable. If `partial`, the server sends only the metadata of the objects.
     """
 
     group: str
@@ -96,7 +96,7 @@ class Kind(Generic[Read]):
 
 
 def _agent(pod: Object) -> Agent:
-    """Returns the node agent of a pod; its address is the pod's port `http`, empty while the pod does not run."""
+    """Returns the node agent that runs in this pod; its address, at the port `http`, is empty until the pod runs."""
     spec, status = pod["spec"], pod.get("status") or {}
     ports = [port for container in spec["containers"] for port in container.get("ports") or ()]
     port = next((port["containerPort"] for port in ports if port.get("name") == "http"), 0)
@@ -148,13 +148,16 @@ def git_version(text: Callable[[str], str]) -> str:
 
 
 def controller_of(metadata: Object) -> Object:
-    """Returns the owner reference of an object's controller; empty without one."""
+    """Returns the owner reference of an object's controller; an empty mapping if the object has none."""
     owners = metadata.get("ownerReferences") or ()
     return next((each for each in owners if each.get("controller")), {})
 
 
 class Named(Protocol):
-    """The name of an object, as Pod, BindCall, Metadata and Ref have it. An empty `uid` is for any object."""
+    """The name of an object, as Pod, BindCall, Metadata and Ref have it.
+
+    With an empty `uid` any object of this name is meant.
+    """
 
     @property
     def namespace(self) -> str:
@@ -210,7 +213,7 @@ class Api(Protocol):
     """Calls to the Kubernetes API server. Each may raise any ApiError, and may be made from any thread."""
 
     def get(self, kind: Kind[Item], of: Named) -> Item:
-        """Returns the object of this name as it is now, never from a cache. The caller has to compare its UID."""
+        """Returns the object of this name as it is now, never from a cache. The caller has to compare the UID."""
 
     def list(self, kind: Kind[Item], where: Where = EVERYWHERE) -> Listed[Item]:
         """Returns the objects as a quorum of etcd has them. Objects that cannot be decoded are left out and logged."""
@@ -221,7 +224,7 @@ class Api(Protocol):
     def replace(self, kind: Kind[Item], of: Named, body: Object) -> Item:
         """Replace a whole object; returns it as stored.
 
-        With metadata.resourceVersion in `body`, raises ConflictError if that is outdated.
+        With metadata.resourceVersion in `body`, raises ConflictError if the object has a newer version.
         """
 
     def patch(
@@ -257,4 +260,4 @@ class Api(Protocol):
     def post_event(
         self, kind: Kind[Any], of: Named, reason: str, message: str, *, warning: bool = True
     ) -> None:
-        """Write an event about an object: `reason` in CamelCase, `message` a sentence."""
+        """Write an event about an object, of type Warning or Normal; `reason` is in CamelCase, `message` a sentence."""

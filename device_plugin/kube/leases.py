@@ -86,7 +86,10 @@ class Election:
         return NEVER if seen is None or seen.holder in ("", self.identity) else self._end(seen, at)
 
     def next(self, found: Lease | None, now: float, time: str) -> Lease | None:
-        """Returns the Lease to write after a read at `now` showed `found`; None while another candidate holds it."""
+        """Returns the Lease to write after a read at `now` showed `found`; None while another candidate holds it.
+
+        If `found` has another holder, this candidate no longer leads.
+        """
         if found is None:
             return Lease(self.identity, time, time, self._seconds)
         seen_at = self.see(found, now)
@@ -100,7 +103,10 @@ class Election:
         return Lease(self.identity, time, time, self._seconds, found.transitions + 1, found.version)
 
     def wrote(self, sent: float) -> None:
-        """Record that the Lease which `next` returned was written, by a request sent at `sent`."""
+        """Record that the Lease that `next` returned was written, by a request sent at `sent`.
+
+        The Lease is ours from then on.
+        """
         self._renewed = sent
 
     def released(self, found: Lease | None, time: str) -> Lease | None:
@@ -167,7 +173,10 @@ class Candidate:
         return True
 
     def release(self) -> None:
-        """Give up the Lease if it is ours, so that another candidate need not wait for its end. Raises ApiError."""
+        """Give up the Lease if it is ours, so that another candidate need not wait until it expires.
+
+        Raises ApiError.
+        """
         found = self._read()
         wanted = self._election.released(found, self._time())
         if found is not None and wanted is not None:

@@ -22,9 +22,9 @@ REFILL_SECONDS = 300.0
 
 
 class NodeApi:
-    """Calls for one node. A write or event that fails is logged, and its caller goes on. Safe from any thread.
+    """Calls the API server for the agent of one node. A write or event that fails is logged, and its caller goes on.
 
-    `clock` is monotonic, in seconds.
+    Safe from any thread. `clock` is monotonic, in seconds.
     """
 
     def __init__(self, api: Api, name: str, clock: Callable[[], float] = time.monotonic) -> None:
@@ -34,7 +34,10 @@ class NodeApi:
         self._budget = EventBudget(clock)
 
     def pod(self, namespace: str, name: str) -> Pod:
-        """The pod as it is now. Raises ApiError; UnknownError if the API server gave no clear answer."""
+        """The pod of this name as the API server has it now.
+
+        Raises ApiError; UnknownError if the server gave no clear answer.
+        """
         return self._api.get(PODS, Ref(name, namespace))
 
     def node(self) -> Node | None:
@@ -57,7 +60,7 @@ class NodeApi:
         return True
 
     def node_event(self, event: Event, message: str) -> None:
-        """Write an event about the node if the event budget has room. Callers log the text too.
+        """Write an event about the node, unless too many of its reason were written. Callers log the text too.
 
         The event has the node's name as the node's UID, as the kubelet's own events do.
         """
@@ -80,7 +83,7 @@ class NodeApi:
 
 
 class EventBudget:
-    """Limits the events about the node: a fault that comes and goes would write them without end.
+    """Limits the events about the node for each reason: a fault that comes and goes would write them without end.
 
     Each reason has a token bucket. `clock` is monotonic, in seconds. Safe only under the caller's lock.
     """

@@ -10,10 +10,16 @@ class PodResources(Protocol):
     """The kubelet's PodResources API."""
 
     def list(self) -> Sequence[Holder]:
-        """Every container that holds tickets. Never call it during Allocate. Raises KubeletError."""
+        """Every container that holds tickets.
+
+        Never call it during Allocate, when it could make the kubelet give a ticket twice. Raises KubeletError.
+        """
 
     def devices(self) -> Mapping[str, frozenset[str]]:
-        """The IDs of the healthy devices of all plugins, by resource. May be called any time. Raises KubeletError."""
+        """The IDs of the healthy devices of all plugins, by resource. May be called at any time.
+
+        Raises KubeletError.
+        """
 
 
 class Processes(Protocol):
@@ -27,7 +33,7 @@ class HostProcesses(Protocol):
     """The processes of this machine by their pod, and their mounts."""
 
     def look(self) -> None:
-        """Read which processes run now."""
+        """Read which processes run now, and the pod of each; `of` returns them until the next look."""
 
     def of(self, pod: str, most: int | None = None) -> Sequence[int]:
         """The oldest processes of each container of the pod of this UID at the last look, its sandbox included.
@@ -39,7 +45,10 @@ class HostProcesses(Protocol):
         """The process's mountinfo text, and whether it is complete; None if the process is gone or in no pod."""
 
     def container(self, process: int) -> tuple[str, str] | None:
-        """The pod UID and the container cgroup's name of a process now; None if it is in none, or gone."""
+        """The pod UID and the container's cgroup name of a process now.
+
+        None if the process is in no container, or gone.
+        """
 
     def open_files(self, process: int) -> Iterator[str]:
         """The kernel's text on each of the first open files of a process; empty if the agent may not read it."""
@@ -52,9 +61,9 @@ class PodCgroups(Protocol):
     """The cgroups of the pods of this machine."""
 
     def limit_card_memory(self, pod: str, limits: Mapping[str, int]) -> str:
-        """Limit the card memory of the pod of this UID: bytes by the kernel's name of the memory.
+        """Limit the card memory of the pod of this UID; `limits` are bytes by the kernel's name of the memory.
 
-        Returns the reason why that failed, as text; empty if it did not.
+        Returns the reason of a failure as text; empty after success.
         """
 
 

@@ -1,1 +1,1 @@
-"""Joins the services to their adapters."""
+"""Builds each service from its parts and its adapters; holds the settings, and the list of all commands."""

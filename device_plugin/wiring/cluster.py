@@ -63,7 +63,7 @@ STUCK_SECONDS = 60.0
 
 
 class ClusterService(Replica):
-    """One replica of the cluster service."""
+    """One replica of the cluster service: builds its parts, and names its loops, watches and servers."""
 
     def __init__(self, settings: ClusterSettings, stop: threading.Event) -> None:
         clock = time.monotonic
@@ -164,7 +164,7 @@ class ClusterService(Replica):
 
 
 def run(settings: ClusterSettings, stop: threading.Event) -> int:
-    """Serve until `stop` is set; returns the exit status. Prints where it listens.
+    """Run a replica of the cluster service until `stop` is set; prints its addresses and returns the exit status.
 
     Raises SettingsError, EndpointError.
     """

@@ -208,7 +208,7 @@ def for_people() -> Iterator[Command]:
 
 
 def _offered(chosen: Sequence[str], more: Sequence[Command]) -> Mapping[str, Sequence[Command]]:
-    """Returns the commands that may be chosen here, by the title of their group; commands in `more` replace others.
+    """Returns the commands that may be chosen here, by the title of their group; `more` has precedence.
 
     People see no services in the list. A service still runs if `chosen` names it, except in the plugin of kubectl.
     """

@@ -72,11 +72,14 @@ _OWN_PROGRAM = "--"
 _ADMIT = (engine.ADMIT, "start a waiting job by hand")
 
 Parsers = Callable[[str], argparse.ArgumentParser | None]
-"""Returns the parser of the command with this name; None if there is no such command."""
+"""Functions that return the parser of the command with a name; None if there is no such command."""
 
 
 def print_candidates(words: Sequence[str], commands: Iterable[tuple[str, str]], parser_of: Parsers) -> int:
-    """Print the candidates for the last of `words`, and return 0. `commands` are names and descriptions."""
+    """Print the candidates for the last of `words`, and whether file names fit too; returns 0.
+
+    `commands` are names and descriptions.
+    """
     found, directive = [*commands], NO_FILES
     *before, last = words or ("",)
     candidates: Iterable[tuple[str, str]] = found
@@ -180,7 +183,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def main() -> int:
-    """`kubectl_complete-vgpu WORDS...`: completion for `kubectl vgpu`."""
+    """Run the program `kubectl_complete-vgpu`: print the candidates for `kubectl vgpu WORDS...`."""
     from device_plugin.wiring.commands import main as vgpu
 
     return vgpu(["__complete", *sys.argv[1:]])

@@ -20,7 +20,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Copy the files; returns 0. Raises VgpuError if a file cannot be copied."""
+    """Copy the library and vgpu-loads into the folder, and write ld.so.preload there; returns 0.
+
+    Raises VgpuError if a file cannot be copied.
+    """
     folder = Path(args.to)
     try:
         for file in (LIBRARY, LOADS):

@@ -35,7 +35,7 @@ class CpuPinning:
         self._allowed = os.sched_getaffinity(0)
 
     def leave(self) -> None:
-        """Undo the pinning, so that the threads may run on all CPUs."""
+        """Undo the pinning: the threads may run on all CPUs, with the usual scheduling policy."""
         _move(self._allowed, self._free, os.SCHED_OTHER)
 
     def step(self) -> None:

@@ -30,7 +30,8 @@ class OutputError(VgpuError):
 def exit_status(run: Callable[[], int], *, of_people: bool) -> int:
     """Returns the exit status of `run`, and prints a failure in one line. argparse's SystemExit is not caught.
 
-    An unexpected error is printed in one line too if the command is `of_people`; a service raises it, for its log.
+    `of_people`: the command is for people, so an unexpected error is printed in one line too. A service raises such an
+    error, for its log.
     """
     try:
         return _status(run, of_people=of_people)

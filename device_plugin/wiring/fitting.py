@@ -55,9 +55,9 @@ def tables(
 def _talk(
     process: "subprocess.Popen[bytes]", lesson: bytes, ending: Callable[[], bool]
 ) -> tuple[bytes, bytes]:
-    """Returns output and error output of the process. Kills the process if its time is over or the service ends.
+    """Write `lesson` to the process; returns the process's output and error output.
 
-    Raises FitError after it has killed the process.
+    Kills the process, and raises FitError, once its time is over or the service ends.
     """
     deadline = time.monotonic() + MOST_SECONDS
     given: bytes | None = lesson
@@ -72,7 +72,10 @@ def _talk(
 
 
 def main() -> None:
-    """Make the tables at low priority. By prctl(2) the kernel kills this process when the service's process ends."""
+    """Read the input from stdin and write the tables to stdout, at low priority.
+
+    By prctl(2) the kernel kills this process when the service's process ends.
+    """
     os.nice(POLITENESS)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != int(sys.argv[1]):

@@ -59,7 +59,7 @@ ASKED = Pace(5.0, 50.0)
 
 
 class JobEngine(Replica):
-    """One replica of the job engine."""
+    """One replica of the job engine: builds its parts, and names its loops, watches and servers."""
 
     def __init__(self, settings: JobsSettings, stop: threading.Event) -> None:
         clock = time.monotonic
@@ -145,7 +145,7 @@ class JobEngine(Replica):
         )
 
     def _may_read_jobs(self) -> bool:
-        """True once the cards are known, for the share that a slice takes, and the priority classes."""
+        """True once nodes and priority classes are listed: how a Job is read depends on its cards and its class."""
         return "nodes" in self._view.listed and self._priorities.listed
 
     def _watch_jobs(self) -> None:
@@ -191,7 +191,7 @@ def _now() -> str:
 
 
 def run(settings: JobsSettings, stop: threading.Event) -> int:
-    """Serve until `stop` is set; returns the exit status. Prints where it listens.
+    """Run a replica of the job engine until `stop` is set; prints its addresses and returns the exit status.
 
     Raises SettingsError, EndpointError.
     """

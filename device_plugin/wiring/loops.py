@@ -1,4 +1,4 @@
-"""The loops of a service, each in a thread of its own; /healthz fails if a loop of `turns` or `paced` hangs."""
+"""The loops of a service, each in a thread of its own; /healthz fails if a loop that `turns` or `paced` runs hangs."""
 
 import threading
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from device_plugin.wiring.threads import Threads
 class Loops:
     """Runs functions again and again until `stop` is set.
 
-    A loop counts as hanging if it starts no turn for `stuck_seconds`.
+    A loop that `turns` or `paced` runs counts as hanging if a turn began `stuck_seconds` ago, and no other since.
     """
 
     def __init__(self, stop: threading.Event, clock: Callable[[], float], stuck_seconds: float) -> None:
@@ -20,7 +20,7 @@ class Loops:
         self.threads = Threads(stop)
 
     def turns(self, name: str, seconds: float, step: Callable[[], None]) -> None:
-        """Call `step` now and every `seconds`; `why_not_alive` reports a call that hangs."""
+        """Call `step` until `stop` is set, with pauses of `seconds`; `why_not_alive` reports a call that hangs."""
 
         def turn() -> float:
             step()
@@ -29,18 +29,24 @@ class Loops:
         self.paced(name, turn)
 
     def paced(self, name: str, step: Callable[[], float]) -> None:
-        """Call `step` now, and again after the seconds that it returns; `why_not_alive` reports a call that hangs."""
+        """Call `step` until `stop` is set, with pauses of the seconds that it returns.
+
+        `why_not_alive` reports a call that hangs.
+        """
         while not self._stop.is_set():
             self.turn(name)
             self._stop.wait(step())
 
     def every(self, seconds: float, step: Callable[[], None]) -> None:
-        """Call `step` again and again, after a pause of `seconds` each time; a call that hangs is not reported."""
+        """Pause for `seconds`, then call `step`, until `stop` is set; a call that hangs is not reported."""
         while not self._stop.wait(seconds):
             step()
 
     def again(self, step: Callable[[], float]) -> None:
-        """Call `step` now, and again after the seconds that it returns; a call that hangs is not reported."""
+        """Call `step` until `stop` is set, with pauses of the seconds that it returns.
+
+        A call that hangs is not reported.
+        """
         pause = 0.0
         while not self._stop.wait(pause):
             pause = step()

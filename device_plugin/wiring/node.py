@@ -68,7 +68,7 @@ COMPONENT = "vgpu-node"
 
 @dataclass(frozen=True)
 class Host:
-    """The parts of the host that the agent reads; hack/simulated replaces them by simulated ones."""
+    """The parts of the host that the agent reads; the laboratory (hack/simulated) replaces them by simulated ones."""
 
     machine: Machine
     pods: ports.Processes
@@ -291,9 +291,9 @@ def _discovery(settings: NodeSettings, vendors: Sequence[Vendor[Any]]) -> Discov
 
 
 def run(settings: NodeSettings, stop: threading.Event, of: Callable[[NodeSettings], Host] = host) -> int:
-    """Serve until `stop` is set, on the host that `of` returns for the settings; returns the exit status.
+    """Run the node agent until `stop` is set; prints its address and returns the exit status.
 
-    Prints where it listens. Raises SettingsError, EndpointError.
+    `of` returns the host for the settings. Raises SettingsError, EndpointError.
     """
     if not Path(settings.root).is_dir():
         raise SettingsError(

@@ -97,10 +97,11 @@ class OwnSettings:
 
 
 def applied(settings: NodeSettings, labels: Mapping[str, str] | None) -> tuple[NodeSettings, str]:
-    """Returns the settings of the node with these labels, and the problem of the file as text; empty if it has none.
+    """Returns the settings of the node with these labels, and the problem of the file as text; empty if there is none.
 
-    `labels` is None if the node cannot be read. Then, or if the file has a problem, the changes that were kept last
-    count. Otherwise the changes of the file are kept; without a file, none are. Raises OSError.
+    The changes that the file gives the node are applied and kept. If the file has a problem, or the node cannot be read
+    (`labels` is None), the changes that were kept last are applied. Without a file, kept changes are removed. Raises
+    OSError.
     """
     kept = Path(settings.state_dir) / KEPT
     file = Path(settings.nodes_file)

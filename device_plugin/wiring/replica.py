@@ -33,7 +33,7 @@ RETURN_SECONDS = 10.0
 
 
 class Replica(ABC):
-    """One replica. `run` serves until `stop` is set or a thread fails.
+    """One replica of the cluster service or the job engine. `run` serves until `stop` is set or a thread fails.
 
     A loop counts as hanging if it starts no turn for `stuck_seconds`.
     """

@@ -424,7 +424,7 @@ class Setting:
 
     @property
     def description(self) -> str:
-        """The purpose of the setting."""
+        """The sentence that help and docs show for the setting."""
         return f"{self.meta.description}"
 
     @property
@@ -444,7 +444,10 @@ class Setting:
 
 
 def settings_of(kind: type[msgspec.Struct], path: tuple[str, ...] = ()) -> Iterator[Setting]:
-    """Yields the settings of a service in order; the path of a setting in a group begins with the group's key."""
+    """Yields the settings of a service in the order of its fields.
+
+    The path of a setting in a group begins with the group's key.
+    """
     for field in msgspec.structs.fields(kind):
         if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
             yield from settings_of(field.type, (*path, field.encode_name))
@@ -460,9 +463,10 @@ def add_flags(parser: argparse.ArgumentParser, kind: type[Settings]) -> None:
 
 
 def load(kind: type[Settings], flags: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
-    """Returns settings of `kind` from parsed `flags` (see add_flags), the environment and the file they name.
+    """Returns settings of `kind` from the parsed `flags` (see add_flags), the environment and the settings file.
 
-    Raises SettingsError, which names the key and its source.
+    The flag --config or the variable VGPU_CONFIG names the file. Raises SettingsError, which names the key and its
+    source.
     """
     file = flags.get("config") or environ.get("VGPU_CONFIG") or ""
     values = read_file(Path(file)) if file else {}

@@ -16,7 +16,7 @@ class Threads:
         self.failed = False
 
     def spawn(self, name: str, run: Callable[[], None]) -> None:
-        """Run `run` in a thread of this name."""
+        """Start a thread of this name that calls `run`; an exception of `run` is logged, and ends the service."""
 
         def guarded() -> None:
             try:

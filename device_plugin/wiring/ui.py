@@ -108,7 +108,10 @@ class TeamPage:
             raise SettingsError(f"cannot serve the page on {settings.listen}: {error}") from error
 
     def _answers(self) -> Mapping[str, Answer]:
-        """Returns the answers about cards and nodes over time; sets the entry on what the page offers."""
+        """Returns the functions that answer /use and /day from Prometheus; empty without one. No answer names a person.
+
+        Also sets the page's entry that says whether use and changes are offered.
+        """
         source = self._prometheus
         self._entries.put(
             "about", {"page": {"use": source is not None, "changes": self._settings.allow_changes}}
@@ -148,7 +151,7 @@ def _secret(file: Path) -> str:
 
 
 def run(settings: UiSettings, stop: threading.Event) -> int:
-    """Serve until `stop` is set; returns the exit status. Prints where it listens.
+    """Serve the page until `stop` is set; prints its addresses and returns the exit status.
 
     Raises SettingsError, EndpointError, PrometheusError.
     """

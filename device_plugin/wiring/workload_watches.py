@@ -25,10 +25,10 @@ FORBIDDEN_SECONDS = 300.0
 
 
 class WorkloadWatches:
-    """The watches of the installed kinds. `news` returns the receivers of a kind's objects.
+    """Watches the queued workloads of each installed kind other than Job.
 
-    `ready` returns true once objects can be received. `doubt` is called when resource versions have fallen, as after a
-    restored etcd.
+    `news` returns the receivers of a kind's objects. `ready` returns true once objects can be received. `doubt` is
+    called when resource versions have fallen, as after a restored etcd.
     """
 
     def __init__(
@@ -52,7 +52,10 @@ class WorkloadWatches:
         return list(self._watches.values())
 
     def why_not_synced(self) -> str:
-        """The installed kinds that were not listed yet, as text; empty if all were, or cannot be read."""
+        """The kinds whose objects were not listed yet, as text; empty once none is left.
+
+        A kind that is not installed, or whose objects this service may not read, need not be listed.
+        """
         absent = sorted(kind.plural for kind in list(self._unlisted))
         return f"{', '.join(absent)} were not listed yet" if absent else ""
 
@@ -81,7 +84,7 @@ class WorkloadWatches:
         return LOOK_SECONDS
 
     def _served(self) -> Sequence[WorkloadKind]:
-        """The kinds of the table that the API server has, in the order of the table."""
+        """The kinds of WORKLOAD_KINDS that the API server has, in the same order."""
         groups = json.loads(self._api.text("/apis"))["groups"]
         versions = {version["groupVersion"] for group in groups for version in group["versions"]}
         found = list[WorkloadKind]()
@@ -119,19 +122,19 @@ class WorkloadWatches:
 
 
 class _Listed:
-    """The last receiver of a kind's news: notes that its objects were listed, once the others have the list."""
+    """Receives a kind's objects after all other receivers; its first list removes the kind from `unlisted`."""
 
     def __init__(self, kind: WorkloadKind, unlisted: set[WorkloadKind]) -> None:
         self._kind = kind
         self._unlisted = unlisted
 
     def sync(self, items: Sequence[Job]) -> None:
-        """Note that the objects were listed."""
+        """Remove the kind from the unlisted kinds, and log the number of its objects."""
         log.info("%s are watched: %d in queues", self._kind.plural, len(items))
         self._unlisted.discard(self._kind)
 
     def see(self, item: Job) -> None:
-        """Nothing is noted of single objects."""
+        """Does nothing: only a list of all objects counts."""
 
     def forget(self, item: Job) -> None:
-        """Nothing is noted of single objects."""
+        """Does nothing: only a list of all objects counts."""

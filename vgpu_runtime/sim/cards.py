@@ -99,7 +99,7 @@ class SimCard:
 
     @property
     def gpu_id(self) -> int:
-        """A 16-bit id of the card, never 0, from its constant properties, as KFD's is.
+        """A 16-bit id of the card, never 0, computed from its constant properties, as KFD's id is.
 
         The hash is our own (compare kfd_generate_gpu_id).
         """
@@ -162,7 +162,7 @@ def parse(text: str, machine: int = 0) -> list[SimCard]:
 
 
 def number(cards: Sequence[SimCard], machine: int = 0) -> list[SimCard]:
-    """The cards, each with a PCI address and a unique id of its own: cards without one get one. Raises SpecError."""
+    """The cards; each card without a PCI address or a unique id has got one. Raises SpecError if two are equal."""
     if len(cards) > MAX_CARDS:
         raise SpecError(f"{len(cards)} cards: at most {MAX_CARDS} can be simulated")
     numbered = [

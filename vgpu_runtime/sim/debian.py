@@ -48,7 +48,7 @@ class Apt:
             self._run(["apt-get", *self._options, "--quiet", "update"], "fetching package lists")
 
     def needs(self, *packages: str, bare: bool = False) -> dict[str, str]:
-        """The versions of the packages that apt would install for these; with `bare` installed ones are included."""
+        """By name, the version of each package that apt would install; with `bare`, as if none were installed yet."""
         options = [*self._options, *(["-o", "Dir::State::status=/dev/null"] if bare else [])]
         wanted = ["--simulate", "--no-install-recommends", *self._preferred, "install", *packages]
         command = ["apt-get", *options, *wanted]

@@ -21,7 +21,10 @@ def minor(index: int) -> int:
 
 
 def build(card: SimCard, index: int, folder: Path, account: Path | None) -> None:
-    """Write the files of the `index`-th card. The file `account` has its memory use, as KFD reports it, if not None."""
+    """Write the files of the `index`-th card.
+
+    `account` is the file with the card's used memory; None if it has none.
+    """
     device = folder / "sys/devices/pci0000:00" / card.pci
     for name in (f"card{index}", f"renderD{minor(index)}"):
         node = device / "drm" / name

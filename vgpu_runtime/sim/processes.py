@@ -14,10 +14,10 @@ PROCESSES = TOPOLOGY.parent / "proc"
 def set_process(
     folder: Path, process: int, uuid: str, mib: int, queues: int = 0, busy_units: int | None = None
 ) -> None:
-    """Write that a process, by its number on the host, uses the card with this unique id.
+    """Write the files that show a process, by its number on the host, as a user of the card with this unique id.
 
-    It has `mib` MiB of memory, `queues` queues and `busy_units` busy compute units. Raises LookupError where no card
-    has the id.
+    The process has `mib` MiB of memory, `queues` queues and `busy_units` busy compute units. Raises LookupError where
+    no card has the id.
     """
     gpu = _gpu_id(folder, uuid)
     own = folder / PROCESSES / str(process)

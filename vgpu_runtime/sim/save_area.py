@@ -35,7 +35,10 @@ class Kernel(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class SaveArea:
-    """Bytes for each XCC: `stack` is a part of `size`; `debug` comes after it, and is never shown in the topology."""
+    """The sizes of a queue's save area, in bytes for each of `xccs` XCCs.
+
+    `stack` is a part of `size`. `debug` is added behind `size`, and the topology never shows it.
+    """
 
     stack: int
     size: int

@@ -68,7 +68,10 @@ def build(cards: Sequence[SimCard], folder: Path, kernel: Kernel = Kernel.EQUAL)
 
 
 def add_driver(folder: Path) -> None:
-    """Copy the driver next to its cards, for containers to get it from there. Raises OSError if it is not built."""
+    """Copy the simulated driver into the machine's folder, from which containers get it.
+
+    Raises OSError if it is not built.
+    """
     target = folder / DRIVER
     if not target.exists() or not filecmp.cmp(BUILD / DRIVER, target, shallow=False):
         new = folder / f".{DRIVER}"
@@ -189,7 +192,7 @@ def _link(folder: Path, node_from: int, node_to: int) -> None:
 
 
 def _cache(folder: Path, level: int, kib: int) -> None:
-    """Write one cache of this level: no program here needs one for each compute unit."""
+    """Write the files of one cache of this level; real cards have one per compute unit, which no program here needs."""
     cache = {
         "processor_id_low": _SIMD_ID_BASE, "level": level, "size": kib, "cache_line_size": 64,
         "cache_lines_per_tag": 1, "association": 16, "latency": 0, "type": _CACHE_OF_SIMD_DATA,

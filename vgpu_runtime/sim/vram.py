@@ -14,12 +14,12 @@ _LOCK_BASE = 1 << 40
 
 
 def account(folder: Path, card: int) -> Path:
-    """The text file with the used memory of the `card`-th KFD card, as the driver reports it."""
+    """The text file with the used memory of the `card`-th KFD card; the simulated driver writes it too."""
     return folder / f"state/vram_used.{card}"
 
 
 def create(folder: Path, cards: int) -> None:
-    """Create empty accounts for `cards` cards, writable by processes of any user."""
+    """Create the files that count the used memory of `cards` cards, all 0, and writable by processes of any user."""
     accounts = {account(folder, card): b"%-20d\n" % 0 for card in range(cards)}
     for path, content in ({folder / "state/vram": bytes(SLOTS * SLOT.size)} | accounts).items():
         path.parent.mkdir(exist_ok=True)
@@ -38,7 +38,7 @@ def used(folder: Path) -> list[int]:
 
 
 def refresh(folder: Path) -> None:
-    """Write the used memory into the simulated sysfs: the driver writes it when called, not when a process dies."""
+    """Write the used memory of each card into the simulated sysfs; the driver does not write it when a process dies."""
     for card, amount in enumerate(used(folder)):
         with account(folder, card).open("r+b") as file:
             file.write(b"%-20d\n" % amount)

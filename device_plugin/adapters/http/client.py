@@ -47,7 +47,7 @@ def lost_text(error: Exception) -> str:
 
 
 class Connection:
-    """One connection, for one request at a time. Any call may raise one of LOST."""
+    """One HTTP connection to a server, for one request at a time. Any call may raise one of LOST."""
 
     def __init__(self, connected: socket.socket) -> None:
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -47,7 +47,7 @@ class Reader:
         self._begin()
 
     def feed(self, data: bytes) -> None:
-        """Parse bytes from the client. Raises BadRequestError."""
+        """Parse bytes from the client. Raises BadRequestError for a malformed or too large request."""
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
@@ -77,7 +77,7 @@ class Reader:
         self._now.headers[key] = text if known is None else f"{known},{text}"
 
     def on_headers_complete(self) -> None:
-        """Note the method, and whether the connection stays open, once the headers are complete."""
+        """Note the method, whether the connection stays open, and whether the client waits before it sends the body."""
         self._headed = True
         self._now.method = self._parser.get_method().decode("latin-1")
         self._now.last = not self._parser.should_keep_alive() or self._parser.get_http_version() != "1.1"

@@ -59,9 +59,8 @@ Item = TypeVar("Item")
 class KubeClient:
     """A client of one API server, for any thread. `component` is our name in events.
 
-    Pods keep only the limits of `resources`; None keeps those of all extended resources. With `brief_ends` a pod of
-    which a watch shows that it is gone has only its names, node and phase. A page of a list of metadata has
-    `metadata_items` objects.
+    Pods keep only the limits of `resources`; None keeps those of all extended resources. With `brief_ends`, a pod that
+    a watch shows as gone has only its names, node and phase. A page of a list of metadata has `metadata_items` objects.
     """
 
     def __init__(
@@ -88,10 +87,11 @@ class KubeClient:
         return self._decoded(kind, self._request("GET", _object(kind, of), accept=_accept(kind)))
 
     def list(self, kind: Kind[Item], where: Where = EVERYWHERE) -> Listed[Item]:
-        """Returns the objects as a quorum of etcd has them, because no version is named. Undecodable ones are left out.
+        """Returns the objects as a quorum of etcd has them, because the request names no version.
 
-        The server sends one page per request. All pages are of one resource version, which the server forgets after
-        some minutes; then the list begins again. Raises ExpiredError if that happens LIST_TRIES times.
+        Objects that cannot be decoded are left out and logged. The server sends one page per request. All pages are of
+        one resource version. The server forgets the version after some minutes; then the list begins again. Raises
+        ExpiredError if the version is forgotten LIST_TRIES times.
         """
         for _ in range(LIST_TRIES - 1):
             with suppress(ExpiredError):
@@ -133,9 +133,9 @@ class KubeClient:
             return None
 
     def event(self, kind: Kind[Item], line: bytes) -> tuple[str, str, Item | None]:
-        """Returns type, resource version and object of a watch event; no object for a bookmark, or if it is malformed.
+        """Returns type, resource version and object of a watch event; no object for a bookmark or a malformed object.
 
-        Raises DecodeError if it is no event, and the server's error that the event carries.
+        Raises DecodeError if the line is no event. If the event carries an error of the server, that error is raised.
         """
         if kind.item is Pod:
             # Not for bookmarks, errors, and pods that are to be logged.

@@ -40,9 +40,10 @@ class CredentialPlugin:
     """
 
     def __init__(self, entry: object, path: str, folder: Path, cluster: Entry) -> None:
-        """`entry` is the key `exec` of a user in the kubeconfig at `path`; `folder` is the folder of its file.
+        """Run the plugin once. `entry` is the value of `exec` of a user in the kubeconfig at `path`.
 
-        `cluster` describes the cluster, for a plugin that wants it. Raises EndpointError.
+        Raises EndpointError. `folder` is the folder of the file that has the user, since several files may make one
+        kubeconfig. `cluster` describes the cluster, for a plugin that wants it.
         """
         if not isinstance(entry, dict) or not isinstance(entry.get("command"), str) or not entry["command"]:
             raise EndpointError(f"kubeconfig {path}: credential plugin: write its command")

@@ -53,7 +53,10 @@ def node(text: Text) -> Node:
 
 
 def metadata(text: Text) -> Metadata:
-    """Returns the metadata of an object of any kind; the text may have nothing else. Raises DecodeError."""
+    """Returns the metadata of an object of any kind; the text need hold nothing but the metadata.
+
+    Raises DecodeError.
+    """
     return _metadata(_read_any(text).metadata)
 
 
@@ -126,9 +129,10 @@ def event(line: bytes) -> tuple[str, msgspec.Raw]:
 
 
 def pod_event(line: bytes, resources: Resources = None, *, brief_ends: bool = False) -> tuple[str, str, Pod]:
-    """Type, resource version and pod of a watch event, read in one pass; with `brief_ends` a brief pod if it is gone.
+    """Type, resource version and pod of a watch event, read in one pass.
 
-    Raises DecodeError if the event has no whole pod.
+    Raises DecodeError if the event has no whole pod. With `brief_ends`, a pod that is gone has only its names, node and
+    phase.
     """
     raw = _read_pod_event(line)
     brief = brief_ends and raw.type == Change.DELETED.value
@@ -158,7 +162,7 @@ def _labels(kept: Mapping[str, str] | None) -> Mapping[str, str]:
 def _annotations(kept: Mapping[str, str] | None) -> Mapping[str, str]:
     """Returns the METADATA_ANNOTATIONS, each cut one character beyond its longest text.
 
-    They are looked up by name, so that other annotations, which a tenant may add, neither hide them nor take memory.
+    Each is looked up by its name, so that annotations that a tenant adds neither hide ours nor take memory.
     """
     if not kept:
         return {}

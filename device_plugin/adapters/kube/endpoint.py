@@ -42,7 +42,7 @@ class Endpoint:
     def impersonating(self, user: str, groups: Sequence[str] = ()) -> "Endpoint":
         """The endpoint for requests in the name of another user, as `kubectl --as` makes them.
 
-        Without `user` it is this endpoint. Raises EndpointError.
+        Without `user` this endpoint itself is returned. Raises EndpointError.
         """
         if groups and not user:
             raise EndpointError("--as-group needs --as: write the user too")
@@ -57,7 +57,10 @@ class Endpoint:
 def from_settings(
     server: str, token_file: str, ca_file: str, kubeconfig: str, environ: Mapping[str, str] = os.environ
 ) -> Endpoint:
-    """Returns the endpoint that the settings name, else the one of the pod's service account. Raises EndpointError."""
+    """Returns the endpoint that the settings name, else the endpoint of the pod's service account.
+
+    Raises EndpointError.
+    """
     if kubeconfig:
         return from_kubeconfig(kubeconfig)
     if server:
@@ -73,7 +76,7 @@ def from_settings(
 
 
 def from_kubeconfig(path: str, context: str = "") -> Endpoint:
-    """Returns the endpoint of a context of a kubeconfig, else of its current one. Raises EndpointError."""
+    """Returns the endpoint of a kubeconfig's `context`, or of its current context. Raises EndpointError."""
     # Imported here: a service with a service account does not need it.
     from device_plugin.adapters.kube import kubeconfig
 
@@ -81,7 +84,7 @@ def from_kubeconfig(path: str, context: str = "") -> Endpoint:
 
 
 def context_namespace(path: str, context: str = "") -> str:
-    """Returns the namespace of a context of a kubeconfig, else of its current one; `default` if it names none.
+    """Returns the namespace of a kubeconfig's `context`, or of its current context; `default` if it names none.
 
     Raises EndpointError.
     """
@@ -117,7 +120,8 @@ def nobody() -> None:
 def bearer(file: Path) -> Callable[[], str]:
     """Returns a function that returns the header with the token in the file.
 
-    It reads a changed file again, because tokens rotate every hour. It raises EndpointError if no token was ever read.
+    The function reads the file again when the file has changed, because tokens rotate every hour, and keeps the last
+    token if the file cannot be read. It raises EndpointError if no token was ever read.
     """
     seen: list[tuple[int, str]] = []
 

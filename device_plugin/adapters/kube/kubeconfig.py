@@ -82,7 +82,10 @@ class KubeContext:
         return made.impersonating(self._text(self.user, "as") or "", [str(each) for each in groups])
 
     def _credentials(self, url: str) -> tuple[Callable[[], str | None], str | None, str | None]:
-        """Returns the header of requests, and the files of the client's certificate and key; None if it names none."""
+        """Returns a function that returns the Authorization header, and the files of the client's certificate and key.
+
+        A file is None if the context names none. Runs a credential plugin. Raises EndpointError.
+        """
         cert, key = (self._file(self.user, name) for name in _AGENT)
         if file := self._text(self.user, "tokenFile"):
             return bearer(Path(file)), cert, key
@@ -210,7 +213,7 @@ def _exists(file: Path) -> bool:
 
 
 def _content(path: str, file: str | Path) -> bytes:
-    """Returns the content of a file, MOST_CHARACTERS + 1 bytes at most. Raises EndpointError."""
+    """Returns the content of a file, MOST_CHARACTERS + 1 bytes at most. Raises EndpointError, which names `path`."""
     try:
         with Path(file).open("rb") as opened:
             return opened.read(MOST_CHARACTERS + 1)

@@ -95,7 +95,7 @@ def as_pod(raw: structs.RawPod, resources: Resources = None) -> Pod:
 
 
 def brief_pod(raw: structs.RawPod) -> Pod:
-    """Returns the Pod with its names, node and phase alone: they suffice to end what it holds."""
+    """Returns the Pod with its names, node and phase alone: enough to release the slices of a pod that is gone."""
     metadata = raw.metadata
     return Pod(
         metadata.namespace, metadata.name, metadata.uid, node=raw.spec.node_name or "", phase=raw.status.phase
@@ -220,7 +220,7 @@ def _host(spec: structs.PodSpec, asked: Sequence[_Asked]) -> HostAmounts:
 
 
 def _refused(scheduled: structs.Condition) -> int:
-    """Returns a hash of the reason for which kube-scheduler last refused the pod; 0 if it did not refuse it."""
+    """Returns a hash of kube-scheduler's last reason to refuse the pod; 0 if the pod was not refused."""
     if scheduled.status != "False" or scheduled.reason == "SchedulingGated":
         return 0
     return hash((scheduled.reason, scheduled.message)) or 1

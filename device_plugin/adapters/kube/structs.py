@@ -293,7 +293,7 @@ def controller(metadata: Meta) -> RawOwner:
 def ours(kept: Mapping[str, str] | None, *prefixes: str) -> Sequence[tuple[str, str]]:
     """Returns the labels or annotations whose keys begin with one of `prefixes`: MOST_KEYS at most.
 
-    Keys that are read come first, so that no number of others, which sort before them, hides one.
+    The keys that vgpu reads come first, so that a tenant cannot push them out by adding other keys.
     """
     found = [item for item in (kept or {}).items() if item[0].startswith(prefixes)]
     return sorted(found, key=lambda item: item[0] not in _READ)[:MOST_KEYS]

@@ -162,7 +162,7 @@ def _pods_label(kind: WorkloadKind, found: Object, name: str) -> str:
 
 
 def _grace(written: Sequence[PodSet]) -> int:
-    """Returns the longest grace period of the pods, in seconds."""
+    """Returns the longest grace period of the pods in seconds, at least Kubernetes' default of 30."""
     times = (at(each.template, "spec", "terminationGracePeriodSeconds") for each in written)
     return max([30, *(min(each, MAX_GRACE) for each in times if isinstance(each, int))])
 

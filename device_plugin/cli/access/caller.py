@@ -27,7 +27,7 @@ from device_plugin.kube.errors import ApiError, ForbiddenError, GoneError, Refus
 Item = TypeVar("Item")
 COMPONENT = "vgpu-cli"
 NAMESPACE = os.environ.get("VGPU_NAMESPACE") or "vgpu-system"
-"""Where vgpu is installed: $VGPU_NAMESPACE, or the namespace of docs/ and manifests/."""
+"""The namespace in which vgpu is installed: $VGPU_NAMESPACE, else the namespace that docs/ and manifests/ use."""
 WHO_AM_I: Kind[dict[str, Any]] = Kind(
     "authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", dict
 )
@@ -99,7 +99,10 @@ def kubectl_words(args: argparse.Namespace) -> Sequence[str]:
 
 
 def kubectl_line(args: argparse.Namespace, namespace: str, *words: str) -> str:
-    """Returns the command line with which kubectl does the same in this namespace, as a person types it."""
+    """Returns the kubectl command line with `words` in this namespace, as a person types it.
+
+    It has this command's context and user.
+    """
     return shlex.join(["kubectl", *kubectl_words(args), f"--namespace={namespace}", *words])
 
 
@@ -126,7 +129,7 @@ def _in_pod(args: argparse.Namespace, environ: Mapping[str, str] = os.environ) -
 
 
 def user(client: KubeClient) -> str:
-    """Returns the caller's name in the API server; if it does not say it, this machine's user, or `unknown`."""
+    """Returns the caller's name in the API server; else this machine's user, or `unknown`."""
     with suppress(ApiError, KeyError, TypeError):
         answer = client.create(WHO_AM_I, {"apiVersion": WHO_AM_I.api_version, "kind": WHO_AM_I.name})
         return str(answer["status"]["userInfo"]["username"])

@@ -81,7 +81,7 @@ def found(client: KubeClient, of: Ref) -> Job:
 
 
 def ask(client: KubeClient, args: argparse.Namespace, accept: str, **query: str) -> tuple[int, str]:
-    """Returns status and body of /explain. It asks the leading replica, then the planner of `query`'s job.
+    """Returns status and body of /explain, from the leading replica or the replica that plans the job of `query`.
 
     Raises EngineError, ForwardError, ApiError.
     """

@@ -78,7 +78,7 @@ class ImageCheck:
     vgpu_image: str
 
     def pod(self) -> Object:
-        """The pod, whose termination message is the answer of vgpu-loads."""
+        """The pod that checks the image, as JSON; its termination message is the answer of vgpu-loads."""
         place = CONTAINER_LIBRARY.rpartition("/")[0]
         programs = self.programs or USUAL_PROGRAMS
         checked = {
@@ -116,7 +116,10 @@ class ImageCheck:
 
 
 def findings(client: KubeClient, check: ImageCheck) -> list[Finding]:
-    """Run the pod, and return what its programs' loaders do with the library. Raises ImageCheckError, ApiError."""
+    """Run the pod; returns a finding for each program: whether its loader loads the library.
+
+    Raises ImageCheckError, ApiError.
+    """
     with _started(client, check) as pod:
         answer = _ended(client, pod, check, _said_once())
     try:
@@ -144,7 +147,7 @@ def image_of(workloads: Sequence[Object]) -> str:
 
 @contextmanager
 def _started(client: KubeClient, check: ImageCheck) -> Iterator[Ref]:
-    """A new pod, which is deleted at the end."""
+    """Yields a new pod that checks the image; the pod is deleted at the end."""
     kind: Kind[Any] = PODS.json
     made = client.create(kind, check.pod(), check.namespace)["metadata"]
     ref = Ref(made["name"], made["namespace"], made["uid"])
@@ -206,7 +209,7 @@ def _failure(pod: Ref, status: Mapping[str, Any], check: ImageCheck) -> ImageChe
 
 
 def _state(status: Mapping[str, Any], statuses: str) -> Mapping[str, Any]:
-    """The state of the pod's only container of this kind; empty before it has one."""
+    """The state of the pod's only container in the list `statuses` of its status; empty before it has one."""
     found = status.get(statuses) or ()
     return (found[0].get("state") or {}) if found else {}
 

@@ -26,7 +26,10 @@ _READ = {
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The request of a ResourceClaim or a template, None if it is for another driver, and its fields that are lost."""
+    """The request of a ResourceClaim or of a template, and the names of its fields that a conversion loses.
+
+    `ask` is None if the request is for another driver.
+    """
 
     ask: Ask | None
     lost: tuple[str, ...] = ()
@@ -43,7 +46,7 @@ class Namespaces:
         self._known: dict[str, dict[tuple[str, str], Claim]] = {}
 
     def read(self, document: object) -> None:
-        """Add the claims in a document. Raises RequestError for a wrong one, and if two of a name differ."""
+        """Add the claims in a document. Raises RequestError for a wrong claim, and if two claims of one name differ."""
         for namespace, kind, name, claim in _claims(document):
             if self._known.setdefault(namespace, {}).setdefault((kind, name), claim) != claim:
                 raise RequestError(f"{kind} {name} is there twice, with two requests: keep one")

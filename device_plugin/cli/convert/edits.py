@@ -30,7 +30,7 @@ Pair = tuple[Scalar, Node]
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """The new text at `start:end`."""
+    """The new `text` for the characters `start:end` of a text."""
 
     start: int
     end: int
@@ -116,7 +116,7 @@ class Editor:
             self._remove([(key.start, part.end) for key, part in node.pairs], gone, flow=node.flow)
 
     def _inherited(self, node: MappingNode, after: dict[Any, Any]) -> set[Any] | None:
-        """The keys that the mapping still gets from its merge keys (`<<`); None if it must not keep these."""
+        """The keys that the mapping still gets from its merge keys (`<<`); None if the merge keys must be removed."""
         found: dict[Any, Any] = {}
         for key, part in node.pairs:
             for merged in merged_parts(part) if key.value == MERGE else ():
@@ -128,7 +128,7 @@ class Editor:
         return {key for key in found if found[key] == after[key]}
 
     def _value(self, node: MappingNode, pair: Pair, before: Any, after: Any) -> None:
-        """Change the value of a key that stays."""
+        """Collect the edits that give a key another value; the key itself stays."""
         part = pair[1]
         if before == after or isinstance(part, Alias) or (after and _is_filled(part)):
             self._change(part, before, after)
@@ -136,7 +136,7 @@ class Editor:
             self._replace_value(node, pair, after)
 
     def _rename(self, node: MappingNode, pair: Pair, name: str, after: Any) -> None:
-        """Put a new key in the place of another."""
+        """Put the new key `name`, with the value `after`, in the place of the key of `pair`."""
         key = pair[0]
         text = self._layout.key(name, self._text[key.start : key.end])
         self.edits.append(Edit(key.start, key.end, text))
@@ -159,7 +159,7 @@ class Editor:
         self.edits.append(Edit(colon, part.end, text))
 
     def _insert(self, node: MappingNode, pair: Pair, new: dict[str, Any]) -> None:
-        """Add keys after a pair."""
+        """Add the keys and values in `new` after a pair of the mapping."""
         key, part = pair
         layout = self._layout
         for name, added in new.items():
@@ -209,7 +209,7 @@ class Editor:
                 self._cut_lines(start, end)
 
     def _cut(self, start: int, end: int, column: int, before: str = "") -> None:
-        """Remove the text, but keep its comments; text after a comment begins in the column of the place `column`."""
+        """Remove a text, but keep its comments; text after a comment begins in the column of the place `column`."""
         comments = self._comments(start, end)
         behind = self._layout.newline + self._indent(column) if comments else ""
         self.edits.append(Edit(start, end, "".join(f"{before}{comment}{behind}" for comment in comments)))
@@ -228,7 +228,7 @@ class Editor:
         self.edits.append(Edit(line, end, "".join(f"{newline}{indent}{comment}" for comment in comments)))
 
     def _comments(self, start: int, end: int) -> list[str]:
-        """The comments at `start:end`, outside of texts."""
+        """The comments at `start:end`; a `#` inside a scalar begins no comment."""
         if self._layout.json:
             return []
         found = []
@@ -294,7 +294,7 @@ def _is_filled(node: Node) -> bool:
 
 
 def _places(before: list[Any], after: list[Any]) -> list[int]:
-    """The positions in `before` of the items of `after`, in order; fewer if `before` does not have all of them so."""
+    """The positions in `before` of the items of `after`; fewer if `before` lacks one of them, or has another order."""
     found: list[int] = []
     for number, item in enumerate(before):
         if len(found) < len(after) and item == after[len(found)]:

@@ -112,7 +112,7 @@ def write(file: File) -> None:
 
 
 def _files(name: str, text: str) -> Iterator[File]:
-    """The one file of a text. Raises NotYamlError and errors of PyYAML."""
+    """Yields the File that a text holds. Raises NotYamlError and errors of PyYAML."""
     mark = BOM * text.startswith(BOM)
     yield File(name, mark, list(_documents(name, text.removeprefix(BOM))))
 

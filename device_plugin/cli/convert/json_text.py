@@ -1,4 +1,4 @@
-"""JSON: the values of a text, and the nodes of a value."""
+"""Reads JSON for `vgpu convert`: the values of a text with their places, and a value as nodes."""
 
 import json
 from collections.abc import Iterator

@@ -46,7 +46,7 @@ class Layout:
         return (self.newline + gap.rpartition("\n")[2]).join(lines)
 
     def key(self, key: str, like: str) -> str:
-        """The key, in the quotes of the key whose text is `like`."""
+        """The key as text; it gets quotes if `like`, the text of another key, has quotes."""
         return json.dumps(key) if like.startswith(('"', "'")) else self.flow(key)
 
     def pair(self, key: str, value: Any, indent: str) -> str:
@@ -54,7 +54,7 @@ class Layout:
         return self._lines({key: value}, indent)
 
     def behind_colon(self, value: Any, indent: str) -> str:
-        """The value of a key whose line is indented by `indent`."""
+        """The text of a value behind the colon of its key; `indent` is the indentation of the key's line."""
         if not value or not isinstance(value, dict):
             return " " + self.flow(value)
         return self.newline + indent + self.step + self._lines(value, indent + self.step)

@@ -79,7 +79,7 @@ class ListNode(Node):
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """The node of a document, None for an empty one; its directives and text begin at `start`."""
+    """The node of one document, None if the document is empty; its directives and text begin at `start`."""
 
     start: int
     node: Node | None
@@ -92,7 +92,10 @@ def roots(text: str) -> Iterator[Root]:
 
 
 def value(node: Node | None) -> Any:
-    """The value of a node: no two parts of it are one object. Merged keys (`<<`) come last."""
+    """The Python value of a node, in which no two parts are one object.
+
+    Keys that a merge key (`<<`) brings come last.
+    """
     match node:
         case Scalar():
             return node.value
@@ -112,13 +115,13 @@ def value(node: Node | None) -> Any:
 
 
 def merged_parts(part: Node) -> list[Node]:
-    """The mappings that a merge key (`<<`) names, the last one first: each overrides those before it."""
+    """The mappings that a merge key (`<<`) names, the last one first; a later item of the result has precedence."""
     named = part.target if isinstance(part, Alias) else part
     return named.items[::-1] if isinstance(named, ListNode) else [part]
 
 
 class _Composer:
-    """Makes nodes of events. Nesting and aliases are bounded by `yaml_text.events`."""
+    """Makes nodes from the events of PyYAML's parser. Nesting and aliases are bounded by `yaml_text.events`."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -222,7 +225,7 @@ _RESOLVER = Resolver()
 
 @lru_cache(4096)
 def plain_tag(text: str) -> str:
-    """The tag of a text without quotes."""
+    """The YAML tag that a text without quotes gets, such as `tag:yaml.org,2002:int`."""
     found: str = _RESOLVER.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
     return found
 

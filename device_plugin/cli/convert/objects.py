@@ -15,7 +15,10 @@ _NO_REQUESTS = ("metadata", "status", "nodeSelector", "matchLabels")
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A pod or pod template: an object whose spec has containers. `above` are the mappings between it and its owner."""
+    """A pod or pod template: an object whose spec has containers.
+
+    `above` are the mappings between the template and its owner.
+    """
 
     pod: Object
     path: str
@@ -44,7 +47,7 @@ class Owner:
         return f"{self.kind} {metadata.get('name') or metadata.get('generateName') or '?'}"
 
     def convert(self, target: Target, claims: Namespaces) -> None:
-        """Convert all templates in place, or none if one has a problem."""
+        """Convert all templates in place, or none if one has a problem; adds to `remarks` and `problems`."""
         for resource, path in self.strays:
             self.remarks.append(f"{resource} ({path}) is not in a pod template; it stays")
         namespace = str((self.value.get("metadata") or {}).get("namespace") or "")
@@ -79,14 +82,17 @@ class Owner:
 
 
 def owners(document: Any, prefix: str) -> list[Owner]:
-    """The objects in a document that have pods, or requests to other products than ours, which has this prefix."""
+    """The objects in a document that have pods, or ask other products than ours for cards.
+
+    `prefix` is the prefix of our own resources.
+    """
     search = _Search(prefix)
     search.document(document)
     return [owner for owner in search.found if owner.templates or owner.strays]
 
 
 def copied(value: Any) -> Any:
-    """A copy of the mappings and lists of a value."""
+    """A copy of a value, with copies of all mappings and lists in it."""
     if isinstance(value, dict):
         return {key: copied(part) for key, part in value.items()}
     return [copied(part) for part in value] if isinstance(value, list) else value

@@ -53,7 +53,10 @@ class Conversion:
     users: dict[str, str] = field(default_factory=dict)
 
     def run(self, pod: Object) -> None:
-        """Rewrite the pod in place, if it asks another product for a card. With problems, parts of it stay."""
+        """Rewrite the pod in place if it asks another product for a card.
+
+        If there are problems, parts of it stay as they were.
+        """
         spec = pod["spec"]
         annotations = Annotations(pod, self.remarks)
         claimed = self._claimed(spec)

@@ -20,7 +20,7 @@ END_SECONDS = 2.0
 class LiveFeed(Generic[Row]):
     """Calls `read`, which returns rows and a note on them, every READ_SECONDS; `frame` returns the last answer.
 
-    An error of ours is shown until a reading succeeds; another one is raised by `frame`.
+    A VgpuError of `read` is shown until a reading succeeds; `frame` raises any other error.
     """
 
     def __init__(
@@ -36,7 +36,10 @@ class LiveFeed(Generic[Row]):
         self._broken: BaseException | None = None
 
     def frame(self) -> Frame[Row]:
-        """Returns the last rows, and the present problem. Raises the error that ended the thread, if one did."""
+        """Returns the last rows, and the present problem.
+
+        Raises the error that ended the reading thread, if there was one.
+        """
         with self._lock:
             if self._broken is not None:
                 raise self._broken
@@ -56,7 +59,7 @@ class LiveFeed(Generic[Row]):
                 self._lost[source] = since, str(error)
 
     def step(self) -> None:
-        """Call `read` once, and keep its rows and note, or its error of ours."""
+        """Call `read` once, and keep its rows and note; a VgpuError that it raises is kept too, and shown."""
         try:
             rows, note = self._read()
         except VgpuError as error:

@@ -35,10 +35,10 @@ class LiveError(VgpuError):
 
 
 class Screen:
-    """The screen of a terminal, with input `keys` and output `out`. Its context takes over and restores it.
+    """The screen of a terminal, with input `keys` and output `out`.
 
-    Ctrl-C raises KeyboardInterrupt as usual. Ctrl-Z and Ctrl-backslash do nothing, because they would leave the
-    terminal as it is.
+    Its context takes over the terminal, and restores it. Ctrl-C raises KeyboardInterrupt as usual. Ctrl-Z and
+    Ctrl-backslash do nothing, because they would leave the terminal as it is.
     """
 
     def __init__(self, keys: TextIO | None = None, out: TextIO | None = None) -> None:

@@ -37,7 +37,7 @@ _COMPARED: Mapping[str, Callable[[Any, Any], bool]] = {
 }  # fmt: skip
 
 Step = Callable[[Any], Iterable[Any]]
-"""Returns the values to which a step of a path leads from a value."""
+"""A function that returns the values to which one step of a path leads from a value."""
 
 
 class JsonPathError(VgpuError):
@@ -54,7 +54,10 @@ class Path(NamedTuple):
     whole: bool = False
 
     def values(self, whole: Any, present: Any) -> list[Any]:
-        """Returns the values at the path. Raises JsonPathError if there are more than MOST_VALUES."""
+        """Returns the values at the path, which begins at `whole` or at `present`.
+
+        Raises JsonPathError if there are more than MOST_VALUES.
+        """
         found = [whole if self.whole else present]
         for step in self.steps:
             found = [*islice(chain.from_iterable(map(step, found)), MOST_VALUES + 1)]
@@ -66,7 +69,7 @@ class Path(NamedTuple):
 
 
 Part = Callable[[Any, Any], Iterator[str]]
-"""Yields the text of a part of a template, for the whole object and the present one."""
+"""A function that yields the text of one part of a template, given the whole object and the present one."""
 
 
 class Template(NamedTuple):

@@ -47,10 +47,10 @@ class SortError(VgpuError):
 class Column(Generic[Row]):
     """A column of a table. `text` returns a row's text, and `key` the value by which rows are sorted (default: text).
 
-    With `share` a bar of that share, from 0 to 1, comes before the text; None shows `?`. The part `used` of the
-    bar is drawn full and the rest lighter; where it is not known, all of the bar is full. `wide` columns are shown with
-    `-o wide` only, and `extra` columns only where no text is cut for them. A text for which `warning` is true is
-    coloured.
+    With `share` a bar of that share, from 0 to 1, comes before the text; the bar's place is empty if the share is None.
+    The part `used` of the bar is drawn full and the rest lighter; if `used` is None, all of the bar is full. `wide`
+    columns are shown with `-o wide` only, and `extra` columns only where no text is cut for them. A text for which
+    `warning` is true is coloured.
     """
 
     title: str

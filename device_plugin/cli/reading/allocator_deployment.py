@@ -65,7 +65,10 @@ def comma_list(text: str) -> tuple[str, ...]:
 
 
 def _variables(deployment: Object) -> Iterator[Object]:
-    """Yields the environment variables of all containers, the variables of the first container last."""
+    """Yields the environment variables of all containers, the first container's variables last.
+
+    A caller that keeps the last value of a name so keeps the first container's.
+    """
     for container in reversed(deployment["spec"]["template"]["spec"]["containers"]):
         yield from container.get("env") or ()
 

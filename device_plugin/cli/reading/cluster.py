@@ -86,7 +86,7 @@ class CardHolder(NamedTuple):
 
     @property
     def key(self) -> SliceKey:
-        """Returns the name of the slice among uses of slices."""
+        """Returns the key (SliceKey) by which the use of the slice is looked up."""
         return self.namespace, self.pod, self.container, self.slice.card
 
 
@@ -94,7 +94,7 @@ class CardReading(NamedTuple):
     """A card of a node and the containers that hold slices of it, by namespace, pod and container.
 
     `card` is None if the inventory does not show the card or may not be read. Then `mem_mib` and `max_slices` are from
-    a grant, and 0 if no grant has them. `serving` is copied from the NodeReading.
+    a grant, and 0 if no grant has them. `serving` is the one of the card's NodeReading.
     """
 
     node: str
@@ -170,9 +170,10 @@ class NodeReading:
 
 @dataclass(frozen=True, slots=True)
 class ClusterReading:
-    """The cluster as the caller could read it at one time. `namespace` is the one whose pods were read; empty: all.
+    """The cluster as the caller could read it at one time; nodes without cards are left out.
 
-    Nodes without cards are left out. `complete` is false if slices of other namespaces, or free cards, are not known.
+    `namespace` is the namespace whose pods were read; empty: of all. `missing` has the rights that the caller lacks;
+    without them slices of other namespaces, or free cards, are not known.
     """
 
     nodes: Mapping[str, NodeReading]
@@ -193,7 +194,10 @@ class ClusterReading:
 
 @dataclass(frozen=True, slots=True)
 class _NodeCards:
-    """A node with its inventory; None without one, or if it cannot be read, for which `fault` has the reason."""
+    """A node and its inventory.
+
+    The inventory is None if there is none, or if it cannot be read for the reason `fault`.
+    """
 
     name: str
     inventory: Inventory | None = None
@@ -218,7 +222,7 @@ class KnownCluster:
         self._faults: dict[tuple[str, str], AnnotationFault] = {}
 
     def see_node(self, metadata: Metadata) -> None:
-        """Record the present state of a node; one without an inventory is forgotten."""
+        """Record the present state of a node; a node without an inventory is forgotten."""
         made = self._node_cards(metadata)
         self.forget_node(metadata.name)
         if made.fault:

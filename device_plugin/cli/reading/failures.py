@@ -1,4 +1,4 @@
-"""How the pods of a Job fail: how often their containers were restarted, and how the last one ended."""
+"""Reads how the pods of a Job fail: how often their containers were restarted, and how the last one ended."""
 
 from collections.abc import Iterable, Iterator, Sequence
 

@@ -72,7 +72,7 @@ def slice_figures(use: SliceUse | None) -> Mapping[str, float | None]:
 
 
 def of_slice(part: Slice, use: SliceUse | None) -> HeldUse:
-    """Returns the use of one slice; UNKNOWN if `use` is None. Unused memory is of the size that was granted."""
+    """Returns the use of one slice; UNKNOWN if `use` is None. Unused memory is counted from the granted size."""
     if use is None:
         return UNKNOWN
     granted, idle = float(part.mem_mib * MIB), use.is_idle()
@@ -82,7 +82,7 @@ def of_slice(part: Slice, use: SliceUse | None) -> HeldUse:
 
 
 def together(uses: Iterable[HeldUse]) -> HeldUse:
-    """Returns the sum of uses."""
+    """Returns the sum of the uses of several slices; a part of it is None if it is not known for one of them."""
     total = NOTHING
     for use in uses:
         total = HeldUse(

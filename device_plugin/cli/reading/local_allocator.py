@@ -98,10 +98,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def listed(
     client: KubeClient, prefixes: Sequence[str] = (), known: Sequence[str] = DEFAULT_PREFIXES
 ) -> LocalAllocator:
-    """Returns the allocator of the listed objects, for `prefixes`; if empty, for `known` and those in inventories.
+    """Returns the allocator of the listed objects, for cards of `prefixes`.
 
-    Without the right to list Jobs, the promises for jobs are not known, and `unknown` says so. Raises
-    MissingListError, ApiError.
+    If `prefixes` is empty, it counts the cards of `known` and of the inventories. Without the right to list Jobs, the
+    promises for jobs are not known, and `unknown` says so. Raises MissingListError, ApiError.
     """
     try:
         nodes, pods = client.list(NODES).items, client.list(PODS).items

@@ -101,7 +101,7 @@ class ClusterReader:
         """Watch the objects that `read` listed, and call `changed` with the name of each node that may have changed.
 
         The call comes from another thread. After a new list its argument is empty: any node may have changed. `heard`
-        is called with a name of the watch when the API server does not answer it, and without an error when it does.
+        gets the name of a watch, with an error while the API server does not answer, and with None once it answers.
         """
         stop = threading.Event()
         watches = [

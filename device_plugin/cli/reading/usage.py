@@ -30,8 +30,8 @@ PodName = tuple[str, str]
 class Usage(NamedTuple):
     """The hours of pods of one owner, or of a whole namespace (then `owner` is None).
 
-    `memory` and `busy` are the card-hours of which the memory was used and the core groups computed; None if they are
-    not measured for one of the pods.
+    `memory` counts card-hours by the share of memory that was used, and `busy` by the share of core groups that
+    computed. A sum is None if it is not measured for one of the pods.
     """
 
     namespace: str
@@ -43,7 +43,10 @@ class Usage(NamedTuple):
 
 
 class UsageQueries(NamedTuple):
-    """The queries of the last `seconds`, for pods of `namespace` (empty: of all). `agents` is the agents' namespace."""
+    """Makes the PromQL queries about the last `seconds`, for pods of `namespace` (empty: of all).
+
+    `agents` is the namespace of the node agents.
+    """
 
     agents: str
     namespace: str
@@ -88,7 +91,7 @@ class UsageQueries(NamedTuple):
         return f"max by (node, card) ({metric}{{{matchers_of_agents(self.agents)}}})"
 
     def _hours(self, values: str) -> str:
-        """Returns the query for the sum of the values over the last `seconds`, by pod: each value times its hours."""
+        """Returns the query for each pod's sum of `values` over the last `seconds`, each value times its hours."""
         # A second less: Prometheus 2 reads the moment at the beginning too, and Prometheus 3 does not.
         over = f"sum_over_time(({values})[{self.seconds - 1:.0f}s:{self.step:.0f}s])"
         return f"sum by ({_POD}) ({over}) * {self.step:.0f} / {HOUR:.0f}"
@@ -119,7 +122,7 @@ def read_usage(prometheus: Prometheus, queries: UsageQueries) -> Sequence[Usage]
 
 
 def _by_pod(series: Iterable[PrometheusSeries]) -> Mapping[PodName, float]:
-    """Returns the value of each pod; negative and infinite values are left out."""
+    """Returns the sum of the values of each pod's series; negative and infinite values are left out."""
     found: dict[PodName, float] = {}
     for each in series:
         namespace, pod, _ = own_labels(each.labels)

@@ -49,12 +49,12 @@ class Waste(NamedTuple):
 
     @property
     def held(self) -> int:
-        """Returns the bytes of all of the slices."""
+        """Returns the bytes that all of the slices hold together."""
         return sum(each.part.mem_mib for each in self.slices) * MIB
 
     @property
     def used(self) -> float | None:
-        """Returns the bytes that are used of the slices; None if that is not known of one of them."""
+        """Returns the bytes that are used of all of the slices; None if the use of one of them is not known."""
         known = [each.use.used for each in self.slices if each.use.used is not None]
         return sum(known) if len(known) == len(self.slices) else None
 
@@ -65,7 +65,7 @@ class Waste(NamedTuple):
 
     @property
     def wasted(self) -> float:
-        """Returns the sum of the slices, in bytes times seconds."""
+        """Returns the waste of all of the slices together, in bytes times seconds."""
         return sum(each.wasted for each in self.slices)
 
 

@@ -139,7 +139,7 @@ def _followed(
 def _engine(client: KubeClient, args: argparse.Namespace, job: Ref) -> Callable[[], str]:
     """Returns a function that asks the job engine why the Job waits.
 
-    It returns an empty text if the caller may not ask, the Job runs, or the engine has not seen the Job yet.
+    The function returns an empty text if the caller may not ask, the Job runs, or the engine has not seen the Job yet.
     """
     allowed = [True]
 

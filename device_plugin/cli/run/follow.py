@@ -145,7 +145,10 @@ class Following:
         return "starts", waiting[0] if waiting else "" if pods else self._event(_NO_PODS)
 
     def _say_news(self, job: Job) -> None:
-        """Print the reason why the number of replicas has changed, NEWS_SECONDS after the change."""
+        """Print the reason why the number of replicas has changed, NEWS_SECONDS after the change.
+
+        Nothing is printed for a split, whose replicas change with its sub-tasks.
+        """
         if job.parallelism != self._width:
             self._news_at = time.monotonic() + NEWS_SECONDS if self._width else 0.0
             self._width = job.parallelism
@@ -204,7 +207,7 @@ class Following:
 
 
 class Speed:
-    """Measures the speed of the work. It starts again when the number of replicas changes."""
+    """Measures the speed of the work; the measurement starts again when the number of replicas changes."""
 
     def __init__(self) -> None:
         self._since, self._done, self._replicas = 0.0, 0, -1

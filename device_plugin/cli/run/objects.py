@@ -372,7 +372,7 @@ def _literal(word: str) -> str:
 
 
 def _in_options(text: str) -> str:
-    """Returns a text about annotations with the names of the command's options in their place."""
+    """Returns `text` with the name of each annotation replaced by the option that sets it, such as --min."""
     for key, option in ((keys.MIN_REPLICAS, "--min"), (keys.MAX_REPLICAS, "--max")):
         text = text.replace(f"annotation {key}", option).replace(key, option)
     return re.sub(r"(?:annotation )?vgpu\.io/(?=[a-z])", "--", text)

@@ -19,8 +19,8 @@ class JobPod:
     """A pod with its status. `state` is the state of its `container`, such as {"running": …}; empty without one.
 
     `last` is how that container ended before its last restart, empty if it was not restarted. `owner` is the uid of the
-    pod's controller. `container` is the one of `vgpu run`, else that of kubectl, else the first. `unplaced` says why
-    the pod has no node.
+    pod's controller. `container` is the container that `vgpu run` makes, else kubectl's default container, else the
+    first one. `unplaced` says why the pod has no node.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """Records the held share of each node's memory over a day, as the command sees it, for the page's strip below the map.
 
-A day has COLUMNS columns of COLUMN_SECONDS each. A column that has ended holds the mean over its time, the last one the
-share of now. Each takes one character.
+A day has COLUMNS columns of COLUMN_SECONDS each. A column that has ended holds the mean share over its time, the last
+column the present share. Each column is one character.
 """
 
 import threading
@@ -26,7 +26,7 @@ def held_share(node: Row) -> float | None:
 
 
 class _NodeDay:
-    """The columns of one node up to the current one."""
+    """The recorded columns of one node's day, up to the present column."""
 
     def __init__(self, now: float) -> None:
         self.ended = ""
@@ -60,13 +60,13 @@ class _NodeDay:
         self._since = max(until, self._since)
 
     def row(self) -> Row:
-        """Returns the entry: the last column as a number of columns since 1970, and a character for each column."""
+        """Returns the node's entry: the number of the last column since 1970, and a character for each column."""
         last = UNKNOWN if self.share is None else level(self.share)
         return {"last": self._column, "levels": self.ended + last}
 
 
 class HeldDay:
-    """The days of all nodes. Any thread may use it."""
+    """Holds the recorded day of each node. Any thread may use it."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         """`clock` returns the seconds since 1970."""
@@ -77,7 +77,7 @@ class HeldDay:
         self._column = 0
 
     def see(self, nodes: Mapping[str, Row | None]) -> None:
-        """Take the entries of nodes that changed; None is for a node that is gone."""
+        """Record the held shares that these nodes' entries show from now on; None stands for a node that is gone."""
         with self._lock:
             now = self._clock()
             for name, node in nodes.items():

@@ -21,7 +21,7 @@ Name = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Texts of changed entries, as of `version`. If `anew` is true, they are all entries, and replace the browser's.
+    """Texts of changed entries, as of `version`. If `anew` is true, the texts replace all entries.
 
     `spaces` has, for each text, the spaces that a person must be allowed to list to see the entry.
     """

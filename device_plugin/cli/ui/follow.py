@@ -275,7 +275,7 @@ class _ShownJobs:
         self._jobs.pop(job.uid, None)
 
     def live(self) -> Sequence[_ShownJob]:
-        """Returns all of these Jobs."""
+        """Returns the queued Jobs that have not ended."""
         # The list is made in one step of the interpreter, so that no write of the watch's thread disturbs it.
         return [*self._jobs.values()]
 

@@ -49,7 +49,7 @@ class HeldSlice(NamedTuple):
 
     @property
     def held(self) -> HeldUse:
-        """Returns the use of the slice; unused memory is of the size that was granted."""
+        """Returns the use of the slice; unused memory is counted from the granted size."""
         return held_use.of_slice(self.part, self.use)
 
 

@@ -84,7 +84,7 @@ def waiting_row(pod: Pod, asks: str, text: str, advice: str, reason: str) -> Row
 def _cut(text: str) -> str:
     """Returns at most MOST_TEXT characters of a text.
 
-    It is cut between words where it has any: the page for a team would not recognise a part of a name.
+    A text of several words is cut between two of them: the page for a team would not recognise a part of a name.
     """
     if len(text) <= MOST_TEXT:
         return text

@@ -57,7 +57,10 @@ MOST_BYTES = 32 << 10
 MOST_BODY = 32 << 10
 NO_BODY = f"send JSON of at most {MOST_BODY} bytes"
 Answer = Callable[[Mapping[str, str]], object]
-"""Returns the answer, for JSON, to the parameters of a request. Raises LookupError if the object does not exist."""
+"""A function that returns the answer to a request's parameters, as a value for JSON.
+
+It raises LookupError if the object that the parameters name does not exist.
+"""
 
 
 class Reader(Protocol):
@@ -98,7 +101,11 @@ class PageServer(ThreadingHTTPServer):
         self._strangers_lock = threading.Lock()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Serve a connection in a thread. At the limit of connections, end a stranger's for it, or else close it."""
+        """Serve a connection in a thread.
+
+        At the limit of connections, the oldest connection of an unknown client is ended for the new one; if there is
+        none, the new one is closed.
+        """
         if self._connections.acquire(blocking=False) or (
             self._drop_stranger() and self._connections.acquire(timeout=DROP_SECONDS)
         ):
@@ -117,12 +124,12 @@ class PageServer(ThreadingHTTPServer):
             self._connections.release()
 
     def trust(self, request: socket) -> None:
-        """Note that the client is known or gone, so that it is not closed for another one."""
+        """Note that the client of a connection is known or gone, so that the connection is not ended for a new one."""
         with self._strangers_lock:
             self._strangers.pop(request, None)
 
     def _drop_stranger(self) -> bool:
-        """End the oldest connection of a stranger; returns false if there is none."""
+        """End the oldest connection of a client that is not known; returns false if there is none."""
         with self._strangers_lock:
             stranger = next(iter(self._strangers), None)
             if stranger is None:
@@ -133,7 +140,7 @@ class PageServer(ThreadingHTTPServer):
         return True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Print nothing about a browser that has closed its connection."""
+        """Print nothing: most errors are of browsers that have closed their connection."""
 
     def is_open(self) -> bool:
         """True while a browser reads the stream of changes."""
@@ -155,12 +162,12 @@ class _Patient(io.RawIOBase):
         self.begin()
 
     def begin(self) -> None:
-        """Start the time and the bytes of the next request."""
+        """Start to count the time and the bytes of the next request."""
         self._until = time.monotonic() + self._seconds
         self._left = MOST_REQUEST
 
     def readable(self) -> bool:
-        """True."""
+        """Returns true, because the stream can be read."""
         return True
 
     def readinto(self, buffer: Any) -> int:
@@ -221,7 +228,7 @@ class PageHandler(BaseHTTPRequestHandler, ABC):
     """The text for somebody who is not known."""
 
     def setup(self) -> None:
-        """Shake hands if the connection has TLS, and have requests read within their bounds."""
+        """Shake hands if the connection has TLS, and bound the time and bytes of each request."""
         if isinstance(self.request, ssl.SSLSocket):
             self.request.settimeout(self.timeout)
             self.request.do_handshake()

@@ -33,13 +33,13 @@ def _public(key: str, value: Any) -> Spaces:  # noqa: ARG001 - one signature for
 
 
 def _holders(key: str, node: Any) -> Spaces:  # noqa: ARG001
-    """Returns the namespaces whose pods hold slices of a node."""
+    """Returns a space for each namespace whose pods hold slices of a node."""
     cards = node.get("cards", ()) if isinstance(node, Mapping) else ()
     return frozenset(Space("pods", each["namespace"]) for card in cards for each in card["slices"])
 
 
 def _users(key: str, use: Any) -> Spaces:  # noqa: ARG001
-    """Returns the pods of the namespace whose use an entry has; its key is NODE NAMESPACE."""
+    """Returns the pods' space of the namespace in the entry's key, which is NODE NAMESPACE."""
     return frozenset({Space("pods", key.rpartition(" ")[2])})
 
 

@@ -92,7 +92,7 @@ class JobTimes:
         self.outcome = end.type.lower() if end else "gone"
 
     def row(self) -> Row:
-        """Returns the entry of the Job."""
+        """Returns the page's entry of the Job: its names, its stays, and its end."""
         return {
             "namespace": self.job.namespace, "name": self.job.name, "queue": self.job.labels.get(QUEUE, ""),
             "seen": round(self.seen, 1), "stays": [[round(stay.at, 1), stay.width, stay.phase] for stay in self.stays],

@@ -98,7 +98,7 @@ class Watches:
                 self._stop.wait(RIGHTS_SECONDS)
 
     def _follow_widest(self, watched: Watched[Any]) -> bool:
-        """Watch all namespaces, or without the right to, only the caller's; returns true if more may be watched now."""
+        """Watch all namespaces, or else the caller's own; returns true if more may be watched now."""
         if watched.kind is NODES:
             return self._follow(watched, Where())
         where = Where(self._widest, watched.label)
@@ -162,7 +162,7 @@ class Watches:
                     return
 
     def _on_open(self, watched: Watched[Any], where: Where) -> None:
-        """Remove the notice that rows of a kind may be out of date, because its watch is open again."""
+        """Remove the notices about a kind whose watch is open again, and call `opened`."""
         plural = watched.kind.plural
         self._no_longer_late(plural)
         if where.namespace == self._widest:
@@ -202,7 +202,7 @@ class Watches:
         self._put_late()
 
     def _put_late(self) -> None:
-        """Say since when a watch has failed; the page is not live meanwhile."""
+        """Set the page's entry with the time since which a watch has failed; the time is empty if none fails."""
         first = next(iter([*self._late.values()]), "")
         self._entries.put("about", {"watch": {"late": first}})
 

@@ -38,14 +38,14 @@ UNREAD = "its pod has so many mounts that not all were read"
 # Least seconds between two events that a runtime does not use our specs: any tenant can make a container look so.
 NOT_MOUNTED_SECONDS = 3600.0
 Files = Sequence[tuple[Path, str]]
-"""For each file its path on this machine, and in the container."""
+"""The path of each file on this machine, and in the container."""
 
 
 @dataclass(slots=True)
 class _Container:
     """The state of a container. `record` is the record of its last start, which was first seen at `started`.
 
-    `identified` is true if a process of the container was found since then.
+    `identified` is true if a process of the container was found by its mounts since that start.
     """
 
     record: Record
@@ -83,11 +83,11 @@ class CoveredSlices:
         self._sound: dict[str, set[int]] = {}
 
     def found(self) -> tuple[Record, ...]:
-        """The records of the covered containers."""
+        """The records of the containers whose files are covered by other mounts."""
         return tuple(each.record for key, each in list(self._containers.items()) if key in self._covered)
 
     def step(self) -> None:
-        """Check the mounts of the containers that are due, and post the events of what is found."""
+        """Check the mounts of the containers that are due, and post an event for each problem that is found."""
         now = self._clock()
         self._note_starts(now)
         everyone = now >= self._next
@@ -112,7 +112,7 @@ class CoveredSlices:
         self._sound = sound if everyone else self._sound | sound
 
     def _note_starts(self, now: float) -> None:
-        """Note new starts of containers, and forget those without a record.
+        """Add containers that have a new record, and forget containers without a record.
 
         PreStartContainer writes a new record before each start.
         """
@@ -133,10 +133,10 @@ class CoveredSlices:
         return age < START_SECONDS and not container.identified and now - self._looked >= SEEK_SECONDS
 
     def _look(self, containers: Sequence[_Container], own: Sequence[Mounted], known: set[int]) -> set[int]:
-        """Check the mounts of some processes of the pod of these containers, and report covers that are sure.
+        """Check the mounts of some processes of these containers' pod, and report covers that have lasted long enough.
 
         Returns the hashes of the mountinfo texts that show no problem. `own` are the agent's mounts. A text with a hash
-        in `known` showed none at an earlier look, and is not parsed again.
+        in `known` showed no problem at an earlier look, and is not parsed again.
         """
         wanted = {each.record.key: self._wanted(each.record, own) for each in containers}
         wrong: dict[tuple[str, str], str] = {}
@@ -210,7 +210,7 @@ def _without(
     mounts: Sequence[Mounted],
     wanted: Mapping[tuple[str, str], Sequence[tuple[Origin, str]]],
 ) -> set[tuple[str, str]]:
-    """The keys of the containers to which a process with these mounts, none of them a file of ours, belongs.
+    """The keys of the containers that a process with these mounts belongs to, although it sees none of our files.
 
     Containers with an identified process are left out.
     """

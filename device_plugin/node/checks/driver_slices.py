@@ -31,7 +31,10 @@ Key = tuple[str, str]
 
 
 class DriverSlices:
-    """Compares the driver's slices with the records at each `step`; any thread may read the result."""
+    """Compares the slices that drivers hold with the agent's records at each `step`; any thread may read the result.
+
+    Posts an event for each card that another program has cut.
+    """
 
     def __init__(
         self,
@@ -72,7 +75,7 @@ class DriverSlices:
         return record.key in self._found
 
     def step(self) -> None:
-        """Compare the driver's slices of all cards with the records, and post an event of each card that is cut."""
+        """Compare the slices that drivers hold with the records; post an event for each card that others have cut."""
         limits: dict[tuple[Key, str], int] = {}
         foreign, unheld = dict[str, int](), set[tuple[Key, str, int, int]]()
         cards = self._cards()

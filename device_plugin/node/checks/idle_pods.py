@@ -1,12 +1,12 @@
 """Idle pods: pods whose slices have all been idle for the pod's idle limit, the annotation `vgpu.io/idle-limit`.
 
-A pod's idle time begins when the last of its slices becomes idle (slice_history.py). It is not idle while a container
-of its grant has not started, or computing is not measured for one of its slices. An event announces the eviction 15
-minutes before; another one withdraws it if the pod works again, or its limit has changed. A pod that was announced, and
-stayed idle until its limit, is in the node's inventory, and the leader evicts it. A pod that is to end, as by this
-eviction, is no longer looked at: nothing is said about it.
+A pod's idle time begins when the last of its slices becomes idle (slice_history.py). The pod is not idle while a
+container of its grant has not started, or computing is not measured for one of its slices. An event announces the
+eviction 15 minutes before. Another event withdraws the announcement if the pod works again, or its limit has changed. A
+pod that was announced, and stayed idle until its limit, is named in the node's inventory, and the leader evicts it. A
+pod that is being deleted is not looked at.
 
-Nothing of it is stored: a restart of the agent begins all times again.
+The times are not stored: when the agent restarts, they begin again.
 """
 
 import logging
@@ -42,8 +42,8 @@ _IN_USE = f"the pod is not evicted: one of its slices has computed, its memory h
 class _Pod:
     """A pod with an idle limit.
 
-    `announced` is the time at which its eviction was last announced; `warned` is true until that is withdrawn; `due` is
-    true if the pod is to be evicted now.
+    `announced` is the time of the last event that announced the pod's eviction. `warned` is true until another event
+    withdraws the announcement. `due` is true if the pod is to be evicted now.
     """
 
     ref: Ref
@@ -81,7 +81,7 @@ class IdlePods:
         return tuple(uid for uid, pod in self._known.items() if pod.due)
 
     def step(self) -> None:
-        """Compare the idle times with the present limits, and announce or withdraw evictions.
+        """Announce or withdraw evictions by the pods' idle times and limits, and decide which evictions are due.
 
         Call it after each look of the history.
         """

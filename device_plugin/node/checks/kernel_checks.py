@@ -12,7 +12,7 @@ LOOK_SECONDS = 5.0
 
 
 class KernelChecks:
-    """Reads `figures`, then has the other checks compare them with the slices.
+    """Reads the kernel's `figures`, then runs the checks that compare them with the slices.
 
     Call `step` every LOOK_SECONDS, and `sample` at least once a second.
     """

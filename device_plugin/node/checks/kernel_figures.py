@@ -32,9 +32,9 @@ Cgroup = tuple[str, str]
 class KernelUse:
     """The use of cards by one container at one look.
 
-    `memory_bytes` has the bytes that its processes hold at least, by card uuid. `processes` are its processes that have
-    the driver open, and `holders` are the ones with card memory or a queue. `unmasked` are its processes that made a
-    card work through the render node, though the container holds only a part of that card.
+    `memory_bytes` has the bytes that the container's processes hold at least, by card uuid. `processes` have the driver
+    open; `holders` have card memory or a queue. `unmasked` made a card work through the render node, though the
+    container holds only a part of that card.
     """
 
     memory_bytes: Mapping[str, int]
@@ -51,7 +51,7 @@ class _ContainerNames:
     known: dict[Cgroup, str] = field(default_factory=dict)
 
     def keep(self, pods: Iterable[str]) -> None:
-        """Forget the cgroups of all other pods."""
+        """Forget the cgroups of pods that are not in `pods`."""
         kept = frozenset(pods)
         self.known = {cgroup: name for cgroup, name in self.known.items() if cgroup[0] in kept}
 
@@ -96,7 +96,7 @@ class KernelFigures:
         self._found: Mapping[tuple[str, str], KernelUse] = {}
 
     def look(self) -> None:
-        """Read the figures of all containers."""
+        """Read the figures of all containers with slices; `of` returns them until the next look."""
         cards = self._cards()
         by_pod: dict[str, list[Record]] = {}
         for record in self._records.all():
@@ -122,7 +122,7 @@ class KernelFigures:
         }
 
     def of(self, record: Record) -> KernelUse:
-        """The container's figures at the last look; without the cards whose driver does not list processes."""
+        """The container's figures at the last look; cards whose driver does not list processes are left out."""
         return self._found.get(record.key, KernelUse({}))
 
     def busy_units(self, record: Record, card: str) -> int | None:
@@ -144,7 +144,7 @@ class KernelFigures:
         by_pod: Mapping[str, Sequence[Record]],
         cgroup_of: Callable[[int], Cgroup | None],
     ) -> Mapping[tuple[str, str], Sequence[int]]:
-        """By pod UID and container name, those of `processes` that are in a container with slices."""
+        """By pod UID and container name, the processes among `processes` that are in a container with slices."""
         cgroups: dict[Cgroup, list[int]] = {}
         for process in sorted(processes)[:MACHINE_PROCESSES]:
             cgroup = cgroup_of(process)
@@ -184,7 +184,7 @@ def _use(
     processes: Sequence[int],
     files: Mapping[int, Sequence[RenderFile]],
 ) -> KernelUse:
-    """A container's use of cards by its `processes`, which have the driver open, and by its `files` of render nodes."""
+    """The use of cards by one container: by its `processes`, which have the driver open, and by its render `files`."""
     memory, holders = {}, set()
     for uuid, local in _listed_cards(record, cards, listed).items():
         figures = local.vendor.figures

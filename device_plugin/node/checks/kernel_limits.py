@@ -1,7 +1,7 @@
 """Kernel limits: the kernel itself limits the card memory of a pod, in addition to the library, where it can.
 
 Linux ≥ 6.14 with cgroup v2 counts the card memory of a cgroup (dmem.max, by the driver's name of the memory). Before a
-container starts, its pod's cgroup exists and its own does not. So the limit covers all slices of the pod on a card.
+container starts, the pod's cgroup exists, but not the container's. So the limit covers all slices of the pod on a card.
 """
 
 import logging
@@ -17,7 +17,10 @@ log = logging.getLogger(__name__)
 
 
 class KernelLimits:
-    """Limits pods that hold cards of a family in the mode `enforce` or `kill`. Safe from any thread."""
+    """Limits the card memory of pods in the kernel, for families in the mode `enforce` or `kill`.
+
+    Safe from any thread.
+    """
 
     def __init__(self, cards: Callable[[], Mapping[str, LocalCard]], cgroups: PodCgroups) -> None:
         self._cards = cards

@@ -8,10 +8,10 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Lasting(Generic[K]):
-    """The findings of one check, by key. One thread notes them; any thread may ask which count.
+    """The findings of one check, by key; a finding counts only once it has lasted.
 
-    A finding begins to count after it was there for `begin` seconds without a break, and stops after it was away for
-    `end` seconds. `clock` is monotonic, in seconds.
+    It begins to count after it was there for `begin` seconds without a break, and stops after it was away for `end`
+    seconds. `clock` is monotonic, in seconds. One thread notes findings; any thread may ask which ones count.
     """
 
     def __init__(self, clock: Callable[[], float], begin: float, end: float = 0.0) -> None:
@@ -23,7 +23,7 @@ class Lasting(Generic[K]):
         self._since: dict[K, float] = {}
 
     def __contains__(self, key: K) -> bool:
-        """True if this finding has lasted for `begin` seconds, and has not been away for `end` seconds since."""
+        """True if the finding counts: it has lasted for `begin` seconds, and was not away for `end` seconds since."""
         return key in self._counting
 
     def unsure(self, key: K) -> bool:
@@ -31,7 +31,7 @@ class Lasting(Generic[K]):
         return key in self._since
 
     def note(self, key: K, *, found: bool) -> bool:
-        """Note whether a finding is there now. Returns True if it has just begun to count, or has just stopped.
+        """Note whether a finding is there now; returns true if the finding begins or stops to count now.
 
         The caller then reports the change.
         """
@@ -53,6 +53,6 @@ class Lasting(Generic[K]):
         return self._counting
 
     def keep(self, keys: Collection[K]) -> None:
-        """Forget the findings of all other keys."""
+        """Forget the findings whose keys are not in `keys`."""
         self._counting &= frozenset(keys)
         self._since = {key: since for key, since in self._since.items() if key in keys}

@@ -54,9 +54,9 @@ def problem(mounts: Sequence[Mounted], wanted: Iterable[tuple[Origin, str]]) -> 
     """The reason why a process does not see the files mounted for its container, as text; empty if it sees all.
 
     `wanted` has origin and path of each file. Where the image has a symlink (/var/run), a file is mounted at another
-    path. So no later mount may be at or above either path. Linux ≥ 6.8 lists mounts in the order in which they were
-    made, which may differ from the order in which they were put in place: so the tree of mounts must lead to the file
-    as well.
+    path than the wanted one, so no later mount may be at or above either path. Linux ≥ 6.8 lists mounts in the order in
+    which they were made, which may differ from the order in which they were put in place. So the tree of mounts must
+    lead to the file as well.
     """
     last = {(mount.device, mount.root): number for number, mount in enumerate(mounts)}
     on = {(mount.parent, mount.point): mount for mount in mounts}
@@ -77,7 +77,7 @@ def problem(mounts: Sequence[Mounted], wanted: Iterable[tuple[Origin, str]]) -> 
 def is_of(mounts: Iterable[Mounted], pod: str, container: str) -> bool:
     """True if a process with these mounts is in this container of the pod of this UID.
 
-    The kubelet keeps a folder for each container (/pods/UID/containers/NAME), and mounts a file of it into the
+    The kubelet keeps a folder for each container (/pods/UID/containers/NAME), and mounts a file of this folder into the
     container.
     """
     part = f"/pods/{pod}/containers/{container}/"
@@ -87,7 +87,7 @@ def is_of(mounts: Iterable[Mounted], pod: str, container: str) -> bool:
 def _top(mounts: Sequence[Mounted], on: Mapping[tuple[str, str], Mounted], path: str) -> Mounted | None:
     """The mount that a program sees at `path`; None if the root of its process is no mount (chroot).
 
-    `on` has the mounts by the number of the mount below and the point.
+    `on` has each mount by the number of the mount below it, and by its point.
     """
     numbers = {mount.number for mount in mounts}
     seen = next((m for m in mounts if m.point == "/" and m.parent not in numbers - {m.number}), None)

@@ -44,17 +44,17 @@ class PluginFolder(Protocol):
 
 @dataclass(frozen=True)
 class _Other:
-    """Another plugin of a resource: one of its devices, and its socket. Either is empty if it is not known."""
+    """Another plugin that serves a resource: one of its device IDs, and its socket; each is empty if not known."""
 
     device: str = ""
     socket: str = ""
 
 
 class OtherPlugins:
-    """Our resources that other plugins serve, as the last `look` found them, kept in the file `store` over a restart.
+    """Our resources that other plugins serve, as the last `look` found them.
 
-    `node` returns the node as the API server shows it, or None if it cannot be read. Only one thread looks; any may
-    ask.
+    The file `store` keeps them over a restart. `node` returns the node as the API server shows it, or None if it cannot
+    be read. Only one thread calls `look`; any thread may call the other methods.
     """
 
     def __init__(
@@ -75,7 +75,10 @@ class OtherPlugins:
         self._dropped: set[str] = set()
 
     def load(self) -> None:
-        """Read the plugins that the previous agent saw. Its end may have made the kubelet drop them."""
+        """Read the other plugins that the previous agent found.
+
+        When that agent ended, the kubelet may have dropped them.
+        """
         try:
             found = json.loads(self._store.read_text())
             self._served = {
@@ -88,11 +91,11 @@ class OtherPlugins:
         self._dropped = set(self._served)
 
     def expect(self, capacity: Mapping[str, str], ours: Iterable[Resource]) -> None:
-        """On a node's first start of an agent: assume that another plugin serves resources that have capacity already.
+        """Assume that another plugin serves resources of ours that have capacity although no agent has run on the node.
 
-        The kubelet names no device of a plugin whose devices are all unhealthy. An earlier agent of ours is recognised
-        because whole cards, memory and core groups all have capacity, which the kubelet remembers: other plugins have
-        one of these resources.
+        So a plugin is found whose devices are all unhealthy: the kubelet does not name such devices. An earlier agent
+        of ours is recognised because whole cards, memory and core groups all have capacity, which the kubelet
+        remembers: other plugins have one of these resources.
         """
         families: dict[str, list[str]] = {}
         for resource in ours:
@@ -107,7 +110,7 @@ class OtherPlugins:
         self._served = {**guessed, **self._served}
 
     def look(self, ours: Iterable[Resource]) -> None:
-        """Find the resources that another plugin serves now: the kubelet shows devices of them that are no tickets.
+        """Find the resources that another plugin serves now: their devices at the kubelet are not our tickets.
 
         A plugin counts as gone after RETURN_SECONDS without a sign of it. A plugin that the kubelet dropped is
         registered again. Changes are written to `store`. Raises KubeletError if the kubelet does not answer.
@@ -138,7 +141,7 @@ class OtherPlugins:
         return any(family_of(resource) == family for resource in self._served)
 
     def problems(self) -> list[str]:
-        """A text for each resource that another plugin serves."""
+        """A text for each resource that another plugin serves, with what to do."""
         return [
             f"another device plugin serves {resource} on this node{_its(other)}:"
             f" {family_of(resource)} is not offered here while it does, and running slices go on. Remove that plugin,"
@@ -155,7 +158,7 @@ class OtherPlugins:
             log.warning("%s cannot be written: %s", self._store, error)
 
     def _only_socket(self) -> str:
-        """The socket of the only other plugin that answers; empty if none answers, or several, as they look alike."""
+        """The socket of the only other plugin that answers; empty if none answers, or several, which look alike."""
         sockets = list(self._folder.others())
         return sockets[0] if len(sockets) == 1 else ""
 

@@ -37,9 +37,9 @@ class Preflight:
         self.problems: tuple[str, ...] = ()
 
     def check(self) -> bool:
-        """Check the folders, the other plugins, and the versions of the node if it can be read; report new problems.
+        """Check folders, other plugins and, if the node can be read, its versions; returns true if there is no problem.
 
-        Returns True if there is no problem.
+        New problems are logged and posted.
         """
         node = self._api.node()
         found = [*self._local(), *(_versions(node) if node else ())]
@@ -90,7 +90,10 @@ def _versions(node: Node) -> Iterator[str]:
 
 
 def _hint(node: Node) -> None:
-    """Log that containerd may have CDI off. The agent cannot read whether it has, so this is no problem in /readyz."""
+    """Log that containerd may have CDI off.
+
+    This is no problem for /readyz, because the agent cannot read the setting.
+    """
     name, _, version = node.runtime.partition("://")
     if (
         name == "containerd"
@@ -105,7 +108,7 @@ def _hint(node: Node) -> None:
 
 
 def not_executable(state: Path) -> str:
-    """The problem of a state folder that is mounted noexec, with its cure; empty if it is not.
+    """The problem of a state folder that is mounted noexec, with its cure; empty if the folder is not mounted so.
 
     Programs in a container cannot load the library from such a folder, and then have no limit.
     """

@@ -20,7 +20,10 @@ REFUSED_SECONDS = 30.0
 
 
 class RefusedStarts:
-    """Holds the refused starts. Safe from any thread. `clock` is monotonic, in seconds."""
+    """Holds the containers whose start was refused because another pod's container uses their slices.
+
+    Safe from any thread. `clock` is monotonic, in seconds.
+    """
 
     def __init__(self, records: Records, pods: NodePods, clock: Callable[[], float] = time.monotonic) -> None:
         self._records = records
@@ -31,19 +34,19 @@ class RefusedStarts:
         self._lasting = Lasting[tuple[str, str]](clock, REFUSED_SECONDS)
 
     def note(self, wanted: Wanted, sizes: Mapping[str, CardSize]) -> None:
-        """Note that the start of a container was refused. `sizes` are the card sizes given to `blocking_record`."""
+        """Record that the start of a container was refused. `sizes` are the card sizes with which that was decided."""
         with self._lock:
             self._refused.setdefault(wanted.key, (wanted, sizes))
             self._lasting.note(wanted.key, found=True)
 
     def forget(self, key: tuple[str, str]) -> None:
-        """Note that the container of this key is no longer refused."""
+        """Record that the container of this key is no longer refused."""
         with self._lock:
             self._refused.pop(key, None)
             self._lasting.note(key, found=False)
 
     def found(self) -> tuple[Wanted, ...]:
-        """The slices of the containers that have been refused for REFUSED_SECONDS, and still would be.
+        """The slices of the containers that have been refused for REFUSED_SECONDS, and would be refused now.
 
         Containers that would not be refused now are forgotten.
         """

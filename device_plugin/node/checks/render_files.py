@@ -46,7 +46,7 @@ class RenderFile:
 
 
 def render_file(text: str) -> RenderFile | None:
-    """The figures in the kernel's text on an open file; None if the file is no render node."""
+    """The figures in the kernel's text on an open file; None if the file is not a render node."""
     values = {key: (value, unit) for key, value, unit in _LINE.findall(text)}
     if "drm-pdev" not in values:
         return None

@@ -21,7 +21,10 @@ CONTAINER_PROCESSES = 128
 
 @dataclass(slots=True)
 class _Round:
-    """A pass over a pod: the processes `left` to read, the files read so far (`fresh`) and in the pass `before`."""
+    """One pass over a pod: the processes `left` to read, and the render files by process.
+
+    `fresh` has the files read in this pass, `before` those of the pass before.
+    """
 
     left: list[int] = field(default_factory=list)
     fresh: dict[int, Sequence[RenderFile]] = field(default_factory=dict)
@@ -29,7 +32,10 @@ class _Round:
 
 
 class RenderScan:
-    """Reads render files. Call `look` every few seconds, from one thread. `clock` is monotonic, in seconds."""
+    """Reads the render files that processes of pods have open, a part at each `look`.
+
+    Call `look` every few seconds, from one thread. `clock` is monotonic, in seconds.
+    """
 
     def __init__(self, processes: HostProcesses, clock: Callable[[], float] = time.monotonic) -> None:
         self._processes = processes
@@ -38,7 +44,7 @@ class RenderScan:
         self._rounds: dict[str, _Round] = {}
 
     def look(self, pods: Collection[str]) -> Mapping[int, Sequence[RenderFile]]:
-        """Read further processes of these pods for READ_SECONDS, and forget all other pods.
+        """Read further processes of `pods` for READ_SECONDS, and forget all other pods.
 
         Returns the render files of each process as they were last read, without processes that have none.
         """

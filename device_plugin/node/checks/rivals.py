@@ -18,7 +18,10 @@ NAMED = 3
 
 
 class Rivals:
-    """Looks for rivals at each `step`; any thread may read the result. `signs` reads the node's traces."""
+    """Looks for rivals, other programs that give out the node's cards, at each `step`; any thread may read the result.
+
+    `signs` reads the traces that such programs leave.
+    """
 
     def __init__(
         self,

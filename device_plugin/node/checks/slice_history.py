@@ -24,9 +24,9 @@ MOST_PROCESSES = 64
 
 @dataclass(frozen=True, slots=True)
 class SliceFigures:
-    """The history of one slice: `observed` seconds of it, in which the container held at most `peak_bytes`.
+    """The history of one slice: `observed` seconds, in which the container held at most `peak_bytes`.
 
-    `idle` are the seconds since it last computed or its memory changed. None where a figure is not measured.
+    `idle` are the seconds since the slice last computed or its memory changed. A figure that is not measured is None.
     """
 
     observed: float
@@ -36,9 +36,9 @@ class SliceFigures:
 
 @dataclass(slots=True)
 class _Slice:
-    """The history of a slice: the times since which it is observed and idle, and its memory in bytes.
+    """The history of a slice: since when it is observed and idle, and its memory in bytes.
 
-    `held` has the memory at the last look by the library, then by the kernel; `peak` is the most at any look.
+    `held` is the memory at the last look, as the library and as the kernel counts it; `peak` is the most at any look.
     """
 
     since: float
@@ -57,7 +57,10 @@ class _Container:
 
 
 class SliceHistory:
-    """Follows all slices. One thread calls `look` and `sample`; any thread may call `of`. `clock` is monotonic."""
+    """Follows since when each slice is idle, and the most memory that its container has held.
+
+    One thread calls `look` and `sample`; any thread may call `of`. `clock` is monotonic.
+    """
 
     def __init__(
         self,

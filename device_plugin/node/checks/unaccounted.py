@@ -30,7 +30,7 @@ NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class _SliceUse:
-    """The bytes that a slice accounts for (`counted`), and the bytes that the kernel shows beyond these (`beside`)."""
+    """The bytes that a slice accounts for (`counted`), and the bytes beyond these that the kernel shows (`beside`)."""
 
     record: Record
     counted: int
@@ -38,9 +38,10 @@ class _SliceUse:
 
 
 class UnaccountedMemory:
-    """Finds the unaccounted memory of each card.
+    """Finds the memory in use on each card that no slice accounts for.
 
-    Posts an event when it exceeds `limit_mib`, and one when it no longer does. `clock` is monotonic, in seconds.
+    Posts an event when this memory exceeds `limit_mib`, and another when it no longer does. `clock` is monotonic, in
+    seconds.
     """
 
     def __init__(
@@ -68,7 +69,10 @@ class UnaccountedMemory:
         return self._found
 
     def step(self) -> None:
-        """Compare the figures of all cards, and post an event of each change that has lasted for SURE_SECONDS."""
+        """Compute the unaccounted memory of all cards, and post an event when it passes the limit, up or down.
+
+        A passage counts once it has lasted for SURE_SECONDS.
+        """
         cards, found = self._cards(), {}
         slices = self._slices(cards)
         for uuid, local in cards.items():

@@ -34,8 +34,8 @@ START_SECONDS = 60.0
 class _Container:
     """The state of a container. `record` is the record of its last start.
 
-    `holders` are its processes that hold memory or a queue of a card. `reported` are the events posted at any start: a
-    container that starts again and again is reported once.
+    `holders` are the container's processes that hold memory or a queue of a card. `reported` are the events that were
+    posted, also at earlier starts, so that a container that starts again and again is reported once.
     """
 
     record: Record
@@ -45,7 +45,10 @@ class _Container:
 
 
 class UnenforcedSlices:
-    """Finds unenforced slices after each look of `figures`. `clock` is monotonic, in seconds."""
+    """Finds containers that use a card without the library, after each look of `figures`.
+
+    `clock` is monotonic, in seconds.
+    """
 
     def __init__(
         self,
@@ -78,7 +81,10 @@ class UnenforcedSlices:
         return any(s.card in cards and cards[s.card].enforcement is Enforcement.KILL for s in record.slices)
 
     def step(self) -> None:
-        """Decide for each container whether it uses a card without the library; post an event if so or not known."""
+        """Decide for each container whether it uses a card without the library.
+
+        An event is posted if it does, or if that cannot be known.
+        """
         before, found = self._containers, {}
         for record in self._records.all():
             each = before.get(record.key)
@@ -107,7 +113,7 @@ class UnenforcedSlices:
             self._report(container, Event.SLICE_USE_UNKNOWN, _UNKNOWN)
 
     def _report(self, container: _Container, event: Event, text: str) -> None:
-        """Log an event and post it, once for each container."""
+        """Log an event and post it; each event only once for a container."""
         record = container.record
         if event in container.reported:
             return

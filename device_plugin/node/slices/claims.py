@@ -75,7 +75,7 @@ class Wanted:
         return {resource: cdi_name(resource, held) for resource, held in self.tickets.items()}
 
     def record(self, vendor_ids: Mapping[str, int]) -> Record:
-        """The record of the container with these slices. `vendor_ids` are the ids of its slices, by card uuid."""
+        """The record of the container with these slices; `vendor_ids` are the ids of the slices by card uuid."""
         return Record(
             self.pod, self.namespace, self.pod_name, self.container, self.slices, self.names,
             {resource: tuple(sorted(held)) for resource, held in self.tickets.items()}, vendor_ids,
@@ -126,8 +126,9 @@ def from_pod(pod: Pod, container: str, tickets: Tickets) -> Wanted:
 def _from_records(holder: Holder, records: Records, pods: NodePods) -> Wanted | None:
     """The container's slices at its last start, read from its record while the API server does not answer.
 
-    Returns None unless exactly one record has its name and tickets, its files were written, and its pod has processes:
-    the kubelet then knows no other pod of that name. Raises NotNowError while tickets of the last start are missing.
+    Returns None unless exactly one record has the container's names and tickets, its files were written, and its pod
+    has processes: the kubelet then knows no other pod of that name. Raises NotNowError while tickets of the last start
+    are missing.
     """
     every = records.all()
     named = holder.namespace, holder.pod, holder.container
@@ -165,13 +166,13 @@ def _on_cards_of(slices: Iterable[Slice], candidates: Iterable[Slice]) -> tuple[
 def admit(
     wanted: Wanted, cards: Mapping[str, LocalCard], records: Records, pods: NodePods
 ) -> Sequence[Record]:
-    """Decide whether the container may have its slices now. Returns outdated records, to be removed before it starts.
+    """Decide whether the container may have its slices now; returns outdated records, to be removed before it starts.
 
     A record of another container is outdated if it has one of this container's CDI names: a runtime that still has the
-    old spec of that name must not find its files. The container's own record is outdated if its names have changed: a
-    kubelet that lost its checkpoint gives other tickets. The caller admits no other container until this one is
-    recorded. Raises NotNowError while another container may still use the slices or the tickets, and TakenError if it
-    is known to use the slices.
+    old spec of that name must not find the old files. The container's own record is outdated if its CDI names have
+    changed: a kubelet that lost its checkpoint gives other tickets. The caller admits no other container until this one
+    is recorded. Raises NotNowError while another container may still use the slices or the tickets, and TakenError if
+    another container is known to use the slices.
     """
     own = _own_cards(wanted, cards)
     before, names = records.get(*wanted.key), wanted.names
@@ -195,12 +196,12 @@ def admit(
 
 
 def who(holder: Record | Wanted) -> str:
-    """The container as messages name it."""
+    """The container, its pod and the pod's UID, as messages name them."""
     return f"container {holder.container} of pod {holder.namespace}/{holder.pod_name} ({holder.pod})"
 
 
 def _own_cards(wanted: Wanted, cards: Mapping[str, LocalCard]) -> Mapping[str, Card]:
-    """The cards of the pod's slices, by uuid. Raises NotNowError if one of them cannot serve its slices now."""
+    """The cards of the pod's slices, by uuid. Raises NotNowError if a card cannot serve its slices now."""
     found: dict[str, Card] = {}
     for s in wanted.pod_slices:
         local = cards.get(s.card)
@@ -222,7 +223,10 @@ def _own_cards(wanted: Wanted, cards: Mapping[str, LocalCard]) -> Mapping[str, C
 
 
 def _sizes(wanted: Wanted, cards: Mapping[str, Card]) -> Mapping[str, CardSize]:
-    """The larger size of each card now and at the grant, by uuid. Raises NotNowError if the slices need more memory."""
+    """The larger of each card's sizes now and at the grant, by uuid.
+
+    Raises NotNowError if the slices need more memory.
+    """
     sizes = {uuid: largest((card.size, wanted.sizes.get(uuid))) for uuid, card in cards.items()}
     for uuid, size in sizes.items():
         if sum(s.mem_mib for s in wanted.pod_slices if s.card == uuid) > size.mem_mib:

@@ -15,8 +15,9 @@ _Seen = Mapping[tuple[str, frozenset[str]], Sequence[Holder]]
 class Holders:
     """The containers that hold tickets, as the kubelet last showed them. Safe from any thread.
 
-    The kubelet shows all containers in one answer, so one question serves many containers that start together. The
-    known holder of some tickets is not asked for again until Allocate gives out one of these tickets.
+    The kubelet shows all containers in one answer, so one question serves many containers that start together. Once the
+    holder of some tickets is known, the kubelet is not asked for it again until Allocate gives out one of these
+    tickets.
     """
 
     def __init__(self, kubelet: PodResources) -> None:
@@ -28,7 +29,7 @@ class Holders:
         self._seen: _Seen = {}
 
     def allocate(self, resource: str, tickets: Collection[str]) -> None:
-        """Note an Allocate of these tickets: another container may hold them from now on."""
+        """Note that Allocate gave out these tickets: the holder known so far may be wrong from now on."""
         with self._lock:
             self._allocated += 1
             self._last.update(dict.fromkeys(((resource, ticket) for ticket in tickets), self._allocated))
@@ -37,8 +38,8 @@ class Holders:
         """The containers that hold exactly these tickets, each with its tickets of that card family alone.
 
         Each container's first resource is its carrier: the CDI device of the carrier brings everything into the
-        container. With `anew` the kubelet is asked even if the holder is known. It may show a container before it shows
-        all of its tickets. Raises KubeletError.
+        container. With `anew` the kubelet is asked even if the holder is known. The kubelet may show a container before
+        it shows all of the container's tickets. Raises KubeletError.
         """
         with self._lock:
             begin = self._allocated

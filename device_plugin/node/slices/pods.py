@@ -18,9 +18,9 @@ from device_plugin.node.ports import Processes
 
 
 class _Active(NamedTuple):
-    """A pod's namespace and name, its grant, and its idle limit in seconds; None if they are missing or invalid.
+    """A pod's namespace and name, its grant, and its idle limit in seconds; None if one of them is missing or invalid.
 
-    `deleting` is true if the pod is to end.
+    `deleting` is true if the pod is being deleted.
     """
 
     named: tuple[str, str]
@@ -40,7 +40,7 @@ class NodePods:
         self.synced = threading.Event()
 
     def sync(self, pods: Sequence[Pod]) -> None:
-        """Replace all known pods by this full list."""
+        """Replace all known pods by this full list, and set `synced`."""
         with self._lock:
             self._active = {pod.uid: _active(pod) for pod in pods if not pod.ended}
         self.synced.set()
@@ -69,7 +69,7 @@ class NodePods:
             return [pod.grant for pod in self._active.values() if pod.grant is not None]
 
     def idle_limits(self) -> Collection[tuple[Grant, int]]:
-        """The grants of all active pods with an idle limit that are not to end, each with the limit in seconds."""
+        """The grants and idle limits, in seconds, of all active pods that have both and are not being deleted."""
         with self._lock:
             active = list(self._active.values())
         return [
@@ -79,7 +79,7 @@ class NodePods:
         ]
 
     def stays(self, pod: str) -> bool:
-        """True if the pod of this UID is active and is not to end."""
+        """True if the pod of this UID is active and is not being deleted."""
         with self._lock:
             found = self._active.get(pod)
         return found is not None and not found.deleting

@@ -61,15 +61,15 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Damaged:
-    """A record that cannot be read, and the reason `why`. `cards` are those of its container; None if unknown."""
+    """A record that cannot be read, and the reason `why`. `cards` are the cards of its container; None if unknown."""
 
     why: str
     cards: frozenset[str] | None
 
     def closed(self, cards: Collection[str]) -> frozenset[str]:
-        """The uuids of the cards that get no new slices while its container runs: its own.
+        """The uuids of the cards that get no new slices while the container of this record runs: its own cards.
 
-        If these are unknown, or one of them is not among `cards`: all `cards`.
+        If its own cards are unknown, or one of them is not in `cards`, all `cards` are closed.
         """
         return self.cards if self.cards is not None and self.cards.issubset(cards) else frozenset(cards)
 
@@ -117,7 +117,7 @@ class Records:
             return tuple(self._records.values())
 
     def get(self, pod: str, container: str) -> Record | None:
-        """The record of the container of the pod of this UID; None if it has none."""
+        """The record of this container of the pod of this UID; None if the container has none."""
         with self._lock:
             return self._records.get((pod, container))
 
@@ -126,7 +126,7 @@ class Records:
         return self._root / pod / container
 
     def put(self, record: Record) -> None:
-        """Store a container's record: on disk first, atomically."""
+        """Store a container's record on disk, atomically, and then in memory; it replaces a damaged record."""
         folder = self.folder(*record.key)
         folder.mkdir(parents=True, exist_ok=True)
         write_file(folder / RECORD, write_object(msgspec.to_builtins(record)))
@@ -150,7 +150,7 @@ class Records:
             return None
 
     def _remove(self, folder: Path) -> bool:
-        """Remove a folder as far as possible; True if nothing is left."""
+        """Remove a folder as far as possible; returns true if nothing is left. A failure is logged once."""
         with contextlib.suppress(OSError):  # first: with the config alone, the record would count as lost
             (folder / CONFIG).unlink()
         errors: list[BaseException] = []
@@ -168,7 +168,7 @@ class Records:
 
 
 def ticket_use(records: Iterable[Record], resource: str) -> Mapping[str, set[str]]:
-    """The tickets of `resource` that containers with slices of a card hold, by card uuid."""
+    """By card uuid, the tickets of `resource` that are held by containers with a slice of the card."""
     used: dict[str, set[str]] = {}
     for record in records:
         for slice_ in record.slices:
@@ -177,10 +177,10 @@ def ticket_use(records: Iterable[Record], resource: str) -> Mapping[str, set[str
 
 
 def write_file(path: Path, text: str, aside: Path | None = None) -> None:
-    """Write a file of mode 0644 atomically: a crash leaves the old file or the new one.
+    """Write a file of mode 0644 atomically: after a crash the old file or the new one is there.
 
-    The text goes to a temporary file, which is then renamed. It lies in the folder `aside`, on the same disk as `path`,
-    or next to `path`.
+    The text goes to a temporary file in the folder `aside`, on the same disk as `path`, or next to `path`. Then the
+    temporary file is renamed.
     """
     temporary = (aside or path.parent) / f".{path.name}.tmp"
     temporary.write_text(text, encoding="utf-8")

@@ -19,7 +19,7 @@ MOST_TICKETS = 4096
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A resource of a card family, and the number of its tickets."""
+    """A resource of a card family, and the number of its tickets that the kubelet is given."""
 
     name: str
     count: int
@@ -50,9 +50,9 @@ def resources(cards: Iterable[Card]) -> tuple[Resource, ...]:
 
 
 def not_advertised(cards: Iterable[Card]) -> Iterator[str]:
-    """For each resource with more than MOST_TICKETS tickets, a text: how many are advertised, and the cure.
+    """A text for each resource with more than MOST_TICKETS tickets: how many are advertised, and what to do.
 
-    The agent chooses no larger unit for its node: a request would then mean another amount there.
+    The agent chooses no larger memory unit for its node: a request would then mean another amount there.
     """
     for name, count, members in _counts(cards):
         if count > MOST_TICKETS:
@@ -89,10 +89,10 @@ def size(card: Card, resource: str) -> int:
 def unhealthy(
     resource: Resource, sick: Iterable[Card], granted: Mapping[str, Collection[str]], held: Collection[str]
 ) -> frozenset[str]:
-    """The tickets to report unhealthy: for each sick card those of its containers, and free ones up to the card's size.
+    """The tickets to report as unhealthy: for each sick card its containers' tickets, and free ones up to its size.
 
-    `granted` maps a card's uuid to the tickets of the containers on it; `held` are all tickets that the kubelet has
-    given to containers. If other tickets were unhealthy, the kubelet would fail pods on healthy cards.
+    `granted` has the tickets of the containers on a card, by the card's uuid; `held` are all tickets that the kubelet
+    has given to containers. If other tickets were unhealthy, the kubelet would fail pods on healthy cards.
     """
     bad: set[str] = set()
     free = [ticket for ticket in reversed(resource.tickets()) if ticket not in held]

@@ -86,9 +86,10 @@ def room(folder: Path) -> int:
 
 
 class WritableFiles:
-    """The files of all containers. `own` returns the folder of a container; tests replace `room`. Safe from any thread.
+    """The writable files of all containers.
 
-    Callers never claim or release the files of one container from two threads at once.
+    Safe from any thread, if no two threads claim or release files of one container. `own` returns the folder of a
+    container; tests replace `room`.
     """
 
     def __init__(
@@ -106,7 +107,10 @@ class WritableFiles:
         self._said = ""
 
     def look(self) -> None:
-        """Find the files on the tmpfs, if it is mounted now, and make the missing spare files. Raises OSError."""
+        """Find the files on the tmpfs, if it is mounted now, and make the missing spare files. Raises OSError.
+
+        Unfinished files, and spare files of another layout, are removed.
+        """
         with self._lock:
             self._look()
 
@@ -137,18 +141,21 @@ class WritableFiles:
             self._release(key)
 
     def keep(self, keys: Collection[Key]) -> None:
-        """Remove the files of all containers but `keys`: a crash may have left them. Raises OSError."""
+        """Remove the files on the tmpfs of all containers that are not in `keys`, such as files left by a crash.
+
+        Raises OSError.
+        """
         with self._lock:
             held = self._names(*_HELD) if self._room else []
             for key in {_key(name) for name in held} - set(keys):
                 self._release(key)
 
     def cut(self, key: Key) -> int:
-        """Free the blocks beyond the size of the container's files; returns the freed bytes. Raises OSError."""
+        """Free the blocks beyond the proper size of the container's files; returns the freed bytes. Raises OSError."""
         return sum(self._cut(key, kind) for kind in KINDS)
 
     def restore(self) -> None:
-        """Notice that the tmpfs was mounted or unmounted, and give its free blocks back to the files on it.
+        """Notice a mount or unmount of the tmpfs, and give the free blocks of the tmpfs back to the files on it.
 
         Blocks are free where a tenant has shortened a file or punched a hole into it. Call it after all files were cut.
         """
@@ -222,7 +229,7 @@ class WritableFiles:
                 self._spare[kind].append(spare)
 
     def _take(self, key: Key, kind: FileKind) -> bool:
-        """Rename a spare file to the container's file; False if there is no spare file."""
+        """Make a spare file the container's file, by a rename; returns false if there is no spare file."""
         while self._spare[kind]:
             with contextlib.suppress(FileNotFoundError):  # unmounted meanwhile
                 self._spare[kind].pop().rename(self._held(key, kind))
@@ -283,7 +290,7 @@ def _key(name: str) -> Key:
 
 
 def _refill(path: Path, kind: FileKind) -> None:
-    """Give the file the blocks that it lacks, as long as blocks are free."""
+    """Give the file the blocks that a tenant took from it, as long as blocks are free."""
     try:
         if path.lstat().st_blocks * 512 >= kind.size:
             return

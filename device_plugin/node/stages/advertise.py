@@ -63,11 +63,14 @@ class Advertiser:
 
     @property
     def serving(self) -> bool:
-        """True while the kubelet listens to every resource."""
+        """True while the kubelet reads the tickets of every resource that the agent offers."""
         return not self.why_not
 
     def step(self, cards: Sequence[Card]) -> None:
-        """Serve, register and update as needed. `why_not` is the reason why not all is served; it is logged once."""
+        """Start the plugins, register them, and send their tickets, as far as that is needed now.
+
+        `why_not` is the reason why a resource is not served, as text; a new reason is logged.
+        """
         try:
             self._resources = {resource.name: resource for resource in resources(cards)}
             if self._clock() - self._looked >= OTHERS_SECONDS:

@@ -83,7 +83,7 @@ class AgentLoop:
         self._drain()
 
     def turn(self) -> None:
-        """Run all stages that are due. If a stage fails, that is logged, and the others run."""
+        """Run all stages that are due. If a stage fails, the failure is logged, and the other stages run."""
         self._beat = self._clock()
         if self._is_due("scan", SCAN_SECONDS):
             self._do("discover", self._cards.look)

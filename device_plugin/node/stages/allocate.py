@@ -85,9 +85,9 @@ class ContainerStarts:
         return {ticket for ticket, at in list(self._given.get(resource, {}).items()) if at >= since}
 
     def pre_start(self, resource: str, tickets: Collection[str]) -> None:
-        """Write the files of the container with these tickets; waits up to WAIT_SECONDS where the cause may end soon.
+        """Write the files of the container with these tickets. Raises NotNowError: the kubelet then tries again.
 
-        Raises NotNowError: the kubelet then tries again.
+        Before the error it waits, up to WAIT_SECONDS, if the reason may end by itself soon.
         """
         wanted = frozenset(tickets)
         try:

@@ -193,7 +193,7 @@ class SharedCards:
         self._report_to_pods(local)
 
     def _report_to_pods(self, local: LocalCard) -> None:
-        """Post an event about the sick card on each pod with a slice of it: only one, even if the card fails again."""
+        """Post an event about the sick card on each pod with a slice of it; a pod gets only one event about a card."""
         card, records = local.card, tuple(self._records())
         self._reported &= {(record.pod, s.card) for record in records for s in record.slices}
         for record in records:

@@ -18,7 +18,7 @@ LOOK_SECONDS = 60.0
 
 
 class Publisher:
-    """Keeps the inventory annotation up to date. While the API server does not answer, it tries again later."""
+    """Keeps the node's inventory annotation up to date. While the API server does not answer, it tries again later."""
 
     def __init__(self, api: NodeApi, clock: Callable[[], float] = time.monotonic) -> None:
         self._api = api

@@ -69,7 +69,10 @@ class Reclaimer:
         return self._outliving
 
     def sweep(self) -> int:
-        """Remove the files of containers that are gone; returns their number, 0 before the first list of pods."""
+        """Remove the files of containers that are gone; returns the number of these containers.
+
+        It also finds the slices that outlive their pods. Before the first list of pods it does nothing, and returns 0.
+        """
         if not self._pods.synced.is_set():
             return 0
         ended = [r for r in self._records.all() if not self._pods.active(r.pod)]
@@ -80,7 +83,7 @@ class Reclaimer:
     def _note(self, lingering: Sequence[Record]) -> None:
         """Note when the pods of the `lingering` records ended, and which of these records are outliving.
 
-        Pods found by the first sweep count as ended long ago: the previous agent may have reported them.
+        The pods that the first sweep finds count as ended long ago: the previous agent may have reported them.
         """
         now = self._clock()
         before = self._ended
@@ -118,7 +121,7 @@ class Reclaimer:
         return frozenset().union(*(damaged.closed(cards) for damaged in self._records.damaged().values()))
 
     def restore(self) -> None:
-        """Restore damaged records from their pods' grants, and post an event of each.
+        """Restore damaged records from their pods' grants, and post an event for each damaged record.
 
         A damaged record is forgotten when its pod and all processes of the pod are gone. Does nothing before the first
         list of pods.

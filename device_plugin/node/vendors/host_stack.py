@@ -1,9 +1,9 @@
 """The vendor's own files and devices on the node that all containers of a card family get.
 
-They are the vendor's defaults, and those that the setting `mounts` adds. The software of some vendors (Hygon's
-/opt/hyhal) belongs to the driver's version: it is installed on the node, and their images expect it there, or at
-another path. A runtime ends a container for good if the source of a mount is missing, so missing files are left out.
-The agent sees only those files of the node that its own pod mounts.
+These are the vendor's defaults, and the files that the setting `mounts` adds. The software of some vendors (Hygon's
+/opt/hyhal) belongs to the driver's version: it is installed on the node, and these vendors' images expect it at the
+same path, or at another one. A runtime ends a container for good if the source of a mount is missing, so missing files
+are left out. The agent sees only those files of the node that its own pod mounts.
 """
 
 import os
@@ -50,7 +50,10 @@ class HostStack:
         return [replace(mount, path=inside) for mount, inside in found if mount]
 
     def missing(self) -> list[str]:
-        """The wanted paths of the node at which there is nothing now; the vendor's defaults are optional."""
+        """The wanted paths of the node at which nothing is now.
+
+        Defaults of the vendor are not listed: they are optional.
+        """
         return [host for host in self._wanted.values() if not self._machine.host_file(host)]
 
     def devices(self, pcis: Iterable[str]) -> Iterator[DeviceNode]:
@@ -61,7 +64,10 @@ class HostStack:
 
 
 def problem(wanted: str, state: str) -> str:
-    """The reason why the setting cannot have this entry, as text; empty if it can. `state` is the agent's stateDir."""
+    """The reason why the setting `mounts` cannot have the entry `wanted`, as text; empty if it can.
+
+    `state` is the agent's stateDir.
+    """
     if wanted == CARD_NODE:
         return ""
     if ":" not in wanted:
@@ -77,7 +83,7 @@ def _by_place(wanted: Iterable[str]) -> dict[str, str]:
 
 
 def _paths(wanted: str) -> tuple[str, str]:
-    """The path on the node and the path in the container."""
+    """The path on the node and the path in the container that an entry of `mounts` names; often they are equal."""
     host, colon, inside = wanted.partition(":")
     return host, inside if colon else host
 

@@ -47,7 +47,10 @@ _MODEL = re.compile(r"""\[["']?([0-9A-Fa-f]{4})["']?\] *= *["']([A-Za-z0-9][\w .
 
 
 class Pipes:
-    """Gives each slice of a card a pipe of its own. `clock` is monotonic, in seconds."""
+    """Gives each slice of a card a pipe: the number by which Hygon's driver distinguishes the slice.
+
+    `clock` is monotonic, in seconds.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -77,13 +80,13 @@ class Pipes:
         self._left[card, vendor_id] = self._clock()
 
     def claimed(self, cards: Sequence[str], text: Callable[[str], str | None]) -> Mapping[str, int]:
-        """The pipes of a container's slices by card uuid, read from its vdev files; file i is that of the i-th card."""
+        """The pipes of a container's slices by card uuid, read from its vdev files; file i belongs to the i-th card."""
         pipes = ((card, vdev.pipe_of(text(vdev.file_name(i)) or "")) for i, card in enumerate(cards))
         return {card: pipe for card, pipe in pipes if pipe is not None}
 
 
 class Hygon(Rocm):
-    """The KFD cards of Hygon."""
+    """Reads and shares Hygon's cards. Their driver is AMD's KFD, but Hygon's own runtime enforces slices too."""
 
     PCI_VENDOR: ClassVar[int] = 0x1D94
     MAX_SLICES: ClassVar[int] = vdev.MAX_SLICES
@@ -115,7 +118,7 @@ class Hygon(Rocm):
         return self._pipes
 
     def scan(self) -> Scan[KfdCard]:
-        """The cards of Hygon. A card that the maker's slices cannot share, or another program has cut, is unfit."""
+        """The cards of Hygon. A card with too many units, or that another program has cut, has a reason in `unfit`."""
         scan = super().scan()
         if not scan.cards:
             return scan
@@ -155,7 +158,7 @@ class Hygon(Rocm):
         ]
 
     def files(self, slices: Sequence[CardSlice[KfdCard]]) -> ContainerFiles[RocmLimit]:
-        """The files of every KFD card, and a vdev file for each slice."""
+        """The files for slices of KFD cards (see Rocm), and for each slice a vdev file for Hygon's runtime."""
         files = super().files(slices)
         texts = {
             vdev.file_name(number): vdev.render(limit, vdev_id=number, pipe_id=s.vendor_id, device_id=number)

@@ -54,7 +54,10 @@ class KfdProcesses(ProcessFigures[KfdCard]):
         return sorted(int(name) for name in names if _NUMBER.fullmatch(name))
 
     def memory(self, process: int, card: KfdCard) -> int | None:
-        """Bytes of the card's memory that the process has allocated; None if it is gone or has not used the card."""
+        """Bytes of the card's memory that the process has allocated.
+
+        None if the process is gone or has not used the card.
+        """
         return self._figure(f"{process}/vram_{card.gpu_id}", MAX_MEM_BYTES)
 
     def has_queue(self, process: int, card: KfdCard) -> bool:

@@ -135,7 +135,7 @@ class NoVendorIdError(VgpuError):
 
 
 class VendorIds(Protocol):
-    """The ids with which a driver distinguishes the slices of a card. The caller locks."""
+    """The ids with which a driver distinguishes the slices of a card. The caller holds a lock."""
 
     def claim(self, card: str, taken: Collection[int], before: int | None) -> int:
         """An id for a slice of the card, other than those `taken`. Raises NoVendorIdError if none is free now.
@@ -147,14 +147,14 @@ class VendorIds(Protocol):
         """Note that the slice with this id has just ended."""
 
     def claimed(self, cards: Sequence[str], text: Callable[[str], str | None]) -> Mapping[str, int]:
-        """The ids by card in a container's files, for a record that was lost; cards whose id is not found are left out.
+        """The ids by card, read from a container's files because its record was lost; cards without an id are left out.
 
         `text` returns the text of the container's file of a name, None if it cannot be read.
         """
 
 
 C = TypeVar("C", contravariant=True)
-"""P in protocols that only read the card."""
+"""Like P, for protocols that only take a card's facts."""
 
 
 class ProcessFigures(Protocol[C]):
@@ -196,15 +196,15 @@ class Vendor(Protocol[P]):
     """Variables by which some runtimes give a container cards of this family, each with a value that gives none."""
     MODELS: ClassVar[Models]
     MOUNTS: ClassVar[Sequence[str]] = ()
-    """Its files on the node that containers get wherever the node has them, written as in the setting `mounts`."""
+    """The vendor's own files that containers get if the node has them. Each is written as in the setting `mounts`."""
     ABOUT: ClassVar[About]
 
     def __init__(self, machine: Machine, mounts: Sequence[str] = ()) -> None:
-        """`mounts` are the paths of the setting of this name for the family."""
+        """`mounts` are the paths that the setting `mounts` names for this family."""
 
     @property
     def ids(self) -> VendorIds | None:
-        """The ids of slices; None if the driver needs none."""
+        """The ids of the slices of this vendor's cards; None if the driver needs no ids."""
 
     def scan(self) -> Scan[P]:
         """All cards of the vendor. A card that cannot be read becomes a problem; the others are not affected."""
@@ -220,15 +220,16 @@ class Vendor(Protocol[P]):
         """The kernel's figures of the processes that use the cards."""
 
     def driver_slices(self, payload: P) -> Mapping[int, int] | None:
-        """The slices of the card that processes use now, by the driver: memory limits in bytes, by vendor id.
+        """The slices of the card that processes use now, as the driver shows them: limits in bytes, by vendor id.
 
-        None if the driver holds no slices: then the library alone does.
+        None if the driver enforces no slices; the library alone does then.
         """
 
     def rivals(self, signs: Callable[[], NodeSigns]) -> Sequence[str]:
         """The other programs that give out this vendor's cards on the node: a text for each sign, with what to do.
 
-        `signs` reads the node's traces. It costs a request to the API server: only vendors with such programs call it.
+        `signs` reads the node's traces. A call of `signs` costs a request to the API server: only vendors with such
+        programs call it.
         """
 
     def files(self, slices: Sequence[CardSlice[P]]) -> ContainerFiles[FamilyLimit]:
@@ -238,4 +239,4 @@ class Vendor(Protocol[P]):
         """The paths that the setting `mounts` gives to the vendor's containers and that are not on the node."""
 
     def container_path(self, name: str) -> str | None:
-        """The path in the container of the file `name` of `texts`; None if this vendor makes no such file."""
+        """The container's path for the vendor's file `name` (ContainerFiles.texts); None if there is no such file."""

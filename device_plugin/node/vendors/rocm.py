@@ -54,7 +54,7 @@ class BrokenFileError(Exception):
 
 
 class Rocm(Vendor[KfdCard]):
-    """The KFD cards of one PCI vendor."""
+    """Reads and shares the cards of one PCI vendor whose driver is AMD's KFD."""
 
     PCI_VENDOR: ClassVar[int] = 0x1002
     MAX_SLICES: ClassVar[int] = MAX_SLICES
@@ -88,7 +88,10 @@ class Rocm(Vendor[KfdCard]):
         return None
 
     def scan(self) -> Scan[KfdCard]:
-        """All cards of this PCI vendor; the topology also shows those of other vendors, and CPUs."""
+        """All cards of this PCI vendor in KFD's topology.
+
+        Cards of other vendors are in `others`, and a text for each unreadable card is in `problems`.
+        """
         cards: list[FoundCard[KfdCard]] = []
         problems: list[str] = []
         others: dict[str, int] = {}
@@ -107,7 +110,7 @@ class Rocm(Vendor[KfdCard]):
         return Scan(tuple(cards), tuple(problems), others)
 
     def usage(self, card: Card, payload: KfdCard) -> CardUsage:
-        """The figures `mem_info_vram_used` and `gpu_busy_percent`; amdgpu averages the latter over a moment."""
+        """The used memory and the busy share of the card, as amdgpu reports them now; None for a missing figure."""
         del payload
         busy = self._figure(card.pci, "gpu_busy_percent")
         return CardUsage(
@@ -168,7 +171,7 @@ class Rocm(Vendor[KfdCard]):
     def _devices(self, cards: Sequence[KfdCard]) -> Sequence[DeviceNode]:
         """The device nodes that all cards share (/dev/mkfd is Hygon's own), and the render node of each card.
 
-        They are found in the host's sysfs, because the agent does not see the host's /dev.
+        The nodes are looked up in the host's sysfs, because the agent does not see the host's /dev.
         """
         shared = [name for name in SHARED_DEVICES if self._machine.matching(f"sys/class/*/{name}")]
         names = [*shared, *(f"dri/renderD{card.render_minor}" for card in cards)]
@@ -201,7 +204,10 @@ class Rocm(Vendor[KfdCard]):
         )
 
     def _most_slices(self, target: int) -> int:
-        """The most slices of a card with this `gfx_target_version`."""
+        """The most slices of a card with this `gfx_target_version`.
+
+        Fewer from gfx12 on, where a card has few queues.
+        """
         if target // 10000 < FIRST_FEW_QUEUES:
             return self.MAX_SLICES
         try:

@@ -65,8 +65,8 @@ class TlsFiles:
 class TeamServer(PageServer):
     """Serves the page at `listen`. People log in with tokens (`sessions`), or a proxy logs them in (`proxy`).
 
-    `public_url` is the address that browsers have; without it, it is the Host of each request. `changes` is None where
-    nothing can be changed.
+    `public_url` is the address that browsers have; if it is empty, the Host of each request counts as this address.
+    `changes` is None where nothing can be changed.
     """
 
     def __init__(
@@ -99,7 +99,10 @@ class TeamServer(PageServer):
         self._open_lock = threading.Lock()
 
     def keep(self, connection: socket, owner: str) -> None:
-        """Note that a connection is an owner's, so that it is not closed for another one, unless the owner has many."""
+        """Keep a known owner's connection from being ended for a new one.
+
+        At most CONNECTIONS_OF_PERSON connections of each owner are kept so.
+        """
         with self._open_lock:
             if connection in self._owners or self._kept[owner] >= CONNECTIONS_OF_PERSON:
                 return
@@ -177,7 +180,7 @@ class _Handler(PageHandler):
         return "the use of cards over time is for those who may list the pods and jobs of all namespaces"
 
     def lasts(self) -> bool:
-        """True while the session lasts; of a person whom a proxy logged in, for PROXY_STREAM_SECONDS."""
+        """True while the session lasts; if a proxy logged the person in, for PROXY_STREAM_SECONDS."""
         if self.server.proxy:
             return self.server.clock() - self._began < PROXY_STREAM_SECONDS
         return self._session() is not None

@@ -114,7 +114,7 @@ class Sessions:
         return name
 
     def find(self, name: str) -> Session | None:
-        """Returns the session of this name, and counts it as used. Asks about its token if that is due.
+        """Returns the session of this name, and counts it as used. The API server checks the token if a check is due.
 
         None if it has ended, if its token is refused, or if the token was not confirmed for UNCHECKED_SECONDS.
         """
