@@ -114,7 +114,7 @@ def _priority_class(found: Object) -> NamedPriorityClass:
 
 
 def _failed_creation(event: Object) -> FailedCreation:
-    """Returns the text of an event about a pod that the API server refused, and the time of its last occurrence."""
+    """Returns the text of an event about a pod that the API server refused, and when the event last occurred."""
     last = event.get("lastTimestamp") or (event.get("series") or {}).get("lastObservedTime")
     at = last or event.get("eventTime") or event["metadata"]["creationTimestamp"]
     return FailedCreation(str(event.get("message") or ""), str(at))
