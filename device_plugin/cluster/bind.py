@@ -55,7 +55,7 @@ class Binder(Service):
         self._wall = wall
 
     def __call__(self, call: BindCall) -> str:
-        """Bind the pod; returns the error text, empty if it was bound."""
+        """Bind the pod, and count the outcome; returns the error as text, empty if the pod was bound."""
         try:
             self._bind(call)
         except BindError as error:

@@ -34,7 +34,11 @@ class Leader:
         self._placing = False
 
     def observe(self, lease: Lease | None, started: float) -> None:
-        """Record the Lease (None: there is none) that a read returned; `started` is the time when the read began."""
+        """Record the Lease (None: there is none) that a read returned.
+
+        A changed Lease counts as renewed when the last read before this one began. `started` is the time when this read
+        began.
+        """
         with self._lock:
             if lease != self._lease:
                 self._renewed = self._asked

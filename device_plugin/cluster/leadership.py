@@ -27,9 +27,9 @@ LONG_AGO = float("-inf")
 
 
 class Leadership(Service):
-    """Starts and ends terms. `step` is called about once a second, `begin` in another thread.
+    """Starts and ends this replica's terms of leadership.
 
-    It only reads from the API server.
+    `step` is called about once a second, `begin` in another thread. Nothing is written to the API server.
     """
 
     def __init__(self, shared: Shared, leader: Leader, api: Api, lease: Ref) -> None:

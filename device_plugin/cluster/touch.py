@@ -239,7 +239,7 @@ class Touch(Service):
         return any(each.other != own for each in self._view.ledger.in_the_way(grant, pod.uid))
 
     def _batch(self, most: int) -> list[Waiting]:
-        """The next pods that may fit now, at most `most`."""
+        """Takes the next pods that may fit now from the queue, at most `most`."""
         batch: list[Waiting] = []
         with self._view.lock:
             for _ in range(TAKEN):
