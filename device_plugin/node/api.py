@@ -51,7 +51,7 @@ class NodeApi:
         return None
 
     def publish(self, inventory: str) -> bool:
-        """Write the inventory annotation; False if that failed."""
+        """Write the inventory to the node's annotation; returns False, and logs why, if the write failed."""
         try:
             self._api.patch(NODES, self._ref, {"metadata": {"annotations": {annotations.CARDS: inventory}}})
         except ApiError as error:

@@ -123,7 +123,10 @@ class IdlePods:
         return idle_together(each.idle if each is not None else None for each in histories)
 
     def _announce(self, pod: _Pod, idle: float, limit: float) -> bool:
-        """Write the event that announces the eviction; returns False if that failed."""
+        """Post the event that announces the pod's eviction, and note its time.
+
+        Returns False if the event could not be posted.
+        """
         end = datetime.fromtimestamp(self._wall() + max(limit - idle, notice_seconds(limit)), UTC)
         text = _IDLE.format(span(idle), end.strftime("%Y-%m-%dT%H:%M:%SZ"), IDLE_LIMIT, span(limit))
         if not self._api.pod_event(pod.ref, Event.SLICES_IDLE, text):

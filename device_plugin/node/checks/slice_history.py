@@ -116,7 +116,7 @@ class SliceHistory:
                 each.peak = max(counted, each.peak or 0)
 
     def sample(self) -> None:
-        """Note which slices compute now. Call it at least once a second."""
+        """Note which slices compute now, and since when each other slice is idle. Call it at least once a second."""
         now = self._clock()
         for container in self._containers.values():
             for card, each in container.slices.items():

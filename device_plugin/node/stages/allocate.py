@@ -69,7 +69,7 @@ class ContainerStarts:
         self.lock = threading.Lock()
 
     def stop(self) -> None:
-        """Make waiting calls fail: the kubelet repeats them at the next agent."""
+        """Make waiting calls fail; the kubelet repeats the calls when the next agent has started."""
         self._stop.set()
 
     def allocate(self, resource: str, tickets: Collection[str]) -> str:

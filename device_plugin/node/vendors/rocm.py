@@ -178,7 +178,7 @@ class Rocm(Vendor[KfdCard]):
         return [self._machine.device(f"dev/{name}") for name in names]
 
     def _card(self, node: str, values: Mapping[str, int], pci: str) -> FoundCard[KfdCard]:
-        """The card of a topology node."""
+        """The card that a topology node of the driver describes."""
         unique, hive = values.get("unique_id", 0), values.get("hive_id", 0)
         payload = KfdCard(
             gpu_id=self._integer(f"{node}/gpu_id"),
