@@ -70,7 +70,7 @@ def read_preempt(body: bytes, resources: Resources = None) -> tuple[Pod, dict[st
 
 
 def read_bind(body: bytes) -> tuple[str, str, str, str]:
-    """Namespace, name and uid of the pod, and the node. Raises ValueError."""
+    """Returns namespace, name and uid of the pod of a /bind call, and the node's name. Raises ValueError."""
     args = _read(body, _BindArgs)
     return args.pod_namespace, args.pod_name, args.pod_uid, args.node
 
@@ -159,7 +159,7 @@ class FilterAnswers:
     def __call__(
         self, nodes: Sequence[str], failed: NodeTexts, hopeless: NodeTexts, error: str
     ) -> Sequence[bytes]:
-        """Returns the answer as bytes, in pieces."""
+        """Returns the answer to a /filter call as bytes, in pieces."""
         names = msgspec.json.encode(tuple(nodes))
         return (
             b'{"NodeNames":', names, b',"FailedNodes":', self._texts(failed, short=False),
@@ -187,7 +187,7 @@ def _shortened(nodes_by_text: Mapping[str, Sequence[str]]) -> Iterator[tuple[str
 
 
 def _written(nodes_by_text: Mapping[str, Sequence[str]]) -> bytes:
-    """Returns the JSON object with the text of each node."""
+    """Returns a JSON object with the text of each node by the node's name."""
     parts = []
     for text, names in nodes_by_text.items():
         end = b'":' + msgspec.json.encode(text)

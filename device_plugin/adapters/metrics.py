@@ -99,7 +99,7 @@ class _Text:
         self._packed: bytes | None = None
 
     def packed(self) -> bytes:
-        """Returns the text in gzip form."""
+        """Returns the text in gzip form, which is made once and kept."""
         with self._lock:
             if self._packed is None:
                 packer = zlib.compressobj(1, wbits=GZIP)

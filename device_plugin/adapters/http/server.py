@@ -138,7 +138,7 @@ class Server:
             client.send(refusal(str(error)))
 
     def _next(self, client: Client, reader: Reader) -> RawRequest | None:
-        """Returns the client's next request; None if the client has closed the connection."""
+        """Returns the client's next whole request; None if the client has closed the connection."""
         while not reader.ready:
             if not (data := client.receive()):
                 return None

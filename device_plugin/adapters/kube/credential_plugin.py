@@ -106,7 +106,7 @@ class CredentialPlugin:
         return done.stdout
 
     def _info(self, *, interactive: bool) -> str:
-        """Returns the request to the plugin: an ExecCredential without a status."""
+        """Returns the request to the plugin as JSON text: an ExecCredential without a status."""
         spec: dict[str, Any] = {"interactive": interactive}
         if self._entry.get("provideClusterInfo") is True:
             spec["cluster"] = dict(self._cluster)
@@ -115,7 +115,7 @@ class CredentialPlugin:
         )
 
     def _read(self, printed: bytes) -> _Credential:
-        """Returns the credential that the plugin printed. Raises EndpointError."""
+        """Returns the credential in the text that the plugin printed. Raises EndpointError."""
         try:
             answer = json.loads(printed)
             status = answer["status"]

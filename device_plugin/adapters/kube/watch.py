@@ -164,7 +164,7 @@ class ListWatch(Generic[Item]):
         return version
 
     def _lines(self, stream: Connection) -> Iterator[bytes]:
-        """The lines of the stream until it ends. Raises _SilentError."""
+        """Yields the lines of the stream until the stream ends; raises _SilentError if nothing arrives for too long."""
         rest = b""
         try:
             for chunk in stream.body():

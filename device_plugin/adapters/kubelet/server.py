@@ -125,7 +125,7 @@ class PluginServer(rpc.DevicePluginServicer):
         self._server = server
 
     def register(self) -> None:
-        """Register with the kubelet. Raises KubeletError."""
+        """Tell the kubelet that this plugin serves `resource` at its socket. Raises KubeletError."""
         options = pb.DevicePluginOptions(pre_start_required=True)
         _register(self._folder, self.endpoint, self.resource, options)
 
@@ -138,7 +138,7 @@ class PluginServer(rpc.DevicePluginServicer):
                 self._changed.notify_all()
 
     def stop(self) -> None:
-        """Stop serving; calls that still run after 0.5 s are cancelled."""
+        """End the streams, and stop serving; calls that still run after 0.5 s are cancelled."""
         server, self._server = self._server, None
         if server is not None:
             with self._changed:
@@ -155,7 +155,7 @@ class PluginServer(rpc.DevicePluginServicer):
     def ListAndWatch(
         self, request: pb.Empty, context: grpc.ServicerContext
     ) -> Iterator[pb.ListAndWatchResponse]:
-        """Send all tickets now, and again after each change."""
+        """Send all tickets now, and again after each change, until the stream or the server ends."""
         ended = threading.Event()
         server = self._server
 
