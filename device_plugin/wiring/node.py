@@ -201,7 +201,7 @@ class NodeService:
         return 1 if self._threads.failed else 0
 
     def _follow_nodes_file(self) -> None:
-        """End the service once `nodesFile` gives the node other settings."""
+        """Wait until `nodesFile` gives the node other settings, then end the service."""
         while not self._stop.wait(nodes_file.LOOK_SECONDS):
             if self._own.outdated():
                 log.info(

@@ -536,7 +536,7 @@ class _UniqueKeys(yaml.SafeLoader):
     """YAML in which a key that is written twice is an error, as its specification says."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Returns the mapping. Raises MarkedYAMLError if a key is written twice."""
+        """Returns the mapping that a YAML node describes. Raises MarkedYAMLError if a key is written twice."""
         seen = set()
         for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
             if key.value in seen:

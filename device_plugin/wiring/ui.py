@@ -60,7 +60,7 @@ class TeamPage:
         )  # fmt: skip
 
     def run(self) -> int:
-        """Serve until `stop` is set; returns the exit status."""
+        """Serve the page for a team until `stop` is set; returns the exit status."""
         with ExitStack() as stack:
             stack.callback(self._lists.close)
             stack.callback(self._asks.close)
@@ -82,7 +82,7 @@ class TeamPage:
         return 1 if self._threads.failed else 0
 
     def _server(self) -> TeamServer:
-        """Returns the server of the page. Raises SettingsError, PrometheusError."""
+        """Returns the server of the page, whose port is open. Raises SettingsError, PrometheusError."""
         settings, clock = self._settings, time.monotonic
         sessions = Sessions(
             lambda token: reviews.owner_of(self._asks, token, settings.audiences), clock,
