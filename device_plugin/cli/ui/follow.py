@@ -143,7 +143,7 @@ class ClusterFollower:
         return ("nodes" in self._view.listed or self._nodes_hidden) and "pods" in self._view.listed
 
     def _put_nodes(self) -> None:
-        """Set the entries of the nodes whose records in the ledger changed."""
+        """Set the page's entries of the nodes whose records in the ledger changed, and remove entries of gone nodes."""
         snapshot = self._view.snapshot()
         records = snapshot.records()
         hidden = self._nodes_hidden

@@ -32,7 +32,7 @@ class UseReader(Protocol):
 
     @property
     def notes(self) -> Sequence[str]:
-        """The sentences."""
+        """A sentence for each question that was not answered the last time."""
 
     def read(self, nodes: Collection[str]) -> Mapping[SliceKey, SliceUse]:
         """Returns the use of slices on these nodes, as far as it is known. Raises ApiError."""

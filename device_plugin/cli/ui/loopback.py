@@ -50,7 +50,7 @@ class _Handler(PageHandler):
         return self.from_elsewhere()
 
     def do_POST(self) -> None:
-        """Make a change, for the token."""
+        """Make the change that the page asks for; a request without the token is refused."""
         # What is left of a refused request's body is not read.
         self.close_connection = True
         if why := self.foreign() or ("" if self.headers.get_all("Origin") else "no page asks"):
@@ -69,7 +69,7 @@ class _Handler(PageHandler):
             self.send_change(partial(self.server.change, body))
 
     def reader(self) -> Reader | None:
-        """Returns all entries for the token; None without it."""
+        """Returns all entries if the request has the token, else None."""
         given = self.headers.get("Authorization", "")
         if not hmac.compare_digest(given.encode(), f"Bearer {self.server.token}".encode()):
             return None

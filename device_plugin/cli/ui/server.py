@@ -291,7 +291,7 @@ class PageHandler(BaseHTTPRequestHandler, ABC):
         return found if isinstance(found, dict) else None
 
     def send_change(self, make: Callable[[], str]) -> None:
-        """Make a change, and answer what was done; the API server's own words say why one is refused."""
+        """Make a change, and answer what was done; if the API server refuses it, answer with the server's own words."""
         try:
             status, text = HTTPStatus.OK, make()
         except ForbiddenError as error:

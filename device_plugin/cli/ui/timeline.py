@@ -120,7 +120,7 @@ class Timeline:
             self._others = True
 
     def sync(self, jobs: Sequence[Job]) -> None:
-        """Receive the list of all Jobs."""
+        """Record the list of all Jobs; known Jobs that are not in the list have ended."""
         found = {job.uid for job in jobs}
         with self._lock:
             for uid, times in self._known.items():

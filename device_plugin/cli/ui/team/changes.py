@@ -1,4 +1,4 @@
-"""Makes changes with the token of the person who wants them, and with no other credentials."""
+"""Makes the page's changes with the token of the person who asks for them, and with no other credentials."""
 
 import threading
 from collections.abc import Mapping

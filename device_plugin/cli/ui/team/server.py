@@ -111,7 +111,7 @@ class TeamServer(PageServer):
         self.trust(connection)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Serve a connection until it ends."""
+        """Serve a connection until it ends, and count it no longer as its owner's."""
         try:
             super().process_request_thread(request, client_address)
         finally:
@@ -186,7 +186,7 @@ class _Handler(PageHandler):
         return self._session() is not None
 
     def stream(self, reader: Reader) -> None:
-        """Send the stream, unless the person has too many."""
+        """Send the stream of changes, unless the person has too many streams."""
         with self.server.counted(self._person.owner if self._person else "") as few:
             if few:
                 super().stream(reader)
