@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the jobs, or start one.
+    """Print the jobs of queues, or with `admit` start a waiting job by hand.
 
     Raises EngineError, ForwardError, ListForbiddenError, ApiError, EndpointError, SortError.
     """

@@ -92,7 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the usage. Raises PrometheusError, ObjectNameError, SortError."""
+    """Print the usage of slices by namespace or owner. Raises PrometheusError, ObjectNameError, SortError."""
     namespace = checked_namespace(args.namespace) if args.namespace else ""
     by_owner = args.by == "owner"
     listing = LISTING if by_owner else LISTING.without(_OWNER)

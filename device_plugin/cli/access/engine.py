@@ -132,7 +132,7 @@ def _asked(args: argparse.Namespace, replica: PodPort, accept: str, query: Mappi
 
 
 def _leader(client: KubeClient, namespace: str) -> PodPort:
-    """Returns the port of the replica that plans. Raises NoEngineError, ForwardError, ApiError."""
+    """Returns the port of the job engine's leading replica. Raises NoEngineError, ForwardError, ApiError."""
     service = LedService("the job engine", namespace, "jobs", Ref(LEASE, namespace), PORT, ROLE)
     try:
         return leader(client, service)

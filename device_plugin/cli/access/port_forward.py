@@ -58,7 +58,7 @@ def forbidden(error: Exception, role: str) -> ForwardError:
 
 
 def get(args: argparse.Namespace, of: PodPort, target: str, accept: str) -> Answered:
-    """Returns the answer to one GET. Raises ForwardError."""
+    """Returns the answer to one GET request through a forwarded port. Raises ForwardError."""
     with _forwarded(args, of) as port:
         connection = HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_SECONDS)
         try:

@@ -80,7 +80,7 @@ class Prometheus:
         return self._series("query_range", words)
 
     def _series(self, call: str, words: Mapping[str, str]) -> Sequence[PrometheusSeries]:
-        """Returns the series of an answer, each with one value or several."""
+        """Asks Prometheus, and returns the series of its answer, each with one value or several."""
         text = self._text(f"{quote(self._url.path.rstrip('/'), _SAFE)}/api/v1/{call}?{urlencode(words)}")
         try:
             return [
@@ -95,7 +95,7 @@ class Prometheus:
             raise PrometheusError(f"Prometheus at {self._host} sends an answer that is no result") from error
 
     def _text(self, target: str) -> bytes:
-        """Returns the body of the answer to a GET. Raises PrometheusError."""
+        """Sends a GET request, and returns the body of the answer. Raises PrometheusError."""
         deadline, body = time.monotonic() + self._timeout, bytearray()
         try:
             with closing(Connection(self._connected(deadline))) as connection:
@@ -126,7 +126,7 @@ class Prometheus:
         return "".join(f"{line}\r\n" for line in (*lines, "")).encode()
 
     def _connected(self, deadline: float) -> socket.socket:
-        """Returns a connected socket. Raises OSError, ValueError."""
+        """Returns a socket connected to Prometheus, with TLS for HTTPS. Raises OSError, ValueError."""
         host = self._url.hostname or ""
         connected = socket.create_connection((host, self._port or _PORTS[self._url.scheme]), self._timeout)
         if self._url.scheme == "http":

@@ -49,7 +49,10 @@ class Annotations:
     remarks: list[str] = field(default_factory=list)
 
     def take_share(self) -> Share | None:
-        """Remove KAI's request, and return it; None if there is none. Raises RequestError."""
+        """Remove KAI's annotations for a share of a card, and return the share; None if there are none.
+
+        Raises RequestError.
+        """
         found = self._found()
         asked = [key for key in (_FRACTION, _MEMORY) if key in found]
         if len(asked) > 1:

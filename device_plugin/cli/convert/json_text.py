@@ -43,7 +43,7 @@ def _too_deep() -> NotYamlError:
 
 
 def node(text: str, start: int) -> Node:
-    """The node of the value at `start`, which `values` found."""
+    """The node of the JSON value that begins at `start`; `values` has found the value."""
     match text[start]:
         case "{":
             return _mapping(text, start)

@@ -212,7 +212,7 @@ def _is_mapping(node: Node) -> bool:
 
 
 def _scalar(event: Any) -> Any:
-    """The value of a scalar."""
+    """The Python value of a scalar, by the scalar's tag."""
     if event.tag in (None, "!"):
         if not event.implicit[0]:
             return event.value

@@ -202,7 +202,7 @@ class Conversion:
         return ask.count
 
     def _write_cores(self, name: str, limits: Object, ask: Ask) -> None:
-        """Write the core groups of a request with an amount of memory."""
+        """Write the core groups of a request with an amount of memory, or remark that they follow the memory."""
         prefix, groups = self.target.prefix, self.target.core_groups
         if ask.cores is not None:
             limits[prefix + CORES] = ask.cores * ask.count
@@ -265,7 +265,7 @@ class Conversion:
                     self.remarks.append(f"{where} {key} stays: remove it if no node has that label")
 
     def _release(self, spec: Object, claimed: Mapping[str, Ask]) -> None:
-        """Remove the pod's claims that are requests of a container now."""
+        """Remove the pod's claims that are requests of a container now, and remark on the other claims."""
         used = [name for name in claimed if name in self.users]
         for entry in mappings(spec.get("resourceClaims")):
             if entry.get("name") in used:

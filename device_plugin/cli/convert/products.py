@@ -176,7 +176,7 @@ class Requests:
         self.asks.append(ask)
 
     def _read(self, product: _Product, names: list[str]) -> None:
-        """Add a request in a product's resources."""
+        """Add the request that a product's resources make, or remark that the amount is 0. Raises RequestError."""
         self.names += names
         given = {name: _whole(name, self.amounts[name]) for name in names}
         if not any(given.values()):

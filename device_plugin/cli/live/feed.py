@@ -71,7 +71,7 @@ class LiveFeed(Generic[Row]):
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Call `read` again and again until the context ends."""
+        """Call `read` again and again in a thread until the context ends."""
         stop = threading.Event()
 
         def run() -> None:

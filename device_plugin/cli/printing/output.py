@@ -285,7 +285,7 @@ class ListPrinter(Generic[Row]):
             self._widths[widest] -= 1
 
     def _cells(self, column: Column[Any], rows: Sequence[Any], texts: Sequence[str], width: int) -> list[str]:
-        """Returns the cells of a column, each with `width` characters."""
+        """Returns the cells of a column, each cut or filled to `width` characters."""
         if (share := column.share) is not None:
             rest = width - self._bar - 1
             used = column.used or (lambda _: None)

@@ -34,7 +34,7 @@ class Terminal:
 
     @classmethod
     def of(cls, out: TextIO) -> "Terminal":
-        """Returns the properties of `out`."""
+        """Returns the width of `out`, whether to write colours, and the characters for bars that its encoding has."""
         letters = BLOCKS
         try:
             letters.encode(out.encoding or "ascii")

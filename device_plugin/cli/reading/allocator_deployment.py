@@ -47,7 +47,7 @@ def base_deployment(namespace: str, unread: ApiError | None = None) -> Allocator
 
 
 def read_deployment(found: Object) -> AllocatorDeployment:
-    """Returns the settings in the JSON of the cluster service's Deployment."""
+    """Returns the settings that the JSON of the cluster service's Deployment has."""
     namespace = str(found["metadata"]["namespace"])
     texts, fields = dict[str, str](), dict[str, str]()
     for variable in _variables(found):
@@ -91,7 +91,7 @@ def read_allocator(client: KubeClient, namespace: str = NAMESPACE) -> AllocatorD
 
 
 def allocator_leader(client: KubeClient, of: AllocatorDeployment) -> PodPort:
-    """Returns the port of the replica that places pods. Raises ForwardError, ApiError."""
+    """Returns the port of the leading replica, which places pods. Raises ForwardError, ApiError."""
 
     def pod_of(holder: str) -> str:
         # kube-scheduler appends `_` and a random text to the name of its host.

@@ -185,7 +185,7 @@ def from_agents(
 
 
 def _listed(client: KubeClient, agents: str, nodes: Collection[str]) -> Sequence[Agent]:
-    """Returns the agents of these nodes."""
+    """Returns the agents of these nodes, as the API server lists them."""
     if len(nodes) > FEW_NODES:
         return [a for a in client.list(AGENTS, Where(agents, labels=AGENT_LABELS)).items if a.node in nodes]
     fields = [f"spec.nodeName={node}" for node in sorted(nodes)]

@@ -35,7 +35,7 @@ class Console:
             self._draw()
 
     def say(self, text: str) -> None:
-        """Print a line about the Job."""
+        """Print a line about the Job on stderr, above the last line of the terminal."""
         with self._lock:
             self._clear()
             print(printable(text), file=self._err, flush=True)

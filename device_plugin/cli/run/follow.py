@@ -126,7 +126,7 @@ class Following:
         return None
 
     def _print_rest(self) -> None:
-        """Print the rest of the pods' output, for OUTPUT_SECONDS at most."""
+        """Print the rest of the pods' output, for OUTPUT_SECONDS at most; says if some is left."""
         if not self._logs.print_rest(lambda: self._pods(self._where), OUTPUT_SECONDS):
             where = f"vgpu logs {self._job.name} -n {self._job.namespace}"
             self._console.say(f"{self._job.name}: not all output is printed, see {where}")

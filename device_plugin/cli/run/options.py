@@ -222,7 +222,7 @@ def _replicas(args: argparse.Namespace) -> tuple[int, int]:
 
 
 def _script(path: str) -> str:
-    """Returns the text of a script. Raises RunError."""
+    """Returns the text of the script in a file. Raises RunError if it cannot be read, or is empty or no text."""
     try:
         with Path(path).open("rb") as file:
             content = file.read(MOST_SCRIPT_BYTES + 1)
@@ -249,7 +249,7 @@ def _pairs(
 
 
 def _claims(texts: list[str]) -> Mapping[str, str]:
-    """Returns the volume claims by their paths. Raises RunError."""
+    """Returns the names of the volume claims by the path at which each is mounted. Raises RunError."""
     found: dict[str, str] = {}
     for claim, path in _pairs(texts, "--volume", "CLAIM:/PATH", _is_mount):
         if path in found:
