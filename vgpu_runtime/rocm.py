@@ -65,7 +65,7 @@ class RocmLimit:
         return str(self.gpu_id)
 
     def values(self) -> Section:
-        """Every key of the section with its value, as text."""
+        """Every key of the limit's section in vgpu.conf with its value as text."""
         return {
             "gpu_id": str(self.gpu_id),
             "render_minor": str(self.render_minor),
@@ -78,7 +78,7 @@ class RocmLimit:
 
     @classmethod
     def read(cls, section: Section) -> Self:
-        """The limit of a section that has exactly KEYS. Raises ConfigError."""
+        """The limit that a section of vgpu.conf describes, whose keys are exactly KEYS. Raises ConfigError."""
         if not _MASK.fullmatch(section["mask"]):
             raise ConfigError(f"mask {section['mask']} is not 0x and lower-case hexadecimal digits")
         if section["paired"] not in ("0", "1"):

@@ -34,7 +34,7 @@ class Record:
 
 
 def create(folder: Path) -> None:
-    """Create the file of records, empty, so that processes of any user can write to it."""
+    """Create the empty file of the driver's records, to which processes of any user can write."""
     path = folder / "state/pipes"
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(bytes(CARDS * PIPES * RECORD.size))

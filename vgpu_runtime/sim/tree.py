@@ -135,7 +135,7 @@ def _properties(**known: int) -> dict[str, int]:
 
 
 def _shape(card: SimCard) -> dict[str, int]:
-    """The topology properties of the card's size, counted over all its XCCs, of its clock and of its target version."""
+    """The topology properties of the card's size, clock and target version; the size counts all XCCs."""
     rdna = card.paired
     simd_per_cu = 2 if rdna else 4
     major, minor, step = card.gfx_version
