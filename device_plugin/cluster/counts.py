@@ -54,7 +54,7 @@ class Counts:
         self._idle_evictions: Counter[str] = Counter(evicted=0, refused=0)
 
     def placed(self, seconds: float) -> None:
-        """Count a decision that took `seconds`."""
+        """Count a decision of /filter that took `seconds`."""
         with self._lock:
             self._placements[bisect_left(BOUNDS, seconds)] += 1
             self._seconds += seconds
