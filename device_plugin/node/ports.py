@@ -23,7 +23,7 @@ class PodResources(Protocol):
 
 
 class Processes(Protocol):
-    """Processes of pods on this machine."""
+    """Tells which pods have processes on this machine."""
 
     def live(self, pod: str) -> bool:
         """True while any process of the pod of this UID runs, its sandbox included."""
@@ -79,13 +79,13 @@ class Plugin(Protocol):
         """True while the kubelet reads the stream of our tickets."""
 
     def start(self) -> None:
-        """Serve on a new socket. Raises KubeletError."""
+        """Serve on a new socket. Raises KubeletError if the socket cannot be made."""
 
     def register(self) -> None:
-        """Register with the kubelet. Raises KubeletError."""
+        """Tell the kubelet that this plugin serves its resource. Raises KubeletError."""
 
     def update(self, devices: Mapping[str, bool]) -> None:
         """Send the kubelet all tickets, and for each whether it is healthy."""
 
     def stop(self) -> None:
-        """Stop serving."""
+        """End the streams, and stop serving."""

@@ -116,7 +116,10 @@ class SliceHistory:
                 each.peak = max(counted, each.peak or 0)
 
     def sample(self) -> None:
-        """Note which slices compute now, and since when each other slice is idle. Call it at least once a second."""
+        """Look which slices compute now: `of` tells from these looks since when a slice is idle.
+
+        Call it at least once a second.
+        """
         now = self._clock()
         for container in self._containers.values():
             for card, each in container.slices.items():

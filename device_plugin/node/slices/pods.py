@@ -64,7 +64,7 @@ class NodePods:
         return found.named if found is not None else None
 
     def grants(self) -> Collection[Grant]:
-        """The grants of all active pods."""
+        """The grants of all pods of the node that have not ended."""
         with self._lock:
             return [pod.grant for pod in self._active.values() if pod.grant is not None]
 

@@ -176,7 +176,7 @@ class WritableFiles:
             return None
 
     def read(self, key: Key, kind: FileKind, size: int) -> bytes:
-        """The first bytes of the container's file; empty if it cannot be read. Never blocks."""
+        """The first `size` bytes of a container's file of this kind; empty if it cannot be read. Never blocks."""
         try:
             fd = os.open(self.path(key, kind), os.O_RDONLY | _CAREFUL)
         except OSError:
