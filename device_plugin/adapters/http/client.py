@@ -126,7 +126,7 @@ class Connection:
             self.status = self._parser.get_status_code()
 
     def on_body(self, part: bytes) -> None:
-        """Keep a part of the body."""
+        """Keep a part of the answer's body, until `body` yields it."""
         self._parts.append(part)
 
     def on_message_complete(self) -> None:

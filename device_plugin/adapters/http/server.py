@@ -44,7 +44,10 @@ class Server:
         silence: int = SILENCE_SECONDS,
         per_address: int | None = None,
     ) -> None:
-        """Raises ValueError for a malformed address, OSError if it cannot be used."""
+        """Open the port, and accept connections from now on.
+
+        Raises ValueError for a malformed address, OSError if it cannot be used.
+        """
         host, port = address(listen)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._listener = socket.create_server(

@@ -99,7 +99,10 @@ class KubeClient:
         return self._list(kind, where)
 
     def _list(self, kind: Kind[Item], where: Where) -> Listed[Item]:
-        """Returns the objects of all pages. Raises ExpiredError if the server forgot the version of the first page."""
+        """Lists page after page, and returns the objects of all pages.
+
+        Raises ExpiredError if the server forgot the version of the first page.
+        """
         found: list[Item] = []
         query = {**_query(where), "limit": str(self._metadata_items if kind.partial else PAGE_ITEMS)}
         while True:

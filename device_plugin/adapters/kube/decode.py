@@ -123,7 +123,7 @@ def metadata_listed(text: Text) -> tuple[Sequence[Metadata], str, str]:
 
 
 def event(line: bytes) -> tuple[str, msgspec.Raw]:
-    """Type and object of a watch event. Raises DecodeError."""
+    """Returns type and undecoded object of a watch event. Raises DecodeError."""
     raw = _read_event(line)
     return raw.type, raw.object
 

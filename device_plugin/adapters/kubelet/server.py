@@ -82,7 +82,7 @@ class Handler(Protocol):
         """Returns the name of the CDI device for these tickets."""
 
     def pre_start(self, resource: str, tickets: Collection[str]) -> None:
-        """Prepare the container of these tickets. Raises VgpuError if it cannot start now."""
+        """Prepare the start of the container that holds these tickets. Raises VgpuError if it cannot start now."""
 
 
 class PluginServer(rpc.DevicePluginServicer):
