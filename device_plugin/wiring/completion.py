@@ -177,7 +177,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the completion script for the shell."""
+    """Print the script by which bash, zsh or fish completes the words of `vgpu`."""
     sys.stdout.write(SHELLS[args.shell])
     return 0
 

@@ -58,15 +58,16 @@ class Entry(Changed, frozen=True, kw_only=True):
 
 
 class NodesFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """The file, without its version."""
+    """The content of nodesFile, without its version."""
 
     nodes: list[Entry]
 
 
 class OwnSettings:
-    """The settings of this node, as the file gave them when the agent started: `settings`, and `problem` as text.
+    """The settings of this node, as nodesFile gave them when the agent started.
 
-    `general` are the settings of all nodes. Raises OSError if the settings cannot be kept.
+    `problem` says what was wrong with the file; empty if nothing. `general` are the settings of all nodes. Raises
+    OSError if the settings cannot be kept.
     """
 
     def __init__(self, general: NodeSettings, labels: Labels) -> None:

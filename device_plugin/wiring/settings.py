@@ -217,7 +217,10 @@ class ClusterSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel"
 
 
 class JobsSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
-    """Settings of `vgpu job-engine`. One replica plans all pools, or each plans the pools whose Leases it holds."""
+    """Settings of `vgpu job-engine`.
+
+    One replica plans all pools, or each replica plans the pools whose Leases it holds.
+    """
 
     pod_name: Annotated[str, Meta(description="name of this pod, by which it holds the Lease")] = ""
     prefixes: Annotated[
