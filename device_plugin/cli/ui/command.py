@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve the page until SIGINT or SIGTERM.
+    """Print the page's address, and serve the page until SIGINT or SIGTERM.
 
     Raises PageError, PrometheusError, PrefixError, ApiError, EndpointError.
     """

@@ -33,7 +33,7 @@ class Changes:
 
 
 class _Entry(NamedTuple):
-    """One entry as of `version`."""
+    """One entry of the page, as text, last changed in `version`."""
 
     version: int
     text: str

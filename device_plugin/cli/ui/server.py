@@ -82,7 +82,7 @@ class PageServer(ThreadingHTTPServer):
         self, address: tuple[str, int], handler: "type[PageHandler]", answers: Mapping[str, Answer], *,
         connections: int = MOST_CONNECTIONS, streams: int = MOST_STREAMS,
     ) -> None:  # fmt: skip
-        """Raises OSError if the address cannot be used."""
+        """Open the port, and read the page's files. Raises OSError if the address cannot be used."""
         self.address_family = AF_INET6 if ":" in address[0] else AF_INET
         super().__init__(address, handler)
         self.answers = answers
@@ -367,13 +367,13 @@ class PageHandler(BaseHTTPRequestHandler, ABC):
     def send(
         self, status: HTTPStatus, content: str, body: bytes, more: Mapping[str, str] = MappingProxyType({})
     ) -> None:
-        """Send an answer, with `more` headers."""
+        """Send an answer with this status, type and body; `more` are further headers."""
         self._head(status, content, {"Content-Length": str(len(body)), **more})
         if self.command != "HEAD":
             self.wfile.write(body)
 
     def send_text(self, status: HTTPStatus, text: str) -> None:
-        """Send an answer of one line."""
+        """Send an answer whose body is one line of text."""
         more = {"Connection": "close"} if self.close_connection else {}
         self.send(status, "text/plain", f"{text}\n".encode(), more)
 

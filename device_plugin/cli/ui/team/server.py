@@ -75,7 +75,7 @@ class TeamServer(PageServer):
         proxy: ProxyLogin | None = None, tls: TlsFiles | None = None, public_url: str = "",
         changes: PersonalChanges | None = None,
     ) -> None:  # fmt: skip
-        """Raises OSError if the address cannot be used."""
+        """Open the port, and read the page's files. Raises OSError if the address cannot be used."""
         super().__init__(listen, _Handler, answers, connections=MOST_CONNECTIONS, streams=MOST_STREAMS)
         self.entries = entries
         self.sessions = sessions
