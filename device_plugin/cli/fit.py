@@ -153,7 +153,7 @@ class FitAnswer:
     problem: str = ""
 
     def answer(self) -> Answer:
-        """Returns the answer in parts, for people."""
+        """Returns the answer about one workload, as an `Answer` for people."""
         if self.problem:
             return Answer(f"{self.name}: {self.problem}")
         line = f"{self.name}: {len(self.placed)} of {self.asked} fit now ({self.asks})"

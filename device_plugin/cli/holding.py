@@ -67,7 +67,7 @@ def _made(client: KubeClient, job: Job, change: Object, switch: Switch) -> str:
 
 
 def _changeable(job: Job) -> Job:
-    """Returns the Job. Raises EngineError if it has ended, or another controller decides whether it runs."""
+    """Returns `job`. Raises EngineError if the Job has ended, or another controller decides whether it runs."""
     name = f"{job.namespace}/{job.name}"
     if job.ended or job.deleting:
         raise EngineError(f"job {name} has ended: create it again to run it again")

@@ -68,7 +68,7 @@ class HoldingPod(NamedTuple):
 
     @property
     def mib(self) -> int:
-        """Returns the MiB of all slices together."""
+        """Returns the MiB of all slices of the pod together."""
         return sum(part.mem_mib for part in self.slices)
 
     @property

@@ -63,7 +63,10 @@ class JobsReader:
         self._unasked = ""
 
     def read(self) -> JobsReading:
-        """Returns the jobs as they are now. Raises EngineError, ForwardError, ListForbiddenError, ApiError."""
+        """Returns the jobs of queues as they are now, of the given names if there are any.
+
+        Raises EngineError, ForwardError, ListForbiddenError, ApiError.
+        """
         found = self._read()
         return found._replace(
             rows=[row for row in found.rows if not self._names or row["name"] in self._names]

@@ -73,7 +73,7 @@ def job_named(args: argparse.Namespace) -> Ref:
 
 
 def found(client: KubeClient, of: Ref) -> Job:
-    """Returns the job of this name. Raises EngineError if there is none; ApiError."""
+    """Returns the Job of this name, read from the API server. Raises EngineError if there is none; ApiError."""
     try:
         return client.get(JOBS, of)
     except GoneError:
@@ -127,7 +127,7 @@ def answered(text: str) -> Mapping[str, Any]:
 
 
 def _asked(args: argparse.Namespace, replica: PodPort, accept: str, query: Mapping[str, str]) -> Answered:
-    """Returns the answer of one replica. Raises ForwardError."""
+    """Returns one replica's answer to /explain with this query. Raises ForwardError."""
     return get(args, replica, f"/explain?{urlencode(query)}", accept)
 
 

@@ -71,7 +71,7 @@ class Prometheus:
             self._headers["Authorization"] = f"Basic {base64.b64encode(user.encode()).decode()}"
 
     def now(self, query: str) -> Sequence[PrometheusSeries]:
-        """Returns the last value of each series. Raises PrometheusError."""
+        """Returns each series of the query with its last value. Raises PrometheusError."""
         return self._series("query", {"query": query})
 
     def over_time(self, query: str, start: float, end: float, step: float) -> Sequence[PrometheusSeries]:
@@ -150,7 +150,7 @@ class Prometheus:
 
 
 def _interrupt(connected: socket.socket) -> None:
-    """End the connection from another thread."""
+    """End a connection from another thread than the thread that reads."""
     # Not the method of a TLS socket, which is for the thread that reads.
     with suppress(OSError):
         socket.socket.shutdown(connected, socket.SHUT_RDWR)

@@ -196,7 +196,7 @@ def _waiting(status: Mapping[str, Any], check: ImageCheck) -> tuple[str, bool, b
 
 
 def _failure(pod: Ref, status: Mapping[str, Any], check: ImageCheck) -> ImageCheckError:
-    """The error about a pod that failed."""
+    """The error that says why a pod of the check failed."""
     copier = _state(status, "initContainerStatuses").get("terminated") or {}
     if copier.get("exitCode"):
         return ImageCheckError(
@@ -232,7 +232,7 @@ def _said_once() -> Callable[[str], None]:
 
 
 def _finding(loads: Loads, image: str) -> Finding:
-    """The finding about one program."""
+    """The finding that says whether one program of the image loads the library."""
     name = one_line(loads.program)
     if loads.path.rpartition("/")[2] not in ("", loads.program.rpartition("/")[2]):
         name += f" (run by {one_line(loads.path)})"

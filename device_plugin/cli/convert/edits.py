@@ -215,7 +215,7 @@ class Editor:
         self.edits.append(Edit(start, end, "".join(f"{before}{comment}{behind}" for comment in comments)))
 
     def _cut_lines(self, start: int, end: int) -> None:
-        """Remove whole lines, except for their comments."""
+        """Remove the whole lines from `start` to `end`, except for their comments."""
         newline, indent = self._layout.newline, self._indent(start)
         line, end = self._line_start(start), self._line_end(end)
         comments = self._comments(line, end)

@@ -53,7 +53,7 @@ class Document:
 
     @property
     def text(self) -> str:
-        """The document's text, with its change."""
+        """The document's text: the changed text if there is one, else the text as read."""
         return self.source[self.start : self.end] if self.changed is None else self.changed
 
     def change(self, after: Any) -> bool:
@@ -112,7 +112,7 @@ def write(file: File) -> None:
 
 
 def _files(name: str, text: str) -> Iterator[File]:
-    """Yields the File that a text holds. Raises NotYamlError and errors of PyYAML."""
+    """Yields one File: the text, and its documents. Raises NotYamlError and errors of PyYAML."""
     mark = BOM * text.startswith(BOM)
     yield File(name, mark, list(_documents(name, text.removeprefix(BOM))))
 

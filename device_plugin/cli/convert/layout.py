@@ -36,7 +36,8 @@ class Layout:
     def flow(self, value: Any, gap: str = "") -> str:
         """The value as text in flow style: lists in brackets, mappings in braces.
 
-        JSON has several lines if there is a line break in `gap`, the white space before its key or a key next to it.
+        `gap` is the white space before the value's key, or before a key next to it. If it has a line break, JSON has
+        several lines too.
         """
         if not self.json:
             return _dump([value], default_flow_style=True)[1:-2]

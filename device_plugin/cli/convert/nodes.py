@@ -63,7 +63,7 @@ class Alias(Node):
 
 @dataclass(slots=True)
 class MappingNode(Node):
-    """A mapping; `flow` is true between braces."""
+    """A mapping in YAML; `flow` is true if it is written between braces."""
 
     flow: bool = field(kw_only=True)
     pairs: list[tuple[Scalar, Node]]
@@ -71,7 +71,7 @@ class MappingNode(Node):
 
 @dataclass(slots=True)
 class ListNode(Node):
-    """A list; `flow` is true between brackets."""
+    """A list in YAML; `flow` is true if it is written between brackets."""
 
     flow: bool = field(kw_only=True)
     items: list[Node]
@@ -87,7 +87,7 @@ class Root:
 
 
 def roots(text: str) -> Iterator[Root]:
-    """The documents of a text. Raises NotYamlError, and the errors of PyYAML's parser."""
+    """Yields a Root for each document of a text. Raises NotYamlError, and the errors of PyYAML's parser."""
     return _Composer(text).roots()
 
 

@@ -55,7 +55,7 @@ class _Product:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Returns the names that are not empty."""
+        """Returns the names of the resources that the product has."""
         return tuple(name for name in (self.count, self.mem, self.mem_percent, self.cores) if name)
 
 

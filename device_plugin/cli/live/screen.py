@@ -42,7 +42,7 @@ class Screen:
     """
 
     def __init__(self, keys: TextIO | None = None, out: TextIO | None = None) -> None:
-        """Raises LiveError if `keys` or `out` (by default stdin and stdout) is no terminal."""
+        """`keys` and `out` are by default stdin and stdout. Raises LiveError if one of them is no terminal."""
         given, shown = keys or sys.stdin, out or sys.stdout
         if not (given.isatty() and shown.isatty()):
             raise LiveError("--live needs a terminal: write -w to print rows as they change")

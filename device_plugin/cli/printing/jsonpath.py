@@ -73,7 +73,7 @@ Part = Callable[[Any, Any], Iterator[str]]
 
 
 class Template(NamedTuple):
-    """A template: texts, and expressions in braces."""
+    """A template of kubectl's JSONPath: texts, and expressions in braces."""
 
     parts: tuple[Part, ...]
 
@@ -84,7 +84,7 @@ class Template(NamedTuple):
         return cls(tuple(_Parser(braced, items).parts()))
 
     def text(self, whole: Mapping[str, Any]) -> str:
-        """Returns the text of an object. Raises JsonPathError."""
+        """Returns the template's text for the object `whole`. Raises JsonPathError."""
         return "".join(_texts(self.parts, whole, whole))
 
 

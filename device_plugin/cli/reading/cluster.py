@@ -113,12 +113,12 @@ class CardReading(NamedTuple):
 
     @property
     def held_mib(self) -> int:
-        """Returns the granted MiB."""
+        """Returns the MiB of all slices of the card."""
         return sum(holder.slice.mem_mib for holder in self.holders)
 
     @property
     def held_groups(self) -> int:
-        """Returns the number of granted core groups."""
+        """Returns the number of core groups of all slices of the card."""
         if len(self.holders) == 1:
             return len(self.holders[0].slice.cores)
         return len(set[int]().union(*[holder.slice.cores for holder in self.holders]))

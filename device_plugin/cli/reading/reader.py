@@ -70,7 +70,10 @@ class ClusterReader:
         self._nodes_known = False
 
     def read(self) -> ClusterReading:
-        """List nodes and pods; returns a reading. Raises ApiError for other problems than missing rights."""
+        """List nodes and pods; returns the cards, their holders, and what could not be read.
+
+        Raises ApiError for other problems than missing rights.
+        """
         if self._scope.nodes:
             self._nodes()
         # In this order a pod that begins to run between the lists is in both; in the other order it would be in none.

@@ -83,5 +83,5 @@ def _not_run(error: OSError) -> RunError:
 
 
 def as_line(text: bytes) -> str:
-    """Returns one sentence from kubectl's stderr."""
+    """Returns the last sentence that kubectl wrote on stderr, or a sentence that it wrote none."""
     return last_sentence(text.decode(errors="replace")) or "it fails without a word"

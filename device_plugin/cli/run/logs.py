@@ -70,7 +70,7 @@ class PodLog:
         self._thread.join(seconds)
 
     def stop(self) -> None:
-        """Print no more output."""
+        """Print no more output, and end the pod's kubectl."""
         self._stopping.set()
         if self._process is not None:
             with suppress(ProcessLookupError):
@@ -208,7 +208,7 @@ class Logs:
         return not self.busy
 
     def stop(self) -> None:
-        """Print no more output."""
+        """Print no more output, and end the kubectl of each pod."""
         for log in self._running.values():
             log.stop()
         for log in self._running.values():

@@ -58,7 +58,7 @@ class JobStatus:
         self.redraw()
 
     def redraw(self) -> None:
-        """Draw the last line of the terminal again: its time has changed."""
+        """Draw the Job's line at the end of the terminal again, with the time that has passed."""
         if not self._console.terminal:
             return
         terminal, passed = Terminal.of(self._err), self._clock() - self._since
@@ -80,7 +80,7 @@ class JobStatus:
         self._console.last_line(f"{bar} {shown}" if wide else shown)
 
     def close(self) -> None:
-        """Remove the last line."""
+        """Remove the line about the Job that is the last one on the terminal."""
         self._console.last_line("")
 
 
