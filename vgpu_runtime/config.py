@@ -77,7 +77,7 @@ class FamilyLimit(Protocol):
 
     @classmethod
     def read(cls, section: Section) -> Self:
-        """The limit of a section that has exactly KEYS. Raises ConfigError."""
+        """The limit that a section of vgpu.conf describes, whose keys are exactly KEYS. Raises ConfigError."""
 
 
 Family = TypeVar("Family", bound=FamilyLimit, covariant=True)

@@ -79,7 +79,7 @@ class SimCard:
 
     @property
     def arrays_per_engine(self) -> int:
-        """Shader arrays that share a shader engine."""
+        """The number of shader arrays that share one shader engine."""
         return 2 if self.paired else 1
 
     @property
@@ -89,7 +89,7 @@ class SimCard:
 
     @property
     def engines(self) -> int:
-        """Shader engines of the whole card."""
+        """The number of shader engines of the whole card."""
         return self.arrays // self.arrays_per_engine
 
     @property

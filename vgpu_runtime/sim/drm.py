@@ -21,7 +21,7 @@ def minor(index: int) -> int:
 
 
 def build(card: SimCard, index: int, folder: Path, account: Path | None) -> None:
-    """Write the files of the `index`-th card.
+    """Write the DRM and PCI files of the `index`-th card.
 
     `account` is the file with the card's used memory; None if it has none.
     """
