@@ -83,7 +83,7 @@ class Bound:
 
 
 class ClusterGauges(Service):
-    """Returns all metrics of the service when called. It reads holdings from a snapshot, without the lock.
+    """Returns all metrics of the service when called. Holdings are read from a snapshot, without the lock.
 
     `unread` returns the error of the last read of the Lease, empty if it succeeded. `wall` returns the seconds since
     1970.

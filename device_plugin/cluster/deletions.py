@@ -80,7 +80,7 @@ class Deletions(Service):
     def sweep(self) -> None:
         """Delete the pods that lose a conflict of grants, and pods that agents report, if this replica leads.
 
-        It is called about once a second.
+        Called about once a second.
         """
         if self._why_not_leading():
             return

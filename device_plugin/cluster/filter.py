@@ -75,9 +75,9 @@ class Filter(Service):
         return Verdict(hopeless=NodeTexts.same(self._offered(nodes), text))
 
     def _offered(self, nodes: Sequence[str]) -> Offer:
-        """The rows of `nodes` in the placement table. It needs no lock.
+        """The rows of `nodes` in the placement table. Needs no lock.
 
-        It is fast, because the decision has looked up the same nodes.
+        This look-up is fast, because the decision has looked up the same nodes.
         """
         return self._allocator.placer.table.offered(nodes)
 

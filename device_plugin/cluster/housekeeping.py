@@ -17,7 +17,10 @@ CONFIRM_SECONDS = 10.0
 
 
 class Housekeeping(Service):
-    """Runs the periodic work; `step` is called about once a second. It writes only deletions, evictions and events."""
+    """Runs the periodic work; `step` is called about once a second.
+
+    Only deletions, evictions and events are written.
+    """
 
     def __init__(
         self, shared: Shared, api: Api, binder: Binder, deletions: Deletions, idle: IdleEvictions

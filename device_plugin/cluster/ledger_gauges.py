@@ -93,7 +93,7 @@ class _NodePart:
 
 
 class LedgerGauges:
-    """Reads the metrics of the ledger. It keeps the figures of each node, because few nodes change between two scrapes.
+    """Reads the metrics of the ledger. The figures of each node are kept, because few nodes change between two scrapes.
 
     `namespace_of` returns an empty text for a holder whose namespace is not known. Safe from any thread.
     """
@@ -191,7 +191,7 @@ def _joined(one: Room, other: Room) -> Room:
 def _room_of(state: CardState) -> Room:
     """The free memory units, core groups and share of one card, and 1 if all of it is free.
 
-    All 0 if it can give no slice. A slice needs at least one memory unit and one core group.
+    All four are 0 if the card can give no slice. A slice needs at least one memory unit and one core group.
     """
     card, groups = state.card, state.free_cores.bit_count()
     units = mib_to_units(state.free_mib, card.mem_mib, card.units)

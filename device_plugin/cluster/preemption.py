@@ -45,8 +45,8 @@ Candidates = Mapping[str, Sequence[str]]
 class Preemption(Service):
     """Finds the pods that must end so that another pod fits; `step` evicts them, `advise` returns them for /preempt.
 
-    Each of the two has its own copy of the ledger: a search in the background pauses often, and kube-scheduler waits
-    for the answer to /preempt before it asks for another pod.
+    `step` and `advise` have a copy of the ledger each: a search in the background pauses often, and kube-scheduler
+    waits for the answer to /preempt before it asks for another pod.
     """
 
     def __init__(self, shared: Shared, api: Api, wait: Callable[[float], object]) -> None:
@@ -67,8 +67,7 @@ class Preemption(Service):
     def step(self) -> None:
         """Make room for the next pods of the preemption queue, if this replica leads; called about once a second.
 
-        It runs in a thread of its own, because a search of 10,000 nodes takes long. It writes only evictions and
-        events.
+        Has a thread of its own, because a search of 10,000 nodes takes long. Only evictions and events are written.
         """
         if self._why_not_leading():
             return

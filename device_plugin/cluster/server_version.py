@@ -39,6 +39,6 @@ class ServerVersion:
     def absent_is_hopeless(self) -> bool:
         """True if kube-scheduler looks for no victims on nodes that a refusal does not name.
 
-        It is false while the version is not known.
+        False while the version is not known.
         """
         return self._minor >= ABSENT_IS_HOPELESS

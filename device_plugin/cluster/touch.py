@@ -150,9 +150,9 @@ class Touch(Service):
     def _settle(self, now: float) -> None:
         """Forget touched pods that were placed, refused again or are gone, or were not asked for in ASKED_SECONDS.
 
-        A namespace is late while kube-scheduler has not asked for one of its touched pods in PROMPT_SECONDS. It stays
-        late for LATE_SECONDS, or until kube-scheduler asks for one of its pods. The slices found for late pods, and for
-        forgotten pods without a place, are offered to other pods: a new round is due.
+        A namespace is late while kube-scheduler has not asked for one of its touched pods in PROMPT_SECONDS. The
+        namespace stays late for LATE_SECONDS, or until kube-scheduler asks for one of its pods. The slices found for
+        late pods, and for forgotten pods without a place, are offered to other pods: a new round is due.
         """
         offered = False
         with self._view.lock:
@@ -278,8 +278,8 @@ class Touch(Service):
     def _fits(self, waiting: Waiting, now: float) -> bool:
         """True if the pod, with all of its gang, would be placed now. Callers hold the lock.
 
-        It is also true if the pod has a WAITING reservation, or was refused without a decision: kube-scheduler must ask
-        for it again. A pod that is gone, bound or ending is removed from the waiting pods.
+        Also true if the pod has a WAITING reservation, or was refused without a decision: kube-scheduler must ask for
+        the pod again. A pod that is gone, bound or ending is removed from the waiting pods.
         """
         uid = waiting.pod.uid
         known = self._view.pods.get(uid)
@@ -370,7 +370,7 @@ class Touch(Service):
     def _take_postponed(self, now: float) -> None:
         """Record the postponed pods as waiting, and begin a round, which touches all of them.
 
-        It is called in every step: a /filter that began before the term may postpone its pod after the term began.
+        Called in every step: a /filter that began before the term may postpone its pod after the term began.
         """
         for pod in self._allocator.waiting.postponed.take():
             with self._view.lock:
