@@ -10,8 +10,8 @@ K = TypeVar("K", bound=Hashable)
 class Lasting(Generic[K]):
     """The findings of one check, by key; a finding counts only once it has lasted.
 
-    It begins to count after it was there for `begin` seconds without a break, and stops after it was away for `end`
-    seconds. `clock` is monotonic, in seconds. One thread notes findings; any thread may ask which ones count.
+    A finding begins to count once it was there for `begin` seconds without a break, and stops once it was away for
+    `end` seconds. `clock` is monotonic, in seconds. One thread notes findings; any thread may ask which ones count.
     """
 
     def __init__(self, clock: Callable[[], float], begin: float, end: float = 0.0) -> None:

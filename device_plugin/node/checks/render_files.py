@@ -70,7 +70,7 @@ def held_bytes(files: Mapping[int, Iterable[RenderFile]], card: str, by_driver: 
     """The bytes of a card that these processes hold at least, by their render files and by the driver's own list.
 
     `by_driver` has the bytes that each process allocated through KFD. A process's render files may show the same bytes,
-    so the larger figure counts. Only render files show memory that another process has made. They do not show which
+    so the larger figure counts. Only render files show memory that another process has made. No file shows which
     clients share a buffer, so shared buffers count once.
     """
     own: dict[int, int] = {}

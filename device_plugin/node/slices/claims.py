@@ -71,7 +71,7 @@ class Wanted:
 
     @property
     def names(self) -> Mapping[str, str]:
-        """The container's CDI names, by resource."""
+        """The names of the container's CDI devices, by resource."""
         return {resource: cdi_name(resource, held) for resource, held in self.tickets.items()}
 
     def record(self, vendor_ids: Mapping[str, int]) -> Record:

@@ -122,7 +122,7 @@ class Records:
             return self._records.get((pod, container))
 
     def folder(self, pod: str, container: str) -> Path:
-        """The folder of the container's files."""
+        """The folder with the files of a container of the pod with UID `pod`."""
         return self._root / pod / container
 
     def put(self, record: Record) -> None:

@@ -26,7 +26,7 @@ class Resource:
 
     @property
     def tail(self) -> str:
-        """The part after the slash: `dcu-mem`."""
+        """The part of the resource's name after the slash, such as `dcu-mem`."""
         return self.name.rpartition("/")[2]
 
     @property

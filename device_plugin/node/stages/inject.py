@@ -56,9 +56,9 @@ class CdiReload:
     """Makes runtimes read a folder of CDI specs again, once for all containers that wait for it. Safe from any thread.
 
     A runtime with CDI's own Go library (containerd, CRI-O) reads every spec of the folder whenever a file there is
-    renamed or removed, at some 0.2 ms of CPU each. It does not notice a spec that is moved in from another folder. So
-    specs are moved in first, and then the runtimes are notified: when many containers start, several share one reading.
-    `clock` is monotonic, in seconds, and `sleep` takes seconds.
+    renamed or removed, at some 0.2 ms of CPU each. The runtime does not notice a spec that is moved in from another
+    folder. So specs are moved in first, and then the runtimes are notified: when many containers start, several share
+    one reading. `clock` is monotonic, in seconds, and `sleep` takes seconds.
     """
 
     def __init__(

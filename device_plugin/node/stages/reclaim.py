@@ -71,7 +71,7 @@ class Reclaimer:
     def sweep(self) -> int:
         """Remove the files of containers that are gone; returns the number of these containers.
 
-        It also finds the slices that outlive their pods. Before the first list of pods it does nothing, and returns 0.
+        Also finds the slices that outlive their pods. Does nothing, and returns 0, before the first list of pods.
         """
         if not self._pods.synced.is_set():
             return 0

@@ -233,7 +233,10 @@ class Vendor(Protocol[P]):
         """
 
     def files(self, slices: Sequence[CardSlice[P]]) -> ContainerFiles[FamilyLimit]:
-        """The files, devices and variables for these slices. Raises ConfigError if vgpu.conf cannot express them."""
+        """The files, devices and variables for these slices.
+
+        Raises ConfigError if vgpu.conf cannot express the slices.
+        """
 
     def missing_mounts(self) -> Sequence[str]:
         """The paths that the setting `mounts` gives to the vendor's containers and that are not on the node."""

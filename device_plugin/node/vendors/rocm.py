@@ -151,7 +151,7 @@ class Rocm(Vendor[KfdCard]):
         return None
 
     def _limit(self, s: CardSlice[KfdCard]) -> CardLimit[RocmLimit]:
-        """The slice's limits for vgpu.conf. Raises ConfigError if vgpu.conf cannot express them."""
+        """The slice's limits for vgpu.conf. Raises ConfigError if vgpu.conf cannot express the limits."""
         return CardLimit(
             uuid=s.card.uuid,
             pci=s.card.pci,
@@ -322,7 +322,7 @@ def _node_number(path: str) -> str:
 def _pci_address(values: Mapping[str, int], node: str) -> str:
     """The PCI address in the properties of a node of KFD's topology.
 
-    It consists of `domain`, and of `location_id`, which is bus << 8 | device << 3 | function.
+    The address consists of `domain`, and of `location_id`, which is bus << 8 | device << 3 | function.
     """
     # Older drivers name no domain, having only one: 0.
     domain, location = values.get("domain", 0), _number(values, "location_id", node)
