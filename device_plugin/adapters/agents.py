@@ -121,7 +121,7 @@ class AgentPoller(Generic[Said]):
     def _ask(self, turn: _Turn) -> float:
         """Ask one agent, and pass its value to `on_said`; returns the seconds until its next turn.
 
-        Each failure doubles them, up to LONGEST_PAUSE.
+        Each failure doubles this time, up to LONGEST_PAUSE.
         """
         agent = turn.agent
         try:

@@ -66,7 +66,7 @@ class ProcProcesses:
     def of(self, pod: str, most: int | None = None) -> Sequence[int]:
         """Returns the processes with the lowest numbers in each container of the pod, its sandbox included.
 
-        They are from the last `look`, at most `most` of each container (None: PROCESSES).
+        At most `most` of each container are returned (None: PROCESSES), as the last `look` found them.
         """
         return [
             process for each in self._by_pod.get(pod, {}).values() for process in each[: most or PROCESSES]

@@ -225,7 +225,7 @@ class KubeClient:
     def bind(self, pod: Named, node: str, annotations: Mapping[str, str], labels: Mapping[str, str]) -> None:
         """Bind the pod of this UID to a node; the API server stores annotations and labels in the same write.
 
-        It stores the labels only from Kubernetes 1.35 on (KEP-4742).
+        The labels are stored only from Kubernetes 1.35 on (KEP-4742).
         """
         kept = {"annotations": dict(annotations)} | ({"labels": dict(labels)} if labels else {})
         body = {

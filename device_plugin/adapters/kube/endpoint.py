@@ -121,7 +121,7 @@ def bearer(file: Path) -> Callable[[], str]:
     """Returns a function that returns the header with the token in the file.
 
     The function reads the file again when the file has changed, because tokens rotate every hour, and keeps the last
-    token if the file cannot be read. It raises EndpointError if no token was ever read.
+    token if the file cannot be read. The function raises EndpointError if no token was ever read.
     """
     seen: list[tuple[int, str]] = []
 

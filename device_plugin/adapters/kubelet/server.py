@@ -108,7 +108,7 @@ class PluginServer(rpc.DevicePluginServicer):
 
     @property
     def serving(self) -> bool:
-        """True while our socket is there; the kubelet removes it when it restarts."""
+        """True while our socket exists; a kubelet that restarts removes the socket."""
         return self._server is not None and self.path.is_socket()
 
     def start(self) -> None:
