@@ -67,7 +67,7 @@ class Replica(ABC):
 
     @abstractmethod
     def _metrics(self) -> App:
-        """Returns the application of /metrics."""
+        """Returns the application that answers /metrics."""
 
     @abstractmethod
     def _why_not_ready(self) -> str:

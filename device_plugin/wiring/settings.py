@@ -404,22 +404,22 @@ class Setting:
 
     @property
     def key(self) -> str:
-        """The name in the file: `nodeScore.askSeconds`."""
+        """The setting's name in the settings file, such as `nodeScore.askSeconds`."""
         return ".".join(self.path)
 
     @property
     def flag(self) -> str:
-        """The name on the command line: `--node-score-ask-seconds`."""
+        """The setting's name on the command line, such as `--node-score-ask-seconds`."""
         return f"--{'-'.join(self._words)}"
 
     @property
     def variable(self) -> str:
-        """The name in the environment: `VGPU_NODE_SCORE_ASK_SECONDS`."""
+        """The setting's name in the environment, such as `VGPU_NODE_SCORE_ASK_SECONDS`."""
         return f"VGPU_{'_'.join(self._words).upper()}"
 
     @property
     def default(self) -> str:
-        """The default value, as a person writes it; empty if there is none."""
+        """The setting's default value, as a person writes it; empty if it has none."""
         value = (
             self.field.default_factory() if self.field.default is msgspec.NODEFAULT else self.field.default
         )

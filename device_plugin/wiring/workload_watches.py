@@ -48,7 +48,7 @@ class WorkloadWatches:
         self._unlisted = set(WORKLOAD_KINDS)
 
     def all(self) -> Sequence[ListWatch[Any]]:
-        """The watches that are open now."""
+        """The watches of all kinds that are open now."""
         return list(self._watches.values())
 
     def why_not_synced(self) -> str:
