@@ -41,7 +41,7 @@ class _Entry(NamedTuple):
 
 
 class PageEntries:
-    """The entries by name, each as the JSON text `[kind, key, value]`. Any thread may use them."""
+    """The entries by name, each as the JSON text `[kind, key, value]`. Any thread may use the entries."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()

@@ -100,7 +100,7 @@ class ClusterFollower:
     def held(self) -> tuple[Mapping[str, NodeState], Mapping[str, Pod]]:
         """Returns the records of the shown nodes by name, and the known pods that hold slices there by UID.
 
-        Both are empty before nodes and pods were listed.
+        Returns no records and no pods before nodes and pods were listed.
         """
         if not self._shown():
             return {}, {}
@@ -256,7 +256,7 @@ class _ShownJob(NamedTuple):
 
 
 class _ShownJobs:
-    """The queued Jobs that have not ended. The thread of their watch writes them; any thread may read them."""
+    """The queued Jobs that have not ended. The thread of the Jobs' watch writes, and any thread may read."""
 
     def __init__(self, prefixes: Sequence[str]) -> None:
         self._prefixes = prefixes

@@ -327,7 +327,7 @@ class PageHandler(BaseHTTPRequestHandler, ABC):
     def stream(self, reader: Reader) -> None:
         """Send all entries, and then each changed entry, as server-sent events; refuses if too many pages are open.
 
-        It ends when the browser disconnects, the server ends, or `lasts` is false.
+        The stream ends when the browser disconnects, the server ends, or `lasts` is false.
         """
         if not self.server.streams.acquire(blocking=False):
             self.send_text(HTTPStatus.SERVICE_UNAVAILABLE, "too many pages are open: close one")

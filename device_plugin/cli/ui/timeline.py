@@ -85,7 +85,7 @@ class JobTimes:
         return True
 
     def end(self, job: Job | None, now: float) -> None:
-        """Note that the Job has ended; if `job` is None, that it is gone."""
+        """Note when and how the Job has ended; if `job` is None, the Job was deleted."""
         end = job.end if job else None
         at = seconds(end.since, now) if end else now
         self.ended = max(min(at, now), self.stays[-1].at)
@@ -101,7 +101,7 @@ class JobTimes:
 
 
 class Timeline:
-    """The times of all queued Jobs, by UID. The thread of the Jobs' watch writes them; any thread may read them."""
+    """The times of all queued Jobs, by UID. The thread of the Jobs' watch writes, and any thread may read."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         """`clock` returns the seconds since 1970."""
