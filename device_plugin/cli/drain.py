@@ -134,7 +134,7 @@ def _announce(client: KubeClient, pod: Pod, target: NodeCard) -> None:
 def _await_processes(client: KubeClient, target: NodeCard, deadline: float, *, settle: float) -> None:
     """Wait until no process of an ended pod holds a slice of the card, at least for `settle` seconds.
 
-    In this time the node's agent reports such processes. Raises CordonError after the deadline.
+    Within `settle` seconds the node's agent reports processes that hold a slice. Raises CordonError after the deadline.
     """
     settled = time.monotonic() + settle
     told = ""

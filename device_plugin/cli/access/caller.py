@@ -101,7 +101,7 @@ def kubectl_words(args: argparse.Namespace) -> Sequence[str]:
 def kubectl_line(args: argparse.Namespace, namespace: str, *words: str) -> str:
     """Returns the kubectl command line with `words` in this namespace, as a person types it.
 
-    It has this command's context and user.
+    The line names this command's context and user.
     """
     return shlex.join(["kubectl", *kubectl_words(args), f"--namespace={namespace}", *words])
 

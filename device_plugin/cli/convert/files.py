@@ -36,7 +36,7 @@ class ConvertError(VgpuError):
 class Document:
     """A document of a text, at `start:end`, and its value.
 
-    For YAML, `node` is its node. For JSON, whose text begins at `at`, the node is made when the value changes.
+    `node` is the document's YAML node. For JSON, whose text begins at `at`, the node is made when the value changes.
     """
 
     source: str

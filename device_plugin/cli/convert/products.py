@@ -145,7 +145,7 @@ class Requests:
         return self.ours == [self.prefix] and any(product.count == self.prefix for product in _PRODUCTS)
 
     def _left(self, name: str) -> None:
-        """Add a remark for a resource of cards that stays."""
+        """Remark that the resource `name` stays, if it asks for cards."""
         if name in all_resource_names(DEFAULT_PREFIXES):
             self.remarks.append(f"{name} is for other cards of vgpu than {self.prefix}; it stays")
         elif name.startswith(_CARDS):

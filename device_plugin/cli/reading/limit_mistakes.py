@@ -71,8 +71,8 @@ def _name_mistake(name: str, prefixes: Sequence[str]) -> str:
 def unknown_family(pod: Pod, prefixes: Sequence[str], served: Collection[str]) -> str:
     """Returns a sentence about the first limit that is named like a card's resource and that no node counts.
 
-    It is empty if there is no such limit. Admission accepts one, because another plugin may serve it on nodes that are
-    added later.
+    Empty if there is no such limit. Admission accepts such a limit, because another plugin may serve the resource on
+    nodes that are added later.
     """
     ours = all_resource_names(prefixes)
     for container in pod.containers:

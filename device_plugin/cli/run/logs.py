@@ -128,8 +128,8 @@ class PodLog:
 class Logs:
     """Prints the output of pods; if `labelled`, each line begins with the pod's label.
 
-    It prints the last `tail` lines of each pod, or all (None); then, if `follow`, also later lines. Without `follow`,
-    one pod is printed after the other.
+    The last `tail` lines of each pod are printed, or all lines (None); then, if `follow`, also later lines. Without
+    `follow`, one pod is printed after the other.
     """
 
     def __init__(
