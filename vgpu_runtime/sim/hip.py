@@ -49,7 +49,7 @@ def ensure(cache: Path) -> Path:
 
 
 def _fetch(scratch: Path) -> Path:
-    """Download the packages and unpack them below `scratch`; returns the folder that stands for /."""
+    """Download HIP's packages and unpack them below `scratch`; returns the folder that stands for /."""
     root = scratch / "root"
     try:
         apt = debian.Apt(scratch, PACKAGES[0])

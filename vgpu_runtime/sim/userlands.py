@@ -50,7 +50,7 @@ class Root:
 
     @property
     def libraries(self) -> Path:
-        """The folder with HIP and its dependencies."""
+        """The userland's folder with HIP and its dependencies."""
         return self._only(f"usr/lib/*/{self.userland.library}").parent
 
     def command(self, *words: str | Path) -> list[str]:
