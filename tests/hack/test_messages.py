@@ -33,8 +33,7 @@ PASSED_ON = {
     "device_plugin/cli/why.py": 2,
     "device_plugin/core/jobs/workload_reading.py": 1,
     "device_plugin/core/requests.py": 1,
-    "device_plugin/node/slices/claims.py": 1,
-    "device_plugin/node/stages/allocate.py": 1,
+    "device_plugin/node/stages/allocate.py": 2,
     "device_plugin/wiring/failures.py": 1,
     "device_plugin/wiring/settings.py": 1,
 }
