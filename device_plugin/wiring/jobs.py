@@ -17,10 +17,8 @@ from device_plugin.core.contract.annotations import QUEUE
 from device_plugin.core.http_values import App
 from device_plugin.core.jobs.job import JobSpec
 from device_plugin.core.jobs.rates import read_rates
-from device_plugin.core.jobs.reading import job_spec
 from device_plugin.core.jobs.rules import Rules
-from device_plugin.core.jobs.workload_reading import workload_spec
-from device_plugin.core.workload_kinds import JOB
+from device_plugin.core.jobs.workload_reading import spec_of
 from device_plugin.jobs.execute.sender import Sender
 from device_plugin.jobs.execute.writes import Write
 from device_plugin.jobs.pools.dispatcher import Dispatcher
@@ -134,9 +132,7 @@ class JobEngine(Replica):
 
     def _read(self, job: Job) -> JobSpec:
         settings = self._settings
-        if job.kind is not JOB:
-            return workload_spec(job, settings.prefixes, self._priorities.by_name, self._holdings.share)
-        return job_spec(
+        return spec_of(
             job,
             settings.prefixes,
             self._priorities.by_name,

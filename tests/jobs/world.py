@@ -13,15 +13,13 @@ from device_plugin.core.contract.resize import Resize, api_time
 from device_plugin.core.jobs.job import JobSpec
 from device_plugin.core.jobs.progress import ProgressReport
 from device_plugin.core.jobs.rates import read_rates
-from device_plugin.core.jobs.reading import job_spec
 from device_plugin.core.jobs.rules import Rules
 from device_plugin.core.jobs.spec import PriorityClass
-from device_plugin.core.jobs.workload_reading import workload_spec
+from device_plugin.core.jobs.workload_reading import spec_of
 from device_plugin.core.ledger import Holding
 from device_plugin.core.node_constraints import NodeIndex, Operator, Requirement, Taint
 from device_plugin.core.pods import Container, ContainerKind, Node, Pod
 from device_plugin.core.requests import DEFAULT_PREFIXES
-from device_plugin.core.workload_kinds import JOB
 from device_plugin.jobs.execute.sender import Sender
 from device_plugin.jobs.execute.writes import Write
 from device_plugin.jobs.pools.dispatcher import Dispatcher
@@ -371,8 +369,7 @@ class Engine:
             self.known.sync([job for job in api.jobs.values() if job.kind is kind], kind)
 
     def _read(self, job: Job) -> JobSpec:
-        read = job_spec if job.kind is JOB else workload_spec
-        return read(job, DEFAULT_PREFIXES, self.world.priorities, lambda _: 1.0)
+        return spec_of(job, DEFAULT_PREFIXES, self.world.priorities, lambda _: 1.0)
 
     def made_leases(self) -> PoolLeases:
         """Those of an engine that is alone, and leads while its world says so."""

@@ -6,6 +6,7 @@ These are rigid: all of their pods start together, and the engine leaves their w
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from math import inf
 
 from device_plugin.core.batch import Job, WorkloadPods
 from device_plugin.core.contract import annotations
@@ -16,6 +17,7 @@ from device_plugin.core.jobs.reading import (
     OURS,
     dropped,
     duration,
+    job_spec,
     least_runtime,
     on_hold,
     queue_name,
@@ -23,6 +25,7 @@ from device_plugin.core.jobs.reading import (
 )
 from device_plugin.core.jobs.spec import PriorityClass
 from device_plugin.core.requests import MAX_GANG, PodRequest, Request, pod_request
+from device_plugin.core.workload_kinds import JOB
 
 LABELS = (annotations.QUEUE,)
 ANNOTATIONS = (
@@ -30,6 +33,22 @@ ANNOTATIONS = (
     annotations.RESIZE_DROP,
 )  # fmt: skip
 """The annotations of these kinds that people write; the other annotations of Jobs are about a width that changes."""
+
+
+def spec_of(
+    job: Job,
+    prefixes: Collection[str],
+    priorities: Mapping[str, PriorityClass],
+    share: Callable[[Request], float],
+    split_ratio: float = inf,
+) -> JobSpec:
+    """The specification of a Job or a workload of another kind, with a queue label. Raises RequestError if malformed.
+
+    The parameters are those of `job_spec`.
+    """
+    if job.kind is JOB:
+        return job_spec(job, prefixes, priorities, share, split_ratio)
+    return workload_spec(job, prefixes, priorities, share)
 
 
 def workload_spec(
