@@ -15,8 +15,10 @@ from io import BufferedIOBase
 _GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _BINARY, _CLOSE, _PING, _PONG = 2, 8, 9, 10
 _FINAL, _MASKED = 0x80, 0x80
-# Longest message that is accepted; our own programs send at most 32 KiB.
-MOST_BYTES = 1 << 20
+# Longest message that is accepted, and the most bytes that our own programs send in one.
+MOST_BYTES, PIECE = 1 << 20, 32 * 1024
+# The channels of Kubernetes' streams (v4 and v5.channel.k8s.io): the first byte of a message.
+STDIN, STDOUT, STDERR, STATUS, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
 
 
 class HandshakeError(Exception):

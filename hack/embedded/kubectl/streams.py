@@ -11,11 +11,20 @@ from typing import Any
 from urllib.parse import urlencode
 
 from hack.embedded.kubectl.api import PODS, Api, KubectlError, refusal
-from hack.embedded.websocket import HandshakeError, WebSocket, connect
+from hack.embedded.websocket import (
+    CLOSE,
+    PIECE,
+    RESIZE,
+    STATUS,
+    STDERR,
+    STDIN,
+    STDOUT,
+    HandshakeError,
+    WebSocket,
+    connect,
+)
 
 EXEC, PORT = ("v5.channel.k8s.io",), ("v4.channel.k8s.io",)
-STDIN, STDOUT, STDERR, STATUS, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
-PIECE = 32 * 1024
 
 
 def logs(api: Api, pod: str, query: Mapping[str, str]) -> None:

@@ -15,11 +15,9 @@ from contextlib import suppress
 from typing import Any
 
 from hack.embedded.runtime.containers import ContainerAttempt
-from hack.embedded.websocket import WebSocket
+from hack.embedded.websocket import CLOSE, PIECE, RESIZE, STATUS, STDERR, STDIN, STDOUT, WebSocket
 
 PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
-STDIN, STDOUT, STDERR, STATUS, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
-PIECE = 32 * 1024
 
 
 def run(socket: WebSocket, attempt: ContainerAttempt, query: Mapping[str, list[str]]) -> None:

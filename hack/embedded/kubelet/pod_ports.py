@@ -10,11 +10,10 @@ from contextlib import suppress
 
 from hack.embedded.kubelet.pod_status import LOOPBACK
 from hack.embedded.pod_spec import Json
-from hack.embedded.websocket import WebSocket
+from hack.embedded.websocket import PIECE, WebSocket
 
 PROTOCOLS = ("v4.channel.k8s.io",)
 DATA, ERROR = 0, 1
-PIECE = 32 * 1024
 CONNECT_SECONDS = 10.0
 
 
