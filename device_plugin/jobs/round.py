@@ -19,7 +19,8 @@ from device_plugin.core.jobs.plan import Admit, Plan
 from device_plugin.core.jobs.rates import Rates
 from device_plugin.core.jobs.rules import Rules
 from device_plugin.core.jobs.sizing import Short, with_widths
-from device_plugin.jobs.execute.executor import ASK_SECONDS, Executor
+from device_plugin.jobs.execute.executor import Executor
+from device_plugin.jobs.execute.new_records import ASK_SECONDS
 from device_plugin.jobs.execute.sender import FRESH_SECONDS, Sender
 from device_plugin.jobs.execute.writes import Write, answer_by
 from device_plugin.jobs.plan.fork import Fork, Free

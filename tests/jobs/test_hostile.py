@@ -23,7 +23,8 @@ from device_plugin.core.jobs.progress import ProgressReport, progress_of
 from device_plugin.core.jobs.rules import Rules
 from device_plugin.core.node_constraints import NodeIndex, NodeTraits
 from device_plugin.core.pods import Pod
-from device_plugin.jobs.execute.executor import MOST_ASKED, Executor
+from device_plugin.jobs.execute.executor import Executor
+from device_plugin.jobs.execute.new_records import MOST_ASKED
 from device_plugin.jobs.plan.fork import Fork, Free
 from device_plugin.jobs.plan.states import round_input
 from device_plugin.jobs.show.announcer import Announcer

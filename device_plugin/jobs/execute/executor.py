@@ -9,18 +9,14 @@ only names changes that are worth a trial.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
-from typing import Any, Protocol
+from typing import Protocol
 
-from device_plugin.core.contract.annotations import MAX_INT
-from device_plugin.core.contract.grants import Grant
 from device_plugin.core.contract.resize import Resize
-from device_plugin.core.errors import AnnotationError
 from device_plugin.core.jobs.job import JobKey
 from device_plugin.core.jobs.plan import Admit, Plan, Scale, Suspend, Window
-from device_plugin.core.pods import Pod
+from device_plugin.jobs.execute.new_records import ASK_SECONDS, NewRecords, grants_of
 from device_plugin.jobs.execute.writes import JOIN_SECONDS, Action, Write, answer_by
 from device_plugin.jobs.stages import (
     UNDER_WAY,
@@ -35,18 +31,8 @@ from device_plugin.jobs.stages import (
 )
 from device_plugin.state.managed import Managed
 
-# A record has whole seconds: a record that must count as later than another is made a second later at least, whatever
-# the clocks of two replicas say.
-LATER = 1.0
-# Seconds for which a request for a checkpoint waits for the program's count of earlier ones; without it no answer could
-# be recognised.
-ASK_SECONDS = 30.0
-# The greatest number of a request for a checkpoint that counts: a tenant may write any. The next record is greater.
-MOST_ASKED = 2**31
 # KEEP writes that are due at one time: tenants may remove records as often as they like.
 MOST_KEPT = 16
-# A Job that did not answer this many requests for a checkpoint in a row is not made narrower for this many seconds.
-UNSAVED, SPARED_SECONDS = 2, 3600.0
 # The stages in which no pod of a Job that gives way is about to leave; the beneficiary waits for leaving pods.
 SETTLED = frozenset({Stage.ASKED, Stage.FREED})
 # The stages in which a held Job may be stopped at once: no pod of it leaves for another Job.
@@ -75,6 +61,7 @@ class Executor:
 
     def __init__(self, now: float, jobs: Mapping[JobKey, Managed], trial: Trial) -> None:
         self._now = now
+        self._records = NewRecords(now)
         self._jobs = jobs
         self._trial = trial
         self._stages = stages(jobs, now)
@@ -130,7 +117,7 @@ class Executor:
         If other Jobs made room for its group, the suspended Jobs of the group follow, with records that begin their
         waiting times again, because the group is due as soon as one of its Jobs is.
         """
-        record = self._past(managed)
+        record = self._records.past(managed)
         if not managed.spec.on_hold:
             held = self._now - record.held_since if managed.job.suspend else 0.0
             yield managed, replace(record, held_since=0.0, held_for=record.held_for + max(0.0, held))
@@ -141,13 +128,7 @@ class Executor:
         yield managed, replace(record, held_since=self._now, held_for=waited)
         for other in unit if served else ():
             if other is not managed:
-                yield other, replace(self._past(other), held_for=self._rested(other))
-
-    def _past(self, managed: Managed) -> Resize:
-        """The Job's record; without one, a new record from 0 to 0 replicas."""
-        return managed.record or self._record(
-            managed, before=0, after=0, asked=self._later(managed), until=self._now, applied=True
-        )
+                yield other, replace(self._records.past(other), held_for=self._rested(other))
 
     def _waiting_unit(self, managed: Managed) -> Sequence[Managed]:
         """The suspended Jobs of the Job's group; without a group, the Job if it is suspended."""
@@ -278,8 +259,8 @@ class Executor:
 
     def _ended(self, managed: Managed, width: int) -> Write:
         """The write that gives the Job this width, 0 to stop, without a promise of its cards to another job."""
-        record = self._record(
-            managed, before=managed.job.width, after=width, asked=self._later(managed),
+        record = self._records.new(
+            managed, before=managed.job.width, after=width,
             until=self._now + JOIN_SECONDS + managed.job.grace_seconds, applied=True,
         )  # fmt: skip
         return Write(Action.WIDTH if width else Action.STOP, managed, record, width or None)
@@ -308,9 +289,9 @@ class Executor:
     def _back(self, together: Sequence[Managed], width: int, why: str) -> Sequence[Write]:
         """The writes that give Jobs with refused pods this width, 0 to stop them; they are tried again together."""
         refusals = 1 + max(each.record.refusals if each.record is not None else 0 for each in together)
-        asked = self._later(*together)
+        asked = self._records.later(*together)
         records = [
-            self._record(
+            self._records.new(
                 each, before=each.job.width, after=width, asked=asked, until=self._now, applied=True,
                 refusals=refusals, refusal=why,
             )
@@ -362,23 +343,10 @@ class Executor:
         )
 
     def _applied(self, managed: Managed, record: Resize) -> Write:
-        seconds = JOIN_SECONDS + (managed.job.grace_seconds if record.shrinks else 0)
-        done = self._counted(managed, replace(record, until=self._now + seconds, applied=True))
+        done = self._records.applied(managed, record)
         if record.after == 0:
             return Write(Action.STOP, managed, done)
         return Write(Action.WIDTH, managed, done, record.after)
-
-    def _counted(self, managed: Managed, record: Resize) -> Resize:
-        """The record of a shrink or stop, with the count of requests for checkpoints that were not answered."""
-        asked = managed.checkpoint
-        if asked is None or asked.gen != record.gen or not record.shrinks or asked.saved == MAX_INT:
-            # No request was sent, or an answer could not be recognised.
-            return record
-        if managed.saved > asked.saved:
-            return replace(record, unsaved=0, spared_until=0.0)
-        missed = record.unsaved + 1
-        until = self._now + SPARED_SECONDS if missed >= UNSAVED else 0.0
-        return replace(record, unsaved=missed, spared_until=until)
 
     # Steps of a plan
 
@@ -459,9 +427,8 @@ class Executor:
         if managed.spec.parts or not managed.has(step.before):
             return
         if self._trial.take({managed.key: step.after - step.before}):
-            yield Write(Action.RECORD, managed, self._record(
-                managed, before=step.before, after=step.after, asked=self._later(managed),
-                until=self._now + JOIN_SECONDS,
+            yield Write(Action.RECORD, managed, self._records.new(
+                managed, before=step.before, after=step.after, until=self._now + JOIN_SECONDS,
             ))  # fmt: skip
 
     def _narrowed(
@@ -484,41 +451,20 @@ class Executor:
             if after and managed.spec.parts
             else managed.leaving(after)
         )
-        yield Write(Action.RECORD, managed, self._record(
+        yield Write(Action.RECORD, managed, self._records.new(
             managed, before=before, after=after,
-            asked=self._later(*([managed, helped] if helped is not None else [managed])),
-            until=self._narrow_by(managed), beneficiary=step.beneficiary,
+            asked=self._records.later(*([managed, helped] if helped is not None else [managed])),
+            until=self._records.narrow_by(managed), beneficiary=step.beneficiary,
             replicas=wanted, priority=helped.spec.priority if helped is not None else 0,
-            grants=tuple(_grants(leaving)),
+            grants=tuple(grants_of(leaving)),
         ))  # fmt: skip
 
     def _stopping(self, managed: Managed, held_since: float) -> Write:
         """The write of the record of a stop that is for no other Job: nothing of its cards is promised."""
-        return Write(Action.RECORD, managed, self._record(
-            managed, before=managed.job.width, after=0, asked=self._later(managed),
-            until=self._narrow_by(managed), held_since=held_since,
+        return Write(Action.RECORD, managed, self._records.new(
+            managed, before=managed.job.width, after=0,
+            until=self._records.narrow_by(managed), held_since=held_since,
         ))  # fmt: skip
-
-    def _narrow_by(self, managed: Managed) -> float:
-        """The time by which a shrink or stop that is recorded now must be carried out.
-
-        The pods' termination grace period is not included: pods begin to end only when the width is written, and that
-        write sets a later time, which includes it.
-        """
-        answered = self._answer_by(managed) if managed.spec.checkpoint_seconds else self._now
-        return answered + JOIN_SECONDS
-
-    def _answer_by(self, managed: Managed) -> float:
-        """The time until which a program may save a checkpoint before it loses pods.
-
-        If the program was asked a short time ago for a change that the Job's author then removed or overruled, the time
-        of that request still counts. Otherwise the author could keep the cards by removing each change.
-        """
-        record, before = managed.record, managed.checkpoint
-        until = self._now + ASK_SECONDS + managed.spec.checkpoint_seconds
-        if before is None or (record is not None and record.applied) or managed.saved > before.saved:
-            return until
-        return min(until, max(self._now, before.until)) if before.until > self._now - JOIN_SECONDS else until
 
     def _may_narrow(self, managed: Managed, before: int, after: int) -> bool:
         """True if the Job may go from `before` to `after` pods; a stop, with 0 pods, is always allowed.
@@ -532,7 +478,7 @@ class Executor:
     def _start(self, managed: Managed, width: int, givers: Iterable[Managed]) -> Write:
         # The width is written only if it differs from the Job's width.
         return Write(
-            Action.START, managed, self._let_run(managed, 0, width, givers),
+            Action.START, managed, self._records.let_run(managed, 0, width, givers),
             None if managed.written(width) else width,
         )  # fmt: skip
 
@@ -543,46 +489,7 @@ class Executor:
         """
         before = managed.job.width
         if managed.spec.parts and width > before and self._trial.take({managed.key: width - before}):
-            yield Write(Action.WINDOW, managed, self._let_run(managed, before, width, givers), width)
-
-    def _let_run(self, managed: Managed, before: int, after: int, givers: Iterable[Managed]) -> Resize:
-        """The record of a start or a growth that is written together with the Job's new width."""
-        last = managed.record
-        rested = {}
-        if not before and last is not None and last.ran:
-            # The time of the stop may be later than now: another replica's clock may have written it.
-            rested["stopped_for"] = max(0.0, self._now - managed.stopped(last, self._now) - last.held_for)
-        return self._record(
-            managed, before=before, after=after, asked=self._later(managed, *givers),
-            until=self._now + JOIN_SECONDS, applied=True, **rested,
-        )  # fmt: skip
-
-    def _record(self, managed: Managed, **fields: Any) -> Resize:
-        """A new record of the Job; its counts and times that outlast a change are copied from the last record."""
-        last = managed.record
-        if last is not None:
-            refusals = last.refusals if last.refusal else 0
-            before = {
-                "unsaved": last.unsaved, "spared_until": last.spared_until, "refusals": refusals,
-                "stopped_for": last.stopped_for,
-            }  # fmt: skip
-            fields = {**before, **fields}
-        return Resize(
-            gen=_next(managed), attained=managed.attained(self._now), author_width=managed.author_width, **fields
-        )  # fmt: skip
-
-    def _later(self, *jobs: Managed) -> float:
-        """The time of a new record: now, but later than the records of these Jobs, which it replaces or ends."""
-        before = (managed.record.asked + LATER for managed in jobs if managed.record is not None)
-        return max((float(int(self._now)), *before))
-
-
-def _grants(pods: Iterable[Pod]) -> Iterator[Grant]:
-    """The grants of bound pods; a malformed grant is left out, so its slices are not promised."""
-    for pod in pods:
-        with suppress(AnnotationError):
-            if (found := pod.grant()) is not None:
-                yield found
+            yield Write(Action.WINDOW, managed, self._records.let_run(managed, before, width, givers), width)
 
 
 def _dropped(managed: Managed, record: Resize) -> Write:
@@ -607,11 +514,3 @@ def _stop_key(managed: Managed) -> _StopKey:
 def _narrows(managed: Managed) -> bool:
     """True if the Job can lose pods: no index has succeeded, which a shrink and a later growth would run again."""
     return not managed.job.succeeded and not managed.job.completed_indexes
-
-
-def _next(managed: Managed) -> int:
-    """The number of the Job's next record: greater than every number of its records and requests for checkpoints."""
-    asked = managed.checkpoint.gen if managed.checkpoint is not None else 0
-    # A tenant may write any request on his pod: records must be able to go on from it.
-    asked = asked if asked <= MOST_ASKED else 0
-    return 1 + max(asked, managed.record.gen if managed.record is not None else 0)

@@ -16,7 +16,8 @@ from device_plugin.core.contract.resize import Resize, api_time
 from device_plugin.core.jobs.job import JobKey
 from device_plugin.core.jobs.plan import Admit, Plan, Scale, Step, Suspend, Window
 from device_plugin.core.pods import Pod
-from device_plugin.jobs.execute.executor import ASK_SECONDS, MOST_KEPT, SPARED_SECONDS, Executor
+from device_plugin.jobs.execute.executor import MOST_KEPT, Executor
+from device_plugin.jobs.execute.new_records import ASK_SECONDS, SPARED_SECONDS
 from device_plugin.jobs.execute.writes import JOIN_SECONDS, Action, Write
 from device_plugin.kube.api import JOBS, PODS
 from device_plugin.state.managed import FIRST_PAUSE, Managed
