@@ -9,7 +9,8 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
-PIECE = 1 << 16
+# A call of /filter that names 20,000 nodes is received in one or two system calls, between which other threads run.
+PIECE = 1 << 18
 # Most pieces that are sent at once: the system takes 1,024.
 MOST_PIECES = 64
 
