@@ -36,8 +36,6 @@ from device_plugin.state.view import ClusterView
 
 log = logging.getLogger(__name__)
 
-Decide = Callable[[Pod, PodRequest, Sequence[str]], tuple[PodRequest, Grant | Refused]]
-
 
 class Allocator:
     """Places pods, and holds each grant until it is bound or its reservation ends.
@@ -78,7 +76,8 @@ class Allocator:
         """
         if request.gang is not None:
             return
-        if self.waiting.refusals.knows(request):
+        waiting = self.waiting.pods.get(request.pod)
+        if (waiting is not None and waiting.hopeless is not None) or self.waiting.refusals.knows(request):
             # A remembered refusal needs only the nodes' rows in the table.
             self.placer.table.chosen(nodes)
         else:
@@ -104,7 +103,8 @@ class Allocator:
                 return refused
             beneficiary = self._view.promises.of(pod)
             if not beneficiary:
-                return self._reserve(pod, request, nodes, named=named)
+                again = None if named else self._refused_again(pod, request, nodes)
+                return again or self._reserve(pod, request, nodes, named=named)
             with self._view.promises.slices.open(beneficiary):
                 return self._reserve(pod, request, nodes, named=named, promised=True)
 
@@ -272,13 +272,28 @@ class Allocator:
     ) -> Reservation | Refused:
         if request.gang is not None:
             return self._reserve_gang(pod, request, nodes, named=named)
-        decide = self._decided_alone if promised else self._decided
-        alone = partial(self._reserve_alone, pod, request, nodes, decide, named=named)
+        alone = partial(self._reserve_alone, pod, request, nodes, named=named, promised=promised)
         return alone() if named else self.waiting.budget.decided(pod.namespace, request, alone)
 
+    def _refused_again(self, pod: Pod, request: PodRequest, nodes: Sequence[str]) -> Refused | None:
+        """The pod's last refusal if it still holds, and a decision would have no other effect; else None.
+
+        kube-scheduler asks for refused pods at every event, so this is the call that comes most often.
+        """
+        known = self._view.pods.get(pod.uid)
+        # A reservation would be released or restored, and a pod that may preempt others is queued for it once more.
+        if (
+            known is None
+            or self._ledger.holding(pod.uid) is not None
+            or self.waiting.preemption.may_win(known)
+        ):
+            return None
+        return self.waiting.pods.again(known, request, nodes)
+
     def _reserve_alone(
-        self, pod: Pod, request: PodRequest, nodes: Sequence[str], decide: Decide, *, named: bool
+        self, pod: Pod, request: PodRequest, nodes: Sequence[str], *, named: bool, promised: bool
     ) -> Reservation | Refused:
+        decide = self._decided_alone if promised else self._decided
         before = self._ledger.reservation(pod.uid)
         self.release(pod.uid)
         request, answer = decide(pod, request, nodes)
@@ -286,7 +301,10 @@ class Allocator:
             pod = self._view.pod_news.known(pod)
             self._queue_preemption(Pending(pod, request, nodes), before)
             if not named:
-                self.waiting.pods.note(pod, nodes, answer, gang=False, waits_for=WaitsFor.CARDS)
+                alone = None if promised else request
+                self.waiting.pods.note(
+                    pod, nodes, answer, gang=False, waits_for=WaitsFor.CARDS, request=alone
+                )
             return answer
         made = Reservation.for_pod(pod, request, answer, self._clock() + self._seconds)
         self._ledger.put(made)

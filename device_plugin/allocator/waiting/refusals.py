@@ -6,7 +6,7 @@ inventory changes, because new grants only take more.
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from device_plugin.allocator.waiting.bounded import Bounded
@@ -90,10 +90,7 @@ class Refusals:
         )
 
     def _holds(self, entry: _Entry) -> bool:
-        """True if nothing has changed that the refusal depends on."""
-        if entry.gained == self._ledger.gained:
-            return True
-        return entry.refused.lasting and entry.restocked == self._ledger.restocked
+        return _hold(entry.refused, entry.gained, entry.restocked, self._ledger)
 
     def _rows(self, request: PodRequest, nodes: Sequence[str]) -> Mask:
         """A mask of the rows that a decision considers: the offered nodes, without those that the group avoids."""
@@ -115,14 +112,20 @@ class WaitsFor(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A pod that was refused on `nodes` (None: unknown); `gained` is the ledger's counter at that time."""
+    """A pod that was refused on `nodes` (None: unknown).
+
+    `gained` and `restocked` are the ledger's counters at that time. If no node can take its request, the pod may be
+    refused again without a decision: `hopeless` is the request then, otherwise None.
+    """
 
     pod: Pod
     nodes: Sequence[str] | None
     refused: Refused | None
     gained: int
+    restocked: int
     gang: bool
     waits_for: WaitsFor
+    hopeless: PodRequest | None = None
 
     @property
     def alike(self) -> object:
@@ -145,16 +148,36 @@ class WaitingPods(Bounded[str, Waiting]):
         self._node_lists = node_lists
 
     def note(
-        self, pod: Pod, nodes: Sequence[str], refused: Refused, *, gang: bool, waits_for: WaitsFor
-    ) -> None:
-        """Record a pod that was just refused, alone or with its gang."""
-        self.keep(Waiting(pod, self._node_lists.of(nodes), refused, self._ledger.gained, gang, waits_for))
+        self, pod: Pod, nodes: Sequence[str], refused: Refused, *, gang: bool, waits_for: WaitsFor,
+        request: PodRequest | None = None,
+    ) -> None:  # fmt: skip
+        """Record a pod that was just refused, alone or with its gang; its `request` if only the ledger decided."""
+        here, hopeless = self._node_lists.of(nodes), request if refused.everywhere else None
+        self.keep(self._waiting(pod, here, refused, gang, waits_for, hopeless))
+
+    def again(self, pod: Pod, request: PodRequest, nodes: Sequence[str]) -> Refused | None:
+        """The last refusal of `pod`, if it was on the same `nodes` and no node can take its `request` still; else None.
+
+        The pod is recorded as refused now, as after a decision. Until a slice ends or an inventory changes, a decision
+        would refuse too: no node had the cards, new grants only take more, and the nodes of the pod's group did not
+        matter. A lasting refusal has only reasons that no slice changes, so it stays equal until an inventory changes.
+        """
+        found = self.get(pod.uid)
+        if found is None or found.refused is None or found.pod is not pod or found.hopeless != request:
+            return None
+        refused, gained = found.refused, self._ledger.gained
+        if not _hold(refused, found.gained, found.restocked, self._ledger):
+            return None
+        if self._node_lists.of(nodes) is not found.nodes:
+            return None
+        if found.gained != gained:
+            self.keep(replace(found, gained=gained))
+        return refused
 
     def inherit(self, pod: Pod, waits_for: WaitsFor) -> None:
         """Record a pod that was refused before this replica's term, on unknown nodes, unless it is recorded already."""
         if self.get(pod.uid) is None:
-            gang = bool(pod.label(GROUP_SIZE))
-            self.keep(Waiting(pod, None, None, self._ledger.gained, gang, waits_for))
+            self.keep(self._waiting(pod, None, None, bool(pod.label(GROUP_SIZE)), waits_for))
 
     def keep(self, waiting: Waiting) -> None:
         """Record a refused pod; it replaces the pod's earlier refusal."""
@@ -164,6 +187,13 @@ class WaitingPods(Bounded[str, Waiting]):
         """True if this is the pod's last refusal, and the pod may fit now."""
         may_fit = waiting.waits_for is not WaitsFor.CARDS or waiting.gained != self._ledger.gained
         return may_fit and self.get(waiting.pod.uid) is waiting
+
+    def _waiting(
+        self, pod: Pod, nodes: Sequence[str] | None, refused: Refused | None, gang: bool, waits_for: WaitsFor,
+        hopeless: PodRequest | None = None,
+    ) -> Waiting:  # fmt: skip
+        ledger = self._ledger
+        return Waiting(pod, nodes, refused, ledger.gained, ledger.restocked, gang, waits_for, hopeless)
 
 
 class PostponedPods(Bounded[str, Pod]):
@@ -192,6 +222,11 @@ class PostponedPods(Bounded[str, Pod]):
             pods = self.values()
             self.clear()
         return pods
+
+
+def _hold(refused: Refused, gained: int, restocked: int, ledger: Ledger) -> bool:
+    """True if nothing has changed that a refusal depends on since the ledger's counters had these values."""
+    return restocked == ledger.restocked and (gained == ledger.gained or refused.lasting)
 
 
 def _key(pod: Pod, request: PodRequest) -> Key:

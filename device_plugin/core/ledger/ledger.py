@@ -63,7 +63,7 @@ class Ledger(Followed, LedgerView):
         self.gained = 0
         """Grows when a slice ends or an inventory changes: then a refused request may fit the cards."""
         self.restocked = 0
-        """Grows when an inventory changes: then even a request that was too large for every card may fit."""
+        """Grows when an inventory changes or goes: then even a request that was too large for every card may fit."""
         self.freed = 0
         """Grows when slices or host amounts end, or a node changes: then a refused request may fit."""
 
@@ -97,6 +97,7 @@ class Ledger(Followed, LedgerView):
         """Remove a node's inventory and the amounts of its host; holdings there stay."""
         before = self._nodes.get(name)
         if before is not None and before.inventory is not None:
+            self.restocked += 1
             self.freed += 1
             self._record(replace(before, inventory=None, cards=(), whole=NOTHING))
 

@@ -100,7 +100,7 @@ class Refusal:
         found = {*self.of_nodes.ranks[:-1]} - {len(ORDER)}
         return bool(found) and found <= {_RANK[reason] for reason in LASTING}
 
-    @property
+    @cached_property
     def main(self) -> Reason:
         """The first in ORDER of the refusal's reasons, for metrics and advice; NO_INVENTORY if it has none."""
         return next((r for r in ORDER if r in self.cards or r in self.nodes), Reason.NO_INVENTORY)

@@ -1,6 +1,7 @@
 """Refusals are remembered until something they depend on changes, and their texts do not change by themselves."""
 
 import random
+from collections.abc import Mapping
 
 import pytest
 from msgspec import structs
@@ -9,7 +10,7 @@ from pytest_mock import MockerFixture
 from device_plugin.allocator.waiting.refusals import MOST_OF_NAMESPACE, WaitsFor
 from device_plugin.core.contract.cards import Inventory
 from device_plugin.core.contract.grants import Grant
-from device_plugin.core.placement import Placer
+from device_plugin.core.placement import Placer, Refusal
 from device_plugin.core.pods import Container, ContainerKind, Pod
 from tests.builders.cards import FAMILY, card, inventory
 from tests.builders.pods import pod
@@ -88,6 +89,72 @@ def test_what_is_remembered_is_what_a_fresh_computation_finds(seed: int, mocker:
                 one.view.node_news.see(world.api.by_node[name])
     assert min(refused, placed) > 30
     assert decided.call_count < refused + placed, "nothing was remembered"
+
+
+def _pass_time(rng: random.Random, world: World, shown: dict[str, Inventory], there: list[Pod]) -> None:
+    """Sometimes one of the pods that are `there` ends, sometimes an inventory changes or a node goes."""
+    event, name = rng.random(), rng.choice(NODES)
+    if event < 0.2 and there:
+        world.api.end(world.api.by_name["default", there.pop(rng.randrange(len(there))).name])
+    elif 0.2 <= event < 0.21:
+        world.one.view.node_news.gone(name)
+    elif 0.21 <= event < 0.25:
+        shown[name] = _changed(rng, shown[name])
+        world.node(name, shown[name])
+        world.one.view.node_news.see(world.api.by_node[name])
+
+
+def _reasons(texts: Mapping[str, str]) -> Mapping[str, str]:
+    """The texts without their details, which are of the nodes on which an equal request was refused first."""
+    return {node: text.partition(" (")[0] for node, text in texts.items()}
+
+
+@pytest.mark.no_cover
+@pytest.mark.parametrize("seed", range(6))
+def test_what_a_pod_is_told_again_is_what_a_fresh_decision_says(seed: int, mocker: MockerFixture) -> None:
+    """While other pods come and end and inventories change: all nodes, and of lasting refusals each node's reason."""
+    rng = random.Random(seed)
+    world = World()
+    shown = {name: inventory(name, rng.randint(1, 3)) for name in NODES}
+    for name, cards in shown.items():
+        world.node(name, cards)
+    one = world.one
+    one.view.node_news.sync(world.api.nodes())
+    again = mocker.spy(one.allocator.waiting.pods, "again")
+    kinds = [_random_pod(rng, f"kind-{number}") for number in range(12)]
+    waiting: dict[str, Pod] = {}
+    there: list[Pod] = []
+    repeated = lasting = 0
+    for number in range(400):
+        if rng.random() < 0.4:
+            made = world.api.put(structs.replace(rng.choice(kinds), name=f"p{number}", uid=f"uid-{number}"))
+            waiting[made.uid] = made
+        _pass_time(rng, world, shown, there)
+        if not waiting:
+            continue
+        made = rng.choice(list(waiting.values()))
+        nodes = rng.choice([[*NODES], [*NODES], [*reversed(NODES)], ["n4", "ghost"]])
+        again.spy_return = None
+        request = one.view.pods.request_of(made)
+        assert request is not None
+        fresh = Placer(one.view.ledger).place(request, nodes, vetted=True)
+        verdict = one.filter(made, nodes)
+        assert bool(verdict.nodes) is isinstance(fresh, Grant), (seed, number)
+        if verdict.nodes:
+            there.append(waiting.pop(made.uid))
+            assert one.bind(made, verdict.nodes[0]) == ""
+            continue
+        assert verdict.hopeless.keys() == set(nodes)
+        assert one.allocator.waiting.pods.get(made.uid) is not None
+        if again.spy_return is not None:
+            repeated += 1
+            if again.spy_return.lasting:
+                lasting += 1
+                offer = one.allocator.placer.table.offered(nodes)
+                assert isinstance(fresh, Refusal)
+                assert _reasons(verdict.hopeless) == _reasons(fresh.by_node(offer)), (seed, number)
+    assert repeated > 30
+    assert lasting > 5
 
 
 def test_a_refused_request_is_decided_again_only_when_a_node_became_better(
