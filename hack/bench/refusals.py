@@ -21,12 +21,15 @@ from dataclasses import asdict, dataclass
 from itertools import chain, cycle, product
 from types import TracebackType
 
+import msgspec
 from msgspec.structs import replace
 
 from device_plugin.adapters import extender
 from device_plugin.adapters.http.server import Server
+from device_plugin.adapters.kube import structs
 from device_plugin.adapters.kube.connections import Connections
 from device_plugin.adapters.kube.endpoint import Endpoint
+from device_plugin.adapters.kube.pods import as_pod
 from device_plugin.allocator.allocator import Allocator
 from device_plugin.allocator.service import Shared
 from device_plugin.allocator.waiting.refusals import MOST_OF_NAMESPACE
@@ -199,8 +202,10 @@ class _Caller:
 
     def asked(self, pod: Pod, *, placed: bool) -> _Took:
         """The cost of one /filter. Raises BenchError if the pod is refused though `placed`, or the other way round."""
-        body = b'{"Pod":%b,"Nodes":null,"NodeNames":%b}' % (api_objects.pending(pod), next(self._names))
-        self._view.pod_news.see(pod, watched=True)
+        text = api_objects.pending(pod)
+        body = b'{"Pod":%b,"Nodes":null,"NodeNames":%b}' % (text, next(self._names))
+        # As the watch shows it: the amounts of its host are those that kube-scheduler sends.
+        self._view.pod_news.see(as_pod(msgspec.json.decode(text, type=structs.RawPod)), watched=True)
         began, held = self._busy(), self._lock.held
         status, answer = self._connections.request(
             "POST", "/filter", {"Content-Type": "application/json"}, body
