@@ -32,6 +32,7 @@ MOVING = (
 LASTING = (Reason.TOO_LARGE, Reason.OTHER_SLICES, Reason.MODEL, Reason.UUID, Reason.FAMILY)
 
 _RANK = {reason: rank for rank, reason in enumerate(ORDER)}
+_LASTING = bytes(_RANK[reason] for reason in LASTING)
 _TEXTS = (*(reason.text for reason in ORDER), Reason.NO_INVENTORY.text)
 # Tables for bytes.translate, by reason: they map the ranks of all MOVING reasons to the reason's rank, and keep others.
 _TO_FIRST = {
@@ -40,6 +41,7 @@ _TO_FIRST = {
 }
 Ranks = NDArray[np.uint8]
 """Indexes into ORDER, one byte each, because a remembered refusal has an index for every node."""
+NO_RANKS: Ranks = np.zeros(0, dtype=np.uint8)
 # Reasons whose text has details. _NAMES and _SHOWN are the most models in a text, and the most characters of each.
 _DETAILED = (
     Reason.MEMORY, Reason.CORES, Reason.TOO_LARGE, Reason.SLICES, Reason.OTHER_SLICES, Reason.MODEL
@@ -97,8 +99,8 @@ class Refusal:
     @cached_property
     def lasting(self) -> bool:
         """True if all nodes refuse, offered or not, and no freed slice can change that."""
-        found = {*self.of_nodes.ranks[:-1]} - {len(ORDER)}
-        return bool(found) and found <= {_RANK[reason] for reason in LASTING}
+        found = self.of_nodes.ranks[:-1].translate(None, bytes([len(ORDER)]))
+        return bool(found) and not found.translate(None, _LASTING)
 
     @cached_property
     def main(self) -> Reason:
@@ -210,29 +212,57 @@ class Causes:
         self._position = table.position
         self._offer = table.offered(table.nodes if nodes is None else nodes)
         self._there = table.there
+        self._shown = table.shown
         self._kinds = table.kinds
         self._states, self._code, self._cells = table.states.frozen()
-        self._named = None if request.uuids == ANYTHING else table.named(request.uuids)
+        named = None if request.uuids == ANYTHING else table.named(request.uuids)
+        self._none_named = named is not None and not named.any()
+        # Nearly always the uuids name none of the cards, or exclude none of them.
+        alike = named is None or self._none_named or np.array_equal(named, self._there)
+        self._named = None if alike else named
         self._host = None if request.host == NOTHING else table.with_host(request.host)
 
     def refusal(self) -> Refusal:
         """The refusal with its counts, its details, and the first reason of each node."""
         family, need = self._hardest() if self._request.containers else ("", None)
         by_state = self._ranks_by_state(need)
-        ranks = self._ranks(by_state, need)
-        # The first reason of a node is the lowest rank of its cards, the easiest to cure; the last element is for nodes
-        # without cards. A loop over the few columns of cards is faster than a minimum along the short axis.
-        foremost = np.append(reduce(np.minimum, ranks.T), np.uint8(len(ORDER)))
+        common = self._common(by_state)
+        ranks = self._ranks(by_state, need) if common is None else NO_RANKS
+        foremost = self._foremost(ranks, common)
         of_nodes = NodeReasons(self._position, foremost.tobytes())
         silent = int(np.count_nonzero(foremost[self._offer.rows] == len(ORDER)))
-        ranks = ranks if self._offer.mask.all() else ranks[self._offer.mask]
+        ranks = ranks if common is not None or self._offer.mask.all() else ranks[self._offer.mask]
         counts = self._counts(by_state, ranks)
         cards = {reason: int(count.sum()) for reason, count in counts.items()}
         exact, about = self._details(family, counts, ranks)
         return Refusal(cards, {Reason.NO_INVENTORY: silent} if silent else {}, exact, about, of_nodes)
 
+    def _common(self, by_state: Ranks) -> int | None:
+        """The rank that all cards have, which need not be looked at one by one then; None if they have several.
+
+        None too if a detail depends on the nodes of the cards.
+        """
+        here = np.flatnonzero(np.bincount(by_state[1:], self._cells[1:])).tolist()
+        common = here[0] if self._cells_alike and len(here) == 1 else None
+        return None if common == _RANK[Reason.TOGETHER] else common
+
+    def _foremost(self, ranks: Ranks, common: int | None) -> Ranks:
+        """The first reason of each node; a last element is for nodes without a row.
+
+        It is the lowest rank of the node's cards, the easiest to cure; `common` is the rank that all cards have.
+        """
+        if common is not None:
+            found = np.where(self._shown, np.uint8(common), np.uint8(len(ORDER)))
+        else:
+            # A loop over the few columns of cards is faster than a minimum along the short axis.
+            found = reduce(np.minimum, ranks.T)
+        return np.append(found, np.uint8(len(ORDER)))
+
     def _counts(self, by_state: Ranks, ranks: Ranks) -> Mapping[Reason, Ints]:
-        """For each reason the number of offered cards in each state; `ranks` are the ranks of the offered cards."""
+        """For each reason the number of offered cards in each state.
+
+        `ranks` are the ranks of the offered cards, and matter unless all cards of one state have the same reason.
+        """
         whole, size = self._offer.mask.all(), len(by_state)
         code = self._code if whole else self._code[self._offer.mask]
         if not self._cells_alike:
@@ -316,6 +346,8 @@ class Causes:
         ranks = np.full(len(self._states.kind), _RANK[Reason.TOGETHER], dtype=np.uint8)
         for reason, hit in reversed(self._causes(need) if need is not None else ()):
             np.copyto(ranks, _RANK[reason], where=hit)
+        if need is not None and self._none_named:
+            ranks[(ranks != _RANK[Reason.FAMILY]) & (ranks != _RANK[Reason.MODEL])] = _RANK[Reason.UUID]
         ranks[0] = len(ORDER)
         return ranks
 

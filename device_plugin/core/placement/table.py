@@ -50,6 +50,9 @@ class NodeTable(Columns):
         self._offers = RecentOffers()
         # For each row the position of its node in a NodeIndex, with the `position` and the index that this is for.
         self._indexed: tuple[dict[str, int], NodeIndex | None, Ints] = {}, None, NO_ROWS
+        # `there`, which is replaced when it changes, and the rows in which it marks a cell.
+        nothing: Mask = np.zeros(0, dtype=bool)
+        self._shown = nothing, nothing
         self.layout = 0
         self.now = 0
         """The newest stamp."""
@@ -103,6 +106,14 @@ class NodeTable(Columns):
     def cards(self, position: int) -> tuple[CardState, ...]:
         """The cards in a row, in the order of its cells."""
         return self._rows[position].cards
+
+    @property
+    def shown(self) -> Mask:
+        """True for the rows of nodes that show a card; shape (nodes,). Callers must not write to it."""
+        if self._shown[0] is not self.there:
+            shown: Mask = np.logical_or.reduce(self.there, axis=1)
+            self._shown = self.there, shown
+        return self._shown[1]
 
     def offered(self, nodes: Sequence[str]) -> Offer:
         """The offer of `nodes` with their rows; recent equal `nodes` return the same object.
