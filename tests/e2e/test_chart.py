@@ -1,4 +1,4 @@
-"""The product where helm has installed it: `helm test`, an upgrade and a rollback while slices run."""
+"""The product where helm has installed it: `helm test`, the page for a team, an upgrade and a rollback."""
 
 import json
 import os
@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from hack.testbed.install import CHART, RELEASE
-from tests.e2e import nodes, service
+from tests.e2e import nodes, service, team_pages
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.slices import held, inventory
 from tests.e2e.test_restarts import life
@@ -65,6 +65,31 @@ def test_slices_notice_neither_an_upgrade_nor_a_rollback(kubectl: Kubectl) -> No
     assert eventually(lambda: [card["uuid"] for card in inventory(node)["cards"]] == [spared, *left], 30)
     assert (life(kubectl, "a"), held(kubectl, "a")) == before
     assert eventually(lambda: kubectl.pod("a")["metadata"]["uid"] in holders(), 60)
+
+
+def test_the_page_for_a_team_is_a_value_of_the_chart(kubectl: Kubectl) -> None:
+    kubectl.create(slice_pod("holder", mem=2, cores=5, **nodes.on(nodes.first())))
+    kubectl.running("holder")
+    kubectl("create", "serviceaccount", "person")
+    subject = f"--serviceaccount={kubectl.namespace}:person"
+    kubectl("create", "rolebinding", "person", "--clusterrole=view", subject)
+    token = kubectl("create", "token", "person").strip()
+    helm("upgrade", str(CHART), "--reset-then-reuse-values", "--set=ui.enabled=true,ui.allowChanges=true")
+    service.SYSTEM("rollout", "status", "deployment/vgpu-ui", "--timeout=300s")
+    with team_pages.forwarded() as address:
+        cookie = team_pages.logged_in(address, token)
+        entries = [
+            '"holder"', f'"use","{nodes.first()} {kubectl.namespace}"', '"page",{"use":false,"changes":true}',
+        ]  # fmt: skip
+        text = team_pages.stream(address, cookie, entries)
+        assert '"vgpu-system"' not in text, "a namespace that the person may not read"
+        csrf = json.loads(team_pages.ask(address, "/session", cookie)[2])["csrf"]
+        change = json.dumps({"action": "cordon", "node": nodes.first(), "card": "any"})
+        status, _, why = team_pages.ask(address, "/change", cookie, "POST", change, csrf)
+        assert (status, f"system:serviceaccount:{kubectl.namespace}:person" in why) == (403, True), why
+    helm("rollback")
+    left = service.SYSTEM("get", "all", "--selector=app.kubernetes.io/component=ui", "--output=name")
+    assert "deployment" not in left
 
 
 def holders() -> set[str]:
