@@ -160,9 +160,20 @@ class PodAnswers(Service):
         if limit is None:
             return ()
         with self._view.lock:
-            due = (pod.node, pod.uid) in self._view.reports.idle()
+            due = any(
+                idle.uid == pod.uid and limit <= idle.limit
+                for node, idle in self._view.reports.idle()
+                if node == pod.node
+            )
+            unmeasured = self._view.reports.unmeasured(pod.node, pod.uid)
         what = f"all of its slices have been idle for {span(limit)} ({IDLE_LIMIT})"
-        return (f"it is evicted, because {what}" if due else f"it is evicted once {what}",)
+        if due:
+            return (f"it is evicted, because {what}",)
+        if unmeasured:
+            return (
+                f"it is never evicted as idle ({IDLE_LIMIT}), because computing is not measured on its card",
+            )
+        return (f"it is evicted once {what}",)
 
     def _reserved(self, pod: Pod, asks: str, grant: Grant) -> PodAnswer:
         """The answer about a pod for which the leader keeps slices, with the pods that still hold some of them."""

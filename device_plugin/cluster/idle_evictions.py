@@ -1,9 +1,10 @@
 """Idle evictions: the leader evicts pods whose slices have all been idle for the pod's idle limit.
 
 The node's agent measures the idle time, warns the pod by an event, and then names the pod in the node's inventory until
-it is gone or works again. The pod must have a limit now, and the agent must be ready: an agent that is down cannot say
-that the pod works again. An eviction respects PodDisruptionBudgets. If it is refused, it is tried again, after a delay
-that doubles each time; only the first refusal is reported by an event.
+it is gone or works again. The pod must have a limit now that is not longer than the limit by which the agent judged, and
+the agent must be ready: an agent that is down cannot say that the pod works again. An eviction respects
+PodDisruptionBudgets. If it is refused, it is tried again, after a delay that doubles each time; only the first refusal
+is reported by an event.
 """
 
 import logging
@@ -65,13 +66,15 @@ class IdleEvictions(Service):
         ready = self._view.agents.nodes() or frozenset()
         with self._view.lock:
             reported = [
-                (pod, node) for node, uid in self._view.reports.idle() if (pod := self._view.pods.get(uid))
+                (pod, node, idle.limit)
+                for node, idle in self._view.reports.idle()
+                if (pod := self._view.pods.get(idle.uid))
             ]
         return [
             (pod, limit)
-            for pod, node in reported
+            for pod, node, judged in reported
             if pod.node == node and node in ready and not (pod.deleting or pod.ended)
-            if (limit := idle_limit(pod.annotation(IDLE_LIMIT))) is not None
+            if (limit := idle_limit(pod.annotation(IDLE_LIMIT))) is not None and limit <= judged
         ]
 
     def _evict(self, pod: Pod, why: str) -> bool:

@@ -17,7 +17,14 @@ from itertools import islice, takewhile
 
 import msgspec
 
-from device_plugin.core.contract.cards import REPORT_SECONDS, Card, Inventory, ReportedSlice, SliceState
+from device_plugin.core.contract.cards import (
+    REPORT_SECONDS,
+    Card,
+    IdlePod,
+    Inventory,
+    ReportedSlice,
+    SliceState,
+)
 from device_plugin.core.contract.grants import Grant, Slice
 from device_plugin.core.ledger import Holder, ReportHolder
 from device_plugin.core.pods import Node, Pod
@@ -61,7 +68,7 @@ class CardChanges:
         self._waiting[node.name] = node
         if before is None or inventory is None:
             return before and replace(before, serving=False)
-        return replace(before, serving=False, slices=inventory.slices, idle=inventory.idle)
+        return replace(inventory, cards=before.cards, serving=False)
 
     def waits(self, node: str) -> bool:
         """True while a change of the node's cards must wait."""
@@ -108,8 +115,9 @@ class Reports:
         # By node, then by pod UID.
         self._reported: dict[str, dict[str, Outliving]] = {}
         self._of_living: dict[str, Sequence[ReportedSlice]] = {}
-        # By node, the UIDs of its idle pods.
-        self._idle: dict[str, Sequence[str]] = {}
+        # By node, its idle pods, and the UIDs of its pods with an idle limit for which computing is not measured.
+        self._idle: dict[str, Sequence[IdlePod]] = {}
+        self._unmeasured: dict[str, frozenset[str]] = {}
         self._vanished: dict[str, tuple[Outliving, float]] = {}
 
     def outliving(self, holder: Holder) -> Outliving | None:
@@ -135,9 +143,13 @@ class Reports:
         """The names of the nodes with reports about pods that have not ended, in order."""
         return sorted(self._of_living)
 
-    def idle(self) -> list[tuple[str, str]]:
-        """The nodes and UIDs of the pods that their agents report as idle for their idle limit, in order."""
-        return [(node, uid) for node, uids in sorted(self._idle.items()) for uid in uids]
+    def idle(self) -> list[tuple[str, IdlePod]]:
+        """The pods that their agents report as idle for their idle limit, each with its node, in order."""
+        return [(node, pod) for node, pods in sorted(self._idle.items()) for pod in pods]
+
+    def unmeasured(self, node: str, uid: str) -> bool:
+        """True if the agent of the node reports that computing is not measured for a slice of the pod."""
+        return uid in self._unmeasured.get(node, ())
 
     def vanish(self, pod: Pod, grant: Grant, now: float) -> None:
         """Record the grant of a bound pod that is gone and was not seen to end, unless its agent reports it already."""
@@ -166,6 +178,9 @@ class Reports:
         self._idle.pop(node, None)
         if inventory is not None and inventory.idle:
             self._idle[node] = inventory.idle
+        self._unmeasured.pop(node, None)
+        if inventory is not None and inventory.unmeasured:
+            self._unmeasured[node] = frozenset(inventory.unmeasured)
         before = self._reported.pop(node, {})
         named = _outliving(node, reports)
         if named:

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from device_plugin.allocator.search import SearchCopy
 from device_plugin.allocator.why_pod import PodAnswer, PodAnswers
 from device_plugin.core.contract.annotations import IDLE_LIMIT
-from device_plugin.core.contract.cards import Inventory
+from device_plugin.core.contract.cards import IdlePod, Inventory
 from device_plugin.core.obstacles import Obstacles
 from tests.builders.cards import card, inventory
 from tests.builders.pods import pod
@@ -115,10 +115,25 @@ def test_a_pod_with_an_idle_limit_says_when_it_is_evicted(
     when = "all of its slices have been idle for 2 h (vgpu.io/idle-limit)"
     assert answers.about(kept).answer().reasons == ()
     assert answers.about(limited).answer().reasons == (f"It is evicted once {when}",)
-    world.node("n1", Inventory(inventory("n1").cards, idle=(kept.uid,)))
+    world.node("n1", Inventory(inventory("n1").cards, idle=(IdlePod(kept.uid, 7200),)))
     one.view.node_news.sync(world.api.nodes())
     assert answers.about(limited).answer().reasons == (f"It is evicted, because {when}",)
     assert answers.about(kept).answer().reasons == (), "its limit was removed"
+    longer = replace(kept, annotations={**(kept.annotations or {}), IDLE_LIMIT: "3h"})
+    assert "evicted once" in answers.about(longer).answer().reasons[0], "its limit was raised"
+
+
+def test_a_pod_whose_computing_is_not_measured_says_that_its_limit_has_no_effect(
+    world: World, one: Replica, answers: PodAnswers
+) -> None:
+    kept = world.placed("kept")
+    limited = replace(kept, annotations={**(kept.annotations or {}), IDLE_LIMIT: "2h"})
+    world.node("n1", Inventory(inventory("n1").cards, unmeasured=(kept.uid,)))
+    one.view.node_news.sync(world.api.nodes())
+    assert answers.about(limited).answer().reasons == (
+        "It is never evicted as idle (vgpu.io/idle-limit), because computing is not measured on its card",
+    )
+    assert answers.about(kept).answer().reasons == ()
 
 
 def test_a_pod_with_room_says_what_else_holds_it(world: World, one: Replica, answers: PodAnswers) -> None:

@@ -8,7 +8,7 @@ from msgspec import structs
 
 from device_plugin.cluster.idle_evictions import FIRST_DELAY, LAST_DELAY, MOST_AT_ONCE
 from device_plugin.core.contract import annotations
-from device_plugin.core.contract.cards import Inventory
+from device_plugin.core.contract.cards import IdlePod, Inventory
 from device_plugin.core.pods import Agent, Pod
 from device_plugin.kube.api import Named
 from device_plugin.kube.errors import UnknownError
@@ -34,10 +34,10 @@ def write(world: World, pod: Pod, limit: str) -> Pod:
     return world.api.put(structs.replace(pod, annotations=kept))
 
 
-def report(world: World, *pods: Pod, node: str = "n1") -> None:
-    """The agent of a node names these pods in its inventory."""
+def report(world: World, *pods: Pod, node: str = "n1", judged: int = 7200) -> None:
+    """The agent of a node names these pods in its inventory, judged by an idle limit in seconds."""
     cards = inventory(node).cards
-    world.node(node, Inventory(cards, idle=tuple(pod.uid for pod in pods)))
+    world.node(node, Inventory(cards, idle=tuple(IdlePod(pod.uid, judged) for pod in pods)))
     for replica in world.api.watchers:
         assert isinstance(replica, Replica)
         replica.view.node_news.sync(world.api.nodes())
@@ -80,6 +80,16 @@ def test_its_slices_are_free_when_it_has_ended(world: World, one: Replica) -> No
     assert one.free() == whole, "it is still ending"
     world.api.end(world.api.by_name["default", "notebook"])
     assert sum(one.free()) > sum(whole)
+
+
+@pytest.mark.parametrize(("judged", "kept"), [(1800, True), (7199, True), (7200, False), (10800, False)])
+def test_a_pod_whose_limit_was_raised_after_the_agent_judged_is_kept(
+    world: World, one: Replica, judged: int, kept: bool
+) -> None:
+    notebook = placed(world, "notebook", "2h")
+    report(world, notebook, judged=judged)
+    turns(one)
+    assert evicted(world) == ([] if kept else ["notebook"])
 
 
 @pytest.mark.parametrize("limit", ["", "never", "1s", "2h" * 100])

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Annotated
+from typing import Annotated, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -102,12 +102,23 @@ class ReportedSlice:
     end: bool = False
 
 
+class IdlePod(NamedTuple):
+    """A pod to evict, by its UID, and the idle limit in seconds for which its slices have been idle."""
+
+    uid: Text
+    limit: Count
+
+
+NamedPod = TypeVar("NamedPod", str, IdlePod)
+
+
 @dataclass(frozen=True, slots=True)
 class Inventory:
     """The inventory of one node: its cards, whether its agent serves Allocate, and its reports about containers.
 
-    `idle` are the UIDs of the pods whose slices have all been idle for the pod's idle limit, and whose owners were
-    warned by an event: the leading replica of the cluster service evicts these pods.
+    `idle` are the pods whose slices have all been idle for the pod's idle limit, and whose owners were warned by an
+    event: the leading replica of the cluster service evicts these pods. `unmeasured` are the UIDs of the pods with an
+    idle limit that are never evicted, because computing is not measured for one of their slices.
 
     From the reports the allocator learns when the slices of a vanished pod are free:
     1. The agent and the allocator see at about the same time that a bound pod vanished without a terminal phase.
@@ -122,7 +133,8 @@ class Inventory:
     cards: tuple[Card, ...]
     serving: bool = True
     slices: tuple[ReportedSlice, ...] = ()
-    idle: tuple[str, ...] = ()
+    idle: tuple[IdlePod, ...] = ()
+    unmeasured: tuple[str, ...] = ()
 
     def cordon(self, uuids: Collection[str]) -> "Inventory":
         """A copy in which exactly the cards with these uuids are cordoned."""
@@ -139,15 +151,19 @@ class Inventory:
 
         The text has at most MAX_BYTES. Reports that do not fit are left out; reports of the state OUTLIVING are kept
         first. Next to 16 cards there is room for about 200 reports of one slice each. PreStartContainer also waits for
-        containers whose report was left out. Idle pods come last: those that do not fit are evicted later.
+        containers whose report was left out. Idle and unmeasured pods come last: idle pods that do not fit are
+        evicted later.
         """
         fields: dict[str, object] = {"serving": self.serving, "cards": [_card_object(c) for c in self.cards]}
         text = write_object(fields)
         if reports := _fitting(self.slices, MAX_BYTES - len(text) - len(',"slices":[]')):
             fields["slices"] = reports
             text = write_object(fields)
-        if idle := _idle_fitting(self.idle, MAX_BYTES - len(text) - len(',"idle":[]')):
-            fields["idle"] = idle
+        if idle := _pods_fitting(self.idle, MAX_BYTES - len(text) - len(',"idlePods":[]')):
+            fields["idlePods"] = idle
+            text = write_object(fields)
+        if unmeasured := _pods_fitting(self.unmeasured, MAX_BYTES - len(text) - len(',"unmeasured":[]')):
+            fields["unmeasured"] = unmeasured
             text = write_object(fields)
         return text
 
@@ -168,7 +184,7 @@ class Inventory:
         reports = tuple(_reported(report) for report in read.slices if report.state in _STATES)
         if len({(report.pod, report.container) for report in reports}) != len(reports):
             raise AnnotationError("inventory: two reports of one container")
-        return cls(read.cards, read.serving, reports, read.idle)
+        return cls(read.cards, read.serving, reports, read.idle, read.unmeasured)
 
 
 class _Report(msgspec.Struct, gc=False, omit_defaults=True):
@@ -182,11 +198,12 @@ class _Report(msgspec.Struct, gc=False, omit_defaults=True):
     end: bool = False
 
 
-class _Inventory(msgspec.Struct, gc=False):
+class _Inventory(msgspec.Struct, gc=False, rename={"idle": "idlePods"}):
     serving: bool
     cards: Annotated[tuple[Card, ...], Meta(max_length=MAX_CARDS)]
     slices: Annotated[tuple[_Report, ...], Meta(max_length=MAX_REPORTS)] = ()
-    idle: Annotated[tuple[Text, ...], Meta(max_length=MAX_IDLE)] = ()
+    idle: Annotated[tuple[IdlePod, ...], Meta(max_length=MAX_IDLE)] = ()
+    unmeasured: Annotated[tuple[Text, ...], Meta(max_length=MAX_IDLE)] = ()
 
 
 _READER = Reader(_Inventory, "inventory")
@@ -275,9 +292,9 @@ def _fitting(reports: Iterable[ReportedSlice], room: int) -> list[dict[str, obje
     return chosen
 
 
-def _idle_fitting(pods: Iterable[str], room: int) -> list[str]:
-    """As many of the UIDs as fit into `room` characters of JSON, in ascending order; at most MAX_IDLE."""
-    chosen = list[str]()
+def _pods_fitting(pods: Iterable[NamedPod], room: int) -> list[NamedPod]:
+    """As many of the pods as fit into `room` characters of JSON, in ascending order; at most MAX_IDLE."""
+    chosen = list[NamedPod]()
     for pod in sorted(pods)[:MAX_IDLE]:
         room -= json_length(pod) + 1
         if room < 0:

@@ -3,8 +3,9 @@
 A pod's idle time begins when the last of its slices becomes idle (slice_history.py). The pod is not idle while a
 container of its grant has not started, or computing is not measured for one of its slices. An event announces the
 eviction 15 minutes before. Another event withdraws the announcement if the pod works again, or its limit has changed. A
-pod that was announced, and stayed idle until its limit, is named in the node's inventory, and the leader evicts it. A
-pod that is being deleted is not looked at.
+pod that was announced, and stayed idle until its limit, is named in the node's inventory, and the leader evicts it. The
+inventory also names pods whose limit has no effect, because computing is not measured. A pod that is being deleted is
+not looked at.
 
 The times are not stored: when the agent restarts, they begin again.
 """
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from device_plugin.core.contract.annotations import IDLE_LIMIT
+from device_plugin.core.contract.cards import IdlePod
 from device_plugin.core.contract.events import Event
 from device_plugin.core.contract.grants import Grant
 from device_plugin.core.durations import span
@@ -30,6 +32,9 @@ log = logging.getLogger(__name__)
 
 # Most announcements at one step: each waits for the API server.
 MOST_AT_ONCE = 8
+# Seconds for which computing is not measured until the inventory says so: otherwise programs that start and end would
+# make the node write its inventory again and again.
+UNMEASURED_SECONDS = 120.0
 
 _IDLE = (
     "all slices of the pod have been idle for {}: it is evicted after {} if they stay idle ({}: {}). The time begins"
@@ -43,13 +48,16 @@ class _Pod:
     """A pod with an idle limit.
 
     `announced` is the time of the last event that announced the pod's eviction. `warned` is true until another event
-    withdraws the announcement. `due` is true if the pod is to be evicted now.
+    withdraws the announcement. `due` is the limit by which the pod is to be evicted now, in seconds; 0 if it is not to
+    be evicted. `unmeasured` is the time since which computing is not measured for one of its slices; None if computing
+    is measured for all of them.
     """
 
     ref: Ref
     announced: float = float("-inf")
     warned: bool = False
-    due: bool = False
+    due: int = 0
+    unmeasured: float | None = None
 
 
 class IdlePods:
@@ -76,9 +84,16 @@ class IdlePods:
         # By UID.
         self._known: dict[str, _Pod] = {}
 
-    def found(self) -> tuple[str, ...]:
-        """The UIDs of the pods to evict, by the last step."""
-        return tuple(uid for uid, pod in self._known.items() if pod.due)
+    def found(self) -> tuple[IdlePod, ...]:
+        """The pods to evict, by the last step."""
+        return tuple(IdlePod(uid, pod.due) for uid, pod in self._known.items() if pod.due)
+
+    def unmeasured(self) -> tuple[str, ...]:
+        """The UIDs of the pods whose limit has had no effect for UNMEASURED_SECONDS, by the last step."""
+        last = self._clock() - UNMEASURED_SECONDS
+        return tuple(
+            uid for uid, pod in self._known.items() if pod.unmeasured is not None and pod.unmeasured <= last
+        )
 
     def step(self) -> None:
         """Announce or withdraw evictions by the pods' idle times and limits, and decide which evictions are due.
@@ -93,17 +108,23 @@ class IdlePods:
             if not own:
                 continue
             pod = self._known[grant.pod] = before.pop(grant.pod, _Pod(own[0].pod_ref))
-            idle = self._idle(grant, own)
+            times = self._idle_times(grant, own)
+            idle = idle_together(times)
+            if None not in times:
+                pod.unmeasured = None
+            elif pod.unmeasured is None:
+                pod.unmeasured = self._clock()
             if idle is None or idle < limit - notice_seconds(limit):
                 self._withdraw(pod)
             elif not pod.warned and room > 0 and self._clock() - pod.announced >= notice_seconds(limit):
                 # If one event cannot be written, the others would only wait too.
                 room = room - 1 if self._announce(pod, idle, limit) else 0
             notified = pod.warned and self._clock() - pod.announced >= notice_seconds(limit)
-            pod.due = notified and idle is not None and idle >= limit
+            pod.due = limit if notified and idle is not None and idle >= limit else 0
         for uid, pod in before.items():
             if self._pods.stays(uid):
                 self._known[uid] = pod
+                pod.unmeasured = None
                 self._withdraw(pod)
 
     def _by_pod(self) -> Mapping[str, Sequence[Record]]:
@@ -112,15 +133,16 @@ class IdlePods:
             found.setdefault(record.pod, []).append(record)
         return found
 
-    def _idle(self, grant: Grant, records: Sequence[Record]) -> float | None:
-        """The seconds for which all slices of the grant have been idle.
+    def _idle_times(self, grant: Grant, records: Sequence[Record]) -> Sequence[float | None]:
+        """The seconds for which each slice of the grant has been idle, None where computing is not measured.
 
-        None if that is not known of one of them, or a container of the grant has not started.
+        Empty if a container of the grant has not started, or the history of one has not begun.
         """
         if {record.container for record in records} != grant.containers.keys():
-            return None
+            return ()
         histories = [self._history.of(record, part.card) for record in records for part in record.slices]
-        return idle_together(each.idle if each is not None else None for each in histories)
+        begun = [each for each in histories if each is not None]
+        return [each.idle for each in begun] if len(begun) == len(histories) else ()
 
     def _announce(self, pod: _Pod, idle: float, limit: float) -> bool:
         """Post the event that announces the pod's eviction, and note its time.
@@ -136,7 +158,7 @@ class IdlePods:
         return True
 
     def _withdraw(self, pod: _Pod) -> None:
-        pod.due = False
+        pod.due = 0
         if pod.warned:
             pod.warned = False
             log.info("pod %s/%s: %s", pod.ref.namespace, pod.ref.name, _IN_USE)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from msgspec.structs import replace
 
-from device_plugin.core.contract.cards import Card, ReportedSlice, SliceState
+from device_plugin.core.contract.cards import Card, Inventory, ReportedSlice, SliceState
 from device_plugin.node.checks.covered import CoveredSlices
 from device_plugin.node.checks.kernel_checks import LOOK_SECONDS, KernelChecks
 from device_plugin.node.checks.other_plugins import OtherPlugins
@@ -125,7 +125,10 @@ class AgentLoop:
         serving = self._advertiser.serving and not self._draining
         # An agent that ends can no longer say that a pod works again.
         idle = () if self._draining else self._kernel.idle.found()
-        self._publisher.step(self._offered(), self.reports(), idle, serving=serving)
+        inventory = Inventory(
+            tuple(self._offered()), serving, tuple(self.reports()), idle, self._kernel.idle.unmeasured()
+        )
+        self._publisher.step(inventory)
 
     def inventory_age(self) -> float:
         """Seconds since the inventory annotation was last known to be up to date."""

@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 
-from device_plugin.core.contract.cards import Card, Inventory, ReportedSlice
+from device_plugin.core.contract.cards import Card, Inventory
 from device_plugin.core.contract.events import Event
 from device_plugin.core.errors import AnnotationError
 from device_plugin.core.requests import resource_names
@@ -38,30 +38,31 @@ class Publisher:
         """Seconds since the annotation was last known to have this agent's inventory; below 1 while all is well."""
         return self._clock() - self._right
 
-    def step(
-        self, cards: Sequence[Card], reports: Sequence[ReportedSlice] = (), idle: Sequence[str] = (), *, serving: bool
-    ) -> None:  # fmt: skip
+    def step(self, inventory: Inventory) -> None:
         """Write the inventory if the annotation differs from it. Does nothing during the pause after a failure.
 
-        `idle` are the UIDs of pods to evict. `why_not` is the reason why the inventory is not published, as text.
+        `why_not` is the reason why the inventory is not published, as text.
         """
         now = self._clock()
         if now < self._not_before:
             return
-        wanted = Inventory(tuple(cards), serving, tuple(reports), tuple(idle)).encode()
+        wanted = inventory.encode()
         if self._known is None or now - self._looked > LOOK_SECONDS:
             node = self._api.node()
             if node is None:
                 self._later(now)
                 return
-            self._report_new_units(node.inventory, cards)
+            self._report_new_units(node.inventory, inventory.cards)
             self._known, self._looked = node.inventory, now
         if self._known != wanted:
             if not self._api.publish(wanted):
                 self._later(now)
                 return
             self._known = wanted
-            log.info("published %d cards, %d reported slices, serving: %s", len(cards), len(reports), serving)
+            log.info(
+                "published %d cards, %d reported slices, serving: %s",
+                len(inventory.cards), len(inventory.slices), inventory.serving,
+            )  # fmt: skip
         self._delay = FIRST_DELAY
         self._right = self._clock()
         self.why_not = ""

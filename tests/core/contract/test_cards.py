@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from device_plugin.core.contract.annotations import MAX_BYTES
-from device_plugin.core.contract.cards import MAX_IDLE, Inventory, ReportedSlice, SliceState
+from device_plugin.core.contract.cards import MAX_IDLE, IdlePod, Inventory, ReportedSlice, SliceState
 from device_plugin.core.contract.grants import Slice
 from device_plugin.core.errors import AnnotationError
 from tests.builders.cards import card, inventory
@@ -110,24 +110,37 @@ def test_however_many_slices_are_reported_the_text_stays_readable_and_outliving_
 
 
 def test_an_inventory_names_idle_pods_as_many_as_have_room() -> None:
-    idle = replaced(REPORTING, idle=("uid-a", "uid-b"))
+    idle = replaced(REPORTING, idle=(IdlePod("uid-a", 1800), IdlePod("uid-b", 7200)), unmeasured=("uid-c",))
     assert Inventory.decode(idle.encode()) == idle
-    assert '"idle":["uid-a","uid-b"]' in idle.encode()
-    assert '"idle"' not in REPORTING.encode()
+    assert '"idlePods":[["uid-a",1800],["uid-b",7200]],"unmeasured":["uid-c"]' in idle.encode()
+    assert "idle" not in REPORTING.encode()
+    assert "unmeasured" not in REPORTING.encode()
     cards = inventory("n1", 16).cards
     reports = tuple(report(number) for number in range(1000))
-    full = Inventory(cards, slices=reports, idle=tuple(f"uid-{number}" for number in range(2000)))
+    many = tuple(IdlePod(f"{number:036}", 1800) for number in range(2000))
+    uids = tuple(pod.uid for pod in many)
+    full = Inventory(cards, slices=reports, idle=many, unmeasured=uids)
     assert len(full.encode()) <= MAX_BYTES
     assert len(Inventory.decode(full.encode()).slices) >= 200, "reports come first"
-    alone = Inventory(cards, idle=tuple(f"{number:036}" for number in range(2000)))
+    alone = Inventory(cards, idle=many, unmeasured=uids)
     assert len(alone.encode()) <= MAX_BYTES
-    assert len(Inventory.decode(alone.encode()).idle) == MAX_IDLE
+    told = Inventory.decode(alone.encode())
+    assert len(told.idle) == MAX_IDLE
+    assert told.unmeasured == uids[: len(told.unmeasured)]
 
 
 @pytest.mark.parametrize("value", [{}, [5], [""], ["x" * 400], ["uid"] * (MAX_IDLE + 1)])
+def test_malformed_unmeasured_pods_are_refused(value: object) -> None:
+    with pytest.raises(AnnotationError, match="unmeasured"):
+        Inventory.decode(changed(INVENTORY.encode(), ["unmeasured"], value))
+
+
+@pytest.mark.parametrize(
+    "value", [{}, ["uid"], [["uid"]], [["uid", 0]], [["uid", "2h"]], [["", 60]], [["u", 60]] * (MAX_IDLE + 1)]
+)
 def test_malformed_idle_pods_are_refused(value: object) -> None:
-    with pytest.raises(AnnotationError, match="idle"):
-        Inventory.decode(changed(INVENTORY.encode(), ["idle"], value))
+    with pytest.raises(AnnotationError, match="idlePods"):
+        Inventory.decode(changed(INVENTORY.encode(), ["idlePods"], value))
 
 
 def test_the_memory_unit_is_carried() -> None:

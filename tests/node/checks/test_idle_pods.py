@@ -8,10 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from device_plugin.core.contract import annotations
-from device_plugin.core.contract.cards import Inventory
+from device_plugin.core.contract.cards import IdlePod, Inventory
 from device_plugin.core.contract.grants import Grant, Slice
 from device_plugin.core.pods import Container, ContainerKind
-from device_plugin.node.checks.idle_pods import MOST_AT_ONCE
+from device_plugin.node.checks.idle_pods import MOST_AT_ONCE, UNMEASURED_SECONDS
 from device_plugin.node.checks.kernel_checks import LOOK_SECONDS
 from device_plugin.node.slices.records import Record
 from device_plugin.node.slices.writable import USAGE
@@ -62,7 +62,7 @@ class Node(Looping):
             self.history.sample()
             self.history.look()
             self.kernel.idle.step()
-        return self.kernel.idle.found()
+        return tuple(pod.uid for pod in self.kernel.idle.found())
 
     def said(self) -> list[str]:
         """The events of the check: reason and pod."""
@@ -127,10 +127,28 @@ def test_memory_that_changes_is_work(node: Node) -> None:
 
 def test_on_a_card_without_occupancy_no_pod_is_idle(node: Node) -> None:
     node.limit("30m")
+    assert node.kernel.idle.unmeasured() == ()
     end_process(node.parts.machine, 7)
     node.use(busy=None)
     assert node.after(HOUR) == ()
     assert node.said() == []
+    node.turns(LOOK_SECONDS)
+    assert Inventory.decode(node.peer.inventory).unmeasured == ("uid-a",)
+    node.limit("")
+    node.after(STEP)
+    assert node.kernel.idle.unmeasured() == (), "it has no limit"
+
+
+def test_a_moment_without_figures_changes_nothing(node: Node) -> None:
+    """A process that starts or ends has none."""
+    node.limit("30m")
+    node.after(STEP)
+    for _ in range(20):
+        node.use(busy=None)
+        node.after(UNMEASURED_SECONDS - STEP)
+        assert node.kernel.idle.unmeasured() == ()
+        node.use(busy=1)
+        node.after(STEP)
 
 
 @pytest.mark.parametrize("text", ["", "soon", "10s", "0", "2h" * 100, "x" * (256 << 10)])
@@ -203,7 +221,7 @@ def test_the_inventory_names_idle_pods_with_two_writes(node: Node) -> None:
     before = node.peer.writes
     node.after(31 * MINUTE)
     node.turns(LOOK_SECONDS)
-    assert Inventory.decode(node.peer.inventory).idle == ("uid-a",)
+    assert Inventory.decode(node.peer.inventory).idle == (IdlePod("uid-a", 1800),)
     node.after(10 * MINUTE)
     node.turns(LOOK_SECONDS)
     assert node.peer.writes == before + 1

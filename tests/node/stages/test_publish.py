@@ -12,9 +12,9 @@ def test_the_inventory_is_written_when_it_changes_and_never_otherwise() -> None:
     for serving, writes in ((False, 1), (True, 2), (True, 2), (False, 3)):
         for _ in range(100):
             clock[0] += 1
-            publisher.step([card()], serving=serving)
+            publisher.step(Inventory((card(),), serving))
         assert api.writes == writes
-    Publisher(api, lambda: clock[0]).step([card()], serving=False)
+    Publisher(api, lambda: clock[0]).step(Inventory((card(),), serving=False))
     assert api.writes == 3, "a restarted agent finds its own inventory"
 
 
@@ -22,11 +22,11 @@ def test_an_absent_api_server_is_asked_ever_more_slowly_and_then_told() -> None:
     clock, api = [0.0], Peer()
     api.up = False
     publisher = Publisher(api, lambda: clock[0])
-    publisher.step([card()], serving=True)
+    publisher.step(Inventory((card(),), serving=True))
     assert "API server" in publisher.why_not
     api.up = True
     clock[0] += LAST_DELAY
-    publisher.step([card()], serving=True)
+    publisher.step(Inventory((card(),), serving=True))
     assert (publisher.why_not, api.writes) == ("", 1)
 
 
@@ -38,7 +38,7 @@ def test_the_inventory_ages_while_the_api_server_is_not_reached() -> None:
         api.up = up
         for _ in range(seconds):
             clock[0] += 1
-            publisher.step([card()], serving=True)
+            publisher.step(Inventory((card(),), serving=True))
         ages.append(publisher.age)
     assert ages[0] == ages[2] == 0.0
     assert 300 - LOOK_SECONDS <= ages[1] <= 300, "nothing has changed, and nobody could have said otherwise"
@@ -47,8 +47,8 @@ def test_the_inventory_ages_while_the_api_server_is_not_reached() -> None:
 def test_another_memory_unit_than_before_is_said_once() -> None:
     api = Peer(inventory=Inventory((card(unit=1024),)).encode())
     publisher = Publisher(api)
-    publisher.step([card(unit=512)], serving=True)
-    publisher.step([card(unit=512)], serving=False)
+    publisher.step(Inventory((card(unit=512),), serving=True))
+    publisher.step(Inventory((card(unit=512),), serving=False))
     ((reason, text),) = api.events
     assert reason == "MemoryUnitChanged"
     assert "one hygon.com/dcu-mem is 512 MiB on this node now, and was 1024 MiB" in text
