@@ -1,5 +1,6 @@
 """The admission policies of JobSets, RayJobs and the other kinds in a queue: who starts them, and what is refused."""
 
+import copy
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -129,6 +130,39 @@ def test_the_engine_writes_nothing_else_of_it(
     denied(cluster.patch(path, suspending(kind, value=False), "engine"), "with the label vgpu.io/queue")
 
 
+def _after_its_webhook(found: Mapping[str, Any]) -> list[Any]:
+    """The sets of a JobSet as the webhook of JobSet 0.8 returns them: with an empty time in the templates' metadata."""
+    sets: list[Any] = copy.deepcopy(found["spec"]["replicatedJobs"])
+    for each in sets:
+        for template in (each["template"], each["template"]["spec"]["template"]):
+            template["metadata"] = {**template.get("metadata", {}), "creationTimestamp": None}
+    return sets
+
+
+def test_what_the_webhook_of_jobset_writes_is_no_change(
+    cluster: Cluster, created: Callable[..., str]
+) -> None:
+    path = created(JOB_SET, sets=((1, 1), (2, 1)))
+    sets = _after_its_webhook(cluster.get(path).body)
+    other = copy.deepcopy(sets)
+    other[1]["template"]["spec"]["template"]["spec"]["containers"][0]["image"] = "other"
+    fewer, labelled = sets[:1], copy.deepcopy(sets)
+    labelled[0]["template"]["metadata"]["labels"] = {"a": "b"}
+    for wrong in (other, fewer, labelled):
+        changed = {"spec": {"suspend": False, "replicatedJobs": wrong}}
+        denied(cluster.patch(path, changed, "engine"), "'vgpu-kind-engine'", "only suspend")
+    assert cluster.patch(path, {"spec": {"suspend": False, "replicatedJobs": sets}}, "engine").code == 200
+    hold = {"annotations": {"vgpu.io/hold": "true"}}
+    denied(
+        cluster.patch(path, {"metadata": hold, "spec": {"replicatedJobs": other}}, "editor"), "suspend: true"
+    )
+    stored = cluster.get(path).body["spec"]["replicatedJobs"]
+    for each in stored:
+        del each["template"]["metadata"]
+    written = {"metadata": hold, "spec": {"replicatedJobs": stored}}
+    assert cluster.patch(path, written, "editor").code == 200
+
+
 @OF_EACH_KIND
 def test_only_the_engine_writes_and_removes_its_record(
     cluster: Cluster, created: Callable[..., str], kind: WorkloadKind
@@ -247,6 +281,22 @@ def test_a_namespace_may_require_a_queue_and_names_the_queues(
         if kind is not TRAIN_JOB:
             without = body(kind, f"{name}-x", ((1, 0),), labels={})
             assert cluster.post(folder(kind, where), without, "editor").code == 201
+
+
+def test_a_job_set_that_was_there_before_a_queue_was_required_may_be_changed_otherwise(
+    cluster: Cluster, name: str
+) -> None:
+    with namespace(cluster, {}) as where:
+        path = f"{folder(JOB_SET, where)}/{name}"
+        assert cluster.post(folder(JOB_SET, where), body(JOB_SET, name, labels={}), "editor").code == 201
+        cluster.patch(
+            f"/api/v1/namespaces/{where}", {"metadata": {"labels": {"vgpu.io/queue-required": "true"}}}
+        )
+        sets = _after_its_webhook(cluster.get(path).body)
+        noted: dict[str, Any] = {"metadata": {"annotations": {"a": "b"}}, "spec": {"replicatedJobs": sets}}
+        assert cluster.patch(path, noted, "editor").code == 200
+        sets[0]["replicas"] = 2
+        refused(cluster.patch(path, noted, "editor"), "vgpu-queue-required-kinds", "write the label")
 
 
 def test_what_a_controller_makes_for_a_workload_is_not_held_back(cluster: Cluster, name: str) -> None:
